@@ -40,7 +40,7 @@ REACHED = 0.9
 # Of that of `best_of_n` nothing but the time follows.
 BATCHES = {"beam": 16, "infill": 16, "best_of_n": 64}
 PROTEIN = "MSKGEELFTGVVPILVELDGDVNGHKFSVSGEGEGDATYGKLTLKFICTTGKL"  # of GFP, its first 53
-BOX, INITIATOR, BOX_AT = "TATAAAAG", "TCA", 69  # of data_pipeline/simulation/genome.py
+BUNDLED, INITIATOR, BOX_AT = "TATAAAAG", "TCA", 69  # of data_pipeline/simulation/genome.py
 FLY_USAGE = {codon: share for each in FLY_CODON_USAGE.values() for codon, share in each.items()}
 
 
@@ -50,8 +50,8 @@ def matches(motif: str, bases: str) -> int:
 
 def promoter(bases: str) -> float:
     """Return the letters of a simulated promoter's box and initiator, each at its place."""
-    found = matches(BOX, bases[BOX_AT : BOX_AT + len(BOX)]) + matches(INITIATOR, bases[-3:])
-    return found / len(BOX + INITIATOR)
+    found = matches(BUNDLED, bases[BOX_AT : BOX_AT + len(BUNDLED)]) + matches(INITIATOR, bases[-3:])
+    return found / len(BUNDLED + INITIATOR)
 
 
 def alone(function: Callable[[Sequence[str]], list[float]]) -> Callable[[str], float]:

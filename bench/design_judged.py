@@ -46,7 +46,7 @@ from carbon.uncertainty import Estimate, bootstrap
 
 WAYS = ("best_of_n", "beam", "beam, random windows")
 BEST, CHECKPOINTS = 10, (64, 128, 256, 512)
-BOX, BOX_AT, BOX_SPAN_BP = ("TATAAA", "TATATA", "TATAAG"), 215, 10  # 35 to 25 before the start
+BUNDLED, BOX_AT, BOX_SPAN_BP = ("TATAAA", "TATATA", "TATAAG"), 215, 10  # 35 to 25 before the start
 Floats = NDArray[np.float64]
 
 
@@ -156,8 +156,8 @@ def rows_of(
 
 def has_box(bases: str) -> bool:
     """Return whether a TATA box stands where those of these promoters stand."""
-    place = bases[BOX_AT : BOX_AT + BOX_SPAN_BP + len(BOX[0])]
-    return any(box in place for box in BOX)
+    place = bases[BOX_AT : BOX_AT + BOX_SPAN_BP + len(BUNDLED[0])]
+    return any(box in place for box in BUNDLED)
 
 
 def measured(arguments: argparse.Namespace) -> dict[str, Any]:

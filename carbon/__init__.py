@@ -1,16 +1,17 @@
-"""Carbon: generative DNA language models, scored and sampled on any machine.
+"""Carbon: train and use generative DNA language models on any machine.
 
 >>> import carbon
 >>> carbon.reverse_complement("AACG")
 'CGTT'
 
-Names are loaded when first used, so that `import carbon` does not import torch.
+Names are imported on first use, so `import carbon` does not import torch.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from carbon.__version__ import __version__
+from carbon.lazy import lazy_names
 
 if TYPE_CHECKING:
     from carbon import design, finetune, pretrained, rl
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from carbon.finetune.load import load_finetuned
     from carbon.finetune.predict import FinetunedModel
     from carbon.genome import Interval, Reference, Variant, read_annotation, reverse_complement
+    from carbon.genome.genome import Genome
     from carbon.inference import (
         Constraints,
         Draft,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "FinetunedModel": "carbon.finetune.predict",
     "UserError": "carbon.errors",
+    "Genome": "carbon.genome.genome",
     "Interval": "carbon.genome",
     "Reference": "carbon.genome",
     "Variant": "carbon.genome",
@@ -60,6 +63,7 @@ __all__ = [
     "Constraints",
     "Draft",
     "FinetunedModel",
+    "Genome",
     "HybridDNATokenizer",
     "Interval",
     "Model",
@@ -85,12 +89,11 @@ __all__ = [
 ]
 
 
+_find = lazy_names("carbon", _HOMES)
+
+
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f"carbon.{name}")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'carbon' has no attribute '{name}'")
-    return getattr(import_module(_HOMES[name]), name)
+    return import_module(f"carbon.{name}") if name in _MODULES else _find(name)
 
 
 def __dir__() -> list[str]:

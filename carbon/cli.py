@@ -1,4 +1,4 @@
-"""The `carbon` command: every command is a function of `carbon.commands`, imported when it runs."""
+"""The `carbon` command line: each command is a function in `carbon.commands`, imported on use."""
 
 import inspect
 import re
@@ -56,11 +56,11 @@ _OPTIONS = ("--help", "--version")
 _WHOLE = (int, int | None)
 
 PACKAGES = ("data_pipeline", "train", "eval", "demo")
-"""Packages of a checkout with commands of their own, found by name: `carbon` imports none."""
+"""Packages of a checkout with their own commands, found by name; `carbon` does not import them."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; return its exit code: 0 done, 1 failed, 2 the user's mistake."""
+    """Run one command and return its exit code: 0 done, 1 failed, 2 for a mistake of the user."""
     end_with_launcher()
     words = sys.argv[1:] if argv is None else argv
 
@@ -77,11 +77,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def application(imports_all: bool = False) -> App:
-    """Return the application.
+    """Return the application with all commands.
 
     Args:
-        imports_all: import the commands, whose docstrings the help of `carbon` lists; otherwise
-            each is imported when it runs.
+        imports_all: import all commands, whose docstrings `carbon --help` lists; otherwise each is
+            imported when it runs.
     """
     from carbon.commands.help import HelpFormatter
     from carbon.commands.shared import option_name
@@ -95,7 +95,7 @@ def application(imports_all: bool = False) -> App:
         default_parameter=Parameter(
             name_transform=option_name,
             negative=(),
-            allow_repeating=True,  # the last counts, so that a script can append to defaults
+            allow_repeating=True,  # the last value counts, so scripts can append to defaults
             show_default=_shown_default,
         ),
     )
@@ -112,10 +112,10 @@ def _shown_default(value: Any) -> str | None:
 
 
 def parse(words: list[str]) -> tuple[Callable[..., Any], inspect.BoundArguments]:
-    """Return the function of a command line, which is not called yet, and its arguments.
+    """Return the function of a command line, without calling it, and its arguments.
 
     Raises:
-        UserError: a word does not fit, in one line.
+        UserError: a word is invalid.
     """
     name = words[0] if words else ""
     app = application(imports_all=name in _HELP)
@@ -132,10 +132,10 @@ def parse(words: list[str]) -> tuple[Callable[..., Any], inspect.BoundArguments]
 
 
 def _check_words(app: App, words: list[str]) -> None:
-    """Check what cyclopts reports late or accepts: unknown options, numbers with a fraction.
+    """Check for unknown options and fractional numbers, which cyclopts reports late or accepts.
 
     Raises:
-        CycloptsError: a word does not fit.
+        CycloptsError: a word is invalid.
     """
     if not words:
         raise CycloptsError("give a command")
@@ -163,7 +163,7 @@ def _arguments(app: App, command: str) -> ArgumentCollection:
 
 
 def _message(app: App, error: CycloptsError, words: list[str]) -> str:
-    """Return in one line what is wrong."""
+    """Return a one-line message for an error of cyclopts."""
     has_too_many = isinstance(error, ConsumeMultipleError) and error.actual_count
     if isinstance(error, MissingArgumentError) and error.argument and not has_too_many:
         return _missing(_arguments(app, words[0]), error.argument, words)
@@ -177,23 +177,23 @@ def _message(app: App, error: CycloptsError, words: list[str]) -> str:
 
 
 def _missing(arguments: ArgumentCollection, missing: Argument, words: list[str]) -> str:
-    """Return everything that is required and not given, or the option that lacks a value."""
-    given = {word.partition("=")[0] for word in words}
-    if name := next((name for name in missing.names if name in given), None):
+    """Return a message with all missing required arguments, or the option without a value."""
+    names_given = {word.partition("=")[0] for word in words}
+    if name := next((name for name in missing.names if name in names_given), None):
         num_values = missing.token_count()[0]
         return f"{name}: give {num_values if num_values > 1 else 'a'} value{'s'[: num_values > 1]}"
     required = [
         each.name
         for each in arguments
         if each.required
-        and not given.intersection(each.names)
+        and not names_given.intersection(each.names)
         and (each.name.startswith("-") or each.name == missing.name)
     ]
     return f"required: {', '.join(required)}"
 
 
 def _elsewhere(package: str) -> str:
-    """Return how to run a package of a checkout."""
+    """Return a message on how to run a package of a checkout."""
     if find_spec(package):
         return f"carbon {package}: is not a command; run `python -m {package}`"
     return (
@@ -203,7 +203,7 @@ def _elsewhere(package: str) -> str:
 
 
 def _version() -> str:
-    """Return versions and device; torch is imported when that is asked for, and not before."""
+    """Return versions and device; called only for `--version`, because it imports torch."""
     import torch
 
     from carbon.devices import default_device

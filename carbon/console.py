@@ -1,4 +1,4 @@
-"""Run a command: its streams, errors as one line, and exit codes."""
+"""Run a command line: standard streams, errors as one line, and exit codes."""
 
 import argparse
 import errno
@@ -16,28 +16,28 @@ from carbon.progress import say
 
 
 def natural(text: str) -> int:
-    """Read a command line's whole number of 0 or more, for `argparse`."""
+    """Parse a whole number of 0 or more, for `argparse`."""
     if not text.isdigit():
         raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of 0 or more")
     return int(text)
 
 
 def port_number(text: str) -> int:
-    """Read a command line's TCP port, 0 (any free one) to 65,535, for `argparse`."""
+    """Parse a TCP port, 0 (any free one) to 65,535, for `argparse`."""
     if not text.isdigit() or int(text) > 65_535:
         raise argparse.ArgumentTypeError(f"'{text}' is not a port; give 0 to 65535")
     return int(text)
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that says in one line what is wrong, and names a misspelt option first of all."""
+    """An argument parser with one-line errors that reports misspelt options first."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse words; before an option that is missing, one that does not exist is told."""
-        given = list(sys.argv[1:] if args is None else args)
+        """Parse words; an unknown option is reported before a missing one."""
+        words = list(sys.argv[1:] if args is None else args)
         if self._subparsers is None:
-            self._check_options(takewhile(lambda word: word != "--", given))
-        return super().parse_known_args(given, namespace)
+            self._check_options(takewhile(lambda word: word != "--", words))
+        return super().parse_known_args(words, namespace)
 
     def _check_options(self, words: Iterable[str]) -> None:
         known = self._option_string_actions
@@ -49,18 +49,18 @@ class Parser(argparse.ArgumentParser):
                 self.error(f"there is no option {name}{near}")
 
     def error(self, message: str) -> NoReturn:
-        """End with one line and exit code 2."""
+        """Exit with one line and code 2."""
         self.exit(2, f"error: {message} (`{self.prog} --help` lists all)\n")
 
 
 def run_command(main: Callable[[], int | None]) -> int:
-    """Run a command, from its arguments on, and turn what it raises into a line and an exit code.
+    """Run a command, and turn exceptions into one line on stderr and an exit code.
 
-    What the user got wrong exits with 2: a `UserError`, and a file that cannot be opened, such as
-    one that is missing, a folder, or a link to itself. A full disk, a diverged run or another
-    failure of the system exits with 1, an interrupt with 130. If the reader of a pipe has enough,
-    as `head` has, the command ends quietly with 1 (Python's signal module, "Note on SIGPIPE").
-    Everything else is a defect and keeps its traceback.
+    Mistakes of the user exit with 2: a `UserError`, or a file that cannot be opened because it is
+    missing, a folder or a link to itself. A full disk, a diverged run and other system failures
+    exit with 1, an interrupt with 130. If the reader of a pipe closes it, as `head` does, the
+    command exits silently with 1 (Python's signal module, "Note on SIGPIPE"). Other exceptions are
+    defects and keep their traceback.
     """
     _shorten_spinning()
     open_streams()
@@ -73,7 +73,7 @@ def run_command(main: Callable[[], int | None]) -> int:
     except UserError as error:
         return _complain(str(error), 2)
     except OSError as error:
-        return _complain(_told(error), 2 if error.errno in _USERS_MISTAKES else 1)
+        return _complain(_system_message(error), 2 if error.errno in _USERS_MISTAKES else 1)
     except UnicodeEncodeError as error:
         return _complain(
             f"{error.object!a}: cannot be written in this locale ({error.encoding}); set "
@@ -88,17 +88,17 @@ def run_command(main: Callable[[], int | None]) -> int:
 
 
 def _shorten_spinning() -> None:
-    """Let threads of OpenMP that wait for others give up their core soon.
+    """Make waiting OpenMP threads release their core early.
 
-    PyTorch's Linux builds let them spin far longer than the work of a small model takes, which
-    costs a turn of the scheduler where another program uses a core. The variable is read when torch
-    is imported, so it is set before that; a value of the user's is kept.
+    In PyTorch's Linux builds they spin much longer than the work of a small model takes, which
+    delays both programs if another one uses the core. Torch reads the variable at import, so it is
+    set before; a value set by the user is kept.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 
-# Of opening a file that the user has named.
+# Errors when opening a file that the user has named.
 _USERS_MISTAKES = {
     errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELOOP,
     errno.ENAMETOOLONG, errno.EEXIST, errno.ENOTEMPTY, errno.ENXIO, errno.ENODEV, errno.EROFS,
@@ -106,22 +106,22 @@ _USERS_MISTAKES = {
 
 
 def open_streams() -> None:
-    """Make standard output and error UTF-8 whatever the locale, and have both where one is closed.
+    """Set stdout and stderr to UTF-8 in any locale, and replace closed streams.
 
-    Results for an output that is closed are an error; there is nobody to tell of the rest.
+    Writing results to a closed stdout is an error; messages for a closed stderr are dropped.
     """
     if sys.stdout is None:
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    # Names of files that are not of the locale go out as the bytes that came in.
+    # File names that are not valid in the locale are written as the original bytes.
     for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors=errors)
 
 
 def _flushed(main: Callable[[], int | None]) -> int:
-    """Run `main` and have its results written; `--help` ends by `SystemExit`."""
+    """Run `main` and flush stdout; `--help` raises `SystemExit`."""
     try:
         code = main() or 0
     except SystemExit:
@@ -132,11 +132,11 @@ def _flushed(main: Callable[[], int | None]) -> int:
 
 
 def _is_written(stream: TextIO) -> bool:
-    """Tell whether a stream takes what waits for it; if not, let go of that."""
+    """Flush a stream, and return whether that worked; if not, drop the buffered text."""
     try:
         stream.flush()
     except OSError:
-        with suppress(OSError):  # Python flushes once more at its end
+        with suppress(OSError):  # Python flushes again at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return False
     return True
@@ -149,7 +149,7 @@ def _complain(message: str, code: int) -> int:
     return code
 
 
-def _told(error: OSError) -> str:
+def _system_message(error: OSError) -> str:
     file = error.filename
     if not _is_written(sys.stdout):
         file = file or "standard output"

@@ -1,4 +1,4 @@
-"""Which device computes, and why a GPU that is there does not."""
+"""Choice of the device, reasons why a GPU cannot be used, and the features of a GPU."""
 
 import os
 import re
@@ -18,7 +18,7 @@ _DEVICE_FILES = "nvidia[0-9]*"
 
 
 def default_device() -> str:
-    """Return `cuda` where a GPU can be used, else `cpu`; say why, where there is one."""
+    """Return `cuda` if a GPU can be used, else `cpu`, and print why an existing GPU is not used."""
     if torch.cuda.is_available():
         return "cuda"
     if why := why_no_cuda():
@@ -26,19 +26,20 @@ def default_device() -> str:
     return "cpu"
 
 
-def uses_gpu(asked: str) -> bool:
-    """Return whether a run computes on GPUs, that asked for `auto`, `cuda` or `cpu`.
+def uses_gpu(requested: str) -> bool:
+    """Return whether a run that requests `auto`, `cuda` or `cpu` computes on GPUs.
 
-    A node whose GPUs cannot be used is no node without GPUs: it would train for months.
+    `auto` does not fall back to the CPU on a node with unusable GPUs, where training would take
+    months.
 
     Raises:
-        UserError: `cuda` was asked for and there is none, or `auto`, and a GPU that is there cannot
-            be used.
+        UserError: `cuda` is requested and cannot be used, or `auto` is requested and the node has a
+            GPU that cannot be used.
     """
-    if asked == "cpu" or torch.cuda.is_available():
-        return asked != "cpu"
+    if requested == "cpu" or torch.cuda.is_available():
+        return requested != "cpu"
     why = why_no_cuda()
-    if asked == "cuda":
+    if requested == "cuda":
         raise UserError(f"compute.device = 'cuda': {why or 'this machine shows no NVIDIA GPU'}")
     if why:
         raise UserError(f"{why}; mend that, or say compute.device = 'cpu' to train without")
@@ -46,23 +47,23 @@ def uses_gpu(asked: str) -> bool:
 
 
 def why_no_cuda() -> str | None:
-    """Say why CUDA cannot be used; None where it can, there is no NVIDIA GPU, or it is hidden."""
-    if torch.cuda.is_available() or _are_hidden() or not _are_there():
+    """Return why CUDA cannot be used; None if it can, or there is no NVIDIA GPU or it is hidden."""
+    if torch.cuda.is_available() or _are_hidden() or not _has_gpus():
         return None
     if torch.version.cuda is None:
         return "there is an NVIDIA GPU, but this PyTorch is built without CUDA"
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch says the same at length
+        warnings.simplefilter("ignore")  # torch also warns, at length
         try:
             torch.cuda.init()  # type: ignore[no-untyped-call]
         except (RuntimeError, AssertionError) as error:
-            said = str(error).strip().splitlines()[0]
-            return f"there is an NVIDIA GPU, but CUDA cannot be used: {said}"
+            reason = str(error).strip().splitlines()[0]
+            return f"there is an NVIDIA GPU, but CUDA cannot be used: {reason}"
     return "there is an NVIDIA GPU, but CUDA finds none"
 
 
-def _are_there() -> bool:
-    """Return whether the driver shows a GPU, https://docs.nvidia.com on `/dev/nvidia*`."""
+def _has_gpus() -> bool:
+    """Return whether the driver shows a GPU (https://docs.nvidia.com, `/dev/nvidia*`)."""
     return any(Path("/dev").glob(_DEVICE_FILES))
 
 
@@ -76,15 +77,15 @@ Capability = tuple[int, int]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Part:
-    """A part of Carbon that is done better on a GPU.
+class GpuFeature:
+    """A part of Carbon with a faster implementation on GPUs.
 
     Attributes:
-        used: what does it there.
-        otherwise: what does it without.
-        modules: that are needed beside torch.
-        least_capability: of the GPU.
-        note: when it is used.
+        used: implementation on a GPU.
+        otherwise: implementation without one.
+        modules: required modules in addition to torch.
+        least_capability: minimum compute capability of the GPU.
+        note: condition for its use.
     """
 
     used: str
@@ -94,30 +95,30 @@ class Part:
     note: str = "by itself"
 
 
-PARTS = {
-    "dtype": Part(used="bfloat16", otherwise="float32", least_capability=(8, 0)),
-    "attention in training": Part(
+GPU_FEATURES = {
+    "dtype": GpuFeature(used="bfloat16", otherwise="float32", least_capability=(8, 0)),
+    "attention in training": GpuFeature(
         used="torch.nn.attention.varlen",
         otherwise="SDPA with a mask of all pairs",
         least_capability=(8, 0),
     ),
-    "attention in inference": Part(
+    "attention in inference": GpuFeature(
         used="flash_attention_2",
         otherwise="SDPA",
         modules=("flash_attn",),
         least_capability=(8, 0),
     ),
-    "loss behind the head": Part(
+    "loss behind the head": GpuFeature(
         used="a Triton kernel, in place", otherwise="plain PyTorch", modules=("triton",)
     ),
-    "torch.compile": Part(
+    "torch.compile": GpuFeature(
         used="Triton code of inductor",
         otherwise="layers are not compiled",
         modules=("triton",),
         least_capability=(7, 0),
         note="with compute.compile of a recipe",
     ),
-    "float8": Part(
+    "float8": GpuFeature(
         used="torchao, scaled by rows",
         otherwise="bfloat16",
         modules=("torchao",),
@@ -127,23 +128,28 @@ PARTS = {
 }
 
 
-def chosen(part: Part, capability: Capability | None) -> dict[str, str]:
-    """Say what does a part on a GPU, or without one, and why."""
-    missing = [module for module in part.modules if find_spec(module) is None]
+def chosen(feature: GpuFeature, capability: Capability | None) -> dict[str, str]:
+    """Return the implementation that is used for a feature, and why.
+
+    Args:
+        feature: entry of `GPU_FEATURES`.
+        capability: compute capability of the GPU; None without one.
+    """
+    missing = [module for module in feature.modules if find_spec(module) is None]
     if capability is None:
         why = "no GPU that can be used"
-    elif capability < part.least_capability:
+    elif capability < feature.least_capability:
         why = f"the GPU has compute capability {_dotted(capability)}, and it needs "
-        why += _dotted(part.least_capability)
+        why += _dotted(feature.least_capability)
     elif missing:
         why = f"{', '.join(missing)}: not installed; pip install 'carbon-dna[gpu]'"
     else:
-        return {"used": part.used, "why": part.note}
-    return {"used": part.otherwise, "why": why}
+        return {"used": feature.used, "why": feature.note}
+    return {"used": feature.otherwise, "why": why}
 
 
 def gpu_facts() -> dict[str, Any]:
-    """Return the versions of what drives GPUs, the GPUs, and what does each part of Carbon."""
+    """Return versions of driver, CUDA and NCCL, the GPUs, and the choice for each feature."""
     usable = torch.cuda.is_available()
     count = torch.cuda.device_count() if usable else 0
     capabilities = [torch.cuda.get_device_capability(i) for i in range(count)]
@@ -161,16 +167,16 @@ def gpu_facts() -> dict[str, Any]:
             }
             for i, capability in enumerate(capabilities)
         ],
-        "parts": {name: chosen(part, least) for name, part in PARTS.items()},
+        "parts": {name: chosen(feature, least) for name, feature in GPU_FEATURES.items()},
     }
 
 
 def driver_version(path: Path) -> str | None:
-    """Return the version of NVIDIA's driver, which the kernel module tells in a file."""
+    """Return the version of NVIDIA's driver from a file of the kernel module; None without it."""
     if not path.is_file():
         return None
-    found = re.search(r"\b\d+\.\d+(\.\d+)?\b", path.read_text(encoding="utf-8"))
-    return found[0] if found else None
+    version = re.search(r"\b\d+\.\d+(\.\d+)?\b", path.read_text(encoding="utf-8"))
+    return version[0] if version else None
 
 
 def _dotted(capability: Capability) -> str:

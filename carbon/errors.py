@@ -1,15 +1,14 @@
-"""What can go wrong by the user's hand.
+"""Errors that the user can correct, and missing optional packages.
 
 UserError
-  ConfigError      a TOML file or a --set that does not fit
-  GenomeError      FASTA, GFF3/GTF, VCF, coordinates
-    TypedError     what was typed for one of them, wrong at a letter
-  CorpusError      a corpus folder that is absent, torn or of another shape
-  ModelError       a model folder or checkpoint that cannot be used
+  ConfigError      invalid TOML file or `--set`
+  GenomeError      invalid FASTA, GFF3/GTF, VCF or coordinates
+    TypedError     invalid variant, region or sequence as text, with the first wrong letter
+  CorpusError      missing, damaged or malformed corpus folder
+  ModelError       unusable model folder or checkpoint
 
-A message is one line: where, what is wrong, what to do; of a recipe, a line for each mistake.
-Commands print it and exit with 2.
-Anything else that escapes is our fault and keeps its traceback.
+A message is one line: place, problem and remedy; for a recipe, a line for each mistake. Commands
+print it and exit with 2. All other exceptions are defects and keep their traceback.
 """
 
 from collections.abc import Iterator
@@ -19,78 +18,78 @@ from packaging.requirements import Requirement
 
 
 class UserError(ValueError):
-    """A mistake in what the user gave; its message says how to mend it, in a line."""
+    """A mistake of the user; the message names the problem and the remedy in one line."""
 
 
 class ConfigError(UserError):
-    """A configuration with unknown keys, wrong types or impossible values, a line for each."""
+    """A configuration with unknown keys, wrong types or invalid values, a line for each."""
 
 
 class GenomeError(UserError):
-    """A sequence, annotation or variant file that is malformed or does not fit the others."""
+    """A sequence, annotation or variant file that is malformed or disagrees with another file."""
 
 
 class TypedError(GenomeError):
-    """What was typed is wrong at a letter.
+    """A variant, region or sequence as text that is wrong at a letter.
 
     Attributes:
-        text: the line as it was typed.
-        at: where in it the first wrong letter stands, from 0; its length where one is missing.
-        wrong: the word there that is unknown; empty where a letter is the trouble.
-        near: names that may have been meant for that word.
+        text: the text.
+        at: index of the first wrong letter; the length of the text if a letter is missing.
+        wrong: unknown word at that place; empty if a letter is wrong.
+        near: names that are similar to that word.
     """
 
     def __init__(
         self, message: str, text: str, at: int, wrong: str = "", near: tuple[str, ...] = ()
     ) -> None:
-        """Keep them."""
+        """Store message and place."""
         super().__init__(message)
         self.text, self.at, self.wrong, self.near = text, at, wrong, near
 
 
 class CorpusError(UserError):
-    """A training corpus that is missing, incomplete or not in the documented layout."""
+    """A training corpus that is missing, incomplete or in another layout."""
 
 
 class ModelError(UserError):
-    """A model folder or checkpoint that is missing, torn or of another kind."""
+    """A model folder or checkpoint that is missing, damaged or of another type."""
 
 
 PACKAGE = "carbon-dna"
-TOLD = ("scan", "serve", "finetune", "design", "rl", "demo", "data", "eval", "umap", "track",
-        "gguf", "gpu", "all")  # fmt: skip
+EXTRAS = ("scan", "serve", "finetune", "design", "rl", "demo", "data", "eval", "umap", "track",
+          "gguf", "gpu", "all")  # fmt: skip
 
 
-def extras_told() -> dict[str, str]:
-    """Return a word for each extra: `ok`, what it lacks, or that Carbon itself is not installed."""
+def extras_status() -> dict[str, str]:
+    """Return the status of each extra: `ok`, its missing packages, or that it is not known."""
     try:
-        offered = distribution(PACKAGE).metadata.get_all("Provides-Extra") or []
+        provided = distribution(PACKAGE).metadata.get_all("Provides-Extra") or []
     except PackageNotFoundError:
-        return dict.fromkeys(TOLD, f"not known: {PACKAGE} is not installed here")
-    return {extra: _told(extra) for extra in TOLD if extra in offered}
+        return dict.fromkeys(EXTRAS, f"not known: {PACKAGE} is not installed here")
+    return {extra: _status(extra) for extra in EXTRAS if extra in provided}
 
 
-def _told(extra: str) -> str:
+def _status(extra: str) -> str:
     missing = sorted({each.name for each in packages_of(extra) if not _is_met(each)})
     return f"lacks {', '.join(missing)}" if missing else "ok"
 
 
 def packages_of(extra: str) -> Iterator[Requirement]:
-    """Yield what an extra asks for on this machine, through the extras that it consists of."""
+    """Yield the packages that an extra requires on this machine, including nested extras."""
     for text in distribution(PACKAGE).requires or []:
-        asked = Requirement(text)
-        is_of_extra = asked.marker and not asked.marker.evaluate({"extra": ""})
-        if not is_of_extra or not asked.marker.evaluate({"extra": extra}):  # type: ignore[union-attr]
+        required = Requirement(text)
+        is_of_extra = required.marker and not required.marker.evaluate({"extra": ""})
+        if not is_of_extra or not required.marker.evaluate({"extra": extra}):  # type: ignore[union-attr]
             continue
-        if asked.name == PACKAGE:
-            for inner in sorted(asked.extras):
+        if required.name == PACKAGE:
+            for inner in sorted(required.extras):
                 yield from packages_of(inner)
         else:
-            yield asked
+            yield required
 
 
-def _is_met(asked: Requirement) -> bool:
+def _is_met(required: Requirement) -> bool:
     try:
-        return asked.specifier.contains(distribution(asked.name).version, prereleases=True)
+        return required.specifier.contains(distribution(required.name).version, prereleases=True)
     except PackageNotFoundError:
         return False

@@ -1,7 +1,7 @@
-"""What a process owes to the `torchrun` that started it: it ends when that is gone.
+"""End a process when the `torchrun` that started it is gone.
 
-A launcher that is killed by SIGKILL cannot end its workers. They would go on and write to the
-folder of their run, and no signal to the launcher would reach them any more.
+A launcher that is killed by SIGKILL cannot end its workers. They would continue to write to the
+folder of their run, out of reach of signals to the launcher.
 """
 
 import os
@@ -17,9 +17,9 @@ _SECONDS_BETWEEN_LOOKS = 1.0
 def end_with_launcher() -> None:
     """Watch the parent process from a thread, if `torchrun` started this one.
 
-    When the parent is gone, this process ends with code 1 within seconds, and the first of each
-    machine prints a line. A process without the environment of `torchrun` is left alone: its parent
-    may end, as under `nohup`.
+    When the parent is gone, this process exits with code 1 within seconds, and the first process of
+    each machine prints a line. Without the environment of `torchrun` nothing is watched, because a
+    parent may end, as under `nohup`.
     """
     if "TORCHELASTIC_RUN_ID" in os.environ:
         threading.Thread(target=_watch, args=(os.getppid(),), daemon=True).start()

@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are first used."""
+"""Lazy import of the names of a package."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -6,11 +6,11 @@ from typing import Any
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a package, so that importing the package does not import torch.
+    """Return a `__getattr__` for a package that imports each name on first use.
 
     Args:
-        package: its name, for messages.
-        homes: the module of each name.
+        package: name of the package, for messages.
+        homes: module of each name.
     """
 
     def find(name: str) -> Any:

@@ -1,7 +1,7 @@
-"""Measures of predictions, each a statistic of weighted samples; equal to scikit-learn's.
+"""Metrics of predictions as statistics of weighted samples, equal to scikit-learn's.
 
-Weights are how often a bootstrap drew a sample, so scores are sorted once and not a thousand times.
-Ties count as ties, whatever the order of the samples.
+A weight is the number of times a bootstrap drew a sample, so scores are sorted once instead of a
+thousand times. Ties are handled independently of the order of samples.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from carbon.uncertainty import Floats, Statistic
 
 
 class Ranked:
-    """Samples from the highest score down; samples of one score are one step."""
+    """Samples ranked by descending score; samples with equal scores form one step."""
 
     def __init__(self, scores: Floats, labels: NDArray[np.int64]) -> None:
         self.order = np.argsort(-scores, kind="stable")
@@ -29,7 +29,7 @@ class Ranked:
 
 
 def auroc(scores: Floats, labels: NDArray[np.int64]) -> Statistic:
-    """Return the chance that a positive is above a negative; a tie counts a half."""
+    """Return the probability that a positive scores above a negative; a tie counts one half."""
     ranked = Ranked(scores, labels)
 
     def of(weights: Floats) -> float:
@@ -42,7 +42,7 @@ def auroc(scores: Floats, labels: NDArray[np.int64]) -> Statistic:
 
 
 def average_precision(scores: Floats, labels: NDArray[np.int64]) -> Statistic:
-    """Return sum over steps of precision times the gain in recall."""
+    """Return the sum over steps of precision times the gain in recall."""
     ranked = Ranked(scores, labels)
 
     def of(weights: Floats) -> float:
@@ -54,10 +54,10 @@ def average_precision(scores: Floats, labels: NDArray[np.int64]) -> Statistic:
 
 
 def auprc_trapezoid(scores: Floats, labels: NDArray[np.int64]) -> Statistic:
-    """Return scikit-learn's `auc(recall, precision)`: straight lines between the steps.
+    """Return scikit-learn's `auc(recall, precision)`, with linear interpolation between steps.
 
-    It is what the BRCA2 protocol reports; it is above average precision, for no classifier reaches
-    the points between two steps by a straight line (Davis and Goadrich 2006).
+    The BRCA2 protocol reports this value. It exceeds average precision, because no classifier
+    reaches the points that are interpolated linearly (Davis and Goadrich 2006).
     """
     ranked = Ranked(scores, labels)
 
@@ -66,7 +66,7 @@ def auprc_trapezoid(scores: Floats, labels: NDArray[np.int64]) -> Statistic:
         total = positives.sum()
         if not total:
             return np.nan
-        before = np.r_[1.0, precision[:-1]]  # the curve begins at recall 0, precision 1
+        before = np.r_[1.0, precision[:-1]]  # the curve starts at recall 0, precision 1
         return float(positives @ (precision + before) / 2 / total)
 
     return of
@@ -75,10 +75,9 @@ def auprc_trapezoid(scores: Floats, labels: NDArray[np.int64]) -> Statistic:
 def weighted_average_precision(
     scores: Floats, labels: NDArray[np.int64], groups: Sequence[str]
 ) -> Statistic:
-    """Return the mean over chromosomes of average precision, weighted by their samples.
+    """Return the mean of average precision over chromosomes, weighted by number of samples.
 
-    A chromosome of one label only has no average precision and no weight (TraitGym, Benegas et al.
-    2025).
+    Chromosomes with only one label are excluded (TraitGym, Benegas et al. 2025).
     """
     names, group_of = np.unique(np.asarray(groups, dtype=str), return_inverse=True)
     members = [np.flatnonzero(group_of == number) for number in range(len(names))]
@@ -96,24 +95,24 @@ def weighted_average_precision(
 
 
 def _precision(positives: Floats, negatives: Floats) -> tuple[Floats, Floats]:
-    """Return positives of the steps with any weight, and the precision down to each of them."""
+    """Return the positives of each step with any weight, and the precision down to that step."""
     drawn = positives + negatives > 0
     positives, negatives = positives[drawn], negatives[drawn]
-    found = np.cumsum(positives)
-    return positives, found / (found + np.cumsum(negatives))
+    true_positives = np.cumsum(positives)
+    return positives, true_positives / (true_positives + np.cumsum(negatives))
 
 
 def equal_values(values: Floats) -> NDArray[np.int64]:
-    """Return for each value which of the distinct ones it is, counted from the lowest."""
+    """Return for each value the index of its distinct value, in ascending order."""
     return np.unique(values, return_inverse=True)[1]
 
 
 def mid_ranks(groups: NDArray[np.int64], weights: Floats | None = None) -> Floats:
-    """Return ranks from 1, the lowest value first; equal values share the mean of theirs.
+    """Return ranks from 1, the lowest value first; equal values share their mean rank.
 
     Args:
-        groups: of `equal_values`.
-        weights: how often each value is there; once, if none are given.
+        groups: result of `equal_values`.
+        weights: number of times each value occurs; once by default.
     """
     times = np.bincount(groups, weights).astype(np.float64)
     ranks: Floats = (np.cumsum(times) - (times - 1) / 2)[groups]
@@ -121,7 +120,7 @@ def mid_ranks(groups: NDArray[np.int64], weights: Floats | None = None) -> Float
 
 
 def pearson(a: Floats, b: Floats, weights: Floats) -> float:
-    """Return the correlation of weighted pairs, NaN where either does not vary."""
+    """Return the Pearson correlation of weighted pairs; NaN if either does not vary."""
     total = weights.sum()
     a, b = a - weights @ a / total, b - weights @ b / total
     spread = np.sqrt((weights @ (a * a)) * (weights @ (b * b)))
@@ -129,6 +128,6 @@ def pearson(a: Floats, b: Floats, weights: Floats) -> float:
 
 
 def rank_correlation(one: Floats, other: Floats, weights: Floats) -> float:
-    """Return Spearman's correlation of samples drawn so many times; NaN where all are alike."""
+    """Return Spearman's correlation of weighted samples; NaN if all values are equal."""
     ranks = [mid_ranks(equal_values(values), weights) for values in (one, other)]
     return pearson(ranks[0], ranks[1], weights)

@@ -9,9 +9,9 @@ from typing import TypeVar
 T = TypeVar("T")
 SECONDS_BETWEEN_LINES = 10.0
 _FIRST_UNTIMED = 3
-"""Calls that count for no speed: the first ones compile, fill caches, start readers."""
+"""Number of first calls that are not timed: they compile, fill caches and start workers."""
 _LEAST_SECONDS = 2.0
-"""Of work, before it says how fast the rest will go."""
+"""Seconds of timed work before the remaining time is estimated."""
 
 
 Cell = str | int | float
@@ -19,25 +19,25 @@ TableRow = tuple[Cell, ...]
 
 
 def say(message: str) -> None:
-    """Print one line of progress or log to stderr, whole where other processes print there too."""
+    """Print one line to stderr in a single write, so that lines of processes do not mix."""
     sys.stderr.write(f"{message}\n")
     sys.stderr.flush()
 
 
 class TimeLeft:
-    """How long a job will go on, by its speed behind the first calls; unknown until that is.
+    """Estimate of the remaining time of a job, from its speed after the first calls.
 
     Attributes:
-        total: of what is counted, None where that is not known.
+        total: number of items; None if unknown.
     """
 
     def __init__(self, total: int | None, done: int = 0) -> None:
-        """Begin with so much done of so much in all, if that is known."""
+        """Start with `done` of `total` items."""
         self.total, self._done, self._calls = total, done, 0
         self._since, self._done_since = time.monotonic(), done
 
     def advance(self, count: int) -> None:
-        """Say that so much more is done."""
+        """Count further items as done."""
         self._done += count
         self._calls += 1
         if self._calls <= _FIRST_UNTIMED:
@@ -45,7 +45,7 @@ class TimeLeft:
 
     @property
     def seconds(self) -> float | None:
-        """Expected seconds, None while they are not known."""
+        """Expected seconds; None while they are unknown."""
         if self.total is not None and self._done >= self.total:
             return 0.0
         elapsed, timed = time.monotonic() - self._since, self._done - self._done_since
@@ -54,16 +54,16 @@ class TimeLeft:
         return elapsed / timed * (self.total - self._done)
 
     def __str__(self) -> str:
-        """Return it as the end of a line, `, 0:12:30 left`; nothing while it is not known."""
+        """Return the end of a log line, such as `, 0:12:30 left`; empty while unknown."""
         return "" if self.seconds is None else f", {_clock(self.seconds)} left"
 
 
 @contextmanager
 def progress(description: str, total: int | None, done: int = 0) -> Iterator[Callable[[int], None]]:
-    """Show how far a long job is and how long it will take; yields `advance(n)`.
+    """Show progress and remaining time of a long job; yields `advance(n)`.
 
-    On a terminal it is a bar; elsewhere (a log, a pipe) one line every ten seconds. `done` is what
-    an earlier start has done already, which tells nothing about the speed of this one.
+    Terminals show a bar; logs and pipes get one line every ten seconds. `done` counts items from an
+    earlier start, which do not affect the estimated speed.
     """
     if sys.stderr.isatty():
         with _bar(description, total, done) as advance:
@@ -73,7 +73,7 @@ def progress(description: str, total: int | None, done: int = 0) -> Iterator[Cal
 
 
 def track(items: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:
-    """Yield `items` while `progress` counts them."""
+    """Yield `items` and show the progress."""
     if total is None and isinstance(items, Sized):
         total = len(items)
     with progress(description, total) as advance:
@@ -136,7 +136,7 @@ def _clock(seconds: float) -> str:
 
 
 def shown(cell: Cell) -> str:
-    """Write a cell of a table: `-` for an empty one, two places for what is not whole.
+    """Return the text of a table cell: `-` for an empty one, two decimal places for floats.
 
     >>> shown(1234), shown(38.311), shown("")
     ('1,234', '38.31', '-')
@@ -147,7 +147,7 @@ def shown(cell: Cell) -> str:
 
 
 def text_table(rows: Sequence[TableRow]) -> str:
-    """Lay rows out in columns, two blanks apart; columns of numbers are set on the right."""
+    """Return rows in aligned columns, two blanks apart; numbers are aligned on the right."""
     columns = list(zip(*rows, strict=True))
     widths = [max(len(shown(cell)) for cell in column) for column in columns]
     right = [not isinstance(column[-1], str) for column in columns]

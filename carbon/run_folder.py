@@ -1,8 +1,8 @@
-"""The folder of a training run, read while it trains or after.
+"""Read the folder of a training run, during training or afterwards.
 
-It holds `config.toml` (the recipe), and a line of JSON a step in `metrics.jsonl`, a probe in
-`probes.jsonl`, an event in `events.jsonl`, a meeting of learners in `rounds.jsonl`;
-docs/training.md and docs/low-communication.md say what stands in them.
+The folder holds `config.toml` (the recipe) and files of JSON lines: steps in `metrics.jsonl`,
+periodic evaluations in `probes.jsonl`, events in `events.jsonl`, and synchronisation rounds of
+DiLoCo workers in `rounds.jsonl`. docs/training.md and docs/low-communication.md describe them.
 """
 
 import itertools
@@ -30,15 +30,15 @@ _LOSSES = ("loss", "nats_per_base", "marginal_nats_per_base")
 
 @dataclass(frozen=True, slots=True)
 class RunLines:
-    """What a run has written down; each list is in the order of steps.
+    """Records of a run, each list in the order of steps.
 
     Attributes:
-        name: of the folder.
-        steps: lines of `metrics.jsonl`; a step that was skipped has no losses.
+        name: name of the folder.
+        steps: lines of `metrics.jsonl`; a skipped step has no losses.
         probes: lines of `probes.jsonl`.
         events: lines of `events.jsonl`.
-        rounds: lines of `rounds.jsonl`, with `cosine`, the mean of all learners', and `sent` and
-            `received`, bytes of this learner since the meeting before; of a learner only.
+        rounds: lines of `rounds.jsonl`, only for a DiLoCo worker, with `cosine`, the mean over all
+            workers, and `sent` and `received`, bytes of this worker since the previous round.
     """
 
     name: str
@@ -49,12 +49,12 @@ class RunLines:
 
     @property
     def boundaries(self) -> list[int]:
-        """Places in `steps` where another stage begins."""
+        """Indices in `steps` at which another phase begins."""
         pairs = itertools.pairwise((line["stage"], line["objective"]) for line in self.steps)
         return [i for i, (before, after) in enumerate(pairs, start=1) if before != after]
 
     def last(self, num_steps: int) -> "RunLines":
-        """Return the lines of the last steps; all of them for 0."""
+        """Return the lines of the last steps; all lines for 0."""
         if not num_steps or not self.steps:
             return self
         first = self.steps[-1]["step"] - num_steps
@@ -66,14 +66,15 @@ class RunLines:
 
 
 def read_lines(run: str | Path, most_lines: int | None = None) -> RunLines:
-    """Read what a run has written so far; it may still be writing.
+    """Read the records of a run, which may still be writing.
 
-    A last line that is cut off is left out, and so is what a later line takes back, by returning to
-    its step or one before it.
+    An incomplete last line is ignored. If the run was resumed from an earlier checkpoint, lines
+    that later lines repeat are ignored, too.
 
     Args:
-        run: the folder.
-        most_lines: of a longer file, read every n-th line and the last.
+        run: folder of the run.
+        most_lines: maximum number of lines of each file: of a longer file, every n-th line and the
+            last are read.
 
     Raises:
         ConfigError: a file is malformed.
@@ -98,7 +99,7 @@ def read_recipe(run: str | Path) -> dict[str, Any]:
     """Return the tables of a run's `config.toml`.
 
     Raises:
-        ConfigError: it is absent or no TOML.
+        ConfigError: the file is missing or not TOML.
     """
     path = Path(run) / RECIPE
     try:
@@ -108,13 +109,13 @@ def read_recipe(run: str | Path) -> dict[str, Any]:
 
 
 def column(lines: Sequence[Line], name: str) -> Values:
-    """Return one value a line; NaN where there is none, or none that is finite."""
+    """Return one value per line; NaN for missing values and values that are not finite."""
     values = [line.get(name) for line in lines]
     return np.array([math.nan if v is None or not math.isfinite(v) else v for v in values])
 
 
 def stretches(length: int, boundaries: Sequence[int], most: int) -> list[NDArray[np.int64]]:
-    """Divide places into at most about `most` equal stretches; none reaches over a boundary."""
+    """Divide indices into about `most` equal ranges that do not cross a boundary."""
     width = max(1, -(-length // most))
     parts = np.split(np.arange(length), boundaries)
     return [
@@ -128,13 +129,13 @@ def stretches(length: int, boundaries: Sequence[int], most: int) -> list[NDArray
 def reduced(
     values: Values, groups: Sequence[NDArray[np.int64]], how: Callable[[Values], Any] = np.mean
 ) -> Values:
-    """Return one value a stretch, of what is finite in it; NaN where nothing is."""
+    """Return one value per group, from its finite values; NaN without finite values."""
     known = (values[group][np.isfinite(values[group])] for group in groups)
     return np.array([how(part) if len(part) else math.nan for part in known])
 
 
 def _read_file(path: Path, most_lines: int | None) -> list[Line]:
-    """Read a file of JSON objects; a last line that is cut off is still being written."""
+    """Read a file of JSON objects, without an incomplete last line, which is being written."""
     if not path.is_file():
         return []
     texts = read_bytes(path, _MOST_BYTES, ConfigError).splitlines()
@@ -154,29 +155,29 @@ def _read_file(path: Path, most_lines: int | None) -> list[Line]:
 
 
 def _without_retaken(lines: list[Line]) -> list[Line]:
-    kept: list[Line] = []
+    current: list[Line] = []
     for line in lines:
-        while kept and kept[-1]["step"] >= line["step"]:
-            kept.pop()
-        kept.append(line)
-    return kept
+        while current and current[-1]["step"] >= line["step"]:
+            current.pop()
+        current.append(line)
+    return current
 
 
 def _usable(line: Line) -> Line:
-    """Take the losses out of a step that was skipped: a spike would hide all others."""
+    """Remove the losses of a skipped step, whose spike would hide all others."""
     return line | dict.fromkeys(_LOSSES) if "skipped" in line else line
 
 
 def _with_sums(rounds: list[Line]) -> list[Line]:
-    """Add to each meeting what is drawn of it; bytes are counted anew from each start of a run."""
-    found = []
+    """Add to each round the plotted values; byte counts start again with each start of a run."""
+    with_sums = []
     before: Line = {}
     for line in rounds:
         since = {name: _since(before, line, f"{name}_bytes") for name in ("sent", "received")}
         cosines = line.get("cosines")
-        found.append(line | since | {"cosine": float(np.mean(cosines)) if cosines else None})
+        with_sums.append(line | since | {"cosine": float(np.mean(cosines)) if cosines else None})
         before = line
-    return found
+    return with_sums
 
 
 def _since(before: Line, line: Line, name: str) -> int:

@@ -1,7 +1,7 @@
-"""Bootstrap intervals: every number of a report comes with one.
+"""Bootstrap intervals for the numbers in reports.
 
-A statistic is a function of weights, one a sample: how often a resample drew it. So what is costly
-(sorting scores) is done once, and a sample that is drawn twice is counted twice.
+A statistic is a function of weights, one per sample: the number of times a resample drew it. Costly
+steps such as sorting scores are thus done once, and a sample that is drawn twice counts twice.
 """
 
 import math
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 NUM_RESAMPLES = 1000
-_LEAST_RESAMPLES = 100  # of a million samples, a hundred resamples tell the interval
+_LEAST_RESAMPLES = 100  # enough for the interval of a million samples
 _DRAWN_IN_ALL = 5_000_000
 _Z_95 = 1.959963984540054  # standard deviations
 
@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 
 class Estimate(NamedTuple):
-    """A value with its 95 % interval and the number of samples behind it."""
+    """A value with its 95 % interval and the number of samples."""
 
     value: float
     low: float
@@ -29,7 +29,7 @@ class Estimate(NamedTuple):
 
 
 Statistic = Callable[[Floats], float]
-"""From weights (samples,) to a value; NaN where they do not define it."""
+"""Function from weights (samples,) to a value; NaN if the value is undefined for the weights."""
 
 
 def bootstrap(
@@ -42,12 +42,12 @@ def bootstrap(
     """Resample with replacement (Efron 1979) and take the 2.5th and 97.5th percentiles.
 
     Args:
-        statistic: from weights to a value.
-        num_samples: what may be drawn.
-        seed: of the resampling.
-        clusters: one name a sample, such as its chromosome; samples of one name are drawn together
-            (Field and Welsh 2007), because they are not independent.
-        num_resamples: that are drawn.
+        statistic: function from weights to a value.
+        num_samples: number of samples.
+        seed: seed of the resampling.
+        clusters: one name per sample, such as its chromosome; samples with the same name are not
+            independent and are drawn together (Field and Welsh 2007).
+        num_resamples: number of resamples.
     """
     value = statistic(np.ones(num_samples))
     drawn = resamples(num_samples, seed, clusters, num_resamples)
@@ -58,7 +58,7 @@ def bootstrap(
 
 
 def affordable_resamples(num_samples: int) -> int:
-    """Return how many resamples of so many samples are drawn where there may be millions."""
+    """Return the number of resamples to draw, fewer for millions of samples."""
     return int(np.clip(_DRAWN_IN_ALL // max(num_samples, 1), _LEAST_RESAMPLES, NUM_RESAMPLES))
 
 
@@ -68,7 +68,7 @@ def resamples(
     clusters: Sequence[str] | None = None,
     num_resamples: int = NUM_RESAMPLES,
 ) -> Iterator[Floats]:
-    """Yield how often each sample was drawn, (num_samples,), again and again."""
+    """Yield for each resample how often each sample was drawn, as (num_samples,) weights."""
     random = np.random.default_rng(seed)
     cluster_of: NDArray[np.int64] = np.arange(num_samples)
     if clusters is not None:
@@ -85,9 +85,9 @@ def mean_of(values: Floats) -> Statistic:
 
 
 def ratio_of(totals: Floats, parts: Floats) -> Statistic:
-    """Return sum(totals) / sum(parts) as a statistic: samples of unequal size, drawn whole.
+    """Return sum(totals) / sum(parts) as a statistic, for samples of unequal size.
 
-    With weights of one it is the plain quotient of numpy's sums, to the last bit.
+    With weights of one it equals the quotient of numpy's sums, bit for bit.
     """
 
     def of(weights: Floats) -> float:
@@ -116,14 +116,14 @@ def difference(
 ) -> Estimate:
     """Return first - second on the same samples; each resample is drawn once for both.
 
-    What both find easy or hard cancels, so that the interval is narrower than those of the two
-    suggest. Zero inside it means that the difference is inside the noise.
+    Variation that both share cancels, so the interval is narrower than the two single intervals
+    suggest. If it includes zero, no difference is shown.
     """
     return bootstrap(lambda w: first(w) - second(w), num_samples, seed, clusters, num_resamples)
 
 
 def wilson(num_successes: int, num_trials: int) -> Estimate:
-    """Return a share with Wilson's interval (1927), which holds near 0 and 1 too."""
+    """Return a proportion with Wilson's interval (1927), which is also valid near 0 and 1."""
     if not num_trials:
         return Estimate(float("nan"), float("nan"), float("nan"), 0)
     share, extra = num_successes / num_trials, _Z_95**2 / num_trials
@@ -133,11 +133,11 @@ def wilson(num_successes: int, num_trials: int) -> Estimate:
 
 
 def shown_sign(low: float | None, high: float | None) -> int:
-    """Return the sign of a difference that its interval shows: 1 or -1, and 0 if it shows none.
+    """Return the sign of a difference if its interval excludes 0, else 0.
 
     Args:
-        low: end of the interval; None or NaN where there is none.
-        high: the other end.
+        low: lower end of the interval; None or NaN without an interval.
+        high: upper end.
     """
     if low is None or high is None:
         return 0
@@ -145,24 +145,24 @@ def shown_sign(low: float | None, high: float | None) -> int:
 
 
 def inside_noise(estimate: Estimate) -> bool:
-    """Return whether zero lies in the interval of a difference, or there is no interval."""
+    """Return whether the interval of a difference includes zero or is missing."""
     return shown_sign(estimate.low, estimate.high) == 0
 
 
 def verdict(
     subject: str, other: str, difference: Mapping[str, Any], text: Callable[[Any], str]
 ) -> str:
-    """Return a sentence on whether the subject is ahead of or behind the other.
+    """Return a sentence on whether the subject scores higher or lower than the other.
 
-    A difference is stated only if its interval excludes 0. Of a model that is behind, the amount by
-    which it is behind is written, with its own interval.
+    A difference is stated only if its interval excludes 0. If the subject scores lower, the
+    difference is written as a positive amount with its interval.
 
     Args:
-        subject: whose score the other's was subtracted from, such as "The model".
-        other: what it is compared with.
-        difference: `value`, `low` and `high` of the score of the subject minus that of the other,
-            so that positive is better; None or NaN where there is no interval.
-        text: writes such an estimate.
+        subject: name of the first model, such as "The model".
+        other: name of the model that it is compared with.
+        difference: `value`, `low` and `high` of the subject's score minus the other's, so that
+            positive is better; None or NaN without an interval.
+        text: formats such an estimate.
     """
     sign = shown_sign(difference["low"], difference["high"])
     if sign > 0:

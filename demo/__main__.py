@@ -93,7 +93,7 @@ def _serve(arguments: argparse.Namespace) -> None:
     genome = Genome.open(found.fasta, found.annotation, arguments.contigs, arguments.genetic_code)
     runs = arguments.runs or arguments.home
     learned = read_learning(found.learning) if found.learning else None
-    known = found.known_genes, learned, found.told_variants
+    known = found.known_genes, learned, found.explained_variants
     lab = Lab(model, model_name, genome, runs, *known, offer)
     limits = Limits(calls_per_minute=arguments.calls_per_minute)
     app = build(lab, limits)

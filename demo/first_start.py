@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from carbon.errors import UserError
 from carbon.io.files import behind_links
-from carbon.pretrained import BOX, Entry
+from carbon.pretrained import BUNDLED, Entry
 from carbon.progress import say
 
 _ROOT = Path(__file__).resolve().parents[1]
@@ -23,14 +23,14 @@ class Genome(NamedTuple):
         fasta: the sequence.
         annotation: its genes.
         known_genes: of these, by name, each with a sentence that says why people know it.
-        told_variants: variants of it by label, with what the model says of them.
+        explained_variants: variants of it by label, with what the model says of them.
         learning: scans of a region of it by steps of the model's training.
     """
 
     fasta: str
     annotation: str | None
     known_genes: Mapping[str, str] = MappingProxyType({})
-    told_variants: Mapping[str, tuple[str, str]] = MappingProxyType({})
+    explained_variants: Mapping[str, tuple[str, str]] = MappingProxyType({})
     learning: Path | None = None
 
 
@@ -40,7 +40,7 @@ def find_model(home: Path) -> str:
     Raises:
         UserError: the quickstart did not come to its end.
     """
-    if BOX[_OPENED].is_there:
+    if BUNDLED[_OPENED].is_installed:
         return _OPENED
     model = home / "run" / "export"
     if not (model / "config.json").exists():
@@ -55,8 +55,8 @@ def find_genome(model: str, home: Path) -> Genome:
     Raises:
         UserError: the simulation failed.
     """
-    if model in BOX and BOX[model].is_there and not Path(model).is_dir():
-        return _beside(BOX[model])
+    if model in BUNDLED and BUNDLED[model].is_installed and not Path(model).is_dir():
+        return _beside(BUNDLED[model])
     folder = home / "genome"
     if not (folder / "genes.gff3").exists():
         folder = home.with_name(f"{home.name}-genome")
@@ -68,7 +68,7 @@ def find_genome(model: str, home: Path) -> Genome:
 
 def _beside(entry: Entry) -> Genome:
     learning = entry.learning if entry.learning.exists() else None
-    told = entry.known_genes, entry.told_variants
+    told = entry.known_genes, entry.explained_variants
     return Genome(str(entry.genome), str(entry.annotation), *told, learning)
 
 

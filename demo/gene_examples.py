@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from carbon.genome.consequence_terms import TERMS
 from carbon.genome.consequences import snv_effect
 from carbon.genome.genes import Gene, Transcript, spliced
 from carbon.genome.genome import Genome
@@ -11,9 +12,8 @@ from demo.gene_summary import first_coding_bases
 
 _FIT_BP = (600, 2500)
 _EFFECTS = {
-    "stop_gained": "A stop codon gained",
-    "splice_donor_variant": "A splice donor lost",
-    "synonymous_variant": "A synonymous change",
+    name: f"A {TERMS[name].label}"
+    for name in ("stop_gained", "splice_donor_variant", "synonymous_variant")
 }
 _OTHER, _INSERTED = "A change of a base", "A base inserted"
 

@@ -39,7 +39,7 @@ class Lab:
         runs: folder under which run folders may be opened.
         known_genes: genes of that genome that people know, each with a sentence that says why.
         learned: how the model learned a region of that genome; None where nobody kept it.
-        told_variants: variants of that genome by label, with what the model says of them.
+        explained_variants: variants of that genome by label, with what the model says of them.
         offer: other models; None where there are none.
         first: the lab that was there from the start.
         panels: that were made for this lab, by their class.
@@ -54,7 +54,7 @@ class Lab:
         runs: Path,
         known_genes: Mapping[str, str] = MappingProxyType({}),
         learned: Learning | None = None,
-        told_variants: Mapping[str, tuple[str, str]] = MappingProxyType({}),
+        explained_variants: Mapping[str, tuple[str, str]] = MappingProxyType({}),
         offer: Offer | None = None,
     ) -> None:
         """Keep them."""
@@ -64,7 +64,7 @@ class Lab:
         self.runs = runs
         self.known_genes = known_genes
         self.learned = learned
-        self.told_variants = told_variants
+        self.explained_variants = explained_variants
         self.offer = offer
         self.first: Lab = self
         self.panels: dict[type, Any] = {}

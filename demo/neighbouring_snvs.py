@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from carbon.errors import UserError
 from carbon.genome import Annotation, Consequences, Interval, Reference, Variant, snv_effect
-from carbon.genome.consequences import SEVERITY
+from carbon.genome.consequence_terms import TERMS
 from carbon.genome.genome import Genome
 from carbon.genome.normalize import normalize_variant
 from carbon.genome.notation import read_variant
@@ -88,7 +88,7 @@ def told_scan(scanned: ScanChunk) -> dict[str, Any]:
 
 
 UNTOLD = "untold"  # no annotation, or none that tells what the bases are
-_ORDER = (*SEVERITY, UNTOLD)
+_ORDER = (*TERMS, UNTOLD)
 
 
 class Standing(NamedTuple):

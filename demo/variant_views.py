@@ -55,7 +55,7 @@ def _spread(result: Result) -> list[tuple[str, str]]:
 
 def effect_map(genome: Genome, window: Interval, result: Result) -> f.Figure:
     """Return the bases behind the variant, the heat map of the window, and exons below."""
-    variant = Variant.from_text(result["scored_as"])
+    variant = Variant.parse(result["scored_as"])
     traces = [
         trace
         for name, part in result["strands"].items()
@@ -156,7 +156,7 @@ def vcf_table(result: Result) -> str:
 
 def downloads(window: Interval, result: Result) -> str:
     """Return links that save the numbers of the heat map, of the bases behind, and of the VCF."""
-    variant = Variant.from_text(result["scored_as"])
+    variant = Variant.parse(result["scored_as"])
     snvs = (
         (window.contig, position, ref, alt, delta)
         for position, ref, row in zip(

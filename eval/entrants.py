@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from carbon.errors import UserError
 from carbon.genome import read_sequences
 from carbon.io.files import content_sha256
-from carbon.pretrained import folder_here
+from carbon.pretrained import local_folder
 from eval.baselines import (
     MAX_ORDER,
     CpgModel,
@@ -89,7 +89,7 @@ def entrants_of(
             name, source = _name_of(text), text
         if name in found:
             raise UserError(f"--model {text}: '{name}' is taken; write NAME={source}")
-        if not source or not (folder_here(source) or _may_be_on_hub(source)):
+        if not source or not (local_folder(source) or _may_be_on_hub(source)):
             raise UserError(f"--model {source or text}: no such model folder")
         found[name] = source
     return [
@@ -111,7 +111,7 @@ def _name_of(source: str) -> str:
 
 def _identity(source: str) -> str:
     """Return a digest of names and contents of weights and JSON, or the name on the Hub."""
-    folder = folder_here(source)
+    folder = local_folder(source)
     if folder is None:
         return source
     digest = hashlib.sha256()

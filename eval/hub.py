@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from carbon.errors import UserError
 from carbon.model.folder import hub_folder, hub_name, why_unreachable
-from carbon.pretrained import folder_here
+from carbon.pretrained import local_folder
 from eval.contract import Task
 from eval.data import find_data, is_on_hub
 
@@ -74,5 +74,5 @@ def check_models(sources: Sequence[str]) -> None:
         ModelError: there is no such model, or the Hub cannot be reached and the cache lacks it.
     """
     for source in sources:
-        if folder_here(source) is None:
+        if local_folder(source) is None:
             hub_folder(hub_name(source), with_weights=False)

@@ -25,7 +25,7 @@ from carbon.inference.options import Dtype, Mode
 from carbon.losses import chain
 from carbon.model.folder import hub_folder, hub_name
 from carbon.model.load import keeping, kept_in
-from carbon.pretrained import folder_here
+from carbon.pretrained import local_folder
 from carbon.tokenizer import (
     ALL_KNOWN,
     HYBRID,
@@ -211,7 +211,7 @@ def load_any(
         ModelError: there is no such model, or it is of a kind that cannot be loaded.
         UserError: the device is not there.
     """
-    here = folder_here(source)
+    here = local_folder(source)
     if here and not _is_carbon(here):
         return load_hugging_face(source, name, dtype=dtype, device=device)
     try:

@@ -22,13 +22,13 @@ from carbon.console import Parser, natural, run_command
 from carbon.corpus import read_manifest
 from carbon.errors import UserError
 from carbon.io.files import behind_links, sha256_of_file, why_no_file
-from carbon.pretrained import BOX
+from carbon.pretrained import BUNDLED
 from carbon.progress import say
 from train.config import TrainConfig
 
 _INTERRUPTED = 130
 _LOG = "steps.log"
-ENTRY = BOX["yeast"]
+ENTRY = BUNDLED["yeast"]
 TASKS = "sequence_recovery,heldout_likelihood,reading_frame,codon_adaptation,consequence_auroc"
 
 

@@ -19,7 +19,7 @@ from carbon.errors import UserError
 from carbon.genome import Reference, from_region
 from carbon.inference import Model, load
 from carbon.io.files import check_parent, scratch_folder
-from carbon.pretrained import BOX
+from carbon.pretrained import BUNDLED
 from carbon.progress import say
 from demo.learning_curves import Learning, nats_of, write_learning
 from train.choices.kmer_rows import KMER_ROWS
@@ -30,7 +30,7 @@ from train.planning.sizes import llama_config
 from train.run_folder.saved import saved_weights
 from train.start.export import write_export
 
-ENTRY = BOX["yeast"]
+ENTRY = BUNDLED["yeast"]
 """Whose training it is."""
 REGION = "VIII:450808-453557"
 STEPS = (0, 25, 50, 100, 150, 200, 300, 500, 700, 1000, 3000)

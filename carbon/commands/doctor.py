@@ -15,7 +15,7 @@ def doctor() -> int:
     import torch
 
     from carbon.devices import gpu_facts, why_no_cuda
-    from carbon.errors import extras_told
+    from carbon.errors import extras_status
 
     def installed(package: str) -> str | None:
         try:
@@ -37,7 +37,7 @@ def doctor() -> int:
         "gpu": gpu_facts(),
         "packages": {package: installed(package) for package in packages},
         "optional": {package: installed(package) for package in optional},
-        "extras": extras_told(),
+        "extras": extras_status(),
         "self_test": _self_test(),
     }
     print(json.dumps(facts, indent=1))

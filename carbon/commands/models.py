@@ -33,13 +33,13 @@ def models(
         output: for --copy; default: such as yeast_VIII.
         as_json: JSON instead of tables.
     """
-    from carbon.pretrained import BOX
+    from carbon.pretrained import BUNDLED
 
     if copy is not None:
         return _copy(copy, output)
     if output is not None:
         raise UserError("--output: give the model with --copy NAME")
-    known = {"box": [_in_box(entry) for entry in BOX.values()], "hub": _on_hub()}
+    known = {"box": [_in_box(entry) for entry in BUNDLED.values()], "hub": _on_hub()}
     if as_json:
         print(json.dumps(known, indent=1))
         return
@@ -98,9 +98,9 @@ def _in_box(entry: "Entry") -> dict[str, Any]:
         "assembly": entry.assembly,
         "held_out_contig": entry.held_out_contig,
         "training": entry.training,
-        "is_there": entry.is_there,
+        "is_there": entry.is_installed,
     }
-    if entry.is_there:
+    if entry.is_installed:
         facts |= {
             "parameters": model_folder(entry.folder).num_parameters,
             "heldout_nats_per_base": entry.heldout_nats_per_base,

@@ -30,7 +30,7 @@ def tokenize(
         piece_tokens: most ids of a line.
     """
     from carbon.errors import UserError
-    from carbon.genome import Piece, read_pieces
+    from carbon.genome import SequenceChunk, read_chunks
     from carbon.genome.sequences import BROKEN_GZIP, open_text
     from carbon.progress import progress
     from carbon.tokenizer import HYBRID, NATIVE, K
@@ -46,7 +46,7 @@ def tokenize(
             raise UserError(f"{shown_as}: is broken ({error}); write it again") from None
         return
 
-    def counted(pieces: Iterator[Piece]) -> Iterator[Piece]:
+    def counted(pieces: Iterator[SequenceChunk]) -> Iterator[SequenceChunk]:
         with progress("bases", None) as advance:
             for piece in pieces:
                 yield piece
@@ -55,7 +55,7 @@ def tokenize(
     num_kmers = piece_tokens - len(words.prefix(tags))
     if num_kmers < 1:
         raise UserError(f"--piece-tokens {piece_tokens}: leaves no room for a 6-mer")
-    pieces = counted(read_pieces(source, num_kmers * K))
+    pieces = counted(read_chunks(source, num_kmers * K))
     first = list(islice(pieces, 1))  # what cannot be read is known before the line of names
     _write_lines(token_lines(chain(first, pieces), words, tags))
 

@@ -1,6 +1,8 @@
-"""`carbon variants`: a VCF in, a scored VCF or table out."""
+"""`carbon variants`: score the variants of a VCF or of the command line."""
 
 import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +15,7 @@ from carbon.commands.shared import (
     WORKERS,
     Genes,
     Loading,
+    Several,
     VariantMethod,
     Workers,
     check_inputs,
@@ -24,6 +27,7 @@ from carbon.io.tables import FORMATS, any_of, check_ending
 from carbon.parallel.options import workers_of
 
 _OUTPUT = f"a {any_of(FORMATS['variants'])} to write."
+_INPUT = one_of("Variants", is_required=True)
 _PLACE, _AMONG = one_of("Place"), one_of("Percentiles")
 
 
@@ -31,8 +35,10 @@ def variants(
     *,
     loading: Loading,
     reference: Path,
-    vcf: Annotated[Path, Parameter(allow_leading_hyphen=True)],  # `-` is refused with its reason
     output: Annotated[Path, Parameter(help=_OUTPUT)],
+    # `-` is refused with its reason
+    vcf: Annotated[Path | None, Parameter(group=_INPUT, allow_leading_hyphen=True)] = None,
+    variant: Annotated[Several, Parameter(group=_INPUT, metavar="TEXT")] = (),
     genes: Genes = NO_GENES,
     region: Annotated[str | None, Parameter(group=_PLACE, metavar="CHR[:FIRST-LAST]")] = None,
     regions_file: Annotated[Path | None, Parameter(group=_PLACE, metavar="BED")] = None,
@@ -46,15 +52,17 @@ def variants(
     lenient: Annotated[bool, Parameter(show=False)] = False,
     workers: Workers = WORKERS,
 ) -> None:
-    """Score the variants of a VCF.
+    """Score the variants of a VCF or of the command line.
 
     Writes log-likelihood(ALT) - log-likelihood(REF) in nats: negative means that the model finds
     the variant less likely.
 
     Args:
-        reference: FASTA that the VCF refers to.
-        vcf: sorted VCF, plain, gzip or bgzip; or BCF.
+        reference: FASTA that the variants refer to.
         output: the scored variants.
+        vcf: sorted VCF, plain, gzip or bgzip; or BCF.
+        variant: variants such as "VIII:451984 CA>C", VIII-451984-CA-C or, with --annotation,
+            "ENO2:c.28A>T".
         genes: with them, gene, consequence and codon are written too.
         region: score the records whose POS is in it, 1-based, both ends included.
         regions_file: score the records whose POS is in one of its regions.
@@ -79,25 +87,43 @@ def variants(
     from carbon.inference.variants.background import FILE_NAME
 
     check_ending(output, "variants")  # a wrong ending is known before anything is loaded
-    job = VariantJob(
-        model=loading.model,
-        reference=reference,
-        vcf=vcf,
-        output=output,
-        options=method,
-        resume=workers.resume,
-        skip_mismatches=skip_mismatches,
-        strict=strict,
-        annotation=genes.annotation,
-        contigs=genes.contigs,
-        genetic_code=genes.genetic_code,
-        region=region,
-        regions=regions_file,
-        min_qual=min_qual,
-        filters=tuple(filters.split(",")) if filters else (),
-        background=background,
-        own_background=None if no_background else folder / FILE_NAME,
-    )
-    make = partial(variant_scorer, job, loading.worker_keywords(workers))
-    with workers_of(workers, make) as found:
-        print(json.dumps(run_variant_job(job, found)))
+    with _input(vcf, variant, reference, genes) as path:
+        job = VariantJob(
+            model=loading.model,
+            reference=reference,
+            vcf=path,
+            output=output,
+            options=method,
+            resume=workers.resume,
+            skip_mismatches=skip_mismatches,
+            strict=strict,
+            annotation=genes.annotation,
+            contigs=genes.contigs,
+            genetic_code=genes.genetic_code,
+            region=region,
+            regions=regions_file,
+            min_qual=min_qual,
+            filters=tuple(filters.split(",")) if filters else (),
+            background=background,
+            own_background=None if no_background else folder / FILE_NAME,
+        )
+        make = partial(variant_scorer, job, loading.worker_keywords(workers))
+        with workers_of(workers, make) as started:
+            print(json.dumps(run_variant_job(job, started)))
+
+
+@contextmanager
+def _input(vcf: Path | None, texts: Sequence[str], reference: Path, genes: Genes) -> Iterator[Path]:
+    """Yield the VCF, or a temporary one of the variants of the command line."""
+    if vcf:
+        yield vcf
+        return
+    from carbon.genome.notation import write_vcf_of_texts
+    from carbon.io.files import scratch_folder
+
+    with scratch_folder("variants") as folder:
+        path = folder / "command-line.vcf"
+        write_vcf_of_texts(
+            path, texts, reference, genes.annotation, genes.contigs, genes.genetic_code
+        )
+        yield path

@@ -28,7 +28,7 @@ from carbon.compare.scored_files import (
     read_scored_file,
 )
 from carbon.errors import UserError
-from carbon.io.files import atomic_file, behind_links, check_no_input, told_of
+from carbon.io.files import atomic_file, behind_links, check_no_input, errors_naming
 from carbon.io.tables import Columns, check_ending, chosen_by_ending
 from carbon.metrics import equal_values, mid_ranks, pearson
 from carbon.progress import TableRow, text_table
@@ -270,12 +270,12 @@ def _write(
     with ExitStack() as opened:
         temporary = {path: opened.enter_context(atomic_file(path)) for path in job.wanted}
         if job.output:
-            with told_of(job.output):
+            with errors_naming(job.output):
                 _write_table(temporary[job.output], job, files, pairs)
         if job.plot:
             from carbon.compare.figure import draw_comparison
 
-            with told_of(job.plot):
+            with errors_naming(job.plot):
                 draw_comparison(pairs, summary, temporary[job.plot])
 
 

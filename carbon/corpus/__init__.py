@@ -1,12 +1,12 @@
-"""What a corpus is on disk, and the order in which a run reads it."""
+"""Training corpora: schema on disk, record stores, packed rows, and the order of samples."""
 
 from carbon.corpus.order import SHARE_UNITS, Blend, Sample, SampleOrder, SpanRows, Stream, permuted
 from carbon.corpus.packing import Packing, open_packing, pack
 from carbon.corpus.rows import (
+    PackedSegment,
     PackedSource,
-    Piece,
     Reading,
-    Row,
+    TokenRow,
     TokenRows,
     open_packed,
     ordered_rows,
@@ -20,24 +20,24 @@ from carbon.corpus.schema import (
     reads_both_strands,
     source_files,
 )
-from carbon.corpus.store import Store, open_store
+from carbon.corpus.store import RecordStore, open_store
 
 __all__ = [
     "BOTH_STRANDS",
     "SCHEMA",
     "SHARE_UNITS",
     "Blend",
+    "PackedSegment",
     "PackedSource",
     "Packing",
-    "Piece",
     "Reading",
-    "Row",
+    "RecordStore",
     "Sample",
     "SampleOrder",
     "SpanRows",
     "Split",
-    "Store",
     "Stream",
+    "TokenRow",
     "TokenRows",
     "open_packed",
     "open_packing",

@@ -1,14 +1,14 @@
-"""Which row of which source is sample number i: a pure function of seed, mixture and i.
+"""Order of samples: source and row of sample number i, a pure function of seed, mixture and i.
 
-The blend gives every prefix of the run each source's share to within one row. It is the
-just-in-time schedule of Steiner and Yeomans (1993): the n-th row of a source with share w may stand
-from place floor(n / w) on and must stand by place ceil((n + 1) / w) - 1; serving the earliest
-deadline first always fits. Shares are multiples of 1/10,000, so the schedule repeats and one period
-is all that is kept. Inside a source, rows of one length come in an order permuted anew for each
-epoch by a keyed Feistel network. What is random about a row is a hash of its number.
+In every prefix of the run, the blend keeps each source's share to within one row. It is the
+just-in-time schedule of Steiner and Yeomans (1993): the n-th row of a source with share w is
+released at place floor(n / w) and due at place ceil((n + 1) / w) - 1, and earliest-deadline-first
+scheduling always meets the deadlines. Shares are multiples of 1/10,000, so the schedule is periodic
+and only one period is stored. Within a source, rows of one length are permuted in each epoch by a
+keyed Feistel network. All randomness of a sample is a hash of its number.
 
-Everything takes arrays of sample numbers, of any size and in any order, and costs the same wherever
-they lie.
+Functions take arrays of sample numbers of any size and order; the cost does not depend on the
+numbers.
 """
 
 import hashlib
@@ -29,10 +29,10 @@ _FEISTEL_ROUNDS = 4
 
 
 class Blend:
-    """A mixture's order of sources, with random access."""
+    """Order of the sources of a mixture, with random access."""
 
     def __init__(self, shares: Mapping[str, float]) -> None:
-        """Take shares that sum to one, each a multiple of 1/10,000, in any order."""
+        """Build the schedule from shares that sum to one, each a multiple of 1/10,000."""
         units = {name: round(shares[name] * SHARE_UNITS) for name in sorted(shares)}
         common = gcd(*units.values())
         counts = [count // common for count in units.values()]
@@ -44,25 +44,30 @@ class Blend:
         np.cumsum(is_source, axis=1, out=self._before[:, 1:])
 
     def sources(self, numbers: Int64s) -> Int64s:
-        """Return the source of each row, as a place in `names`."""
-        found: Int64s = self._schedule[numbers % self._period]
-        return found
+        """Return the source of each row, as an index into `names`."""
+        sources: Int64s = self._schedule[numbers % self._period]
+        return sources
 
     def counts(self, sources: Int64s, numbers: Int64s) -> Int64s:
-        """Return how many of the rows before each number come from the source beside it."""
+        """Return for each number the count of rows before it that come from its source.
+
+        Args:
+            sources: (n,) indices into `names`.
+            numbers: (n,) row numbers.
+        """
         periods, places = np.divmod(numbers, self._period)
-        found: Int64s = periods * self._before[sources, -1] + self._before[sources, places]
-        return found
+        counts: Int64s = periods * self._before[sources, -1] + self._before[sources, places]
+        return counts
 
     def count(self, name: str, i: int) -> int:
-        """Return how many of the first `i` rows come from source `name`."""
+        """Return the number of rows from source `name` among the first `i` rows."""
         if name not in self.names:
             return 0
         return int(self.counts(np.array([self.names.index(name)]), np.array([i]))[0])
 
 
 def _just_in_time(counts: list[int]) -> np.ndarray:
-    """Return one period of the schedule, source numbers in the order of places."""
+    """Return one period of the schedule: the source at each place."""
     period = sum(counts)
     release: list[list[tuple[int, int]]] = [[] for _ in range(period)]
     for source, count in enumerate(counts):
@@ -81,12 +86,12 @@ def _just_in_time(counts: list[int]) -> np.ndarray:
 def permuted(numbers: Int64s, size: int, keys: UInt64s) -> Int64s:
     """Return the place of each number in a keyed permutation of `range(size)`, with O(1) memory.
 
-    A balanced Feistel network over the next power of four, walked until it lands inside.
+    A balanced Feistel network over the next power of four is applied until the result is in range.
 
     Args:
         numbers: (n,), each below `size`.
-        size: of the permutation.
-        keys: (n,), or one for all.
+        size: size of the permutation.
+        keys: (n,), or one key for all.
     """
     half_bits = np.uint64(max(1, ((size - 1).bit_length() + 1) // 2))
     mask = (np.uint64(1) << half_bits) - np.uint64(1)
@@ -104,7 +109,7 @@ def permuted(numbers: Int64s, size: int, keys: UInt64s) -> Int64s:
 
 
 def mix(x: UInt64s) -> UInt64s:
-    """Scramble 64 bits (the finalizer of SplitMix64; Steele, Lea and Flood 2014)."""
+    """Mix 64 bits with the finalizer of SplitMix64 (Steele, Lea and Flood 2014)."""
     x = x + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -117,12 +122,12 @@ def _key(*parts: object) -> np.uint64:
 
 
 Stream = tuple[str, int]
-"""A source and a row length: one packing, which has its own counter and permutations."""
+"""A source and a row length: one packing, with a counter and permutations."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpanRows:
-    """What the order needs to know of a stretch of the run: a stage, or a part of one."""
+    """Number of rows, mixture and row length of a phase of the run, or of a part of a phase."""
 
     num_rows: int
     mixture: Mapping[str, float]
@@ -130,9 +135,9 @@ class SpanRows:
 
 
 class Sample(NamedTuple):
-    """Sample number i: its span, its source, and the row of that source's packing into a length.
+    """A sample: span of the run, source, row length, row of that packing, and epoch.
 
-    `noise` is 64 random bits of its own, for its form, offset and strand.
+    `noise` is 64 random bits of the sample, for its form, offset and strand.
     """
 
     span: int
@@ -144,7 +149,7 @@ class Sample(NamedTuple):
 
 
 class Samples(NamedTuple):
-    """The same of n samples: (n,) int64, `noise` uint64; a stream is a place in `streams`."""
+    """Arrays of n samples: (n,) int64, `noise` uint64; a stream is an index into `streams`."""
 
     span: Int64s
     stream: Int64s
@@ -154,18 +159,19 @@ class Samples(NamedTuple):
 
 
 class SampleOrder:
-    """The whole run's order of rows; knows nothing but its arguments.
+    """Order of the rows of a whole run.
 
     Attributes:
         streams: sources with the lengths of their rows.
-        span_starts: the first sample of each span, and the end of the run.
-        counts_before: (streams,) rows of each drawn before each span, and in the whole run.
+        span_starts: first sample of each span, and the end of the run.
+        counts_before: (streams,) rows drawn from each stream before each span, and in the whole
+            run.
     """
 
     def __init__(
         self, seed: int, spans: Sequence[SpanRows], rows_of_stream: Mapping[Stream, int]
     ) -> None:
-        """Lay the spans end to end; the counters of the streams go on across them."""
+        """Place the spans end to end; the counters of the streams continue across spans."""
         self.streams = tuple(rows_of_stream)
         self._sizes = list(rows_of_stream.values())
         self._stream_keys = [_key(seed, *stream) for stream in self.streams]
@@ -186,12 +192,12 @@ class SampleOrder:
             self.span_starts.append(self.span_starts[-1] + span.num_rows)
 
     def _drawn(self, span: int, num_rows: int) -> list[int]:
-        """Return how many of a span's first rows come from each source of its blend."""
+        """Return the number of rows from each source of the blend in the first rows of a span."""
         blend, start = self._blends[span], self._blend_starts[span]
         return [blend.count(n, start + num_rows) - blend.count(n, start) for n in blend.names]
 
     def __len__(self) -> int:
-        """Return the rows of the whole run."""
+        """Return the number of rows of the whole run."""
         return self.span_starts[-1]
 
     def __getitem__(self, i: int) -> Sample:
@@ -206,37 +212,37 @@ class SampleOrder:
         return Sample(span, *self.streams[stream], row, epoch, noise)
 
     def lookup(self, numbers: Int64s) -> Samples:
-        """Return the samples of these numbers, each of the run, in any order."""
+        """Return the samples with these numbers, in any order."""
         spans = np.searchsorted(self.span_starts, numbers, side="right") - 1
         streams, drawn = np.empty_like(numbers), np.empty_like(numbers)
         for span in np.unique(spans).tolist():
-            mine = spans == span
+            in_span = spans == span
             blend, start = self._blends[span], self._blend_starts[span]
-            offsets = numbers[mine] - self.span_starts[span] + start
+            offsets = numbers[in_span] - self.span_starts[span] + start
             of_blend = blend.sources(offsets)
-            streams[mine] = self._places[span][of_blend]
-            before = self.counts_before[span][streams[mine]] - blend.counts(
+            streams[in_span] = self._places[span][of_blend]
+            before = self.counts_before[span][streams[in_span]] - blend.counts(
                 of_blend, np.full_like(offsets, start)
             )
-            drawn[mine] = before + blend.counts(of_blend, offsets)
+            drawn[in_span] = before + blend.counts(of_blend, offsets)
         rows, epochs = np.empty_like(numbers), np.empty_like(numbers)
         for stream in np.unique(streams).tolist():
-            mine = streams == stream
-            epochs[mine], places = np.divmod(drawn[mine], self._sizes[stream])
-            keys = mix(self._stream_keys[stream] ^ mix(epochs[mine].astype(np.uint64)))
-            rows[mine] = permuted(places, self._sizes[stream], keys)
+            in_stream = streams == stream
+            epochs[in_stream], places = np.divmod(drawn[in_stream], self._sizes[stream])
+            keys = mix(self._stream_keys[stream] ^ mix(epochs[in_stream].astype(np.uint64)))
+            rows[in_stream] = permuted(places, self._sizes[stream], keys)
         noise = mix(self._row_key ^ mix(numbers.astype(np.uint64)))
         return Samples(spans, streams, rows, epochs, noise)
 
 
 def _blend_starts(spans: Sequence[SpanRows]) -> list[int]:
-    """Return where each span begins in its blend: where the one before ended, if that had the same.
+    """Return the start of each span in its blend: the end of the previous span of the same mixture.
 
-    So parts of a stage have its shares together, however short each is.
+    Parts of a phase thus keep its shares together, however short each part is.
     """
     starts: list[int] = []
     for number, span in enumerate(spans):
         before = spans[number - 1] if number else None
-        goes_on = before is not None and before.mixture == span.mixture
-        starts.append(starts[-1] + before.num_rows if before is not None and goes_on else 0)
+        continues = before is not None and before.mixture == span.mixture
+        starts.append(starts[-1] + before.num_rows if before is not None and continues else 0)
     return starts

@@ -1,4 +1,4 @@
-"""Cutting records into pieces and packing pieces into rows of one fixed token length."""
+"""Cut records into segments and pack the segments into rows of a fixed number of tokens."""
 
 import bisect
 import json
@@ -10,28 +10,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carbon.corpus.schema import mapped
-from carbon.corpus.store import Store, made_whole
+from carbon.corpus.store import RecordStore, made_whole
 from carbon.progress import progress
 from carbon.tokenizer import K
 
 Int64s = NDArray[np.int64]
 
-# A piece opens with `<dna>` and, in three of the four forms of a sample, one or two tags.
+# A segment begins with `<dna>`, and in three of the four forms of a sample with one or two tags.
 MAX_PREFIX_TOKENS = 3
 _FORMAT = 2
 _ARRAYS = ("record", "start", "num_kmers", "row_start")
-_RECORDS_A_BLOCK = 65_536  # packed together; what is in memory at once
+_RECORDS_A_BLOCK = 65_536  # packed together; this many are in memory at once
 
 
 class Packing(NamedTuple):
-    """Pieces in the order of their rows.
+    """Segments in the order of their rows.
 
     Attributes:
-        record: (pieces,) the record that a piece is cut from.
-        start: (pieces,) its first base in that record.
-        num_kmers: (pieces,) the 6-mers it has room for.
-        row_start: (rows + 1,) row r holds pieces `row_start[r]` to `row_start[r + 1]`.
-        num_tokens: of all rows, if no piece has a tag: 6-mers and a `<dna>` a piece.
+        record: (segments,) record from which a segment is cut.
+        start: (segments,) first base of a segment in its record.
+        num_kmers: (segments,) number of 6-mers for which a segment has room.
+        row_start: (rows + 1,) row r holds segments `row_start[r]` to `row_start[r + 1]`.
+        num_tokens: number of tokens of all rows without tags: 6-mers, and one `<dna>` per segment.
     """
 
     record: Int64s
@@ -46,17 +46,17 @@ class Packing(NamedTuple):
         return len(self.row_start) - 1
 
     def tokens_of_row(self, row: int) -> int:
-        """Return the tokens that a row's pieces have room for; the rest is padding."""
+        """Return the number of tokens for which a row's segments have room; the rest is padding."""
         first, last = self.row_start[row : row + 2].tolist()
         kmers = int(self.num_kmers[first:last].sum())
         return kmers + MAX_PREFIX_TOKENS * int(last - first)
 
 
-def open_packing(store: Store, row_tokens: int) -> Packing:
-    """Return the packing of a store into rows of a length, mapped from disk, made if not there.
+def open_packing(store: RecordStore, row_tokens: int) -> Packing:
+    """Return the packing of a store into rows of a length, mapped from disk, and made if missing.
 
-    Records are packed by blocks of 65,536, so that memory does not grow with their number; which
-    rows there are depends on the store and the length alone.
+    Records are packed in blocks of 65,536, so memory does not grow with their number. The result
+    depends only on the store and the row length.
     """
     folder = store.folder / f"rows-{row_tokens}"
     made_whole(folder, "packing.json", lambda made: _make(store, row_tokens, made))
@@ -66,10 +66,10 @@ def open_packing(store: Store, row_tokens: int) -> Packing:
     return Packing(**arrays, num_tokens=info["tokens"])
 
 
-def _make(store: Store, row_tokens: int, folder: Path) -> None:
+def _make(store: RecordStore, row_tokens: int, folder: Path) -> None:
     sinks = {name: (folder / f"{name}.bin").open("wb") for name in _ARRAYS}
     sinks["row_start"].write(np.zeros(1, dtype=np.int64).data)
-    num_pieces = num_rows = num_tokens = 0
+    num_segments = num_rows = num_tokens = 0
     title = f"packing {store.folder.name} into {row_tokens}"
     with progress(title, store.num_records) as advance:
         for first in range(0, store.num_records, _RECORDS_A_BLOCK):
@@ -78,36 +78,36 @@ def _make(store: Store, row_tokens: int, folder: Path) -> None:
             sinks["record"].write((block.record + first).data)
             sinks["start"].write(block.start.data)
             sinks["num_kmers"].write(block.num_kmers.data)
-            sinks["row_start"].write((block.row_start[1:] + num_pieces).data)
-            num_pieces += len(block.record)
+            sinks["row_start"].write((block.row_start[1:] + num_segments).data)
+            num_segments += len(block.record)
             num_rows += block.num_rows
             num_tokens += block.num_tokens
             advance(last - first)
     for sink in sinks.values():
         sink.close()
-    info: dict[str, Any] = {"format": _FORMAT, "pieces": num_pieces, "rows": num_rows}
+    info: dict[str, Any] = {"format": _FORMAT, "pieces": num_segments, "rows": num_rows}
     info["tokens"] = num_tokens
     (folder / "packing.json").write_text(json.dumps(info, indent=1) + "\n", encoding="utf-8")
 
 
 def pack(lengths_bp: Int64s, row_tokens: int) -> Packing:
-    """Cut records into pieces of at most a row and pack them best-fit, longest first.
+    """Cut records into segments of at most a row and pack them best-fit, longest first.
 
-    Deterministic: pieces of one length are placed in the order of their records, and a piece goes
-    to the fullest row that has room, the oldest of these.
+    The result is deterministic: segments of equal length are placed in the order of their records,
+    and a segment goes to the fullest row with room for it, the oldest among equals.
 
     Args:
-        lengths_bp: (records,) bases of each record.
-        row_tokens: tokens of a row.
+        lengths_bp: (records,) number of bases of each record.
+        row_tokens: number of tokens of a row.
     """
     record, start, num_kmers = _cut(lengths_bp, row_tokens - MAX_PREFIX_TOKENS)
     rows_with: dict[int, deque[int]] = {}  # rows by the tokens that are free in them
-    free_tokens: list[int] = []  # the keys of it, ascending
+    free_tokens: list[int] = []  # keys of `rows_with`, ascending
     row_of = np.empty(len(record), dtype=np.int64)
     num_rows = 0
     tokens_of = (num_kmers + MAX_PREFIX_TOKENS).tolist()
-    for piece in np.argsort(-num_kmers, kind="stable").tolist():
-        tokens = tokens_of[piece]
+    for segment in np.argsort(-num_kmers, kind="stable").tolist():
+        tokens = tokens_of[segment]
         at = bisect.bisect_left(free_tokens, tokens)
         if at == len(free_tokens):
             row, free, num_rows = num_rows, row_tokens, num_rows + 1
@@ -116,9 +116,9 @@ def pack(lengths_bp: Int64s, row_tokens: int) -> Packing:
             row = rows_with[free].popleft()
             if not rows_with[free]:
                 del rows_with[free], free_tokens[at]
-        row_of[piece] = row
+        row_of[segment] = row
         left = free - tokens
-        if left > MAX_PREFIX_TOKENS:  # else nothing fits there any more
+        if left > MAX_PREFIX_TOKENS:  # otherwise no segment fits
             if left not in rows_with:
                 rows_with[left] = deque()
                 bisect.insort(free_tokens, left)
@@ -131,12 +131,12 @@ def pack(lengths_bp: Int64s, row_tokens: int) -> Packing:
     )
 
 
-def _cut(lengths_bp: Int64s, piece_kmers: int) -> tuple[Int64s, Int64s, Int64s]:
-    """Return record, start and 6-mers of the pieces; the last piece of a record may be shorter."""
+def _cut(lengths_bp: Int64s, segment_kmers: int) -> tuple[Int64s, Int64s, Int64s]:
+    """Return record, start and 6-mers of segments; the last segment of a record may be shorter."""
     total_kmers = -(-lengths_bp // K)
-    num_pieces = -(-total_kmers // piece_kmers)
-    record = np.repeat(np.arange(len(lengths_bp)), num_pieces)
-    first = np.cumsum(num_pieces) - num_pieces
-    number = np.arange(len(record)) - np.repeat(first, num_pieces)
-    num_kmers = np.minimum(piece_kmers, total_kmers[record] - number * piece_kmers)
-    return record, number * piece_kmers * K, num_kmers
+    num_segments = -(-total_kmers // segment_kmers)
+    record = np.repeat(np.arange(len(lengths_bp)), num_segments)
+    first = np.cumsum(num_segments) - num_segments
+    number = np.arange(len(record)) - np.repeat(first, num_segments)
+    num_kmers = np.minimum(segment_kmers, total_kmers[record] - number * segment_kmers)
+    return record, number * segment_kmers * K, num_kmers

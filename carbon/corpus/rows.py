@@ -1,4 +1,4 @@
-"""Rows of tokens: from sample number to what the trainer feeds the network."""
+"""Rows of tokens for training: the input, targets and masks of each sample number."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -9,26 +9,26 @@ from numpy.typing import NDArray
 
 from carbon.corpus.order import Sample, SampleOrder, SpanRows
 from carbon.corpus.packing import MAX_PREFIX_TOKENS, Packing, open_packing
-from carbon.corpus.store import FIRST_ID, Store, mapped_store
+from carbon.corpus.store import FIRST_ID, RecordStore, mapped_store
 from carbon.tokenizer import ALL_KNOWN, NATIVE, TAGS, K, encode_kmers
 
 Int64s = NDArray[np.int64]
 Prefix = tuple[int, ...]
 
-# Forms of a sample (technical report, section 3): half bare, and a sixth each with both tags,
-# the species tag alone, the gene tag alone.
+# Forms of a sample (technical report, section 3): half without tags, and a sixth each with both
+# tags, only the species tag, and only the gene tag.
 _FORMS = ((False, False),) * 3 + ((True, True), (True, False), (False, True))
 _COMPLEMENT = np.frombuffer(bytes.maketrans(b"ACGTacgt", b"TGCAtgca"), dtype=np.uint8)
 
 
-class Row(NamedTuple):
-    """One row of T tokens; `targets` and `known` at place t describe the token at t + 1.
+class TokenRow(NamedTuple):
+    """One row of T tokens; `targets` and `known` at position t describe the token at t + 1.
 
     Attributes:
         input_ids: (T,) int64, padded on the right.
-        position_ids: (T,) int64, from 0 in every piece and one long stretch of padding.
-        targets: (T,) int64, the 6-mer that follows.
-        known: (T,) uint8, its bits of known bases; 0 where nothing is to be learned.
+        position_ids: (T,) int64, from 0 in every segment and in the padding.
+        targets: (T,) int64, index of the next 6-mer.
+        known: (T,) uint8, bits of the known bases of the next 6-mer; 0 without a target.
     """
 
     input_ids: Int64s
@@ -38,26 +38,28 @@ class Row(NamedTuple):
 
 
 class PackedSource(NamedTuple):
-    """A source's records and their packings by row length; DNA may be read on both strands."""
+    """Records of a source, their packings by row length, and whether both strands are read."""
 
-    store: Store
+    store: RecordStore
     packings: Mapping[int, Packing]
     both_strands: bool
 
 
-def open_packed(store: Store, lengths_tokens: Iterable[int], both_strands: bool) -> PackedSource:
-    """Return a source packed into rows of some lengths, each made if it is not on disk."""
+def open_packed(
+    store: RecordStore, lengths_tokens: Iterable[int], both_strands: bool
+) -> PackedSource:
+    """Return a source packed into rows of each length; missing packings are made on disk."""
     return PackedSource(store, {n: open_packing(store, n) for n in lengths_tokens}, both_strands)
 
 
-class Piece(NamedTuple):
-    """A stretch of a record as a row reads it.
+class PackedSegment(NamedTuple):
+    """A segment of a record in a row.
 
     Attributes:
-        record: its number in the source.
-        start: the first base in the record.
+        record: number of the record in the source.
+        start: first base in the record.
         letters: (bases,) uint8, along the strand that is read.
-        prefix: ids of its tags and `<dna>`.
+        prefix: ids of tags and `<dna>`.
     """
 
     record: int
@@ -67,7 +69,7 @@ class Piece(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """How a sample is read: which of six offsets, which strand, with which tags."""
+    """Random choices of a sample: k-mer offset (0 to 5), strand and tags."""
 
     offset: int
     reverse: bool
@@ -76,7 +78,7 @@ class Reading(NamedTuple):
 
 
 class TokenRows:
-    """A map-style dataset: `rows[i]` is sample `i` of the run, whoever asks and whenever."""
+    """A map-style dataset: `rows[i]` is sample `i` of the run, the same in every process."""
 
     def __init__(
         self,
@@ -84,57 +86,57 @@ class TokenRows:
         sources: Mapping[str, PackedSource],
         prefixes: Mapping[Prefix, Prefix] | None = None,
     ) -> None:
-        """Combine an order with the sources it names.
+        """Combine an order with its sources.
 
         Args:
-            order: which row of which source is sample i.
-            sources: by their names.
-            prefixes: from the native ids that open a piece to others, where a model has others;
-                `<dna>` stays the last of them.
+            order: source and row of each sample.
+            sources: sources by name.
+            prefixes: replacements of the native ids before a segment, for a model with other ids;
+                `<dna>` stays the last id.
         """
         self.order = order
         self.sources = sources
         self.prefixes = prefixes or {}
 
     def __len__(self) -> int:
-        """Return the rows of the whole run."""
+        """Return the number of rows of the whole run."""
         return len(self.order)
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The metadata tags that stand before a piece now and then."""
-        found = {tag for source in self.sources.values() for tag in source.store.tags}
-        return tuple(tag.text for tag in TAGS if tag in found)
+        """Metadata tags that may precede a segment."""
+        used = {tag for source in self.sources.values() for tag in source.store.tags}
+        return tuple(tag.text for tag in TAGS if tag in used)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Go to the workers of a `DataLoader` as folders to map, and not as what lies in them."""
+        """Pickle the folders to map, instead of their contents, for the workers of a DataLoader."""
         sources = {
             name: (source.store.folder, tuple(source.packings), source.both_strands)
             for name, source in self.sources.items()
         }
         return _reopened, (self.order, sources, self.prefixes)
 
-    def __getitem__(self, i: int) -> Row:
+    def __getitem__(self, i: int) -> TokenRow:
         """Tokenize sample `i`."""
         sample = self.order[i]
-        return _lay_out(self.pieces(sample), sample.row_tokens)
+        return _lay_out(self.segments(sample), sample.row_tokens)
 
     def reordered(self, seed: int, spans: Sequence[SpanRows]) -> "TokenRows":
-        """Return the rows of another course through the same sources."""
+        """Return the rows of the same sources in another order."""
         return ordered_rows(seed, spans, self.sources, self.prefixes)
 
     def reading(self, sample: Sample) -> Reading:
-        """Return what is random about a sample."""
+        """Return the random choices of a sample."""
         reverse = self.sources[sample.source].both_strands and bool(sample.noise & 1)
         form = _FORMS[(sample.noise >> 1 & 0xFFFFFF) % len(_FORMS)]
         return Reading((sample.noise >> 32) % K, reverse, *form)
 
-    def pieces(self, sample: Sample) -> list[Piece]:
-        """Return the pieces of a sample's row, in order."""
+    def segments(self, sample: Sample) -> list[PackedSegment]:
+        """Return the segments of a sample's row, in order."""
         source, reading = self.sources[sample.source], self.reading(sample)
         store, packing = source.store, source.packings[sample.row_tokens]
         first, last = packing.row_start[sample.row : sample.row + 2].tolist()
-        result = []
+        segments = []
         for record, start, num_kmers in zip(
             packing.record[first:last].tolist(),
             packing.start[first:last].tolist(),
@@ -147,14 +149,14 @@ class TokenRows:
             letters = store.letters(record, start, start + num_kmers * K)
             if reading.reverse:
                 letters = _COMPLEMENT[letters[::-1]]
-            result.append(Piece(record, start, letters, prefix))
-        return result
+            segments.append(PackedSegment(record, start, letters, prefix))
+        return segments
 
     def _fitted(self, prefix: Prefix, num_kmers: int) -> tuple[Prefix, int]:
-        """Return the ids that open a piece, and the 6-mers that are left beside them.
+        """Return the ids before a segment, and the number of 6-mers that fit after them.
 
-        A row has room for three ids a piece. Tags that are spelt with more take the place of the
-        last 6-mers, and are left out of a piece with no more 6-mers than that.
+        A row has room for three such ids per segment. Further ids of the tags replace the last
+        6-mers; if a segment has too few 6-mers, its tags are left out.
         """
         if not self.prefixes:
             return prefix, num_kmers
@@ -171,7 +173,14 @@ def ordered_rows(
     sources: Mapping[str, PackedSource],
     prefixes: Mapping[Prefix, Prefix] | None = None,
 ) -> TokenRows:
-    """Return the rows of a run: its spans, each with sources packed into rows of its length."""
+    """Return the rows of a run.
+
+    Args:
+        seed: seed of the order.
+        spans: phases of the run, or parts of them.
+        sources: sources by name, packed into the row lengths of the spans.
+        prefixes: see `TokenRows`.
+    """
     rows_of_stream = {
         (name, row_tokens): packing.num_rows
         for name, source in sources.items()
@@ -204,33 +213,34 @@ def _prefix(species: int, gene: int, reading: Reading) -> Prefix:
     return (*tags, NATIVE.dna_start)
 
 
-def _lay_out(pieces: list[Piece], row_tokens: int) -> Row:
-    """Put pieces one behind the other; the last token of each has nothing to predict.
+def _lay_out(segments: list[PackedSegment], row_tokens: int) -> TokenRow:
+    """Place segments in a row; the last token of each segment has no target.
 
-    The letters of all pieces are cut into 6-mers by one call, each begun at a multiple of six.
+    The letters of all segments are cut into 6-mers by one call, each segment from a multiple of
+    six.
     """
-    num_kmers = [-(-len(piece.letters) // K) for piece in pieces]
+    num_kmers = [-(-len(segment.letters) // K) for segment in segments]
     letters = np.full(K * sum(num_kmers), ord("-"), dtype=np.uint8)
     at = 0
-    for piece, count in zip(pieces, num_kmers, strict=True):
-        letters[K * at : K * at + len(piece.letters)] = piece.letters
+    for segment, count in zip(segments, num_kmers, strict=True):
+        letters[K * at : K * at + len(segment.letters)] = segment.letters
         at += count
     kmers = encode_kmers(letters)
-    row = Row(
+    row = TokenRow(
         np.full(row_tokens, NATIVE.pad, dtype=np.int64),
         np.zeros(row_tokens, dtype=np.int64),
         np.zeros(row_tokens, dtype=np.int64),
         np.zeros(row_tokens, dtype=np.uint8),
     )
     at = first = 0
-    for piece, count in zip(pieces, num_kmers, strict=True):
-        body, end = at + len(piece.prefix), at + len(piece.prefix) + count
+    for segment, count in zip(segments, num_kmers, strict=True):
+        body, end = at + len(segment.prefix), at + len(segment.prefix) + count
         indices, known = kmers.indices[first : first + count], kmers.known[first : first + count]
-        row.input_ids[at:body] = piece.prefix
+        row.input_ids[at:body] = segment.prefix
         row.input_ids[body:end] = indices + NATIVE.first_kmer
         row.input_ids[body:end][known != ALL_KNOWN] = NATIVE.oov
-        if count and known[-1] == (1 << (len(piece.letters) - 1) % K + 1) - 1:
-            row.input_ids[end - 1] = indices[-1] + NATIVE.first_kmer  # a tail has no gap
+        if count and known[-1] == (1 << (len(segment.letters) - 1) % K + 1) - 1:
+            row.input_ids[end - 1] = indices[-1] + NATIVE.first_kmer  # padding is not a gap
         row.position_ids[at:end] = np.arange(end - at)
         row.targets[body - 1 : end - 1] = indices
         row.known[body - 1 : end - 1] = known

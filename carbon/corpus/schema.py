@@ -1,4 +1,4 @@
-"""Files of a corpus: opened wherever they are, mapped where they are on disk."""
+"""Schema, manifest and files of a corpus, on disk or at a URL."""
 
 import json
 import mmap
@@ -14,25 +14,25 @@ from carbon.errors import CorpusError
 
 
 def opened(path: str) -> IO[bytes]:
-    """Open a path, or a URL that fsspec opens, to read and seek.
+    """Open a path or fsspec URL for reading and seeking.
 
     Raises:
-        CorpusError: it is not there, or what opens its protocol is not installed.
+        CorpusError: the file does not exist, or support for the protocol is not installed.
     """
     import fsspec
 
     try:
         source: IO[bytes] = fsspec.open(path, "rb").open()
-    except Exception as error:  # each kind of store has errors of its own
+    except Exception as error:  # each file system of fsspec raises different errors
         raise CorpusError(f"{path}: cannot be opened: {_reason(error)}") from None
     return source
 
 
 def content_if_there(path: str) -> bytes | None:
-    """Return what is in a path or URL, None if there is no such file.
+    """Return the content of a path or URL; None if the file does not exist.
 
     Raises:
-        CorpusError: it may be there, but it cannot be read.
+        CorpusError: the file cannot be read for another reason.
     """
     import fsspec
 
@@ -47,10 +47,10 @@ def content_if_there(path: str) -> bytes | None:
 
 
 def listed(folder: str, ending: str) -> list[str]:
-    """Return the files of a folder, a path or URL, that end so, in order.
+    """Return the sorted files with an ending in a folder, which is a path or URL.
 
     Raises:
-        CorpusError: it cannot be listed.
+        CorpusError: the folder cannot be listed.
     """
     import fsspec
 
@@ -65,22 +65,22 @@ def listed(folder: str, ending: str) -> list[str]:
 
 
 def parquet(path: str) -> pq.ParquetFile:
-    """Open a Parquet file; one on disk by its name, as pyarrow's threads outlive Python's files."""
+    """Open a Parquet file, by name if it is on disk: pyarrow's threads outlive Python's files."""
     inner = path.removeprefix("file://")
     return pq.ParquetFile(opened(path) if "://" in inner else inner)
 
 
 def mapped(path: Path, dtype: Any, count: int, *, scattered: bool = False) -> NDArray[Any]:
-    """Return a file as an array of `count` numbers that stays on disk.
+    """Return a file as a memory-mapped array of `count` numbers.
 
     Args:
-        path: of the file.
-        dtype: of the numbers.
-        count: how many there are.
-        scattered: whether they are read here and there; the system then reads nothing ahead.
+        path: file with the numbers.
+        dtype: type of the numbers.
+        count: expected number of numbers.
+        scattered: whether access is random, so that the system does not read ahead.
 
     Raises:
-        CorpusError: it is missing or cut off.
+        CorpusError: the file is missing or truncated.
     """
     size = path.stat().st_size if path.is_file() else -1
     if size != count * np.dtype(dtype).itemsize:
@@ -101,8 +101,8 @@ def _reason(error: Exception) -> str:
 
 Split = Literal["train", "test"]
 
-# Sources that are read on either strand where no manifest says so: those of corpora that were built
-# before manifests did, and two of the released corpus. It stays as it is.
+# Sources that are read on either strand if the manifest does not say: sources of corpora built
+# before manifests had that field, and two of the released corpus. The list is frozen.
 BOTH_STRANDS = (
     "eukaryote",
     "eukaryote_concatenated",
@@ -137,10 +137,10 @@ SCHEMA = pa.schema(
 
 
 def read_manifest(corpus: str | Path) -> dict[str, Any]:
-    """Return the manifest of a corpus, a folder or a URL that fsspec opens.
+    """Return the manifest of a corpus, which is a folder or an fsspec URL.
 
     Raises:
-        CorpusError: there is no corpus, or its manifest is not whole.
+        CorpusError: the corpus does not exist, or its manifest is incomplete.
     """
     manifest = _manifest_if_there(corpus)
     if manifest is None:
@@ -167,13 +167,13 @@ def _manifest_if_there(corpus: str | Path) -> dict[str, Any] | None:
 
 
 def source_files(corpus: str | Path, source: str, split: Split) -> dict[str, str | None]:
-    """Return the files of a source and split, in order, each with the sha256 of the manifest.
+    """Return the files of a source and split, in order, each with its SHA-256 from the manifest.
 
-    Where there is no manifest, as in the released layout, all Parquet of the source's folder is
-    there to train on, without sums, but what is named as held out is.
+    Without a manifest, as in the released layout, the train split is all Parquet files in the
+    source's folder without a held-out name, and checksums are None.
 
     Raises:
-        CorpusError: there is no such source, or the manifest is not whole.
+        CorpusError: the source does not exist, or the manifest is incomplete.
     """
     root = str(corpus).rstrip("/")
     manifest = _manifest_if_there(root)
@@ -198,29 +198,29 @@ def source_files(corpus: str | Path, source: str, split: Split) -> dict[str, str
 
 
 def reads_both_strands(corpus: str | Path, source: str) -> bool:
-    """Tell whether a source is read on either strand: as the manifest says, else by its name.
+    """Return whether a source is read on either strand, by the manifest or else by its name.
 
     Raises:
-        CorpusError: the manifest is not whole.
+        CorpusError: the manifest is incomplete.
     """
     root = str(corpus).rstrip("/")
-    said = (_manifest_if_there(root) or {}).get("both_strands", {})
-    found = said.get(source, source in BOTH_STRANDS) if isinstance(said, dict) else said
-    if not isinstance(found, bool):
+    stated = (_manifest_if_there(root) or {}).get("both_strands", {})
+    both = stated.get(source, source in BOTH_STRANDS) if isinstance(stated, dict) else stated
+    if not isinstance(both, bool):
         raise CorpusError(
-            f"{root}/manifest.json: both_strands of '{source}' is {found!r}, not true or false; "
+            f"{root}/manifest.json: both_strands of '{source}' is {both!r}, not true or false; "
             "build the corpus again"
         )
-    return found
+    return both
 
 
 def read_source(
     corpus: str | Path, source: str, split: Split, columns: list[str] | None = None
 ) -> pa.Table:
-    """Read one split of one source; its rows keep the order of the files' names.
+    """Read one split of one source, with rows in the order of the file names.
 
     Raises:
-        CorpusError: the source is absent, or a file of it is torn or lacks a column.
+        CorpusError: the source is missing, or a file is damaged or lacks a column.
     """
     folder = Path(corpus) / source
     paths = sorted(folder.glob(f"{split}-*.parquet"))

@@ -1,13 +1,13 @@
-"""A source's records with random access: bases and tags in flat files that are mapped, not read.
+"""Random access to the records of a source: bases and tags in memory-mapped flat files.
 
-A store is made once from the Parquet files of a source and split, a batch at a time, and found
-again by what is in them. However many records there are, opening one costs no memory.
+A store is made once from the Parquet files of a source and split, batch by batch, and found again
+by a hash of their content. Opening it takes no memory, whatever the number of records.
 
-    bases.bin     uint8, the letters of all records, one behind the other
-    ends.bin      int64, where each record ends in it
-    species.bin   int8, the id of its species tag less that of the first, 4; or -1
-    genes.bin     int8, the id of its gene tag less that of the first, 11; or -1
-    store.json    counts, and the files it was made from
+    bases.bin     uint8, letters of all records, concatenated
+    ends.bin      int64, end of each record in bases.bin
+    species.bin   int8, id of the species tag minus 4, the id of the first one; or -1
+    genes.bin     int8, id of the gene tag minus 11, the id of the first one; or -1
+    store.json    counts, and the files from which the store was made
 """
 
 import glob
@@ -32,30 +32,30 @@ from carbon.progress import progress
 from carbon.tokenizer import TAGS, Tag, tags_of
 
 _FORMAT = 1
-_PARQUET = b"PAR1"  # what a file begins and ends with
+_PARQUET = b"PAR1"  # first and last bytes of a file
 _ROWS_A_BATCH = 1024
 _VALUES_A_BLOCK = 1 << 22
-# A store tells a tag by its native id less this, which is 0 for the first tag of each kind.
+# A store keeps the native id of a tag minus this number, so the first tag of each kind is 0.
 FIRST_ID = {"species": 4, "gene": 11}
 
 
 def stored(tag: Tag) -> int:
-    """Return the number that stands for a tag in a store."""
+    """Return the number of a tag in a store."""
     return tag.native_id - FIRST_ID[tag.kind]
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
-    """Records of one source; everything is mapped from disk.
+class RecordStore:
+    """Records of one source, memory-mapped from disk.
 
     Attributes:
-        folder: where it lies.
-        files: the Parquet it was made from, where that lies now; none in a worker process.
-        key: 16 hexadecimal digits that tell its content.
+        folder: folder of the store.
+        files: Parquet files of the source, where they are now; empty in a worker process.
+        key: hash of the content, 16 hexadecimal digits.
         bases: (bases,) uint8 letters, in the case of the file.
-        ends: (records,) int64.
-        species: (records,) int8, of the species tag what `stored` gives, or -1.
-        genes: (records,) int8, of the gene tag what `stored` gives, or -1.
+        ends: (records,) int64, end of each record in `bases`.
+        species: (records,) int8, `stored` of the species tag, or -1.
+        genes: (records,) int8, `stored` of the gene tag, or -1.
     """
 
     folder: Path
@@ -73,17 +73,17 @@ class Store:
 
     @property
     def tags(self) -> tuple[Tag, ...]:
-        """The tags that a record has."""
-        found = {"species": _values_in(self.species), "gene": _values_in(self.genes)}
-        return tuple(tag for tag in TAGS if stored(tag) in found[tag.kind])
+        """Tags of at least one record."""
+        used = {"species": _values_in(self.species), "gene": _values_in(self.genes)}
+        return tuple(tag for tag in TAGS if stored(tag) in used[tag.kind])
 
     def lengths_bp(self, first: int, last: int) -> NDArray[np.int64]:
-        """Return the bases of records `first` to `last`."""
+        """Return the lengths of records `first` to `last`."""
         before = self.ends[first - 1] if first else 0
         return np.diff(self.ends[first:last], prepend=before)
 
     def describe(self, record: int) -> dict[str, Any]:
-        """Return what the Parquet file says of a record but its bases; slow, for people to read."""
+        """Return the columns of a record in its Parquet file, without its bases; slow."""
         for path in self.files:
             with parquet(path) as source:
                 if record >= source.metadata.num_rows:
@@ -99,25 +99,25 @@ class Store:
         return {}
 
     def letters(self, record: int, start: int, end: int) -> NDArray[np.uint8]:
-        """Return bases `start` to `end` of a record, fewer where it ends before."""
+        """Return bases `start` to `end` of a record, fewer if the record ends before `end`."""
         first = int(self.ends[record - 1]) if record else 0
         return self.bases[first + start : min(first + end, int(self.ends[record]))]
 
 
-def open_store(files: Mapping[str, str | None], cache: str | Path, title: str) -> Store:
-    """Return the store of some Parquet files, made if the cache does not have it.
+def open_store(files: Mapping[str, str | None], cache: str | Path, title: str) -> RecordStore:
+    """Return the store of Parquet files, and make it if the cache lacks it.
 
-    Several processes may ask at once: one makes it, the others wait.
+    If several processes call at once, one makes the store and the others wait.
 
     Args:
-        files: paths or URLs that fsspec opens (`https://`, `s3://`, `memory://`), in order, each
-            with its sha256 where that is known.
+        files: paths or fsspec URLs (`https://`, `s3://`, `memory://`), in order, each with its
+            SHA-256 if that is known.
         cache: folder for stores.
-        title: of the source, for the name of its folder and for messages.
+        title: name of the source, for the name of its folder and for messages.
 
     Raises:
-        CorpusError: a file is missing or torn, is not the one that the sum is of, or has no column
-            of sequences.
+        CorpusError: a file is missing or damaged, differs from its checksum, or has no column of
+            sequences.
     """
     Path(cache).mkdir(parents=True, exist_ok=True)
     folder = Path(cache) / f"{title}-{_key_of(files, Path(cache))}"
@@ -126,10 +126,10 @@ def open_store(files: Mapping[str, str | None], cache: str | Path, title: str) -
 
 
 def made_whole(folder: Path, marker: str, make: Callable[[Path], None]) -> None:
-    """Make a folder that is to hold a JSON file, written last, unless it is there whole.
+    """Make a folder with a JSON marker file, which is written last, unless it is complete.
 
-    Several processes may ask at once: one makes it, the others wait. What a process that was killed
-    has left is removed.
+    If several processes call at once, one makes the folder and the others wait. Leftovers of killed
+    processes are removed.
     """
     if _is_whole(folder / marker):
         return
@@ -153,15 +153,15 @@ def _is_whole(marker: Path) -> bool:
         return False
 
 
-def mapped_store(folder: Path, files: tuple[str, ...] = ()) -> Store:
-    """Return the store that lies in a folder.
+def mapped_store(folder: Path, files: tuple[str, ...] = ()) -> RecordStore:
+    """Return the store in a folder.
 
     Raises:
-        CorpusError: a file of it is missing or cut off.
+        CorpusError: a file of the store is missing or truncated.
     """
     info = json.loads((folder / "store.json").read_text(encoding="utf-8"))
     records = info["records"]
-    return Store(
+    return RecordStore(
         folder,
         files,
         folder.name.rpartition("-")[2],
@@ -173,25 +173,25 @@ def mapped_store(folder: Path, files: tuple[str, ...] = ()) -> Store:
 
 
 def _key_of(files: Mapping[str, str | None], cache: Path) -> str:
-    """Hash what is in the files: the sums of those on this machine, else those of the manifest.
+    """Hash the content of files: checksums of local files, else checksums of the manifest.
 
-    Of files that have neither, only the footers are read: of Parquet these hold counts, offsets and
-    the least and greatest value of every column.
+    For remote files without a checksum only the footer is hashed, which in Parquet holds counts,
+    offsets, and the minimum and maximum of every column.
     """
     sums = hashlib.sha256(f"carbon store {_FORMAT}".encode())
     for path, known in files.items():
         local = Path(path.removeprefix("file://"))
         if local.is_file():
-            found = _sum_of(local, cache)
-            _compare_sums(path, found, known)
-            sums.update(found.encode())
+            sha256 = _sum_of(local, cache)
+            _compare_sums(path, sha256, known)
+            sums.update(sha256.encode())
         else:
             sums.update(known.encode() if known else _footer(path))
     return sums.hexdigest()[:16]
 
 
 def _sum_of(path: Path, cache: Path) -> str:
-    """Return the sha256 of a Parquet file; what is none is refused before it is read whole."""
+    """Return the SHA-256 of a Parquet file; other files are refused before they are read."""
     with path.open("rb") as source:
         source.seek(-min(4, path.stat().st_size), os.SEEK_END)
         if source.read() != _PARQUET:
@@ -242,14 +242,14 @@ def _make(files: Mapping[str, str | None], folder: Path, title: str) -> None:
 def _check_remote_sum(path: str, known: str | None) -> None:
     if known is not None and not Path(path.removeprefix("file://")).is_file():
         with opened(path) as source:
-            found = hashlib.file_digest(source, "sha256").hexdigest()  # type: ignore[arg-type]
-        _compare_sums(path, found, known)
+            sha256 = hashlib.file_digest(source, "sha256").hexdigest()  # type: ignore[arg-type]
+        _compare_sums(path, sha256, known)
 
 
-def _compare_sums(path: str, found: str, known: str | None) -> None:
-    if known is not None and found != known:
+def _compare_sums(path: str, sha256: str, known: str | None) -> None:
+    if known is not None and sha256 != known:
         raise CorpusError(
-            f"{path}: is not the file that the manifest names (its sha256 is {found[:12]}..., not "
+            f"{path}: is not the file that the manifest names (its sha256 is {sha256[:12]}..., not "
             f"{known[:12]}...); is it of another build? Build or fetch the corpus again"
         )
 
@@ -280,7 +280,7 @@ def _batches(path: str) -> Iterator[_Columns]:
 
 
 def _values_in(column: NDArray[np.int8]) -> set[int]:
-    """Return the values of a mapped column, read once and by blocks."""
+    """Return the distinct values of a mapped column, read once in blocks."""
     blocks = range(0, len(column), _VALUES_A_BLOCK)
     return {int(v) for at in blocks for v in np.unique(column[at : at + _VALUES_A_BLOCK])}
 
@@ -295,13 +295,13 @@ def _as_text(column: pa.Array) -> pa.Array:
 
 
 def _codes(batch: pa.RecordBatch, name: str, tags: tuple[Tag, ...]) -> NDArray[np.int8]:
-    """Return the stored numbers of a column's types; the released corpus writes them as `<cds>`."""
+    """Return the stored numbers of a column of codes, which may be written as `<cds>`."""
     if name not in batch.schema.names:
         return np.full(batch.num_rows, -1, dtype=np.int8)
-    import pyarrow.compute as pc  # 60 ms, for the tags of a store that is made
+    import pyarrow.compute as pc  # takes 60 ms, so only when a store is made
 
     bare = pc.utf8_trim(_as_text(batch.column(name)), "<>")
     codes = pa.array([tag.code for tag in tags], pa.large_string())
     places = pc.fill_null(pc.index_in(bare, codes), len(tags)).to_numpy(zero_copy_only=False)
-    found: NDArray[np.int8] = np.array([*map(stored, tags), -1], dtype=np.int8)[places]
-    return found
+    numbers: NDArray[np.int8] = np.array([*map(stored, tags), -1], dtype=np.int8)[places]
+    return numbers

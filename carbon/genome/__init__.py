@@ -1,4 +1,7 @@
-"""Sequences, intervals and variants, and the files they come in. Knows no torch."""
+"""Sequences, intervals, genes and variants, and readers for their file formats.
+
+Nothing here imports torch.
+"""
 
 from carbon.genome.alphabet import (
     GENETIC_CODE,
@@ -22,10 +25,10 @@ from carbon.genome.genbank import GenBank, is_genbank, unpack_genbank
 from carbon.genome.genes import Annotation, Gene, Span, Transcript, intergenic, spliced
 from carbon.genome.interval import Interval, Strand, Variant, from_region
 from carbon.genome.sequences import (
-    Piece,
+    SequenceChunk,
     SequenceRecord,
     fasta_text,
-    read_pieces,
+    read_chunks,
     read_records,
     read_sequences,
 )
@@ -44,8 +47,8 @@ __all__ = [
     "GenBank",
     "Gene",
     "Interval",
-    "Piece",
     "Reference",
+    "SequenceChunk",
     "SequenceRecord",
     "SnvEffect",
     "Span",
@@ -61,8 +64,8 @@ __all__ = [
     "intergenic",
     "is_genbank",
     "read_annotation",
+    "read_chunks",
     "read_gene_file",
-    "read_pieces",
     "read_records",
     "read_sequences",
     "region_by_name",

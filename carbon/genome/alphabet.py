@@ -1,4 +1,4 @@
-"""DNA letters: complement, reverse complement, translation."""
+"""DNA letters: complement, GC content, genetic codes, translation and codon adaptation."""
 
 import math
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ IUPAC_BASES = {
 }  # fmt: skip
 IUPAC_DNA = "ACGTURYSWKMBDHVN"
 FASTA_LETTERS = (IUPAC_DNA + IUPAC_DNA.lower() + "-").encode()
-# U is no base of DNA and counts as unknown; so does what stands across from it.
+# U is not a DNA base and counts as unknown, and so does its complement.
 _COMPLEMENT = str.maketrans("ACGTURYSWKMBDHVNacgturyswkmbdhvn", "TGCANYRSWMKVHDBNtgcanyrswmkvhdbn")
 
 # The standard genetic code (NCBI translation table 1), codons in the order TCAG.
@@ -29,7 +29,7 @@ STOP_CODONS = frozenset(codon for codon, amino_acid in GENETIC_CODE.items() if a
 
 
 def reverse_complement(sequence: str) -> str:
-    """Return the other strand, read 5' to 3'; keeps case and IUPAC codes, but for U, which gives N.
+    """Return the reverse complement, in the same case, with IUPAC codes complemented and U as N.
 
     >>> reverse_complement("AACGTn")
     'nACGTT'
@@ -38,7 +38,7 @@ def reverse_complement(sequence: str) -> str:
 
 
 def translate(cds: str) -> str:
-    """Translate whole codons by the standard code; a codon with an unknown base gives X.
+    """Translate whole codons with the standard code; a codon with an unknown base becomes X.
 
     >>> translate("ATGGCCTAA")
     'MA*'
@@ -53,32 +53,32 @@ def translate(cds: str) -> str:
 
 
 def gc_share(bases: str) -> float:
-    """Return the share of G and C, in either case; 0 of no base."""
+    """Return the fraction of G and C, in either case; 0 for an empty sequence."""
     return sum(base in "GCgc" for base in bases) / len(bases) if bases else 0.0
 
 
 def gc_along(bases: str, window_bp: int) -> list[float]:
-    """Return the share of G and C of the window that ends with each base, shorter at the start."""
+    """Return the GC fraction of the window that ends at each base; windows grow at the start."""
     return [gc_share(bases[max(0, end - window_bp) : end]) for end in range(1, len(bases) + 1)]
 
 
 STANDARD_TABLE = 1
 _CODON_BP = 3
-# Start codons of the standard code: those of NCBI's table 1, and GTG of table 11, whose codons mean
-# the same. The rare ATT, ATC and ATA of table 11 would call too many changed codons a lost start.
+# Start codons of the standard code: NCBI's table 1, plus GTG of table 11, which translates codons
+# in the same way. With the rare ATT, ATC and ATA of table 11, too many changes would be start_lost.
 _STANDARD_STARTS = frozenset({"ATG", "GTG", "TTG", "CTG"})
 _EVERY_OTHER_CONTIG = ""
 
 
 @dataclass(frozen=True, slots=True)
 class GeneticCode:
-    """A translation table of NCBI.
+    """An NCBI translation table.
 
     Attributes:
-        table: its number.
-        amino_acids: amino acid of each of the 64 codons, in one letter; `*` for a codon that is
-            always a stop. A codon that is either (tables 27, 28 and 31) has its amino acid here.
-        stops: codons that may end a CDS, in tables 27, 28 and 31 those that are either too.
+        table: number of the table.
+        amino_acids: one-letter amino acid of each of the 64 codons; `*` for a codon that is always
+            a stop. A codon that can be both (tables 27, 28 and 31) maps to its amino acid.
+        stops: codons that may end a CDS, including the codons that can be both.
         starts: codons that may begin a CDS.
     """
 
@@ -88,11 +88,11 @@ class GeneticCode:
     starts: frozenset[str]
 
     def translate(self, bases: str, *, ends_cds: bool = False) -> str:
-        """Translate whole codons in capitals; a codon with an unknown base gives X.
+        """Translate whole codons in upper case; a codon with an unknown base becomes X.
 
         Args:
-            bases: as many as whole codons have.
-            ends_cds: the last codon is the stop codon of its CDS, if it can be one.
+            bases: whole codons.
+            ends_cds: whether to read the last codon as the stop codon of its CDS, if it can be one.
 
         >>> genetic_code(4).translate("ATGTGATAA"), genetic_code(27).translate("TGATGA")
         ('MW*', 'WW')
@@ -111,7 +111,7 @@ class GeneticCode:
         return protein
 
     def is_start(self, codon: str) -> bool:
-        """Tell whether a codon begins a CDS and stands for methionine elsewhere too."""
+        """Return whether a codon may begin a CDS and codes for methionine elsewhere too."""
         return codon in self.starts and self.amino_acids[codon] == "M"
 
 
@@ -120,14 +120,14 @@ def genetic_code(table: int) -> GeneticCode:
     """Return the genetic code of an NCBI translation table.
 
     Raises:
-        GenomeError: NCBI has no table of that number.
+        GenomeError: NCBI has no table with that number.
     """
     from Bio.Data.CodonTable import unambiguous_dna_by_id as tables
 
     if table not in tables:
         raise GenomeError(f"{table} is not an NCBI translation table; give one of {_numbers()}")
     stops, amino_acids = tables[table].stop_codons, tables[table].forward_table
-    # A codon that is a stop or an amino acid, by its place, stands in both.
+    # A codon whose meaning depends on its place is in both tables.
     meanings = dict.fromkeys(stops, "*") | amino_acids
     is_standard = meanings == GENETIC_CODE
     starts = _STANDARD_STARTS if is_standard else frozenset(tables[table].start_codons)
@@ -135,11 +135,11 @@ def genetic_code(table: int) -> GeneticCode:
 
 
 def table_stated(text: str, where: str) -> int | None:
-    """Return the translation table that an annotation states; None for an empty text.
+    """Return the translation table in an annotation; None for an empty text.
 
     Args:
         text: value of `transl_table`.
-        where: file and line, or record, for the message.
+        where: file and line or record, for error messages.
 
     Raises:
         GenomeError: NCBI has no such table.
@@ -153,37 +153,37 @@ def table_stated(text: str, where: str) -> int | None:
 
 
 def tables_chosen(choice: str | int | None) -> dict[str, int]:
-    """Return the translation table of each contig of a choice such as `4` or `1,Mito=3`.
+    """Parse an option such as `4` or `1,Mito=3` into translation tables by contig.
 
     Args:
-        choice: one number for all contigs, or `CONTIG=N`, or both, with commas between them.
+        choice: one number for all contigs, or `CONTIG=N`, or both, separated by commas.
 
     Returns:
-        Numbers by contig; the empty string stands for every contig that is not named.
+        Table numbers by contig; the key for all other contigs is the empty string.
 
     Raises:
         GenomeError: a part of the choice is malformed, or NCBI has no such table.
     """
-    found: dict[str, int] = {}
+    tables: dict[str, int] = {}
     for part in str(choice).split(",") if choice is not None else ():
         contig, _, number = part.rpartition("=")
-        if contig in found:
+        if contig in tables:
             named = f"contig '{contig}'" if contig else "every contig"
             raise GenomeError(f"'{choice}' gives {named} two translation tables; give one")
-        found[contig] = _checked(number)
-    return found
+        tables[contig] = _checked(number)
+    return tables
 
 
 def table_for(tables: Mapping[str, int], contig: str) -> int | None:
-    """Return the table that `tables_chosen` gives a contig; None if it gives none."""
+    """Return the table of a contig in the result of `tables_chosen`; None if it has no table."""
     return tables.get(contig, tables.get(_EVERY_OTHER_CONTIG))
 
 
 def check_contigs(tables: Mapping[str, int], contigs: Mapping[str, int]) -> None:
-    """Check that the reference has the contigs of a choice.
+    """Check that the reference has all contigs with a chosen table.
 
     Raises:
-        GenomeError: it lacks one.
+        GenomeError: a contig is missing.
     """
     for contig in tables:
         if contig != _EVERY_OTHER_CONTIG and contig not in contigs:
@@ -207,9 +207,9 @@ def _numbers() -> str:
 
 
 def adaptation_weights(usage: Mapping[str, float]) -> dict[str, float]:
-    """Return each codon's frequency over that of the best codon of its amino acid.
+    """Return each codon's frequency divided by the frequency of its commonest synonymous codon.
 
-    Codons of stop, and of amino acids that have one codon only, are left out, as Sharp and Li do.
+    Stop codons and amino acids with a single codon are excluded (Sharp and Li 1987).
 
     >>> weights = adaptation_weights({"AAA": 8, "AAG": 2} | dict.fromkeys(("ATG", "TAA"), 5))
     >>> weights["AAG"], "ATG" in weights, "TAA" in weights
@@ -227,7 +227,7 @@ def adaptation_weights(usage: Mapping[str, float]) -> dict[str, float]:
 
 
 def adaptation_index(cds: str, weights: Mapping[str, float]) -> float:
-    """Return the geometric mean of the weights of a CDS' codons, 0 to 1; NaN where none has any."""
+    """Return the geometric mean of a CDS's codon weights, 0 to 1; NaN without weighted codons."""
     codons = (cds[at : at + 3] for at in range(0, len(cds), 3))
     logs = [math.log(weights[codon]) for codon in codons if weights.get(codon)]
     return math.exp(sum(logs) / len(logs)) if logs else math.nan

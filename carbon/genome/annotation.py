@@ -1,7 +1,7 @@
-"""Genes and transcripts from GFF3, GTF and BED.
+"""Read genes and transcripts from GFF3, GTF, BED and GenBank files.
 
-All are read into the same values, in whatever order their lines stand. A GTF leaves the stop codon
-out of the CDS, so `stop_codon` features are joined to it.
+All formats yield the same values, and the order of lines does not matter. In a GTF the CDS excludes
+the stop codon, so `stop_codon` features are added to it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,21 +30,21 @@ def read_annotation(
 ) -> Annotation:
     """Read a GFF3, GTF or BED, plain or gzip, and check it against the reference.
 
-    What is left out is in the result, and one line to stderr counts it by reason.
+    The result lists the features that are left out, and one line on stderr counts them by reason.
 
     Args:
-        path: the annotation; a BED is what ends in .bed, .bed.gz or .bed.bgz.
+        path: annotation file; a BED is recognised by the ending .bed, .bed.gz or .bed.bgz.
         reference: sequences of the same assembly.
-        contig_names: what the annotation calls a contig, and what the reference does.
-        offset_bp: where the reference begins in the coordinates of the annotation, if it is a part
-            of a chromosome; genes outside of it are then left out.
-        genetic_code: NCBI translation table of the CDS for which the file states none
-            (`transl_table`), such as `4`, or `1,Mito=3` with contigs of the reference.
+        contig_names: the reference's name of each contig that the annotation names differently.
+        offset_bp: start of the reference in the coordinates of the annotation, if the reference is
+            a part of a chromosome; genes outside of that part are left out.
+        genetic_code: NCBI translation table for CDS without a `transl_table` in the file, such as
+            `4`, or `1,Mito=3` with contigs of the reference.
 
     Raises:
-        GenomeError: the file is absent or malformed, shares no contig with the reference, or has a
-            gene, exon or CDS past the end of a contig that is not circular; or a translation table
-            is not one of NCBI's.
+        GenomeError: the file is missing or malformed, shares no contig with the reference, or has a
+            gene, exon or CDS past the end of a linear contig; or NCBI has no such translation
+            table.
     """
     path = Path(path)
     if not path.is_file():
@@ -68,30 +68,30 @@ def read_annotation(
         )
     left_out = tables.left_out + [LeftOut(contig, "contig_not_in_fasta") for contig in absent]
     report_left_out(path, left_out)
-    found = Annotation(path, tuple(genes), tuple(left_out), frozenset(tables.circular))
-    return with_genetic_code(found, genetic_code, reference.contig_lengths_bp)
+    annotation = Annotation(path, tuple(genes), tuple(left_out), frozenset(tables.circular))
+    return with_genetic_code(annotation, genetic_code, reference.contig_lengths_bp)
 
 
 def _gather(
     path: Path, tables: GeneTables, contig_names: Mapping[str, str], offset_bp: int
 ) -> set[str]:
-    """Add the features of a file to the tables; return the contigs that the reference has not."""
+    """Add the features of a file to the tables; return the contigs that the reference lacks."""
     absent: set[str] = set()
-    told: str | None = None  # what the line before calls its contig
-    contig = ""  # what the reference does
+    name_in_file: str | None = None  # contig of the previous line
+    contig = ""  # name of the same contig in the reference
     num_features = 0
     for feature in read_bed_features(path) if is_bed(path) else read_features(path):
         num_features += 1
-        if feature.contig != told:
-            told = feature.contig
-            contig = contig_names.get(told, told)
-            if not MITOCHONDRIA.isdisjoint((told, contig)):
+        if feature.contig != name_in_file:
+            name_in_file = feature.contig
+            contig = contig_names.get(name_in_file, name_in_file)
+            if not MITOCHONDRIA.isdisjoint((name_in_file, contig)):
                 tables.mitochondria.add(contig)
             if contig not in tables.contig_lengths_bp:
                 absent.add(contig)
         if contig in absent:
             continue
-        if offset_bp or contig != told:
+        if offset_bp or contig != name_in_file:
             start, end = feature.start - offset_bp, feature.end - offset_bp
             feature = feature._replace(contig=contig, start=start, end=end)
         tables.add(feature)
@@ -115,19 +115,19 @@ def read_gene_file(
 ) -> Annotation:
     """Read a GFF3, GTF, BED or GenBank, plain or gzip, and check it against the reference.
 
-    Of a GenBank file that is the names and lengths of its records; where the records lie is not
-    compared base by base.
+    For a GenBank file, the names and lengths of the records are compared with the contigs, but not
+    their bases.
 
     Args:
-        path: the annotation.
+        path: annotation file.
         reference: sequences of the same assembly.
-        contig_names: what the annotation calls a contig, and what the reference does.
-        genetic_code: NCBI translation table of the CDS for which the file states none, as for
+        contig_names: the reference's name of each contig that the annotation names differently.
+        genetic_code: NCBI translation table for CDS without one in the file, as for
             `read_annotation`.
 
     Raises:
-        GenomeError: as `read_annotation` and `unpack_genbank` do, or a record of a GenBank is no
-            contig of the reference.
+        GenomeError: as in `read_annotation` and `unpack_genbank`, or the reference lacks a record
+            of a GenBank file.
     """
     path = Path(path)
     if not path.is_file() or not is_genbank(path):
@@ -153,7 +153,7 @@ def read_gene_file(
 
 
 def _renamed(annotation: Annotation, names: Mapping[str, str]) -> Annotation:
-    """Give contigs the names that the reference has for them."""
+    """Rename contigs as in the reference."""
 
     def of_gene(gene: Gene) -> Gene:
         contig = names.get(gene.interval.contig, gene.interval.contig)

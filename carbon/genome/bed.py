@@ -1,12 +1,12 @@
-"""Transcripts from BED, as the features that a GTF would have of them.
+"""Read BED files: transcripts as GTF features, and sets of regions.
 
-Format: BED v1 of the GA4GH (https://samtools.github.io/hts-specs/BEDv1.pdf). Its coordinates are
-0-based and half-open, as they are here.
+Format: BED v1 of the GA4GH (https://samtools.github.io/hts-specs/BEDv1.pdf), with 0-based,
+half-open coordinates, as everywhere in Carbon.
 
-A line of 12 columns is a transcript: blocks are its exons, and the blocks between thickStart and
-thickEnd its CDS, whose first base begins a codon. A line of 6 to 11 is an exon; those of one name,
-contig and strand are one transcript, of which nothing is known to be coding. A BED names no genes:
-transcripts of one strand whose exons share a base are one.
+A line of 12 columns is a transcript: its blocks are the exons, and the blocks between thickStart
+and thickEnd the CDS, whose first base begins a codon. A line of 6 to 11 columns is an exon; lines
+with the same name, contig and strand form one non-coding transcript. A BED does not name genes, so
+transcripts on the same strand whose exons overlap form a gene.
 """
 
 import itertools
@@ -30,7 +30,7 @@ _NAMELESS = ("", ".")
 
 
 class _Transcript(NamedTuple):
-    """What a line says; spans ascend. `part_of` is what makes it one with other lines."""
+    """A line of a BED; spans ascend. Lines with the same `part_of` form one transcript."""
 
     contig: str
     strand: str
@@ -42,18 +42,18 @@ class _Transcript(NamedTuple):
 
 
 def is_bed(path: Path) -> bool:
-    """Tell by its name whether a file is a BED, plain or gzip."""
+    """Return whether a file has the name of a BED, plain or gzip."""
     return _BED_NAME.search(path.name) is not None
 
 
 def bed_lines(path: Path) -> Iterator[tuple[str, list[str]]]:
-    """Yield the columns of each line of a BED, plain or gzip, and where it stands, for messages.
+    """Yield file and line number, for messages, and columns of each line of a BED, plain or gzip.
 
-    Columns are split by tabs, or by blanks in a line without tabs. Comments and the lines `track`
-    and `browser` are passed over.
+    Columns are split at tabs, or at blanks in a line without tabs. Comments and `track` and
+    `browser` lines are skipped.
 
     Raises:
-        GenomeError: the file is cut off.
+        GenomeError: the file is truncated.
     """
     number = 0
     try:
@@ -68,10 +68,10 @@ def bed_lines(path: Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def bed_place(columns: list[str], where: str) -> tuple[str, int, int]:
-    """Return contig, start and end, the first three columns of a BED.
+    """Return contig, start and end from the first three columns of a BED line.
 
     Raises:
-        GenomeError: there are fewer, or they are no place.
+        GenomeError: there are fewer columns, or they do not form an interval.
     """
     if len(columns) < 3:
         raise GenomeError(f"{where}: is no line of BED, which has 3 columns or more")
@@ -84,27 +84,27 @@ def bed_place(columns: list[str], where: str) -> tuple[str, int, int]:
 def read_bed_features(path: Path) -> Iterator[Feature]:
     """Yield genes, exons and CDS of the transcripts of a BED, plain or gzip.
 
-    A name that stands in several lines of 12 columns is that of several transcripts.
+    Lines of 12 columns with the same name are different transcripts.
 
     Raises:
-        GenomeError: at the first line that is not of the format, or has more or fewer columns than
+        GenomeError: at the first malformed line, or the first line with more or fewer columns than
             the first.
     """
-    lines = (_transcript(columns, where) for where, columns in _even(bed_lines(path)))
+    lines = (_transcript(columns, where) for where, columns in _of_equal_width(bed_lines(path)))
     for number, gene in enumerate(_genes(_joined(lines))):
         first = gene[0]
         attributes = {
-            "gene_id": f"{first.name}\t{number}",  # what stands behind the tab is not shown
+            "gene_id": f"{first.name}\t{number}",  # text after the tab is not shown
             "gene_name": first.name,
             "gene_biotype": "protein_coding" if any(each.cds for each in gene) else "",
         }
         starts, ends = zip(*(_ends(each) for each in gene), strict=True)
         yield _feature(first, "gene", (min(starts), max(ends)), attributes)
         for place, transcript in enumerate(gene):
-            told = attributes | {"transcript_id": f"{transcript.name}\t{place}"}
+            own = attributes | {"transcript_id": f"{transcript.name}\t{place}"}
             for kind, spans in (("exon", transcript.exons), ("CDS", transcript.cds)):
                 for span in spans:
-                    yield _feature(transcript, kind, span, told)
+                    yield _feature(transcript, kind, span, own)
 
 
 def _feature(of: _Transcript, kind: str, span: Span, attributes: dict[str, str]) -> Feature:
@@ -124,8 +124,8 @@ def _ends(transcript: _Transcript) -> Span:
     return transcript.exons[0][0], transcript.exons[-1][1]
 
 
-def _even(lines: Iterable[tuple[str, list[str]]]) -> Iterator[tuple[str, list[str]]]:
-    """Yield lines that have as many columns as the first: 12 that are cut off would pass for 6."""
+def _of_equal_width(lines: Iterable[tuple[str, list[str]]]) -> Iterator[tuple[str, list[str]]]:
+    """Yield lines with as many columns as the first: 12 truncated columns could pass for 6."""
     num_columns = 0
     for where, columns in lines:
         num_columns = num_columns or len(columns)
@@ -158,7 +158,7 @@ def _transcript(columns: list[str], where: str) -> _Transcript:
 
 
 def _blocks(columns: list[str], start: int, end: int, where: str) -> tuple[Span, ...]:
-    """Return the exons of a line of 12 columns, which are relative to its start there."""
+    """Return the exons of a line of 12 columns, in which blocks are relative to its start."""
     count = _whole(columns[9], where)
     sizes, starts = (
         [_whole(text, where) for text in columns[n].rstrip(", ").split(",")] for n in (10, 11)
@@ -183,7 +183,7 @@ def _blocks(columns: list[str], start: int, end: int, where: str) -> tuple[Span,
 
 
 def _coding(columns: list[str], exons: tuple[Span, ...], where: str) -> tuple[Span, ...]:
-    """Return what of the exons lies between thickStart and thickEnd; nothing where these agree."""
+    """Return the exonic spans between thickStart and thickEnd; empty if the two are equal."""
     first, last = (_whole(text, where) for text in columns[6:8])
     if first == last:
         return ()
@@ -204,7 +204,7 @@ def _whole(text: str, where: str) -> int:
 
 
 def _joined(lines: Iterable[_Transcript]) -> list[_Transcript]:
-    """Join lines that are exons of one transcript, in the order of their first lines."""
+    """Join lines that are exons of the same transcript, in the order of their first lines."""
     parts: dict[tuple[str, str, str], list[_Transcript]] = {}
     for line in lines:
         parts.setdefault((line.contig, line.strand, line.part_of), []).append(line)
@@ -215,7 +215,7 @@ def _joined(lines: Iterable[_Transcript]) -> list[_Transcript]:
 
 
 def _genes(transcripts: list[_Transcript]) -> Iterator[list[_Transcript]]:
-    """Yield transcripts of one strand whose exons share a base, by twos or in a chain."""
+    """Yield groups of transcripts on one strand whose exons overlap, directly or in a chain."""
     above = list(range(len(transcripts)))  # from each to another of its gene, or itself
 
     def highest(number: int) -> int:
@@ -243,7 +243,7 @@ def _genes(transcripts: list[_Transcript]) -> Iterator[list[_Transcript]]:
 
 
 class Regions:
-    """Regions in the order of the reference, those that overlap or touch as one.
+    """Regions in the order of the reference; regions that overlap or touch are merged.
 
     >>> regions = Regions([Interval("c", 5, 9), Interval("c", 0, 5)], {"c": 20})
     >>> regions.intervals
@@ -252,11 +252,11 @@ class Regions:
     (True, False)
 
     Attributes:
-        intervals: of contigs of the reference.
+        intervals: merged regions, on contigs of the reference.
     """
 
     def __init__(self, intervals: Iterable[Interval], contig_lengths_bp: Mapping[str, int]) -> None:
-        """Put regions in order and join them."""
+        """Sort and merge regions."""
         self._lengths_bp = contig_lengths_bp
         order = {contig: number for number, contig in enumerate(contig_lengths_bp)}
         merged: list[Interval] = []
@@ -274,10 +274,10 @@ class Regions:
             self._ends.setdefault(each.contig, []).append(each.end)
 
     def holds(self, contig: str, position: int) -> bool:
-        """Return whether a base, counted from 0, is in a region.
+        """Return whether a 0-based position is in a region.
 
-        A position before the contig or past it, as telomeres have, counts as the nearest base, so
-        that regions which cover a contig hold all of its records.
+        A position before or past the contig, as VCF has for telomeres, counts as the nearest base,
+        so that a region that covers a contig holds all records on it.
         """
         starts = self._starts.get(contig)
         if not starts:
@@ -293,13 +293,13 @@ def read_regions(
     contig_lengths_bp: Mapping[str, int],
     names: Mapping[str, str],
 ) -> Regions | None:
-    """Return the regions that a command names, None if it names none.
+    """Return the regions named by the options of a command, or None without them.
 
     Args:
         region: `contig`, or `contig:first-last`, 1-based and inclusive.
-        path: a BED, plain or gzip; its intervals are 0-based and half-open.
-        contig_lengths_bp: of the reference.
-        names: what other files call a contig, and what the reference does.
+        path: BED, plain or gzip; its intervals are 0-based and half-open.
+        contig_lengths_bp: contigs of the reference.
+        names: the reference's name of each contig that other files name differently.
 
     Raises:
         GenomeError: a contig is unknown, a region ends past it, or the file has no region.

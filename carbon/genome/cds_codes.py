@@ -1,4 +1,4 @@
-"""Which genetic code each CDS of an annotation is read by, and where that is not known."""
+"""Genetic code of each CDS of an annotation, and checks for CDS whose code is unknown."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,9 +19,9 @@ _CODON_BP = 3
 
 
 def code_of(transcript: Transcript) -> GeneticCode | None:
-    """Return the genetic code of a transcript: the table that is stated, else the standard code.
+    """Return the genetic code of a transcript: the annotated table, else the standard code.
 
-    None for a mitochondrion whose table is not stated: codes differ between mitochondria.
+    None for a mitochondrial transcript without a table, because mitochondrial codes differ.
     """
     if transcript.genetic_code is not None:
         return genetic_code(transcript.genetic_code)
@@ -29,7 +29,7 @@ def code_of(transcript: Transcript) -> GeneticCode | None:
 
 
 def reads_standard_code(transcript: Transcript) -> bool:
-    """Tell whether each codon means what it does in the standard code, as in tables 1 and 11."""
+    """Return whether codons are translated as in the standard code, as in tables 1 and 11."""
     code = code_of(transcript)
     return code is not None and code.amino_acids == genetic_code(STANDARD_TABLE).amino_acids
 
@@ -37,15 +37,15 @@ def reads_standard_code(transcript: Transcript) -> bool:
 def with_genetic_code(
     annotation: Annotation, choice: str | int | None, contig_lengths_bp: Mapping[str, int]
 ) -> Annotation:
-    """Return an annotation whose transcripts have a chosen genetic code where it states none.
+    """Return an annotation with a genetic code for each transcript that lacks one.
 
     Args:
-        annotation: its own statements stay.
-        choice: as `tables_chosen` reads it, with the contigs of the reference.
+        annotation: genetic codes that it states are kept.
+        choice: text for `tables_chosen`, with contigs of the reference.
         contig_lengths_bp: contigs of the reference.
 
     Raises:
-        GenomeError: the choice is malformed, or names an unknown table or contig.
+        GenomeError: the choice is malformed or names an unknown table or contig.
     """
     tables = tables_chosen(choice)
     if not tables:
@@ -64,9 +64,9 @@ def with_genetic_code(
 
 
 def has_unexplained_stop(reference: Reference, transcript: Transcript) -> bool:
-    """Tell whether a CDS has a stop codon inside, and nothing says which code reads it.
+    """Return whether a CDS without a stated genetic code has an internal stop codon.
 
-    Its genetic code may be another than the standard one, which is taken where none is stated.
+    The standard code, which is assumed for such a CDS, may then be the wrong one.
     """
     if transcript.genetic_code is not None or transcript.has_recoded_codon:
         return False
@@ -75,16 +75,16 @@ def has_unexplained_stop(reference: Reference, transcript: Transcript) -> bool:
     if code is None or phase_bp is None:
         return False
     coding = _whole_cds(reference, transcript)
-    # The last whole codon may be the stop codon of the CDS where no base follows it.
+    # The last whole codon may be the stop codon of the CDS if no base follows it.
     last = len(coding) - (leftover_bp or _CODON_BP)
     codons = {coding[at : at + _CODON_BP] for at in range(phase_bp, last, _CODON_BP)}
     return not codons.isdisjoint(code.stops)
 
 
 def whole_frame(transcript: Transcript) -> tuple[int | None, int, int]:
-    """Return phase, length and what is left over behind the last codon, of the whole CDS in bp.
+    """Return phase, length and leftover after the last codon of the whole CDS, in bp.
 
-    The whole CDS of a part of a trans-spliced transcript is that of all parts.
+    For a part of a trans-spliced transcript, the whole CDS includes the other parts.
     """
     if whole := transcript.trans_spliced:
         leftover_bp = (whole.length_bp - (whole.phase_bp or 0)) % _CODON_BP
@@ -101,17 +101,17 @@ def _whole_cds(reference: Reference, transcript: Transcript) -> str:
 
 
 def cds_of_unknown_code(reference: Reference, annotation: Annotation) -> dict[str, int]:
-    """Count the CDS whose genetic code the annotation does not state and that are doubtful.
+    """Count CDS without a stated genetic code for which the standard code is doubtful.
 
     Returns:
-        `stop_codon_inside`: CDS that the standard code does not read to their ends.
-        `mitochondrion`: CDS on a contig with the name of a mitochondrion. A zero is left out.
+        `stop_codon_inside`: CDS with an internal stop codon in the standard code.
+        `mitochondrion`: CDS on a contig with the name of a mitochondrion. Zeros are omitted.
     """
     coding = [
         each
         for gene in annotation.genes
         for each in gene.transcripts
-        # Each part of a trans-spliced transcript has the whole CDS, which is counted once.
+        # Each part of a trans-spliced transcript carries the whole CDS, which is counted once.
         if each.cds and not (each.trans_spliced and each.trans_spliced.before_bp)
     ]
     counts = {
@@ -121,8 +121,8 @@ def cds_of_unknown_code(reference: Reference, annotation: Annotation) -> dict[st
     return {reason: number for reason, number in counts.items() if number}
 
 
-def told_of_unknown_code(path: Path | None, counts: Mapping[str, int]) -> list[str]:
-    """Return a line for each count of `cds_of_unknown_code`, with the path of the annotation."""
+def unknown_code_warnings(path: Path | None, counts: Mapping[str, int]) -> list[str]:
+    """Return a warning for each count of `cds_of_unknown_code`, with the path of the annotation."""
     lines = {
         "stop_codon_inside": "CDS with a stop codon inside and no genetic code stated: "
         "stop_gained, stop_lost and stop_retained_variant in them are written as "

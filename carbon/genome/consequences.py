@@ -1,8 +1,9 @@
-"""What a change of bases does to a transcript.
+"""Consequences of variants: the effect on each transcript, and the most severe effect.
 
-Terms are those of the Sequence Ontology. Codons are the whole ones of the CDS, read by its genetic
-code: bases that its phase leaves before the first one, and what is left over behind the last, are
-none. The first whole codon has the number 1, as the protein of a partial record begins with it.
+Effects are Sequence Ontology terms (`carbon.genome.consequence_terms`). Codons are the whole codons
+of the CDS in its genetic code, without the bases that the phase leaves before the first codon and
+the bases after the last one. The first whole codon has number 1, because the protein of a partial
+record begins with it.
 """
 
 from collections import defaultdict
@@ -11,6 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from carbon.genome.alphabet import GeneticCode, reverse_complement
 from carbon.genome.cds_codes import code_of, has_unexplained_stop, whole_frame
+from carbon.genome.consequence_terms import SEVERITY_RANKS
 from carbon.genome.fasta import Reference
 from carbon.genome.genes import (
     Annotation,
@@ -24,20 +26,23 @@ from carbon.genome.genes import (
 from carbon.genome.interval import Interval, Variant
 from carbon.genome.normalize import normalize_variant
 
-_SPLICE_BP = 2  # GT and AG, at either end of an intron
+_SPLICE_SITE_BP = 2  # GT and AG, at either end of an intron
+# SO:0001630: 1 to 3 bases of the exon, and 3 to 8 bases of the intron, next to a splice site.
+_REGION_EXON_BP, _REGION_INTRON_BP = 3, 8
+_SPLICE_REGION = "splice_region_variant"
 _CODON_BP = 3
-_UNTOLD = "coding_sequence_variant"
+_UNDETERMINED = "coding_sequence_variant"
 
 
 class Effect(NamedTuple):
     """An effect on a transcript.
 
     Attributes:
-        term: of the Sequence Ontology.
-        codon: number of the first codon that changes, from 1; None where no whole codon does.
-        codons: the codons before and after, such as `CAG/TAG`; `-` where there are none. Empty
-            where `codon` is None or the reading frame shifts.
-        amino_acids: what they stand for, such as `Q/*`; one letter if that stays the same.
+        term: Sequence Ontology term.
+        codon: number of the first codon that changes, from 1; None if no whole codon changes.
+        codons: codons before and after, such as `CAG/TAG`; `-` for no codon. Empty if `codon` is
+            None or the reading frame shifts.
+        amino_acids: amino acids before and after, such as `Q/*`; one letter if they are equal.
     """
 
     term: str
@@ -47,14 +52,14 @@ class Effect(NamedTuple):
 
 
 class SnvEffect(NamedTuple):
-    """An effect of one base, named as the Sequence Ontology does.
+    """An effect of an SNV on a codon or a splice site.
 
     Attributes:
         term: `synonymous_variant`, `missense_variant`, `start_lost`, `start_retained_variant`,
-            `stop_gained`, `stop_lost`, `stop_retained_variant`, `splice_donor_variant` or
-            `splice_acceptor_variant`.
-        change: the amino acid before, the number of its codon from 1, and the amino acid after it,
-            such as `Q39*`; empty for those of an intron.
+            `stop_gained`, `stop_lost`, `stop_retained_variant`, `splice_donor_variant`,
+            `splice_acceptor_variant` or `splice_region_variant`.
+        change: amino acid before, number of its codon from 1, and amino acid after, such as
+            `Q39*`; empty if no codon changes.
     """
 
     term: str
@@ -62,9 +67,11 @@ class SnvEffect(NamedTuple):
 
 
 def snv_effect(reference: Reference, transcript: Transcript, variant: Variant) -> SnvEffect | None:
-    """Return what an SNV does to a codon or a splice site.
+    """Return the effect of an SNV on a codon, a splice site or a splice region.
 
-    None if it is no SNV or does nothing to either, or if `effect_on` does not tell its codon.
+    Returns:
+        None for other variants, for an SNV outside of codons and splice regions, and if
+        `effect_on` cannot determine the codon.
     """
     variant = normalize_variant(reference, variant)
     if not len(variant.ref) == len(variant.alt) == 1:
@@ -78,30 +85,34 @@ def snv_effect(reference: Reference, transcript: Transcript, variant: Variant) -
 
 
 def effect_on(reference: Reference, transcript: Transcript, variant: Variant) -> Effect | None:
-    """Return what a variant does to a transcript, where that can be told exactly.
+    """Return the most severe effect of a variant on a transcript, if it can be determined.
 
     The variant is trimmed and left-aligned first (`carbon.genome.normalize`), without the anchor
-    base. A place in the CDS of which no codon can be told is a
-    `coding_sequence_variant`: where the frame is unknown, the genetic code unknown, a base unknown,
-    a stop codon inside the CDS (selenocysteine), or what changes is not all in one coding exon. So
-    are the stop codons that a variant gains, loses or keeps in a CDS with unexplained stop codons
-    inside (`has_unexplained_stop`): it may have another genetic code.
+    base. A change in the CDS is a `coding_sequence_variant` if its codon cannot be determined: the
+    reading frame, the genetic code or a base is unknown, the codon is an internal stop codon
+    (selenocysteine), or the change is not within one coding exon. So is a stop codon that is
+    gained, lost or retained in a CDS with unexplained internal stop codons
+    (`has_unexplained_stop`), whose genetic code may be another.
+
+    A splice region is bases 1 to 3 of the exon and 3 to 8 of the intron at a splice site
+    (SO:0001630). `splice_region_variant` replaces a less severe term, such as `synonymous_variant`,
+    and the effect keeps its codons.
 
     Args:
-        reference: of the annotation.
-        transcript: of it.
-        variant: with bases as alleles, REF as in the reference.
+        reference: reference of the annotation.
+        transcript: a transcript of the annotation.
+        variant: alleles must be bases, and REF as in the reference.
 
     Returns:
-        None where the variant lies outside of the transcript, or across an edge between its exons,
-        introns and UTRs, so that none of these terms fits.
+        None for a variant outside of the transcript, or across a boundary between its exons,
+        introns and UTRs, so that no term applies.
     """
     if variant.contig != transcript.contig or variant.why_unscorable():
         return None
     start, end, alt = trimmed(normalize_variant(reference, variant))
     exons = transcript.exons
     if start < exons[0][0] and exons[-1][1] > reference.contig_lengths_bp[variant.contig]:
-        turn_bp = reference.contig_lengths_bp[variant.contig]  # the transcript is over the origin
+        turn_bp = reference.contig_lengths_bp[variant.contig]  # the transcript spans the origin
         start, end = start + turn_bp, end + turn_bp
     touched, is_insertion = _touched(start, end), start == end
     whole = transcript.trans_spliced
@@ -109,33 +120,43 @@ def effect_on(reference: Reference, transcript: Transcript, variant: Variant) ->
         return Effect("transcript_ablation")
     if site := _splice_site(transcript, touched, is_insertion):
         return Effect(site)
+    effect = _effect_beyond_splice_sites(reference, transcript, touched, is_insertion, alt)
+    if _is_in_splice_region(transcript, touched, is_insertion):
+        return _with_splice_region(effect)
+    return effect
+
+
+def _effect_beyond_splice_sites(
+    reference: Reference, transcript: Transcript, touched: Span, is_insertion: bool, alt: str
+) -> Effect | None:
+    """Return the effect on a codon, or the part of the transcript that holds the bases."""
     if (inside := _in_cds(transcript, touched)) is None:
         term = _region(transcript, touched, is_insertion)
         return Effect(term) if term else None
     first, last = (inside[0] + 1, inside[1] - 1) if is_insertion else inside
-    if whole:
+    if whole := transcript.trans_spliced:
         first, last = first + whole.before_bp, last + whole.before_bp
     read = alt if transcript.strand == "+" else reverse_complement(alt)
     return _coding_effect(reference, transcript, first, last, read)
 
 
 def touched_span(variant: Variant) -> Span:
-    """Return the bases of the contig that a variant replaces, or the two beside an insertion.
+    """Return the bases of the contig that a variant replaces, or the two next to an insertion.
 
-    At the edge of a contig one of the two is not there.
+    At the end of a contig, one of the two lies outside of it.
     """
     return _touched(*trimmed(variant)[:2])
 
 
 def _touched(start: int, end: int) -> Span:
-    # An insertion lies within what both of its neighbours lie in.
+    # An insertion lies in a region that holds both of its neighbours.
     return (start - 1, start + 1) if start == end else (start, end)
 
 
 def trimmed(variant: Variant) -> tuple[int, int, str]:
-    """Return start and end of the bases that change, and what stands there instead.
+    """Return start and end of the bases that change, and their replacement.
 
-    Bases that REF and ALT have in common are taken off, the last first.
+    Bases that REF and ALT share at their ends are removed, first at the right end.
     """
     ref, alt = variant.ref.upper(), variant.alt.upper()
     while ref and alt and ref[-1] == alt[-1]:
@@ -148,32 +169,55 @@ def trimmed(variant: Variant) -> tuple[int, int, str]:
 
 
 def _splice_site(transcript: Transcript, touched: Span, is_insertion: bool) -> str | None:
-    found = set()
+    sites = set()
     for start, end in transcript.introns:
         for site, is_left in (
-            ((start, start + _SPLICE_BP), True),
-            ((end - _SPLICE_BP, end), False),
+            ((start, start + _SPLICE_SITE_BP), True),
+            ((end - _SPLICE_SITE_BP, end), False),
         ):
             hit = _holds(site, touched) if is_insertion else _meets(site, touched)
             if hit:
-                found.add("donor" if is_left == (transcript.strand == "+") else "acceptor")
-    return f"splice_{min(found)}_variant" if found else None
+                sites.add("donor" if is_left == (transcript.strand == "+") else "acceptor")
+    return f"splice_{min(sites)}_variant" if sites else None
+
+
+def _is_in_splice_region(transcript: Transcript, touched: Span, is_insertion: bool) -> bool:
+    """Return whether a variant that touches no splice site lies in a splice region.
+
+    An insertion must have both of its neighbours in the region or in the site next to it.
+    """
+    for start, end in transcript.introns:
+        reach_bp = min(_REGION_INTRON_BP, end - start)
+        regions = (
+            (start - _REGION_EXON_BP, start + reach_bp),
+            (end - reach_bp, end + _REGION_EXON_BP),
+        )
+        if any((_holds if is_insertion else _meets)(region, touched) for region in regions):
+            return True
+    return False
+
+
+def _with_splice_region(effect: Effect | None) -> Effect:
+    """Return an effect in a splice region: the more severe term, with the codons if known."""
+    if effect is None:
+        return Effect(_SPLICE_REGION)
+    return effect._replace(term=min(effect.term, _SPLICE_REGION, key=SEVERITY_RANKS.__getitem__))
 
 
 def _in_cds(transcript: Transcript, touched: Span) -> Span | None:
-    """Return where bases of the contig stand in the CDS, as the strand reads it.
+    """Return the position of bases of the contig in the CDS, along the strand.
 
-    None if they are not all in one part of it, or are read twice where a ribosome slips.
+    None if they are not all in one span of the CDS, or are read twice by a slipping ribosome.
     """
-    found = []
+    places = []
     before_bp = 0
     for start, end in transcript.cds:
         if _holds((start, end), touched):
-            found.append((before_bp + touched[0] - start, before_bp + touched[1] - start))
+            places.append((before_bp + touched[0] - start, before_bp + touched[1] - start))
         before_bp += end - start
-    if len(found) != 1:
+    if len(places) != 1:
         return None
-    return found[0] if transcript.strand == "+" else _turned(found[0], before_bp)
+    return places[0] if transcript.strand == "+" else _turned(places[0], before_bp)
 
 
 def _region(transcript: Transcript, touched: Span, is_insertion: bool) -> str | None:
@@ -182,7 +226,7 @@ def _region(transcript: Transcript, touched: Span, is_insertion: bool) -> str | 
     if any(_holds(span, touched) for span in cds) or (
         not is_insertion and any(_meets(span, touched) for span in cds)
     ):
-        return _UNTOLD
+        return _UNDETERMINED
     if any(_holds(intron, touched) for intron in transcript.introns):
         return "intron_variant"
     if not any(_holds(exon, touched) for exon in transcript.exons):
@@ -199,14 +243,14 @@ def _region(transcript: Transcript, touched: Span, is_insertion: bool) -> str | 
 def _coding_effect(
     reference: Reference, transcript: Transcript, first: int, last: int, alt: str
 ) -> Effect:
-    """Return the effect of other bases in place of those from `first` to `last` of the CDS."""
+    """Return the effect of replacing bases `first` to `last` of the CDS."""
     phase_bp, cds_bp, leftover_bp = whole_frame(transcript)
     code = code_of(transcript)
     if phase_bp is None or code is None or first < phase_bp:
-        return Effect(_UNTOLD)
+        return Effect(_UNDETERMINED)
     if last > cds_bp - leftover_bp:
         is_behind = first >= cds_bp - leftover_bp
-        return Effect("incomplete_terminal_codon_variant" if is_behind else _UNTOLD)
+        return Effect("incomplete_terminal_codon_variant" if is_behind else _UNDETERMINED)
     start = first - (first - phase_bp) % _CODON_BP
     end = last + (phase_bp - last) % _CODON_BP
     number = (start - phase_bp) // _CODON_BP + 1
@@ -217,10 +261,10 @@ def _coding_effect(
     ends_cds = end == cds_bp and before[-_CODON_BP:] in code.stops
     old, new = (code.translate(codons, ends_cds=ends_cds) for codons in (before, after))
     if "X" in old + new or "*" in (old[:-1] if ends_cds else old):
-        return Effect(_UNTOLD)
+        return Effect(_UNDETERMINED)
     term = _stop_term(old, new, ends_cds)
     if term and has_unexplained_stop(reference, transcript):
-        return Effect(_UNTOLD)
+        return Effect(_UNDETERMINED)
     if not term and start == 0 and transcript.has_start:
         following = _cds_bases(reference, transcript, (end, end + _CODON_BP))
         term = _start_term(code, before[:_CODON_BP], (after + following)[:_CODON_BP])
@@ -241,7 +285,7 @@ def _stop_term(old: str, new: str, ends_cds: bool) -> str | None:
 
 
 def _start_term(code: GeneticCode, before: str, after: str) -> str | None:
-    """Return what becomes of the first codon; one that begins no protein is like any other."""
+    """Return the effect on the first codon; None if it is not a start codon or does not change."""
     if before not in code.starts or before == after:
         return None
     return "start_retained_variant" if code.is_start(after) else "start_lost"
@@ -256,7 +300,7 @@ def _term(old: str, new: str, alt_bp: int, ref_bp: int) -> str:
 
 
 def _cds_bases(reference: Reference, transcript: Transcript, part: Span) -> str:
-    """Return a part of the CDS, in capitals, as the strand reads it."""
+    """Return a part of the CDS along the strand, in upper case."""
     if transcript.trans_spliced:
         return _bases_of_parts(reference, transcript, part)
     wanted = part if transcript.strand == "+" else _turned(part, transcript.cds_length_bp)
@@ -272,7 +316,7 @@ def _cds_bases(reference: Reference, transcript: Transcript, part: Span) -> str:
 
 
 def _bases_of_parts(reference: Reference, transcript: Transcript, part: Span) -> str:
-    """Return a part of the CDS of a trans-spliced transcript, in capitals, as it is read."""
+    """Return a part of the CDS of a trans-spliced transcript in reading order, in upper case."""
     assert transcript.trans_spliced is not None
     bases = []
     before_bp = 0
@@ -297,46 +341,20 @@ def _meets(one: Span, other: Span) -> bool:
     return one[0] < other[1] and other[0] < one[1]
 
 
-# The most severe first, in the order of Ensembl (VEP, "Calculated variant consequences"); of its
-# terms those that are told apart here.
-SEVERITY = (
-    "transcript_ablation",
-    "splice_acceptor_variant",
-    "splice_donor_variant",
-    "stop_gained",
-    "frameshift_variant",
-    "stop_lost",
-    "start_lost",
-    "inframe_insertion",
-    "inframe_deletion",
-    "missense_variant",
-    "protein_altering_variant",
-    "incomplete_terminal_codon_variant",
-    "start_retained_variant",
-    "stop_retained_variant",
-    "synonymous_variant",
-    "coding_sequence_variant",
-    "5_prime_UTR_variant",
-    "3_prime_UTR_variant",
-    "non_coding_transcript_exon_variant",
-    "intron_variant",
-    "intergenic_variant",
-)
-_RANK = {term: rank for rank, term in enumerate(SEVERITY)}
-_BIN_BP = 1 << 14  # genes are found by the bins that they lie in
+_BIN_BP = 1 << 14  # size of the bins by which genes are looked up
 _Item = TypeVar("_Item", Gene, LeftOut)
 
 
 class Consequence(NamedTuple):
-    """The most severe consequence of a variant; what is not known is None.
+    """The most severe consequence of a variant; unknown fields are None.
 
     Attributes:
         gene: name of the gene.
-        transcript: identifier of the transcript that it is of.
-        consequence: a term of SEVERITY.
+        transcript: identifier of the affected transcript.
+        consequence: Sequence Ontology term, a key of `consequence_terms.TERMS`.
         codon: number of the first codon that changes, from 1.
-        codons: before and after, such as `CAG/TAG`.
-        amino_acids: before and after, such as `Q/*`, or the one that stays.
+        codons: codons before and after, such as `CAG/TAG`.
+        amino_acids: amino acids before and after, such as `Q/*`, or one letter if they are equal.
     """
 
     gene: str | None = None
@@ -348,10 +366,10 @@ class Consequence(NamedTuple):
 
 
 class Consequences:
-    """Finds consequences by an annotation of a reference."""
+    """Looks up consequences in an annotation of a reference."""
 
     def __init__(self, reference: Reference, annotation: Annotation) -> None:
-        """Take the annotation, which must be of the reference."""
+        """Index the genes of an annotation, which must belong to the reference."""
         self._reference = reference
         lengths_bp = reference.contig_lengths_bp
         self._genes = _Places(lengths_bp, ((gene, gene.interval) for gene in annotation.genes))
@@ -366,16 +384,16 @@ class Consequences:
 
         The variant is trimmed and left-aligned first (`carbon.genome.normalize`).
 
-        Of equals it is that of the transcript with the longest CDS, then of the first identifier.
-        A gene without a transcript of which something can be told is named alone, and so is a gene
-        that the reader left out.
+        Among transcripts with the same consequence, the longest CDS wins, then the first
+        identifier. If no transcript of the gene has an effect that can be determined, only the gene
+        is set. The same holds for a gene that the annotation reader left out.
 
         Args:
-            variant: its REF must be what the reference has.
+            variant: its REF must agree with the reference.
 
         Returns:
-            All None if the variant has no bases of its own, or lies where the reference has none or
-            on a contig where the annotation has no gene.
+            All fields are None if the alleles are not bases, the variant lies outside of the
+            reference, or the annotation has no gene on its contig.
         """
         if not self._has_place(variant) or variant.why_unscorable():
             return Consequence()
@@ -388,15 +406,15 @@ class Consequences:
             return Consequence(gene=next((each.gene for each in left_out if each.gene), None))
         if not genes:
             return Consequence(consequence="intergenic_variant")
-        told = [
+        effects = [
             (gene, transcript, effect)
             for gene in genes
             for transcript in gene.transcripts
             if (effect := effect_on(self._reference, transcript, variant))
         ]
-        if not told:
+        if not effects:
             return Consequence(gene=genes[0].name)
-        gene, transcript, effect = min(told, key=_order)
+        gene, transcript, effect = min(effects, key=_by_severity)
         return Consequence(
             gene=gene.name,
             transcript=transcript.transcript_id,
@@ -413,7 +431,7 @@ class Consequences:
 
 
 class _Places(Generic[_Item]):
-    """Genes, or what was left out, by the bins of a contig."""
+    """Genes, or features that the reader left out, by bins of a contig."""
 
     def __init__(
         self, lengths_bp: Mapping[str, int], items: Iterable[tuple[_Item, Interval]]
@@ -425,20 +443,20 @@ class _Places(Generic[_Item]):
                     self._bins[part.contig, number].append((item, part))
 
     def at(self, interval: Interval) -> list[_Item]:
-        """Return what holds a base of an interval, each once, in order."""
-        found = {
+        """Return the items that overlap an interval, without repeats, in order."""
+        overlapping = {
             id(item): item
             for number in _bins(interval)
             for item, part in self._bins.get((interval.contig, number), ())
             if part.overlaps(interval)
         }
-        return list(found.values())
+        return list(overlapping.values())
 
 
 def _bins(interval: Interval) -> range:
     return range(interval.start // _BIN_BP, (interval.end - 1) // _BIN_BP + 1)
 
 
-def _order(told: tuple[Gene, Transcript, Effect]) -> tuple[int, int, str]:
-    _, transcript, effect = told
-    return _RANK[effect.term], -transcript.cds_length_bp, transcript.transcript_id
+def _by_severity(affected: tuple[Gene, Transcript, Effect]) -> tuple[int, int, str]:
+    _, transcript, effect = affected
+    return SEVERITY_RANKS[effect.term], -transcript.cds_length_bp, transcript.transcript_id

@@ -1,8 +1,7 @@
-"""One sequence under two names: what a file calls a contig, and what the reference does.
+"""Mapping from the contig names of a file to the names in the reference, such as `chr1` to `1`.
 
-Whoever holds a file against a reference asks `contig_names` for the names that differ, as a mapping
-from those of the file to those of the reference. What is written of a VCF keeps its names; a scan
-and a corpus have those of the reference.
+`contig_names` returns the names that differ, from the file's name to the reference's. A scored VCF
+keeps its own names; a scan and a corpus use the reference's.
 """
 
 import re
@@ -16,38 +15,41 @@ from carbon.genome.sequences import BROKEN_GZIP, open_text
 from carbon.io.files import why_no_file
 
 CHR = "chr"
-"""Asks for what differs by a `chr` before the name, or by `MT` for `M`."""
+"""Option value that maps names that differ by a `chr` prefix, or by `MT` and `M`."""
 _PREFIXES = ("chr", "Chr", "")
 _PREFIX = re.compile("chr", re.IGNORECASE)
 _MITOCHONDRION = ("M", "MT")
 _SHOWN = 3
 
 
-def contig_names(asked: str | Path | None, contigs: Collection[str]) -> dict[str, str]:
-    """Return what a file calls a contig = what the reference does, where the two may differ.
+def contig_names(option: str | Path | None, contigs: Collection[str]) -> dict[str, str]:
+    """Return the reference's name for each name that another file may use for a contig.
 
     Args:
-        asked: `chr`; or a table of two columns, the file's names and the reference's, as
-            `bcftools annotate --rename-chrs` takes; or nothing.
-        contigs: of the reference.
+        option: `chr`; or a table of two columns, the file's names and the reference's, as in
+            `bcftools annotate --rename-chrs`; or None.
+        contigs: contigs of the reference.
 
     Raises:
-        GenomeError: the table is absent, broken, or of another reference.
+        GenomeError: the table is missing, malformed, or for another reference.
     """
-    if table := names_table(asked):
+    if table := names_table(option):
         return _of_table(table, contigs)
-    return _by_prefix(contigs) if asked else {}
+    return _by_prefix(contigs) if option else {}
 
 
-def names_table(asked: str | Path | None) -> Path | None:
-    """Return the table that is asked for; None where it is `chr` or nothing."""
-    return Path(asked) if asked and str(asked) != CHR else None
+def names_table(option: str | Path | None) -> Path | None:
+    """Return the path of the table in an option; None if the option is `chr` or None."""
+    return Path(option) if option and str(option) != CHR else None
 
 
 def region_by_name(
     text: str, contig_lengths_bp: Mapping[str, int], names: Mapping[str, str]
 ) -> Interval:
-    """Read a contig or region under a file's name of the contig; return it under the reference's.
+    """Parse a contig or region in which the contig may have a file's name.
+
+    Returns:
+        The interval, with the reference's name of the contig.
 
     Raises:
         GenomeError: the contig is unknown, or the region is empty or ends past the contig.
@@ -62,7 +64,7 @@ def region_by_name(
 
 
 def prefix_hint(missing: Iterable[str], contigs: Collection[str]) -> str:
-    """Say what to give if a `chr` is all that lies between, else an empty string."""
+    """Return a remedy if contigs are missing because of a `chr` prefix, else an empty string."""
     names = _by_prefix(contigs)
     for name in missing:
         if name in names:
@@ -74,13 +76,13 @@ def prefix_hint(missing: Iterable[str], contigs: Collection[str]) -> str:
 
 
 def shown_names(names: Iterable[str]) -> str:
-    """Write the first few names, for messages."""
+    """Return the first few names, quoted, for messages."""
     names = list(names)
     return ", ".join(map(repr, names[:_SHOWN])) + (" ..." if len(names) > _SHOWN else "")
 
 
 def _by_prefix(contigs: Collection[str]) -> dict[str, str]:
-    """Return the other names of contigs; a name that is a contig's own stays."""
+    """Return other names of contigs, except names that are contigs themselves."""
     own = set(contigs)
     names: dict[str, str] = {}
     for bare_names in (_bare, _other_mitochondria):
@@ -125,7 +127,7 @@ def _of_table(path: Path, contigs: Collection[str]) -> dict[str, str]:
 
 
 def _rows(path: Path) -> Iterator[tuple[str, list[str]]]:
-    """Yield where a row stands and its two names."""
+    """Yield file and line number, and the two names, of each row."""
     if not path.is_file():
         raise GenomeError(
             f"{path}: {why_no_file(path)}; give a table (the file's name of a contig, a tab, the "

@@ -1,8 +1,8 @@
-"""Indexes of FASTA files: compared with the file before they are used, or built by samtools.
+"""Random access to a reference FASTA, through an index that is checked or built first.
 
-A file that replaces another may be older than the index of that, and indexes are edited and cut
-off, so an index counts only if both ends of every contig stand where it says. The formats: `.fai`
-as in samtools' faidx(5), `.gzi` as bgzip(1) writes it.
+A FASTA may be replaced by an older file, and an index may be edited or truncated. So an index is
+used only if both ends of every contig are where it says. Formats: `.fai` as in samtools' faidx(5),
+`.gzi` as written by bgzip(1).
 """
 
 import os
@@ -35,29 +35,29 @@ from carbon.genome.sequences import (
     is_bgzip,
     open_bytes,
 )
-from carbon.io.files import atomic_file, scratch_folder, told_of, why_no_file
+from carbon.io.files import atomic_file, errors_naming, scratch_folder, why_no_file
 
-_NAME_BYTES = 65_000  # htslib reads no index line of 64 KiB
+_NAME_BYTES = 65_000  # htslib does not read index lines of 64 KiB
 _HEADER_BYTES = 1 << 20
 _LINE_BYTES = 1 << 16
-_BLANK_BYTES = 1 << 10  # at the end of a line
+_BLANK_BYTES = 1 << 10  # blanks at the end of a line
 _BGZIP_BLOCK_BYTES = 1 << 16
-# From the last base of a contig, if it has one, to the first base of the next.
+# Text from the last base of a contig, if it has one, to the first base of the next.
 _BETWEEN = re.compile(rb"(?:\s*\n)?>[ \t]*(\S+)[^\n]*\n")
 _FROM_LAST_BASE = re.compile(rb"[!-~]\s*\n>[ \t]*(\S+)[^\n]*\n")
 
-Indexes = tuple[Path, Path | None]  # .fai, and of a bgzip .gzi
-Read = Callable[[int, int], bytes]  # so many bytes of a FASTA's text from an offset on
+Indexes = tuple[Path, Path | None]  # .fai, and .gzi for a bgzip
+Read = Callable[[int, int], bytes]  # reads text of a FASTA, by offset and number of bytes
 
 
 def open_indexed(path: Path) -> pysam.FastaFile:
-    """Open a FASTA for random access, by an index next to it or by one that is built.
+    """Open a FASTA for random access, with the index next to it or with a new one.
 
-    An index that is older than the file, or of another file, is built again: next to the file, or
-    in a temporary folder where that cannot be written.
+    An index that is older than the file, or belongs to another file, is built again: next to the
+    file, or in a temporary folder if that is not writable.
 
     Raises:
-        GenomeError: the file is empty, truncated or not DNA in FASTA, or two contigs have one name.
+        GenomeError: the file is empty, truncated or not DNA in FASTA, or two contigs share a name.
         OSError: the disk of the temporary folder is full.
     """
     compression = compression_of(path)
@@ -75,7 +75,7 @@ def open_indexed(path: Path) -> pysam.FastaFile:
             built = _build_indexes(path, scratch, is_bgzip=compression == "bgzip")
             _keep(built, indexes)
             opened = _open(path, built)
-    # An open file needs no name, so the folder is removed before the work begins.
+    # An open file does not need its name, so the folder can be removed now.
     if opened is None:
         raise GenomeError(f"{path}: cannot be opened with its index; was it changed meanwhile?")
     return opened
@@ -106,9 +106,9 @@ def _has_mark(path: Path) -> bool:
 
 
 def _open_copy(path: Path, scratch: Path) -> pysam.FastaFile | None:
-    """Open an unpacked copy, a line a contig, of a file that htslib has no random access to."""
+    """Open an unpacked copy, one line per contig, of a file that htslib cannot access randomly."""
     copy = scratch / "unpacked.fa"
-    with told_of(scratch), copy.open("wb") as sink:
+    with errors_naming(scratch), copy.open("wb") as sink:
         for header, bases in _distinct_contigs(path):
             if header:
                 sink.write(b"\n>%b\n" % header[0])
@@ -120,7 +120,8 @@ def _distinct_contigs(path: Path) -> Iterator[Part]:
     """Yield headers and bases of a FASTA.
 
     Raises:
-        GenomeError: it is not one, two contigs have one name, or a name is too long for an index.
+        GenomeError: the file is not a FASTA, two contigs share a name, or a name is too long for an
+            index.
     """
     names: set[bytes] = set()
     lines = SequenceLines(path)
@@ -147,8 +148,8 @@ def _build_indexes(path: Path, scratch: Path, *, is_bgzip: bool) -> Indexes:
     try:
         pysam.faidx(str(path), *options, catch_stdout=False)
     except SamtoolsError:
-        with told_of(scratch), (scratch / "room").open("wb") as sink:
-            sink.write(bytes(1 << 16))  # raises on a full disk, which samtools does not report
+        with errors_naming(scratch), (scratch / "room").open("wb") as sink:
+            sink.write(bytes(1 << 16))  # a full disk raises here; samtools does not report it
         raise GenomeError(
             f"{path}: cannot be indexed: the lines of a contig must have one length; "
             "rewrite it, for example with `seqtk seq -l 60`"
@@ -156,17 +157,17 @@ def _build_indexes(path: Path, scratch: Path, *, is_bgzip: bool) -> Indexes:
     return fai, gzi
 
 
-def _keep(built: Indexes, beside: Indexes) -> None:
-    """Copy indexes next to their file for the next time, if that is allowed and there is room."""
+def _keep(built: Indexes, targets: Indexes) -> None:
+    """Copy indexes next to their file for later runs, if permissions and disk space allow it."""
     with suppress(OSError, UserError):
-        for index, kept in zip(built, beside, strict=True):
-            if index and kept:
-                with atomic_file(kept) as temporary:
+        for index, target in zip(built, targets, strict=True):
+            if index and target:
+                with atomic_file(target) as temporary:
                     shutil.copyfile(index, temporary)
 
 
 class _Entry(NamedTuple):
-    """A line of an index; the offset is that of the first base."""
+    """A line of an index; `offset` is the byte offset of the first base."""
 
     name: bytes
     length_bp: int
@@ -176,7 +177,7 @@ class _Entry(NamedTuple):
 
     @property
     def last_base(self) -> int:
-        """Where the last base stands, or the first would, if there is none."""
+        """Byte offset of the last base; `offset` for an empty contig."""
         if not self.length_bp:
             return self.offset
         lines, rest_bp = divmod(self.length_bp - 1, self.line_bp)
@@ -184,7 +185,7 @@ class _Entry(NamedTuple):
 
 
 def _is_fresh(path: Path, indexes: Indexes) -> bool:
-    """Return whether the indexes exist, are not older than a FASTA, and are of it."""
+    """Return whether the indexes exist, are not older than a FASTA, and describe it."""
     try:
         modified = path.stat().st_mtime
         if any(index.stat().st_mtime < modified for index in filter(None, indexes)):
@@ -195,11 +196,11 @@ def _is_fresh(path: Path, indexes: Indexes) -> bool:
 
 
 def _describes(indexes: Indexes, path: Path) -> bool:
-    """Return whether all contigs stand in a FASTA where its indexes say.
+    """Return whether all contigs of a FASTA are where its indexes say.
 
-    Each must begin right after its own header, with a first line of DNA of the length given, and
-    end before the header of the next or the end of the file. Lines between the first and the last
-    are not read, but in a bgzip every block must begin where `.gzi` says.
+    Each contig must begin right after its own header with a line of DNA of the indexed length, and
+    end before the next header or at the end of the file. Lines between the first and the last are
+    not read, but in a bgzip every block must begin where `.gzi` says.
     """
     fai, gzi = indexes
     with path.open("rb") as file:
@@ -225,7 +226,7 @@ def _entries(fai: Path) -> Iterator[_Entry]:
 
 
 def _follows(entry: _Entry, before: _Entry | None, read: Read) -> bool:
-    """Return whether the last base before a contig and its own header precede its first base."""
+    """Return whether only its own header is between the previous contig and the first base."""
     at = before.last_base if before else 0
     if not 0 < entry.offset - at <= _HEADER_BYTES:
         return False
@@ -235,9 +236,9 @@ def _follows(entry: _Entry, before: _Entry | None, read: Read) -> bool:
 
 
 def _first_line_stands(entry: _Entry, read: Read) -> bool:
-    """Return whether a contig begins with a line of DNA of the length given.
+    """Return whether a contig begins with a line of DNA of the indexed length.
 
-    Of a line that is not held in memory the end is read, and not each base.
+    Only the beginning and the end of a long line are read.
     """
     bases = read(entry.offset, min(entry.length_bp, entry.line_bp, _LINE_BYTES))
     if bases.translate(None, FASTA_LETTERS):
@@ -259,25 +260,25 @@ def _reader_of(file: int) -> Read:
 
 
 class _Blocks:
-    """The text of a bgzip by whole blocks: contigs that follow one another unpack each once."""
+    """Text of a bgzip, unpacked by whole blocks, each once if contigs are read in order."""
 
     def __init__(self, file: int, gzi: Path, path: Path) -> None:
-        """Open a bgzip; raise ValueError unless its blocks begin where `.gzi` says."""
+        """Open a bgzip; raises ValueError unless its blocks begin where `.gzi` says."""
         number, *offsets = np.fromfile(gzi, dtype="<u8").tolist()
         if len(offsets) != 2 * number:
             raise ValueError("cut off")
         self._packed_at, self._unpacked_at = [0, *offsets[::2]], [0, *offsets[1::2]]
         bounds = zip(self._packed_at[1:], pairwise(self._unpacked_at), strict=True)
         for at, (start, end) in bounds:
-            around = os.pread(file, 20, at - 4)  # the size of the block before, and a header
+            around = os.pread(file, 20, at - 4)  # size of the block before, and a header
             if around[:4] != (end - start).to_bytes(4, "little") or not is_bgzip(around[4:]):
                 raise ValueError(f"no block begins at {at}")
         pysam.set_verbosity(0)
         self._packed = pysam.BGZFile(str(path), "r", index=None)
-        self._number, self._block = -1, b""  # which was read last
+        self._number, self._block = -1, b""  # the block that was read last
 
     def read(self, at: int, num_bytes: int) -> bytes:
-        """Return bytes of the text, fewer where it ends."""
+        """Return bytes of the text, fewer at its end."""
         number = bisect_right(self._unpacked_at, at) - 1
         text = b""
         at -= self._unpacked_at[number]
@@ -297,20 +298,20 @@ class _Blocks:
 
 
 class Disagreement(NamedTuple):
-    """Why a REF cannot be taken to stand in the reference.
+    """Disagreement of a REF allele with the reference.
 
     Attributes:
-        reason: `ref_mismatch`, `ref_past_end`, `contig_unknown`, or `reference_unknown` where the
+        reason: `ref_mismatch`, `ref_past_end`, `contig_unknown`, or `reference_unknown` if the
             reference has N.
-        there: what the reference has in upper case; empty where there are no such bases.
+        reference_bases: bases of the reference in upper case; empty outside of its contigs.
     """
 
     reason: str
-    there: str
+    reference_bases: str
 
     @property
     def is_contradiction(self) -> bool:
-        """Whether REF and the reference cannot both be right."""
+        """Whether REF and the reference contradict each other."""
         return self.reason != "reference_unknown"
 
 
@@ -318,12 +319,12 @@ class Reference:
     """A FASTA file opened for random access; several threads may share it.
 
     Attributes:
-        path: the file as the user named it.
+        path: path of the file, as the user wrote it.
         contig_lengths_bp: length of every contig, in the order of the file.
     """
 
     def __init__(self, path: str | Path) -> None:
-        """Open and, where needed, check and index the file.
+        """Open the file, and check and index it if it has no usable index.
 
         Raises:
             GenomeError: the file is missing, empty, truncated or not DNA in FASTA.
@@ -354,7 +355,7 @@ class Reference:
         return self._read(interval.contig, interval.start, interval.end)
 
     def fetch_circular(self, contig: str, start: int, end: int) -> str:
-        """Return bases `start` to `end` of a contig; past its end they go on from base 0."""
+        """Return bases `start` to `end` of a contig, continuing at base 0 past its end."""
         length_bp = self.contig_lengths_bp.get(contig)
         if length_bp is not None and 0 <= start < end <= length_bp:
             return self._read(contig, start, end)
@@ -370,30 +371,29 @@ class Reference:
             return str(self._fasta.fetch(contig, start, end))
 
     def check_ref(self, contig: str, position: int, ref: str, where: str) -> str | None:
-        """Return None where REF stands at `position` (0-based), or that this is not known.
+        """Check that REF agrees with the reference at `position` (0-based).
 
         Returns:
-            `reference_unknown` where the reference has N for a base of REF, else None.
+            `reference_unknown` if the reference has N for a base of REF, else None.
 
         Raises:
-            GenomeError: REF cannot stand there; the message opens with `where`.
+            GenomeError: REF contradicts the reference; the message begins with `where`.
         """
-        found = self.disagreement(contig, position, ref)
-        if found is None or not found.is_contradiction:
-            return found.reason if found else None
+        disagreement = self.disagreement(contig, position, ref)
+        if disagreement is None or not disagreement.is_contradiction:
+            return disagreement.reason if disagreement else None
         raise GenomeError(
-            f"{where}: {self.explain(found, contig, ref)}; "
+            f"{where}: {self.explain(disagreement, contig, ref)}; "
             "is it the assembly that the variants were called on?"
         )
 
     def disagreement(self, contig: str, position: int, ref: str) -> Disagreement | None:
-        """Return why REF cannot be taken to stand at `position` (0-based), else None.
+        """Return the disagreement of REF with the reference at `position` (0-based), or None.
 
-        Case does not matter. Where the reference has an IUPAC code of some bases, any of them
-        agrees: VCF 4.3 (section 1.6.1) reduces such a REF to one base. Where it has N, it does not
-        say what stands there: any base of REF may be right, and none is known to be. A REF of N,
-        as structural variants have, says nothing and agrees with any base; and nothing stands at
-        the telomeres, which VCF numbers 0 and one past the end.
+        Case does not matter. An IUPAC code in the reference agrees with each of its bases, because
+        VCF 4.3 (section 1.6.1) reduces such a REF to one base. N in the reference leaves every base
+        of REF unconfirmed (`reference_unknown`). N in REF, as structural variants have, agrees with
+        any base. At the telomeres, which VCF numbers 0 and one past the end, any REF agrees.
         """
         length_bp = self.contig_lengths_bp.get(contig)
         if length_bp is None:
@@ -402,30 +402,30 @@ class Reference:
             return None
         if position < 0 or position + len(ref) > length_bp:
             return Disagreement("ref_past_end", "")
-        there = self.fetch(Interval(contig, position, position + len(ref))).upper()
-        pairs = [(a, b) for a, b in zip(ref.upper(), there, strict=True) if a not in ("N", b)]
+        bases = self.fetch(Interval(contig, position, position + len(ref))).upper()
+        pairs = [(a, b) for a, b in zip(ref.upper(), bases, strict=True) if a not in ("N", b)]
         if not all(b == "N" or a in IUPAC_BASES.get(b, "") for a, b in pairs):
-            return Disagreement("ref_mismatch", there)
+            return Disagreement("ref_mismatch", bases)
         is_unknown = any(b == "N" for _, b in pairs)
-        return Disagreement("reference_unknown", there) if is_unknown else None
+        return Disagreement("reference_unknown", bases) if is_unknown else None
 
-    def explain(self, found: Disagreement, contig: str, ref: str) -> str:
-        """Say in words what a disagreement is."""
-        if found.reason == "contig_unknown":
+    def explain(self, disagreement: Disagreement, contig: str, ref: str) -> str:
+        """Return a disagreement in words, for messages."""
+        if disagreement.reason == "contig_unknown":
             return self.explain_missing([contig])
-        if found.reason == "ref_past_end":
+        if disagreement.reason == "ref_past_end":
             return f"REF ends past the contig's {self.contig_lengths_bp[contig]} bases"
-        return f"REF is {short(ref)} but {self.path} has {short(found.there)}"
+        return f"REF is {short(ref)} but {self.path} has {short(disagreement.reference_bases)}"
 
     def explain_missing(self, contigs: Iterable[str]) -> str:
-        """Say which contigs are absent, and whether a `chr` prefix is all that is between."""
+        """Return which contigs are missing, and whether only a `chr` prefix differs."""
         contigs = list(contigs)
         hint = prefix_hint(contigs, self.contig_lengths_bp) or "; are both of the same assembly?"
-        there = shown_names(self.contig_lengths_bp)
-        return f"no contig {shown_names(contigs)} in the FASTA, which has {there}{hint}"
+        known = shown_names(self.contig_lengths_bp)
+        return f"no contig {shown_names(contigs)} in the FASTA, which has {known}{hint}"
 
     def close(self) -> None:
-        """Close the file, and let go of what was unpacked for it."""
+        """Close the file and delete a temporary unpacked copy."""
         self._fasta.close()
 
     def __enter__(self) -> "Reference":
@@ -441,5 +441,5 @@ class Reference:
 
 
 def short(bases: str) -> str:
-    """Write bases, the first of them if they are many."""
+    """Return bases for a message: the first 12 and the number of bases if there are more."""
     return bases if len(bases) <= 12 else f"{bases[:12]}... ({len(bases)} bases)"

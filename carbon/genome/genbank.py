@@ -1,6 +1,6 @@
-"""GenBank flat files: sequence and genes from one file, parsed by Biopython.
+"""Read sequences and genes from GenBank flat files, parsed by Biopython.
 
-Format: the NCBI GenBank flat file and the INSDC feature table (version 11).
+Format: NCBI GenBank flat file and INSDC feature table (version 11).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _FASTA_LINE_BP = 80
 
 @dataclass(frozen=True, slots=True)
 class GenBank:
-    """What a GenBank file holds; its sequences are in the FASTA it was unpacked to.
+    """Annotation and source of a GenBank file, whose sequences were unpacked to a FASTA.
 
     Attributes:
         annotation: genes of all records.
-        organism: of the first record, or empty.
-        taxonomy: its lineage from the root, or empty.
+        organism: organism of the first record that has one, or empty.
+        taxonomy: lineage of the first record that has one, from the root, or empty.
     """
 
     annotation: Annotation
@@ -42,12 +42,12 @@ class GenBank:
 def unpack_genbank(path: str | Path, fasta: Path) -> GenBank:
     """Read a GenBank file, plain or gzip, and write its sequences to `fasta`.
 
-    Contigs take the records' versioned accessions. A feature whose place cannot be told exactly is
-    left out with its reason, and one line to stderr counts them.
+    Contigs are named by the versioned accessions of the records. Features without an exact location
+    are left out, and one line on stderr counts them by reason.
 
     Raises:
-        GenomeError: the file is absent or malformed, a record has no sequence of nucleotides, or
-            two records have one name.
+        GenomeError: the file is missing or malformed, a record has no nucleotide sequence, or two
+            records share a name.
     """
     path = Path(path)
     if not path.is_file():
@@ -81,7 +81,7 @@ def unpack_genbank(path: str | Path, fasta: Path) -> GenBank:
 
 
 def is_genbank(path: str | Path) -> bool:
-    """Tell whether a file, plain or gzip, begins as a GenBank flat file does."""
+    """Return whether a file, plain or gzip, begins as a GenBank flat file does."""
     try:
         with open_text(Path(path), errors="replace") as lines:
             return any(line.startswith("LOCUS ") for line, _ in zip(lines, range(20), strict=False))
@@ -90,7 +90,7 @@ def is_genbank(path: str | Path) -> bool:
 
 
 class _CountedLines:
-    """The handle that Biopython reads, which remembers the line."""
+    """Lines of a file as a handle for Biopython, with the number of the last line read."""
 
     def __init__(self, lines: Iterator[str]) -> None:
         self._lines = lines
@@ -112,7 +112,7 @@ def _records(path: Path) -> Iterator[SeqRecord]:
         scanner = GenBankScanner()  # type: ignore[no-untyped-call]
         records = scanner.parse_records(counted, do_features=True)  # type: ignore[no-untyped-call]
         try:
-            # Biopython warns of what it mends, and of what cannot be mended: a cut sequence.
+            # Biopython warns about faults that it repairs, and about truncated sequences.
             while True:
                 with warnings.catch_warnings(record=True) as caught:
                     warnings.simplefilter("always")
@@ -142,7 +142,7 @@ def _check_length(caught: list[warnings.WarningMessage], where: str) -> None:
 
 
 def _name(record: SeqRecord) -> str:
-    """Return the versioned accession, or the name of the LOCUS line where there is none."""
+    """Return the versioned accession of a record, or else the name on its LOCUS line."""
     return str(record.name if record.id in (None, "", ".", "<unknown id>") else record.id)
 
 

@@ -1,4 +1,4 @@
-"""Where the features of a GenBank record lie."""
+"""Build genes and transcripts from the features of a GenBank record."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from carbon.genome.genes import (
     LeftOut,
     Span,
     Transcript,
-    beside,
     coding_spans,
     exons_of,
+    moved_into,
     on_contig,
 )
 from carbon.genome.interval import Interval, Strand
@@ -30,17 +30,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a feature lies.
+class Location:
+    """Location of a feature.
 
     Attributes:
-        spans: ascending.
-        strand: that it is read from.
-        incomplete: it goes on beyond an end, or has a part whose place is not exact (`<`, `>`).
-        begins_before: it goes on beyond the end that is read first.
-        has_gaps: it is not exact in between.
-        trans_spliced: its parts in the order in which they are read, where one transcript does not
-            have them all; `strand` is then that of the first.
+        spans: spans of its parts, ascending.
+        strand: strand of the feature, or of the first part of a trans-spliced feature.
+        incomplete: whether it extends beyond an end, or a position is not exact (`<`, `>`).
+        begins_before: whether it extends beyond its 5' end.
+        has_gaps: whether a position between its ends is not exact.
+        trans_spliced: parts of a trans-spliced feature in reading order; empty for other features.
     """
 
     spans: tuple[Span, ...]
@@ -52,29 +51,29 @@ class Place:
 
     @property
     def start(self) -> int:
-        """Its first base."""
+        """Start of the first span, 0-based."""
         return self.spans[0][0]
 
     @property
     def end(self) -> int:
-        """Behind its last base; on a circle it may lie past the origin."""
+        """End of the last span; it may lie past the origin of a circular contig."""
         return self.spans[-1][1]
 
-    def moved(self, spans: tuple[Span, ...]) -> Place:
-        """Return the same feature elsewhere."""
+    def moved(self, spans: tuple[Span, ...]) -> Location:
+        """Return the location with other spans."""
         return replace(self, spans=spans)
 
 
-def place_of(
+def location_of(
     feature: SeqFeature, length_bp: int, *, is_circular: bool, is_trans_spliced: bool
-) -> Place | str:
-    """Return where a feature lies, or the reason why its place is unknown.
+) -> Location | str:
+    """Return the location of a feature, or the reason why it is unknown.
 
     Args:
-        feature: of Biopython.
-        length_bp: of its record.
-        is_circular: whether the record is a circle.
-        is_trans_spliced: whether its gene is marked so.
+        feature: feature as parsed by Biopython.
+        length_bp: length of its record.
+        is_circular: whether the record is circular.
+        is_trans_spliced: whether the gene is marked as trans-spliced.
     """
     from Bio.SeqFeature import ExactPosition, UnknownPosition
 
@@ -91,7 +90,7 @@ def place_of(
     if strands - {1, -1}:
         return "no_strand"
     if len(strands) > 1 or is_trans_spliced:
-        return _place_of_parts(parts, length_bp)
+        return _location_of_parts(parts, length_bp)
     ascending = parts if strands == {1} else parts[::-1]
     spans: list[Span] = []
     turn_bp = 0
@@ -108,11 +107,11 @@ def place_of(
     exact = [isinstance(end, ExactPosition) for end in ends]
     strand: Strand = "+" if strands == {1} else "-"
     begins_before = not exact[0 if strand == "+" else -1]
-    return Place(tuple(spans), strand, not all(exact), begins_before, not all(exact[1:-1]))
+    return Location(tuple(spans), strand, not all(exact), begins_before, not all(exact[1:-1]))
 
 
-def _place_of_parts(parts: list[Any], length_bp: int) -> Place | str:
-    """Return where a trans-spliced feature lies, whose parts are in the order of reading."""
+def _location_of_parts(parts: list[Any], length_bp: int) -> Location | str:
+    """Return the location of a trans-spliced feature, whose parts are in reading order."""
     from Bio.SeqFeature import ExactPosition
 
     spans = [
@@ -129,33 +128,33 @@ def _place_of_parts(parts: list[Any], length_bp: int) -> Place | str:
     strand: Strand = "+" if spans[0].strand == "+" else "-"
     ascending = tuple(sorted((span.start, span.end) for span in spans))
     inexact = (not all(exact), not exact[0], not all(exact[1:-1]))
-    return Place(ascending, strand, *inexact, tuple(spans))
+    return Location(ascending, strand, *inexact, tuple(spans))
 
 
 def known_parts(feature: SeqFeature, contig: str, length_bp: int) -> tuple[Interval, ...]:
-    """Return what a feature covers of its record, as far as the places are known."""
+    """Return the intervals that the parts of a feature cover, without parts of unknown position."""
     from Bio.SeqFeature import UnknownPosition
 
     if feature.location is None:
         return ()
-    found = {
+    intervals = {
         interval
         for part in feature.location.parts
         if not (part.ref or any(isinstance(p, UnknownPosition) for p in (part.start, part.end)))
         for interval in on_contig(contig, int(part.start), int(part.end), length_bp)
     }
-    return tuple(sorted(found))
+    return tuple(sorted(intervals))
 
 
 _RNA_KINDS = {"mRNA", "tRNA", "rRNA", "ncRNA", "tmRNA", "misc_RNA", "precursor_RNA"}
-_Member = tuple[Any, Place]  # a feature of Biopython, and where it lies
+_Member = tuple[Any, Location]  # a feature as parsed by Biopython, and its location
 
 
 class GenBankGenes:
-    """The features of one record, and the genes that follow from them."""
+    """Builds genes from the features of one record."""
 
     def __init__(self, record: SeqRecord, contig: str, where: str, left_out: list[LeftOut]) -> None:
-        """Take a record of Biopython; what is left out is added to a list."""
+        """Take a record as parsed by Biopython, and a list to which skipped features are added."""
         self._contig = contig
         self._length_bp = len(record)
         self._circular = record.annotations.get("topology") == "circular"
@@ -165,14 +164,14 @@ class GenBankGenes:
         self._utrs = self._utrs_of_loci()
 
     def genes(self) -> list[Gene]:
-        """Join features that name one locus on one strand to a gene."""
+        """Return a gene for each group of features with the same locus and strand."""
         of_locus: dict[tuple[str, Strand], list[_Member]] = defaultdict(list)
         trans_spliced: dict[str, list[_Member]] = defaultdict(list)
         features = [f for f in self._features if f.type in _RNA_KINDS | {"gene", "CDS"}]
         marked = {_locus(f) for f in features if gff.is_trans_spliced(_attributes(f))}
         for feature in features:
             locus = _locus(feature)
-            place = place_of(
+            place = location_of(
                 feature,
                 self._length_bp,
                 is_circular=self._circular,
@@ -186,24 +185,24 @@ class GenBankGenes:
                 of_locus[locus, place.strand].append((feature, place))
         genes = [
             self._gene(key, [m for m in members if m[0].type == "gene"], members)
-            for key, found in of_locus.items()
-            for members in self._apart(found)
+            for key, of_one_name in of_locus.items()
+            for members in self._apart(of_one_name)
         ]
         for locus, members in trans_spliced.items():
             genes += self._trans_spliced(locus, members)
         return genes
 
     def _utrs_of_loci(self) -> dict[tuple[str, Strand], list[Span]]:
-        """Return UTRs by the locus and strand of their gene."""
-        found: dict[tuple[str, Strand], list[Span]] = defaultdict(list)
+        """Return the UTRs of each locus and strand."""
+        utrs: dict[tuple[str, Strand], list[Span]] = defaultdict(list)
         for feature in self._features:
             if role_of(feature.type) == "utr":
-                place = place_of(
+                place = location_of(
                     feature, self._length_bp, is_circular=self._circular, is_trans_spliced=False
                 )
                 if not isinstance(place, str) and not place.trans_spliced:
-                    found[_locus(feature), place.strand] += place.spans
-        return found
+                    utrs[_locus(feature), place.strand] += place.spans
+        return utrs
 
     def _leave_out(self, feature: SeqFeature, locus: str, reason: str) -> None:
         intervals = known_parts(feature, self._contig, self._length_bp)
@@ -211,7 +210,7 @@ class GenBankGenes:
         self._left_out.append(LeftOut(locus, reason, intervals, name))
 
     def _trans_spliced(self, locus: str, members: list[_Member]) -> Iterator[Gene]:
-        """Yield a gene for each part of a trans-spliced one, or leave all of it out."""
+        """Yield a gene for each part of a trans-spliced gene, or leave the whole gene out."""
         lines = [span for f, place in members if f.type == "gene" for span in place.trans_spliced]
         is_pseudo = any(gff.is_pseudo(_attributes(f)) for f, _ in members if f.type == "gene")
         rnas = [member for member in members if member[0].type in _RNA_KINDS]
@@ -255,15 +254,17 @@ class GenBankGenes:
                     transcripts=tuple(each for _, _, each in group if each),
                 )
 
-    def _apart(self, found: list[_Member]) -> Iterator[list[_Member]]:
-        """Part what has one name and lies in several places, as two genes of one tRNA do."""
-        over = next((p for f, p in found if f.type == "gene" and p.end > self._length_bp), None)
+    def _apart(self, members: list[_Member]) -> Iterator[list[_Member]]:
+        """Yield the features of a locus by place; two genes of the same tRNA may share a name."""
+        over = next((p for f, p in members if f.type == "gene" and p.end > self._length_bp), None)
         if over:  # a gene over the origin: its parts may be numbered from either side of it
             whole = Interval(self._contig, over.start, over.end)
-            found = [(f, p.moved(beside(p.spans, whole, self._length_bp))) for f, p in found]
+            members = [
+                (f, p.moved(moved_into(p.spans, whole, self._length_bp))) for f, p in members
+            ]
         group: list[_Member] = []
         end = -1
-        for member in sorted(found, key=lambda member: member[1].start):
+        for member in sorted(members, key=lambda member: member[1].start):
             if group and member[1].start >= end:
                 yield group
                 group = []
@@ -284,12 +285,12 @@ class GenBankGenes:
         waiting = list(coding)
         is_pseudo = any(gff.is_pseudo(_attributes(feature)) for feature, _ in nodes)
         for rna, place in rnas:
-            mine = next((c for c in waiting if _is_inside(c[1], place)), None)
-            if mine:
-                waiting.remove(mine)
+            cds = next((c for c in waiting if _is_inside(c[1], place)), None)
+            if cds:
+                waiting.remove(cds)
             name = rna.qualifiers.get("transcript_id", [locus])[0]
             is_dead = is_pseudo or gff.is_pseudo(_attributes(rna))
-            transcripts.append(self._transcript(name, place, mine, is_dead))
+            transcripts.append(self._transcript(name, place, cds, is_dead))
         for feature, place in waiting:
             name = feature.qualifiers.get("protein_id", [locus])[0] if len(coding) > 1 else locus
             exons = place if rnas or len(coding) > 1 else self._with_utrs(locus, place, members)
@@ -302,8 +303,8 @@ class GenBankGenes:
         numbered = sorted(transcripts, key=lambda t: t.transcript_id)
         return Gene(locus, name, _biotype(features), interval, strand, tuple(numbered))
 
-    def _with_utrs(self, locus: str, place: Place, members: list[_Member]) -> Place:
-        """Return where a CDS lies with its UTRs: those inside of its gene, or that touch it."""
+    def _with_utrs(self, locus: str, place: Location, members: list[_Member]) -> Location:
+        """Return the location of a CDS with the UTRs that lie inside its gene or touch it."""
         start, end = (f(p for _, m in members for p in (m.start, m.end)) for f in (min, max))
         utrs = self._utrs[locus, place.strand] if end <= self._length_bp else []
         own = (utr for utr in utrs if start <= utr[1] and utr[0] <= end)
@@ -312,7 +313,7 @@ class GenBankGenes:
     def _transcript(
         self,
         transcript_id: str,
-        place: Place,
+        place: Location,
         coding: _Member | None,
         is_pseudo: bool,
     ) -> Transcript:
@@ -330,7 +331,7 @@ class GenBankGenes:
 
 
 def _with_cds(
-    transcript: Transcript, feature: SeqFeature, place: Place, is_pseudo: bool
+    transcript: Transcript, feature: SeqFeature, place: Location, is_pseudo: bool
 ) -> Transcript:
     qualifiers, attributes = feature.qualifiers, _attributes(feature)
     exceptional = is_pseudo or gff.is_exceptional(attributes) or place.has_gaps
@@ -349,7 +350,7 @@ def _with_cds(
 
 
 def _attributes(feature: SeqFeature) -> dict[str, str]:
-    """Return the qualifiers as the attributes of GFF3 are read."""
+    """Return the qualifiers in the form of GFF3 attributes."""
     return {key.casefold(): ",".join(values) for key, values in feature.qualifiers.items()}
 
 
@@ -358,10 +359,10 @@ def _gene_name(features: list[SeqFeature], locus: str) -> str:
 
 
 def _phase_bp(qualifiers: dict[str, list[str]], begins_before: bool) -> int | None:
-    """Return the bases before the first whole codon, which `codon_start` counts from 1."""
-    given = qualifiers.get("codon_start", [""])[0]
-    if given in ("1", "2", "3"):
-        return int(given) - 1
+    """Return the number of bases before the first whole codon, which is `codon_start` minus 1."""
+    codon_start = qualifiers.get("codon_start", [""])[0]
+    if codon_start in ("1", "2", "3"):
+        return int(codon_start) - 1
     return None if begins_before else 0
 
 
@@ -371,8 +372,8 @@ def _locus(feature: SeqFeature) -> str:
     return next(named, f"{feature.type} {feature.location}")
 
 
-def _is_inside(coding: Place, rna: Place) -> bool:
-    """Tell whether a CDS is spliced as an RNA is: each of its parts within the next exon."""
+def _is_inside(coding: Location, rna: Location) -> bool:
+    """Return whether a CDS has the splice sites of an RNA, with each part in the next exon."""
     first = next(
         (i for i, (a, b) in enumerate(rna.spans) if a <= coding.spans[0][0] < b), len(rna.spans)
     )
@@ -380,7 +381,7 @@ def _is_inside(coding: Place, rna: Place) -> bool:
     if len(exons) < len(coding.spans):
         return False
     inside = all(a <= s and e <= b for (s, e), (a, b) in zip(coding.spans, exons, strict=True))
-    # Where a CDS goes on in the next exon, both end at the same splice site.
+    # A CDS that continues in the next exon ends at the same splice site as the exon.
     pairs = list(zip(coding.spans, exons, strict=True))
     ends = all(part[1] == exon[1] for part, exon in pairs[:-1])
     return inside and ends and all(part[0] == exon[0] for part, exon in pairs[1:])

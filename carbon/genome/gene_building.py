@@ -1,4 +1,4 @@
-"""The genes that follow from the features of an annotation."""
+"""Build transcripts and genes from the gathered features of a GFF3, GTF or BED."""
 
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -21,9 +21,9 @@ from carbon.genome.genes import (
     LeftOut,
     Span,
     Transcript,
-    beside,
     coding_spans,
     exons_of,
+    moved_into,
     unrolled,
 )
 from carbon.genome.gff import Feature, is_pseudo
@@ -31,11 +31,11 @@ from carbon.genome.interval import Interval, Strand
 from carbon.genome.transcripts import Ordered, Parts, first_coding, parts_of, reading_order, role_of
 
 _STRANDS = frozenset("+-")
-_SEEN_ELSEWHERE = "seen elsewhere"  # nothing is lost
+_SEEN_ELSEWHERE = "seen elsewhere"  # not counted as left out
 
 
 class _Unread(NamedTuple):
-    """Parts that become no transcript, the keys of their parent and gene, and the reason."""
+    """Parts that do not form a transcript, the keys of their parent and gene, and the reason."""
 
     parent: str
     gene: str
@@ -44,18 +44,18 @@ class _Unread(NamedTuple):
 
 
 class GeneBuilder:
-    """Joins parts to transcripts and transcripts to genes; what is no gene is left out."""
+    """Joins parts to transcripts and transcripts to genes, and leaves out the rest."""
 
     def __init__(self, tables: GeneTables) -> None:
-        """Take tables that are complete; what is left out is added to theirs."""
+        """Take complete tables, to whose `left_out` skipped features are added."""
         self._tables = tables
         self._built: set[str] = set()  # keys of genes
-        self._strands: dict[str, set[str]] = defaultdict(set)  # of the transcripts, by gene
-        self._reach: dict[tuple[str, str], list[Span]] = defaultdict(list)  # of their own lines
-        self._lost: list[LeftOut] = []  # genes that are not on the reference
+        self._strands: dict[str, set[str]] = defaultdict(set)  # strands of transcripts, by gene
+        self._reach: dict[tuple[str, str], list[Span]] = defaultdict(list)  # spans of their lines
+        self._lost: list[LeftOut] = []  # genes outside of the reference
 
     def genes(self) -> list[Gene]:
-        """Join parts to transcripts and transcripts to genes, in order of contig and start."""
+        """Return all genes, in order of contig and start."""
         self._tables.join_utrs()
         waiting: list[_Unread] = []
         by_gene: dict[tuple[str, str], list[Transcript]] = defaultdict(list)
@@ -65,17 +65,18 @@ class GeneBuilder:
             for node, parts in by_own_lines(by_strand, own or self._tables.nodes.get(parent, [])):
                 gene, reason = self._gene_of(parent, node, parts)
                 with_parts.add(gene)
-                found = [] if reason else list(self._transcripts(parent, gene, node, parts))
-                for transcript in found:
+                transcripts = [] if reason else list(self._transcripts(parent, gene, node, parts))
+                for transcript in transcripts:
                     by_gene[gene, transcript.strand].append(transcript)
                     self._strands[gene].add(transcript.strand)
-                for line in own if found and parent != gene else []:
+                for line in own if transcripts and parent != gene else []:
                     self._reach[gene, line.strand].append((line.start, line.end))
-                if not found and reason != _SEEN_ELSEWHERE:
+                if not transcripts and reason != _SEEN_ELSEWHERE:
                     waiting.append(_Unread(parent, gene, reason or "trans_splicing", parts))
         read = {key for key, _ in by_gene}
         for key, lines in self._tables.nodes.items():
-            # One line is of the gene that was read, also where its exons have the other strand.
+            # A single line belongs to the gene that was read, even if its exons are on the other
+            # strand.
             is_more = len(lines) > 1 if key in read else key not in with_parts
             if is_more and self._tables.is_gene(lines):
                 for strand in _STRANDS.intersection(line.strand for line in lines):
@@ -89,12 +90,12 @@ class GeneBuilder:
     def _gene_of(
         self, parent: str, node: Feature | None, parts: Sequence[Parts]
     ) -> tuple[str, str]:
-        """Return the key of the gene above a transcript, and why it cannot be read, if so."""
+        """Return the key of the gene of a transcript, and a reason if it cannot be read."""
         if node is None:
             is_known = parent.partition("\t")[0] in self._tables.contigs_of
             return "", "parent_on_another_contig" if is_known else "parent_not_in_file"
         if "derives_from" in node.attributes and not node.is_gtf:
-            # A protein, which some name as a parent of the CDS beside the transcript.
+            # A protein, which some files name as a second parent of the CDS.
             of = self._tables.parts.get(key_of(node.attributes["derives_from"], node.contig), {})
             cds = {span for each in of.values() for span in each.cds}
             inside = all(span in cds for each in parts for span in each.cds)
@@ -124,16 +125,16 @@ class GeneBuilder:
     def _transcripts(
         self, parent: str, gene: str, node: Feature | None, parts: Sequence[Parts]
     ) -> Iterator[Transcript]:
-        """Yield the transcripts of a parent: one, or one at each locus or of each protein."""
+        """Yield the transcripts of a parent: one in all, per locus, or per protein."""
         above = self._tables.lines(gene)
         is_marked = any(each.marks.trans_spliced for each in parts)
         if is_marked and len(self._tables.contigs_of[parent.partition("\t")[0]]) > 1:
             return  # its parts cannot be put together
         own = [] if node is None or role_of(node.kind) else [node]
         if is_marked or (len(parts) > 1 and not are_two_loci(parts, [*own, *above])):
-            found = self._trans_spliced(parent, parts, above)
-            if found or len(parts) > 1 or len(above) > 1:
-                yield from found
+            transcripts = self._trans_spliced(parent, parts, above)
+            if transcripts or len(parts) > 1 or len(above) > 1:
+                yield from transcripts
                 return
         for each in parts:
             for locus in at_loci(each, own, above):
@@ -144,7 +145,7 @@ class GeneBuilder:
     def _trans_spliced(
         self, parent: str, parts: Sequence[Parts], gene_lines: Sequence[Feature]
     ) -> list[Transcript]:
-        """Return the parts of a trans-spliced transcript; nothing where their order is unknown."""
+        """Return the parts of a trans-spliced transcript; empty if their order is unknown."""
         exons = reading_order(parts, gene_lines)
         length_bp = self._tables.contig_lengths_bp[parts[0].contig]
         if not exons:
@@ -160,14 +161,14 @@ class GeneBuilder:
             phase_bp=phase_bp,
             has_start=own.marks.has_start and not phase_bp,
         )
-        found = parts_of(template, exons, cds)
-        return found if len(found) > 1 else []
+        transcripts = parts_of(template, exons, cds)
+        return transcripts if len(transcripts) > 1 else []
 
     def _transcript(self, parent: str, parts: Parts, name: str | None) -> Transcript:
         length_bp = self._tables.contig_lengths_bp[parts.contig]
         exons, cds = parts.exons, parts.cds
         if parts.contig in self._tables.circular:
-            # The two may be numbered from different sides of the origin.
+            # Exons and CDS may be numbered from different sides of the origin.
             exons = list(unrolled(parts.spans("exon") or exons, length_bp))
             cds = list(unrolled(cds, length_bp))
         strand: Strand = "+" if parts.strand == "+" else "-"
@@ -189,12 +190,12 @@ class GeneBuilder:
         )
 
     def _genes(self, key: str, strand: str, transcripts: list[Transcript]) -> Iterator[Gene]:
-        """Yield a gene of one strand at each of its loci."""
+        """Yield the genes of one key and strand, one per locus."""
         lines = self._tables.lines(key)
         here = [line for line in lines if self._is_of(line, key, strand, len(lines))]
         contig = transcripts[0].contig if transcripts else here[0].contig
         if contig in self._tables.circular and here:
-            transcripts = [self._beside(here[0], transcript) for transcript in transcripts]
+            transcripts = [self._moved(here[0], transcript) for transcript in transcripts]
         node = next(iter(here or lines or self._tables.nodes.get(key, [])), None)
         for own_lines, own in genes_apart(here, transcripts):
             spans = [(line.start, line.end) for line in own_lines]
@@ -213,10 +214,10 @@ class GeneBuilder:
                 yield _gene(key, own_node, contig, strand, spans, own)
 
     def _is_of(self, line: Feature, key: str, strand: str, num_lines: int) -> bool:
-        """Tell whether a line of a gene is of its transcripts on a strand.
+        """Return whether a line of a gene belongs to its transcripts on a strand.
 
-        A line without a strand is of either, and an only line is also of transcripts that have the
-        other strand: the bases that it covers are never free.
+        A line without a strand belongs to both. An only line also belongs to transcripts on the
+        other strand, because its bases must not count as intergenic.
         """
         if line.strand == strand or line.strand not in _STRANDS:
             return True
@@ -225,24 +226,24 @@ class GeneBuilder:
     def _reach_beyond(
         self, spans: Sequence[Span], key: str, strand: str, contig: str
     ) -> list[Span]:
-        """Return lines of transcripts that meet a gene and may be wider than it and its exons."""
+        """Return transcript lines that overlap a gene and may extend beyond it and its exons."""
         if contig in self._tables.circular:  # they may be numbered from either side of the origin
             return []
         first, last = min(start for start, _ in spans), max(end for _, end in spans)
         return [span for span in self._reach[key, strand] if span[0] < last and first < span[1]]
 
-    def _beside(self, node: Feature, transcript: Transcript) -> Transcript:
-        """Bring a transcript to its gene, where that goes over the origin."""
+    def _moved(self, node: Feature, transcript: Transcript) -> Transcript:
+        """Move a transcript into its gene, if the gene spans the origin."""
         length_bp = self._tables.contig_lengths_bp[node.contig]
         whole = Interval(node.contig, node.start, node.end)
-        exons = beside(transcript.exons, whole, length_bp)
-        cds = beside(transcript.cds, whole, length_bp)
+        exons = moved_into(transcript.exons, whole, length_bp)
+        cds = moved_into(transcript.cds, whole, length_bp)
         if (exons, cds) == (transcript.exons, transcript.cds):
             return transcript
         return replace(transcript, exons=exons, cds=cds)
 
     def _leave_out_unread(self, unread: Iterable[_Unread]) -> None:
-        """Leave transcripts out; one without which its gene is lost takes the lines of that."""
+        """Leave out transcripts, with the lines of the gene if the gene has no other transcript."""
         for parent, gene, reason, parts in unread:
             is_lost = gene not in self._built
             lines = (self._tables.lines(gene) or self._tables.lines(parent)) if is_lost else []
@@ -254,7 +255,7 @@ class GeneBuilder:
     def _leave_out_nodes(
         self, with_parts: Container[str], by_gene: Container[tuple[str, str]]
     ) -> None:
-        """Leave out genes without a strand, and transcripts without exons and gene."""
+        """Leave out genes without a strand, and transcripts with neither exons nor a gene."""
         for key, lines in self._tables.nodes.items():
             reason, lost = "", lines
             is_more = len(lines) > 1 if key in self._built else key not in with_parts
@@ -266,7 +267,7 @@ class GeneBuilder:
                 self._tables.leave_out(shown(key), reason, lost, gene=self._tables.gene_name(key))
 
     def _is_alone(self, lines: Sequence[Feature]) -> bool:
-        """Tell whether lines are of a transcript that lies in no gene of the file it belongs to."""
+        """Return whether lines belong to a transcript that lies outside of its gene."""
         if not lines or not is_transcript_kind(lines[0].kind):
             return False
         genes = self._tables.nodes.get(self._tables.above(lines[0]), [])
@@ -276,9 +277,9 @@ class GeneBuilder:
 
 
 def _covered(parts: Parts, reason: str) -> list[Span]:
-    """Return the bases of parts that are left out, with the introns between them.
+    """Return the spans of parts that are left out, including the introns between them.
 
-    Parts that are trans-spliced may lie far apart, with other genes between.
+    Introns of trans-spliced parts are excluded, because other genes may lie between the parts.
     """
     if reason == "trans_splicing":
         return [line.span for line in parts.lines]

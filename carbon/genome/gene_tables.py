@@ -1,4 +1,7 @@
-"""Places of one identifier: an annotation may use it for two genes or transcripts of one contig."""
+"""Features of an annotation gathered by identifier, and divided by locus.
+
+An annotation may use one identifier for two genes or transcripts of a contig.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,10 +17,10 @@ _Item = TypeVar("_Item")
 
 
 def are_two_loci(parts: Sequence[Parts], lines: Sequence[Feature]) -> bool:
-    """Tell whether parts on two strands are of two transcripts, not of one that is trans-spliced.
+    """Return whether parts on two strands form two transcripts rather than a trans-spliced one.
 
-    Either strand has a line of the gene or transcript; or the file has no such lines, and the two
-    lie apart.
+    They do if each strand has a line of the gene or transcript, or if the file has no such lines
+    and the two do not overlap.
     """
     if lines:
         return {line.strand for line in lines} >= {each.strand for each in parts}
@@ -28,45 +31,48 @@ def are_two_loci(parts: Sequence[Parts], lines: Sequence[Feature]) -> bool:
 def by_own_lines(
     by_strand: Mapping[str, Parts], own: Sequence[Feature]
 ) -> list[tuple[Feature | None, list[Parts]]]:
-    """Divide the parts of one identifier by the lines of its transcript, each with its own line.
+    """Divide the parts of an identifier by the lines of its transcript.
 
-    In a GTF several lines are several transcripts. In GFF3 they are one feature, unless they name
+    In a GTF, several lines are several transcripts. In GFF3 they are one feature, unless they name
     different genes.
+
+    Returns:
+        Pairs of a transcript line, or None, and its parts.
     """
     all_parts = list(by_strand.values())
     are_many = own and (own[0].is_gtf or len({line.attributes.get("parent") for line in own}) > 1)
     if are_many and len(own) > 1:
-        found = [
+        by_line = [
             (line, [part] if (part := _inside(by_strand[line.strand], line)).lines else [])
             for line in own
             if line.strand in by_strand
         ]
-        num_found = sum(len(part.lines) for _, parts in found for part in parts)
-        if num_found == sum(len(part.lines) for part in all_parts):
-            return [(line, parts) for line, parts in found if parts]
+        num_inside = sum(len(part.lines) for _, parts in by_line for part in parts)
+        if num_inside == sum(len(part.lines) for part in all_parts):
+            return [(line, parts) for line, parts in by_line if parts]
     return [(own[0] if own else None, all_parts)]
 
 
 def at_loci(parts: Parts, own: Sequence[Feature], gene: Sequence[Feature]) -> list[Parts]:
-    """Divide the parts of one identifier and strand by the places where its gene stands.
+    """Divide the parts of one identifier and strand by the loci of its gene.
 
-    Several lines of the gene that lie apart are several loci. Where the file has no line of the
-    transcript, exon numbers that begin again tell its loci apart.
+    Several lines of the gene are several loci. Without a line of the transcript, exon numbers that
+    start again distinguish the loci.
     """
     lines = [line for line in gene if line.strand == parts.strand]
     if len(lines) > 1:
-        found = [_inside(parts, line) for line in lines]
-        if sum(len(each.lines) for each in found) == len(parts.lines):
-            return [each for each in found if each.lines]
-    return [parts] if own else _numbered_anew(parts)
+        by_line = [_inside(parts, line) for line in lines]
+        if sum(len(each.lines) for each in by_line) == len(parts.lines):
+            return [each for each in by_line if each.lines]
+    return [parts] if own else _by_exon_numbers(parts)
 
 
 def _inside(parts: Parts, place: Feature) -> Parts:
     return parts.within(place.start, place.end)
 
 
-def _numbered_anew(parts: Parts) -> list[Parts]:
-    """Divide parts where the numbers of exons, along the strand, begin again."""
+def _by_exon_numbers(parts: Parts) -> list[Parts]:
+    """Divide parts at each place where the exon numbers along the strand start again."""
     along = sorted(parts.exon_lines, key=lambda line: line.start, reverse=parts.strand == "-")
     numbers = [line.number or 0 for line in along]
     starts = [at for at, number in enumerate(numbers) if not at or number <= numbers[at - 1]]
@@ -74,20 +80,20 @@ def _numbered_anew(parts: Parts) -> list[Parts]:
     if len(runs) < 2 or not all(numbers) or not _are_copies(runs):
         return [parts]
     hulls = [(min(x.start for x in run), max(x.end for x in run)) for run in runs]
-    found = [parts.within(*hull) for hull in hulls]
-    whole = sum(len(each.lines) for each in found) == len(parts.lines)
-    return found if whole else [parts]
+    by_run = [parts.within(*hull) for hull in hulls]
+    is_complete = sum(len(each.lines) for each in by_run) == len(parts.lines)
+    return by_run if is_complete else [parts]
 
 
 def _are_copies(runs: Sequence[Sequence[Line]]) -> bool:
-    """Tell whether exons are numbered alike; where each run is one exon, its length must agree."""
+    """Return whether runs have the same exon numbers, and the same length if they are one exon."""
     if len(runs[0]) == 1:
         return len({(len(run), run[0].end - run[0].start) for run in runs}) == 1
     return len({tuple(line.number for line in run) for run in runs}) == 1
 
 
 def clusters(places: Iterable[tuple[int, int, _Item]]) -> Iterator[list[tuple[int, int, _Item]]]:
-    """Yield places (start, end, what is there), those that overlap together, in order."""
+    """Yield groups of places (start, end, item) that overlap, directly or in a chain, in order."""
     group: list[tuple[int, int, _Item]] = []
     reach = -1
     for place in sorted(places, key=lambda place: place[:2]):
@@ -103,9 +109,9 @@ def clusters(places: Iterable[tuple[int, int, _Item]]) -> Iterator[list[tuple[in
 def genes_apart(
     lines: Sequence[Feature], transcripts: Sequence[Transcript]
 ) -> Iterator[tuple[list[Feature], list[Transcript]]]:
-    """Yield the lines and transcripts of one gene and strand, those of each locus together.
+    """Yield the lines and transcripts of one gene and strand, grouped by locus.
 
-    They are of one locus unless the gene has several lines, or one transcript comes twice.
+    There is one locus unless the gene has several lines or a transcript identifier repeats.
     """
     identifiers = {transcript.transcript_id for transcript in transcripts}
     if len(lines) < 2 and len(identifiers) == len(transcripts):
@@ -124,7 +130,7 @@ def genes_apart(
 
 
 def joined_over_origin(lines: list[Feature], length_bp: int) -> list[Feature]:
-    """Join two lines of one feature of a circle that touch at its origin."""
+    """Join two lines of a feature that touch at the origin of a circular contig."""
     last = next((line for line in lines if line.end == length_bp), None)
     first = next((line for line in lines if line.start == 0 and line is not last), None)
     if last is None or first is None or last.strand != first.strand:
@@ -134,7 +140,7 @@ def joined_over_origin(lines: list[Feature], length_bp: int) -> list[Feature]:
 
 
 NAMES = ("gene_name", "name", "gene", "gene_id", "id")
-# They stand for the whole sequence: one that is longer than the contig is of another assembly.
+# They cover the whole sequence: one longer than the contig belongs to another assembly.
 _LANDMARKS = frozenset({"region", "chromosome", "contig", "scaffold", "supercontig", "plasmid"})
 _GTF_NODES = frozenset({"gene", "transcript"})
 
@@ -143,14 +149,14 @@ class GeneTables:
     """Features gathered by identifier.
 
     Attributes:
-        num_added: features so far.
-        circular: contigs that a feature calls circular.
-        mitochondria: contigs that are named as mitochondria are; the reader fills it.
-        left_out: what becomes no gene, with the reason.
-        contig_lengths_bp: of the reference.
-        is_cut: the reference is a part of what the annotation describes.
-        nodes: lines of genes, transcripts and others with an identifier, by key. Where a part of a
-            transcript has no such line above, it stands for it.
+        num_added: number of features added.
+        circular: contigs with a feature that is marked as circular.
+        mitochondria: contigs with the name of a mitochondrion; filled by the reader.
+        left_out: features that do not become genes, with the reason.
+        contig_lengths_bp: contigs of the reference.
+        is_cut: whether the reference is only a part of the annotated sequence.
+        nodes: lines of genes, transcripts and other features with an identifier, by key. A part of
+            a transcript takes the place of a missing line of its transcript.
         parts: exons, UTRs and CDS by the key of their parent, then by strand.
     """
 
@@ -161,13 +167,13 @@ class GeneTables:
         self.left_out: list[LeftOut] = []
         self.contig_lengths_bp = contig_lengths_bp
         self.is_cut = cut
-        self._past_end: list[tuple[str, Feature]] = []  # each with its key
+        self._past_end: list[tuple[str, Feature]] = []  # keys and features
         self.nodes: dict[str, list[Feature]] = {}
         self.parts: dict[str, dict[str, Parts]] = {}
         self._utrs: dict[str, dict[str, Parts]] = {}
 
     def add(self, feature: Feature) -> None:
-        """Take in a feature of a contig of the reference."""
+        """Add a feature that lies on a contig of the reference."""
         self.num_added += 1
         if "is_circular" in feature.attributes and is_set(feature.attributes, "is_circular"):
             self.circular.add(feature.contig)
@@ -210,13 +216,13 @@ class GeneTables:
             by_strand[feature.strand] = parts
         parts.add(role, feature, self.contig_lengths_bp[feature.contig])
         if (feature.is_gtf or not feature.parents) and parent not in self.nodes:
-            # A GTF need not have transcript lines, and a CDS of a bacterium may stand alone.
+            # A GTF need not have transcript lines, and a bacterial CDS may have no parent.
             self.nodes[parent] = [feature]
 
     def first_past_end(self) -> Feature | None:
-        """Return a feature that ends past its contig for no known reason, and that genes use.
+        """Return a feature of a gene that ends past its contig for no known reason.
 
-        Any other that does is left out.
+        Features of other types that end past their contig are left out.
         """
         past_end = [(k, f) for k, f in self._past_end if f.contig not in self.circular]
         if not past_end:
@@ -234,7 +240,7 @@ class GeneTables:
         return None
 
     def join_utrs(self) -> None:
-        """Join UTRs to the other parts of their parent, or of the one transcript below a gene."""
+        """Join UTRs to the other parts of their parent, or of the only transcript of a gene."""
         below: dict[str, list[str]] = defaultdict(list)
         for parent in self.parts:
             if lines := self.nodes.get(parent):
@@ -243,21 +249,21 @@ class GeneTables:
             own = [parent] if parent in self.parts else below[parent]
             transcripts = [self.parts[each] for each in own]
             if parent not in own and all(_are_in_exons(u, transcripts) for u in utrs.values()):
-                continue  # the exons say as much
+                continue  # the exons include them
             into = transcripts[0] if len(transcripts) == 1 else self.parts.setdefault(parent, {})
             for strand, parts in utrs.items():
                 into[strand].take(parts) if strand in into else into.update({strand: parts})
         self._utrs.clear()
 
     def lines(self, key: str) -> list[Feature]:
-        """Return the lines of a gene or transcript itself, none of its parts."""
+        """Return the lines of a gene or transcript itself, without its parts."""
         lines = [line for line in self.nodes.get(key, ()) if not role_of(line.kind)]
         if lines and lines[0].contig in self.circular:
             return joined_over_origin(lines, self.contig_lengths_bp[lines[0].contig])
         return lines
 
     def above(self, node: Feature) -> str:
-        """Return the key of the gene above a transcript, which may be its own."""
+        """Return the key of the gene of a transcript, which may be the transcript's own key."""
         if node.is_gtf:
             if gene_id := node.attributes.get("gene_id"):
                 return gtf_key(node, "gene", gene_id)
@@ -267,7 +273,7 @@ class GeneTables:
         return parent_key(over[0]) if over and node.parents and over[0].parents else above
 
     def is_gene(self, lines: Sequence[Feature]) -> bool:
-        """Tell whether a feature is a gene, which may have no exon or CDS."""
+        """Return whether a feature is a gene, with or without exons and CDS."""
         if not lines or not is_gene_kind(lines[0].kind):
             return False
         over = self.nodes.get(parent_key(lines[0])) if lines[0].parents else None
@@ -275,7 +281,7 @@ class GeneTables:
 
     @cached_property
     def contigs_of(self) -> dict[str, set[str]]:
-        """Contigs by the identifiers that stand on them."""
+        """Contigs on which each identifier occurs."""
         contigs: dict[str, set[str]] = defaultdict(set)
         for key, lines in self.nodes.items():
             contigs[key.partition("\t")[0]].update(line.contig for line in lines)
@@ -289,7 +295,7 @@ class GeneTables:
         covered: Iterable[tuple[str, int, int]] = (),
         gene: str | None = None,
     ) -> None:
-        """Add to what is left out; the arguments are those of `as_left_out`."""
+        """Record a feature that is left out; see `as_left_out` for the arguments."""
         self.left_out.append(self.as_left_out(name, reason, lines, covered, gene))
 
     def as_left_out(
@@ -300,7 +306,15 @@ class GeneTables:
         covered: Iterable[tuple[str, int, int]] = (),
         gene: str | None = None,
     ) -> LeftOut:
-        """Return what is left out, with the bases of its lines and others (contig, start, end)."""
+        """Return a record of a skipped feature, which covers its lines and other spans.
+
+        Args:
+            name: identifier of the feature.
+            reason: reason such as `no_strand`.
+            lines: lines of the feature.
+            covered: other spans, as contig, start and end.
+            gene: name of its gene, if known.
+        """
         places = [*((line.contig, line.start, line.end) for line in lines), *covered]
         intervals = {
             interval
@@ -310,18 +324,18 @@ class GeneTables:
         return LeftOut(name, reason, tuple(sorted(intervals)), gene)
 
     def _reach_bp(self, contig: str) -> int:
-        """Return how far features of a contig go: once more around a circle."""
+        """Return the largest position on a contig: twice the length of a circular contig."""
         return self.contig_lengths_bp[contig] * (2 if contig in self.circular else 1)
 
     def gene_name(self, key: str) -> str | None:
-        """Return the name of a gene by its key; None where the file has no line of it."""
+        """Return the name of a gene by its key; None if the file has no line of the gene."""
         for line in self.nodes.get(key, ()):
             return next((line.attributes[n] for n in NAMES if line.attributes.get(n)), None)
         return None
 
 
 def _are_in_exons(utrs: Parts, transcripts: Sequence[Mapping[str, Parts]]) -> bool:
-    """Tell whether UTRs lie in exons that the file gives."""
+    """Return whether all UTRs lie in annotated exons of the transcripts."""
     exons = [
         span
         for by_strand in transcripts
@@ -332,37 +346,40 @@ def _are_in_exons(utrs: Parts, transcripts: Sequence[Mapping[str, Parts]]) -> bo
 
 
 def _stated_gene(feature: Feature) -> str | None:
-    """Return the name of the gene that a feature other than its own line states."""
+    """Return the gene name in the attributes of a feature that is not the gene's own line."""
     names = ("gene_name", "gene", "gene_id")
     return next((feature.attributes[n] for n in names if feature.attributes.get(n)), None)
 
 
 def parent_key(node: Feature) -> str:
-    """Return the key of the first parent of a GFF3 line, its own if it has none."""
+    """Return the key of the first parent of a GFF3 line, or its own key without a parent."""
     return key_of(node.parents[0] if node.parents else node.identifier, node.contig)
 
 
 def key_of(identifier: str, contig: str) -> str:
-    """Return the key of an identifier of GFF3 on a contig."""
+    """Return the key of a GFF3 identifier on a contig."""
     return f"{identifier}\t{contig}"
 
 
 def gtf_key(feature: Feature, kind: str, identifier: str) -> str:
-    """Tell apart what a GTF names alike, such as `unknown_transcript_1` of all genes."""
+    """Return the key of a GTF feature, which separates transcripts of different genes.
+
+    NCBI uses identifiers such as `unknown_transcript_1` for many genes.
+    """
     gene_id = feature.attributes.get("gene_id", "") if kind == "transcript" else ""
     return f"{kind}:{identifier}\t{feature.contig}\t{gene_id}"
 
 
 def is_gene_kind(kind: str) -> bool:
-    """Tell whether a feature (column 3) is a gene, such as `ncRNA_gene`."""
+    """Return whether a feature type (column 3) is a gene, such as `ncRNA_gene`."""
     return kind == "gene" or kind.endswith(("_gene", "pseudogene"))
 
 
 def is_transcript_kind(kind: str) -> bool:
-    """Tell whether a feature (column 3) is a transcript, such as `mRNA`."""
+    """Return whether a feature type (column 3) is a transcript, such as `mRNA`."""
     return kind.endswith(("RNA", "transcript"))
 
 
 def shown(key: str) -> str:
-    """Return the identifier that a key was made of, without the prefix of its database."""
+    """Return the identifier in a key, without the prefix of its database."""
     return bare_identifier(key.partition("\t")[0])

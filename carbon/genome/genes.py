@@ -1,4 +1,4 @@
-"""What an annotation reader leaves out: where it lies, whose it is, and why."""
+"""Genes, transcripts and CDS as values, look-up by name, and open reading frames."""
 
 import itertools
 import math
@@ -19,14 +19,14 @@ from carbon.progress import say
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A gene, a transcript or another feature that the reader leaves out.
+    """A gene, a transcript or another feature that the annotation reader leaves out.
 
     Attributes:
-        name: its identifier, as the file has it.
-        reason: a word such as `no_strand`.
-        intervals: the bases that it covers; none where it lies on no contig of the reference. On a
-            circular contig one may end past the contig, as it does for a gene.
-        gene: name of its gene; None where the file does not state it.
+        name: identifier in the file.
+        reason: keyword such as `no_strand`.
+        intervals: intervals that it covers; empty if the reference lacks its contig. On a circular
+            contig an interval may end past the contig, as for a gene.
+        gene: name of its gene; None if the file does not state it.
     """
 
     name: str
@@ -36,7 +36,7 @@ class LeftOut:
 
 
 def report_left_out(path: Path, left_out: Sequence[LeftOut]) -> None:
-    """Print one line to stderr that counts by reason what was left out; nothing if all was read."""
+    """Print one line to stderr that counts by reason the features left out, if there are any."""
     if left_out:
         say(f"{path}: annotation: left out {len(left_out):,}: {_by_reason(left_out)}")
 
@@ -46,20 +46,22 @@ def _by_reason(left_out: Sequence[LeftOut]) -> str:
     for each in left_out:
         names[each.reason].append(each.name)
     return ", ".join(
-        f"{len(found):,} {reason} (e.g. {found[0]})" for reason, found in sorted(names.items())
+        f"{len(of_reason):,} {reason} (e.g. {of_reason[0]})"
+        for reason, of_reason in sorted(names.items())
     )
 
 
 def on_contig(contig: str, start: int, end: int, length_bp: int) -> tuple[Interval, ...]:
-    """Return the part of a span that lies on its contig; nothing where no base of it does."""
+    """Return the part of a span that lies on its contig, as a tuple of at most one interval."""
     first, last = max(0, start), min(end, length_bp)
     return (Interval(contig, first, last),) if first < last else ()
 
 
 Span = tuple[int, int]
 StrandedSpan = tuple[int, int, Strand]
-_SLIP_BP = 2  # how far a ribosome slips at most; no intron is as short
-# The contigs of the mitochondria, whose codes are others, in Ensembl, UCSC, TAIR and WormBase.
+_SLIP_BP = 2  # largest slip of a ribosome; introns are longer
+# Names of mitochondrial contigs, which have other genetic codes, in Ensembl, UCSC, TAIR and
+# WormBase.
 MITOCHONDRIA = frozenset(
     {"MT", "Mt", "M", "chrM", "ChrM", "chrMT", "chrmt", "Mito", "chrMito", "MtDNA"}
     | {"mitochondrion", "mitochondrion_genome"}
@@ -68,12 +70,12 @@ MITOCHONDRIA = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class WholeCds:
-    """The CDS of a trans-spliced transcript, of which a `Transcript` is one part.
+    """CDS of a whole trans-spliced transcript; each `Transcript` is one part of it.
 
     Attributes:
-        spans: of all parts, with their strands, in the order in which they are read.
-        before_bp: coding bases that are read before those of this part.
-        phase_bp: bases before the first whole codon of all; None where codons cannot be told.
+        spans: spans of all parts with their strands, in reading order.
+        before_bp: number of coding bases before this part.
+        phase_bp: number of bases before the first whole codon; None if codons are unknown.
     """
 
     spans: tuple[StrandedSpan, ...]
@@ -91,23 +93,24 @@ class Transcript:
     """One transcript: exons and CDS as spans `(start, end)` of the contig, ascending.
 
     Attributes:
-        exons: apart from one another.
-        cds: coding spans with the stop codon; empty for a non-coding transcript. Two of them
-            overlap where the ribosome slips back.
-        incomplete: the annotation marks its CDS as partial, pseudo or exceptional, or lets it begin
-            within a codon.
-        where: file and line, or record, of its first feature, for messages.
-        phase_bp: bases of the CDS before its first whole codon, 0 to 2, as the strand reads it
-            (the phase of GFF3, the frame of GTF, `codon_start` of INSDC less one). None where
-            codons cannot be told: the CDS is pseudo or exceptional, or begins nobody says where.
-        has_start: the CDS begins with its start codon, as far as the annotation says.
-        genetic_code: the NCBI translation table that the annotation states, or that was chosen
-            where it states none; None if there is neither.
-        is_mitochondrial: the annotation or the reference calls its contig by one of `MITOCHONDRIA`.
-        has_recoded_codon: the annotation states an amino acid that the genetic code does not give
-            (`transl_except`), as for the stop codon of a selenocysteine.
-        trans_spliced: of a part of a trans-spliced transcript, the CDS of all parts; None of any
-            other. Each part is a transcript of its own, of one identifier, and `incomplete`.
+        exons: spans that do not overlap or touch.
+        cds: coding spans including the stop codon; empty for a non-coding transcript. Two spans
+            overlap if the ribosome slips back.
+        incomplete: whether the annotation marks the CDS as partial, pseudo or exceptional, or the
+            CDS begins within a codon.
+        where: file and line or record of its first feature, for messages.
+        phase_bp: bases of the CDS before its first whole codon, 0 to 2, along the strand (phase of
+            GFF3, frame of GTF, `codon_start` of INSDC minus one). None if codons are unknown: the
+            CDS is pseudo or exceptional, or its beginning is not annotated.
+        has_start: whether the CDS begins with its start codon, according to the annotation.
+        genetic_code: NCBI translation table, from the annotation or else from the user's choice;
+            None without either.
+        is_mitochondrial: whether the annotation or the reference gives its contig one of the names
+            in `MITOCHONDRIA`.
+        has_recoded_codon: whether the annotation states an amino acid that differs from the genetic
+            code (`transl_except`), as for the stop codon of a selenocysteine.
+        trans_spliced: CDS of all parts if this is one part of a trans-spliced transcript, else
+            None. The parts are separate transcripts with the same identifier, all `incomplete`.
     """
 
     transcript_id: str
@@ -131,14 +134,14 @@ class Transcript:
 
     @property
     def leftover_bp(self) -> int:
-        """Number of bases behind the last whole codon of the CDS, 0 to 2."""
+        """Number of bases after the last whole codon of the CDS, 0 to 2."""
         return (self.cds_length_bp - (self.phase_bp or 0)) % 3
 
     @property
     def codon_positions(self) -> tuple[int, ...]:
-        """Positions of the CDS in the order of its strand, from its first whole codon on.
+        """Positions of the CDS along the strand, from its first whole codon on.
 
-        Every third, from the first, is the first base of a codon.
+        Every third position, beginning with the first, is the first base of a codon.
         """
         positions = [at for start, end in self.cds for at in range(start, end)]
         along = positions if self.strand == "+" else positions[::-1]
@@ -155,7 +158,7 @@ class Transcript:
 class Gene:
     """A gene with its transcripts; `interval` covers the gene feature and all its exons.
 
-    A gene that is trans-spliced, or stands at several loci, is one `Gene` at each of its places.
+    A gene that is trans-spliced or has several loci is one `Gene` per locus.
     """
 
     gene_id: str
@@ -171,9 +174,9 @@ class Annotation:
     """All genes in order of contig and start.
 
     Attributes:
-        path: the file they were read from.
-        left_out: what was not read as a gene, with its place and its reason.
-        circular: contigs that the file says are circular.
+        path: annotation file.
+        left_out: features that were not read as genes, with intervals and reasons.
+        circular: contigs that the file marks as circular.
     """
 
     path: Path
@@ -182,28 +185,28 @@ class Annotation:
     circular: frozenset[str] = frozenset()
 
     def occupied(self) -> Iterator[Interval]:
-        """Yield what genes cover, and what was left out; on a circle an interval may end past it.
+        """Yield the intervals of genes and of features that were left out, which may be genes.
 
-        Elsewhere no gene is known. What was left out may be one.
+        On a circular contig, an interval may end past the contig.
         """
         yield from (gene.interval for gene in self.genes)
         yield from (interval for each in self.left_out for interval in each.intervals)
 
 
 def spliced(reference: Reference, contig: str, spans: Iterable[Span], strand: Strand) -> str:
-    """Return the bases of ascending spans, joined and read along the strand."""
+    """Return the joined bases of ascending spans, along the strand."""
     bases = "".join(reference.fetch_circular(contig, start, end) for start, end in spans)
     return bases if strand == "+" else reverse_complement(bases)
 
 
 def intergenic(annotation: Annotation, contig_lengths_bp: Mapping[str, int]) -> Iterator[Interval]:
-    """Yield what lies between genes, contig by contig, each from end to end.
+    """Yield the intervals between genes, contig by contig, in order.
 
-    What the reader left out lies in no interval, because a gene may be there.
+    Features that the reader left out count as genes.
 
     Args:
-        annotation: its genes may overlap, on either strand.
-        contig_lengths_bp: the contigs and their lengths.
+        annotation: genes may overlap, on either strand.
+        contig_lengths_bp: contigs and their lengths.
     """
     taken: dict[str, list[Span]] = {contig: [] for contig in contig_lengths_bp}
     for interval in annotation.occupied():
@@ -220,9 +223,9 @@ def intergenic(annotation: Annotation, contig_lengths_bp: Mapping[str, int]) -> 
 
 
 def parts_on_contig(interval: Interval, length_bp: int) -> Iterator[Interval]:
-    """Yield what an interval covers, in two parts if it goes over the origin of its contig.
+    """Yield an interval, in two parts if it spans the origin of its circular contig.
 
-    On a circular contig a place may be numbered past the end, up to twice the length.
+    Positions on a circular contig may go up to twice its length.
     """
     before_bp = interval.start // length_bp * length_bp  # whole turns
     start, end = interval.start - before_bp, interval.end - before_bp
@@ -232,15 +235,15 @@ def parts_on_contig(interval: Interval, length_bp: int) -> Iterator[Interval]:
 
 
 def exons_of(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """Sort and join spans that touch or overlap, or leave out what a ribosome skips, no intron."""
+    """Sort spans, and join spans that overlap, touch, or are as close as a ribosome can slip."""
     return _joined(spans, lambda left, right: right[0] <= left[1] + _SLIP_BP)
 
 
 def coding_spans(spans: Iterable[Span], *, slips: bool = False) -> tuple[Span, ...]:
-    """Sort and join spans that touch or overlap: a CDS and its stop codon, mostly.
+    """Sort spans, and join spans that touch or overlap, such as a CDS and its stop codon.
 
-    Where the ribosome slips back, its spans overlap by a base or two, and stay apart to be read one
-    after the other; `slips` is for a CDS that is marked so.
+    Spans that overlap by one or two bases are not joined, because a ribosome that slips back reads
+    those bases twice. With `slips`, for a CDS with marked slippage, overlapping spans stay apart.
     """
     least_bp = math.inf if slips else _SLIP_BP
     return _joined(
@@ -260,10 +263,10 @@ def _joined(spans: Iterable[Span], belong: Callable[[Span, Span], bool]) -> tupl
 
 
 def unrolled(spans: Iterable[Span], length_bp: int) -> tuple[Span, ...]:
-    """Lay out spans of a circular contig one behind the other, over the origin if that is shorter.
+    """Number spans of a circular contig in ascending order, across the origin if that is shorter.
 
-    Spans at both ends of the contig are far apart along it and near over the origin: where the
-    widest gap between them is wider than that over the origin, they begin behind that gap.
+    If the widest gap between spans is wider than the gap across the origin, the numbering begins
+    after that gap and continues past the end of the contig.
     """
     ordered = sorted(set(spans))
     if not ordered or ordered[-1][1] > length_bp:
@@ -277,8 +280,8 @@ def unrolled(spans: Iterable[Span], length_bp: int) -> tuple[Span, ...]:
     return tuple(ordered[first:] + turned)
 
 
-def beside(spans: tuple[Span, ...], interval: Interval, length_bp: int) -> tuple[Span, ...]:
-    """Move spans of a circular contig once around where that puts them inside an interval."""
+def moved_into(spans: tuple[Span, ...], interval: Interval, length_bp: int) -> tuple[Span, ...]:
+    """Move spans of a circular contig by its length, if that puts them inside an interval."""
     if spans and interval.end > length_bp and spans[0][0] < interval.start:
         moved = tuple((start + length_bp, end + length_bp) for start, end in spans)
         if moved[-1][1] <= interval.end:
@@ -290,7 +293,7 @@ _PREFIX = re.compile("gene:|transcript:|gene-|rna-|cds-")
 
 
 def bare_identifier(identifier: str) -> str:
-    """Drop the prefix that Ensembl, NCBI and these readers put before an identifier."""
+    """Return an identifier without the prefix that Ensembl, NCBI or the readers here add."""
     prefix = _PREFIX.match(identifier)
     return identifier[prefix.end() :] if prefix else identifier
 
@@ -299,24 +302,24 @@ _SHOWN = 5
 
 
 def find_gene(annotation: Annotation, name: str) -> Gene:
-    """Return the gene of this name or identifier, or that of a transcript of this identifier.
+    """Return the gene with this identifier or name, or with a transcript of this identifier.
 
     Raises:
-        TypedError: there is none, and which names are near.
-        GenomeError: there are several, and where.
+        TypedError: the gene does not exist; the message lists similar names.
+        GenomeError: there are several such genes; the message lists their places.
     """
-    found = [gene for gene in annotation.genes if gene.gene_id == name]
-    found = found or [gene for gene in annotation.genes if gene.name == name]
-    found = found or [
+    matches = [gene for gene in annotation.genes if gene.gene_id == name]
+    matches = matches or [gene for gene in annotation.genes if gene.name == name]
+    matches = matches or [
         gene for gene in annotation.genes if any(t.transcript_id == name for t in gene.transcripts)
     ]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        places = [f"{gene.gene_id} at {gene.interval.to_region()}" for gene in found[:_SHOWN]]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        places = [f"{gene.gene_id} at {gene.interval.to_region()}" for gene in matches[:_SHOWN]]
         raise GenomeError(
-            f"gene '{name}': {annotation.path} has {len(found)} of that name: {', '.join(places)}; "
-            "give an identifier, or a region"
+            f"gene '{name}': {annotation.path} has {len(matches)} of that name: "
+            f"{', '.join(places)}; give an identifier, or a region"
         )
     names = [text for gene in annotation.genes for text in (gene.gene_id, gene.name)]
     near = near_names(name, names)
@@ -325,7 +328,7 @@ def find_gene(annotation: Annotation, name: str) -> Gene:
 
 
 def near_names(name: str, names: Iterable[str]) -> tuple[str, ...]:
-    """Return the few names that are spelled most like one, in either case."""
+    """Return up to five names with the most similar spelling, ignoring case."""
     known = {text.casefold(): text for text in names}
     return tuple(known[text] for text in get_close_matches(name.casefold(), known, _SHOWN))
 
@@ -334,13 +337,13 @@ _CODON_BP = 3
 
 
 class OpenFrame(NamedTuple):
-    """A stretch from a start codon to the stop codon of its frame, or to the sequence's end.
+    """An open reading frame: from a start codon to a stop codon or the end of the sequence.
 
     Attributes:
-        start: 0-based, of the sequence as it is given, whatever the strand.
-        end: behind the last base.
-        strand: on which it is read.
-        protein: its amino acids, without the stop.
+        start: 0-based start in the sequence, on either strand.
+        end: end, exclusive.
+        strand: strand of the frame.
+        protein: amino acids, without the stop.
         has_stop: whether a stop codon ends it.
     """
 
@@ -352,27 +355,27 @@ class OpenFrame(NamedTuple):
 
 
 def open_frames(bases: str, least_codons: int) -> list[OpenFrame]:
-    """Return the open reading frames of both strands, by start; each from its first ATG.
+    """Return the open reading frames of both strands, each from its first ATG, by start.
 
     Args:
         bases: DNA, in either case.
-        least_codons: amino acids that one has at least.
+        least_codons: minimum number of amino acids.
 
     >>> open_frames("CATGGCCTAAC", 2)
     [OpenFrame(start=1, end=10, strand='+', protein='MA', has_stop=True)]
     """
     strands: tuple[tuple[Strand, str], ...] = (("+", bases), ("-", reverse_complement(bases)))
-    found = []
+    frames = []
     for strand, read in strands:
         for start, end, protein, has_stop in _of_strand(read.upper()):
             if len(protein) >= least_codons:
                 span = (start, end) if strand == "+" else (len(bases) - end, len(bases) - start)
-                found.append(OpenFrame(*span, strand, protein, has_stop))
-    return sorted(found)
+                frames.append(OpenFrame(*span, strand, protein, has_stop))
+    return sorted(frames)
 
 
 def _of_strand(bases: str) -> Iterator[tuple[int, int, str, bool]]:
-    """Yield start, end, protein and whether there is a stop, frame by frame."""
+    """Yield start, end, protein and whether it ends with a stop codon, frame by frame."""
     for frame in range(_CODON_BP):
         whole_bp = (len(bases) - frame) // _CODON_BP * _CODON_BP
         at = frame

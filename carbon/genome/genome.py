@@ -1,4 +1,4 @@
-"""A genome that is open: its sequence with its genes, and places in it by name."""
+"""A reference and its annotation, opened together, with look-up of places by name."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +9,8 @@ from carbon.genome.annotation import read_gene_file
 from carbon.genome.contig_names import CHR, contig_names, region_by_name
 from carbon.genome.fasta import Reference
 from carbon.genome.genes import Annotation, Gene, find_gene
-from carbon.genome.interval import Interval
+from carbon.genome.interval import Interval, Variant
+from carbon.genome.notation import read_variant
 from carbon.genome.sequences import open_text
 
 
@@ -18,9 +19,9 @@ class Genome:
     """A reference and its genes.
 
     Attributes:
-        reference: the sequence.
-        annotation: its genes; None where there are none.
-        shown_files: FASTA and annotation as a command line names them; uploads by their names.
+        reference: reference sequence.
+        annotation: genes of the reference; None without an annotation.
+        shown_files: names of FASTA and annotation for a command line; uploads by their file names.
     """
 
     reference: Reference
@@ -29,7 +30,7 @@ class Genome:
 
     @property
     def is_simulated(self) -> bool:
-        """Tell whether the FASTA says so, as `python -m data_pipeline simulate` writes it."""
+        """Whether the header of the FASTA comes from `python -m data_pipeline simulate`."""
         try:
             with open_text(self.reference.path) as lines:
                 return next(iter(lines), "").split()[1:2] == ["simulated"]
@@ -38,7 +39,7 @@ class Genome:
 
     @property
     def gene_names(self) -> tuple[str, ...]:
-        """Names of its genes, each once and sorted."""
+        """Names of all genes, sorted, without repeats."""
         genes = self.annotation.genes if self.annotation else ()
         return tuple(sorted({gene.name for gene in genes}))
 
@@ -50,14 +51,14 @@ class Genome:
         contigs: str | None = None,
         genetic_code: str | int | None = None,
     ) -> Self:
-        """Open a FASTA and the annotation beside it, whose contigs may have other names.
+        """Open a FASTA and its annotation, whose contigs may have other names.
 
         Args:
-            fasta: the sequence.
-            annotation: its genes, or None.
-            contigs: as `contig_names` reads it.
-            genetic_code: NCBI translation table where the annotation states none, as
-                `read_annotation` takes it.
+            fasta: reference sequence.
+            annotation: annotation file, or None.
+            contigs: option for `contig_names`.
+            genetic_code: NCBI translation table for CDS without one in the annotation, as for
+                `read_annotation`.
 
         Raises:
             GenomeError: a file is malformed, or the two do not belong together.
@@ -70,11 +71,11 @@ class Genome:
         return cls(reference, genes, tuple(str(f) for f in (fasta, annotation) if f))
 
     def place(self, text: str, flank_bp: int, most_bp: int) -> Interval:
-        """Return the interval of a gene's name, with a flank, or of a `contig:first-last`.
+        """Return the interval of a `contig:first-last`, or of a gene's name with flanks.
 
         Raises:
-            GenomeError: there is no such gene or region.
-            UserError: it is longer than `most_bp`.
+            GenomeError: the gene or region does not exist.
+            UserError: the interval is longer than `most_bp`, or `text` is empty.
         """
         if not text:
             raise UserError("no place is given; type a gene's name or contig:first-last")
@@ -92,19 +93,23 @@ class Genome:
             )
         return interval
 
+    def variant(self, text: str) -> Variant:
+        """Return the variant that a text denotes; see `carbon.genome.notation.read_variant`."""
+        return read_variant(text, self.reference, self.annotation)
+
     def gene_at(self, place: str, most_bp: int) -> Gene | None:
-        """Return the gene of a name, or the first in a region, that has a transcript.
+        """Return the gene with a transcript that has a name, or is the first in a region.
 
         Raises:
-            GenomeError: there is no such gene or region.
-            UserError: it is longer than `most_bp`.
+            GenomeError: the gene or region does not exist.
+            UserError: the interval is longer than `most_bp`.
         """
         genes = self.genes_in(self.place(place, 0, most_bp))
-        there = [gene for gene in genes if gene.transcripts]
-        named = [gene for gene in there if place in (gene.name, gene.gene_id)]
-        return next(iter(named + there), None)
+        transcribed = [gene for gene in genes if gene.transcripts]
+        named = [gene for gene in transcribed if place in (gene.name, gene.gene_id)]
+        return next(iter(named + transcribed), None)
 
     def genes_in(self, interval: Interval) -> list[Gene]:
-        """Return the genes that an interval touches."""
+        """Return the genes that overlap an interval."""
         genes = self.annotation.genes if self.annotation else ()
         return [gene for gene in genes if gene.interval.overlaps(interval)]

@@ -1,10 +1,10 @@
-"""The lines of GFF3 and GTF, one feature each, in the order of the file.
+"""Read GFF3 and GTF lines as features, in the order of the file, and interpret their attributes.
 
-Formats: GFF3 1.26 (Sequence Ontology) and GTF 2.2. Which of the two a line is, its ninth column
-tells; coordinates become 0-based and half-open here and nowhere else, and attributes are decoded.
+Formats: GFF3 1.26 (Sequence Ontology) and GTF 2.2, which are distinguished by the ninth column of
+each line. Coordinates become 0-based and half-open, and attributes are decoded.
 
-Lines are read some thousands at a time, a column at a time. Where one of them is not as it should
-be, all of them are read one by one, and that one is told of.
+Lines are parsed in batches of thousands, column by column. If a line of a batch is malformed, the
+batch is parsed line by line, so that the error names the line.
 """
 
 import re
@@ -24,15 +24,15 @@ from carbon.genome.sequences import BROKEN_GZIP, open_text
 
 
 class Feature(NamedTuple):
-    """One line.
+    """One line of a GFF3 or GTF.
 
     Attributes:
-        attributes: column 9, decoded, by key in lower case. A key without a value has the empty
-            text. Several values are separated by commas, also those of a key that is repeated.
-            `parent` alone stays encoded, because an encoded comma separates nothing.
-        where: its file and line number, for messages.
-        phase: column 8 (phase of GFF3, frame of GTF): bases before the first whole codon as the
-            strand reads the feature, 0 to 2; None where it stands for nothing.
+        attributes: column 9, decoded, by key in lower case. A key without a value maps to the empty
+            string. Several values, also of a repeated key, are separated by commas. Only `parent`
+            stays encoded, because an encoded comma is not a separator.
+        where: file and line number, for messages.
+        phase: column 8 (phase of GFF3, frame of GTF): number of bases before the first whole codon
+            along the strand, 0 to 2; None if it is `.` or invalid.
     """
 
     contig: str
@@ -47,13 +47,13 @@ class Feature(NamedTuple):
 
     @property
     def identifier(self) -> str:
-        """What the line calls itself or what it belongs to."""
+        """Identifier of the feature, or else of its parent, or else file and line number."""
         names = ("transcript_id", "gene_id") if self.is_gtf else _NAMED
         return next((self.attributes[n] for n in names if n in self.attributes), self.where)
 
     @property
     def parents(self) -> list[str]:
-        """The identifiers that a GFF3 line names as its parents."""
+        """Identifiers of the parents of a GFF3 line, decoded."""
         named = self.attributes.get("parent")
         return [unquote(p) for p in named.split(",") if p] if named else []
 
@@ -62,21 +62,21 @@ _NAMED = ("id", "parent", "locus_tag", "name")
 
 
 def read_features(path: Path) -> Iterator[Feature]:
-    """Yield the features of a GFF3 or GTF, plain or gzip; a FASTA at the end of it is left out.
+    """Yield the features of a GFF3 or GTF, plain or gzip, up to a FASTA section at its end.
 
     Raises:
-        GenomeError: at the first line that is not of the format.
+        GenomeError: at the first malformed line.
     """
     for lines in _batches(path):
         yield from _by_columns(path, lines) or _by_lines(path, lines)
 
 
 _LINES_AT_ONCE = 4096
-_Lines = list[tuple[int, str]]  # of features, each with its number in the file
+_Lines = list[tuple[int, str]]  # line numbers and lines of features
 
 
 def _batches(path: Path) -> Iterator[_Lines]:
-    """Yield the lines of a file that are neither blank nor comments, some thousands at a time."""
+    """Yield the lines of a file that are neither blank nor comments, in batches."""
     number, batch = 0, []
     broken = None
     try:
@@ -98,7 +98,7 @@ def _batches(path: Path) -> Iterator[_Lines]:
 
 
 def _by_columns(path: Path, lines: _Lines) -> list[Feature] | None:
-    """Parse lines a column at a time; None where one must be told of, or be read on its own."""
+    """Parse lines column by column; None if a line is malformed or must be parsed on its own."""
     rows = [line.split("\t") for _, line in lines]
     if set(map(len, rows)) != {9}:
         return None
@@ -120,7 +120,7 @@ def _by_columns(path: Path, lines: _Lines) -> list[Feature] | None:
 
 
 def _are_positions(column: tuple[str, ...]) -> bool:
-    """Tell whether all are what `_POSITION` is."""
+    """Return whether all values match `_POSITION`."""
     digits, sizes = "".join(column), set(map(len, column))
     return digits.isascii() and digits.isdigit() and sizes.issubset(range(1, _MOST_DIGITS + 1))
 
@@ -152,14 +152,14 @@ _AS_FEATURE = partial(tuple.__new__, Feature)  # as Feature._make, for columns o
 _PHASES = {"0": 0, "1": 1, "2": 2}
 _MOST_DIGITS = 15
 _POSITION = re.compile(f"[0-9]{{1,{_MOST_DIGITS}}}")
-_SHOWN = 20  # letters of what is no position
+_SHOWN = 20  # letters of an invalid position in a message
 
 _GTF_ATTRIBUTE = re.compile(r'\s*(\w+)(?: +(?:"([^"]*)"|([^";=\s][^";]*)))?\s*(?:;|$)')
 _BEGINS_AS_GTF = re.compile(r'\s*(?:\w+\s*;\s*)*\w+ +(?:"[^"]*"|[^";=\s][^";]*)\s*(?:;|$)')
 
 
 def _read_attributes(text: str) -> tuple[bool, dict[str, str]]:
-    """Return whether a ninth column is of GTF, and its attributes."""
+    """Return whether a ninth column is in GTF format, and its attributes."""
     if _BEGINS_AS_GTF.match(text):
         return True, _gtf_attributes(text)
     return False, _gff3_attributes(text)
@@ -184,25 +184,26 @@ def _gtf_attributes(text: str) -> dict[str, str]:
 def _gtf_layout(
     outside_of_quotes: tuple[str, ...],
 ) -> tuple[list[str], list[tuple[int, str]], bool]:
-    """Return the keys of lines that are alike but for what is quoted.
+    """Return the keys of lines that differ only in their quoted values.
 
-    The values that are not quoted come with their places among all. Last comes whether the keys are
-    all different, and in lower case. There is no key where something stands between attributes:
-    then what is quoted may be read as one.
+    Returns:
+        The keys, empty if there is other text between attributes, so that a quoted value could be
+        mistaken for an attribute; unquoted values with their places among all; and whether all keys
+        are different and in lower case.
     """
     text = '""'.join(outside_of_quotes)
-    found, end = [], 0
+    pairs, end = [], 0
     for match in _GTF_ATTRIBUTE.finditer(text):
         if match.start() != end:
             return [], [], False
-        found.append((match[1], None if match[2] is not None else (match[3] or "").strip()))
+        pairs.append((match[1], None if match[2] is not None else (match[3] or "").strip()))
         end = match.end()
-    num_quoted = sum(value is None for _, value in found)
+    num_quoted = sum(value is None for _, value in pairs)
     is_whole = not text[end:].strip() and num_quoted == len(outside_of_quotes) - 1
     if not is_whole:
         return [], [], False
-    unquoted = [(place, value) for place, (_, value) in enumerate(found) if value is not None]
-    keys = [key for key, _ in found]
+    unquoted = [(place, value) for place, (_, value) in enumerate(pairs) if value is not None]
+    keys = [key for key, _ in pairs]
     return keys, unquoted, len({key.casefold() for key in keys} & set(keys)) == len(keys)
 
 
@@ -214,7 +215,7 @@ def _gff3_attributes(text: str) -> dict[str, str]:
 
 
 def _decoded(key: str, value: str) -> str:
-    # A comma separates values and an escaped one does not, so Parent is split before unquoting.
+    # An escaped comma is not a separator, so Parent is split before decoding.
     if "%" not in value or _folded(key.strip()) == "parent":
         return value.strip()
     return unquote(value).strip()
@@ -223,12 +224,12 @@ def _decoded(key: str, value: str) -> str:
 def _by_key(pairs: list[tuple[str, str]]) -> dict[str, str]:
     """Return values by keys in lower case.
 
-    The values of a key that is repeated are joined by commas. Where a line spells a key in two
-    ways, the one with a capital counts: GFF3 reserves it.
+    The values of a repeated key are joined by commas. If a line has both spellings of a key, the
+    one with a capital letter counts, because GFF3 reserves it.
     """
-    found = {_folded(key): value for key, value in pairs}
-    if len(found) == len(pairs):
-        return found
+    by_key = {_folded(key): value for key, value in pairs}
+    if len(by_key) == len(pairs):
+        return by_key
     spelled: dict[str, str] = {}
     for key, value in pairs:
         spelled[key] = f"{spelled[key]},{value}" if key in spelled else value
@@ -244,7 +245,7 @@ Attributes = Mapping[str, str]
 _NEGATIONS = frozenset({"false", "f", "no", "n", "none", "0", "."})
 _BIOTYPES = ("gene_biotype", "gene_type", "biotype", "transcript_biotype", "transcript_type")
 _SLIPPAGE, _TRANS_SPLICING = "ribosomal slippage", "trans splicing"
-# One of these keys is on every line that sets a mark, except for those of a CDS alone.
+# Every line that sets a mark has one of these keys, except for the marks of a CDS alone.
 MARK_KEYS = frozenset({
     "pseudo", "pseudogene", "exception", "ribosomal_slippage", "trans_splicing",
     "transl_except", "tag", "cds_start_nf", "cds_end_nf",
@@ -252,7 +253,7 @@ MARK_KEYS = frozenset({
 
 
 def is_set(attributes: Attributes, key: str) -> bool:
-    """Tell whether a key stands alone, or with any value but a negation such as `false`.
+    """Return whether a key is present with any value, or none, except a negation such as `false`.
 
     >>> is_set({"pseudo": "True"}, "pseudo"), is_set({"pseudo": "false"}, "pseudo")
     (True, False)
@@ -262,14 +263,14 @@ def is_set(attributes: Attributes, key: str) -> bool:
 
 
 def is_pseudo(attributes: Attributes) -> bool:
-    """Tell whether a feature is marked as pseudo, or names its type of pseudogene."""
+    """Return whether a feature has a `pseudo` or `pseudogene` attribute that is set."""
     return is_set(attributes, "pseudo") or is_set(attributes, "pseudogene")
 
 
 def is_pseudogene_type(name: str) -> bool:
-    """Tell whether a feature type or a biotype is that of a gene whose CDS is not translated.
+    """Return whether a feature type or biotype is a pseudogene whose CDS is not translated.
 
-    Some individuals translate a polymorphic pseudogene, and GENCODE knows translated ones.
+    Polymorphic pseudogenes are translated in some individuals, and GENCODE has translated ones.
 
     >>> is_pseudogene_type("transcribed_processed_pseudogene"), is_pseudogene_type("gene")
     (True, False)
@@ -281,53 +282,52 @@ def is_pseudogene_type(name: str) -> bool:
 
 
 def is_pseudogene(kind: str, attributes: Attributes) -> bool:
-    """Tell whether a gene or transcript is marked as pseudo, or its type or biotype says so."""
+    """Return whether a gene or transcript is a pseudogene by its attributes, type or biotype."""
     types = (kind, *(attributes.get(key, "") for key in _BIOTYPES))
     return is_pseudo(attributes) or any(map(is_pseudogene_type, types))
 
 
 def slips(attributes: Attributes) -> bool:
-    """Tell whether the ribosome slips on a CDS."""
+    """Return whether a CDS is marked with ribosomal slippage."""
     return is_set(attributes, "ribosomal_slippage") or _SLIPPAGE in _exceptions(attributes)
 
 
 def is_trans_spliced(attributes: Attributes) -> bool:
-    """Tell whether a feature is marked as joined from several transcripts."""
+    """Return whether a feature is marked as trans-spliced."""
     return is_set(attributes, "trans_splicing") or _TRANS_SPLICING in _exceptions(attributes)
 
 
 def is_exceptional(attributes: Attributes) -> bool:
-    """Tell whether codons cannot be read off a CDS: it is pseudo, or has another exception.
+    """Return whether the codons of a CDS are unknown: it is pseudo or has an exception.
 
-    A ribosome that slips makes a whole protein all the same, and so does trans-splicing.
+    Ribosomal slippage and trans-splicing do not count, because they yield a whole protein.
     """
     return is_pseudo(attributes) or bool(_exceptions(attributes) - {_SLIPPAGE, _TRANS_SPLICING})
 
 
 def has_completed_stop(attributes: Attributes) -> bool:
-    """Tell whether the tail of the messenger completes the stop codon, which the genome lacks."""
+    """Return whether the poly(A) tail completes the stop codon, which the genome lacks."""
     return "aa:term" in attributes.get("transl_except", "").casefold()
 
 
 def has_recoded_codon(attributes: Attributes) -> bool:
-    """Tell whether `transl_except` names an amino acid, and not only a completed stop codon."""
+    """Return whether `transl_except` names an amino acid, and not only a completed stop codon."""
     exceptions = attributes.get("transl_except", "").casefold()
     return exceptions.count("aa:") > exceptions.count("aa:term")
 
 
 def ends_not_found(attributes: Attributes) -> tuple[bool, bool]:
-    """Tell whether a tag says that the start, and that the end, of a CDS was not found."""
+    """Return whether tags mark the start, and the end, of a CDS as not found."""
     tags = _words(attributes, "tag")
     return tuple(f"{end} nf" in tags or is_set(attributes, f"{end.replace(' ', '_')}_nf")
                  for end in ("cds start", "cds end"))  # type: ignore[return-value]  # fmt: skip
 
 
 def partial_ends(attributes: Attributes) -> tuple[bool, bool] | None:
-    """Return whether a CDS goes on beyond its left and its right end on the contig.
+    """Return whether a CDS extends beyond its left and its right end on the contig.
 
-    Prodigal writes both as digits, `partial=10`; NCBI names an end by `start_range` or `end_range`,
-    left and right on the contig, too. None where the feature is partial at an end that is not
-    named.
+    Prodigal writes both as digits, `partial=10`; NCBI names the left end by `start_range` and the
+    right end by `end_range`. None if the feature is partial at an unnamed end.
     """
     left, right = "start_range" in attributes, "end_range" in attributes
     digits = attributes.get("partial", "").strip("\"' ")
@@ -341,7 +341,7 @@ def _exceptions(attributes: Attributes) -> set[str]:
 
 
 def _words(attributes: Attributes, key: str) -> set[str]:
-    """Return the values of a key, in one spelling."""
+    """Return the values of a key in normalised spelling."""
     return {_plain(value) for value in attributes.get(key, "").split(",")} - {""}
 
 
@@ -351,12 +351,13 @@ def _plain(value: str) -> str:
 
 @dataclass(slots=True)
 class CdsMarks:
-    """Gathered from the exons and CDS of a transcript, and from the lines above it.
+    """Marks of a CDS, gathered from the lines of its transcript and gene.
 
     Attributes:
-        genetic_code: the NCBI translation table that a CDS states.
-        slips: the ribosome slips.
-        trans_spliced: a line says that it is joined from several transcripts.
+        genetic_code: NCBI translation table of the CDS, if stated.
+        has_recoded_codon: whether `transl_except` names an amino acid.
+        slips: whether a line is marked with ribosomal slippage.
+        trans_spliced: whether a line is marked as trans-spliced.
     """
 
     genetic_code: int | None = None
@@ -364,13 +365,13 @@ class CdsMarks:
     slips: bool = False
     trans_spliced: bool = False
     _exceptional: bool = False
-    _partial: bool = False  # at an end that is not named
+    _partial: bool = False  # at an unnamed end
     _no_start: bool = False
     _no_end: bool = False
-    _phases_bp: dict[int, int | None] = field(default_factory=dict)  # by the first base read
+    _phases_bp: dict[int, int | None] = field(default_factory=dict)  # by the 5' base of a span
 
     def see(self, feature: Feature, contig_bp: int, *, is_cds: bool = False) -> None:
-        """Take in what a line says; its contig of `contig_bp` may be circular."""
+        """Add the marks of a line; its contig of `contig_bp` may be circular."""
         attributes = feature.attributes
         if not MARK_KEYS.isdisjoint(attributes):
             self._exceptional |= is_exceptional(attributes)
@@ -387,14 +388,14 @@ class CdsMarks:
             self._phases_bp.setdefault(first % max(contig_bp, 1), feature.phase)
 
     def take(self, other: "CdsMarks") -> None:
-        """Take in the marks of UTRs of the same transcript, which say nothing of the ends."""
+        """Add the marks of UTRs of the same transcript, without marks of the ends of the CDS."""
         self._exceptional |= other._exceptional
         self.trans_spliced |= other.trans_spliced
 
     def see_gene(self, feature: Feature, *, is_coding: bool) -> None:
-        """Take in what the line of a gene or transcript says of what is below it.
+        """Add the marks that a line of a gene or transcript sets for the features below it.
 
-        Of a transcript without a CDS a type such as `processed_pseudogene` says nothing more.
+        Types such as `processed_pseudogene` count only for coding transcripts.
         """
         self._exceptional |= is_pseudo(feature.attributes) or (
             is_coding and is_pseudogene(feature.kind, feature.attributes)
@@ -405,7 +406,7 @@ class CdsMarks:
             self._see_table(table, feature.where)
 
     def _see_cds(self, feature: Feature) -> None:
-        # On other lines this is of the messenger, whose CDS may be whole.
+        # On other lines these attributes describe the mRNA, whose CDS may be complete.
         attributes = feature.attributes
         ends = partial_ends(attributes)
         self._partial |= ends is None
@@ -424,14 +425,14 @@ class CdsMarks:
         self.genetic_code = stated
 
     def phase_bp(self, cds: tuple[Span, ...], strand: Strand, contig_bp: int) -> int | None:
-        """Return what `Transcript.phase_bp` is for ascending coding spans.
+        """Return `Transcript.phase_bp` for ascending coding spans.
 
-        None where they are parts that are trans-spliced in an unknown order.
+        None for trans-spliced parts, whose order is not known here.
         """
         return None if self.trans_spliced and cds else self.first_phase_bp(cds, strand, contig_bp)
 
     def first_phase_bp(self, cds: tuple[Span, ...], strand: Strand, contig_bp: int) -> int | None:
-        """Return the phase of a CDS whose first span on the strand is the first that is read."""
+        """Return the phase of a CDS whose first span along the strand is read first."""
         if not cds:
             return 0
         first = _first_base(cds[0] if strand == "+" else cds[-1], strand)
@@ -442,12 +443,12 @@ class CdsMarks:
 
     @property
     def has_start(self) -> bool:
-        """Tell whether nothing says that the CDS begins before its first base here."""
+        """Whether no mark places the start of the CDS before its first annotated base."""
         return not (self._no_start or (self._partial and not self._no_end))
 
     @property
     def incomplete(self) -> bool:
-        """Tell whether the CDS is marked as partial, pseudo or exceptional."""
+        """Whether the CDS is marked as partial, pseudo or exceptional."""
         return self._exceptional or self._partial or self._no_start or self._no_end
 
 

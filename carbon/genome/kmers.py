@@ -1,4 +1,4 @@
-"""K-mers of either strand as numbers: what tells equal and nearly equal sequences."""
+"""Canonical k-mers as numbers, for sketches that detect equal and nearly equal sequences."""
 
 from functools import cache
 from typing import Any
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 UInt64s = NDArray[np.uint64]
 
 BASES = "ATCG"
-"""The base of each digit, in the order of `carbon.tokenizer.BASES`: sketches are ordered by it."""
+"""The base of each digit, in the order of `carbon.tokenizer.BASES`; it determines sketches."""
 NO_BASE = 4
 _DIGIT = np.full(256, NO_BASE, dtype=np.uint8)
 for _i, _base in enumerate(BASES):
@@ -17,14 +17,14 @@ for _i, _base in enumerate(BASES):
 
 
 def digits_of(letters: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return the digit of each letter, in either case, as the tokenizer has it; 4 for no base."""
+    """Return the tokenizer's digit of each letter, in either case; 4 for letters outside ACGT."""
     return _DIGIT[letters]
 
 
 def canonical_kmers(sequence: str, k: int) -> UInt64s:
-    """Return the k-mers of a sequence, each as the smaller of its two strands' codes.
+    """Return the k-mers of a sequence, each as the smaller code of its two strands.
 
-    K-mers with anything but ACGT inside are left out; k is at most 31.
+    K-mers with other letters than ACGT are left out; k is at most 31.
     """
     letters = np.frombuffer(sequence.encode("ascii", errors="replace"), dtype=np.uint8)
     digits = digits_of(letters)
@@ -42,9 +42,9 @@ def canonical_kmers(sequence: str, k: int) -> UInt64s:
 
 
 def _codes(digits: NDArray[np.uint8], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the codes of all k-mers and of their reverse complements, as narrow as they can be.
+    """Return the codes of all k-mers and of their reverse complements, in the narrowest type.
 
-    Those of k are joined from those of its two halves, so few passes go over the sequence.
+    Codes are joined from the codes of both halves of a k-mer, to pass over the sequence less often.
     """
     if k == 1:
         return digits, digits ^ np.uint8(1)
@@ -63,6 +63,6 @@ def _codes(digits: NDArray[np.uint8], k: int) -> tuple[NDArray[Any], NDArray[Any
 
 @cache
 def _width_of(k: int) -> type[np.unsignedinteger[Any]]:
-    """Return the narrowest type that two bits for each of k bases fit."""
+    """Return the narrowest type that holds two bits for each of k bases."""
     narrow = (np.uint8, np.uint16, np.uint32, np.uint64)
     return next(each for each in narrow if 2 * k <= np.dtype(each).itemsize * 8)

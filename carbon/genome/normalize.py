@@ -1,4 +1,4 @@
-"""Variants trimmed and left-aligned: one way to write each variant, that of `bcftools norm`.
+"""Trim and left-align variants, to one form for each variant, as `bcftools norm` does.
 
 A VCF can write one change in many ways: padded with bases that REF and ALT share, or, in a repeat,
 at any copy of the repeated unit (Tan, Abecasis and Kang 2015, doi:10.1093/bioinformatics/btv112).
@@ -16,16 +16,16 @@ def normalize_variant(reference: Reference, variant: Variant) -> Variant:
     Shared bases at the ends of REF and ALT are removed, first at the right end. A pure insertion or
     deletion moves left as far as the sequence allows and keeps one anchor base, the base before it.
     At the start of a contig, and after a base that is not one of ACGT, the anchor is the base after
-    it. A base that is not one of ACGT also stops the move. Upper and lower case are the same.
+    it. A base that is not one of ACGT also stops the move. Case is ignored.
 
     Args:
-        reference: of the variant.
-        variant: its REF must be what the reference has.
+        reference: reference of the variant.
+        variant: its REF must agree with the reference.
 
     Returns:
-        The variant as it was given if nothing moves: if it is written so already, if
-        `why_unscorable` gives a reason (symbolic alleles, `*`, unknown bases, REF equal to ALT), or
-        if REF is not on a contig of the reference. Otherwise a variant with alleles in upper case.
+        The same object if the variant has this form already, `why_unscorable` returns a reason
+        (symbolic alleles, `*`, unknown bases, REF equal to ALT), or REF is not on a contig of the
+        reference. Otherwise a variant with alleles in upper case.
     """
     ref, alt = variant.ref.upper(), variant.alt.upper()
     if len(ref) == len(alt) == 1 or variant.why_unscorable() or not _is_on(reference, variant):
@@ -35,20 +35,20 @@ def normalize_variant(reference: Reference, variant: Variant) -> Variant:
     before_bp = common_start_bp(ref[:ref_bp], alt[:alt_bp])
     if before_bp < min(ref_bp, alt_bp):
         first = variant.position + before_bp
-        found = Variant(variant.contig, first, ref[before_bp:ref_bp], alt[before_bp:alt_bp])
+        plain = Variant(variant.contig, first, ref[before_bp:ref_bp], alt[before_bp:alt_bp])
     else:
-        found = _left_aligned(reference, variant, before_bp, after_bp)
-    is_same = (found.position, found.ref, found.alt) == (variant.position, ref, alt)
-    return variant if is_same else found
+        plain = _left_aligned(reference, variant, before_bp, after_bp)
+    is_same = (plain.position, plain.ref, plain.alt) == (variant.position, ref, alt)
+    return variant if is_same else plain
 
 
 def other_form(reference: Reference, variant: Variant, contig: str | None = None) -> str | None:
-    """Return a variant as it is scored, `contig:position:REF:ALT`; None if it is written so.
+    """Return the normalised form `contig:position:REF:ALT`; None if the variant has this form.
 
     Args:
-        reference: of the variant.
-        variant: its REF must be what the reference has.
-        contig: name to write; that of the variant if None.
+        reference: reference of the variant.
+        variant: its REF must agree with the reference.
+        contig: contig name to write; the name in the variant if None.
     """
     plain = normalize_variant(reference, variant)
     if plain is variant:
@@ -57,7 +57,7 @@ def other_form(reference: Reference, variant: Variant, contig: str | None = None
 
 
 def common_start_bp(first: str, second: str) -> int:
-    """Return how many bases two sequences begin with in common.
+    """Return the length of the common prefix of two sequences.
 
     >>> common_start_bp("ACGT", "ACT")
     2
@@ -76,10 +76,10 @@ def _left_aligned(reference: Reference, variant: Variant, before_bp: int, after_
     """Return an insertion or deletion at its leftmost place, with an anchor base.
 
     Args:
-        reference: of the variant.
+        reference: reference of the variant.
         variant: REF and ALT differ by one run of bases, the unit.
-        before_bp: bases that REF and ALT share before the unit.
-        after_bp: bases that they share after it.
+        before_bp: number of bases that REF and ALT share before the unit.
+        after_bp: number of bases that they share after it.
     """
     ref, alt = variant.ref.upper(), variant.alt.upper()
     longer = max(ref, alt, key=len)
@@ -103,12 +103,12 @@ def _left_aligned(reference: Reference, variant: Variant, before_bp: int, after_
 
 
 def _moved_bp(text: str, unit_bp: int, moved_bp: int) -> int:
-    """Return how far the last `unit_bp` bases of a text move left with the same result.
+    """Return how far the last `unit_bp` bases of a text can move left with the same result.
 
     Args:
-        text: in upper case.
-        unit_bp: bases that are inserted or deleted.
-        moved_bp: how far they are known to move.
+        text: bases in upper case.
+        unit_bp: number of bases that are inserted or deleted.
+        moved_bp: distance that is already known to be possible.
     """
     last = len(text) - 1
     while moved_bp + unit_bp <= last and text[last - moved_bp] == text[last - moved_bp - unit_bp]:

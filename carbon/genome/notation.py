@@ -1,21 +1,27 @@
-"""Variants and sequences as people type them, read in many ways; else the first wrong letter."""
+"""Variant notation and sequences as text, read in the names of a genome.
+
+Variants: `VIII:451984 CA>C`, `chr-pos-ref-alt`, and coding positions of HGVS, `GENE:c.28A>T`.
+Sequences: bases, or one FASTA record. An error names the first wrong letter.
+"""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from carbon.errors import TypedError
+from carbon.errors import GenomeError, TypedError
 from carbon.genome.alphabet import IUPAC_DNA, reverse_complement
+from carbon.genome.annotation import read_gene_file
 from carbon.genome.contig_names import CHR, contig_names
 from carbon.genome.fasta import Reference
 from carbon.genome.genes import Annotation, Transcript, find_gene, near_names
-from carbon.genome.interval import Interval, Variant
+from carbon.genome.interval import Elements, Interval, Variant, read_elements, unexpected
+from carbon.genome.vcf import vcf_text
 
 _BASES = f"[{IUPAC_DNA}{IUPAC_DNA.lower()}]+"
 _EXAMPLES = "such as chr1:10 A>T, chr1-10-A-T or GENE:c.28A>T"
 _TO_T = str.maketrans("Uu", "Tt")
 _CODING = re.compile(r"\s*(\S+?)\s*:\s*c\.")
-# What stands in a variant one behind the other: what it is called in messages, and how it looks.
-_GENOMIC = (
+_GENOMIC: Elements = (
     ("a position, from 1", re.compile(r"(?:[:\-\s]\s*(?:g\.)?)?(0*[1-9][\d,]{0,14})")),
     ("REF, in bases", re.compile(rf"[:\-\s]*({_BASES})")),
     ("> and ALT", re.compile(r"\s*(>|[:\-/]|\s)")),
@@ -31,20 +37,20 @@ _CHANGED = re.compile(r"(delins|ins|del|dup)([ACGTUacgtu]*)")
 
 
 def read_bases(text: str) -> str:
-    """Return the bases of typed DNA or RNA, in their case: bare, or one record of FASTA.
+    """Return the bases of DNA or RNA, in the case of the text: plain, or one FASTA record.
 
-    U is T; blanks, and numbers at the start of a line as GenBank writes them, are passed over.
+    U becomes T. Blanks, and numbers at the start of a line as in GenBank, are skipped.
 
     >>> read_bases(">a gene" + chr(10) + "AUG gcc")
     'ATGgcc'
 
     Raises:
-        TypedError: a letter is no base, or there are several records.
+        TypedError: a letter is not a DNA letter, or there are several records.
     """
-    found: list[str] = []
+    lines: list[str] = []
     for number, line in enumerate(text.splitlines(), start=1):
         if line.startswith(">"):
-            if found:
+            if lines:
                 raise TypedError(f"line {number} begins a second sequence; give one", line, 0)
             continue
         bases = re.sub(r"^\s*\d+(?=\s)", lambda digits: " " * len(digits[0]), line)
@@ -55,40 +61,85 @@ def read_bases(text: str) -> str:
                     f"{where}: {letter!r} is not a DNA letter (ACGT, U, N and IUPAC codes)",
                     line, at,
                 )  # fmt: skip
-        found.append("".join(bases.split()).translate(_TO_T))
-    return "".join(found)
+        lines.append("".join(bases.split()).translate(_TO_T))
+    return "".join(lines)
 
 
 def read_variant(text: str, reference: Reference, annotation: Annotation | None) -> Variant:
-    """Return a typed variant in the names of the reference.
+    """Return the variant that a text denotes, with the contig names of the reference.
 
-    Read are `chr1:10 A>T`, `chr1 10 A T`, `chr1-10-A-T`, `chr1:10:A:T` and `chr1:g.10A>T`, with or
-    without `chr`, and `10A>T` where the reference has one contig; and of the coding positions of
-    HGVS `NAME:c.28A>T`, `c.28del`, `c.28_30dup`, `c.28_29insACG`, `c.28delinsAC` and `c.28+1G>A`,
-    of a gene or transcript. U is T, and either case is read.
+    Accepted are `chr1:10 A>T`, `chr1 10 A T`, `chr1-10-A-T`, `chr1:10:A:T` and `chr1:g.10A>T`, with
+    or without `chr`, and `10A>T` if the reference has one contig. Coding positions of HGVS refer to
+    a gene or transcript: `NAME:c.28A>T`, `c.28del`, `c.28_30dup`, `c.28_29insACG`, `c.28delinsAC`
+    and `c.28+1G>A`. U becomes T, and case is ignored.
 
     Args:
-        text: what was typed.
-        reference: whose contigs are named; c. positions are read from it.
-        annotation: whose genes c. positions are counted in; None where there is none.
+        text: variant notation.
+        reference: reference with the contigs; bases for c. positions are read from it.
+        annotation: annotation with the genes for c. positions, or None.
 
     Raises:
-        TypedError: it is something else; where the first wrong letter stands, and near names.
-        GenomeError: there are several genes of a name.
+        TypedError: the text has another form, or an unknown contig or gene; the message names the
+            first wrong letter or similar names.
+        GenomeError: several genes have the name.
     """
     text = text.strip()
     if coding := _CODING.match(text):
         if annotation is None:
-            raise TypedError("there is no annotation to count c. positions in", text, 0)
+            raise TypedError(
+                "there is no annotation to count c. positions in; give one (--annotation)", text, 0
+            )
         return _coding_variant(text, coding.end(), coding[1], reference, annotation)
     contig, at = _contig(text, reference.contig_lengths_bp)
-    position, ref, _, alt, _ = _pieces(text, at, _GENOMIC)
+    position, ref, _, alt, _ = read_elements(text, at, _GENOMIC, _EXAMPLES)
     place = int(position.replace(",", "")) - 1
     return Variant(contig, place, *(each.upper().translate(_TO_T) for each in (ref, alt)))
 
 
+def write_vcf_of_texts(
+    path: Path,
+    texts: Sequence[str],
+    fasta: Path,
+    annotation: Path | None = None,
+    contigs: str | None = None,
+    genetic_code: str | None = None,
+) -> None:
+    """Write variant notation as a sorted VCF with the contigs of a reference.
+
+    Args:
+        path: VCF to write. ID is the notation, if VCF allows it there.
+        texts: variant notation, as for `read_variant`.
+        fasta: reference.
+        annotation: annotation, which is read only if a text has c. positions.
+        contigs: option for `contig_names`, for the annotation.
+        genetic_code: NCBI translation table, as for `read_annotation`.
+
+    Raises:
+        GenomeError: a text is not a variant of the reference, or REF disagrees with it.
+    """
+    with Reference(fasta) as reference:
+        genes = None
+        if annotation and any(map(_CODING.match, texts)):
+            names = contig_names(contigs, reference.contig_lengths_bp)
+            genes = read_gene_file(annotation, reference, names, genetic_code)
+        variants = [(_checked_variant(text, reference, genes), text) for text in texts]
+        rank = {contig: number for number, contig in enumerate(reference.contig_lengths_bp)}
+        variants.sort(key=lambda each: (rank[each[0].contig], each[0].position))
+        path.write_text(vcf_text(variants, reference.contig_lengths_bp), encoding="utf-8")
+
+
+def _checked_variant(text: str, reference: Reference, annotation: Annotation | None) -> Variant:
+    where = f"--variant '{text}'"
+    try:
+        variant = read_variant(text, reference, annotation)
+    except GenomeError as error:
+        raise GenomeError(f"{where}: {error}") from None
+    reference.check_ref(variant.contig, variant.position, variant.ref, where)
+    return variant
+
+
 def cds_position(transcript: Transcript, number: int) -> int:
-    """Return where the base of this number of a CDS, from 1 along the strand, stands on the contig.
+    """Return the position on the contig of a base of a CDS, numbered from 1 along the strand.
 
     >>> cds_position(Transcript("t", "c", "-", ((10, 20),), ((12, 15), (17, 19)), False, ""), 3)
     14
@@ -106,7 +157,7 @@ def cds_position(transcript: Transcript, number: int) -> int:
 
 
 def _contig(text: str, lengths_bp: Mapping[str, int]) -> tuple[str, int]:
-    """Return the contig that is named first, by the reference's name, and where its name ends."""
+    """Return the reference's name of the contig at the start of a text, and its end there."""
     names = {name: name for name in lengths_bp} | contig_names(CHR, lengths_bp)
     known = (n for n in names if text.startswith(n) and re.match(r"[:\-\s]", text[len(n) :]))
     if name := max(known, key=len, default=None):
@@ -117,25 +168,6 @@ def _contig(text: str, lengths_bp: Mapping[str, int]) -> tuple[str, int]:
     near = near_names(word, lengths_bp)
     hint = f"near names: {', '.join(near)}" if near else f"write a variant {_EXAMPLES}"
     raise TypedError(f"there is no contig '{word}'; {hint}", text, 0, word, near)
-
-
-def _pieces(text: str, at: int, pieces: tuple[tuple[str, re.Pattern[str]], ...]) -> list[str]:
-    """Return what stands in a text from `at` on, one piece behind the other."""
-    found: list[str] = []
-    for name, pattern in pieces:
-        match = pattern.match(text, at)
-        if match is None:
-            raise _expected(name, text, at)
-        found.append(match[1])
-        at = match.end()
-    return found
-
-
-def _expected(name: str, text: str, at: int) -> TypedError:
-    """Return the error of a text in which something else stands than is expected."""
-    at += len(text[at:]) - len(text[at:].lstrip(" \t:"))
-    stands = f"{text[at]!r} stands where" if at < len(text) else "it ends where"
-    return TypedError(f"letter {at + 1}: {stands} {name} should; {_EXAMPLES}", text, at)
 
 
 def _coding_variant(
@@ -154,7 +186,7 @@ def _coding_variant(
         right = left + len(ref)
         return _checked(text, at, transcript, reference, left, right, ref, alt)
     if not (changed := _CHANGED.fullmatch(text, at)):
-        raise _expected(_EDIT, text, at)
+        raise unexpected(_EDIT, text, at, _EXAMPLES)
     kind, bases = changed[1], _on_contig(changed[2], transcript)
     old = reference.fetch(Interval(transcript.contig, left, right)).upper()
     if kind.endswith("ins"):
@@ -172,7 +204,7 @@ def _coding_variant(
 
 
 def _transcript(text: str, name: str, annotation: Annotation) -> Transcript:
-    """Return the transcript of a name, or the first of a gene's with a CDS that has its start."""
+    """Return the transcript with a name, or the gene's first whose CDS has its start codon."""
     try:
         gene = find_gene(annotation, name)
     except TypedError as error:
@@ -187,10 +219,10 @@ def _transcript(text: str, name: str, annotation: Annotation) -> Transcript:
 def _place(
     text: str, at: int, transcript: Transcript, piece: tuple[str, re.Pattern[str]]
 ) -> tuple[int, int]:
-    """Return where a c. position stands on the contig, and where its text ends."""
+    """Return the position of a c. position on the contig, and the end of its text."""
     match = piece[1].match(text, at)
     if match is None:
-        raise _expected(piece[0], text, at)
+        raise unexpected(piece[0], text, at, _EXAMPLES)
     try:
         place = cds_position(transcript, int(match[1]))
     except IndexError as error:
@@ -215,10 +247,10 @@ def _checked(
     text: str, at: int, transcript: Transcript, reference: Reference,
     left: int, right: int, ref: str, alt: str,
 ) -> Variant:  # fmt: skip
-    """Return a substitution whose REF stands in the reference."""
-    there = reference.fetch(Interval(transcript.contig, left, right)).upper()
-    if there != ref:
-        read = _on_contig(there, transcript)
+    """Return a substitution; raises TypedError if REF differs from the reference."""
+    bases = reference.fetch(Interval(transcript.contig, left, right)).upper()
+    if bases != ref:
+        read = _on_contig(bases, transcript)
         raise TypedError(
             f"letter {at + 1}: the reference has {read} there, read along {transcript.strand}",
             text, at,
@@ -227,7 +259,7 @@ def _checked(
 
 
 def _anchored(reference: Reference, contig: str, start: int, ref: str, alt: str) -> Variant:
-    """Return a variant with a base before it, as a VCF writes what is inserted or deleted."""
+    """Return a variant; an insertion or deletion gets the base before it, as in a VCF."""
     if ref and alt:
         return Variant(contig, start, ref, alt)
     if start:

@@ -1,4 +1,7 @@
-"""Files that may or may not be compressed with gzip (bgzip is gzip to whoever reads it through)."""
+"""Read FASTA, FASTQ and other text files, plain, gzip or bgzip, from disk or standard input.
+
+Sequences are streamed, and every letter is checked.
+"""
 
 import gzip
 import io
@@ -15,25 +18,25 @@ from carbon.errors import GenomeError
 from carbon.genome.alphabet import FASTA_LETTERS
 from carbon.io.files import why_no_file
 
-# What a broken gzip stream raises: cut off, a bad header or checksum, bad data inside.
+# Errors of a broken gzip stream: truncated, bad header or checksum, bad data.
 BROKEN_GZIP = (EOFError, gzip.BadGzipFile, zlib.error)
 # The empty block at the end of a bgzip file (SAM v1, 4.1.2).
 BGZIP_END = bytes.fromhex("1f8b08040000000000ff0600424302001b0003000000000000000000")
-# The longest chromosomes have some 10^9 bases; a gzip of little may unpack to one line of anything.
+# The longest chromosomes have some 10^9 bases; a small gzip may unpack to one endless line.
 MOST_LINE_BYTES = 2**30
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # of UTF-8
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # UTF-8
 _UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
 def open_bytes(path: Path) -> io.BufferedReader | gzip.GzipFile:
-    """Open a file for reading, unpacking gzip, which is known by its first two bytes.
+    """Open a file for reading, unpacking gzip, which is recognised by its first two bytes.
 
-    `-` is standard input. What is read of a file that is cut off ends with one of `BROKEN_GZIP`.
+    `-` is standard input. Reading a truncated gzip raises one of `BROKEN_GZIP` at its end.
 
     Raises:
-        GenomeError: it is text in UTF-16.
+        GenomeError: the file is text in UTF-16, or standard input is closed.
     """
-    # A pipe can be read but once, so nothing is opened twice.
+    # A pipe can be read only once, so nothing is opened twice.
     if str(path) == "-" and sys.stdin is None:
         raise GenomeError("standard input: is closed; give a file, or pipe something into it")
     source = cast("io.BufferedReader", sys.stdin.buffer if str(path) == "-" else path.open("rb"))
@@ -46,17 +49,17 @@ def open_bytes(path: Path) -> io.BufferedReader | gzip.GzipFile:
         return source
     packed: IO[bytes] = cast("IO[bytes]", _WithEnd(source)) if is_bgzip(start) else source
     unpacked = gzip.GzipFile(fileobj=packed, mode="rb")
-    unpacked.myfileobj = source  # type: ignore[assignment]  # is closed with it
+    unpacked.myfileobj = source  # type: ignore[assignment]  # closed together
     return unpacked
 
 
 def is_bgzip(start: bytes) -> bool:
-    """Tell a bgzip file from another gzip by its first 16 bytes."""
+    """Return whether a gzip file is a bgzip, from its first 16 bytes."""
     return start[12:14] == b"BC"
 
 
 def compression_of(path: Path) -> str:
-    """Tell whether a file is `plain`, `bgzip` or `gzip`."""
+    """Return `plain`, `bgzip` or `gzip`, from the first bytes of a file."""
     with path.open("rb") as handle:
         start = handle.read(16)
     if start[:2] != b"\x1f\x8b":
@@ -75,37 +78,39 @@ def check_bgzip_end(path: Path) -> None:
 
 
 class _WithEnd:
-    """A bgzip stream that tells when it ends between two blocks before its last."""
+    """A bgzip stream that raises EOFError if it ends without its empty last block."""
 
     def __init__(self, source: IO[bytes]) -> None:
         self._source, self._last = source, b""
 
     def read(self, num_bytes: int = -1) -> bytes:
-        found = self._source.read(num_bytes)
-        self._last = (self._last + found)[-len(BGZIP_END) :]
-        if not found and self._last != BGZIP_END:
+        chunk = self._source.read(num_bytes)
+        self._last = (self._last + chunk)[-len(BGZIP_END) :]
+        if not chunk and self._last != BGZIP_END:
             raise EOFError("the end of its bgzip is missing")
-        return found
+        return chunk
 
 
 def shown_name(path: Path) -> str:
-    """Return what messages call a file."""
+    """Return the name of a file for messages, `standard input` for `-`."""
     return "standard input" if str(path) == "-" else str(path)
 
 
 def is_too_long(num_bytes: int) -> bool:
-    """Tell whether a line of so many bytes is more than is held in memory."""
+    """Return whether a line is longer than the limit for lines in memory."""
     return num_bytes > MOST_LINE_BYTES
 
 
 def too_long() -> str:
-    """Say what is wrong with such a line."""
+    """Return the message for a line that is too long."""
     return f"a line of more than {MOST_LINE_BYTES:,} bytes; is this the right file, and whole?"
 
 
 @contextmanager
 def open_text(path: Path, errors: str = "strict") -> Iterator[Iterator[str]]:
-    """Open a file to read lines of UTF-8, unpacking gzip; line ends are kept, a mark is not.
+    """Open a file to read lines of UTF-8, unpacking gzip.
+
+    Lines keep their ends; a byte-order mark is dropped.
 
     Raises:
         GenomeError: at a line that is too long, or the file is UTF-16.
@@ -127,19 +132,19 @@ def _lines_of(text: IO[str], path: Path) -> Iterator[str]:
 _BLOCK_BYTES = 1 << 16
 _LETTERS_AND_ENDS = FASTA_LETTERS + b"\n"
 
-Header = tuple[bytes, bytes]  # a name, and the description that follows it
-Part = tuple[Header | None, bytes]  # some bases of a contig; its header comes with the first
+Header = tuple[bytes, bytes]  # name and description
+Part = tuple[Header | None, bytes]  # bases of a contig; its first part has the header
 
 
 class SequenceRecord(NamedTuple):
-    """A sequence of a FASTA or FASTQ; the description is what follows its name in the header."""
+    """A sequence of a FASTA or FASTQ; `description` is the header after the name."""
 
     name: str
     description: str
     bases: str
 
 
-class Piece(NamedTuple):
+class SequenceChunk(NamedTuple):
     """Consecutive bases of a contig, in the case of the file; `start` is 0-based."""
 
     contig: str
@@ -148,19 +153,15 @@ class Piece(NamedTuple):
 
 
 def read_sequences(path: str | Path) -> Iterator[tuple[str, str]]:
-    """Return `(name, bases)` of what `read_records` returns.
-
-    Raises:
-        GenomeError: as there.
-    """
+    """Return name and bases of the records of a file; see `read_records` for formats and errors."""
     return ((record.name, record.bases) for record in read_records(path))
 
 
 def read_records(path: str | Path) -> Iterator[SequenceRecord]:
-    """Return the records of FASTA or FASTQ, plain, bgzip or gzip, one in memory at a time.
+    """Return an iterator over FASTA or FASTQ records, with one record in memory at a time.
 
-    A FASTA file is checked as a whole before the first record is given; FASTQ and what comes
-    through standard input (`-`) record by record. Several records may have one name.
+    A FASTA file is checked completely before this function returns; FASTQ and standard input (`-`)
+    are checked record by record. Names need not be unique. Files may be plain, bgzip or gzip.
 
     Raises:
         GenomeError: the file is missing, empty, truncated or not DNA in one of the formats.
@@ -181,45 +182,45 @@ def read_records(path: str | Path) -> Iterator[SequenceRecord]:
     return _records(SequenceLines(path, is_checked=not is_fastq))
 
 
-def read_pieces(path: str | Path, piece_bp: int) -> Iterator[Piece]:
-    """Yield the contigs of a FASTA in pieces of `piece_bp`, the last of a contig shorter.
+def read_chunks(path: str | Path, chunk_bp: int) -> Iterator[SequenceChunk]:
+    """Yield the contigs of a FASTA in chunks of `chunk_bp`; the last of a contig may be shorter.
 
-    A contig without bases gives one empty piece. Memory does not grow with a contig or a line.
+    A contig without bases yields one empty chunk. Memory does not depend on the length of contigs
+    or lines.
 
     Args:
-        path: plain, bgzip or gzip; `-` reads standard input.
-        piece_bp: bases of a piece.
+        path: FASTA, plain, bgzip or gzip; `-` reads standard input.
+        chunk_bp: number of bases per chunk.
 
     Raises:
-        GenomeError: at the first line that is not DNA in FASTA; what was good before it has been
-            yielded.
+        GenomeError: at the first line that is not DNA in FASTA, after the chunks before it.
     """
     path = Path(path)
-    if piece_bp < 1:
-        raise ValueError(f"piece_bp = {piece_bp}: give 1 or more")
+    if chunk_bp < 1:
+        raise ValueError(f"chunk_bp = {chunk_bp}: give 1 or more")
     if str(path) != "-" and (not path.exists() or path.is_dir()):
         raise GenomeError(f"{path}: {why_no_file(path)}; give a FASTA, or - for standard input")
     contig, start, bases = "", 0, bytearray()
     for header, text in SequenceLines(path).fasta():
         if header:
-            yield from _last_piece(contig, start, bases)
+            yield from _last_chunk(contig, start, bases)
             contig, start, bases = header[0].decode("utf-8", "replace"), 0, bytearray()
         bases += text
         at = 0
-        while len(bases) - at >= piece_bp:
-            yield Piece(contig, start, bytes(bases[at : at + piece_bp]))
-            start, at = start + piece_bp, at + piece_bp
+        while len(bases) - at >= chunk_bp:
+            yield SequenceChunk(contig, start, bytes(bases[at : at + chunk_bp]))
+            start, at = start + chunk_bp, at + chunk_bp
         del bases[:at]
-    yield from _last_piece(contig, start, bases)
+    yield from _last_chunk(contig, start, bases)
 
 
-def _last_piece(contig: str, start: int, bases: bytearray) -> Iterator[Piece]:
+def _last_chunk(contig: str, start: int, bases: bytearray) -> Iterator[SequenceChunk]:
     if contig and (bases or not start):
-        yield Piece(contig, start, bytes(bases))
+        yield SequenceChunk(contig, start, bytes(bases))
 
 
 def fasta_text(pairs: Iterable[tuple[str, str]], line_bp: int | None = None) -> str:
-    r"""Return headers and bases as FASTA, in lines of `line_bp`, or one line a record.
+    r"""Return headers and bases as FASTA, in lines of `line_bp`, or one line per record.
 
     >>> fasta_text([("a", "ACGTA")], 3)
     '>a\nACG\nTA\n'
@@ -232,24 +233,29 @@ def fasta_text(pairs: Iterable[tuple[str, str]], line_bp: int | None = None) -> 
 
 
 class SequenceLines:
-    """The lines of FASTA, FASTQ or plain sequences, from a file or standard input, read once."""
+    """Lines of FASTA, FASTQ or plain sequences, from a file or standard input, read once."""
 
     def __init__(self, path: Path, *, is_checked: bool = False) -> None:
-        """Remember what to read, which is opened for the first line, and whether it is DNA."""
+        """Prepare to read a file, which is opened when the first line is read.
+
+        Args:
+            path: file, or `-`.
+            is_checked: whether its letters are known to be DNA.
+        """
         self._is_checked = is_checked
         self._shown_as = shown_name(path)
-        self._num_before = 0  # lines that end before the block
+        self._num_before = 0  # number of lines that end before the block
         self._block = b""
-        self._at = 0  # offset in the block of the line that an error is about
+        self._at = 0  # offset in the block of the line that errors refer to
         self._blocks: Iterator[bytes] = self._read(path)
 
     def error(self, wrong: str, num_further: int = 0) -> GenomeError:
-        """Return what is wrong with the line that was read last, or one further down."""
+        """Return an error about the line that was read last, or a later one."""
         number = self._num_ended(self._at) + 1 + num_further
         return GenomeError(f"{self._shown_as} line {number}: {wrong}")
 
     def _num_ended(self, offset: int | None = None) -> int:
-        """Return how many lines end before an offset in the block, by default before its end."""
+        """Return the number of lines that end before an offset in the block, or before its end."""
         return self._num_before + self._block.count(b"\n", 0, offset)
 
     def _error_of_next(self, wrong: str) -> GenomeError:
@@ -257,7 +263,7 @@ class SequenceLines:
         return self.error(wrong)
 
     def first_letter(self) -> bytes:
-        """Return the first letter of the first line that is not blank, if there is one."""
+        """Return the first letter of the first line that is not blank, or empty bytes."""
         for text in self._blocks:
             num_blank = len(text) - len(text.lstrip())
             if num_blank < len(text):
@@ -267,8 +273,8 @@ class SequenceLines:
         return b""
 
     def lines(self) -> Iterator[bytes]:
-        """Yield each line, without its end."""
-        parts: list[bytes] = []  # of a line that goes on in the next block
+        """Yield each line without its end."""
+        parts: list[bytes] = []  # parts of a line that continues in the next block
         for text in self._blocks:
             parts.append(text)
             if text.endswith(b"\n"):
@@ -282,7 +288,7 @@ class SequenceLines:
             yield b"".join(parts)
 
     def fasta(self) -> Iterator[Part]:
-        """Yield each contig by blocks; its header comes with the first of them.
+        """Yield each contig in blocks; the first block of a contig comes with its header.
 
         Raises:
             GenomeError: at the first line that is not DNA in FASTA.
@@ -306,10 +312,10 @@ class SequenceLines:
                 is_line_start = text.endswith(b"\n", 0, end)
 
     def header(self, line: bytes) -> Header:
-        """Return the name and the description in the header that was read last.
+        """Return name and description from the header that was read last.
 
         Raises:
-            GenomeError: it has no name.
+            GenomeError: the header has no name.
         """
         words = line[1:].split(None, 1)
         if not words:
@@ -317,11 +323,12 @@ class SequenceLines:
         return words[0], words[1].rstrip() if len(words) > 1 else b""
 
     def bases(self, text: bytes, num_further: int = 0) -> bytes:
-        """Return the letters in lines, without blanks at their ends.
+        """Return the letters of lines, without blanks at line ends.
 
         Args:
-            text: whole lines, or a part of one.
-            num_further: how many lines they begin after the one that was read last.
+            text: whole lines, or a part of a line.
+            num_further: number of lines from the line that was read last to the first line of
+                `text`.
 
         Raises:
             GenomeError: a letter is not DNA.
@@ -340,14 +347,14 @@ class SequenceLines:
         return text.replace(b"\n", b"")
 
     def _read(self, path: Path) -> Iterator[bytes]:
-        """Yield blocks of whole lines that end in LF alone, or parts of a line longer than a block.
+        """Yield blocks of whole lines that end in LF, or parts of a line longer than a block.
 
         Raises:
-            GenomeError: the stream breaks off, a line is too long, or a CR stands alone; the lines
-                before that have been yielded.
+            GenomeError: after the lines before the fault: the stream is truncated, a line is too
+                long, or there is a lone CR.
         """
-        held = bytearray()  # not yielded yet
-        num_given = 0  # bytes of the line under way that have been yielded
+        held = bytearray()  # bytes that are not yielded yet
+        num_yielded = 0  # bytes of the current line that have been yielded
         try:
             with open_bytes(path) as source:
                 if source.peek(3)[:3] == BYTE_ORDER_MARK:
@@ -355,12 +362,12 @@ class SequenceLines:
                 while chunk := source.read1(_BLOCK_BYTES):
                     held += chunk
                     end = _end_of_block(held, chunk)
-                    num_given = 0 if b"\n" in chunk else num_given + end
+                    num_yielded = 0 if b"\n" in chunk else num_yielded + end
                     with memoryview(held) as view:
                         text = view[:end].tobytes()
                     del held[:end]
                     yield from self._without_cr(text)
-                    if is_too_long(num_given + len(held)):
+                    if is_too_long(num_yielded + len(held)):
                         raise self._error_of_next(too_long())
             yield from self._without_cr(bytes(held.removesuffix(b"\r")))
         except BROKEN_GZIP as error:
@@ -369,7 +376,7 @@ class SequenceLines:
             ) from None
 
     def _without_cr(self, text: bytes) -> Iterator[bytes]:
-        """Make what comes before a lone CR the block, and yield it."""
+        """Make the text, up to a lone CR, the current block, and yield it."""
         if b"\r" in text:
             text = text.replace(b"\r\n", b"\n")
         lone_cr = text.find(b"\r")
@@ -383,10 +390,10 @@ class SequenceLines:
 
 
 def _end_of_block(held: bytearray, chunk: bytes) -> int:
-    """Return how many of the bytes held to yield, given the chunk that they end with.
+    """Return how many of the held bytes to yield, given the chunk at their end.
 
-    A header is yielded whole. A part of a line ends in no blank or CR: only what follows tells
-    whether these stand inside the line or at its end.
+    A header is yielded whole. A part of a line does not end in a blank or CR, because only the next
+    chunk shows whether the line ends there.
     """
     num_before = len(held) - len(chunk)
     if num_lines := chunk.rfind(b"\n") + 1:
@@ -396,8 +403,8 @@ def _end_of_block(held: bytearray, chunk: bytes) -> int:
 
 
 def _end_of_contig(text: bytes, start: int) -> int:
-    """Return where the next header begins, at `start` or after it, or else the text ends."""
-    at = text.find(b">", start)  # much faster than to find two letters
+    """Return the offset of the next header, at `start` or after it, or else of the end of text."""
+    at = text.find(b">", start)  # much faster than a search for two letters
     if at > 0 and text[at - 1 : at] != b"\n":
         at = text.find(b"\n>", start) + 1 or -1
     return at if at >= 0 else len(text)

@@ -1,4 +1,4 @@
-"""Exons, UTRs and CDS that name one parent, and the exons that follow from them."""
+"""Parts of transcripts: exons, UTRs and CDS with the same parent, and trans-spliced transcripts."""
 
 import itertools
 from bisect import bisect_right
@@ -12,13 +12,13 @@ from carbon.genome.genes import Span, StrandedSpan, Transcript, WholeCds, coding
 from carbon.genome.gff import CdsMarks, Feature
 
 Role = Literal["exon", "cds", "utr", "stop_codon"]
-# SO:0000147 (exon) and the terms below it, and the exon of a pseudogene.
+# SO:0000147 (exon) with its subterms, and the exon of a pseudogene.
 _EXONS = frozenset({
     "exon", "coding_exon", "five_prime_coding_exon", "three_prime_coding_exon",
     "interior_coding_exon", "interior_exon", "noncoding_exon", "five_prime_noncoding_exon",
     "three_prime_noncoding_exon", "single_exon", "exon_of_single_exon_gene", "pseudogenic_exon",
 })  # fmt: skip
-# SO:0000203 (UTR) and the terms below it, GTF and GenBank, without the signs between words.
+# SO:0000203 (UTR) with its subterms, and names in GTF and GenBank, without separators.
 _UTRS = frozenset({
     "utr", "fiveprimeutr", "threeprimeutr", "5utr", "3utr", "utr5", "utr3", "5primeutr",
     "3primeutr", "utr5prime", "utr3prime", "5putr", "3putr", "internalutr",
@@ -30,7 +30,7 @@ _SIGNS = str.maketrans("", "", "_-' ")
 
 @lru_cache(maxsize=1024)
 def role_of(kind: str) -> Role | None:
-    """Return what a feature of a kind (column 3) is to its transcript; None if it is no part.
+    """Return the role of a feature type (column 3) in a transcript; None if it is not a part.
 
     >>> role_of("five_prime_UTR"), role_of("5UTR"), role_of("noncoding_exon"), role_of("mRNA")
     ('utr', 'utr', 'exon', None)
@@ -45,15 +45,15 @@ def role_of(kind: str) -> Role | None:
 
 
 class Line(NamedTuple):
-    """One of the parts.
+    """A part of a transcript.
 
     Attributes:
-        role: of the feature.
-        start: 0-based.
-        end: behind the last base.
-        name: the ID of a CDS, or empty.
-        number: of the exon, along the strand; None if not stated.
-        part: of a trans-spliced gene; None if not stated.
+        role: role of the feature.
+        start: 0-based start.
+        end: end, exclusive.
+        name: ID of a CDS, or empty.
+        number: number of the exon along the strand; None if not stated.
+        part: number of the part of a trans-spliced gene; None if not stated.
     """
 
     role: Role
@@ -65,23 +65,23 @@ class Line(NamedTuple):
 
     @property
     def span(self) -> Span:
-        """Its bases."""
+        """Start and end."""
         return self.start, self.end
 
 
 @dataclass(slots=True)
 class Parts:
-    """Exons, UTRs and CDS that name one parent, on one strand."""
+    """Exons, UTRs and CDS with the same parent, on one strand."""
 
     contig: str
     strand: str
     where: str
-    gene: str | None = None  # its name, as the first line states it
+    gene: str | None = None  # name of the gene in the first line
     lines: list[Line] = field(default_factory=list)
     marks: CdsMarks = field(default_factory=CdsMarks)
 
     def add(self, role: Role, feature: Feature, contig_bp: int) -> None:
-        """Add a feature."""
+        """Add a feature and its marks."""
         attributes = feature.attributes
         name = attributes.get("id", "") if role == "cds" else ""
         number = whole_number(attributes.get("exon_number") or attributes.get("rank"))
@@ -95,37 +95,37 @@ class Parts:
         self.marks.take(other.marks)
 
     def spans(self, *roles: Role) -> list[Span]:
-        """Return the spans of some roles, in the order of the file."""
+        """Return the spans with one of the roles, in the order of the file."""
         return [line.span for line in self.lines if line.role in roles]
 
     @property
     def exon_lines(self) -> list[Line]:
-        """Return the lines of exons, or those of the CDS where there are none."""
+        """Lines of exons, or lines of the CDS without exons."""
         exons = [line for line in self.lines if line.role == "exon"]
         return exons or [line for line in self.lines if line.role == "cds"]
 
     @property
     def hull(self) -> Span:
-        """From the first base of any line to the last."""
+        """Smallest start and largest end of all lines."""
         return min(line.start for line in self.lines), max(line.end for line in self.lines)
 
     @property
     def has_utrs_only(self) -> bool:
-        """Tell whether nothing is known of the transcript between its UTRs."""
+        """Whether all parts are UTRs, so that the transcript between them is unknown."""
         return all(line.role == "utr" for line in self.lines)
 
     @property
     def cds(self) -> list[Span]:
-        """Coding spans, the stop codon included where it is not in the CDS."""
+        """Coding spans, including a stop codon that lies outside of the CDS lines."""
         cds = self.spans("cds")
         stops = self.spans("stop_codon")
         return cds + [(s, e) for s, e in stops if not any(a <= s and e <= b for a, b in cds)]
 
     @property
     def exons(self) -> list[Span]:
-        """Exons as the file has them, and what of UTRs and CDS lies in none of them.
+        """Annotated exons, plus UTRs and CDS outside of them.
 
-        Many files write no exons, as they are the union of UTRs and CDS.
+        Many files omit exons, which are the union of UTRs and CDS.
         """
         exons = self.spans("exon")
         utrs, coding = self.spans("utr"), self.spans("cds", "stop_codon")
@@ -133,13 +133,13 @@ class Parts:
             return self.spans("utr", "cds", "stop_codon")
         joined = exons_of(exons)
         outside = [span for span in coding if not _num_met(span, joined)]
-        # Of a UTR over an intron the exons say more; a UTR that juts out of an exon is part of it.
+        # A UTR across an intron is covered by the exons; a UTR that extends an exon is part of it.
         return exons + outside + [span for span in utrs if _num_met(span, joined) < 2]
 
     def each_protein(self) -> Iterator[tuple[str | None, "Parts"]]:
-        """Yield the parts by CDS where several CDS of a gene overlap: its proteins.
+        """Yield CDS name and parts for each protein, if several CDS of a gene overlap.
 
-        Where CDS with names of their own lie apart, they are the pieces of one.
+        CDS with different names that do not overlap are spans of the same CDS.
         """
         by_name: dict[str, list[Span]] = defaultdict(list)
         for line in self.lines:
@@ -155,20 +155,20 @@ class Parts:
             yield name, replace(self, lines=lines)
 
     def within(self, start: int, end: int) -> "Parts":
-        """Return the parts with the lines that lie between two places."""
+        """Return the parts with only the lines within `start` and `end`."""
         inside = [line for line in self.lines if start <= line.start and line.end <= end]
         return replace(self, lines=inside)
 
 
 @lru_cache(maxsize=1024)
 def whole_number(text: str | None) -> int | None:
-    """Return the number that a text begins with, as in `1` or `1/2`; None without one."""
+    """Return the number before a slash, as in `1` or `1/2`; None without a number."""
     digits = (text or "").partition("/")[0].strip("\"' ")
     return int(digits) if digits.isdecimal() and len(digits) < 6 else None
 
 
 def _num_met(span: Span, ascending: tuple[Span, ...]) -> int:
-    """Return how many of some spans that lie apart share a base with a span."""
+    """Return the number of ascending, disjoint spans that overlap a span."""
     first = bisect_right(ascending, span[0], key=lambda known: known[1])
     last = bisect_right(ascending, span[1] - 1, key=lambda known: known[0])
     return last - first
@@ -178,7 +178,7 @@ _Part = list[StrandedSpan]
 
 
 class Ordered(NamedTuple):
-    """A span in reading order, and the number of the part that it is said to be of."""
+    """A span in reading order, and the number of its part if the annotation states it."""
 
     start: int
     end: int
@@ -187,20 +187,20 @@ class Ordered(NamedTuple):
 
     @property
     def stranded(self) -> StrandedSpan:
-        """The span and its strand."""
+        """Start, end and strand."""
         return self.start, self.end, "+" if self.strand == "+" else "-"
 
 
 def parts_of(
     template: Transcript, exons: Sequence[Ordered], cds: Sequence[Ordered]
 ) -> list[Transcript]:
-    """Return one transcript for each part; nothing where the parts cannot be put together.
+    """Return one transcript per part of a trans-spliced transcript; empty if they do not fit.
 
     Args:
-        template: what all parts share; its phase and start are those of the whole CDS.
-        exons: in reading order. Those that lie one after the other on one strand are one part,
-            unless they are said to be of different ones.
-        cds: in any order; each lies in an exon.
+        template: values shared by all parts; phase and start refer to the whole CDS.
+        exons: exons in reading order. Consecutive exons on one strand form a part, unless their
+            numbers of parts differ.
+        cds: coding spans in any order, each within an exon.
     """
     parts = list(_parts(exons))
     coding = [_coding_of(part, cds) for part in parts]
@@ -208,14 +208,14 @@ def parts_of(
         return []
     joined = [_joined(part) for part in coding]
     whole = tuple(span for part in joined for span in part)
-    found = []
+    transcripts = []
     before_bp = 0
     for part, spans in zip(parts, joined, strict=True):
-        found.append(
+        transcripts.append(
             _transcript(template, part, spans, WholeCds(whole, before_bp, template.phase_bp))
         )
         before_bp += sum(end - start for start, end, _ in spans)
-    return found
+    return transcripts
 
 
 def _parts(exons: Sequence[Ordered]) -> Iterator[_Part]:
@@ -232,13 +232,13 @@ def _parts(exons: Sequence[Ordered]) -> Iterator[_Part]:
 
 
 def _follows(exon: Ordered, last: Ordered) -> bool:
-    """Tell whether an exon can be spliced behind another in one transcript."""
-    behind = exon.start >= last.end if exon.strand == "+" else exon.end <= last.start
-    return exon.strand == last.strand and behind
+    """Return whether an exon lies downstream of another on the same strand."""
+    is_downstream = exon.start >= last.end if exon.strand == "+" else exon.end <= last.start
+    return exon.strand == last.strand and is_downstream
 
 
 def _coding_of(part: _Part, cds: Sequence[Ordered]) -> _Part:
-    """Return the coding spans that lie in the exons of a part, in reading order."""
+    """Return the coding spans within the exons of a part, in reading order."""
     inside = {
         span.stranded
         for span in cds
@@ -248,7 +248,7 @@ def _coding_of(part: _Part, cds: Sequence[Ordered]) -> _Part:
 
 
 def _joined(part: _Part) -> _Part:
-    """Join what touches, as a CDS and its stop codon do."""
+    """Join spans that touch, such as a CDS and its stop codon."""
     if not part:
         return []
     strand = part[0][2]
@@ -272,7 +272,7 @@ def _transcript(template: Transcript, part: _Part, coding: _Part, whole: WholeCd
 
 
 def first_coding(exons: Sequence[Ordered], cds: Sequence[Ordered]) -> Ordered | None:
-    """Return the coding span that is read first; None where no exon has one."""
+    """Return the coding span that is read first; None if no exon is coding."""
     for exon in exons:
         inside = [span for span in cds if _lies_in(span, exon)]
         if inside:
@@ -281,10 +281,10 @@ def first_coding(exons: Sequence[Ordered], cds: Sequence[Ordered]) -> Ordered | 
 
 
 def reading_order(parts: Sequence[Parts], gene_lines: Sequence[Feature]) -> list[Ordered]:
-    """Return the exons of a trans-spliced transcript in reading order; nothing if it is unknown.
+    """Return the exons of a trans-spliced transcript in reading order; empty if it is unknown.
 
-    The file states it by `part=1/2` of the exons and CDS or of the lines of their gene, or by the
-    numbers of the exons.
+    The file states the order by `part=1/2`, on exons and CDS or on the lines of their gene, or by
+    the numbers of the exons.
     """
     exons = [(each.strand, line) for each in parts for line in each.exon_lines]
     numbers = [line.part or _part_at(strand, line, gene_lines) for strand, line in exons]
@@ -301,7 +301,7 @@ def reading_order(parts: Sequence[Parts], gene_lines: Sequence[Feature]) -> list
 
 
 def _part_at(strand: str, line: Line, gene_lines: Sequence[Feature]) -> int | None:
-    """Return the part of a gene that a line lies in."""
+    """Return the number of the part of a gene in which a line lies."""
     for gene in gene_lines:
         if gene.strand == strand and gene.start <= line.start and line.end <= gene.end:
             return whole_number(gene.attributes.get("part"))
@@ -313,10 +313,10 @@ def _by_part(span: Ordered) -> tuple[int, int]:
 
 
 def numbered_by_gene(exons: Sequence[Ordered], gene_parts: Sequence[Ordered]) -> list[Ordered]:
-    """Return exons in reading order, each with the part of the gene that it lies in.
+    """Return exons in reading order, each with the part of the gene in which it lies.
 
-    Where the parts of the gene are not known, and all exons could be of one transcript, each exon
-    is a part: one of the introns is none, and which is unknown.
+    If the parts of the gene are unknown, and all exons could form one transcript, each exon becomes
+    a part, because it is unknown which gap between exons is not an intron.
     """
     numbers = [
         next((n for n, part in enumerate(gene_parts) if _lies_in(exon, part)), None)

@@ -1,15 +1,16 @@
-"""Lines of a VCF as they stand, and of a BCF as htslib prints them; a file's content says which.
+"""Read VCF and BCF records, check them, and filter them.
 
-htslib repairs a VCF in silence: it drops or completes header lines, and a value that does not fit
-its Type becomes a missing one. So text is read as text, and `check_with_htslib` compares it with
-what htslib makes of it.
+A VCF is read as text, because htslib silently repairs it: it drops or completes header lines, and
+turns values that do not fit their Type into missing values. `check_with_htslib` compares the text
+with htslib's reading of it. A BCF is read as htslib prints it. The content of a file decides which
+of the two it is.
 """
 
 import math
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -29,20 +30,20 @@ from carbon.genome.sequences import BROKEN_GZIP, BYTE_ORDER_MARK, compression_of
 from carbon.io.files import why_no_file
 
 _VCF, _BCF = b"##fileformat=VCF", b"BCF\x02"
-_ENCODING = ("utf-8", "utf-8-sig")  # of the first line, which may begin with a byte-order mark
-# htslib declares PASS itself, and drops text in brackets that is no list of key=value.
+_ENCODING = ("utf-8", "utf-8-sig")  # the first line may begin with a byte-order mark
+# htslib declares PASS itself, and drops text in brackets that is not a list of key=value.
 _NOT_COMPARED = re.compile(r"##FILTER=<ID=PASS,.*|##[^=]+=<(?!\w+=).+>")
 _FIXED_COLUMNS = 9  # up to FORMAT
 _SEPARATOR = re.compile("[;:,=]")
 
 
 def is_bcf(path: Path) -> bool:
-    """Return whether a file begins as a BCF of version 2, compressed or not."""
+    """Return whether a file begins like a BCF of version 2, compressed or not."""
     return _first_bytes(path).startswith(_BCF)
 
 
 def holds_variants(path: Path) -> bool:
-    """Return whether a file is a VCF or a BCF by its content; False if it is no regular file."""
+    """Return whether a regular file has the content of a VCF or BCF."""
     if not path.is_file():
         return False
     return _first_bytes(path).removeprefix(BYTE_ORDER_MARK).startswith((_VCF, _BCF))
@@ -60,16 +61,16 @@ def variant_lines(path: Path) -> Iterator[bytes]:
     """Yield all lines of a VCF or BCF with their ends, header first, one in memory at a time.
 
     Raises:
-        GenomeError: the file is broken or cut off, or a line is too long.
+        GenomeError: the file is broken or truncated, or a line is too long.
     """
     yield from _bcf_lines(path) if is_bcf(path) else _vcf_lines(path)
 
 
 def text_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield number and text of the lines that are not empty, with their ends.
+    """Yield line number and text, with its end, of each line that is not empty.
 
     Raises:
-        GenomeError: as `variant_lines` does, or the file is not UTF-8.
+        GenomeError: as in `variant_lines`, or the file is not UTF-8.
     """
     number = 0
     try:
@@ -114,29 +115,29 @@ def _bcf_lines(path: Path) -> Iterator[bytes]:
 
 @contextmanager
 def _opened(source: str | IO[bytes]) -> Iterator[pysam.VariantFile]:
-    verbosity = pysam.set_verbosity(0)  # what fails is an exception
+    verbosity = pysam.set_verbosity(0)  # failures raise exceptions
     try:
         records = pysam.VariantFile(source)
         try:
             yield records
         finally:
-            with suppress(OSError):  # closing a broken file repeats the error that was raised
+            with suppress(OSError):  # closing a broken file raises the same error again
                 records.close()
     finally:
         pysam.set_verbosity(verbosity)
 
 
 def check_with_htslib(path: Path) -> None:
-    """Raise GenomeError unless htslib parses each line of a VCF to what the text says.
+    """Raise GenomeError unless htslib's reading of each line of a VCF equals its text.
 
-    htslib declares the names in a record that the header does not; VCF does not require the header
-    to declare them. Values without a declaration are text.
+    Names that the header does not declare are allowed, as in the VCF specification: htslib declares
+    them itself, and treats their values as text.
     """
     lines = ((number, line.rstrip("\r\n")) for number, line in text_lines(path))
     why = f"`bcftools view -h {path}` prints why"
     wrong: str | None = f"{path}: htslib cannot parse the header; {why}"
     try:
-        # By its name pysam cannot open a plain gzip.
+        # pysam cannot open a plain gzip by name.
         with path.open("rb") as source, _opened(source) as file:
             wrong = _first_change(path, file, lines)
     except (OSError, ValueError) as error:
@@ -149,14 +150,15 @@ def check_with_htslib(path: Path) -> None:
 def _first_change(
     path: Path, file: pysam.VariantFile, lines: Iterator[tuple[int, str]]
 ) -> str | None:
-    """Return what htslib changes first, None if it parses the whole file as it stands."""
-    kept, names = set(str(file.header).splitlines()), []
+    """Return a message about the first change by htslib, None if it changes nothing."""
+    header_lines, names = set(str(file.header).splitlines()), []
     declared = set()
     for number, text in lines:
         name = text.partition(",")[0].rstrip(">")
-        is_second = name in declared  # of which htslib keeps the first, as VCF before 4.3 allows
+        is_second = name in declared  # htslib keeps the first; VCF before 4.3 allows repeats
         declared.add(name)
-        if text not in kept and not is_second and not _NOT_COMPARED.fullmatch(text):
+        is_compared = not is_second and not _NOT_COMPARED.fullmatch(text)
+        if is_compared and text not in header_lines:
             return f"{path} line {number}: htslib drops or rewrites {text[:60]!r}; correct the line"
         names = text.split("\t")
         if not text.startswith("##"):
@@ -172,13 +174,13 @@ def _first_change(
             return f"{where} cannot parse the record; `bcftools view {path}` prints why"
         for column, (name, ours, theirs) in enumerate(zip(names, columns, printed, strict=True)):
             if ours != theirs and not _same_values(ours, theirs, column >= _FIXED_COLUMNS):
-                there = f"{name} {ours[:60]!r} as {theirs[:60]!r}"
-                return f"{where} reads {there}; correct it, or its declaration in the header"
+                change = f"{name} {ours[:60]!r} as {theirs[:60]!r}"
+                return f"{where} reads {change}; correct it, or its declaration in the header"
     return None
 
 
 def _same_values(ours: str, theirs: str, is_sample: bool) -> bool:
-    """Return whether two columns have the same values; htslib adds the missing ones of a sample."""
+    """Return whether two columns have equal values; htslib adds missing values of a sample."""
     values, others = _SEPARATOR.split(ours), _SEPARATOR.split(theirs)
     if is_sample:
         values = [value or "." for value in values] + ["."] * (len(others) - len(values))
@@ -186,7 +188,7 @@ def _same_values(ours: str, theirs: str, is_sample: bool) -> bool:
 
 
 def _is_same(ours: str, theirs: str) -> bool:
-    """Return whether two values are equal; htslib prints six digits of a float of 32 bits."""
+    """Return whether two values are equal; htslib prints 32-bit floats with six digits."""
     if ours == theirs:
         return True
     try:
@@ -205,13 +207,13 @@ CONTIG = re.compile(r"[0-9A-Za-z!#$%&+./:;?@^_|~-][0-9A-Za-z!#$%&*+./:;=?@^_|~-]
 _DECLARED = re.compile(rf'##contig=<(?:[^"]*,)?ID=({CONTIG.pattern})(?:,.*)?>')
 _CODES = re.compile(rf"[{IUPAC_DNA}]+", re.IGNORECASE)
 _BASES, _MATE = r"[ACGTNacgtn]+", r"[^\[\]\s,]+:[0-9]+"
-# The bases of a breakend; "." where the contig has no base.
+# Bases of a breakend; "." if the contig has no base.
 _KEPT = rf"(?:\.|\.?{_BASES}|{_BASES}\.)"
 _ALLELE = (
     rf"(?:{_BASES}|\*|<[^<>\s,]+>|{_BASES}<[^<>\s,]+>|\.{_BASES}|{_BASES}\."
     rf"|{_KEPT}\[{_MATE}\[|{_KEPT}\]{_MATE}\]|\[{_MATE}\[{_KEPT}|\]{_MATE}\]{_KEPT})"
 )
-# Header lines by their beginning: the pattern, and the form that a message shows.
+# Header lines by their beginning: the pattern, and the form for messages.
 _TEXT = r'"(?:[^"\\]|\\.)*"'
 _FIELD = (
     r"=<ID=[^\s,;=]+,Number=(?:[0-9]+|[.ARGPM]|L[ARG]),Type=(?:{types})"
@@ -226,7 +228,7 @@ _LINES = {
 }
 _NUMBER = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[iI][nN][fF](?:[iI][nN][iI][tT][yY])?"
 _NAME, _FAILED = r"[^\s;]+", r"(?![0.](?:[;\t]|$))[^\s;]+"
-# By column, in the order of the file: the pattern of its text, and what a text must be.
+# Columns in the order of the file: the pattern of their text, and the end of the message.
 _RULES = {
     "CHROM": (rf"{CONTIG.pattern}|<[^<>\s]+>", "is not the name of a contig; rename it"),
     "POS": (rf"[0-9]{{1,{_MOST_DIGITS}}}", "is not a whole number, 0 or more; correct it"),
@@ -246,15 +248,15 @@ _RULES = {
     ),
 }
 _PATTERNS = {column: re.compile(pattern) for column, (pattern, _) in _RULES.items()}
-# All at once, which most lines match.
+# All columns in one pattern, which most lines match.
 _RIGHT = re.compile("".join(rf"(?:{pattern})\t" for pattern, _ in _RULES.values()))
-# Without these a score could stand next to other bases. Other mistakes are warnings.
+# With these mistakes, a score could be written next to other bases. Other mistakes are warnings.
 _REFUSED = frozenset({"column_line", "num_columns", "chrom", "pos", "ref", "alt"})
-# VCF recommends a ##contig line for each contig, and does not require it.
+# VCF recommends a ##contig line for each contig but does not require it.
 _ALLOWED = frozenset({"contig"})
 
-# VCF 4.3, section 1.2: characters with a meaning in INFO are percent-encoded. So are blanks, which
-# earlier versions do not allow there, and control characters.
+# VCF 4.3, section 1.2: characters with a meaning in INFO are percent-encoded. So are control
+# characters, and blanks, which earlier versions do not allow there.
 _ENCODED = {code: f"%{code:02X}" for code in (*range(33), 127, *map(ord, "%;=,"))}
 
 
@@ -263,10 +265,10 @@ class RecordFilter:
     """Conditions on the records that a reader yields; a record must meet all of them.
 
     Attributes:
-        regions: POS must lie in one of these.
-        min_qual: QUAL must be at least this. A record without QUAL fails.
-        filters: FILTER must have at least one of these names, such as `PASS`; `.` stands for
-            records that no filter was applied to.
+        regions: POS must lie in one of these regions.
+        min_qual: minimum of QUAL. A record without QUAL fails.
+        filters: FILTER must have at least one of these names, such as `PASS`; `.` matches records
+            to which no filter was applied.
     """
 
     regions: Regions | None = None
@@ -285,8 +287,8 @@ class RecordFilter:
         """Return the condition that a record fails: `region`, `qual` or `filter`; else None.
 
         Args:
-            contig: of the reference.
-            columns: of the record, as text; QUAL is a number or `.`.
+            contig: the reference's name of the contig.
+            columns: columns of the record, as text; QUAL is a number or `.`.
         """
         if self.regions and not self.regions.holds(contig, int(columns[_POS]) - 1):
             return "region"
@@ -299,14 +301,14 @@ class RecordFilter:
 
 
 class VcfRow(NamedTuple):
-    """One record.
+    """A record of a VCF or BCF.
 
     Attributes:
-        columns: as text, as they stand.
-        contig: of the reference.
-        variants: one for each ALT, on that contig.
-        disagreement: why REF cannot be taken to stand in the reference; None where it does.
-        number: of the record in the file, from 1.
+        columns: columns as text, unchanged.
+        contig: the reference's name of the contig.
+        variants: one variant per ALT, on that contig.
+        disagreement: disagreement of REF with the reference; None if they agree.
+        number: number of the record in the file, from 1.
     """
 
     columns: tuple[str, ...]
@@ -316,26 +318,26 @@ class VcfRow(NamedTuple):
     number: int
 
     def with_info(self, added: str) -> str:
-        """Return the line with more in its INFO column."""
+        """Return the line with text added to its INFO column."""
         info = self.columns[_INFO].rstrip(";")
         joined = ";".join(part for part in ("" if info == "." else info, added) if part) or "."
         return "\t".join((*self.columns[:_INFO], joined, *self.columns[_INFO + 1 :])) + "\n"
 
 
 class Mistake(NamedTuple):
-    """A broken rule, by its name in `warnings`, and the problem with its remedy."""
+    """A broken rule of the format, by its name in `warnings`, and the problem with its remedy."""
 
     rule: str
     text: str
 
 
 class Warned(NamedTuple):
-    """A rule that a file breaks and is read all the same.
+    """A broken rule that does not prevent reading the file.
 
     Attributes:
-        first_line: number of the first line that breaks it, from 1.
-        text: problem and remedy there.
-        num_lines: that break it.
+        first_line: number of the first line that breaks the rule, from 1.
+        text: problem and remedy in that line.
+        num_lines: number of lines that break the rule.
     """
 
     first_line: int
@@ -347,12 +349,12 @@ _Warnings = dict[str, Warned]
 
 
 class VcfReader:
-    """A sorted VCF, plain, gzip or bgzip, or a BCF, and the reference it was called on.
+    """Reader of a sorted VCF (plain, gzip or bgzip) or BCF, and the reference it was called on.
 
     Attributes:
-        header: the header lines as they stand, `#CHROM` last.
-        warnings: by rule, the mistakes of the header, and after a full pass those of the records.
-        left_out: by condition of the filter, the records that a full pass leaves out.
+        header: header lines, unchanged, `#CHROM` last.
+        warnings: mistakes by rule, in the header, and after a full pass also in the records.
+        left_out: number of records that the filter rejected in a full pass, by condition.
     """
 
     def __init__(
@@ -367,21 +369,21 @@ class VcfReader:
         """Open the file and check its header.
 
         Args:
-            path: of the file.
-            reference: to compare the records with.
-            strict: refuse every mistake. The first full pass ends with an error if htslib does not
-                parse a line to what its text says.
-            contig_names: the reference's name of each contig that the file names otherwise.
-            keep: which records to yield; all if None. The reader checks the others, too.
+            path: VCF or BCF file.
+            reference: reference that REF is compared with.
+            strict: refuse every mistake. The first full pass ends with an error if htslib's reading
+                of a line differs from its text.
+            contig_names: the reference's name of each contig that the file names differently.
+            keep: records to yield; all if None. The other records are checked, too.
 
         Raises:
-            GenomeError: there is no such file, it is no VCF or BCF, or its header is malformed.
+            GenomeError: the file does not exist, is not a VCF or BCF, or its header is malformed.
         """
         self.path = Path(path)
         self._reference, self._strict = reference, strict
         self._names = contig_names or {}
         self._keep = keep or RecordFilter()
-        # A text that is no number is neither below nor above the minimum.
+        # QUAL that is not a number cannot be compared with the minimum.
         self._refused = _REFUSED | ({"qual"} if self._keep.min_qual is not None else set())
         self.warnings: _Warnings = {}
         self.left_out: Counter[str] = Counter()
@@ -395,9 +397,9 @@ class VcfReader:
         self._of_header = dict(self.warnings)
 
     def __iter__(self) -> Iterator[VcfRow]:
-        """Yield the records that the filter keeps, in order; several passes may go on at once.
+        """Yield the records that the filter keeps, in order; several passes may run at once.
 
-        A REF that disagrees with the reference is for the caller to judge.
+        Records whose REF disagrees with the reference are yielded with the disagreement.
 
         Raises:
             GenomeError: a record is malformed or out of order.
@@ -428,7 +430,7 @@ class VcfReader:
         return VcfRow(columns, contig, variants, disagreement, number)
 
     def _take(self, mistake: Mistake, line: int, where: str, warnings: _Warnings) -> None:
-        """Add a mistake to the warnings; raise GenomeError if the file is refused for it."""
+        """Add a mistake to the warnings; raises GenomeError if the file is refused for it."""
         rule, text = mistake
         if rule in self._refused:
             raise GenomeError(f"{where}: {text}")
@@ -438,7 +440,7 @@ class VcfReader:
         warnings[rule] = first._replace(num_lines=first.num_lines + 1)
 
     def _check_is_a_vcf(self) -> None:
-        """Raise GenomeError unless the file can be read twice and begins as a VCF or BCF."""
+        """Raise GenomeError unless the file can be read twice and begins like a VCF or BCF."""
         if str(self.path) == "-":
             raise GenomeError("standard input: a VCF is read twice; save it and give the file")
         if not self.path.is_file():
@@ -450,7 +452,7 @@ class VcfReader:
             )
 
     def _header_lines(self) -> Iterator[tuple[int, str]]:
-        """Yield the lines up to `#CHROM`, or to the line in its place."""
+        """Yield number and text of the lines up to `#CHROM`, or up to the line in its place."""
         for number, line in text_lines(self.path):
             yield number, line.rstrip("\r\n")
             if not line.startswith("##"):
@@ -460,7 +462,7 @@ class VcfReader:
         """Yield the columns of each record, and add its mistakes to the warnings.
 
         Raises:
-            GenomeError: the file is refused for a record.
+            GenomeError: a mistake of a record is refused.
         """
         num_columns = self.header[-1].count("\t") + 1
         line, text, order = 0, "\n", _Order()
@@ -476,7 +478,7 @@ class VcfReader:
             for mistake in mistakes:
                 self._take(mistake, line, where, warnings)
             yield columns
-        # VCF requires an end of the last line since 4.3.
+        # Since VCF 4.3, the last line must have a line end.
         if not text.endswith("\n") and self.header[0][-3:] >= "4.3":
             wrong = "has no line end, so the file may be cut off"
             mistake = Mistake("line_end", f"{wrong}; fetch it again, or add the line end")
@@ -484,7 +486,7 @@ class VcfReader:
 
 
 class _Order:
-    """The order of records: each contig in one piece, its positions ascending."""
+    """Check of the order of records: each contig in one block, with ascending positions."""
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
@@ -503,7 +505,7 @@ class _Order:
 
 
 def _header_mistakes(lines: Sequence[tuple[int, str]]) -> Iterator[tuple[int, Mistake]]:
-    """Yield line number and mistake; that of the line of columns, which is grave, comes first."""
+    """Yield line number and mistake, first for the column line, whose mistakes are refused."""
     (first_number, first), (number, line) = lines[0], lines[-1]
     if text := _wrong_columns(line):
         yield number, Mistake("column_line", text)
@@ -518,7 +520,7 @@ def _header_mistakes(lines: Sequence[tuple[int, str]]) -> Iterator[tuple[int, Mi
 
 
 def _wrong_columns(line: str) -> str | None:
-    """Return what is wrong with the `#CHROM` line, or None."""
+    """Return the mistake in the `#CHROM` line, or None."""
     names = line.split("\t")
     more, samples = names[len(COLUMNS) :], names[len(COLUMNS) + 1 :]
     if more == [""]:
@@ -539,13 +541,13 @@ def _wrong_columns(line: str) -> str | None:
 def _record_mistakes(
     line: str, columns: Sequence[str], num_columns: int, contigs: set[str]
 ) -> Iterator[Mistake]:
-    """Yield the mistakes of a record before INFO.
+    """Yield the mistakes in the columns of a record before INFO.
 
     Args:
-        line: of the record.
-        columns: of the line.
-        num_columns: of the `#CHROM` line.
-        contigs: that the header declares; if it declares none, a record may be on any.
+        line: text of the record.
+        columns: columns of the record.
+        num_columns: number of columns of the `#CHROM` line.
+        contigs: contigs declared in the header; if empty, any contig is allowed.
     """
     if len(columns) != num_columns:
         yield Mistake(
@@ -567,7 +569,7 @@ def _record_mistakes(
 
 
 def _mistake_in(column: str, text: str) -> Mistake:
-    """Return the mistake of a column. Alleles with an ambiguity code are counted apart."""
+    """Return the mistake in a column; alleles with an ambiguity code have a rule of their own."""
     alleles = text.split(",") if column == "ALT" else [text]
     wrong = [each for each in alleles if each == "." or not _PATTERNS[column].fullmatch(each)]
     others = [each for each in wrong if not _CODES.fullmatch(each)]
@@ -577,12 +579,12 @@ def _mistake_in(column: str, text: str) -> Mistake:
 
 
 def _shown(text: str) -> str:
-    """Return a text of the file in quotes, only its beginning if it is long."""
+    """Return text of the file in quotes, shortened to 40 characters."""
     return repr(text if len(text) <= 40 else f"{text[:40]}...")
 
 
 def info_text(text: str) -> str:
-    """Write text as one value of INFO, in which a comma is no separator.
+    """Return text encoded as one value of INFO, in which a comma does not separate values.
 
     >>> info_text("a;b, 50%")
     'a%3Bb%2C%2050%25'
@@ -591,18 +593,18 @@ def info_text(text: str) -> str:
 
 
 class Listed(NamedTuple):
-    """A variant of a VCF, and why its REF cannot be taken to stand in the reference."""
+    """A variant of a VCF, and the reason if its REF disagrees with the reference."""
 
     variant: Variant
     reason: str | None
 
 
 def first_variants(files: Sequence[str], reference: Reference, most: int) -> list[Listed]:
-    """Return the first variants of a VCF; none if no file is given.
+    """Return the first variants of a VCF; an empty list without a file.
 
     Raises:
         UserError: there are several files.
-        GenomeError: it is malformed, as far as it is read.
+        GenomeError: the VCF is malformed in the part that is read.
     """
     if len(files) > 1:
         raise UserError(f"{len(files)} VCFs are given; give one")
@@ -615,8 +617,20 @@ def first_variants(files: Sequence[str], reference: Reference, most: int) -> lis
     return list(islice(each, most))
 
 
+def vcf_text(variants: Iterable[tuple[Variant, str]], contig_lengths_bp: Mapping[str, int]) -> str:
+    """Return a VCF of variants, each with an ID, which is left out if VCF does not allow it."""
+    lines = ["##fileformat=VCFv4.3"]
+    lines += [f"##contig=<ID={name},length={bp}>" for name, bp in contig_lengths_bp.items()]
+    lines.append("\t".join(COLUMNS))
+    for variant, name in variants:
+        shown = name if re.fullmatch(_NAME, name) else "."
+        columns = (variant.contig, variant.position + 1, shown, variant.ref, variant.alt)
+        lines.append("\t".join(map(str, (*columns, ".", ".", "."))))
+    return "".join(f"{line}\n" for line in lines)
+
+
 def printed_vcf(variant: Variant, path: str) -> str:
-    """Return the command line that writes a VCF of one variant."""
+    """Return a shell command that writes a VCF of one variant."""
     place = variant.contig.replace("\\", "\\\\"), variant.position + 1
     record = (*place, ".", variant.ref, variant.alt, ".", ".", ".")
     lines = ("\\t".join(map(str, columns)) for columns in (COLUMNS, record))

@@ -17,7 +17,7 @@ from carbon.tokenizer import K
 _LETTERS = frozenset(FASTA_LETTERS.decode())
 _FILE_HINT = "read a file first: [bases for _, bases in carbon.genome.read_sequences(path)]"
 _EXAMPLES = {"tags": '["<fungi_species>"]', "contigs": '["chr1"]'}
-_VARIANT_HINT = 'write carbon.Variant("chr1", 9, "A", "T") or Variant.from_text("chr1:10 A>T")'
+_VARIANT_HINT = 'write carbon.Variant("chr1", 9, "A", "T") or Variant.parse("chr1:10 A>T")'
 
 
 def check_several(name: str, values: object, example: str) -> None:

@@ -1,1 +1,1 @@
-"""Files, locks, recipes, tables and buckets."""
+"""Atomic files, locks, recipes, output tables and buckets."""

@@ -1,8 +1,8 @@
-"""Recipes: TOML files that become frozen pydantic models, strictly.
+"""Recipes: TOML files that are validated strictly into frozen pydantic models.
 
 A model is the schema of a table: a field without a default is required, `Literal` lists names, and
-`Field` bounds numbers. A recipe holds names only and imports no table that they are keys of, so it
-loads without what it names; a test compares the two.
+`Field` bounds numbers. A recipe contains only names and does not import the code they refer to; a
+test compares the names with that code.
 """
 
 import copy
@@ -27,7 +27,7 @@ from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 from carbon.errors import ConfigError
 from carbon.io.structured import read_toml
 
-# What a value should have been, by pydantic's name of the mistake; bounds come from its context.
+# Expected values, by pydantic's name of the error; bounds come from its context.
 _EXPECTED = {
     "int_type": "a whole number",
     "float_type": "a number",
@@ -46,24 +46,24 @@ _EXPECTED = {
 
 
 class Recipe(BaseModel):
-    """Base of every recipe, and of each table inside one.
+    """Base class of recipes and of the tables inside them.
 
-    TOML's kinds are kept apart: `true` is not 1, and "1" is not a number, but a whole number may
-    stand for a float. Arrays become tuples. A value that does not fit raises `ConfigError`, in
-    whatever way the model is made.
+    TOML types are distinct: `true` is not 1, and "1" is not a number, but a whole number is
+    accepted for a float. Arrays become tuples. An invalid value raises `ConfigError`, however the
+    model is created.
 
     Attributes:
-        REMOVED: keys that the table once had, each with where its setting stands now.
+        REMOVED: former keys of the table, each with a hint to the setting that replaced it.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
     REMOVED: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, **values: Any) -> None:
-        """Check values that were given in Python.
+        """Validate values from Python.
 
         Raises:
-            ConfigError: a name or a value does not fit; the message lists all that do not.
+            ConfigError: names or values are invalid; the message lists all of them.
         """
         try:
             super().__init__(**_with_tuples(values))
@@ -78,16 +78,16 @@ class Recipe(BaseModel):
         """Read a TOML file, then apply overrides such as `stages.0.tokens=1000`.
 
         Raises:
-            ConfigError: the file is absent or not TOML, or keys or values do not fit.
+            ConfigError: the file is missing or not TOML, or keys or values are invalid.
         """
         return cls.from_table(with_overrides(read_table(path), overrides), str(path))
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any], where: str) -> Self:
-        """Check a parsed table; `where` opens each line of the message.
+        """Validate a parsed table; `where` begins each line of the message.
 
         Raises:
-            ConfigError: keys or values do not fit; the message has a line for each.
+            ConfigError: keys or values are invalid; the message has a line for each.
         """
         try:
             return cls.model_validate(_with_tuples(table))
@@ -95,30 +95,30 @@ class Recipe(BaseModel):
             raise _config_error(cls, error, where) from None
 
     def replace(self, **changes: Any) -> Self:
-        """Return a copy with other values, checked as a new recipe.
+        """Return a copy with changed values, validated like a new recipe.
 
         Raises:
-            ConfigError: a name or a value does not fit.
+            ConfigError: a name or a value is invalid.
         """
         return type(self)(**(dict(self) | changes))
 
     def to_table(self) -> dict[str, Any]:
-        """Return plain values of all keys, defaults too."""
+        """Return all keys as plain values, including defaults."""
         return self.model_dump()
 
     def to_toml(self) -> str:
-        """Return TOML of all keys, defaults too, that `load` reads back to an equal value.
+        """Return TOML with all keys, including defaults, which `load` reads to an equal value.
 
-        A key whose value is None is left out, since TOML cannot say None.
+        Keys with the value None are left out, because TOML has no null.
         """
         return tomli_w.dumps(self.model_dump(exclude_none=True))
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Yield what does not go together, once each value fits by itself.
+        """Yield conflicts between values that are valid on their own; for subclasses.
 
         Yields:
-            The key, dotted where it lies deeper and empty for the table as a whole, and what is
-            wrong with it and what to do.
+            The key, dotted for nested tables and empty for the whole table, and the problem with
+            its remedy.
         """
         yield from ()
 
@@ -137,7 +137,7 @@ class Recipe(BaseModel):
     @field_validator("*")
     @classmethod
     def _can_be_written(cls, value: Any) -> Any:
-        """Refuse what neither TOML nor a file name can hold."""
+        """Refuse values that TOML or a file name cannot hold."""
         for leaf in _leaves(value):
             if isinstance(leaf, str) and "\0" in leaf:
                 raise refusal(f"expected text without a zero byte, got {leaf!r}")
@@ -166,12 +166,12 @@ def _not_empty(values: tuple[Any, ...]) -> tuple[Any, ...]:
 Name = Annotated[str, AfterValidator(_not_blank)]
 """Text that is not blank."""
 NotEmpty = AfterValidator(_not_empty)
-"""Of an array: `Annotated[tuple[X, ...], NotEmpty]`. Unlike `min_length` it leaves an array alone
-in which a value is wrong, so that the mistake is listed once."""
+"""For arrays: `Annotated[tuple[X, ...], NotEmpty]`. Unlike `min_length`, it ignores an array with
+an invalid value, so that the mistake is listed once."""
 
 
 def check(holds: bool, message: str) -> None:
-    """Raise ConfigError(message) unless `holds`: of a recipe and what it is used with."""
+    """Raise ConfigError with a message unless `holds` is true."""
     if not holds:
         raise ConfigError(message)
 
@@ -180,7 +180,7 @@ def read_table(path: str | Path) -> dict[str, Any]:
     """Read a TOML file.
 
     Raises:
-        ConfigError: the file is absent or not TOML.
+        ConfigError: the file is missing or not TOML.
     """
     path = Path(path)
     try:
@@ -205,7 +205,7 @@ def with_overrides(table: Mapping[str, Any], overrides: Sequence[str]) -> dict[s
 
 
 def _parse_value(text: str) -> Any:
-    """Read a value as TOML; what is not TOML is taken as a string, so paths need no quotes."""
+    """Parse a value as TOML; other text becomes a string, so paths need no quotes."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except RecursionError:
@@ -227,7 +227,7 @@ def _put(node: Any, keys: list[str], value: Any, override: str) -> None:
 
 
 def _child(node: Any, key: str, new: Any, override: str) -> Any:
-    """Return the value of a key, which is `new` if there is none; an array grows by one."""
+    """Return the value of a key, or set it to `new` if it is missing; an array grows by one."""
     if isinstance(node, list):
         if not key.isdecimal() or int(key) > len(node):
             raise ConfigError(f"--set {override}: '{key}' is not one of 0 to {len(node)}")
@@ -238,14 +238,14 @@ def _child(node: Any, key: str, new: Any, override: str) -> Any:
 
 
 def _with_tuples(value: Any) -> Any:
-    """Return a copy whose arrays are tuples, which strict models demand."""
+    """Return a copy with tuples for arrays, as strict models require."""
     if isinstance(value, Mapping):
         return {key: _with_tuples(item) for key, item in value.items()}
     return tuple(map(_with_tuples, value)) if isinstance(value, list | tuple) else value
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """Yield the plain values in tables and arrays; other recipes have checked theirs."""
+    """Yield the plain values in tables and arrays; nested recipes have checked their own."""
     if isinstance(value, Mapping):
         value = (*value.keys(), *value.values())
     if isinstance(value, tuple):
@@ -256,7 +256,7 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def _config_error(schema: type[Recipe], error: ValidationError, where: str) -> ConfigError:
-    """Return all mistakes as one error, with a line for each: where, key, problem and remedy."""
+    """Return one error for all mistakes, with a line for each: where, key, problem and remedy."""
     lines = []
     for each in error.errors(include_url=False):
         key = ".".join(map(str, each["loc"]))
@@ -299,7 +299,7 @@ def _schema_at(schema: type[Recipe], keys: Sequence[int | str]) -> type[Recipe]:
 
 
 def inner_recipe(annotation: Any) -> type[Recipe] | None:
-    """Return the model that a field holds, be it one or an array of them; None if it holds none."""
+    """Return the model that a field contains, alone or in an array; None without one."""
     if isinstance(annotation, type) and issubclass(annotation, Recipe):
         return annotation
     return next(filter(None, map(inner_recipe, get_args(annotation))), None)
@@ -310,7 +310,7 @@ def _bound(value: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    """Return a value as TOML has it; of an array or a table only that it is one."""
+    """Return a value in TOML notation; `an array` or `a table` for those types."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Mapping | BaseModel):

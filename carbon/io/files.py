@@ -30,16 +30,16 @@ from carbon.errors import UserError
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 MACHINE = f"{zlib.crc32(os.uname().nodename.encode()):08x}"
-TEMPORARY = re.compile(r"\.\d+-[0-9a-f]{8}-[0-9a-f]{8}\.")  # what such a name begins with
-_SECONDS_TO_LOCK = 1.0  # what is younger may be about to be locked
+TEMPORARY = re.compile(r"\.\d+-[0-9a-f]{8}-[0-9a-f]{8}\.")  # beginning of a temporary name
+_SECONDS_TO_LOCK = 1.0  # a younger temporary may be about to be locked
 
 
 def output_path(path: str | Path) -> Path:
-    """Return where a file of this name is to be written: behind links, if it is one.
+    """Return the path to write for an output file, with links resolved.
 
     Raises:
-        UserError: it is no file's name, or its folder is not there.
-        OSError: links lead round in a circle.
+        UserError: the path is not a regular file, or its folder does not exist.
+        OSError: links form a circle.
     """
     if Path(path).exists() and not Path(path).is_file():
         kind = "folder" if Path(path).is_dir() else "device or a pipe"
@@ -49,14 +49,14 @@ def output_path(path: str | Path) -> Path:
 
 
 def check_parent(path: str | Path) -> None:
-    """Raise UserError if the folder that a path is in is not there."""
+    """Raise UserError if the parent folder of a path does not exist."""
     folder = Path(path).parent
     if not folder.is_dir():
         raise UserError(f"{path}: the folder {folder} does not exist; create it first")
 
 
 def why_no_file(path: str | Path) -> str:
-    """Say why a path is no file that can be read more than once.
+    """Return why a path cannot be read as a regular file, for messages.
 
     >>> why_no_file("no/such")
     'no such file'
@@ -72,16 +72,16 @@ def why_no_file(path: str | Path) -> str:
 
 
 def stamp_of(path: Path) -> list[int]:
-    """Return size in bytes and time of change in ns: what a file has become, without reading it."""
+    """Return size in bytes and modification time in ns, to detect changes without reading."""
     status = path.stat()
     return [status.st_size, status.st_mtime_ns]
 
 
 def behind_links(path: str | Path) -> Path:
-    """Return the absolute path that a path leads to, whether or not something is there.
+    """Return the absolute path with links resolved, whether or not it exists.
 
     Raises:
-        OSError: links lead round in a circle.
+        OSError: links form a circle.
     """
     with suppress(FileNotFoundError):
         os.stat(path)
@@ -89,20 +89,20 @@ def behind_links(path: str | Path) -> Path:
 
 
 def check_no_input(output: str | Path, *inputs: str | Path | None) -> None:
-    """Raise UserError if an output is one of the inputs, of which those that are None are not."""
+    """Raise UserError if an output is one of the inputs; inputs may be None."""
     if behind_links(output) in [behind_links(path) for path in inputs if path]:
         raise UserError(f"{output}: is an input too; name another output")
 
 
 @contextmanager
-def told_of(path: str | Path, temporary: Path | None = None) -> Iterator[None]:
-    """Name what is written in an OSError that names nothing, as of a full disk, or a temporary."""
+def errors_naming(path: str | Path, temporary: Path | None = None) -> Iterator[None]:
+    """Name a path in an OSError that names no file, as for a full disk, or only a temporary one."""
     try:
         yield
     except OSError as error:
         is_nameless = error.filename is None and error.errno in _NO_ROOM
         if is_nameless or (temporary and error.filename == str(temporary)):
-            # Arrow says much before the system's own words.
+            # Arrow puts a long prefix before the message of the system.
             reason = (error.strerror or "").rpartition("] ")[2]
             raise OSError(error.errno, reason, str(path)) from None
         raise
@@ -110,18 +110,18 @@ def told_of(path: str | Path, temporary: Path | None = None) -> Iterator[None]:
 
 @contextmanager
 def atomic_file(path: str | Path, *, replace: bool = True) -> Iterator[Path]:
-    """Yield a temporary path next to `path`; it takes the name of `path` if the body succeeds.
+    """Yield a temporary path next to `path` that is renamed to `path` if the body succeeds.
 
-    The temporary file exists and is empty; its name ends as `path` does, for writers that look at
-    the ending. Where `path` is a link, the file that it leads to is replaced.
+    The temporary file exists and is empty; its name ends like `path`, for writers that look at the
+    ending. If `path` is a link, its target is replaced.
 
     Args:
         path: file to write.
-        replace: replace an existing file. If false, of all processes that create the file at once,
-            one succeeds.
+        replace: whether to replace an existing file. If false, and several processes create the
+            file at once, one of them succeeds.
 
     Raises:
-        UserError, OSError: no file can be written there; before the body has done any work.
+        UserError, OSError: the file cannot be written; raised before the body runs.
         FileExistsError: the file exists and `replace` is false.
     """
     whole = output_path(path)
@@ -132,23 +132,23 @@ def atomic_file(path: str | Path, *, replace: bool = True) -> Iterator[Path]:
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from None
     try:
-        with told_of(path, temporary), _locked(temporary):
+        with errors_naming(path, temporary), _locked(temporary):
             yield temporary
             sync_path(temporary)
             if replace:
                 os.replace(temporary, whole)
             else:
-                os.link(temporary, whole)  # no rename refuses a name that exists
+                os.link(temporary, whole)  # a rename would replace an existing file
             _sync_folder(whole.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
 
 def free_folder(path: str | Path) -> Path:
-    """Return where a folder of this name is to be written: behind links, if it is one.
+    """Return the path to write for an output folder, with links resolved.
 
     Raises:
-        UserError: there is something; nothing of the user's is ever overwritten.
+        UserError: the path exists and is not an empty folder; nothing is overwritten.
     """
     path = behind_links(path)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
@@ -158,10 +158,10 @@ def free_folder(path: str | Path) -> Path:
 
 @contextmanager
 def atomic_folder(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary folder that becomes `path` if the body succeeds and is removed otherwise.
+    """Yield a temporary folder that becomes `path` if the body succeeds, and else is removed.
 
     Raises:
-        UserError: `path` exists and holds something; nothing of the user's is ever overwritten.
+        UserError: `path` exists and is not an empty folder; nothing is overwritten.
     """
     path = free_folder(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -169,7 +169,7 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
     temporary = _temporary_of(path)
     temporary.mkdir()
     try:
-        with told_of(path, temporary), _locked(temporary):
+        with errors_naming(path, temporary), _locked(temporary):
             yield temporary
             _sync_tree(temporary)
             os.replace(temporary, path)
@@ -180,10 +180,10 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def scratch_folder(kind: str) -> Iterator[Path]:
-    """Yield a folder for what is temporary, and remove it in the end.
+    """Yield a folder for temporary files, which is removed at the end.
 
     Args:
-        kind: part of its name; what killed processes have left of that kind is removed first.
+        kind: part of its name; folders of that kind that killed processes left are removed first.
     """
     name = f"carbon-{kind}-{MACHINE}-"
     _remove_left(Path(tempfile.gettempdir()).glob(f"{name}*"))
@@ -192,7 +192,7 @@ def scratch_folder(kind: str) -> Iterator[Path]:
 
 
 def _sync_tree(folder: Path) -> None:
-    """Have all files of a folder and their names written to the disk."""
+    """Sync all files of a folder, and their names, to the disk."""
     for place, _, names in os.walk(folder):
         for name in names:
             if (path := Path(place, name)).is_file():
@@ -201,7 +201,7 @@ def _sync_tree(folder: Path) -> None:
 
 
 def sync_path(path: Path) -> None:
-    """Have the content of a file, or the names in a folder, written to the disk.
+    """Sync the content of a file, or the names in a folder, to the disk.
 
     Raises:
         OSError: the disk is full or has failed.
@@ -214,28 +214,28 @@ def sync_path(path: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Have the names in a folder written to the disk, where the file system can."""
+    """Sync the names in a folder to the disk, if the file system supports it."""
     with suppress(OSError):
         sync_path(folder)
 
 
 def _temporary_of(path: Path) -> Path:
-    """Return a name that no other call uses, also in a container of equal host name and PIDs."""
+    """Return a unique name, also among containers with the same host name and PIDs."""
     return path.with_name(f".{os.getpid()}-{MACHINE}-{secrets.token_hex(4)}.{path.name}")
 
 
 def _temporaries_of(path: Path) -> list[Path]:
-    """Return what any process of this machine has under way for a path."""
+    """Return the temporary files and folders of this machine's processes for a path."""
     form = re.compile(rf"\.\d+-{MACHINE}-[0-9a-f]{{8}}\.{re.escape(path.name)}")
     names: list[str] = []
     with suppress(OSError):
-        names = os.listdir(path.parent)  # quicker than a glob by far
+        names = os.listdir(path.parent)  # much faster than a glob
     return [path.with_name(name) for name in names if form.fullmatch(name)]
 
 
 @contextmanager
 def _locked(temporary: Path) -> Iterator[None]:
-    """Hold a lock on a file or folder, so that others see that its process is alive."""
+    """Hold a lock on a file or folder, which shows other processes that this one is alive."""
     handle = os.open(temporary, os.O_RDONLY)
     try:
         with suppress(OSError):  # file systems without locks exist
@@ -245,9 +245,9 @@ def _locked(temporary: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _remove_left(found: Iterable[Path]) -> None:
-    """Remove those of our temporary files and folders that nobody holds a lock on."""
-    for each in found:
+def _remove_left(paths: Iterable[Path]) -> None:
+    """Remove the user's temporary files and folders that are not locked."""
+    for each in paths:
         with suppress(OSError):
             handle = os.open(each, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
@@ -268,15 +268,15 @@ def sha256_of_file(path: str | Path) -> str:
 
 
 REMEMBERED_BYTES = 2**26
-"""Size of the smallest file whose sum is kept; a smaller one is read in a tenth of a second."""
+"""Size of the smallest file whose checksum is cached; smaller files take a tenth of a second."""
 _SETTLED_SECONDS = 2.0
-"""A file that changed so recently may change again within one tick of its file system's clock."""
+"""A file that changed more recently may change again within one tick of the file system's clock."""
 
 
 def content_sha256(path: str | Path) -> str:
-    """Return the SHA-256 of a file as 64 hexadecimal digits; of a large one, read at most once.
+    """Return the SHA-256 of a file as 64 hexadecimal digits, cached for large files.
 
-    Sums are kept in the user's cache (`$XDG_CACHE_HOME/carbon/sums`).
+    Checksums are in the user's cache (`$XDG_CACHE_HOME/carbon/sums`).
 
     Raises:
         OSError: the file cannot be read.
@@ -290,11 +290,11 @@ def content_sha256(path: str | Path) -> str:
 
 
 def remembered_sha256(path: Path, notes: Path) -> str:
-    """Return the SHA-256 of a file, read again only if it may have changed.
+    """Return the SHA-256 of a file, which is read again only if it may have changed.
 
     Args:
-        path: of the file.
-        notes: folder in which sums are kept; if it cannot be written, each call reads the file.
+        path: file to hash.
+        notes: folder of cached checksums; if it is not writable, each call reads the file.
 
     Raises:
         OSError: the file cannot be read.
@@ -305,16 +305,16 @@ def remembered_sha256(path: Path, notes: Path) -> str:
         remembered = json.loads(note.read_text(encoding="utf-8"))
         if remembered["of"] == stamp:
             return str(remembered["sha256"])
-    found = sha256_of_file(path)
+    sha256 = sha256_of_file(path)
     is_settled = time.time() - path.stat().st_ctime > _SETTLED_SECONDS
     if is_settled and _stamp(path) == stamp:
         with suppress(OSError), atomic_file(note) as temporary:
-            temporary.write_text(json.dumps({"of": stamp, "sha256": found}), encoding="utf-8")
-    return found
+            temporary.write_text(json.dumps({"of": stamp, "sha256": sha256}), encoding="utf-8")
+    return sha256
 
 
 def _stamp(path: Path) -> list[str | int]:
-    """Return what changes whenever the file at a path is another or is written to."""
+    """Return values that change whenever a file is written or replaced."""
     status = path.stat()
     times = (status.st_mtime_ns, status.st_ctime_ns)
     return [str(path.resolve()), status.st_size, status.st_ino, *times]

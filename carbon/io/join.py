@@ -1,4 +1,4 @@
-"""Parts of a result that were computed apart, such as by region, joined into one file."""
+"""Join parts of a result that were computed separately, such as by region, into one file."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from carbon.io.files import atomic_file, check_no_input, output_path
 from carbon.io.tables import PARQUET_ROWS, chosen_by_ending
 
 _OF_PART = "region"
-"""The setting that may differ between parts."""
+"""Setting that may differ between parts."""
 _COUNTS = frozenset(
     {
         *("records", "alleles", "alleles_scored", "alleles_not_scored", "alleles_normalised"),
@@ -26,11 +26,11 @@ def join_parts(parts: Sequence[Path], output: Path) -> None:
     """Write the rows of all parts to one file, in their order, or the sum of their summaries.
 
     Args:
-        parts: `.tsv` or `.parquet` tables, or summaries in `.json`, of the same settings.
-        output: with the same ending.
+        parts: `.tsv` or `.parquet` tables, or `.json` summaries, with the same settings.
+        output: file with the same ending.
 
     Raises:
-        UserError: a part is missing, named twice, of another kind or of other settings.
+        UserError: a part is missing, named twice, or has another format or other settings.
     """
     join = chosen_by_ending(output, "joined parts")
     output_path(output)
@@ -45,7 +45,7 @@ def join_parts(parts: Sequence[Path], output: Path) -> None:
 
 
 def join_tsv(parts: Sequence[Path], output: Path) -> None:
-    """Join tables whose first lines are the settings and the names of the columns."""
+    """Join tables whose first two lines are settings and column names."""
     heads = []
     for part in parts:
         with part.open(encoding="utf-8") as source:
@@ -65,7 +65,7 @@ def join_tsv(parts: Sequence[Path], output: Path) -> None:
 
 
 def join_parquet(parts: Sequence[Path], output: Path) -> None:
-    """Join tables with settings in the metadata of the schema; row groups are as in one run."""
+    """Join tables with settings in the schema metadata, with row groups as in a single run."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -98,7 +98,7 @@ def _opened(part: Path) -> Any:
 
 
 def add_summaries(parts: Sequence[Path], output: Path) -> None:
-    """Join summaries: counts are added, everything else must be the same."""
+    """Join summaries: counts are added, and other values must be equal."""
     summaries = [_object(part, part.read_text(encoding="utf-8")) for part in parts]
     joined = summaries[0]
     for part, summary in zip(parts[1:], summaries[1:], strict=True):
@@ -124,22 +124,22 @@ def _added(part: Path, name: str, before: Any, value: Any) -> Any:
 
 
 def _check_columns(parts: Sequence[Path], columns: Sequence[Any]) -> None:
-    for part, found in zip(parts, columns, strict=True):
-        if found != columns[0]:
+    for part, own in zip(parts, columns, strict=True):
+        if own != columns[0]:
             raise UserError(f"{part}: has other columns than {parts[0]}")
 
 
 def _joined_settings(parts: Sequence[Path], texts: Sequence[str | bytes]) -> Mapping[str, Any]:
-    """Return the settings of all parts, whose regions are listed."""
-    found = [_object(part, text) for part, text in zip(parts, texts, strict=True)]
-    first = {name: value for name, value in found[0].items() if name != _OF_PART}
-    for part, settings in zip(parts, found, strict=True):
+    """Return the common settings of all parts, with a list of their regions."""
+    all_settings = [_object(part, text) for part, text in zip(parts, texts, strict=True)]
+    first = {name: value for name, value in all_settings[0].items() if name != _OF_PART}
+    for part, settings in zip(parts, all_settings, strict=True):
         other = {name: value for name, value in settings.items() if name != _OF_PART}
         names = sorted(n for n in {*first, *other} if first.get(n) != other.get(n))
         if names:
             raise UserError(f"{part}: differs from {parts[0]} in: {', '.join(names)}")
-    regions = list(dict.fromkeys(s[_OF_PART] for s in found if _OF_PART in s))
-    joined = dict(found[0])
+    regions = list(dict.fromkeys(s[_OF_PART] for s in all_settings if _OF_PART in s))
+    joined = dict(all_settings[0])
     if len(regions) > 1:
         joined[_OF_PART] = ", ".join(regions)
     return joined
@@ -147,9 +147,9 @@ def _joined_settings(parts: Sequence[Path], texts: Sequence[str | bytes]) -> Map
 
 def _object(part: Path, text: str | bytes) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except ValueError:
-        found = None
-    if not isinstance(found, dict) or "rows" in found:
+        content = None
+    if not isinstance(content, dict) or "rows" in content:
         raise UserError(f"{part}: is no table or summary of Carbon that can be joined")
-    return found
+    return content

@@ -4,7 +4,7 @@ A lock is a lease of `filelock`: a marker file with the holder's host and proces
 renews. On one machine the process decides: a lock is free when its holder has ended, however it
 ended. A run on another machine, or in another container, waits until the lease ends, and is refused
 if the holder renews it. Only file creation and renaming are needed, so a lock also works on file
-systems without `flock` and on those that keep `flock` within each machine. `filelock` replaces an
+systems without `flock` or with a `flock` that is local to each machine. `filelock` replaces an
 abandoned lock by exchanging two names, which NFS and Lustre cannot; there, it is renamed here.
 """
 
@@ -28,12 +28,12 @@ LEASE_SECONDS = 120.0
 that waits measures the time, so the clocks of the machines need not agree."""
 _RENEWED_SECONDS = 20.0
 _WRITTEN_SECONDS = 10.0
-"""A lock file that stays empty for longer is left from a process that was killed."""
+"""A lock file that stays empty for longer was left by a process that was killed."""
 _SECONDS_BETWEEN_LOOKS = 1.0
 Renewal = tuple[int, int] | None
 """Inode and time of a lock file; None if it is absent."""
 _BOOT_BITS = 64
-"""filelock numbers a process by the boot ID of its kernel and, in so many bits, its start time."""
+"""filelock identifies a process by the boot ID of its kernel and its start time in 64 bits."""
 
 
 @contextmanager
@@ -91,7 +91,7 @@ def _held(path: Path, name: str, *, wait: bool = False) -> Iterator[None]:
 
 @contextmanager
 def _made_folder(folder: Path) -> Iterator[None]:
-    """Let a folder and its parents be created; remove those that are empty in the end."""
+    """Remove the folders that were created for a path and are empty at the end."""
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     try:
         yield
@@ -180,8 +180,8 @@ def _replace_torn(lease: SoftFileLease) -> None:
     if _is_replaced(lease):
         return
     if not os.lstat(lease.lock_file).st_size:
-        # filelock keeps an empty file for ever, and replaces one with other content. A holder that
-        # has written its name by now is not hurt by a field that filelock does not know.
+        # filelock keeps an empty file for ever, but replaces one with other content. A holder that
+        # has written its name by now is not affected by a field that filelock ignores.
         handle = os.open(lease.lock_file, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
         with open(handle, "w", encoding="utf-8") as file:
             file.write("note=left empty by a killed process\n")
@@ -203,11 +203,11 @@ def _is_replaced(lease: SoftFileLease) -> bool:
 
 
 def _replace(lease: SoftFileLease, renewal: Renewal) -> None:
-    """Take an abandoned lock where filelock cannot: on NFS and Lustre no two names are exchanged.
+    """Take an abandoned lock where filelock cannot: NFS and Lustre do not exchange two names.
 
     Args:
         lease: lease of the lock.
-        renewal: of the lock file that was found to be abandoned.
+        renewal: renewal of the abandoned lock file.
 
     Raises:
         Timeout: the lock has another holder by now.
@@ -219,7 +219,7 @@ def _replace(lease: SoftFileLease, renewal: Renewal) -> None:
             raise Timeout(lease.lock_file)
         try:
             path.unlink(missing_ok=True)
-        except PermissionError:  # of another user, in a folder such as /tmp
+        except PermissionError:  # it belongs to another user, in a folder such as /tmp
             raise UserError(f"{path}: its process has ended; ask its user to remove it") from None
         lease.acquire(blocking=False)
 
@@ -228,8 +228,8 @@ def _replace(lease: SoftFileLease, renewal: Renewal) -> None:
 def _only_one_replaces(path: Path) -> Iterator[None]:
     """Hold the marker file that one process at a time creates to replace an abandoned lock.
 
-    Without it a slow process could remove the lock that a quicker one has just taken. A marker that
-    stands for `_WRITTEN_SECONDS` was left by a process that was killed, and is removed.
+    Without it, a slow process could remove the lock that a faster one has just taken. A marker
+    older than `_WRITTEN_SECONDS` was left by a process that was killed, and is removed.
     """
     marker = path.with_name(f"{path.name}.replacing")
     first, since = None, time.monotonic()
@@ -250,10 +250,10 @@ def _only_one_replaces(path: Path) -> Iterator[None]:
 
 
 def _watch(lease: SoftFileLease, loss: LeaseCompromise, ended: threading.Event) -> None:
-    """End the process if its lock is another's by now; renew a lock that is still its own.
+    """End the process if another process holds its lock; renew a lock that it still holds.
 
-    The lock is another's after a suspension for longer than the lease. Storage that does not
-    answer, or a lock file that was removed, is no reason to end.
+    Another process may take the lock while this one is suspended for longer than the lease. If the
+    storage does not answer, or the lock file was removed, the process continues.
     """
     while not _is_of_another(lease, loss, ended):
         with suppress(OSError):
@@ -266,10 +266,10 @@ def _watch(lease: SoftFileLease, loss: LeaseCompromise, ended: threading.Event) 
 
 
 def _is_of_another(lease: SoftFileLease, loss: LeaseCompromise, ended: threading.Event) -> bool:
-    """Return whether a lock is another's, in each of two looks.
+    """Return whether another process holds a lock, in both of two checks.
 
-    A process that replaces an abandoned lock, and comes second, holds the name for a moment and
-    gives it back to the first.
+    The slower of two processes that replace an abandoned lock holds the name for a moment, and then
+    returns it to the faster one.
     """
     for _ in range(2):
         owner = lease.owner

@@ -1,4 +1,4 @@
-"""A folder, or a bucket by URL, that runs on machines without a common network write to."""
+"""Shared storage, a folder or a bucket, for runs on machines without a common network."""
 
 import json
 import shutil
@@ -26,25 +26,25 @@ from carbon.progress import say
 _ATTEMPTS = 10
 _IS_FAILURE = retry_if_exception_type(OSError) & retry_if_not_exception_type(FileNotFoundError)
 _PAUSES = wait_exponential(multiplier=0.5)
-"""From half a second, each twice the one before: four minutes in all."""
+"""Pauses from half a second, doubling each time: four minutes in all."""
 
 
 class Store:
-    """Files by relative paths.
+    """Files in shared storage, by relative path.
 
-    Every listing asks the storage again. Only records are read without a checksum: they are small,
-    and created whole or not at all.
+    Listings are not cached. JSON tables are read without a checksum, because they are small and
+    created atomically.
 
-    Every failure of the storage is an OSError, whatever the client of a bucket calls it. Reads are
-    repeated for four minutes before it is raised; a caller that writes repeats it later.
+    All failures of the storage are OSErrors, whatever error a bucket's client raises. Failed reads
+    are repeated for four minutes before the error is raised; failed writes are not.
     """
 
     def __init__(self, url: str) -> None:
         """Open a folder or bucket.
 
         Raises:
-            UserError: the URL is of a kind that cannot be opened here, or two processes could both
-                create one file there.
+            UserError: the protocol of the URL is not supported here, or it does not prevent two
+                processes from creating the same file.
         """
         try:
             self._files, self._root = fsspec.url_to_fs(url, use_listings_cache=False)
@@ -60,31 +60,31 @@ class Store:
         self._root = self._root.rstrip("/")
 
     def place(self, path: str) -> str:
-        """Return where a file is, for messages."""
+        """Return the full path of a file."""
         return f"{self._root}/{path}"
 
     def names(self, folder: str) -> list[str]:
-        """Return the names of the files in a folder, none if it is not there.
+        """Return the names of the files in a folder; an empty list if it does not exist.
 
-        What begins with a dot is being written.
+        Names that begin with a dot are left out: those files are being written.
         """
         try:
-            found = self._read("ls", self.place(folder), detail=False)
+            paths = self._read("ls", self.place(folder), detail=False)
         except FileNotFoundError:
             return []
-        names = (name.rstrip("/").rsplit("/", 1)[-1] for name in found)
+        names = (path.rstrip("/").rsplit("/", 1)[-1] for path in paths)
         return sorted(name for name in names if not name.startswith("."))
 
     def read_table(self, path: str) -> dict[str, Any] | None:
-        """Return a JSON table; None if it is not there or not whole."""
+        """Return a JSON table; None if it does not exist or is incomplete."""
         try:
-            found = json.loads(self._read("cat_file", self.place(path)))
+            table = json.loads(self._read("cat_file", self.place(path)))
         except (FileNotFoundError, ValueError):
             return None
-        return found if isinstance(found, dict) else None
+        return table if isinstance(table, dict) else None
 
     def write_table(self, path: str, table: Mapping[str, Any]) -> None:
-        """Write a JSON table, in the place of an earlier one."""
+        """Write a JSON table, replacing an existing one."""
         self._make_folder_of(path)
         if not self._is_local:
             self._call("pipe_file", self.place(path), _bytes(table))
@@ -93,16 +93,16 @@ class Store:
             temporary.write_bytes(_bytes(table))
 
     def create_table(self, path: str, table: Mapping[str, Any]) -> bool:
-        """Write a JSON table unless one of that name exists; return whether it was written.
+        """Write a JSON table unless the file exists; return whether it was written.
 
-        Of all processes that try at once, one succeeds.
+        If several processes try at once, one succeeds.
         """
         self._make_folder_of(path)
         try:
             if not self._is_local:
                 self._call("pipe_file", self.place(path), _bytes(table), mode="create")
                 return True
-            # fsspec would create the file first and write to it then.
+            # fsspec would first create the file and then write to it.
             with atomic_file(self.place(path), replace=False) as temporary:
                 temporary.write_bytes(_bytes(table))
         except FileExistsError:
@@ -110,7 +110,7 @@ class Store:
         return True
 
     def put(self, source: Path, path: str) -> None:
-        """Copy a file of this machine there, in the place of an earlier one."""
+        """Copy a local file to the storage, replacing an existing one."""
         self._make_folder_of(path)
         if not self._is_local:
             self._call("put_file", str(source), self.place(path))
@@ -119,12 +119,12 @@ class Store:
             shutil.copyfile(source, temporary)
 
     def get(self, path: str, folder: Path, sha256: str) -> Path | None:
-        """Return a file as one of this machine; None if it is not there or has other contents.
+        """Return the local path of a file; None if it does not exist or has another checksum.
 
         Args:
-            path: of the file.
-            folder: of this machine, to copy it to where it must be copied.
-            sha256: that its contents are to have.
+            path: path of the file in the storage.
+            folder: local folder to which a file of a bucket is copied.
+            sha256: expected checksum.
         """
         here = Path(self.place(path))
         try:
@@ -136,24 +136,24 @@ class Store:
             return None
 
     def remove(self, path: str) -> None:
-        """Remove a file or a folder, if it is there."""
+        """Remove a file or a folder, if it exists."""
         with suppress(FileNotFoundError):
             self._call("rm", self.place(path), recursive=True)
 
     def _make_folder_of(self, path: str) -> None:
         self._call("makedirs", self.place(path).rsplit("/", 1)[0], exist_ok=True)
 
-    def _read(self, name: str, *given: Any, **more: Any) -> Any:
+    def _read(self, method: str, *arguments: Any, **keywords: Any) -> Any:
         """Call the file system, and repeat the call after growing pauses while the storage fails.
 
         Raises:
             OSError: the storage has failed for four minutes.
-            FileNotFoundError: it answered that there is no such file.
+            FileNotFoundError: there is no such file.
         """
 
         def report(state: RetryCallState) -> None:
             if state.attempt_number == 1 and state.outcome:
-                say(f"{given[0]}: {state.outcome.exception()}; trying again")
+                say(f"{arguments[0]}: {state.outcome.exception()}; trying again")
 
         retrying = Retrying(
             retry=_IS_FAILURE,
@@ -162,16 +162,16 @@ class Store:
             before_sleep=report,
             reraise=True,
         )
-        return retrying(self._call, name, *given, **more)
+        return retrying(self._call, method, *arguments, **keywords)
 
-    def _call(self, name: str, *given: Any, **more: Any) -> Any:
-        """Call the file system; raise errors of bucket clients, which are not OSErrors, as such.
+    def _call(self, method: str, *arguments: Any, **keywords: Any) -> Any:
+        """Call the file system, and raise all errors of bucket clients as OSErrors.
 
         Raises:
-            NotImplementedError: it cannot do that.
+            NotImplementedError: the file system does not support the call.
         """
         try:
-            return getattr(self._files, name)(*given, **more)
+            return getattr(self._files, method)(*arguments, **keywords)
         except (OSError, NotImplementedError):
             raise
         except Exception as error:
@@ -179,7 +179,7 @@ class Store:
 
 
 def _creates_alone(files: AbstractFileSystem) -> bool:
-    """Return whether a file system creates a file by a method of its own: fsspec's is not safe."""
+    """Return whether a file system overrides fsspec's `pipe_file`, which is not atomic."""
     return getattr(files.pipe_file, "__func__", None) is not AbstractFileSystem.pipe_file
 
 
@@ -188,11 +188,11 @@ def _bytes(table: Mapping[str, Any]) -> bytes:
 
 
 def open_tensors(file: Path) -> Any:
-    """Open a safetensors file that another process may remove; what is open stays whole.
+    """Open a safetensors file that another process may remove; an open file stays readable.
 
     Raises:
-        FileNotFoundError: it is gone. safetensors opens by name twice, and the second time raises
-            a RuntimeError.
+        FileNotFoundError: the file was removed. safetensors opens it twice by name, and the second
+            attempt raises a RuntimeError.
     """
     from safetensors import safe_open
 

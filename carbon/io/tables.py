@@ -32,7 +32,7 @@ _SCANS = {".parquet": f"{_SCAN}:write_parquet", ".tsv": f"{_SCAN}:write_tsv"} | 
 
 
 def _of_variants(module: str) -> dict[str, str]:
-    """Return the formats of a scored VCF: VCF, or a table with a row an allele."""
+    """Return the formats of a scored VCF: VCF, or a table with a row per allele."""
     return dict.fromkeys((".vcf.gz", ".vcf"), f"{module}:write_vcf") | dict.fromkeys(
         _TABLE, f"{module}:write_table"
     )
@@ -56,18 +56,18 @@ FORMATS: Mapping[str, Mapping[str, str]] = {
         ".json": "carbon.io.join:add_summaries",
     },
 }
-"""By kind of output and ending, the module and name of the writer. The ending of an output chooses
-its format; where two endings match, the first does."""
+"""Module and name of the writer, by type of output and ending. The ending of an output selects its
+format; if two endings match, the first one counts."""
 
 PARQUET_ROWS = 65_536
-"""Rows of a row group."""
+"""Number of rows of a row group."""
 
-# A cell holds no tab and no line end; a name that has one has it percent-encoded.
+# Tabs and line ends in a cell are percent-encoded.
 _ENCODED = {ord(character): f"%{ord(character):02X}" for character in "\t\n\r"}
 
 
 def text_of(value: str | float | None) -> str:
-    """Write a cell: `.` for None, as many digits of a float as a float32 holds, true and false."""
+    """Return the text of a cell: `.` for None, nine digits of a float, `true` and `false`."""
     if value is None:
         return "."
     if isinstance(value, bool):
@@ -76,7 +76,7 @@ def text_of(value: str | float | None) -> str:
 
 
 def words_of(facts: Mapping[str, Any]) -> str:
-    """Write `name=value`, blanks in a value as %20; what was not asked for is left out.
+    """Return `name=value` pairs, with blanks in values as %20 and without empty values.
 
     >>> words_of({"seed": 1, "tags": "", "command": "a b"})
     'seed=1 command=a%20b'
@@ -87,7 +87,7 @@ def words_of(facts: Mapping[str, Any]) -> str:
 
 @contextmanager
 def write_tsv(path: Path, columns: Columns, settings: dict[str, Any]) -> Iterator[Write]:
-    """Write settings as a comment line, names, and a line a row; `-` is standard output."""
+    """Write settings as a comment line, column names, and a line per row; `-` is stdout."""
     opened = nullcontext(sys.stdout) if str(path) == "-" else path.open("w", encoding="utf-8")
     with opened as sink:
         sink.write(f"# {json.dumps(settings)}\n" + "\t".join(columns) + "\n")
@@ -100,7 +100,7 @@ def write_tsv(path: Path, columns: Columns, settings: dict[str, Any]) -> Iterato
 
 @contextmanager
 def write_json(path: Path, columns: Columns, settings: dict[str, Any]) -> Iterator[Write]:
-    """Write one object: the settings, and the rows as a list of objects, one a line."""
+    """Write one object with the settings, and the rows as a list of objects, one per line."""
     with path.open("w", encoding="utf-8") as sink:
         sink.write(f'{{"settings": {json.dumps(settings)}, "rows": [')
         between = "\n"
@@ -116,7 +116,7 @@ def write_json(path: Path, columns: Columns, settings: dict[str, Any]) -> Iterat
 
 @contextmanager
 def write_parquet(path: Path, columns: Columns, settings: dict[str, Any]) -> Iterator[Write]:
-    """Write row groups; the settings are in the metadata of the schema, under `carbon`."""
+    """Write row groups, with the settings in the schema metadata under `carbon`."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -143,20 +143,20 @@ def write_parquet(path: Path, columns: Columns, settings: dict[str, Any]) -> Ite
 
 
 def any_of(endings: Iterable[str]) -> str:
-    """Return choices as help lists them: `.tsv, .json or .parquet`."""
+    """Return choices in words, such as `.tsv, .json or .parquet`."""
     *first, last = endings
     return f"{', '.join(first)} or {last}" if first else last
 
 
 def check_ending(output: str | Path, kind: str) -> str:
-    """Return the ending of an output, which chooses its format; no writer is imported.
+    """Return the ending of an output, which selects its format, without importing a writer.
 
     Args:
-        output: path that is to be written.
-        kind: of the output, of `FORMATS`.
+        output: path to write.
+        kind: type of output, a key of `FORMATS`.
 
     Raises:
-        UserError: no format of that kind has the output's ending.
+        UserError: no format for that type has the output's ending.
     """
     for ending in FORMATS[kind]:
         if str(output).endswith(ending):
@@ -165,10 +165,10 @@ def check_ending(output: str | Path, kind: str) -> str:
 
 
 def chosen_by_ending(output: str | Path, kind: str) -> Any:
-    """Import and return the writer that an output's ending chooses.
+    """Import and return the writer for an output's ending.
 
     Raises:
-        UserError: no format of that kind has the output's ending.
+        UserError: no format for that type has the output's ending.
     """
     module, _, name = FORMATS[kind][check_ending(output, kind)].partition(":")
     return attrgetter(name)(import_module(module))

@@ -11,7 +11,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from carbon.io.files import scratch_folder, told_of
+from carbon.io.files import errors_naming, scratch_folder
 
 Float32s = NDArray[np.float32]
 _ROW_GROUP = 1024  # sequences that are in memory until they are written
@@ -58,7 +58,7 @@ def write_npz(
     lengths_bp: list[int] = []
     with scratch_folder("embed") as folder:
         vectors = folder / "vectors"
-        with told_of(vectors), vectors.open("wb") as sink:
+        with errors_naming(vectors), vectors.open("wb") as sink:
             for name, num_bases, vector in rows:
                 names.append(name)
                 lengths_bp.append(num_bases)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carbon.errors import ModelError
-from carbon.pretrained import folder_here
+from carbon.pretrained import local_folder
 from carbon.tokenizer import BASES, HYBRID, KMER_DIGITS, NATIVE, Vocabulary
 from carbon.tokenizer.byte_pairs import hybrid_vocabulary, read_dna_config, read_json
 
@@ -216,7 +216,7 @@ def model_folder(source: str | Path) -> ModelFolder:
     Raises:
         ModelError: there is none, or it is no Carbon model, or its files do not fit one another.
     """
-    here = folder_here(source)
+    here = local_folder(source)
     name = "" if here else hub_name(source)
     folder = here or hub_folder(name, with_weights=False)
     config = read_config(folder)

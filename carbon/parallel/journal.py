@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from carbon.errors import UserError
-from carbon.io.files import told_of
+from carbon.io.files import errors_naming
 from carbon.progress import say
 
 _FORMAT = {"journal format": 2}  # 1 had no numbers of blocks
@@ -153,7 +153,7 @@ class Journal:
     def _append(self, content: Any) -> None:
         line = json.dumps(content).encode()
         self._sum = zlib.crc32(line, self._sum)
-        with told_of(self.path):  # of a full disk
+        with errors_naming(self.path):  # of a full disk
             self._file.write(_written(self._sum) + line + b"\n")
             self._file.flush()
             os.fsync(self._file.fileno())

@@ -1,10 +1,10 @@
-"""The box: trained models that come with Carbon, each beside the held-out chromosome.
+"""Bundled models: trained models that ship with Carbon, each with a held-out chromosome.
 
->>> from carbon.pretrained import BOX
->>> BOX["yeast"].held_out_contig
+>>> from carbon.pretrained import BUNDLED
+>>> BUNDLED["yeast"].held_out_contig
 'VIII'
 
-What lies in a model's folder is made by `scripts/box`, whole or not at all.
+The folder of a model is created atomically by `scripts/box`.
 """
 
 import json
@@ -23,24 +23,24 @@ RESULTS = "results.json"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
-    """A model in the box.
+    """A bundled model.
 
     Attributes:
-        name: by which `carbon.load` and `--model` know it, and of its folder.
-        what: it is, in a line.
-        organism: whose genome it was trained on.
-        assembly: of that genome.
-        held_out_contig: of that genome, left out of training; lies beside the model with its genes.
-        genome_file: the sequence of that contig.
-        annotation_file: its genes.
-        variants_file: a few variants of a gene of that contig, as VCF.
-        example_variants: those: position from 1, REF and ALT.
-        training: what it was trained on and how, in a line.
-        hours: that this took, about.
-        known_genes: of that contig, by name, each with a sentence that says why people know it.
-        told_variants: of that contig, by what they are: `contig:position REF>ALT`, and what the
-            model says of it, be it right or wrong.
-        learning_file: scans of a region of that contig by steps of the training.
+        name: name for `carbon.load` and `--model`, and of its folder.
+        what: description in one line.
+        organism: species of the training genome.
+        assembly: assembly of the training genome.
+        held_out_contig: contig that was excluded from training and ships with the model.
+        genome_file: FASTA of the held-out contig.
+        annotation_file: annotation of the held-out contig.
+        variants_file: VCF with a few variants of one gene on the held-out contig.
+        example_variants: those variants as 1-based position, REF and ALT.
+        training: training data and method in one line.
+        hours: approximate duration of the training.
+        known_genes: well-known genes of the held-out contig, by name, each with a description.
+        explained_variants: variants of the held-out contig by label, each as
+            `contig:position REF>ALT` with a comment on whether the model scores it correctly.
+        learning_file: scans of a region of the held-out contig at several training steps.
     """
 
     name: str
@@ -55,12 +55,12 @@ class Entry:
     training: str
     hours: float
     known_genes: Mapping[str, str]
-    told_variants: Mapping[str, tuple[str, str]]
+    explained_variants: Mapping[str, tuple[str, str]]
     learning_file: str
 
     @property
     def folder(self) -> Path:
-        """Where it lies: a model folder, which is read and never written."""
+        """Model folder, which is never written to."""
         return ROOT / self.name
 
     @property
@@ -70,7 +70,7 @@ class Entry:
 
     @property
     def annotation(self) -> Path:
-        """Genes of the held-out contig."""
+        """Annotation of the held-out contig."""
         return self.folder / self.annotation_file
 
     @property
@@ -80,32 +80,32 @@ class Entry:
 
     @property
     def learning(self) -> Path:
-        """How the training went: scans of a region of the held-out contig, by step."""
+        """Scans of a region of the held-out contig at several training steps."""
         return self.folder / self.learning_file
 
     @property
-    def is_there(self) -> bool:
-        """Whether this installation has it."""
+    def is_installed(self) -> bool:
+        """Whether this installation includes the model."""
         return self.folder.is_dir()
 
     @property
     def results(self) -> Mapping[str, Any]:
-        """What was measured of it: by evaluation, then by task."""
-        found: dict[str, Any] = json.loads((self.folder / RESULTS).read_text(encoding="utf-8"))
-        return found
+        """Results by evaluation, then by task."""
+        results: dict[str, Any] = json.loads((self.folder / RESULTS).read_text(encoding="utf-8"))
+        return results
 
     @property
     def heldout_nats_per_base(self) -> float:
-        """Of the held-out contig, through the chain."""
+        """Likelihood of the held-out contig in nats per base, by conditional likelihood."""
         return float(self.results["heldout"]["heldout_likelihood"]["value"])
 
     def require(self) -> "Entry":
-        """Return it.
+        """Return this entry.
 
         Raises:
-            ModelError: this installation is without it.
+            ModelError: this installation does not include the model.
         """
-        if not self.is_there:
+        if not self.is_installed:
             raise ModelError(
                 f"{self.name}: this installation of Carbon is without it ({self.folder} is not "
                 "there); scripts/box of a checkout makes it"
@@ -113,10 +113,10 @@ class Entry:
         return self
 
     def copy_to(self, output: Path) -> list[Path]:
-        """Copy contig, genes and variants into a new folder, whole or not at all.
+        """Copy contig, genes and variants into a new folder, atomically.
 
         Raises:
-            UserError: something is there already.
+            UserError: the output exists.
         """
         if output.exists() or output.is_symlink():
             raise UserError(f"{output}: is there already; remove it or name another --output")
@@ -127,48 +127,48 @@ class Entry:
         return [output / name for name in names]
 
 
-# What the genes do: Saccharomyces Genome Database, https://www.yeastgenome.org
+# Functions of the genes: Saccharomyces Genome Database, https://www.yeastgenome.org
 _GENES_OF_YEAST_VIII = {
-    "ENO2": "Enolase, a step of glycolysis, and one of the most abundant proteins of the cell: "
-    "its codons are nearly all the ones that yeast likes best.",
-    "ERG11": "Makes ergosterol, the sterol of fungi; the target of fluconazole, to which changes "
-    "of this gene make fungi resistant.",
-    "GPA1": "The G protein that hears the other sex: its alpha subunit holds the mating signal "
-    "back until pheromone binds.",
-    "CUP1-1": "Metallothionein that binds copper, in copies one behind the other: cells with more "
-    "copies bear more copper.",
-    "HXT1": "A transporter that lets glucose in where there is plenty, one of a family of nearly "
-    "twenty.",
-    "CDC12": "A septin, found by mutants that cannot finish cell division: part of the ring at "
-    "the neck of the bud.",
-    "RPL27A": "A protein of the ribosome, with an intron, which few genes of yeast have and many "
-    "ribosomal ones do.",
-    "BAT1": "Makes branched amino acids in mitochondria; its twin BAT2, left from an old doubling "
-    "of the genome, breaks them down in the cytosol.",
+    "ENO2": "Enolase, a glycolytic enzyme and one of the most abundant proteins of the cell; "
+    "nearly all of its codons are the preferred codons of yeast.",
+    "ERG11": "An enzyme of the synthesis of ergosterol, the main sterol of fungi, and the target "
+    "of fluconazole; mutations in this gene make fungi resistant.",
+    "GPA1": "Alpha subunit of the G protein of the pheromone response, which represses mating "
+    "until pheromone binds to the receptor.",
+    "CUP1-1": "Metallothionein that binds copper, in tandem copies; cells with more copies "
+    "tolerate more copper.",
+    "HXT1": "A low-affinity glucose transporter, used at high glucose concentrations, one of a "
+    "family of nearly twenty.",
+    "CDC12": "A septin of the ring at the bud neck, discovered in mutants that cannot complete "
+    "cell division.",
+    "RPL27A": "A ribosomal protein gene with an intron; few genes of yeast have one, and many of "
+    "those encode ribosomal proteins.",
+    "BAT1": "Synthesises branched-chain amino acids in mitochondria; its paralogue BAT2, from an "
+    "ancient whole-genome duplication, degrades them in the cytosol.",
 }
 _VARIANTS_OF_ENO2 = (
     (451_328, "T", "A"),  # the start codon is lost
     (451_806, "C", "A"),  # His159 of the enzyme becomes glutamine
-    (451_984, "CA", "C"),  # the frame is lost behind codon 220
+    (451_984, "CA", "C"),  # the reading frame shifts after codon 220
     (452_009, "T", "A"),  # codon 228 becomes a stop
     (452_184, "G", "A"),  # synonymous
 )
-_TOLD_VARIANTS_OF_YEAST_VIII = {
+_EXPLAINED_VARIANTS_OF_YEAST_VIII = {
     "A stop codon gained": (
         "VIII:451496 G>A",
-        "Codon 57 of ENO2, a tryptophan, becomes a stop. Right: stop codons hardly occur in the "
-        "frame of a gene, and the model has learned that; both strands say so.",
+        "Codon 57 of ENO2, tryptophan, becomes a stop codon. The model is right: it has learned "
+        "that in-frame stop codons are rare within genes, and both strands agree.",
     ),
     "A synonymous change": (
         "VIII:518080 T>C",
-        "Codon 183 of BAT1 goes from GTT to GTC, and the protein keeps its valine. Right: yeast "
-        "uses both codons much, and the model finds both about as likely.",
+        "Codon 183 of BAT1 changes from GTT to GTC, and both encode valine. The model is right: "
+        "yeast uses both codons often, and the model assigns them similar likelihoods.",
     ),
     "A splice donor lost, and missed": (
         "VIII:126552 G>A",
-        "The intron of RPL27A no longer begins with GT, and the gene is undone. Wrong: the model "
-        "finds the broken site likelier. Few genes of yeast have introns, and it knows no splice "
-        "sites.",
+        "The intron of RPL27A no longer begins with GT, which destroys the splice site. The model "
+        "is wrong: it assigns the broken site a higher likelihood. Few genes of yeast have "
+        "introns, and it has not learned splice sites.",
     ),
 }
 _ENTRIES = (
@@ -185,31 +185,31 @@ _ENTRIES = (
         training="both strands of every chromosome but VIII, and spliced transcripts",
         hours=1.5,
         known_genes=_GENES_OF_YEAST_VIII,
-        told_variants=_TOLD_VARIANTS_OF_YEAST_VIII,
+        explained_variants=_EXPLAINED_VARIANTS_OF_YEAST_VIII,
         learning_file="learning.npz",
     ),
 )
-BOX: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}
+BUNDLED: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}
 
 
 def entry(name: str) -> Entry:
-    """Return a model of the box by name.
+    """Return a bundled model by name.
 
     Raises:
-        ModelError: there is none of this name, or this installation is without it.
+        ModelError: the model does not exist, or this installation does not include it.
     """
-    if name not in BOX:
-        raise ModelError(f"{name}: is not in the box, which has {', '.join(BOX)}")
-    return BOX[name].require()
+    if name not in BUNDLED:
+        raise ModelError(f"{name}: is not a bundled model; give one of {', '.join(BUNDLED)}")
+    return BUNDLED[name].require()
 
 
-def folder_here(source: str | Path) -> Path | None:
-    """Return a local folder, or that of a model in the box; None where a name may be the Hub's.
+def local_folder(source: str | Path) -> Path | None:
+    """Return a local folder, or the folder of a bundled model; None for a name on the Hub.
 
     Raises:
-        ModelError: the name is of the box, and this installation is without that model.
+        ModelError: this installation does not include the bundled model of that name.
     """
     if Path(source).is_dir():
         return Path(source)
-    in_box = BOX.get(str(source))
-    return in_box.require().folder if in_box else None
+    bundled = BUNDLED.get(str(source))
+    return bundled.require().folder if bundled else None

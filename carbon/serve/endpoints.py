@@ -269,7 +269,7 @@ class Variants(Endpoint[VariantScoring]):
                 for variant, reason in zip(variants, reasons, strict=True)
             ]
 
-        variants = [Variant.from_text(text) for text in question.variants]
+        variants = [Variant.parse(text) for text in question.variants]
         return Job(self._kind(question), variants, run)
 
     def reply(self, question: VariantScoring, results: list[VariantScore]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""DNA as tokens: the 6-mer code, the two vocabularies, the native tokenizer."""
+"""Tokenization of DNA: the 6-mer code, the two vocabularies and the native tokenizer."""
 
 from carbon.tokenizer.dna import (
     Encoding,

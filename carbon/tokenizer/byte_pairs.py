@@ -1,4 +1,4 @@
-"""The Qwen3 byte-level BPE that the released models read text with, from any local folder."""
+"""Qwen3's byte-level BPE, with which the released models read text, loaded from a local folder."""
 
 import json
 from dataclasses import replace
@@ -16,13 +16,13 @@ from carbon.tokenizer.vocabulary import HYBRID, TAGS, Vocabulary
 
 NUM_BYTE_PAIRS = 151_643
 FIRST_DNA_ID = HYBRID.dna_start
-# How Qwen2 and Qwen3 cut text before the merges: contractions, words, single digits, punctuation,
-# white space (the `pre_tokenizer` of their tokenizer.json).
+# Qwen2 and Qwen3 split text before the merges into contractions, words, single digits, punctuation
+# and white space (the `pre_tokenizer` of their tokenizer.json).
 _PARTS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-_PROBE = "CCCCCC"  # the one word of the vocabulary that is also a 6-mer
+_PROBE = "CCCCCC"  # the only word of the vocabulary that is also a 6-mer
 _PROBE_ID = 91_443
 # The added tokens of Qwen3, from id 151,643 on.
 _ADDED = (
@@ -36,15 +36,15 @@ _ADDED = (
 _LAST_SPECIAL = 151_656  # the added tokens after it, such as <think>, count as text
 
 
-# What the released models saw before `<dna>`.
+# Tags with which the released models were trained.
 _RELEASED_TAGS = tuple(tag.text for tag in TAGS if tag.released)
 
 
 def hybrid_vocabulary(folder: str | Path) -> Vocabulary:
-    """Return the hybrid vocabulary, with its tags if the folder has the byte pairs to write them.
+    """Return the hybrid vocabulary, with its tags if the folder has byte pairs to encode them.
 
     Raises:
-        ModelError: the files are torn, or of another vocabulary than Qwen3's.
+        ModelError: the files are damaged, or belong to another vocabulary than Qwen3's.
     """
     if not any((Path(folder) / name).is_file() for name in ("tokenizer.json", "vocab.json")):
         return HYBRID
@@ -60,7 +60,7 @@ def read_byte_pairs(folder: str | Path) -> Tokenizer:
     """Read a folder's `tokenizer.json`, or its `vocab.json` and `merges.txt`.
 
     Raises:
-        ModelError: the files are absent or torn, or of another vocabulary than Qwen3's.
+        ModelError: the files are missing or damaged, or belong to another vocabulary than Qwen3's.
     """
     folder = Path(folder)
     names = ("tokenizer.json", "vocab.json", "merges.txt", "added_tokens.json")
@@ -80,7 +80,7 @@ def read_byte_pairs(folder: str | Path) -> Tokenizer:
             )
     except ModelError:
         raise
-    except Exception as error:  # tokenizers raises bare Exception for whatever is wrong in a file
+    except Exception as error:  # tokenizers raises bare Exception for any fault in a file
         reason = str(error).splitlines()[0]
         raise ModelError(f"{folder}: the byte-pair vocabulary cannot be read: {reason}") from None
     size = tokenizer.get_vocab_size(with_added_tokens=False)
@@ -118,17 +118,17 @@ def _from_vocab_and_merges(vocab: Path, merges: Path) -> Tokenizer:
 def _added_tokens(path: Path) -> list[AddedToken]:
     """Read `added_tokens.json`, a table of ids or a list of objects, in the order of the ids.
 
-    Without the file they are Qwen3's.
+    Without the file, return the added tokens of Qwen3.
     """
     if not path.is_file():
-        found = dict(enumerate(_ADDED, start=NUM_BYTE_PAIRS))
+        names = dict(enumerate(_ADDED, start=NUM_BYTE_PAIRS))
     else:
         entries = json.loads(path.read_text(encoding="utf-8"))
         if isinstance(entries, dict):
             entries = [{"id": i, "content": name} for name, i in entries.items()]
-        found = {entry["id"]: entry["content"] for entry in entries if entry["id"] < FIRST_DNA_ID}
+        names = {entry["id"]: entry["content"] for entry in entries if entry["id"] < FIRST_DNA_ID}
     return [
-        AddedToken(found[i], normalized=False, special=i <= _LAST_SPECIAL) for i in sorted(found)
+        AddedToken(names[i], normalized=False, special=i <= _LAST_SPECIAL) for i in sorted(names)
     ]
 
 
@@ -144,7 +144,7 @@ DNA_CONFIG: dict[str, Any] = {
 
 
 def read_dna_config(path: Path) -> dict[str, Any]:
-    """Read the file, and raise ModelError where it is not of the released vocabulary."""
+    """Read `dna_config.json`; raises ModelError if it differs from the released vocabulary."""
     config = read_json(path)
     for key in ("k", "dna_start_id", "dna_special_tokens"):
         if config.get(key, DNA_CONFIG[key]) != DNA_CONFIG[key]:
@@ -156,7 +156,7 @@ def read_dna_config(path: Path) -> dict[str, Any]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a table in JSON, or raise ModelError."""
+    """Read a JSON object; raises ModelError if it is too large or not valid JSON."""
     size_bytes = path.stat().st_size
     if size_bytes > _MOST_JSON_BYTES:
         raise ModelError(f"{path}: has {size_bytes:,} bytes, too many for a model's table in JSON")
@@ -167,4 +167,4 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def _no_number(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")

@@ -1,4 +1,4 @@
-"""DNA to ids and back, with the mask of known bases."""
+"""Encode DNA to token ids with a mask of known bases, and decode it."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -26,16 +26,17 @@ _COMPLEMENT = bytes.maketrans(b"ACGTacgt", b"TGCAtgca")
 
 
 class Encoding(NamedTuple):
-    """A tokenized sequence; every array has one entry a token, tags and `<dna>` included.
+    """A tokenized sequence; every array has one entry per token, including tags and `<dna>`.
 
     Attributes:
-        ids: int64, what the model reads; a 6-mer with an unknown base inside is `<oov>`.
-        kmers: int64, the 6-mer index with unknown bases as A; 0 where the token is no 6-mer.
-        known: uint8, bit j set where base j is real and known; 0 where the token is no 6-mer.
-        num_prefix: tokens before the first 6-mer: tags and `<dna>`.
-        length_bp: bases that were cut into 6-mers, known or not: all but the `offset` first.
-        offset: bases that were passed over before the first 6-mer.
-        strand: the one that was read.
+        ids: int64, token ids; a 6-mer with an unknown base is `<oov>`.
+        kmers: int64, 6-mer index with unknown bases as A; 0 for other tokens.
+        known: uint8, bit j is set if base j is present and known; 0 for other tokens.
+        num_prefix: number of tokens before the first 6-mer: tags and `<dna>`.
+        length_bp: number of bases that were cut into 6-mers, known or not: all but the first
+            `offset`.
+        offset: number of bases skipped before the first 6-mer.
+        strand: strand that was read.
     """
 
     ids: Int64s
@@ -48,14 +49,14 @@ class Encoding(NamedTuple):
 
     @property
     def num_known_bases(self) -> int:
-        """Bases that losses and scores count."""
+        """Number of known bases, which losses and scores count."""
         return int(np.bitwise_count(self.known).sum())
 
     @property
     def offsets_bp(self) -> Int64s:
-        """Where each token lies in the sequence as it was given: (tokens, 2), 0-based, half-open.
+        """Span of each token in the input sequence: (tokens, 2), 0-based and half-open.
 
-        On the minus strand they come down; a token that is no 6-mer has (0, 0).
+        On the minus strand spans descend; tokens other than 6-mers have (0, 0).
         """
         first = np.arange(0, self.length_bp, K)
         spans = np.stack([first, np.minimum(first + K, self.length_bp)], axis=1) + self.offset
@@ -77,20 +78,20 @@ def encode(
 ) -> Encoding:
     """Tokenize a sequence as `tags <dna> 6-mers`, and `</dna>` if `close`.
 
-    A tail of one to five bases becomes a 6-mer padded on the right with A whose mask leaves the
-    padding out. A 6-mer with N or an IUPAC code inside becomes `<oov>`; its mask keeps the bases
-    that are known.
+    A tail of one to five bases becomes a 6-mer padded on the right with A, and its mask excludes
+    the padding. A 6-mer with N or an IUPAC code becomes `<oov>`, and its mask keeps the known
+    bases.
 
     Args:
-        sequence: letters in either case; anything but ACGT is an unknown base.
-        vocabulary: whose ids to give.
-        tags: metadata tags, which must be of the vocabulary.
-        close: end with `</dna>`.
-        offset: pass over this many bases first; 0 to 5 give the six ways to cut 6-mers.
-        strand: `-` reads the reverse complement; the offset is then counted from its start.
+        sequence: letters in either case; letters other than ACGT are unknown bases.
+        vocabulary: vocabulary of the ids.
+        tags: metadata tags of the vocabulary.
+        close: whether to end with `</dna>`.
+        offset: number of bases to skip, 0 to 5: the six offsets of the 6-mer grid.
+        strand: `-` reads the reverse complement; the offset counts from its start.
 
     Raises:
-        UserError: the vocabulary has no such tag, or there is no such offset or strand.
+        UserError: the vocabulary has no such tag, or the offset or strand is invalid.
 
     >>> encode("ACGTACGT").ids.tolist()
     [2, 850, 3456]
@@ -118,9 +119,9 @@ def encode_batch(
     offset: int = 0,
     strand: Strand = "+",
 ) -> list[Encoding]:
-    """Tokenize many sequences at once: `[encode(s, ...) for s in sequences]`, but faster.
+    """Tokenize many sequences: a faster `[encode(s, ...) for s in sequences]`.
 
-    The arrays are views into three long ones.
+    The arrays are views into three shared arrays.
     """
     _check(offset, strand)
     prefix = vocabulary.prefix(tags)
@@ -129,10 +130,10 @@ def encode_batch(
     num_kmers = -(-lengths_bp // K)
     kmers = encode_kmers(b"".join(read + b"-" * (-len(read) % K) for read in reads))
     expected = np.full(len(kmers.known), ALL_KNOWN, dtype=np.uint8)
-    some = num_kmers > 0
-    expected[np.cumsum(num_kmers)[some] - 1] = (1 << (lengths_bp[some] - 1) % K + 1) - 1
+    has_kmers = num_kmers > 0
+    expected[np.cumsum(num_kmers)[has_kmers] - 1] = (1 << (lengths_bp[has_kmers] - 1) % K + 1) - 1
 
-    # All sequences lie one behind the other; `inside` is where their 6-mers go.
+    # All sequences are concatenated; `inside` are the positions of their 6-mers.
     sizes = num_kmers + len(prefix) + close
     ends = np.cumsum(sizes)
     moved = ends - sizes + len(prefix) - (np.cumsum(num_kmers) - num_kmers)
@@ -165,9 +166,9 @@ def _read(sequence: str | bytes | UInt8s, offset: int, strand: Strand) -> str | 
 
 
 def kmer_ids(kmers: Kmers, length_bp: int, vocabulary: Vocabulary) -> Int64s:
-    """Return the ids of 6-mers that `length_bp` bases were cut into: `<oov>` where one has a gap.
+    """Return the ids of the 6-mers of `length_bp` bases: `<oov>` for a 6-mer with an unknown base.
 
-    A gap is an unknown base, as opposed to the padding of a tail.
+    The padding of a tail does not count as unknown.
     """
     ids = kmers.indices + vocabulary.first_kmer
     _mark_gaps(ids, kmers.known, length_bp, vocabulary)
@@ -182,18 +183,18 @@ def _mark_gaps(ids: Int64s, known: UInt8s, length_bp: int, vocabulary: Vocabular
 
 
 def decode(encoding: Encoding) -> str:
-    """Give back the bases that were read, upper-cased, N where unknown, of the exact length."""
+    """Return the bases of an encoding, in upper case, with N for unknown bases, in full length."""
     kmers = slice(encoding.num_prefix, encoding.num_prefix - (-encoding.length_bp // K))
     return decode_kmers(Kmers(encoding.kmers[kmers], encoding.known[kmers]), encoding.length_bp)
 
 
 def decode_ids(ids: Int64s, vocabulary: Vocabulary = NATIVE) -> str:
-    """Write ids as bases where there is no mask: `<oov>` is NNNNNN, a tail keeps its padding.
+    """Return ids without a mask as bases: `<oov>` is NNNNNN, and a tail keeps its padding.
 
-    Whatever is neither a 6-mer nor `<oov>` is left out.
+    Tokens other than 6-mers and `<oov>` are left out.
     """
     indices = ids - vocabulary.first_kmer
     is_kmer = (indices >= 0) & (indices < NUM_KMERS)
-    kept = is_kmer | (ids == vocabulary.oov)
+    is_dna = is_kmer | (ids == vocabulary.oov)
     known = np.where(is_kmer, ALL_KNOWN, 0).astype(np.uint8)
-    return decode_kmers(Kmers(np.where(is_kmer, indices, 0)[kept], known[kept]))
+    return decode_kmers(Kmers(np.where(is_kmer, indices, 0)[is_dna], known[is_dna]))

@@ -1,7 +1,7 @@
 """The 6-mer code: six bases in one number, first base most significant, A=0 T=1 C=2 G=3.
 
-In this order of digits the complement is `digit ^ 1`. Everything here is vectorised numpy over the
-4,096 6-mers and knows nothing of token ids, which are these numbers plus a constant.
+With these digits the complement is `digit ^ 1`. Everything here is vectorised numpy over the 4,096
+6-mers. Token ids, which are these numbers plus a constant, do not appear here.
 """
 
 from typing import Any, NamedTuple
@@ -21,13 +21,13 @@ Int64s = NDArray[np.int64]
 _LETTER = np.frombuffer(BASES.encode(), dtype=np.uint8)
 _WEIGHTS = 4 ** np.arange(K - 1, -1, -1, dtype=np.int64)
 _BITS = 2 ** np.arange(K, dtype=np.uint8)
-_BLOCK_BP = K * 32_768  # what is encoded at once stays in the cache
+_BLOCK_BP = K * 32_768  # size of a block that stays in the cache
 
 # KMER_DIGITS[v, j] is the digit of 6-mer v at position j.
 KMER_DIGITS: UInt8s = (np.arange(NUM_KMERS)[:, None] // _WEIGHTS % 4).astype(np.uint8)
 # REVERSE_COMPLEMENT[v] is the 6-mer on the other strand, read 5' to 3'.
 REVERSE_COMPLEMENT: Int64s = (KMER_DIGITS[:, ::-1] ^ 1).astype(np.int64) @ _WEIGHTS
-# The 6-mers as text, one item of six letters each, so that decoding is one look-up a token.
+# The 6-mers as text, one item of six letters each, so that decoding is one look-up per token.
 _KMER_TEXT = _LETTER[KMER_DIGITS].view(f"V{K}")[:, 0]
 _MASKS = np.arange(2**K)
 _MASK_REVERSED = ((_MASKS[:, None] >> np.arange(K) & 1) * _BITS[::-1]).sum(axis=1, dtype=np.uint8)
@@ -39,7 +39,7 @@ class Kmers(NamedTuple):
 
     Attributes:
         indices: int64, 0 to 4,095; an unknown or absent base counts as A.
-        known: uint8, bit j is set where base j of the 6-mer is real and one of ACGT.
+        known: uint8, bit j is set if base j of the 6-mer is present and one of ACGT.
     """
 
     indices: Int64s
@@ -49,11 +49,9 @@ class Kmers(NamedTuple):
 def encode_kmers(sequence: str | bytes | UInt8s, out: Kmers | None = None) -> Kmers:
     """Cut a sequence into 6-mers from its first base; the last one may be partly known.
 
-    Letters are read in either case. Anything but ACGT is an unknown base.
-
     Args:
-        sequence: letters.
-        out: arrays of the right length to write into; fresh pages cost as much as the arithmetic.
+        sequence: letters in either case; letters other than ACGT are unknown bases.
+        out: arrays of the right length to write into; new pages cost as much as the arithmetic.
     """
     num_kmers = -(-len(sequence) // K)
     if out is None:
@@ -74,7 +72,7 @@ def encode_kmers(sequence: str | bytes | UInt8s, out: Kmers | None = None) -> Km
 
 
 def as_letters(sequence: str | bytes | UInt8s) -> bytes:
-    """Return a sequence as bytes, one a base whatever the letter."""
+    """Return a sequence as bytes, one per letter; letters outside of Latin-1 become `?`."""
     if isinstance(sequence, str):
         return sequence.encode("latin-1", errors="replace")
     if isinstance(sequence, np.ndarray) and sequence.dtype != np.uint8:
@@ -88,16 +86,16 @@ def as_letters(sequence: str | bytes | UInt8s) -> bytes:
 
 def _is_base(letters: UInt8s) -> NDArray[np.bool_]:
     upper = letters & np.uint8(0xDF)  # a letter less the bit that makes it lower case
-    found: NDArray[np.bool_] = upper == ord("A")
+    is_base: NDArray[np.bool_] = upper == ord("A")
     for base in b"CGT":
-        found |= upper == base
-    return found
+        is_base |= upper == base
+    return is_base
 
 
 def _join_letters(letters: UInt8s) -> UInt16s:
     """Join six bases to a number, first most significant.
 
-    Bits 1 and 2 of a letter in ASCII are the two bits of its digit, exchanged.
+    Bits 1 and 2 of an ASCII letter are the two bits of its digit, swapped.
     """
     pairs = (letters.view("<u2") & np.uint16(0x0606)) * np.uint16(4 * 256 + 1) >> np.uint16(9)
     exchanged = _join_pairs(pairs, (8, 4, 0))
@@ -118,9 +116,9 @@ def _join_pairs(pairs: UInt16s, shifts: tuple[int, int, int]) -> UInt16s:
 
 
 def decode_kmers(kmers: Kmers, length_bp: int | None = None) -> str:
-    """Write 6-mers as bases, N where unknown; `length_bp` cuts the padding of the tail.
+    """Return 6-mers as bases, with N for unknown ones; `length_bp` removes the padding of the tail.
 
-    With the length it is the exact inverse of `encode_kmers`, upper-cased.
+    With the length, this is the exact inverse of `encode_kmers`, in upper case.
     """
     num_kmers = _BLOCK_BP // K
     blocks = range(0, len(kmers.indices), num_kmers)
@@ -139,11 +137,10 @@ def _decode_block(indices: Int64s, known: UInt8s) -> str:
 
 
 def reverse_complement_kmers(kmers: Kmers) -> Kmers:
-    """Return the other strand, read 5' to 3', by table.
+    """Return the reverse complement of 6-mers by table look-up.
 
-    The offset is kept from the other end: a tail of t bases becomes a head whose first 6 - t bases
-    are absent. With a length that is a multiple of six it is what `encode_kmers` gives for the
-    reverse complement.
+    A tail of t bases becomes a first 6-mer whose first 6 - t bases are absent. If the length is a
+    multiple of six, the result equals `encode_kmers` of the reverse complement.
     """
     known = _MASK_REVERSED[kmers.known[::-1]]
     return Kmers(REVERSE_COMPLEMENT[kmers.indices[::-1]] & _MASK_DIGITS[known], known)
@@ -156,9 +153,9 @@ def known_bases(known: UInt8s) -> NDArray[np.bool_]:
 
 
 def cut_kmers(sequence: str, offset: int) -> list[dict[str, Any]]:
-    """Return `bases` and `index` of the 6-mers of a sequence less its first `offset` bases.
+    """Return `bases` and `index` of the 6-mers of a sequence after its first `offset` bases.
 
-    The index is None where a base is unknown, and of a shorter rest behind the last whole 6-mer.
+    The index is None for a 6-mer with an unknown base, and for a tail of fewer than six bases.
     """
     left = sequence[offset:]
     kmers = encode_kmers(left)

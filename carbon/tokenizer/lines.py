@@ -1,9 +1,9 @@
-"""Tokens as lines of text, and back: what `carbon tokenize` writes and reads.
+"""Text lines of tokens, which `carbon tokenize` writes and reads.
 
-A line is what a model reads of a piece of a contig, tab-separated: contig, start, end, ids (tags,
-`<dna>`, 6-mers; separated by spaces), and the letters of those 6-mers that have not six known
-bases, as `6-mer:letters` separated by commas, or `.` if there are none. With these the lines give
-back the sequence exactly, upper-cased, N where unknown.
+A line is a chunk of a contig as the model reads it, tab-separated: contig, start, end, ids (tags,
+`<dna>`, 6-mers; separated by spaces), and the letters of 6-mers with fewer than six known bases, as
+`6-mer:letters` separated by commas, or `.` without such 6-mers. Decoding the lines yields the exact
+sequence, in upper case, with N for unknown bases.
 """
 
 import re
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from carbon.errors import UserError
-from carbon.genome import Piece
+from carbon.genome import SequenceChunk
 from carbon.tokenizer.dna import Encoding, decode_ids, encode
 from carbon.tokenizer.kmer import ALL_KNOWN, K, Kmers, decode_kmers
 from carbon.tokenizer.vocabulary import NATIVE, Vocabulary
@@ -22,11 +22,11 @@ _LINE_BP = 60
 
 
 def token_lines(
-    pieces: Iterable[Piece], vocabulary: Vocabulary = NATIVE, tags: tuple[str, ...] = ()
+    chunks: Iterable[SequenceChunk], vocabulary: Vocabulary = NATIVE, tags: tuple[str, ...] = ()
 ) -> Iterator[str]:
-    """Yield the header, then a line for each piece."""
+    """Yield the header, then a line for each chunk."""
     yield HEADER
-    for contig, start, bases in pieces:
+    for contig, start, bases in chunks:
         encoding = encode(bases, vocabulary, tags=tags)
         ids = " ".join(map(str, encoding.ids.tolist()))
         yield f"{contig}\t{start}\t{start + len(bases)}\t{ids}\t{_partial(encoding)}"
@@ -34,12 +34,12 @@ def token_lines(
 
 def _partial(encoding: Encoding) -> str:
     kmers, known = encoding.kmers[encoding.num_prefix :], encoding.known[encoding.num_prefix :]
-    found = np.flatnonzero(known != ALL_KNOWN)
-    text = decode_kmers(Kmers(kmers[found], known[found]))
+    partial = np.flatnonzero(known != ALL_KNOWN)
+    text = decode_kmers(Kmers(kmers[partial], known[partial]))
     last_bp = encoding.length_bp - K * (len(known) - 1)
     letters = (
         (at, text[K * i : K * i + (last_bp if at == len(known) - 1 else K)])
-        for i, at in enumerate(found.tolist())
+        for i, at in enumerate(partial.tolist())
     )
     return ",".join(f"{at}:{bases}" for at, bases in letters) or "."
 
@@ -47,10 +47,10 @@ def _partial(encoding: Encoding) -> str:
 def fasta_lines(
     lines: Iterable[str], shown_as: str, vocabulary: Vocabulary = NATIVE
 ) -> Iterator[str]:
-    """Yield FASTA from what `token_lines` gave.
+    """Yield FASTA lines from the lines of `token_lines`.
 
     Raises:
-        UserError: at the first line that is not of this form.
+        UserError: at the first malformed line.
     """
     contig, bases, end_before = None, "", 0
     for number, line in enumerate(lines, start=1):

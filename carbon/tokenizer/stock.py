@@ -1,9 +1,8 @@
-"""A `tokenizer.json` that stock `AutoTokenizer` loads without this package or remote code.
+"""Write a `tokenizer.json` that stock `AutoTokenizer` loads without this package or remote code.
 
-It is a WordLevel model over the 6-mers. Tails need no entries of their own: the normalizer appends
-five A to every stretch of DNA, and the pre-tokenizer keeps whole 6-mers and drops what is left
-over. So a tail of one to five bases is padded with A, and a length that is a multiple of six gains
-nothing.
+It is a WordLevel model over the 6-mers. Tails need no vocabulary entries: the normalizer appends
+five A to every region of DNA, and the pre-tokenizer keeps whole 6-mers and drops the rest. So a
+tail of one to five bases is padded with A, and a multiple of six bases is not padded.
 """
 
 import itertools
@@ -19,11 +18,11 @@ def save_stock_tokenizer(folder: str | Path, **settings: Any) -> tuple[str, ...]
     """Write `tokenizer.json` and `tokenizer_config.json` of the native vocabulary into a folder.
 
     Args:
-        folder: made if it does not exist.
-        settings: of any `transformers` tokenizer, such as `padding_side` or `model_max_length`.
+        folder: folder, created if it does not exist.
+        settings: settings of a `transformers` tokenizer, such as `padding_side`.
 
     Returns:
-        The names of the files.
+        Names of the files.
     """
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers
     from tokenizers import pre_tokenizers as splitters
@@ -54,7 +53,7 @@ def save_stock_tokenizer(folder: str | Path, **settings: Any) -> tuple[str, ...]
 
 
 def _name_class_for_older_readers(config_path: Path) -> None:
-    """Write the name of the class that transformers 4 knows too; both load it from the file."""
+    """Write a class name that transformers 4 has, too; versions 4 and 5 load the file with it."""
     config = json.loads(config_path.read_text(encoding="utf-8"))
     config["tokenizer_class"] = "PreTrainedTokenizerFast"
     config_path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")

@@ -1,9 +1,9 @@
-"""Text with DNA in it, as people write it: `<fungi_species><dna>ACGT</dna>`, to tokens.
+"""Tokenize text with regions of DNA, such as `<fungi_species><dna>ACGT</dna>`.
 
-Native text is special tokens and DNA, nothing else. Hybrid text is byte-pair text in which `<dna>`
-opens a region that runs to the next `</dna>` or to the end. Where the public implementations of the
-released tokenizer differ, this follows the Python one: an end tag without a start makes DNA of all
-that is before it, from the last region on.
+Native text consists of special tokens and DNA. Hybrid text is byte-pair text in which `<dna>` opens
+a region that extends to the next `</dna>` or to the end. Where the public implementations of the
+released tokenizer differ, this follows the Python one: an end tag without a start tag turns the
+text before it, back to the last region, into DNA.
 """
 
 import re
@@ -24,13 +24,13 @@ _TAG = re.compile("<[^<>]+>")
 
 
 class TokenizedText(NamedTuple):
-    """One entry a token.
+    """Tokens of a text, one entry per token.
 
     Attributes:
-        ids: int64.
+        ids: int64, token ids.
         kmers: int64, as in `Encoding`.
         known: uint8, as in `Encoding`.
-        offsets: (tokens, 2) int64, the characters of the text that a token stands for.
+        offsets: (tokens, 2) int64, characters of the text that a token covers.
     """
 
     ids: Int64s
@@ -43,7 +43,7 @@ BytePairs = Callable[[str], tuple[list[int], list[tuple[int, int]]]]
 
 
 def tokenize_native(text: str) -> TokenizedText:
-    """Tokenize text in which all that is no special token is DNA."""
+    """Tokenize text in which everything except special tokens is DNA."""
     parts: list[TokenizedText] = []
     at = 0
     for tag in _TAG.finditer(text):
@@ -57,7 +57,7 @@ def tokenize_native(text: str) -> TokenizedText:
 def tokenize_hybrid(text: str, byte_pairs: BytePairs) -> TokenizedText:
     """Tokenize byte-pair text with regions of DNA.
 
-    White space at the ends of a region is dropped; inside it is an unknown base.
+    White space at the ends of a region is dropped; inside a region it is an unknown base.
     """
     parts = []
     for kind, start, end in _hybrid_spans(text):
@@ -81,13 +81,13 @@ def tokenize_hybrid(text: str, byte_pairs: BytePairs) -> TokenizedText:
 
 
 def tokenize_region(text: str) -> TokenizedText:
-    """Tokenize text that is one region of DNA, its tags left out by the writer."""
+    """Tokenize text that is one region of DNA without `<dna>` tags."""
     dna = tokenize_hybrid(DNA_START + text + DNA_END, lambda _: ([], []))
     return dna._replace(offsets=(dna.offsets - len(DNA_START)).clip(0, len(text)))
 
 
 def _hybrid_spans(text: str) -> Iterator[tuple[str, int, int]]:
-    """Yield `(kind, start, end)`, where kind is `text`, `dna` or one of the two tags."""
+    """Yield type, start and end of each span; the type is `text`, `dna` or one of the two tags."""
     at = 0
     inside = False
     following = text.find(DNA_START)

@@ -1,7 +1,7 @@
-"""What both vocabularies share as `transformers` tokenizers: calls, padding, and the mask of bases.
+"""The native and hybrid tokenizers as `transformers` tokenizers.
 
-Beside the usual columns, `return_labels=True` gives what objectives over bases need: `labels`, the
-id of the true 6-mer (-100 where none of its bases is known), and `known_bases`, six bits a token.
+With `return_labels=True` a call also returns the columns for objectives over bases: `labels`, the
+id of the true 6-mer (-100 if no base of it is known), and `known_bases`, six bits per token.
 """
 
 import itertools
@@ -18,7 +18,7 @@ from transformers import BatchEncoding, PreTrainedTokenizer
 from transformers.utils.generic import PaddingStrategy
 
 from carbon.errors import ModelError, UserError
-from carbon.pretrained import folder_here
+from carbon.pretrained import local_folder
 from carbon.tokenizer.byte_pairs import DNA_CONFIG, read_byte_pairs, read_dna_config, read_json
 from carbon.tokenizer.kmer import BASES, KMER_DIGITS, NUM_KMERS, K
 from carbon.tokenizer.stock import save_stock_tokenizer
@@ -32,30 +32,30 @@ from carbon.tokenizer.text import (
 )
 from carbon.tokenizer.vocabulary import HYBRID, NATIVE, Vocabulary, native_tokens
 
-# Signatures of `transformers` are wider than what DNA needs, and partly untyped.
+# Signatures of `transformers` are wider than DNA needs, and partly untyped.
 # mypy: disable-error-code="override, misc, no-untyped-call"
 
 
-IGNORED = -100  # the label that transformers and torch leave out
+IGNORED = -100  # label that transformers and torch ignore
 _PADDING = {"labels": IGNORED, "known_bases": 0, "offset_mapping": (0, 0)}
 
 
 class DNATokenizer(PreTrainedTokenizer):
-    """What both share; use `NativeDNATokenizer` or `HybridDNATokenizer`.
+    """Base class of `NativeDNATokenizer` and `HybridDNATokenizer`.
 
-    Nothing is ever added to a text, whatever `add_special_tokens` says. Offsets count characters of
-    the text, so that inside DNA they count bases; the padding of a tail is not among them.
+    No special tokens are added to a text, regardless of `add_special_tokens`. Offsets count
+    characters of the text, which inside DNA are bases; they exclude the padding of a tail.
     """
 
     vocabulary: ClassVar[Vocabulary]
     model_input_names: ClassVar[list[str]] = ["input_ids", "attention_mask"]
 
     def tokenize_text(self, text: str) -> TokenizedText:
-        """Return ids, 6-mers, mask and offsets of a text as numpy arrays."""
+        """Return ids, 6-mers, mask and offsets of a text, as numpy arrays."""
         raise NotImplementedError
 
     def _add_tokens(self, new_tokens: list[Any], special_tokens: bool = False) -> int:
-        """Refuse a token that is not of the vocabulary: its id would be that of another one."""
+        """Refuse tokens outside of the vocabulary, whose ids would belong to other tokens."""
         vocabulary = self.get_vocab()
         if fresh := [str(token) for token in new_tokens if str(token) not in vocabulary]:
             raise UserError(
@@ -67,11 +67,11 @@ class DNATokenizer(PreTrainedTokenizer):
 
     @property
     def vocab_size(self) -> int:
-        """Rows of the embedding that the vocabulary is made for."""
+        """Number of rows of the embedding."""
         return self.vocabulary.size
 
     def __len__(self) -> int:
-        """Return `vocab_size`, so that resizing a model's embedding to it changes nothing."""
+        """Return `vocab_size`, so that resizing a model's embedding to it has no effect."""
         return self.vocab_size
 
     def tokenize(self, text: str, pair: None = None, **kwargs: Any) -> list[str]:
@@ -80,7 +80,7 @@ class DNATokenizer(PreTrainedTokenizer):
         tokens: list[str] = self.convert_ids_to_tokens(self.tokenize_text(text).ids.tolist())
         return tokens
 
-    def _encode_plus(  # the one method behind `__call__` and `encode`
+    def _encode_plus(  # called by `__call__` and `encode`
         self,
         text: str | Sequence[str],
         text_pair: None = None,
@@ -121,10 +121,8 @@ class DNATokenizer(PreTrainedTokenizer):
         if max_length is None or len(tokens.ids) <= max_length:
             return tokens
         first = len(tokens.ids) - max_length if self.truncation_side == "left" else 0
-        kept = slice(first, first + max_length)
-        return TokenizedText(
-            tokens.ids[kept], tokens.kmers[kept], tokens.known[kept], tokens.offsets[kept]
-        )
+        part = slice(first, first + max_length)
+        return TokenizedText(*(column[part] for column in tokens))
 
     def _columns(
         self, tokens: TokenizedText, labels: bool, wanted: dict[str, Any]
@@ -210,26 +208,26 @@ def _checked_texts(text: str | Sequence[str], text_pair: None, wanted: dict[str,
     return texts
 
 
-# Signatures of `transformers` are wider than what DNA needs, and partly untyped.
+# Signatures of `transformers` are wider than DNA needs, and partly untyped.
 # mypy: disable-error-code="override, misc, no-untyped-call"
 
 
 _KMERS = ["".join(BASES[d] for d in digits) for digits in KMER_DIGITS]
-# Twelve letters in a row, or two blocks of ten as GenBank prints them; U for RNA.
+# Twelve letters in a row, or two blocks of ten as in GenBank; U for RNA.
 _LOOKS_LIKE_DNA = re.compile(r"[ACGTUNacgtun]{12,}|\b[ACGTUNacgtun]{10}\s+[ACGTUNacgtun]{10}\b")
 
 
 class NativeDNATokenizer(DNATokenizer):
     """DNA and metadata tags: `tokenizer("<fungi_species><dna>ACGTACGT</dna>")`.
 
-    `save_pretrained` writes the `tokenizer.json` that stock `AutoTokenizer` loads without this
+    `save_pretrained` writes a `tokenizer.json` that stock `AutoTokenizer` loads without this
     package, with the same ids.
     """
 
     vocabulary = NATIVE
 
     def __init__(self, **kwargs: Any) -> None:
-        """Take the settings of any `transformers` tokenizer, such as `padding_side`."""
+        """Create the tokenizer with settings of `transformers`, such as `padding_side`."""
         self._tokens = native_tokens() | {
             kmer: NATIVE.first_kmer + i for i, kmer in enumerate(_KMERS)
         }
@@ -238,8 +236,8 @@ class NativeDNATokenizer(DNATokenizer):
 
     @classmethod
     def from_pretrained(cls, source: str | Path, *inputs: Any, **kwargs: Any) -> Self:
-        """Load a local folder, a model of the box, or the Hub's repository of that name."""
-        loaded: Self = super().from_pretrained(folder_here(source) or source, *inputs, **kwargs)
+        """Load a local folder, a bundled model, or a repository of the Hugging Face Hub."""
+        loaded: Self = super().from_pretrained(local_folder(source) or source, *inputs, **kwargs)
         return loaded
 
     def tokenize_text(self, text: str) -> TokenizedText:  # noqa: D102
@@ -270,11 +268,11 @@ class NativeDNATokenizer(DNATokenizer):
 
 
 class HybridDNATokenizer(DNATokenizer):
-    """Text and DNA, as the released models read them; made from local files alone.
+    """Tokenizer of the released models for text and DNA, from local files only.
 
-    Outside `<dna>` ... `</dna>` text is the byte pairs of Qwen3; inside it is 6-mers. `CCCCCC` is a
-    word of both and has an id in each. Raises ModelError where the files are absent or of another
-    vocabulary.
+    Text outside of `<dna>` ... `</dna>` becomes byte pairs of Qwen3, and text inside it 6-mers.
+    `CCCCCC` is in both vocabularies, with different ids. Raises ModelError if the files are missing
+    or belong to another vocabulary.
     """
 
     vocabulary = HYBRID
@@ -292,14 +290,14 @@ class HybridDNATokenizer(DNATokenizer):
         vocab_file: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """Read a folder of Qwen3's tokenizer files, and `dna_config.json` where there is one.
+        """Read a folder with Qwen3's tokenizer files, and `dna_config.json` if present.
 
         Args:
-            base_tokenizer_path: the folder; `from_pretrained(folder)` is the other way to name it.
-            k: bases of a token; only 6 is known.
-            auto_dna_tags: read a text without `<dna>` as one region of DNA.
-            vocab_file: where the Hub's cache has it, beside the other files.
-            kwargs: the settings of any `transformers` tokenizer.
+            base_tokenizer_path: the folder; `from_pretrained(folder)` is equivalent.
+            k: bases per token; only 6 is supported.
+            auto_dna_tags: whether to read text without `<dna>` as one region of DNA.
+            vocab_file: `vocab.json` in the Hub's cache, next to the other files.
+            kwargs: settings of `transformers` tokenizers.
         """
         if base_tokenizer_path is None and vocab_file is None:
             raise ModelError(
@@ -323,7 +321,7 @@ class HybridDNATokenizer(DNATokenizer):
 
     @classmethod
     def from_pretrained(cls, source: str | Path, *inputs: Any, **kwargs: Any) -> Self:
-        """Load a local folder, released or saved here, or the Hub's repository of that name."""
+        """Load a local folder, or a repository of the Hugging Face Hub."""
         if not Path(source).is_dir():
             loaded: Self = super().from_pretrained(source, *inputs, **kwargs)
             return loaded
@@ -359,10 +357,10 @@ class HybridDNATokenizer(DNATokenizer):
     def save_vocabulary(
         self, save_directory: str, filename_prefix: str | None = None
     ) -> tuple[str, ...]:
-        """Write the byte pairs and `dna_config.json`: the layout of the released folders.
+        """Write the byte pairs and `dna_config.json`, in the layout of the released folders.
 
-        There is no `tokenizer.json`: stock `AutoTokenizer` would read DNA as text with it. Without
-        one it says that it cannot.
+        No `tokenizer.json` is written, because stock `AutoTokenizer` would read DNA as text with
+        it. Without the file it raises an error.
         """
         if filename_prefix:
             raise UserError("filename_prefix: the names of the files are fixed")
@@ -394,13 +392,13 @@ class HybridDNATokenizer(DNATokenizer):
         return name or _DNA_TOKENS.get(index, f"<unused_{index}>")
 
     def _join(self, ids: list[int], skipped: frozenset[int]) -> str:
-        """Join tokens; inside a region byte pairs are dropped, as in the released tokenizer."""
+        """Join tokens; byte pairs inside a region are dropped, as in the released one."""
         parts: list[str] = []
         inside = False
         for is_text, run in itertools.groupby(ids, lambda i: i < HYBRID.dna_start):
             if is_text and not inside:
-                kept = [i for i in run if i not in skipped]
-                parts.append(self.byte_pairs.decode(kept, skip_special_tokens=False))
+                shown = [i for i in run if i not in skipped]
+                parts.append(self.byte_pairs.decode(shown, skip_special_tokens=False))
             elif not is_text:
                 for i in run:
                     inside = i == HYBRID.dna_start or (inside and i != HYBRID.dna_end)

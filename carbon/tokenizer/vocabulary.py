@@ -1,8 +1,7 @@
-"""The metadata tags: what a model may be told of a sequence before `<dna>`.
+"""The two vocabularies, and the metadata tags that describe a sequence before `<dna>`.
 
 A record of a corpus has codes for its species and its gene, and a model reads the tags of these
-codes. To add a tag is to add an entry to `TAGS`, wherever it reads well, with an id that no other
-has.
+codes. To add a tag, add an entry to `TAGS`, at any place, with an unused id.
 """
 
 from collections.abc import Callable
@@ -12,25 +11,25 @@ from typing import Literal
 from carbon.errors import UserError
 from carbon.tokenizer.kmer import NUM_KMERS
 
-Kind = Literal["species", "gene"]
+TagType = Literal["species", "gene"]
 
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """One metadata tag.
+    """A metadata tag.
 
     Attributes:
-        code: what the column `species_type` or `gene_type` of a corpus says.
-        text: what stands before `<dna>`.
-        kind: which of the two columns it is of.
-        native_id: its row in the native vocabulary, from 4 to 127. Models are trained with it, so
-            it never changes.
-        released: whether the released models, which read tags as text, have seen it.
+        code: value in the column `species_type` or `gene_type` of a corpus.
+        text: text of the tag, which precedes `<dna>`.
+        kind: column of the code, `species` or `gene`.
+        native_id: row in the native vocabulary, 4 to 127. Models are trained with it, so it never
+            changes.
+        released: whether the released models, which read tags as text, were trained with it.
     """
 
     code: str
     text: str
-    kind: Kind
+    kind: TagType
     native_id: int
     released: bool = True
 
@@ -53,8 +52,8 @@ TAGS = (
 )
 
 
-def tags_of(kind: Kind) -> tuple[Tag, ...]:
-    """Return the tags of one kind."""
+def tags_of(kind: TagType) -> tuple[Tag, ...]:
+    """Return the tags of one type."""
     return tuple(tag for tag in TAGS if tag.kind == kind)
 
 
@@ -65,25 +64,25 @@ GENE_TAGS = tuple(GENE_TAG_OF.values())
 
 
 TagIds = Callable[[tuple[str, ...]], list[int]]
-"""From metadata tags that follow one another to their ids."""
+"""Function from consecutive metadata tags to their ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """The ids that DNA needs.
+    """Token ids for DNA.
 
     Attributes:
         name: `native` or `hybrid`.
-        size: rows of the embedding and of the head.
-        pad: what rows are filled up with.
-        dna_start: `<dna>`.
-        dna_end: `</dna>`.
-        oov: a 6-mer with an unknown base inside.
-        first_kmer: AAAAAA; the other 6-mers follow in the order of their indices.
-        tags: metadata tags that may stand before `<dna>`.
-        tag_ids: their ids. Tags are read together, for where they are text, the end of one and
-            the start of the next can be one token.
-        why_no_tags: what to say where `tags` is empty.
+        size: number of rows of the embedding and of the head.
+        pad: id of padding.
+        dna_start: id of `<dna>`.
+        dna_end: id of `</dna>`.
+        oov: id of a 6-mer with an unknown base.
+        first_kmer: id of AAAAAA; the other 6-mers follow in the order of their indices.
+        tags: metadata tags that may precede `<dna>`.
+        tag_ids: function that encodes consecutive tags. They are encoded together, because in text
+            the end of one tag and the start of the next can form one token.
+        why_no_tags: reason for messages if `tags` is empty.
     """
 
     name: str
@@ -99,14 +98,14 @@ class Vocabulary:
 
     @property
     def kmer_rows(self) -> slice:
-        """The rows of the embedding and of the head that belong to 6-mers."""
+        """Rows of the embedding and of the head for 6-mers."""
         return slice(self.first_kmer, self.first_kmer + NUM_KMERS)
 
     def prefix(self, tags: tuple[str, ...] = ()) -> list[int]:
-        """Return the ids that open a sequence: tags, then `<dna>`.
+        """Return the ids at the start of a sequence: tags, then `<dna>`.
 
         Raises:
-            UserError: a tag is not of this vocabulary.
+            UserError: a tag is not in this vocabulary.
         """
         for tag in tags:
             if tag not in self.tags:
@@ -135,7 +134,7 @@ NATIVE = Vocabulary(
     dna_start=2,
     dna_end=3,
     first_kmer=128,
-    tags=tuple(_NATIVE_ID_OF),  # those of a model stand in its config: `carbon.model.load_model`
+    tags=tuple(_NATIVE_ID_OF),  # the config of a model lists its own: `carbon.model.load_model`
     tag_ids=_native_tag_ids,
     why_no_tags="the model's config.json names none (docs/tokenizers.md says why)",
 )
@@ -147,14 +146,14 @@ HYBRID = Vocabulary(
     dna_start=151_669,
     dna_end=151_670,
     first_kmer=151_672,
-    tags=(),  # they are text, so they come with a model's byte pairs: `hybrid_vocabulary`
+    tags=(),  # tags are text and need a model's byte pairs: `hybrid_vocabulary`
     tag_ids=_no_tag_ids,
     why_no_tags="it has none (docs/tokenizers.md says why)",
 )
 
 
 def native_tokens() -> dict[str, int]:
-    """Return the 128 tokens of the native vocabulary that are not 6-mers, with their ids."""
+    """Return names and ids of the 128 tokens of the native vocabulary that are not 6-mers."""
     names = {
         NATIVE.pad: "<pad>",
         NATIVE.oov: "<oov>",

@@ -148,7 +148,7 @@ class Predict(Panel):
             window_bp = values["window_bp"] or read_manifest(folder).window_bp
             program += (
                 "from carbon.finetune.places import alleles_of\n\n"
-                f"variant = carbon.Variant.from_text({variant.to_text()!r})\n"
+                f"variant = carbon.Variant.parse({variant.to_text()!r})\n"
                 f"with carbon.Reference({self.lab.genome.shown_files[0]!r}) as genome:\n"
                 f"    alleles = alleles_of(genome, variant, {window_bp})\n"
                 f"ref, alt = model.predict(alleles{option})\n"

@@ -56,7 +56,7 @@ class VariantEffect(Panel):
 
     def __init__(self, lab: Lab) -> None:
         """Look for examples in the lab's genome."""
-        told = {label: variant for label, (variant, _) in lab.told_variants.items()}
+        told = {label: variant for label, (variant, _) in lab.explained_variants.items()}
         self._examples = told or {k: v.to_text() for k, v in lab.example.variants().items()}
         self._strips: Kept[SnvsByConsequence] = Kept(_KEPT_STRIPS)
         super().__init__(lab)
@@ -171,7 +171,7 @@ class VariantEffect(Panel):
 
     def _told(self, values: Values, result: Result) -> str:
         """Return what is told of a variant of the genome that is open, if it is one of those."""
-        told = {} if values["genome"] else dict(self.lab.told_variants.values())
+        told = {} if values["genome"] else dict(self.lab.explained_variants.values())
         return paragraph(told.get(result["variant"], ""))
 
     def python(self, values: Values) -> str:
@@ -182,7 +182,7 @@ class VariantEffect(Panel):
         program = (
             "import carbon\nfrom carbon.genome import VcfReader\n\n"
             f"model = carbon.load({self.lab.model_name!r})\n"
-            f"variant = carbon.Variant.from_text({variant.to_text()!r})\n"
+            f"variant = carbon.Variant.parse({variant.to_text()!r})\n"
             f"window = carbon.Interval({window.contig!r}, {window.start}, {window.end})\n"
             f"method = model.variant_method({options})\n"
             f"with carbon.Reference({genome.shown_files[0]!r}) as genome:\n"

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from carbon.errors import GenomeError
 from carbon.genome import Consequences, Interval, Reference, Variant, reverse_complement
-from carbon.genome.cds_codes import cds_of_unknown_code, told_of_unknown_code
+from carbon.genome.cds_codes import cds_of_unknown_code, unknown_code_warnings
+from carbon.genome.consequence_terms import labels_of
 from carbon.genome.genes import parts_on_contig
 from carbon.inference import Model
 from carbon.metrics import auroc
@@ -21,18 +22,7 @@ from carbon.progress import say, track
 from carbon.uncertainty import bootstrap
 from eval.heldout.genes import HeldOutGenes
 
-# Terms of the Sequence Ontology, by the name of what they are called here.
-DAMAGING = {
-    "stop_gained": "stop_gained",
-    "start_lost": "start_lost",
-    "splice_donor_variant": "splice_site",
-    "splice_acceptor_variant": "splice_site",
-}
-CONTROLS = {
-    "synonymous_variant": "synonymous",
-    "intron_variant": "intronic",
-    "intergenic_variant": "intergenic",
-}
+DAMAGING, CONTROLS = labels_of("damaging"), labels_of("control")
 _KINDS = DAMAGING | CONTROLS
 _LOOKED_AT = 40  # SNVs anywhere for each damaging one that is wanted: a twentieth are stops
 _CODON_BP = 3
@@ -171,7 +161,7 @@ def _by_kind_and_change(
     """Tell drawn SNVs apart by kind and by trinucleotide change."""
     consequences = Consequences(genes.reference, genes.annotation)
     unknown = cds_of_unknown_code(genes.reference, genes.annotation)
-    for line in told_of_unknown_code(genes.annotation.path, unknown):
+    for line in unknown_code_warnings(genes.annotation.path, unknown):
         say(f"warning: {line}")
     found: dict[str, dict[str, list[Known]]] = {kind: defaultdict(list) for kind in _KINDS.values()}
     for variant in track(_snvs(genes, _LOOKED_AT * num_each, random), "variants of known effect"):

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from carbon.errors import UserError
 from carbon.genome import Variant, VcfReader, VcfRow
+from carbon.genome.consequence_terms import is_coding
 from eval.contract import BuildReport, Example, Options, Reading, Task
 from eval.summary import summary_of
 from eval.tasks.building import drawn, write_dataset
@@ -41,20 +42,6 @@ _STARS = {
     "criteria_provided": 1,
 }
 _LEAST_STARS = 1
-# Sequence Ontology terms of changes in a CDS; whatever else has a term is not coding.
-_CODING = frozenset(
-    {
-        "missense_variant",
-        "synonymous_variant",
-        "nonsense",
-        "stop_gained",
-        "stop_lost",
-        "start_lost",
-        "initiator_codon_variant",
-        "stop_retained_variant",
-        "coding_sequence_variant",
-    }
-)
 
 
 def task(
@@ -161,7 +148,7 @@ def _labelled(
             continue
         info = _info(record)
         terms = [part.partition("|")[2] for part in info.get("MC", "").split(",")]
-        coding = [term for term in terms if term in _CODING]
+        coding = [term for term in terms if is_coding(term)]
         if bool(coding) != (region == "coding"):
             dropped["other_region"] += 1
             continue

@@ -84,7 +84,7 @@ def first_batch(ranks, config):
     from train.loop.trainer import Trainer
 
     trainer = Trainer(config, ranks)
-    rows = [trainer.rows.pieces(trainer.rows.order[i]) for i in range(8)]
+    rows = [trainer.rows.segments(trainer.rows.order[i]) for i in range(8)]
     (metrics,) = itertools.islice(trainer.steps(), 1)
     names, tags_of = list(native_tokens()), {}
     if trainer.start.is_hybrid:

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from carbon.model import save_model
-from carbon.pretrained import BOX, Entry
+from carbon.pretrained import BUNDLED, Entry
 from tests.helpers.files import random_bases
 
 NATS_PER_BASE = 1.2345
@@ -17,7 +17,7 @@ _GENE = 'VIII\tsgd\t{kind}\t301\t600\t.\t+\t{phase}\tgene_id "G1"; transcript_id
 
 def real_entry(name: str) -> Entry:
     """The entry of the box that the project has."""
-    return BOX[name].require()
+    return BUNDLED[name].require()
 
 
 def fill(folder: Path, network) -> str:
@@ -26,7 +26,7 @@ def fill(folder: Path, network) -> str:
     Returns:
         The bases of the contig.
     """
-    entry = BOX["yeast"]
+    entry = BUNDLED["yeast"]
     save_model(network, folder)
     inner = "ATG" + "GCA" * 98 + "TAA"
     bases = random_bases(300, seed=1) + inner + random_bases(CONTIG_BP - 600, seed=2)

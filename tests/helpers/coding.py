@@ -95,7 +95,7 @@ def build_gene(seed: int, strand: str, phase_bp: int, leftover_bp: int) -> Built
     bases += [Base(b, "partial3") for b in letters(leftover_bp)]
     bases += [Base(b, "utr3") for b in letters(0 if leftover_bp else 7)]
     for place in sorted(draw.sample(range(2, len(bases) - 1), 3), reverse=True):
-        bases[place:place] = [Base(b, "intron") for b in f"GT{letters(draw.randint(4, 9))}AG"]
+        bases[place:place] = [Base(b, "intron") for b in f"GT{letters(draw.randint(4, 24))}AG"]
     return BuiltGene(strand, phase_bp, leftover_bp, bases, (letters(9), letters(5)))
 
 

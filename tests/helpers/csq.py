@@ -27,7 +27,7 @@ _PARTS = {
     "three_prime_utr": "three_prime_UTR",
 }
 Terms = frozenset[str]
-# What csq calls a term of the Sequence Ontology; splice regions are not reported here.
+# Names of csq for terms of the Sequence Ontology.
 NAMES = {
     "missense": "missense_variant",
     "synonymous": "synonymous_variant",
@@ -41,13 +41,14 @@ NAMES = {
     "inframe_altering": "protein_altering_variant",
     "splice_acceptor": "splice_acceptor_variant",
     "splice_donor": "splice_donor_variant",
+    "splice_region": "splice_region_variant",
     "5_prime_utr": "5_prime_UTR_variant",
     "3_prime_utr": "3_prime_UTR_variant",
     "coding_sequence": "coding_sequence_variant",
     "non_coding": "non_coding_transcript_exon_variant",
     "intron": "intron_variant",
 }
-SPLICE_REGION = "splice_region"
+SPLICE_REGION = NAMES["splice_region"]
 
 
 def gff3_of_gtf(gtf: Path, gff3: Path, contigs: set[str]) -> None:

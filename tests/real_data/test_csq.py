@@ -18,7 +18,8 @@ from carbon.genome import (
     reverse_complement,
     spliced,
 )
-from carbon.genome.consequences import SEVERITY, trimmed
+from carbon.genome.consequence_terms import TERMS
+from carbon.genome.consequences import trimmed
 from tests.helpers.csq import SPLICE_REGION, Terms, called, drawn, gff3_of_gtf, gff3_of_region
 
 pytestmark = [
@@ -31,10 +32,10 @@ BY_GENE = ("intron_variant", NON_CODING)
 UTRS = ("5_prime_UTR_variant", "3_prime_UTR_variant")
 INDELS = ("frameshift_variant", "inframe_insertion", "inframe_deletion")
 START_BP = 3
+SPLICE_SITE_BP, SPLICE_REGION_BP = 2, 8
 
 # What csq says otherwise, by its conventions. docs/scoring.md has the same table.
 AGREED = {
-    "splice region": "csq reports splice_region, which is not reported here; the rest is equal",
     "by gene": "csq reports introns and non-coding exons once for a gene, and only where it has "
     "nothing else to report of the gene; introns of a transcript without CDS are non_coding too",
     "without CDS": "csq reports a transcript without CDS by its gene alone, and no splice sites",
@@ -43,13 +44,13 @@ AGREED = {
     "where the frame shifts or the bases at the start are ATG still",
     "frame shift": "csq adds stop_gained to a frameshift in a CDS that has no stop codon itself",
     "stop codon kept": "csq adds inframe_insertion or inframe_deletion to stop_retained",
-    "edge": "an indel that touches an edge of an exon or of the CDS, or could as well be written "
-    "so: csq moves it to the exon, the UTR or the splice site; here it stays where it is written, "
-    "and has no consequence, or coding_sequence_variant, where it lies across the edge",
+    "edge": "an indel that touches an edge of an exon, a CDS or a splice region, or could as well "
+    "be written so: csq moves it to the exon, the UTR or the splice site; here it stays where it "
+    "is written, and has no consequence, or coding_sequence_variant, where it lies across the edge",
     "protein": "csq writes a protein that is not that of the changed CDS",
 }
 # Which of them are there, by the kind of variant.
-OF_SNVS = {"splice region", "by gene", "without CDS", "without UTR"}
+OF_SNVS = {"by gene", "without CDS", "without UTR"}
 
 
 def yeast(data, folder):
@@ -173,8 +174,8 @@ def wrong_by_gene(reference, near, variant, told):
 
 
 def is_equal(ours: Effect, theirs: Terms) -> bool:
-    known = [term for term in SEVERITY if term in theirs]
-    return bool(known) and ours.term == known[0] and SPLICE_REGION not in theirs
+    known = [term for term in TERMS if term in theirs]
+    return bool(known) and ours.term == known[0]
 
 
 def agreed_difference(
@@ -187,10 +188,6 @@ def agreed_difference(
 ) -> str | None:
     """Return which of the agreed differences this is."""
     term = ours.term if ours else None
-    if SPLICE_REGION in theirs and ours:
-        rest = theirs - {SPLICE_REGION} or {"intron_variant"}
-        if is_equal(ours, frozenset(rest)):
-            return "splice region"
     if not theirs and (term in BY_GENE or not transcript.cds):
         return "by gene" if term in BY_GENE else "without CDS"
     if not theirs and term in UTRS and transcript.transcript_id not in with_utrs:
@@ -205,7 +202,8 @@ def agreed_difference(
         reference, transcript
     ):
         return "frame shift" if term == "frameshift_variant" else None
-    if touches_edge(reference, transcript, variant):
+    reach_bp = SPLICE_REGION_BP if SPLICE_REGION in {term, *theirs} else SPLICE_SITE_BP
+    if touches_edge(reference, transcript, variant, reach_bp):
         return "edge"
     return "protein" if term == term_of_protein(reference, transcript, variant) else None
 
@@ -215,8 +213,10 @@ def ends_with_stop(reference: Reference, transcript: Transcript) -> bool:
     return not transcript.leftover_bp and cds[-3:] in ("TAA", "TAG", "TGA")
 
 
-def touches_edge(reference: Reference, transcript: Transcript, variant: Variant) -> bool:
-    """Tell whether an indel is within a splice site's length of an edge, wherever it is written."""
+def touches_edge(
+    reference: Reference, transcript: Transcript, variant: Variant, reach_bp: int
+) -> bool:
+    """Return whether an indel is within a distance of an edge, wherever it is written."""
     first, last, alt = trimmed(variant)
     bases = reference.fetch(Interval(variant.contig, first - 40, last + 40)).upper()
     moved = alt or bases[40 : 40 + last - first]
@@ -227,7 +227,7 @@ def touches_edge(reference: Reference, transcript: Transcript, variant: Variant)
     while right < 40 and (moved * 50)[right] == behind[right]:
         right += 1
     edges = {at for span in (*transcript.exons, *transcript.cds) for at in span}
-    return any(first - left - 2 <= edge <= last + right + 2 for edge in edges)
+    return any(first - left - reach_bp <= edge <= last + right + reach_bp for edge in edges)
 
 
 def term_of_protein(reference: Reference, transcript: Transcript, variant: Variant) -> str:

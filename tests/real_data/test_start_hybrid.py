@@ -36,7 +36,7 @@ def first_batch_and_all(ranks, config):
 
     trainer = Trainer(config, ranks)
     rows = [(trainer.rows.order[i], trainer.rows[i]) for i in range(8)]
-    pieces = [piece for sample, _ in rows for piece in trainer.rows.pieces(sample)]
+    pieces = [piece for sample, _ in rows for piece in trainer.rows.segments(sample)]
     (metrics,) = itertools.islice(trainer.steps(), 1)
     trainer.run(False)
     return metrics["nats_per_base"], [(p.prefix, p.letters.tobytes().decode()) for p in pieces]

@@ -13,6 +13,7 @@ from scipy import stats
 
 from carbon.errors import UserError
 from carbon.genome import Consequences, Reference, Variant, read_gene_file, reverse_complement
+from carbon.genome.consequence_terms import VOCABULARY_VERSION
 from carbon.inference.variants import background as background_module
 from carbon.inference.variants.background import (
     KINDS,
@@ -314,6 +315,21 @@ def test_a_file_is_read_as_it_was_written(tmp_path, reference):
     assert read.percentile(reference, Variant("c", 5, BASES[5], BASES[5] + "A"), 1.0) is None
     snv = Variant("c", 5, BASES[5], "ACGT"["ACGT".index(BASES[5]) - 1])
     assert read.percentile(reference, snv, None) is None
+
+
+@pytest.mark.parametrize(("version", "named"), [(None, "an unnumbered version"), (1, "version 1")])
+def test_a_file_of_other_consequence_terms_is_refused(tmp_path, version, named):
+    path = tmp_path / "b.json"
+    content = json.loads(background({("snv",): normal(1)}).to_bytes())
+    assert content["consequence_terms"] == VOCABULARY_VERSION
+    content |= {"consequence_terms": version}
+    kept = {name: value for name, value in content.items() if value is not None}
+    Background({name: value for name, value in kept.items() if name != "sha256"}).write(path)
+    with pytest.raises(UserError) as wrong:
+        Background.read(path)
+    text = str(wrong.value)
+    assert text.startswith(f"{path}: uses {named} of the consequence terms") and "\n" not in text
+    assert f"version {VOCABULARY_VERSION}" in text and "`carbon background`" in text
 
 
 def test_a_damaged_file_is_one_line(tmp_path):

@@ -23,12 +23,12 @@ from carbon.genome import (
 )
 from carbon.io.files import sha256_of_file
 from carbon.model import save_model
-from carbon.pretrained import BOX
+from carbon.pretrained import BUNDLED
 from tests.helpers.files import random_bases, write_fasta
 from train.config import TrainConfig
 
 ROOT = Path(__file__).parents[2]
-ENTRY = BOX["yeast"]
+ENTRY = BUNDLED["yeast"]
 YEAST = Path(os.environ.get("CARBON_DATA", "")) / "yeast"
 RESULTS = {
     "likelihood": {"value": 1.2987, "low": 1.2901, "high": 1.3055},

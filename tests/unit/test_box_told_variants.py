@@ -21,10 +21,10 @@ CODONS = {  # consequence, codons, lowest and highest delta in nats
 def panel(tmp_path_factory):
     entry = real_entry("yeast")
     genome = Genome.open(entry.genome, entry.annotation)
-    told = entry.told_variants
+    told = entry.explained_variants
     return VariantEffect(
         Lab(carbon.load("yeast"), "yeast", genome, tmp_path_factory.mktemp("runs"),
-            entry.known_genes, told_variants=told)
+            entry.known_genes, explained_variants=told)
     )  # fmt: skip
 
 
@@ -37,21 +37,23 @@ def panel(tmp_path_factory):
 )
 def test_what_is_told_is_so(panel, label):
     entry = real_entry("yeast")
-    text, sentence = entry.told_variants[label]
+    text, sentence = entry.explained_variants[label]
     consequence, codons, low, high = CODONS[label]
     with Reference(entry.genome) as genome:
         found = Consequences(genome, read_annotation(entry.annotation, genome)).of(
-            Variant.from_text(text)
+            Variant.parse(text)
         )
     assert found.consequence == consequence and (codons is None or found.codons == codons)
     assert found.gene in sentence and (codons is None or f"Codon {found.codon} " in sentence)
     result = answered(panel, {"variant": text, "window_bp": 6})
     assert low < result["delta"] < high and result["unsure"] is False
-    assert ("Right: " in sentence) != ("Wrong: " in sentence)
+    assert ("The model is right" in sentence) != ("The model is wrong" in sentence)
     facts = panel.show({"genome": [], "protocol": "centered"}, result)["facts"]
     assert sentence in facts and "To the model, ALT is about" in facts
 
 
 def test_they_are_the_examples(panel):
-    assert panel.fields[0].default == real_entry("yeast").told_variants["A stop codon gained"][0]
-    assert CODONS.keys() == real_entry("yeast").told_variants.keys()
+    assert (
+        panel.fields[0].default == real_entry("yeast").explained_variants["A stop codon gained"][0]
+    )
+    assert CODONS.keys() == real_entry("yeast").explained_variants.keys()

@@ -63,6 +63,7 @@ def test_every_kind_of_its_background_has_variants_of_its_own(yeast):
     assert snvs == {
         f"snv {term}" for term in (
             "intergenic_variant", "intron_variant", "missense_variant", "splice_variant",
+            "splice_region_variant",
             "non_coding_transcript_exon_variant", "start_lost", "stop_gained", "stop_lost",
             "synonymous_variant",
         )

@@ -19,7 +19,8 @@ from carbon.genome import (
     reverse_complement,
     snv_effect,
 )
-from carbon.genome.consequences import SEVERITY
+from carbon.genome.consequence_terms import SEVERITY_RANKS, TERMS, VOCABULARY_VERSION
+from carbon.genome.normalize import normalize_variant
 from tests.helpers.coding import as_genbank, as_gff3, as_gtf, build_gene, translated
 from tests.helpers.files import place_gene, write_fasta
 
@@ -45,7 +46,36 @@ def snvs(gene):
             yield index, letter, Variant("c1", gene.position(index), ref, alt)
 
 
+SPLICE_REGION = "splice_region_variant"
+# What VEP ranks below a splice region, of the terms of an SNV.
+LESS_SEVERE = {
+    "incomplete_terminal_codon_variant", "start_retained_variant", "stop_retained_variant",
+    "synonymous_variant", "coding_sequence_variant", "5_prime_UTR_variant", "3_prime_UTR_variant",
+    "intron_variant",
+}  # fmt: skip
+
+
+def is_in_splice_region(gene, index):
+    """Walk from a base to the edges on both sides: SO:0001630, written out."""
+    is_intron = gene.bases[index].kind == "intron"
+    for step in (-1, 1):
+        at, distance_bp = index, 0
+        while 0 <= at < len(gene.bases) and (gene.bases[at].kind == "intron") == is_intron:
+            at, distance_bp = at + step, distance_bp + 1
+        is_edge = 0 <= at < len(gene.bases)
+        if is_edge and distance_bp in (range(3, 9) if is_intron else range(1, 4)):
+            return True
+    return False
+
+
 def expected_effect(gene, index, letter, *, has_start):
+    effect = effect_without_regions(gene, index, letter, has_start=has_start)
+    if effect.term in LESS_SEVERE and is_in_splice_region(gene, index):
+        return effect._replace(term=SPLICE_REGION)
+    return effect
+
+
+def effect_without_regions(gene, index, letter, *, has_start):
     base = gene.bases[index]
     if base.kind == "intron":
         first = last = index
@@ -96,7 +126,7 @@ def test_every_snv_in_every_phase_of_both_strands_and_all_ends(tmp_path, ending)
                 continue
             before, _, after = found.amino_acids.partition("/")
             assert short == (found.term, f"{before}{found.codon or ''}{after or before}")
-    assert terms == set(SEVERITY) - {
+    assert terms == set(TERMS) - {
         "transcript_ablation", "frameshift_variant", "inframe_insertion", "inframe_deletion",
         "protein_altering_variant", "start_retained_variant", "intergenic_variant",
         "non_coding_transcript_exon_variant",
@@ -128,7 +158,8 @@ def test_marks_of_the_ends_decide_on_the_lost_start(tmp_path, strand, mark, has_
     for index, letter, variant in snvs(gene):
         expected = expected_effect(gene, index, letter, has_start=strand in has_start)
         if not told and expected.codon:
-            expected = Effect("coding_sequence_variant")
+            in_region = is_in_splice_region(gene, index)
+            expected = Effect(SPLICE_REGION if in_region else "coding_sequence_variant")
         assert effect_on(reference, transcript, variant) == expected
 
 
@@ -224,7 +255,13 @@ def test_changes_of_several_bases_against_the_whole_protein(tmp_path_factory, da
     if on_the_line(variant) != (position, ref, alt):
         return  # in a repeat the record's own place is another than the drawn one
     read = alt if strand == "+" else reverse_complement(alt)
-    assert found.term == slow_term(gene, first, last, read), variant
+    expected = slow_term(gene, first, last, read)
+    touched = range(first, last) if ref else (first - 1, first)
+    in_region = (any if ref else all)(is_in_splice_region(gene, index) for index in touched)
+    if on_the_line(normalize_variant(reference, variant))[0] != position:
+        assert found.term in (expected, SPLICE_REGION)  # in a repeat, its place is further left
+    else:
+        assert found.term == (SPLICE_REGION if in_region and expected in LESS_SEVERE else expected)
 
 
 def on_the_line(variant):
@@ -248,6 +285,14 @@ def on_the_line(variant):
         (156, 6, "", Consequence("ABC", "t1", "splice_donor_variant")),
         (158, 70, "", Consequence("ABC", "t1", "splice_acceptor_variant")),
         (170, 9, "", Consequence("ABC", "t1", "intron_variant")),
+        (
+            167,
+            9,
+            "",
+            Consequence("ABC", "t1", "splice_region_variant"),
+        ),  # from base 8 of the intron
+        (205, 8, "", Consequence("ABC", "t1", "splice_region_variant")),  # to base 8 from its end
+        (204, 8, "", Consequence("ABC", "t1", "intron_variant")),
         (245, 2, "ACC", Consequence("ABC", "t1", "3_prime_UTR_variant")),
         # The last codon and the stop codon, CAA TAA: the one that stays a stop gains none.
         (
@@ -340,3 +385,29 @@ def test_a_genbank_of_another_reference_is_refused(tmp_path):
         reference = Reference(write_fasta(tmp_path / "g.fa", contigs))
         with pytest.raises(GenomeError, match=message):
             read_gene_file(tmp_path / "g.gb", reference)
+
+
+def test_an_insertion_between_exon_and_intron_is_in_the_splice_region(tmp_path):
+    bases, gff3, _ = place_gene()
+    (tmp_path / "g.gff3").write_text(gff3)
+    reference = Reference(write_fasta(tmp_path / "g.fa", {"c1": bases}))
+    consequences = Consequences(reference, read_gene_file(tmp_path / "g.gff3", reference))
+    for edge, within in ((160, range(-2, 8)), (220, range(-7, 3))):
+        for offset in range(-12, 13):
+            at = edge + offset  # inserted between the bases at - 1 and at
+            variant = Variant("c1", at - 1, bases[at - 1], bases[at - 1] + other(bases[at - 1]))
+            if normalize_variant(reference, variant) != variant:
+                continue
+            term = consequences.of(variant).consequence
+            is_site = offset == (1 if edge == 160 else -1)
+            assert term.startswith("splice_") == (offset in within) or term == "frameshift_variant"
+            assert (term in ("splice_donor_variant", "splice_acceptor_variant")) == is_site
+
+
+def test_every_term_is_in_the_table_once_with_its_accession():
+    assert list(SEVERITY_RANKS.values()) == list(range(len(TERMS)))
+    accessions = [term.accession for term in TERMS.values()]
+    assert len(set(accessions)) == len(TERMS)
+    assert all(name == term.name for name, term in TERMS.items())
+    # A change of the table is a new version: backgrounds of the old one are refused.
+    assert (VOCABULARY_VERSION, len(TERMS)) == (2, 22)

@@ -38,7 +38,7 @@ def test_the_box_is_opened_with_the_chromosome_beside_it(home, tmp_path, network
         str(entry.genome),
         str(entry.annotation),
         entry.known_genes,
-        entry.told_variants,
+        entry.explained_variants,
         None,
     )
     entry.learning.write_bytes(b"scans")
@@ -72,7 +72,7 @@ def test_a_known_gene_is_an_example_with_its_sentence(read):
 
 @pytest.mark.skipif(not YEAST.is_dir(), reason="CARBON_DATA is not set")
 def test_the_known_genes_are_on_the_held_out_contig_and_fit_a_page():
-    entry = pretrained.BOX["yeast"]
+    entry = pretrained.BUNDLED["yeast"]
     (fasta,), (gtf,) = YEAST.glob("*.fa.gz"), YEAST.glob("*.gtf.gz")
     with Reference(fasta) as reference:
         annotation = read_annotation(gtf, reference)

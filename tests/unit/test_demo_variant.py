@@ -55,7 +55,7 @@ def test_the_examples_do_what_they_say(panel):
 def test_numbers_are_those_of_the_library(panel, lab, protocol, strands):
     given = {"protocol": protocol, "strands": strands, "window_bp": 20}
     result = answered(panel, given)
-    variant = Variant.from_text(result["variant"])
+    variant = Variant.parse(result["variant"])
     (score,) = lab.model.score_variants(
         lab.genome.reference, [variant], protocol=protocol, strands=strands
     )
@@ -77,7 +77,7 @@ def test_numbers_are_those_of_the_library(panel, lab, protocol, strands):
 @pytest.mark.parametrize("is_unsure", [True, False])
 def test_how_far_strands_disagree_is_told(panel, lab, is_unsure):
     result = answered(panel, {"strands": "both"})
-    variant = Variant.from_text(result["variant"])
+    variant = Variant.parse(result["variant"])
     (score,) = lab.model.score_variants(lab.genome.reference, [variant], strands="both")
     assert (result["spread"], result["unsure"]) == (score.spread, score.unsure)
     result |= {"unsure": is_unsure}
@@ -88,7 +88,7 @@ def test_how_far_strands_disagree_is_told(panel, lab, is_unsure):
 def test_bases_behind_are_those_of_two_windows_read_in_full(panel, lab):
     """By `score` of both windows: what lies before is the same, and the parts behind differ."""
     result = answered(panel, {"strands": "forward"})
-    variant = Variant.from_text(result["variant"])
+    variant = Variant.parse(result["variant"])
     window_bp = result["read_bp"]
     start = variant.position - window_bp // 2
     ref = lab.genome.reference.fetch(Interval("c1", start, start + window_bp))
@@ -103,7 +103,7 @@ def test_bases_behind_are_those_of_two_windows_read_in_full(panel, lab):
 @pytest.mark.parametrize("protocol", ["centered", "right_end"])
 def test_the_variant_stands_among_snvs_of_its_gene(panel, lab, protocol):
     _, result, shown = visited(panel, protocol=protocol)
-    snvs, variant = result["snvs"], Variant.from_text(result["variant"])
+    snvs, variant = result["snvs"], Variant.parse(result["variant"])
     (gene,) = lab.genome.annotation.genes
     assert snvs["region"] == gene.interval.to_region()
     assert sum(snvs["all"].values()) == 3 * gene.interval.length_bp
@@ -144,7 +144,7 @@ def test_a_cell_asks_for_its_variant(panel):
                 assert picked is None
             else:
                 changed = pick.set(picked, values_of(panel))
-                variant = Variant.from_text(changed["variant"])
+                variant = Variant.parse(changed["variant"])
                 assert (variant.position + 1, variant.alt) == (heat["x"][column], alt)
     assert answered(panel, pick.set(heat["customdata"][1][3] or heat["customdata"][2][3], {}))
 
@@ -159,7 +159,7 @@ def test_a_vcf_is_scored_variant_by_variant(panel, lab, vcf):
     rows = result["vcf"]
     assert [r["reason"] for r in rows] == [None, "symbolic_allele", None, "ref_mismatch"]
     assert not result["vcf_has_more"]
-    deletion = Variant.from_text(rows[2]["variant"])
+    deletion = Variant.parse(rows[2]["variant"])
     (score,) = lab.model.score_variants(lab.genome.reference, [deletion], strands="forward")
     assert rows[2]["delta"] == score.delta
     assert rows[2]["spread"] is None and rows[2]["unsure"] is None  # one strand cannot disagree

@@ -20,7 +20,7 @@ def node(monkeypatch, tmp_path):
     """A machine: whether it shows a GPU, and what its PyTorch says of it."""
 
     def made(*, has_gpu, built_with="12.8", says=None, usable=False, visible=None):
-        monkeypatch.setattr(devices, "_are_there", lambda: has_gpu)
+        monkeypatch.setattr(devices, "_has_gpus", lambda: has_gpu)
         monkeypatch.setattr(torch.version, "cuda", built_with)
         monkeypatch.setattr(torch.cuda, "is_available", lambda: usable)
 
@@ -95,7 +95,7 @@ def test_doctor_tells(node, capsys):
 
 def used(capability, installed, monkeypatch) -> dict[str, tuple[str, str]]:
     monkeypatch.setattr(devices, "find_spec", lambda name: name in installed or None)
-    parts = devices.PARTS.items()
+    parts = devices.GPU_FEATURES.items()
     return {name: tuple(devices.chosen(part, capability).values()) for name, part in parts}
 
 
@@ -116,7 +116,7 @@ def test_doctor_tells_what_a_gpu_uses_and_why(monkeypatch):
 
 
 def test_doctor_and_the_trainer_ask_the_same_of_a_gpu():
-    least = {name: part.least_capability for name, part in devices.PARTS.items()}
+    least = {name: part.least_capability for name, part in devices.GPU_FEATURES.items()}
     assert least["attention in training"] == attention._LEAST_CAPABILITY
     assert least["float8"] == float8._LEAST_CAPABILITY
 

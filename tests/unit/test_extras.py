@@ -43,15 +43,15 @@ def test_each_extra_is_whole_or_says_what_it_lacks(monkeypatch):
         return PACKAGES[name]
 
     monkeypatch.setattr(errors, "distribution", distribution)
-    assert errors.extras_told() == {
+    assert errors.extras_status() == {
         "scan": "lacks ghost",
         "demo": "lacks plotly",
         "all": "lacks ghost, plotly",
     }
     monkeypatch.setitem(PACKAGES, "plotly", Installed("6.0", [], []))
-    assert errors.extras_told()["demo"] == "ok"
+    assert errors.extras_status()["demo"] == "ok"
     monkeypatch.delitem(PACKAGES, "carbon-dna")
-    assert set(errors.extras_told().values()) == {"not known: carbon-dna is not installed here"}
+    assert set(errors.extras_status().values()) == {"not known: carbon-dna is not installed here"}
 
 
 def test_the_version_names_torch_and_the_device(capsys):

@@ -8,7 +8,7 @@ import pytest
 import carbon
 from carbon.errors import UserError
 from carbon.genome import Interval, Reference, Transcript, read_annotation
-from carbon.pretrained import BOX
+from carbon.pretrained import BUNDLED
 from demo.learning_curves import Learning, nats_of, read_learning, write_learning
 from tests.helpers.box import real_entry
 
@@ -75,7 +75,7 @@ def test_positions_of_codons_go_along_the_strand(strand, phase, expected):
 
 
 def test_the_box_keeps_scans_and_not_weights(kept):
-    assert BOX["yeast"].learning.stat().st_size < 300_000
+    assert BUNDLED["yeast"].learning.stat().st_size < 300_000
     assert kept.steps == (0, 25, 50, 100, 150, 200, 300, 500, 700, 1000, 3000, 9000)
     assert kept.nats_per_base.shape == (12, kept.interval.length_bp)
 

@@ -75,7 +75,7 @@ def test_every_piece_is_its_place_in_the_assembly(folder, rows):
         for i in range(len(rows)):
             sample = rows.order[i]
             reading = rows.reading(sample)
-            for piece in rows.pieces(sample):
+            for piece in rows.segments(sample):
                 record = records[sample.source][piece.record]
                 last = piece.start + len(piece.letters)
                 forward = "".join(
@@ -103,7 +103,7 @@ def test_what_is_printed(folder, rows, capsys):
     assert len(lines) == 7 and lines[1].split()[0] == "2"
     for i, line in enumerate(lines[1:], start=2):
         sample = rows.order[i]
-        piece = rows.pieces(sample)[0]
+        piece = rows.segments(sample)[0]
         letters = piece.letters.tobytes().decode()
         assert sample.source in line and letters[:12] in line and letters[-12:] in line
         record = read_source(folder / "corpus", sample.source, "train").to_pylist()[piece.record]
@@ -223,7 +223,7 @@ def test_the_released_layout(folder, tmp_path, capsys):
     strands = set()
     for i in range(len(rows)):
         sample = rows.order[i]
-        for piece in rows.pieces(sample):
+        for piece in rows.segments(sample):
             found = piece.letters.tobytes().decode()
             forward = letters["dna" if "euk" in sample.source else "rna"]
             reverse = rows.reading(sample).reverse

@@ -21,7 +21,7 @@ from carbon.genome import (
     Interval,
     Reference,
     SequenceRecord,
-    read_pieces,
+    read_chunks,
     read_records,
     sequences,
     unpack_genbank,
@@ -100,7 +100,7 @@ def through_stdin(read, data: bytes) -> list:
 
 def from_pieces(path, piece_bp=7) -> list[tuple[str, str]]:
     joined: dict[str, str] = {}
-    for contig, start, letters in read_pieces(path, piece_bp):
+    for contig, start, letters in read_chunks(path, piece_bp):
         assert len(letters) <= piece_bp and start == len(joined.get(contig, ""))
         joined[contig] = joined.get(contig, "") + letters.decode()
     return list(joined.items())
@@ -173,7 +173,7 @@ def test_pieces_joined_are_records(found, layout, block, piece_bp):
 
 def test_a_contig_without_bases_is_one_empty_piece():
     data = b">a\n>b\nAC\n>c"
-    assert through_stdin(lambda path: read_pieces(path, 2), data) == [
+    assert through_stdin(lambda path: read_chunks(path, 2), data) == [
         ("a", 0, b""), ("b", 0, b"AC"), ("c", 0, b"")
     ]  # fmt: skip
 
@@ -265,7 +265,7 @@ def test_names_may_be_repeated_where_records_are_streamed():
     data = b">a x\nACGT\n>a y\nGG\n"
     for through in (through_file, through_stdin):
         assert through(read_records, data) == [("a", "x", "ACGT"), ("a", "y", "GG")]
-        assert [piece[:3] for piece in through(lambda path: read_pieces(path, 3), data)] == [
+        assert [piece[:3] for piece in through(lambda path: read_chunks(path, 3), data)] == [
             ("a", 0, b"ACG"), ("a", 3, b"T"), ("a", 0, b"GG")
         ]  # fmt: skip
     for pack in PACKINGS.values():
@@ -340,7 +340,7 @@ def test_a_long_line_is_read_in_little_memory(tmp_path):
     path = tmp_path / "x.fa"
     path.write_bytes(b">a\n" + b"ACGT" * (1 << 20))  # 4 MiB
     tracemalloc.start()
-    num_bases = sum(len(piece.bases) for piece in read_pieces(path, 6000))
+    num_bases = sum(len(piece.bases) for piece in read_chunks(path, 6000))
     _, most_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert num_bases == 1 << 22 and most_bytes < 1 << 20

@@ -16,7 +16,7 @@ from transformers import AutoTokenizer, DataCollatorForLanguageModeling
 
 from carbon.cli import main
 from carbon.errors import ModelError, UserError
-from carbon.genome import Piece, read_pieces, reverse_complement
+from carbon.genome import SequenceChunk, read_chunks, reverse_complement
 from carbon.losses import next_kmers
 from carbon.tokenizer import (
     HYBRID,
@@ -283,7 +283,7 @@ contigs = st.dictionaries(
 def test_lines_give_back_the_sequence(contigs, num_kmers):
     size = 6 * num_kmers
     pieces = [
-        Piece(name, at, bases[at : at + size].encode())
+        SequenceChunk(name, at, bases[at : at + size].encode())
         for name, bases in contigs.items()
         for at in range(0, max(len(bases), 1), size)
     ]
@@ -334,7 +334,7 @@ def test_a_named_pipe_is_read_once(tmp_path):
     packed = gzip.compress(b">a\nACGT\n")
     writer = threading.Thread(target=lambda: path.write_bytes(packed))
     writer.start()
-    assert list(read_pieces(path, 60)) == [("a", 0, b"ACGT")]
+    assert list(read_chunks(path, 60)) == [("a", 0, b"ACGT")]
     writer.join()
 
 

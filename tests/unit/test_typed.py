@@ -18,6 +18,7 @@ from carbon.genome import (
     reverse_complement,
     spliced,
 )
+from carbon.genome.genome import Genome
 from carbon.genome.notation import cds_position, read_bases, read_variant
 from tests.helpers.demo import GENE, write_genome
 from tests.helpers.files import write_fasta
@@ -211,3 +212,17 @@ def test_the_first_letter_that_is_no_base(text, at, message):
     with pytest.raises(TypedError, match=message) as raised:
         read_bases(text)
     assert raised.value.at == at
+
+
+def test_a_variant_is_parsed_in_the_names_of_a_genome(tmp_path):
+    fasta, gff = write_genome(tmp_path, "VIII", "+")
+    genome = Genome.open(fasta, gff)
+    with genome.reference as reference:
+        ref = reference.fetch(Interval("VIII", 1033, 1034)).upper()
+        assert Variant.parse(f"chrVIII:1034 {ref}>U", genome) == Variant("VIII", 1033, ref, "T")
+        coding = Variant.parse(f"{GENE}:c.4T>A", genome)
+        assert coding == read_variant(f"{GENE}:c.4T>A", reference, genome.annotation)
+        with pytest.raises(TypedError, match="no contig 'IX'"):
+            Variant.parse("IX:1 A>T", genome)
+        with pytest.raises(TypedError, match="letter 8: '>' stands where REF"):
+            Variant.parse("VIII:1 >T", genome)

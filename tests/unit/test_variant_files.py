@@ -2,6 +2,8 @@ import gzip
 import json
 import os
 import shutil
+import tempfile
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pysam
@@ -479,3 +481,28 @@ def test_a_contig_too_long_for_tabix_gets_a_csi(tmp_path, monkeypatch):
     with pysam.VariantFile(str(tmp_path / "o.vcf.gz")) as file:
         assert [r.pos for r in file.fetch("c", 539_999_999, 540_000_010)] == [540_000_001]
     assert (tmp_path / "o.vcf.gz.csi").exists()
+
+
+def test_variants_of_the_command_line_are_scored_as_those_of_a_vcf(folder, tmp_path, capsys):
+    base, reference = BASES[49], ["--reference", str(folder / "r.fa")]
+    command = ["variants", "--model", str(folder / "model"), *reference]
+    texts = [
+        f"c:50 {base}>{other(base)}",
+        "d-9-A-C",
+        f"chrc:20 {BASES[19].lower()}>{other(BASES[19])}",
+    ]
+    given = ["--variant", *texts[:2], "--variant", texts[2]]
+    assert main([*command, *given, "--output", str(tmp_path / "typed.tsv")]) == 0
+    records = [
+        f"c\t20\t.\t{BASES[19]}\t{other(BASES[19])}\t.\t.\t.",
+        f"c\t50\t.\t{base}\t{other(base)}\t.\t.\t.",
+        "d\t9\td-9-A-C\tA\tC\t.\t.\t.",
+    ]
+    vcf = write_vcf(tmp_path / "in.vcf", records)
+    assert score(folder, vcf, tmp_path / "vcf.tsv") == 0
+    assert (tmp_path / "typed.tsv").read_text() == (tmp_path / "vcf.tsv").read_text()
+    assert main([*command, *given, "--vcf", str(vcf), "--output", str(tmp_path / "o.tsv")]) == 2
+    assert "--vcf and --variant: give one of them" in capsys.readouterr().err
+    assert main([*command, "--output", str(tmp_path / "o.tsv")]) == 2
+    assert "give one of --vcf, --variant" in capsys.readouterr().err
+    assert not list(Path(tempfile.gettempdir()).glob(f"carbon-variants-{MACHINE}-*"))

@@ -7,7 +7,7 @@ import pytest
 
 from carbon.errors import GenomeError
 from carbon.genome import Reference
-from carbon.io.files import told_of, why_no_file
+from carbon.io.files import errors_naming, why_no_file
 
 
 def test_what_stands_in_the_way_is_named(tmp_path):
@@ -27,7 +27,7 @@ def test_what_stands_in_the_way_is_named(tmp_path):
 
 def test_an_output_without_room_has_its_name_and_the_words_of_the_system():
     arrow = "Error writing bytes to file. Detail: [errno 28] No space left on device"
-    with pytest.raises(OSError) as error, told_of("out.parquet"):
+    with pytest.raises(OSError) as error, errors_naming("out.parquet"):
         raise OSError(errno.ENOSPC, arrow)
     assert (error.value.filename, error.value.strerror) == (
         "out.parquet",

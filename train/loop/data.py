@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 
 from carbon.corpus import (
     PackedSource,
-    Row,
+    TokenRow,
     TokenRows,
     open_packed,
     open_store,
@@ -127,7 +127,7 @@ class _Flat:
         return (list(portion) for of_step in self._of_steps for portion in of_step)
 
 
-def collate(rows: list[Row], share: RowShare = _WHOLE) -> Batch:
+def collate(rows: list[TokenRow], share: RowShare = _WHOLE) -> Batch:
     """Stack rows of one length, count their pieces, and return the share of a process."""
     columns = (torch.from_numpy(np.stack(column)) for column in zip(*rows, strict=True))
     return share.shared(packed_batch(*columns))

@@ -27,7 +27,7 @@ def print_rows(rows: TokenRows, course: Course, first: int, count: int) -> None:
     names = list(native_tokens())
     for i in range(first, min(first + count, len(rows))):
         sample = rows.order[i]
-        reading, pieces = rows.reading(sample), rows.pieces(sample)
+        reading, pieces = rows.reading(sample), rows.segments(sample)
         piece = pieces[0]
         told = rows.sources[sample.source].store.describe(piece.record)
         tags = " ".join(names[token] for token in piece.prefix[:-1])

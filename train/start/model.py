@@ -23,7 +23,7 @@ from carbon.model.folder import (
     weight_files,
 )
 from carbon.model.presets import PRESETS
-from carbon.pretrained import folder_here
+from carbon.pretrained import local_folder
 from carbon.tokenizer import GENE_TAGS, HYBRID, NATIVE, SPECIES_TAGS
 from train.choices.tunings import TUNINGS
 from train.config import TrainConfig
@@ -165,7 +165,7 @@ def filled_in(table: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _folder_of(source: str) -> Path:
-    folder = folder_here(source)
+    folder = local_folder(source)
     if folder is None:
         raise ModelError(f"model.start: {source}: no such folder; give that of a model")
     return folder

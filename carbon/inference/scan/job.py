@@ -41,9 +41,9 @@ from carbon.io.files import (
     atomic_folder,
     behind_links,
     content_sha256,
+    errors_naming,
     free_folder,
     output_path,
-    told_of,
 )
 from carbon.io.tables import chosen_by_ending
 from carbon.parallel.driver import Job, Workers, run_job
@@ -411,10 +411,10 @@ def _opened(
     """Name the output that cannot be written, of several."""
 
     def write(chunk: ScanChunk) -> None:
-        with told_of(path):
+        with errors_naming(path):
             inner(chunk)
 
-    with told_of(path), opened as inner:
+    with errors_naming(path), opened as inner:
         yield write
 
 

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from carbon.errors import UserError
 from carbon.genome import Consequences, Interval, Reference, Variant, reverse_complement
-from carbon.genome.consequences import SEVERITY, trimmed
+from carbon.genome.consequence_terms import TERMS, VOCABULARY_VERSION, is_coding
+from carbon.genome.consequences import trimmed
 from carbon.genome.normalize import normalize_variant
 from carbon.io.files import atomic_file, why_no_file
 
@@ -29,28 +30,6 @@ KindPath = tuple[str, ...]
 
 _BASES = "ACGT"
 _PYRIMIDINES = "CT"
-# What becomes of a codon or of the reading frame; of other terms the consequence is not coding.
-_CODING = frozenset(
-    (
-        *("stop_gained", "frameshift_variant", "stop_lost", "start_lost", "inframe_insertion"),
-        *("inframe_deletion", "missense_variant", "protein_altering_variant"),
-        *("incomplete_terminal_codon_variant", "start_retained_variant"),
-        *("stop_retained_variant", "synonymous_variant", "coding_sequence_variant"),
-    )
-)
-# Consequences of SNVs with a kind of their own, and the few that share one.
-_SNV_TERMS = {
-    "splice_acceptor_variant": "splice_variant",
-    "splice_donor_variant": "splice_variant",
-    "5_prime_UTR_variant": "UTR_variant",
-    "3_prime_UTR_variant": "UTR_variant",
-} | {
-    term: term
-    for term in (
-        *("stop_gained", "stop_lost", "start_lost", "missense_variant", "synonymous_variant"),
-        *("non_coding_transcript_exon_variant", "intron_variant", "intergenic_variant"),
-    )
-}
 
 
 class Kinds(NamedTuple):
@@ -78,11 +57,11 @@ def _change(reference: Reference, variant: Variant, consequence: str | None) -> 
 def _consequence(reference: Reference, variant: Variant, consequence: str | None) -> KindPath:
     """Tell SNVs by their consequence, indels by their length and whether they are in a CDS."""
     if broad := _indel(variant):
-        return (_indel_where(broad[0], consequence), *broad) if consequence in SEVERITY else broad
+        return (_indel_where(broad[0], consequence), *broad) if consequence in TERMS else broad
     if not _is_snv(variant):
         return ()
-    term = _SNV_TERMS.get(consequence or "")
-    return (f"snv {term}", "snv") if term else ("snv",)
+    term = TERMS.get(consequence or "")
+    return (f"snv {term.snv_kind}", "snv") if term and term.snv_kind else ("snv",)
 
 
 def _is_snv(variant: Variant) -> bool:
@@ -103,7 +82,7 @@ def _indel(variant: Variant) -> KindPath:
 
 
 def _indel_where(kind: str, consequence: str | None) -> str:
-    return f"{kind} {'coding' if consequence in _CODING else 'noncoding'}"
+    return f"{kind} {'coding' if is_coding(consequence) else 'noncoding'}"
 
 
 def _snv_in_context(reference: Reference, variant: Variant) -> KindPath:
@@ -141,7 +120,9 @@ KINDS: dict[str, Kinds] = {
     ),
     "consequence": Kinds(
         _consequence,
-        narrowest_snvs=tuple(f"snv {term}" for term in dict.fromkeys(_SNV_TERMS.values())),
+        narrowest_snvs=tuple(
+            dict.fromkeys(f"snv {term.snv_kind}" for term in TERMS.values() if term.snv_kind)
+        ),
         narrowest_indels=lambda name, bp: (f"{name} {bp} coding", f"{name} {bp} noncoding"),
         needs_consequence=True,
     ),
@@ -313,6 +294,7 @@ LEAST_VARIANTS = 100
 
 _FORMAT = "carbon background 1"
 _SUM = "sha256"
+_VOCABULARY = "consequence_terms"
 # Percent. The tails are where a reader looks, so that they are finer.
 _PERCENTS = (0, 0.2, 0.5, *range(1, 100), 99.5, 99.8, 100)
 _DIGITS = 4
@@ -351,7 +333,8 @@ class Background:
         """Read a file.
 
         Raises:
-            UserError: it is absent, torn, changed by hand, or no background of this version.
+            UserError: it is absent, torn, changed by hand, or no background of this version, or it
+                uses another version of the consequence terms.
         """
         if not Path(path).is_file():
             raise UserError(f"{path}: {why_no_file(path)}; `carbon background` writes one")
@@ -365,6 +348,12 @@ class Background:
             )
         if content.pop(_SUM, None) != _sum_of(content):
             raise UserError(f"{path}: is damaged or changed by hand; make it again")
+        if (version := content.get(_VOCABULARY)) != VOCABULARY_VERSION:
+            uses = f"version {version} of" if version else "an unnumbered version of"
+            raise UserError(
+                f"{path}: uses {uses} the consequence terms, and this Carbon version "
+                f"{VOCABULARY_VERSION}; make it again with `carbon background`"
+            )
         return cls(content)
 
     def write(self, path: str | Path) -> None:
@@ -494,7 +483,8 @@ def background_of(
         )
         for kind in sorted(values)
     }
-    content = {"format": _FORMAT, **about, "percents": _PERCENTS, "kinds": table}
+    vocabulary = {_VOCABULARY: VOCABULARY_VERSION}
+    content = {"format": _FORMAT, **vocabulary, **about, "percents": _PERCENTS, "kinds": table}
     return Background(json.loads(json.dumps(content)))  # as it would be read
 
 

@@ -21,7 +21,7 @@ from carbon.genome import (
     contig_names,
     read_gene_file,
 )
-from carbon.genome.cds_codes import cds_of_unknown_code, told_of_unknown_code
+from carbon.genome.cds_codes import cds_of_unknown_code, unknown_code_warnings
 from carbon.genome.contig_names import names_table
 from carbon.inference.identity import settings_of, weights_sha256
 from carbon.inference.options import VariantOptions
@@ -271,7 +271,7 @@ def _annotation(
     if job.annotation is None:
         return None
     found = read_gene_file(job.annotation, reference, names, job.genetic_code)
-    for line in told_of_unknown_code(job.annotation, cds_of_unknown_code(reference, found)):
+    for line in unknown_code_warnings(job.annotation, cds_of_unknown_code(reference, found)):
         say(f"warning: {line}")
     return found
 

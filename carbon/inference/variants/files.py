@@ -21,7 +21,7 @@ from carbon.genome import (
     short,
 )
 from carbon.genome.bed import read_regions
-from carbon.genome.cds_codes import cds_of_unknown_code, told_of_unknown_code
+from carbon.genome.cds_codes import cds_of_unknown_code, unknown_code_warnings
 from carbon.genome.contig_names import names_table
 from carbon.genome.normalize import other_form
 from carbon.genome.vcf import RecordFilter
@@ -124,8 +124,8 @@ class Agreement:
     def _shown(self, row: VcfRow) -> str:
         contig, position, _, ref = row.columns[:4]
         where, found = f"record {row.number} ({contig}:{position})", row.disagreement
-        if found and found.there:
-            return f"{where} says {short(ref)}, there is {short(found.there)}"
+        if found and found.reference_bases:
+            return f"{where} says {short(ref)}, there is {short(found.reference_bases)}"
         return f"{where}: {self._reference.explain(found, row.contig, ref)}" if found else where
 
 
@@ -336,7 +336,7 @@ def _scored_as(reference: Reference, row: VcfRow) -> list[str | None]:
 def _told(job: VariantJob, vcf: VcfReader, counts: dict[str, Any]) -> dict[str, Any]:
     for line in vcf.warning_lines():
         say(line)
-    for line in told_of_unknown_code(job.annotation, counts.get(_UNKNOWN_CODES, {})):
+    for line in unknown_code_warnings(job.annotation, counts.get(_UNKNOWN_CODES, {})):
         say(f"warning: {line}")
     warnings = {rule: warned.num_lines for rule, warned in vcf.warnings.items()}
     return {"output": str(job.output), **counts, **_left_out(job, vcf), "warnings": warnings}

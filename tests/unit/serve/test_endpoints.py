@@ -126,7 +126,7 @@ class TestOthers:
         found = ask("/variants", variants=[*others, *fitting], **how)["variants"]
         assert {each["variant"]: each["reason"] for each in found[:4]} == others
         assert all(each["delta"] is None for each in found[:4])
-        expected = model.score_variants(reference, map(Variant.from_text, fitting), **how)
+        expected = model.score_variants(reference, map(Variant.parse, fitting), **how)
         for each, score in zip(found[4:], expected, strict=True):
             assert each["variant"] == score.variant.to_text() and each["reason"] is None
             for name in ("delta", "forward", "reverse", "spread"):
