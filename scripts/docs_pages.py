@@ -45,8 +45,8 @@ def _places(root: Path) -> dict[Path, str]:
     places[docs / "walkthrough.ipynb"] = "walkthrough.md"
     places[root / "CHANGELOG.md"] = "changelog.md"
     places[root / "CONTRIBUTING.md"] = "contributing.md"
-    for card in sorted((root / "carbon" / "box").glob("*/README.md")):
-        places[card] = f"box/{card.parent.name}.md"
+    for card in sorted((root / "carbon" / "pretrained").glob("*/README.md")):
+        places[card] = f"bundled_models/{card.parent.name}.md"
     for task in sorted((root / "eval" / "tasks").glob("*/README.md")):
         places[task] = f"tasks/{task.parent.name}.md"
     return places

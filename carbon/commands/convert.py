@@ -44,7 +44,7 @@ def convert(
     llama.cpp reads.
 
     Args:
-        source: model folder, or a name in box or Hub.
+        source: model folder, or the name of a bundled or Hub model.
         output: folder to write, absent or empty, or file.
         to: what is written.
         dtype: of the weights; as in SRC if not given.

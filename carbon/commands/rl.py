@@ -53,7 +53,7 @@ def rl(
     curves, samples, the adapter and the merged model.
 
     Args:
-        model: model folder, or a name in the box or on the Hub.
+        model: model folder, or the name of a bundled or Hub model.
         output: to write.
     """
     check_inputs(model)

@@ -126,7 +126,7 @@ class LoadingOptions:
     """Which model is loaded, and how: keywords of `carbon.load`.
 
     Attributes:
-        model: model folder, or a name in the box or on the Hub.
+        model: model folder, or the name of a bundled or Hub model.
         dtype: of weights and activations; auto is bfloat16 on a CUDA GPU, else float32.
         attention: sdpa, flash_attention_2, or auto.
         yarn: stretch the context by this factor.

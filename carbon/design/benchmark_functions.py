@@ -12,7 +12,7 @@ from functools import cache
 from carbon.genome.alphabet import GENETIC_CODE, adaptation_index, adaptation_weights
 from carbon.genome.genes import spliced
 from carbon.genome.genome import Genome
-from carbon.pretrained import BOX
+from carbon.pretrained import BUNDLED_MODELS
 
 FIRST, SECOND, BETWEEN_BP = "TGACTCA", "CACGTG", 20  # of the pair of motifs
 CHANCE_NATS = math.log(4)  # a base, of random bases
@@ -58,7 +58,7 @@ def codon_adaptation(usage: Mapping[str, float]) -> Callable[[Sequence[str]], li
 
 
 def yeast_codons(sequences: Sequence[str]) -> list[float]:
-    """Return the codon adaptation index by the genes of the chromosome in the box.
+    """Return the codon adaptation index by the genes of the bundled chromosome.
 
     Raises:
         ModelError: this installation is without it.
@@ -68,7 +68,7 @@ def yeast_codons(sequences: Sequence[str]) -> list[float]:
 
 @cache
 def _yeast() -> Callable[[Sequence[str]], list[float]]:
-    entry = BOX["yeast"].require()
+    entry = BUNDLED_MODELS["yeast"].require()
     return codon_adaptation(codon_usage(Genome.open(entry.genome, entry.annotation)))
 
 

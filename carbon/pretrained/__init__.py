@@ -1,10 +1,10 @@
-"""The box: trained models that come with Carbon, each beside the held-out chromosome.
+"""Bundled models: trained models that come with Carbon, each with its held-out chromosome.
 
->>> from carbon.pretrained import BOX
->>> BOX["yeast"].held_out_contig
+>>> from carbon.pretrained import BUNDLED_MODELS
+>>> BUNDLED_MODELS["yeast"].held_out_contig
 'VIII'
 
-What lies in a model's folder is made by `scripts/box`, whole or not at all.
+`scripts/bundled_model` makes a model's folder, whole or not at all.
 """
 
 import json
@@ -23,24 +23,24 @@ RESULTS = "results.json"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
-    """A model in the box.
+    """A bundled model.
 
     Attributes:
-        name: by which `carbon.load` and `--model` know it, and of its folder.
-        what: it is, in a line.
-        organism: whose genome it was trained on.
-        assembly: of that genome.
-        held_out_contig: of that genome, left out of training; lies beside the model with its genes.
-        genome_file: the sequence of that contig.
-        annotation_file: its genes.
-        variants_file: a few variants of a gene of that contig, as VCF.
-        example_variants: those: position from 1, REF and ALT.
-        training: what it was trained on and how, in a line.
-        hours: that this took, about.
-        known_genes: of that contig, by name, each with a sentence that says why people know it.
-        told_variants: of that contig, by what they are: `contig:position REF>ALT`, and what the
-            model says of it, be it right or wrong.
-        learning_file: scans of a region of that contig by steps of the training.
+        name: for `carbon.load` and `--model`, and of the folder.
+        what: one-line description.
+        organism: species of the training genome.
+        assembly: of the training genome.
+        held_out_contig: left out of training; bundled with its genes.
+        genome_file: FASTA of the held-out contig.
+        annotation_file: genes of the held-out contig.
+        variants_file: VCF of a few variants in one of its genes.
+        example_variants: the variants of that VCF: position from 1, REF and ALT.
+        training: training data and method, in one line.
+        hours: approximate training time.
+        known_genes: well-known genes of the held-out contig, each with a description.
+        told_variants: variants of the held-out contig by title: `contig:position REF>ALT`, and an
+            explanation of the model's score, whether right or wrong.
+        learning_file: scans of a region of the held-out contig, by training step.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Entry:
 
     @property
     def folder(self) -> Path:
-        """Where it lies: a model folder, which is read and never written."""
+        """Model folder; it is only read."""
         return ROOT / self.name
 
     @property
@@ -80,35 +80,35 @@ class Entry:
 
     @property
     def learning(self) -> Path:
-        """How the training went: scans of a region of the held-out contig, by step."""
+        """Scans of a region of the held-out contig, by training step."""
         return self.folder / self.learning_file
 
     @property
     def is_there(self) -> bool:
-        """Whether this installation has it."""
+        """Whether this installation contains the model."""
         return self.folder.is_dir()
 
     @property
     def results(self) -> Mapping[str, Any]:
-        """What was measured of it: by evaluation, then by task."""
+        """Results by evaluation, then by task."""
         found: dict[str, Any] = json.loads((self.folder / RESULTS).read_text(encoding="utf-8"))
         return found
 
     @property
     def heldout_nats_per_base(self) -> float:
-        """Of the held-out contig, through the chain."""
+        """Conditional likelihood loss on the held-out contig, in nats per base."""
         return float(self.results["heldout"]["heldout_likelihood"]["value"])
 
     def require(self) -> "Entry":
-        """Return it.
+        """Return this entry if its files are installed.
 
         Raises:
-            ModelError: this installation is without it.
+            ModelError: this installation lacks the model.
         """
         if not self.is_there:
             raise ModelError(
-                f"{self.name}: this installation of Carbon is without it ({self.folder} is not "
-                "there); scripts/box of a checkout makes it"
+                f"{self.name}: this installation of Carbon lacks it ({self.folder} does not "
+                "exist); run scripts/bundled_model in a checkout to make it"
             )
         return self
 
@@ -116,10 +116,10 @@ class Entry:
         """Copy contig, genes and variants into a new folder, whole or not at all.
 
         Raises:
-            UserError: something is there already.
+            UserError: the output exists.
         """
         if output.exists() or output.is_symlink():
-            raise UserError(f"{output}: is there already; remove it or name another --output")
+            raise UserError(f"{output}: already exists; remove it or name another --output")
         names = (self.genome_file, self.annotation_file, self.variants_file)
         with atomic_folder(output) as folder:
             for name in names:
@@ -189,27 +189,27 @@ _ENTRIES = (
         learning_file="learning.npz",
     ),
 )
-BOX: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}
+BUNDLED_MODELS: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}
 
 
 def entry(name: str) -> Entry:
-    """Return a model of the box by name.
+    """Return a bundled model by name.
 
     Raises:
-        ModelError: there is none of this name, or this installation is without it.
+        ModelError: no bundled model has this name, or this installation lacks it.
     """
-    if name not in BOX:
-        raise ModelError(f"{name}: is not in the box, which has {', '.join(BOX)}")
-    return BOX[name].require()
+    if name not in BUNDLED_MODELS:
+        raise ModelError(f"{name}: is not a bundled model; bundled are {', '.join(BUNDLED_MODELS)}")
+    return BUNDLED_MODELS[name].require()
 
 
 def folder_here(source: str | Path) -> Path | None:
-    """Return a local folder, or that of a model in the box; None where a name may be the Hub's.
+    """Return a local folder, or the folder of a bundled model; None if the name may be a Hub name.
 
     Raises:
-        ModelError: the name is of the box, and this installation is without that model.
+        ModelError: the name is a bundled model's, and this installation lacks it.
     """
     if Path(source).is_dir():
         return Path(source)
-    in_box = BOX.get(str(source))
-    return in_box.require().folder if in_box else None
+    bundled = BUNDLED_MODELS.get(str(source))
+    return bundled.require().folder if bundled else None

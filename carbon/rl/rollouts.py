@@ -234,7 +234,7 @@ def _seed_of(*numbers: int) -> int:
 
 
 _MOST_APART = 0.1
-"""Nats of a 6-mer, in the mean of a group; bfloat16 moves those of the box's model by 0.003."""
+"""Nats of a 6-mer, in the mean of a group; bfloat16 moves those of the bundled model by 0.003."""
 
 
 class VllmServer:

@@ -238,7 +238,7 @@ class NativeDNATokenizer(DNATokenizer):
 
     @classmethod
     def from_pretrained(cls, source: str | Path, *inputs: Any, **kwargs: Any) -> Self:
-        """Load a local folder, a model of the box, or the Hub's repository of that name."""
+        """Load a local folder, a bundled model, or the Hub's repository of that name."""
         loaded: Self = super().from_pretrained(folder_here(source) or source, *inputs, **kwargs)
         return loaded
 

@@ -15,7 +15,7 @@ from carbon.design.config import DesignTask, search_of
 from carbon.design.functions import InProcess, started
 from carbon.design.search import found_so_far, rounds, run_search
 from carbon.genome.genome import Genome
-from carbon.pretrained import BOX
+from carbon.pretrained import BUNDLED_MODELS
 from tests.helpers.demo import write_genome
 
 
@@ -45,7 +45,7 @@ def test_codons_are_counted_as_the_strand_reads_them(tmp_path, strand):
     assert usage["ATG"] == 1 and usage["TAA"] == 1 and sum(usage.values()) == 240
 
 
-@pytest.mark.skipif(not BOX["yeast"].is_there, reason="no model in the box")
+@pytest.mark.skipif(not BUNDLED_MODELS["yeast"].is_there, reason="no bundled model")
 def test_codons_of_yeast():
     liked, rare = yeast_codons(["GCTAGATTG", "GCGCGGCTC"])  # ALA ARG LEU
     assert liked == 1.0 and rare < 0.4

@@ -1,4 +1,4 @@
-"""The commands and the Python of `docs/design.md`, as they stand, with the model in the box."""
+"""The commands and the Python of `docs/design.md`, as they stand, with the bundled model."""
 
 import os
 import re
