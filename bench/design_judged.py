@@ -28,9 +28,9 @@ from promoter_folds import FOLDS, OTHER, PROMOTER, TEST, Row, parts_of
 
 import carbon
 from carbon.console import natural, run_command
-from carbon.design.config import DesignTask, search_of
-from carbon.design.functions import started
-from carbon.design.search import chosen, nearest_records, run_search
+from carbon.design.config import DesignConfig, search_of
+from carbon.design.functions import running_functions
+from carbon.design.search import best_designs, nearest_records, run_search
 from carbon.design.strategies import Candidate
 from carbon.finetune.baselines import FITS
 from carbon.finetune.data import Examples
@@ -116,15 +116,15 @@ def searched(
 ) -> tuple[list[Candidate], list[Candidate]]:
     """Return all that was measured, and the best of it."""
     name = way.partition(",")[0]
-    task = DesignTask(
-        way=name, length_bp=300, calls=arguments.calls, seed=seed, num_designs=BEST, batch=16
+    config = DesignConfig(
+        strategy=name, length_bp=300, calls=arguments.calls, seed=seed, num_designs=BEST, batch=16
     )
-    search, judge = search_of(model.reader, task, 1)
+    search, checker = search_of(model.reader, config, 1)
     if name != way:
         search = replace(search, proposer=without_model(search.proposer, [list("ACGT")] * 300))
-    oracles = started([lambda texts: oracle(texts).tolist()], 600)
-    history = run_search(search, judge, oracles)
-    return history, chosen(search, history)
+    with running_functions([lambda texts: oracle(texts).tolist()], 600) as functions:
+        history = run_search(search, checker, functions)
+    return history, best_designs(search, history)
 
 
 def rows_of(
@@ -205,7 +205,7 @@ def test_rows(
 ) -> list[dict[str, Any]]:
     """Return what both models and both counts say of sequences that neither learned from."""
     texts = [bases for bases, _ in rows]
-    search, _ = search_of(model.reader, DesignTask(length_bp=300), 1)
+    search, _ = search_of(model.reader, DesignConfig(length_bp=300), 1)
     nats = search.proposer.nats_per_base(texts)
     said = {f"model_{fold}": measures[fold].model(texts).tolist() for fold in FOLDS}
     said |= {f"kmers_{fold}": measures[fold].kmers(texts).tolist() for fold in FOLDS}

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from carbon.inference import Model
 
 _NAMES = {
+    "functions": "function",
     "goals": "goal",
     "least_kcal": "hairpin",
     "most_bp": "most-bp",
     "most_stale": "stale",
     "no_stop_frame": "no-stop",
-    "oracles": "oracle",
     "overrides": "set",
     "probe_steps": "probe",
     "tags": "tag",
