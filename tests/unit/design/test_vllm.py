@@ -103,7 +103,7 @@ def test_one_that_draws_by_other_weights(worker, server):
     off["nats"] = 0.09
     drawing.draw(0, 1, range(4))
     off["nats"] = 0.2
-    with pytest.raises(UserError, match=r"log-probabilities are 0\.20 nats a 6-mer from"):
+    with pytest.raises(UserError, match=r"log-probabilities differ by 0\.20 nats a 6-mer"):
         drawing.draw(0, 1, range(4))
 
 
