@@ -32,7 +32,7 @@ from carbon.design.search import run_search
 from carbon.genome.alphabet import GENETIC_CODE
 from carbon.inference.generate.constraints import Constraints
 from carbon.progress import say
-from carbon.reports.render import table
+from carbon.reports.card import table
 from carbon.rl.config import RLOptions
 from data_pipeline.simulation.codons import FLY_CODON_USAGE
 

@@ -41,7 +41,7 @@ from carbon.finetune.metrics import statistics_of
 from carbon.finetune.prepare import prepare
 from carbon.io.files import atomic_file
 from carbon.progress import say
-from carbon.reports.render import table
+from carbon.reports.card import table
 from carbon.uncertainty import Estimate, bootstrap
 
 WAYS = ("best_of_n", "beam", "beam, random windows")

@@ -1,4 +1,4 @@
-"""`carbon variants`: a VCF in, a scored VCF or table out."""
+"""`carbon variants`: score the variants of a VCF."""
 
 import json
 from functools import partial
@@ -31,7 +31,7 @@ def variants(
     *,
     loading: Loading,
     reference: Path,
-    vcf: Annotated[Path, Parameter(allow_leading_hyphen=True)],  # `-` is refused with its reason
+    vcf: Annotated[Path, Parameter(allow_leading_hyphen=True)],  # to refuse `-` with a message
     output: Annotated[Path, Parameter(help=_OUTPUT)],
     genes: Genes = NO_GENES,
     region: Annotated[str | None, Parameter(group=_PLACE, metavar="CHR[:FIRST-LAST]")] = None,
@@ -55,22 +55,22 @@ def variants(
         reference: FASTA that the VCF refers to.
         vcf: sorted VCF, plain, gzip or bgzip; or BCF.
         output: the scored variants.
-        genes: with them, gene, consequence and codon are written too.
+        genes: also write gene, consequence and codon.
         region: score the records whose POS is in it, 1-based, both ends included.
         regions_file: score the records whose POS is in one of its regions.
-        min_qual: score the records whose QUAL is at least this; a record without QUAL is left out.
-        filters: score the records whose FILTER has one of these names, such as PASS; '.' stands for
-            records that no filter was applied to.
-        background: of `carbon background`: write a percentile among random variants too; default:
-            background.json in the model's folder, if it fits.
-        no_background: write no percentile, whatever there is.
-        skip_mismatches: pass over records whose REF cannot stand in the reference.
+        min_qual: score the records whose QUAL is at least this; records without QUAL are left out.
+        filters: score the records whose FILTER has one of these names, such as PASS; '.' means
+            records without applied filters.
+        background: file of `carbon background`: also write a percentile among random variants;
+            default: background.json in the model's folder, if it matches.
+        no_background: never write a percentile.
+        skip_mismatches: skip records whose REF contradicts the reference.
         strict: refuse a VCF that breaks any rule of its format.
     """
     if lenient:
         raise UserError(
-            "--lenient is gone, take it out: a VCF is read so without it; --strict refuses what "
-            "breaks a rule"
+            "--lenient was removed, omit it: lenient reading is the default; --strict refuses a "
+            "VCF that breaks a rule"
         )
     folder = check_inputs(loading.model, reference, vcf, genes.annotation, background, regions_file)
     genes.check()
@@ -78,7 +78,7 @@ def variants(
     from carbon.inference.variants import VariantJob, run_variant_job
     from carbon.inference.variants.background import FILE_NAME
 
-    check_ending(output, "variants")  # a wrong ending is known before anything is loaded
+    check_ending(output, "variants")  # report a wrong ending before loading
     job = VariantJob(
         model=loading.model,
         reference=reference,
@@ -99,5 +99,5 @@ def variants(
         own_background=None if no_background else folder / FILE_NAME,
     )
     make = partial(variant_scorer, job, loading.worker_keywords(workers))
-    with workers_of(workers, make) as found:
-        print(json.dumps(run_variant_job(job, found)))
+    with workers_of(workers, make) as running:
+        print(json.dumps(run_variant_job(job, running)))

@@ -6,25 +6,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from markupsafe import Markup
 from matplotlib import rc_context
 
 from carbon.design.benchmark_functions import CHANCE_NATS
 from carbon.genome.sequences import read_records
 from carbon.io.files import atomic_file
-from carbon.reports.render import (
-    BLUE,
-    GREY,
-    ORANGE,
-    PAGE_STYLE,
-    axes_of,
-    html_answer,
-    html_figure,
-    html_grid,
-    html_page,
-    html_section,
-    html_table,
-    svg_of,
-)
+from carbon.reports.figures import BLUE, GREY, ORANGE, PAGE_STYLE, axes_of, svg_of
+from carbon.reports.render import render_page
 from carbon.rl.config import RLConfig
 from carbon.rl.folder import samples_file
 from carbon.run_folder import METRICS
@@ -60,24 +49,19 @@ def write_page(folder: Path, config: RLConfig, names: Sequence[str]) -> None:
     """
     lines = [json.loads(x) for x in (folder / METRICS).read_text(encoding="utf-8").splitlines()]
     samples = list(read_records(samples_file(folder, config.steps)))
-    drawn = [sample.bases for sample in samples]
     values = [Curve(name, f"Mean value of {name} in the group.") for name in names]
-    curves = [curve for curve in (*values, *_CURVES) if lines[0].get(curve.column) is not None]
-    title = f"RL fine-tuning on {', '.join(names)}"
-    small = f"{config.steps:,} steps of {config.group} samples of {config.length_bp} bases"
-    page = html_page(
-        title,
-        small,
-        html_answer(_summary(lines, drawn)),
-        html_figure(
-            _rewards(lines), "Reward of each step: mean and standard deviation of the group."
-        ),
-        html_section("Other curves", "", html_grid(map(_figure, curves, [lines] * len(curves)))),
-        html_section(
-            "Samples of the last step",
-            "The folder <code>samples</code> has all of them.",
-            html_table([(sample.name, sample.bases) for sample in samples[:_NUM_SAMPLES]]),
-        ),
+    page = render_page(
+        "rl.html",
+        f"RL fine-tuning on {', '.join(names)}",
+        f"{config.steps:,} steps of {config.group} samples of {config.length_bp} bases",
+        summary=_summary(lines, [sample.bases for sample in samples]),
+        rewards=Markup(_rewards(lines)),
+        curves=[
+            {"svg": Markup(_figure(curve, lines)), "caption": curve.caption}
+            for curve in (*values, *_CURVES)
+            if lines[0].get(curve.column) is not None
+        ],
+        samples=[(sample.name, sample.bases) for sample in samples[:_NUM_SAMPLES]],
     )
     with atomic_file(folder / SUMMARY) as temporary:
         temporary.write_text(page, encoding="utf-8")
@@ -124,4 +108,4 @@ def _figure(curve: Curve, lines: Lines) -> str:
     figure, axes = axes_of(5, 2.6)
     axes.plot(steps, values, color=curve.colour)
     axes.set_xlabel("step")
-    return html_figure(svg_of(figure), curve.caption)
+    return svg_of(figure)
