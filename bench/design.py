@@ -1,8 +1,8 @@
-"""Designs by oracles whose best is known: how many calls it takes to reach 90 % of it.
+"""Benchmark of design: calls needed to reach 90 % of the known maximum of a scoring function.
 
     python bench/design.py OUT --calls 1000 --seeds 0 1 2
 
-Every way of `carbon design` that looks for the most is compared with three that have no model
+Every strategy of `carbon design` that maximizes is compared with three that have no model
 (sequences drawn at random, a genetic algorithm, and the same beam whose windows are random bases)
 and with `carbon rl`, whose every sample is a call. OUT is the table, as JSON.
 """
@@ -24,23 +24,23 @@ import numpy as np
 import carbon
 from carbon.console import natural, run_command
 from carbon.design.benchmark_functions import codon_adaptation, gc_window, motif_pair
-from carbon.design.config import DesignTask, search_of
-from carbon.design.functions import started
+from carbon.design.config import DesignConfig, search_of
+from carbon.design.functions import running_functions
 from carbon.design.proposals import Proposer
 from carbon.design.rules import Rules
 from carbon.design.search import run_search
 from carbon.genome.alphabet import GENETIC_CODE
 from carbon.inference.generate.constraints import Constraints
 from carbon.progress import say
-from carbon.reports.render import table
-from carbon.rl.config import TuneOptions
+from carbon.reports.card import table
+from carbon.rl.config import RLOptions
 from data_pipeline.simulation.codons import FLY_CODON_USAGE
 
 REACHED = 0.9
 # Of that of `best_of_n` nothing but the time follows.
 BATCHES = {"beam": 16, "infill": 16, "best_of_n": 64}
 PROTEIN = "MSKGEELFTGVVPILVELDGDVNGHKFSVSGEGEGDATYGKLTLKFICTTGKL"  # of GFP, its first 53
-BUNDLED, INITIATOR, BOX_AT = "TATAAAAG", "TCA", 69  # of data_pipeline/simulation/genome.py
+TATA_BOX, INITIATOR, BOX_AT = "TATAAAAG", "TCA", 69  # of data_pipeline/simulation/genome.py
 FLY_USAGE = {codon: share for each in FLY_CODON_USAGE.values() for codon, share in each.items()}
 
 
@@ -50,17 +50,19 @@ def matches(motif: str, bases: str) -> int:
 
 def promoter(bases: str) -> float:
     """Return the letters of a simulated promoter's box and initiator, each at its place."""
-    found = matches(BUNDLED, bases[BOX_AT : BOX_AT + len(BUNDLED)]) + matches(INITIATOR, bases[-3:])
-    return found / len(BUNDLED + INITIATOR)
+    found = matches(TATA_BOX, bases[BOX_AT : BOX_AT + len(TATA_BOX)]) + matches(
+        INITIATOR, bases[-3:]
+    )
+    return found / len(TATA_BOX + INITIATOR)
 
 
 def alone(function: Callable[[Sequence[str]], list[float]]) -> Callable[[str], float]:
-    """Return an oracle of one sequence."""
+    """Return a scoring function of one sequence."""
     return lambda bases: function([bases])[0]
 
 
 class Question(NamedTuple):
-    """An oracle whose most is 1, the length of a sequence, and the protein it codes for."""
+    """A scoring function with maximum 1, the length of a sequence, and the protein it codes for."""
 
     value: Callable[[str], float]
     length_bp: int
@@ -171,29 +173,30 @@ def calls_and_best(
 def by_model(
     model: "carbon.Model",
     question: Question,
-    way: str,
+    strategy: str,
     calls: int,
     seed: int,
     is_without: bool = False,
 ) -> Iterator[str]:
-    """Yield all that a way of `carbon design` measures, in order."""
+    """Yield all that a strategy of `carbon design` scores, in order."""
     rules = Rules(constraints=Constraints(protein=question.protein))
-    task = DesignTask(
-        way=way,
+    config = DesignConfig(
+        strategy=strategy,
         length_bp=question.length_bp,
         calls=calls,
-        batch=BATCHES[way],
+        batch=BATCHES[strategy],
         seed=seed,
         rules=rules,
     )
-    search, judge = search_of(model.reader, task, 1)
+    search, checker = search_of(model.reader, config, 1)
     if is_without:
         search = replace(search, proposer=without_model(search.proposer, units(question)))
-    oracles = started([lambda texts: list(map(question.value, texts))], 60)
-    return (candidate.bases for candidate in run_search(search, judge, oracles))
+    function = lambda texts: list(map(question.value, texts))  # noqa: E731
+    with running_functions([function], 60) as functions:
+        return (candidate.bases for candidate in run_search(search, checker, functions))
 
 
-def by_tuning(
+def by_rl(
     model: str, question: Question, calls: int, seed: int, rate: float | None = None
 ) -> Iterator[str]:
     """Yield what a generator measures that learns as it draws; whole 6-mers, cut to length."""
@@ -205,12 +208,12 @@ def by_tuning(
         return list(map(question.value, cut))
 
     steps = math.ceil(calls / 16)
-    options: TuneOptions = {"length_bp": math.ceil(question.length_bp / 6) * 6, "steps": steps,
+    options: RLOptions = {"length_bp": math.ceil(question.length_bp / 6) * 6, "steps": steps,
                             "group": 16, "seed": seed, "probe_steps": steps}  # fmt: skip
     if rate is not None:
         options["rate"] = rate
     with TemporaryDirectory() as folder:
-        carbon.rl(model, [value], Path(folder) / "tuned", device="cpu", **options)  # type: ignore[operator]
+        carbon.rl(model, [value], Path(folder) / "run", device="cpu", **options)  # type: ignore[operator]
     yield from seen
 
 
@@ -226,10 +229,10 @@ def load(model: str) -> "carbon.Model":
     return carbon.load(model)
 
 
-Way = Callable[[str, Question, int, int], Iterator[str]]
+Strategy = Callable[[str, Question, int, int], Iterator[str]]
 """From the model's name, the question, calls and seed to what is measured, in order."""
 
-WAYS: dict[str, Way] = {
+STRATEGIES: dict[str, Strategy] = {
     "random": lambda _, q, __, seed: random_search(q, np.random.default_rng(seed)),
     "genetic": lambda _, q, __, seed: genetic(q, np.random.default_rng(seed)),
     "best_of_n": lambda m, q, calls, seed: iter(drawn(m, q.length_bp, q.protein, calls, seed)),
@@ -238,23 +241,25 @@ WAYS: dict[str, Way] = {
     "beam, random windows": lambda m, q, calls, seed: by_model(
         load(m), q, "beam", calls, seed, is_without=True
     ),
-    "tuning": by_tuning,
-    "tuning, rate 1e-3": partial(by_tuning, rate=1e-3),
-    "tuning, rate 1e-2": partial(by_tuning, rate=1e-2),
+    "RL": by_rl,
+    "RL, rate 1e-3": partial(by_rl, rate=1e-3),
+    "RL, rate 1e-2": partial(by_rl, rate=1e-2),
 }
-TUNINGS = [way for name, way in WAYS.items() if name.startswith("tuning")]
+RL_STRATEGIES = [strategy for name, strategy in STRATEGIES.items() if name.startswith("RL")]
 
 
 def measured(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     rows = []
-    for (name, question), seed, way in itertools.product(
-        QUESTIONS.items(), arguments.seeds, arguments.ways
+    for (name, question), seed, strategy in itertools.product(
+        QUESTIONS.items(), arguments.seeds, arguments.strategies
     ):
-        if question.protein is not None and WAYS[way] in TUNINGS:
-            continue  # tuning keeps to no rule
-        texts = WAYS[way](arguments.model, question, arguments.calls, seed)
+        if question.protein is not None and STRATEGIES[strategy] in RL_STRATEGIES:
+            continue  # RL supports no rules
+        texts = STRATEGIES[strategy](arguments.model, question, arguments.calls, seed)
         reached, best = calls_and_best(question, texts, arguments.calls)
-        rows.append({"oracle": name, "way": way, "seed": seed, "reached": reached, "best": best})
+        rows.append(
+            {"function": name, "strategy": strategy, "seed": seed, "reached": reached, "best": best}
+        )
         say(json.dumps(rows[-1]))
     return rows
 
@@ -262,13 +267,15 @@ def measured(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 def told(rows: list[dict[str, Any]], calls: int) -> str:
     """Return a table: the calls of every seed, and the median of the best."""
     lines = []
-    for name, way in itertools.product(QUESTIONS, dict.fromkeys(row["way"] for row in rows)):
-        some = [row for row in rows if (row["oracle"], row["way"]) == (name, way)]
+    for name, strategy in itertools.product(
+        QUESTIONS, dict.fromkeys(row["strategy"] for row in rows)
+    ):
+        some = [row for row in rows if (row["function"], row["strategy"]) == (name, strategy)]
         reached = ", ".join(str(row["reached"] or f"over {calls}") for row in some)
         if some:
             best = median(row["best"] for row in some)
-            lines.append((name, way, reached, f"{best:.3f}"))
-    return table(lines, ("oracle", "way", "calls to 0.9, each seed", "median of the best"))
+            lines.append((name, strategy, reached, f"{best:.3f}"))
+    return table(lines, ("function", "strategy", "calls to 0.9, each seed", "median of the best"))
 
 
 def main() -> int:
@@ -280,7 +287,7 @@ def main() -> int:
     parser.add_argument("--model", default="yeast")
     parser.add_argument("--calls", type=natural, default=1000)
     parser.add_argument("--seeds", type=natural, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--ways", choices=WAYS, nargs="+", default=list(WAYS))
+    parser.add_argument("--strategies", choices=STRATEGIES, nargs="+", default=list(STRATEGIES))
     arguments = parser.parse_args()
     return run_command(lambda: _run(arguments))
 

@@ -28,9 +28,9 @@ from promoter_folds import FOLDS, OTHER, PROMOTER, TEST, Row, parts_of
 
 import carbon
 from carbon.console import natural, run_command
-from carbon.design.config import DesignTask, search_of
-from carbon.design.functions import started
-from carbon.design.search import chosen, nearest_records, run_search
+from carbon.design.config import DesignConfig, search_of
+from carbon.design.functions import running_functions
+from carbon.design.search import best_designs, nearest_records, run_search
 from carbon.design.strategies import Candidate
 from carbon.finetune.baselines import FITS
 from carbon.finetune.data import Examples
@@ -41,12 +41,16 @@ from carbon.finetune.metrics import statistics_of
 from carbon.finetune.prepare import prepare
 from carbon.io.files import atomic_file
 from carbon.progress import say
-from carbon.reports.render import table
+from carbon.reports.card import table
 from carbon.uncertainty import Estimate, bootstrap
 
 WAYS = ("best_of_n", "beam", "beam, random windows")
 BEST, CHECKPOINTS = 10, (64, 128, 256, 512)
-BUNDLED, BOX_AT, BOX_SPAN_BP = ("TATAAA", "TATATA", "TATAAG"), 215, 10  # 35 to 25 before the start
+TATA_BOX, BOX_AT, BOX_SPAN_BP = (
+    ("TATAAA", "TATATA", "TATAAG"),
+    215,
+    10,
+)  # 35 to 25 before the start
 Floats = NDArray[np.float64]
 
 
@@ -116,15 +120,15 @@ def searched(
 ) -> tuple[list[Candidate], list[Candidate]]:
     """Return all that was measured, and the best of it."""
     name = way.partition(",")[0]
-    task = DesignTask(
-        way=name, length_bp=300, calls=arguments.calls, seed=seed, num_designs=BEST, batch=16
+    config = DesignConfig(
+        strategy=name, length_bp=300, calls=arguments.calls, seed=seed, num_designs=BEST, batch=16
     )
-    search, judge = search_of(model.reader, task, 1)
+    search, checker = search_of(model.reader, config, 1)
     if name != way:
         search = replace(search, proposer=without_model(search.proposer, [list("ACGT")] * 300))
-    oracles = started([lambda texts: oracle(texts).tolist()], 600)
-    history = run_search(search, judge, oracles)
-    return history, chosen(search, history)
+    with running_functions([lambda texts: oracle(texts).tolist()], 600) as functions:
+        history = run_search(search, checker, functions)
+    return history, best_designs(search, history)
 
 
 def rows_of(
@@ -156,8 +160,8 @@ def rows_of(
 
 def has_box(bases: str) -> bool:
     """Return whether a TATA box stands where those of these promoters stand."""
-    place = bases[BOX_AT : BOX_AT + BOX_SPAN_BP + len(BUNDLED[0])]
-    return any(box in place for box in BUNDLED)
+    place = bases[BOX_AT : BOX_AT + BOX_SPAN_BP + len(TATA_BOX[0])]
+    return any(box in place for box in TATA_BOX)
 
 
 def measured(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -205,7 +209,7 @@ def test_rows(
 ) -> list[dict[str, Any]]:
     """Return what both models and both counts say of sequences that neither learned from."""
     texts = [bases for bases, _ in rows]
-    search, _ = search_of(model.reader, DesignTask(length_bp=300), 1)
+    search, _ = search_of(model.reader, DesignConfig(length_bp=300), 1)
     nats = search.proposer.nats_per_base(texts)
     said = {f"model_{fold}": measures[fold].model(texts).tolist() for fold in FOLDS}
     said |= {f"kmers_{fold}": measures[fold].kmers(texts).tolist() for fold in FOLDS}

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from carbon.model import PRESETS
-from carbon.reports.render import table
+from carbon.reports.card import table
 from train.network.float8 import use_float8
 from train.planning.sizes import Sizes
 

@@ -17,7 +17,7 @@ import torch
 from measure import ROOT, Measure
 
 RESULTS = ROOT / "bench" / "results"
-# Modules of `rooms`; what one needs to be there, such as Chromium, is loaded with it.
+# Modules of `packages`; what one needs to be there, such as Chromium, is loaded with it.
 BENCHES = (
     "tokenizer",
     "losses",
@@ -40,7 +40,7 @@ def main() -> None:
     torch.set_num_threads(1)
     RESULTS.mkdir(exist_ok=True)
     for name in BENCHES if arguments.name == "all" else [arguments.name]:
-        measures: list[Measure] = import_module(f"rooms.{name}").measures(arguments.quick)
+        measures: list[Measure] = import_module(f"packages.{name}").measures(arguments.quick)
         for measure in measures:
             print(line_of(name, measure))
         rows = [asdict(measure) | machine() for measure in measures]

@@ -1,4 +1,4 @@
-# Carbon with its rooms, on CPUs. From the root of the checkout:
+# Carbon with its packages, for CPUs. From the root of the checkout:
 #   docker build -f containers/cpu.Dockerfile -t carbon .
 #   docker run --rm -v "$PWD:/data" -w /data carbon carbon models --copy yeast
 FROM python:3.12-slim
@@ -6,7 +6,7 @@ RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev z
     && rm -rf /var/lib/apt/lists/*
 RUN pip install --no-cache-dir torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu
 COPY . /carbon
-RUN pip install --no-cache-dir -e "/carbon[rooms]" && useradd --create-home carbon
+RUN pip install --no-cache-dir -e "/carbon[packages]" && useradd --create-home carbon
 USER carbon
 ENV PYTHONPATH=/carbon
 EXPOSE 7860 8000

@@ -24,12 +24,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--model",
-        help="model folder, name in the box or on the Hub (default: yeast of the box; where "
-        "that is empty, the quickstart's, which is trained at the first start)",
+        help="model folder, or name of a bundled or Hub model (default: bundled yeast model, or "
+        "the quickstart's, trained at the first start, if none is bundled)",
     )
     parser.add_argument(
         "--models", nargs="*", default=(), metavar="MODEL",
-        help="others that a visitor may switch to: names in the box, folders of models or runs",
+        help="others that a visitor may switch to: bundled models, folders of models or runs",
     )  # fmt: skip
     parser.add_argument(
         "--any-model", action="store_true",

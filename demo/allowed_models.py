@@ -18,7 +18,7 @@ class Offer:
     """Models that may be switched to.
 
     Attributes:
-        sources: by the name that is shown: of the box, or folders of models and runs.
+        sources: by the name that is shown: of bundled models, or folders of models and runs.
         any_folder: whether any other folder of this machine may be named.
         load: opens one.
         places: where the sources led when they were offered.

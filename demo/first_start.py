@@ -1,4 +1,4 @@
-"""What a first start opens: the model in the box, or one that is trained where the box is empty."""
+"""What a first start opens: the bundled model, or one that is trained if none is bundled."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from carbon.errors import UserError
 from carbon.io.files import behind_links
-from carbon.pretrained import BUNDLED, Entry
+from carbon.pretrained import BUNDLED_MODELS, Entry
 from carbon.progress import say
 
 _ROOT = Path(__file__).resolve().parents[1]
@@ -35,12 +35,12 @@ class Genome(NamedTuple):
 
 
 def find_model(home: Path) -> str:
-    """Return the model in the box, or the quickstart's, trained now if it is not there.
+    """Return the bundled model, or the quickstart's, trained now if it is not there.
 
     Raises:
         UserError: the quickstart did not come to its end.
     """
-    if BUNDLED[_OPENED].is_installed:
+    if BUNDLED_MODELS[_OPENED].is_installed:
         return _OPENED
     model = home / "run" / "export"
     if not (model / "config.json").exists():
@@ -50,13 +50,13 @@ def find_model(home: Path) -> str:
 
 
 def find_genome(model: str, home: Path) -> Genome:
-    """Return what lies beside a model of the box, or the quickstart's genome, simulated if need be.
+    """Return what lies beside a bundled model, or the quickstart's genome, simulated if need be.
 
     Raises:
         UserError: the simulation failed.
     """
-    if model in BUNDLED and BUNDLED[model].is_installed and not Path(model).is_dir():
-        return _beside(BUNDLED[model])
+    if model in BUNDLED_MODELS and BUNDLED_MODELS[model].is_installed and not Path(model).is_dir():
+        return _beside(BUNDLED_MODELS[model])
     folder = home / "genome"
     if not (folder / "genes.gff3").exists():
         folder = home.with_name(f"{home.name}-genome")

@@ -1,6 +1,6 @@
 """How a model learned a region: its scan after each of some steps of a training, in one small file.
 
->>> learned = read_learning(BUNDLED["yeast"].learning)
+>>> learned = read_learning(BUNDLED_MODELS["yeast"].learning)
 >>> learned.nats_per_base.shape
 (12, 3200)
 """

@@ -8,7 +8,7 @@ import numpy as np
 from carbon.corpus import read_manifest
 from carbon.errors import UserError
 from carbon.model.folder import ModelFolder, model_folder
-from carbon.pretrained import BUNDLED
+from carbon.pretrained import BUNDLED_MODELS
 from carbon.run_folder import METRICS, RECIPE, column, read_lines, read_recipe
 
 EXPORT = "export"  # of a run folder
@@ -46,7 +46,7 @@ def model_of_run(folder: str | Path) -> Path:
 
 
 def about_model(source: str) -> AboutModel:
-    """Return what is known of a model of the box, or of a folder, by what lies in and around it.
+    """Return what is known of a bundled model, or of a folder, by what lies in and around it.
 
     An export that lies in its run's folder is told from the run's recipe and metrics.
 
@@ -55,8 +55,8 @@ def about_model(source: str) -> AboutModel:
     """
     found = model_folder(source)
     size = found.num_parameters, _context_bp(found)
-    if source in BUNDLED and not Path(source).is_dir():
-        entry = BUNDLED[source]
+    if source in BUNDLED_MODELS and not Path(source).is_dir():
+        entry = BUNDLED_MODELS[source]
         told = f"{entry.organism} ({entry.assembly}): {entry.training}"
         return AboutModel(source, entry.what, told, *size, entry.hours)
     run = found.path.resolve().parent

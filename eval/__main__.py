@@ -49,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
 def _add_run_parser(verb: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--model", action="append", required=True, metavar="[NAME=]MODEL", dest="models",
-        help="model folder, or a name in the box or on the Hub, Carbon or any causal model of DNA; "
+        help="model folder, or name of a bundled or Hub model, Carbon or any causal model of DNA; "
         "may be repeated",
     )  # fmt: skip
     verb.add_argument("--tasks", default="all", help="all (those with data), or names with commas")
@@ -132,7 +132,7 @@ def _add_build_parser(verb: argparse.ArgumentParser) -> None:
 
 
 def _add_probes_parser(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("--model", required=True, help="model folder, or a name in the box")
+    verb.add_argument("--model", required=True, help="model folder, or the name of a bundled model")
     verb.add_argument(
         "--genome", action="append", required=True, metavar="GROUP=FASTA[,ANNOTATION]",
         dest="genomes", help="a genome and its group; may be repeated",
@@ -149,7 +149,7 @@ def _add_probes_parser(verb: argparse.ArgumentParser) -> None:
 
 
 def _add_heldout_parser(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("--model", required=True, help="model folder, or a name in the box")
+    verb.add_argument("--model", required=True, help="model folder, or the name of a bundled model")
     verb.add_argument(
         "--tasks", default="all",
         help="all that there is something for, or some of sequence_recovery,heldout_likelihood,"

@@ -2,7 +2,7 @@
 
 import matplotlib
 
-from carbon.reports.render import (
+from carbon.reports.figures import (
     BLUE,
     COLOURS,
     GREEN,
@@ -10,8 +10,11 @@ from carbon.reports.render import (
     INK,
     ORANGE,
     PAGE_STYLE,
-    Row,
     axes_of,
+    svg_of,
+)
+from carbon.reports.render import (
+    Row,
     html_answer,
     html_figure,
     html_page,
@@ -19,7 +22,6 @@ from carbon.reports.render import (
     html_section,
     html_table,
     interval,
-    svg_of,
 )
 
 __all__ = [

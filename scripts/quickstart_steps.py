@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Step:
-    """One command of a room.
+    """One command of a package.
 
     Attributes:
         name: in quickstart.json.

@@ -1,10 +1,9 @@
 """The commands of `carbon`: each is a typed function, whose docstring is its help.
 
-- `shared`: options that several commands have, and checks before anything large is imported.
-- `sequences`: a result for every sequence of a file, as `score` and `embed` compute it.
-- `workers`: what worker processes load; it imports nothing of the command line.
-- all others: a command each, or two or three short ones that belong together.
+- `shared`: options of several commands, and checks that run before large imports.
+- `workers`: functions that make the workers of a command.
+- all others: one command each, or two related short ones.
 
-A command imports what it needs when it runs, so that `--help` does not import torch.
-`carbon.cli` lists them.
+A command imports its libraries when it runs, so `--help` does not import torch. `carbon.cli` lists
+the commands.
 """

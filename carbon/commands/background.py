@@ -1,4 +1,4 @@
-"""`carbon background`: random variants of every kind, scored once, for percentiles."""
+"""`carbon background`: score random variants of every kind once, for percentiles."""
 
 import json
 from functools import partial
@@ -33,18 +33,17 @@ def background(
     method: VariantMethod = NONE,
     workers: Workers = WORKERS,
 ) -> None:
-    """Score random variants, to read the scores of others by.
+    """Score random variants as a background for other scores.
 
-    Scores random variants of every kind and keeps the quantiles. With the file, `carbon variants
-    --background` writes of each variant how many in a hundred random variants of its kind have a
-    lower delta.
+    Scores random variants of every kind and stores the quantiles. With this file, `carbon variants
+    --background` writes the percentile of each variant among random variants of its kind.
 
     Args:
         reference: FASTA to draw variants from.
         output: a .json to write.
-        genes: with them, SNVs are told by consequence, and indels in coding sequence from others.
-        draw_from: contigs; default: all.
-        variants_per_kind: how many are drawn.
+        genes: separate SNVs by consequence, and coding indels from others.
+        draw_from: contigs to draw from; default: all.
+        variants_per_kind: number to draw.
         seed: of the random numbers.
     """
     check_inputs(loading.model, reference, genes.annotation)
@@ -66,5 +65,5 @@ def background(
         resume=workers.resume,
     )
     make = partial(background_scorer, job, loading.worker_keywords(workers))
-    with workers_of(workers, make) as found:
-        print(json.dumps(run_background_job(job, found)))
+    with workers_of(workers, make) as running:
+        print(json.dumps(run_background_job(job, running)))

@@ -1,4 +1,4 @@
-"""`carbon compare` and `carbon join`: scored outputs compared, or the parts of one joined."""
+"""`carbon compare` and `carbon join`: compare scored outputs, or join the parts of one."""
 
 import json
 from collections.abc import Sequence
@@ -31,19 +31,19 @@ def compare(
     top: Natural = 20,
     common: bool = False,
 ) -> None:
-    """Compare two scored outputs of one VCF, of two models, windows or protocols.
+    """Compare two scored outputs of one VCF: two models, windows or protocols.
 
-    Prints how far two outputs of `carbon variants` agree, as JSON on standard output and as tables
-    on standard error, and the alleles whose ranks differ most.
+    Prints correlations of two outputs of `carbon variants`, and the alleles whose ranks differ
+    most, as JSON on standard output and as tables on standard error.
 
     Args:
         a: an output of `carbon variants`, of any format.
         b: another, of the same VCF.
-        labels: what tables and the picture call them.
-        output: a row an allele.
-        plot: a scatter, .png, .svg or .pdf.
-        top: how many alleles are reported.
-        common: pass over alleles that one file alone has.
+        labels: of the two outputs, in tables and the figure.
+        output: table with a row for each allele.
+        plot: scatter plot, .png, .svg or .pdf.
+        top: number of alleles to report.
+        common: ignore alleles that only one file has.
     """
     from carbon.compare import CompareJob, run_compare_job
     from carbon.compare.compare import told
@@ -57,10 +57,10 @@ def compare(
 
 
 def join(*parts: Annotated[Path, Parameter(required=True)], output: Path) -> None:
-    """Join the parts of a result that were computed apart.
+    """Join the parts of a result that were computed separately.
 
     Joins tables (.tsv, .parquet), or the JSON summaries that commands print (.json), of parts such
-    as `carbon variants --region` writes. All must have the same settings. Join scored VCFs by
+    as `carbon variants --region` writes. All must have the same settings. For scored VCFs use
     `bcftools concat --naive`.
 
     Args:

@@ -1,10 +1,10 @@
-"""`carbon completion`: a script with which a shell completes commands and options."""
+"""`carbon completion`: a shell script that completes commands and options."""
 
 from typing import Literal
 
 
 def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
-    """Print a script with which a shell completes commands and options.
+    """Print a script that completes commands and options in a shell.
 
     For bash: carbon completion bash > ~/.local/share/bash-completion/completions/carbon
 
@@ -13,7 +13,7 @@ def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
     For fish: carbon completion fish > ~/.config/fish/completions/carbon.fish
 
     Args:
-        shell: that is to complete.
+        shell: to complete in.
     """
     from carbon.cli import application
 

@@ -1,4 +1,4 @@
-"""`carbon convert`: any model that Carbon reads as a native stock folder, or as a GGUF."""
+"""`carbon convert`: write a model as a native stock folder or as a GGUF."""
 
 import re
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from carbon.inference import Model
     from carbon.model import LoadedModel
 
-# Most that the score of a sequence may change, in nats per base: the last digits of float32 if the
-# weights keep their dtype, else what rounding them to the 8 bits of bfloat16 does.
+# Largest allowed change of a score, in nats per base: rounding errors of float32 if weights keep
+# their dtype, otherwise the error of rounding weights to the 8 bits of bfloat16.
 TOLERANCE_SAME_DTYPE, TOLERANCE_ROUNDED = 1e-5, 0.02
 _LENGTHS_BP = (60, 61, 150, 301, 600, 1201)
 
@@ -39,14 +39,14 @@ def convert(
     """Write a model, native or hybrid, as a native stock folder or as a GGUF.
 
     Writes config.json, safetensors and a tokenizer.json that stock transformers and vLLM load. Of a
-    hybrid's 155,776 rows the 4,224 for DNA are kept. Random sequences are scored by both; if they
-    differ, nothing is written and the exit code is 1. With --to gguf DST is one file, which
-    llama.cpp reads.
+    hybrid's 155,776 rows it keeps the 4,224 for DNA. Both models score random sequences; if the
+    scores differ, nothing is written and the exit code is 1. With --to gguf, DST is one file for
+    llama.cpp.
 
     Args:
-        source: model folder, or a name in box or Hub.
-        output: folder to write, absent or empty, or file.
-        to: what is written.
+        source: model folder, or the name of a bundled or Hub model.
+        output: folder to write (new or empty), or file.
+        to: format of the output.
         dtype: of the weights; as in SRC if not given.
         max_shard_size: of a weights file, such as 5GB.
     """
@@ -95,17 +95,17 @@ def _write_gguf(source: str, output: str, dtype: Dtype | None) -> None:
     with atomic_file(output) as path:
         native = _native(load_model(source, "auto"), dtype)
         write_gguf(native, path, Path(source).name)
-    say(f"{output}: give prompts as <dna> and DNA, and llama.cpp a context of its own")
+    say(f"{output}: give prompts as <dna> and DNA, and set the context size in llama.cpp")
 
 
 def _native(source: "LoadedModel", dtype: Dtype | None) -> "LlamaForCausalLM":
-    """Return the network to write."""
+    """Return the native network with the output dtype."""
     from carbon.inference import DTYPES
     from carbon.model.convert import native_network
     from carbon.progress import say
 
     if source.vocabulary.name == "hybrid":
-        say("metadata tags are left out: in a hybrid they are text, without rows of their own")
+        say("metadata tags are left out: in a hybrid they are text, without their own rows")
     return native_network(source, DTYPES[dtype] if dtype else source.network.dtype)
 
 
@@ -128,6 +128,6 @@ def _print_parity(sequences: list[str], before: list[float], after: list[float])
     print("bases", "source", "converted", "difference_per_base", sep="\t")
     for s, b, a, difference in zip(sequences, before, after, differences, strict=True):
         print(len(s), f"{b:.6f}", f"{a:.6f}", f"{difference:.3g}", sep="\t")
-    largest = float(np.max(differences))  # NaN if there is one, which `max` may pass over
+    largest = float(np.max(differences))  # NaN if any is NaN; `max` may skip it
     print(f"# largest difference {largest:.3g} nats per base")
     return largest

@@ -31,32 +31,32 @@ _OUTPUT = f"{any_of(FORMATS['designs'])} to write."
 
 
 def _protein(hint: Any, tokens: Sequence[Token]) -> tuple[str, ...]:
-    return (tokens[-1].value,)  # cyclopts compares it with the option's type
+    return (tokens[-1].value,)  # cyclopts requires a value of the option's type
 
 
-Oracles = Annotated[
+Functions = Annotated[
     tuple[str, ...],
     Parameter(
-        metavar="[NAME=]KIND:WHAT",
+        metavar="[NAME=]KIND:ARGUMENT",
         help="finetuned:FOLDER[:LABEL], python:MODULE:FUNCTION or command:COMMAND; repeatable.",
     ),
 ]
 Goals = Annotated[
     tuple[str, ...],
     Parameter(
-        metavar="most|least|NUMBER",
-        help="what is wanted of each oracle, in their order; default: most.",
+        metavar="maximize|minimize|NUMBER",
+        help="a goal for each scoring function, in their order; default: maximize.",
     ),
 ]
 if TYPE_CHECKING:
-    Way = SearchOptions
+    Strategy = SearchOptions
     Constrained = ConstraintOptions
     More = RuleOptions
 else:
     _Protein = Annotated[
         tuple[str, ...], Parameter(converter=_protein, consume_multiple=(0, 1), metavar="[LETTERS]")
     ]
-    Way = options(SearchOptions, group("The way to look"))
+    Strategy = options(SearchOptions, group("Search"))
     Constrained = options(
         ConstraintOptions, CONSTRAINTS, forbid=Several, require=Several, protein=_Protein
     )
@@ -68,7 +68,7 @@ def design(
     loading: Loading,
     device: Device = "auto",
     tags: Tags = (),
-    oracles: Oracles,
+    functions: Functions,
     goals: Goals = (),
     output: Annotated[Path, Parameter(help=_OUTPUT, metavar="FILE")],
     length_bp: int | None = None,
@@ -76,7 +76,7 @@ def design(
     prompt: str = "",
     num_designs: Annotated[Natural, Parameter(name="-n")] = 10,
     seed: Natural = 0,
-    search: Way = NONE,
+    search: Strategy = NONE,
     sampling: Sampling = NONE,
     constraints: Constrained = NONE,
     rules: More = NONE,
@@ -84,33 +84,34 @@ def design(
     timeout_seconds: float = 600.0,
     resume: bool = False,
 ) -> None:
-    """Look for sequences that a measure likes.
+    """Optimise sequences against scoring functions.
 
-    Draws sequences, has oracles measure them, and writes the best, each with the model's likelihood
-    and its distances, which tell whether an oracle was fooled. Several oracles make a Pareto front.
-    --protein without letters takes those that --start codes for.
+    Draws sequences, scores them, redraws parts of the best, and writes the best of all. Each design
+    has the model's likelihood and its edit distances: compare them to detect a design that exploits
+    an error of a scoring function. Several scoring functions give a Pareto front. --protein without
+    letters keeps the translation of --start.
 
     Args:
         output: the designs.
-        length_bp: bases of a design; default: of start or protein.
-        start: its first record is where lineages begin.
+        length_bp: bases of a design; default: the length of start or protein.
+        start: FASTA whose first record lineages begin from.
         prompt: DNA before every design, not part of it.
-        num_designs: best to write.
+        num_designs: number of designs to write.
         seed: of the random numbers.
-        records: what the model was trained on: the nearest record to each design is reported.
-        timeout_seconds: for a batch of an oracle.
-        resume: continue a run that was stopped.
+        records: training data of the model: report the nearest record to each design.
+        timeout_seconds: for a batch of a scoring function.
+        resume: continue an interrupted run.
     """
     from carbon.io.files import check_no_input
 
     check_no_input(output, start, records)
     check_inputs(loading.model, start, records)
-    from carbon.design.config import DesignTask
+    from carbon.design.config import DesignConfig
     from carbon.design.job import DesignJob, check_job, run_design_job, summary_of
     from carbon.genome import read_sequences
 
     first = next(read_sequences(start))[1] if start else None
-    task = DesignTask(
+    config = DesignConfig(
         length_bp=length_bp,
         start=first,
         prompt=prompt,
@@ -124,7 +125,7 @@ def design(
         timeout_seconds=timeout_seconds,
         **search,
     )
-    job = DesignJob(loading.model, oracles, task, output, resume)
+    job = DesignJob(loading.model, functions, config, output, resume)
     check_job(job)
     print(json.dumps(summary_of(job, run_design_job(loading.load(device).reader, job))))
 

@@ -1,4 +1,4 @@
-"""`carbon doctor`: what this machine has."""
+"""`carbon doctor`: check this machine and installation."""
 
 import json
 
@@ -7,7 +7,10 @@ from carbon.progress import say
 
 
 def doctor() -> int:
-    """What this machine has, and whether Carbon runs on it."""
+    """Check this machine and installation.
+
+    Prints packages and GPUs, and runs a self-test.
+    """
     import os
     import platform
     from importlib.metadata import PackageNotFoundError, version
@@ -26,7 +29,7 @@ def doctor() -> int:
     packages = ("torch", "transformers", "tokenizers", "numpy", "pyarrow", "pysam")
     optional = ("matplotlib", "scikit-learn", "pyBigWig", "datasets", "datatrove", "gradio",
                 "flash-attn", "torchao", "triton")  # fmt: skip
-    say("looking at what is installed, and scoring with a small random model: some seconds")
+    say("checking packages, and scoring with a small random model: takes some seconds")
     facts = {
         "carbon": __version__,
         "python": platform.python_version(),
@@ -45,7 +48,7 @@ def doctor() -> int:
 
 
 def _self_test() -> str:
-    """Score and sample with a small random network: everything but the weights is exercised."""
+    """Score and sample with a small random network."""
     import torch
     from transformers import LlamaForCausalLM
 

@@ -1,4 +1,4 @@
-"""`carbon embed`: one vector a sequence."""
+"""`carbon embed`: one vector for each sequence."""
 
 import base64
 import json
@@ -30,12 +30,13 @@ def embed(
     layer: Natural | None = None,
     workers: Workers = WORKERS,
 ) -> None:
-    """One vector for each sequence of a FASTA or FASTQ.
+    """Compute a vector for each sequence of a FASTA or FASTQ.
 
-    Writes name, bases and embedding (float32, of fixed size); memory does not grow with the file.
+    Writes name, bases and embedding (float32, of fixed size). Memory use does not depend on the
+    file size.
 
     Args:
-        sequences: FASTA or FASTQ, plain, bgzip or gzip; - is standard input.
+        sequences: FASTA or FASTQ, plain, bgzip or gzip; - for standard input.
         output: the vectors.
         pool: mean over known bases, state of the last 6-mer, or of </dna> after it.
         layer: after N layers; default: all and the last norm.

@@ -1,4 +1,4 @@
-"""What `carbon generate` draws, in one process or in blocks that workers draw."""
+"""`carbon generate`: draw continuations or fill gaps, in one process or by workers."""
 
 import json
 import sys
@@ -37,7 +37,7 @@ Record = tuple[str, dict[str, Any], str]
 """Name, facts of the header, bases."""
 
 _LINE_BP = 60
-_BLOCK_TEXTS = 64  # that a worker draws at a time
+_BLOCK_TEXTS = 64  # per block of a worker
 
 
 class Wanted(NamedTuple):
@@ -46,9 +46,9 @@ class Wanted(NamedTuple):
     Attributes:
         name: of its prompt.
         prompt: DNA.
-        number: which of the samples of its record, from 0.
-        sample: key of its random numbers: how many samples of the same prompt come before it, in
-            this record and in others.
+        number: of the sample in its record, from 0.
+        sample: seeds its random numbers: the number of earlier samples of the same prompt, in this
+            record and in others.
     """
 
     name: str
@@ -65,22 +65,22 @@ class GenerateJob:
     """The options of `carbon generate`.
 
     Attributes:
-        loading: which model.
+        loading: model and how to load it.
         tags: metadata tags.
         prompt: DNA of any length; none by default.
-        prompts: one prompt a record.
+        prompts: FASTA with one prompt per record.
         length_bp: bases to add.
-        num_samples: samples a prompt.
+        num_samples: samples per prompt.
         seed: of the random numbers.
         output: file to write; default: standard output.
-        sampling: how a 6-mer is drawn.
-        constraints: what the bases keep to.
+        sampling: how 6-mers are drawn.
+        constraints: on the bases.
         draft: a smaller model, to decode speculatively.
         draft_tokens: 6-mers it proposes at a time.
         engine: continuous: transformers' continuous batching, for many prompts of different
             lengths.
-        right: fill the gap between --prompt and this.
-        candidates: to draw for a gap; the best -n are written.
+        right: DNA after a gap; fill the gap between --prompt and it.
+        candidates: number to draw for a gap; the best -n are written.
     """
 
     loading: Loading
@@ -109,13 +109,13 @@ class GenerateJob:
         return model, Draft(load(self.draft, **keywords | {"yarn": None}), self.draft_tokens)
 
     def settings(self, dtype: str) -> dict[str, Any]:
-        """Return all that the bases follow from, but for the prompts."""
+        """Return all settings that determine the bases, except for the prompts."""
         from carbon.inference import SamplingRule
 
         sampling = asdict(SamplingRule(**self.sampling))
         if not sampling["repetition_penalty"] > 0:
             sampling |= {"repetition_penalty": None, "repetition_window_bp": None}
-        kept = self.constraints
+        constraints = self.constraints
         return {
             "model": self.loading.model,
             "dtype": dtype,
@@ -126,23 +126,23 @@ class GenerateJob:
             "seed": self.seed,
             "tags": "".join(self.tags),
             **sampling,
-            "forbid": ",".join(kept.get("forbid", ())),
-            "require": ",".join(kept.get("require", ())),
-            "gc": "-".join(map(str, kept.get("gc") or ())),
-            "gc_window_bp": kept.get("gc_window_bp"),
-            "no_stop_frame": kept.get("no_stop_frame"),
-            "protein": kept.get("protein"),
+            "forbid": ",".join(constraints.get("forbid", ())),
+            "require": ",".join(constraints.get("require", ())),
+            "gc": "-".join(map(str, constraints.get("gc") or ())),
+            "gc_window_bp": constraints.get("gc_window_bp"),
+            "no_stop_frame": constraints.get("no_stop_frame"),
+            "protein": constraints.get("protein"),
         }
 
 
-def draw_at_once(job: GenerateJob, keywords: dict[str, Any]) -> None:
-    """Draw all sequences together, which is fastest for one process, without a journal."""
+def draw_streamed(job: GenerateJob, keywords: dict[str, Any]) -> None:
+    """Draw all sequences in this process, without a journal."""
     from carbon.io.files import atomic_file
 
     if not job.output:
         sys.stdout.writelines(_lines(job, keywords))
         return
-    with atomic_file(job.output) as path:  # an impossible one is known before the work
+    with atomic_file(job.output) as path:  # an unwritable output is reported first
         path.write_text("".join(_lines(job, keywords)), encoding="utf-8")
 
 
@@ -163,7 +163,7 @@ def _say_accepted(num_proposed: int, num_accepted: int) -> None:
 
 
 class Drawer:
-    """A worker: prompts in, generated sequences out.
+    """A worker: takes prompts, returns generated sequences.
 
     Attributes:
         about: `dtype`, and `models`, the identity of the model and of its draft.
@@ -181,7 +181,7 @@ class Drawer:
         self.about = {"dtype": self._model.dtype, "models": models}
 
     def __call__(self, payload: list[Wanted]) -> dict[str, Any]:
-        """Return the sequences, and how many 6-mers the draft proposed and had accepted."""
+        """Return the sequences, and the numbers of proposed and accepted 6-mers of the draft."""
         before = self._counts()
         texts = _drawn(self._job, self._model, self._draft, payload)
         draft = [now - then for now, then in zip(self._counts(), before, strict=True)]
@@ -192,7 +192,7 @@ class Drawer:
 
 
 def draw_in_blocks(job: GenerateJob, output: Path, workers: driver.Workers, resume: bool) -> None:
-    """Have workers draw the sequences, and write them in order."""
+    """Draw the sequences by workers, and write them in order."""
     from carbon.io.files import atomic_file
 
     wanted, about = _wanted(job), workers.about()
@@ -309,10 +309,10 @@ def _fill(job: GenerateJob, model: "Model", draft: "Draft | None") -> Iterator[R
 
 
 def _fasta(job: GenerateJob, dtype: str, records: Iterator[Record]) -> Iterator[str]:
-    """Yield FASTA whose headers tell all that the bases follow from, but for the prompts."""
-    asked = words_of(job.settings(dtype))
+    """Yield FASTA; headers have all settings that determine the bases, except for the prompts."""
+    settings = words_of(job.settings(dtype))
     for name, facts, bases in records:
-        yield f">{name} {words_of(facts)} {asked}\n"
+        yield f">{name} {words_of(facts)} {settings}\n"
         yield from (f"{bases[at : at + _LINE_BP]}\n" for at in range(0, len(bases), _LINE_BP))
 
 
@@ -321,7 +321,7 @@ def generate(
 ) -> None:
     """Continue DNA prompts, or fill a gap, as FASTA.
 
-    Writes the generated bases alone; headers tell how they were drawn.
+    Writes the generated bases without the prompt; headers have the settings.
     """
     from carbon.errors import UserError
     from carbon.io.files import check_no_input, output_path
@@ -336,18 +336,18 @@ def generate(
         output_path(job.output)
         check_no_input(job.output, job.prompts)
     check_inputs(job.loading.model, job.prompts)
-    why = why_streamed("", job.output)
+    reason = why_streamed("", job.output)
     if job.right is not None:
-        why = "a gap (--right) is filled by one process"
+        reason = "a gap (--right) is filled by one process"
     if job.engine != "own":
-        why = "--engine continuous draws all prompts in one process"
+        reason = "--engine continuous draws all prompts in one process"
     keywords = job.loading.worker_keywords(workers)
-    if is_streamed(workers, why) or not job.output:
-        draw_at_once(job, keywords)
+    if is_streamed(workers, reason) or not job.output:
+        draw_streamed(job, keywords)
         return
     output = Path(job.output)
-    with workers_of(workers, partial(Drawer, job, keywords)) as found:
-        if found.is_this_process and not (workers.resume or journal_path(output).exists()):
-            draw_at_once(job, keywords)
+    with workers_of(workers, partial(Drawer, job, keywords)) as running:
+        if running.is_this_process and not (workers.resume or journal_path(output).exists()):
+            draw_streamed(job, keywords)
         else:
-            draw_in_blocks(job, output, found, workers.resume)
+            draw_in_blocks(job, output, running, workers.resume)

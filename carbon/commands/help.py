@@ -26,17 +26,17 @@ class HelpFormatter:
             console.print(Text(f"{panel.title}:"), table, "", sep="\n")
 
     def render_usage(self, console: Console, options: ConsoleOptions, usage: Any) -> None:
-        """Print the line of usage."""
+        """Print the usage line."""
         console.print(Text(f"Usage: {str(usage).strip()}\n"))
 
     def render_description(self, console: Console, options: ConsoleOptions, text: Any) -> None:
-        """Print what a command does."""
+        """Print the description of a command."""
         for paragraph in _paragraphs(console, text):
             console.print(Text(f"{paragraph}\n"))
 
 
 def _paragraphs(console: Console, text: Any) -> Iterator[str]:
-    """Yield each paragraph of a docstring on one line."""
+    """Yield each paragraph of a docstring as one line."""
     with console.capture() as printed:
         console.print(text or "", soft_wrap=True)
     for paragraph in printed.get().split("\n\n"):
@@ -51,7 +51,7 @@ def _names(entry: HelpEntry) -> str:
 
 
 def _notes(entry: HelpEntry) -> Iterator[str]:
-    """Yield which values an option takes, in brackets."""
+    """Yield choices, default and requirement of an option, in brackets."""
     if entry.choices:
         yield f"[one of {', '.join(entry.choices)}]"
     if entry.default:

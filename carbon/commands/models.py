@@ -1,4 +1,4 @@
-"""`carbon models` and `carbon info`: which models are known by name, and what a folder is."""
+"""`carbon models` and `carbon info`: models with names, and facts about a model folder."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from carbon.pretrained import Entry
 
 _ABSENT = "not in this installation"
-_NOT_FETCHED = "is fetched at its first use"
+_NOT_FETCHED = "downloaded at first use"
 
 
 def models(
@@ -21,38 +21,38 @@ def models(
     output: Annotated[Path | None, Parameter(metavar="FOLDER")] = None,
     as_json: Annotated[bool, Parameter(name="--json")] = False,
 ) -> None:
-    """Models that are known by name, and where they lie.
+    """List the models that have names, and their folders.
 
-    Lists what is in the box, with the chromosome that was held out of each training and its genes,
-    and what `--model` and `carbon.load` fetch from the Hub by name. Nothing is fetched here. With
-    --copy, the held-out chromosome of a model of the box, its genes and a few variants of one of
-    them are put beside you, to try commands on.
+    Lists bundled models, with the chromosome held out of each training and its genes, and the
+    models that `--model` and `carbon.load` download from the Hub by name. This command downloads
+    nothing. --copy writes the held-out chromosome of a bundled model, its genes and a few variants
+    into a folder, to try commands on.
 
     Args:
-        copy: of the box, such as yeast.
-        output: for --copy; default: such as yeast_VIII.
+        copy: a bundled model, such as yeast.
+        output: folder for --copy; default: such as yeast_VIII.
         as_json: JSON instead of tables.
     """
-    from carbon.pretrained import BUNDLED
+    from carbon.pretrained import BUNDLED_MODELS
 
     if copy is not None:
         return _copy(copy, output)
     if output is not None:
         raise UserError("--output: give the model with --copy NAME")
-    known = {"box": [_in_box(entry) for entry in BUNDLED.values()], "hub": _on_hub()}
+    known = {"bundled": [_bundled(entry) for entry in BUNDLED_MODELS.values()], "hub": _on_hub()}
     if as_json:
         print(json.dumps(known, indent=1))
         return
-    print(_box_text(known["box"]))
+    print(_bundled_text(known["bundled"]))
     print()
     print(_hub_text(known["hub"]))
 
 
 def info(model: str, /) -> None:
-    """What a model folder is.
+    """Print facts about a model folder.
 
     Args:
-        model: model folder, or a name in the box or on the Hub.
+        model: model folder, or the name of a bundled or Hub model.
     """
     from carbon.model import model_folder
 
@@ -74,7 +74,7 @@ def info(model: str, /) -> None:
 
 
 def _copy(name: str, output: Path | None) -> None:
-    """Copy what lies beside a model and print the paths; say what to do with them."""
+    """Copy the files bundled with a model, and print their paths and a command for them."""
     from carbon import pretrained
     from carbon.progress import say
 
@@ -88,7 +88,7 @@ def _copy(name: str, output: Path | None) -> None:
     )
 
 
-def _in_box(entry: "Entry") -> dict[str, Any]:
+def _bundled(entry: "Entry") -> dict[str, Any]:
     from carbon.model import model_folder
 
     facts: dict[str, Any] = {
@@ -127,10 +127,10 @@ def _on_hub() -> list[dict[str, Any]]:
     ]
 
 
-def _box_text(models: list[dict[str, Any]]) -> str:
+def _bundled_text(models: list[dict[str, Any]]) -> str:
     from carbon.progress import TableRow, text_table
 
-    rows: list[TableRow] = [("in the box", "parameters", "organism", "held out", "nats/base", "MB")]
+    rows: list[TableRow] = [("bundled", "parameters", "organism", "held out", "nats/base", "MB")]
     for model in models:
         is_there = model["is_there"]
         rows.append(
@@ -147,7 +147,7 @@ def _box_text(models: list[dict[str, Any]]) -> str:
 
 
 def _places(model: dict[str, Any]) -> str:
-    """Return a paragraph on a model: what it is, and the paths to give to commands."""
+    """Return a paragraph on a model: its description, and the paths to give to commands."""
     lines = [f"{model['name']}: {model['what']}; trained on {model['training']}"]
     if not model["is_there"]:
         return f"{lines[0]}\n  {_ABSENT}"

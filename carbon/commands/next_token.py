@@ -1,4 +1,4 @@
-"""`carbon next`: the distribution of the 6-mer after a context."""
+"""`carbon next`: the distribution of the next 6-mer."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -19,16 +19,16 @@ def next_token(
     fixed: str = "......",
     output: Table | None = None,
 ) -> None:
-    """The 6-mers that may follow a context, best first.
+    """List the possible next 6-mers of a context, most probable first.
 
-    Writes a row a 6-mer with its probability, and the loss by cross-entropy and by FNS if it were
-    the true one. The 6-mer begins right behind the context.
+    Writes a row for each 6-mer with its probability, and with the cross-entropy and FNS losses if
+    it were the true one. The 6-mer begins directly after the context.
 
     Args:
-        prompt: the context; none by default.
-        fixed: bases of the 6-mer that are given, such as A..T..; probabilities are those among the
-            6-mers with them, losses stay those of the model.
-        output: where rows are written; TSV to standard output if it is not given.
+        prompt: the context; default: empty.
+        fixed: known bases of the 6-mer, such as A..T..; probabilities are conditioned on them,
+            losses are not.
+        output: table to write; default: TSV to standard output.
     """
     from carbon.io.files import atomic_file
 

@@ -1,4 +1,4 @@
-"""`carbon scan`: every base of a region or of a gene, and every SNV with it."""
+"""`carbon scan`: score every base and every SNV of a region, gene or contig."""
 
 import json
 from functools import partial
@@ -55,28 +55,28 @@ def scan(
 
     Writes log p(base | all bases to its left) of A, C, G and T for every base, in nats. The delta
     of an SNV is log p(ALT) - log p(REF): negative means that the model finds the variant less
-    likely. With --strands gene the strand that the gene is on is read.
+    likely. --strands gene reads the strand of the gene.
 
     Args:
         reference: FASTA, plain, bgzip or gzip.
-        output: one or more of .parquet, .tsv and .bw, whose track is the mean delta, or what the
-            name says: .mean_delta.bw, .worst_delta.bw, .log_p_ref.bw, .entropy_nats.bw; with
-            --genome, a .parquet is a folder with a file a contig.
+        output: one or more of .parquet, .tsv and .bw. A track has the mean delta, or the value in
+            its name: .mean_delta.bw, .worst_delta.bw, .log_p_ref.bw, .entropy_nats.bw. With
+            --genome, a .parquet is a folder with a file for each contig.
         region: 1-based, both ends included.
         regions_file: all regions of a file.
-        contig: the whole of a contig.
+        contig: a whole contig.
         genome: all contigs of the reference.
         gene: name or identifier, with --annotation.
         annotation: GFF3, GTF, BED or GenBank, plain or gzip.
         flank_bp: bases added on both sides.
-        plot: a heat map, .png, .svg or .pdf.
+        plot: heat map, .png, .svg or .pdf.
         dry_run: report tokens, hours and bytes, and write nothing.
     """
     check_inputs(loading.model, reference, annotation, regions_file)
     from carbon.inference.scan import ScanJob, plan_scan_job, run_scan_job
 
     along_gene = method.get("strands") == "gene"
-    how: Any = {name: value for name, value in method.items() if value != "gene"}
+    options: Any = {name: value for name, value in method.items() if value != "gene"}
     job = ScanJob(
         model=loading.model,
         reference=reference,
@@ -91,7 +91,7 @@ def scan(
         plot=plot,
         along_gene=along_gene,
         contigs=contigs,
-        options=how,
+        options=options,
         resume=workers.resume,
     )
     if dry_run:

@@ -27,17 +27,17 @@ def score(
     strands: Strands = "forward",
     workers: Workers = WORKERS,
 ) -> None:
-    """Log-likelihood of each sequence of a FASTA or FASTQ.
+    """Compute the log-likelihood of each sequence of a FASTA or FASTQ.
 
-    Writes a row a sequence, or with --per-base a row a base (position from 1). A few million bases
-    are in memory at a time.
+    Writes a row for each sequence, or with --per-base for each base (position from 1). Keeps a few
+    million bases in memory.
 
     Args:
-        sequences: FASTA or FASTQ, plain, bgzip or gzip; - is standard input.
-        output: where rows are written; TSV to standard output if it is not given.
-        per_base: a row a base.
+        sequences: FASTA or FASTQ, plain, bgzip or gzip; - for standard input.
+        output: table to write; default: TSV to standard output.
+        per_base: write a row for each base.
         by: likelihoods by the chain rule or by marginals.
-        strands: that are read.
+        strands: to read.
     """
     from carbon.genome import read_sequences
     from carbon.io.files import atomic_file, check_no_input, output_path

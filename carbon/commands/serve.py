@@ -1,4 +1,4 @@
-"""`carbon serve`: one model behind one address."""
+"""`carbon serve`: serve a model by HTTP."""
 
 from pathlib import Path
 
@@ -19,18 +19,17 @@ def serve(
     most_bp: Natural = 1_000_000,
     most_waiting: Natural = 256,
 ) -> None:
-    """Answer completions, embeddings, scores and variants by HTTP, in OpenAI's form.
+    """Serve completions, embeddings, scores and variants by HTTP, with OpenAI's API.
 
     Answers /v1/completions, /v1/embeddings, /score and /variants until it is stopped; /openapi.json
-    lists their fields. Requests that are alike are read together. Needs pip install
-    'carbon-dna[serve]'.
+    lists their fields. Batches requests with equal settings. Needs pip install 'carbon-dna[serve]'.
 
     Args:
-        reference: FASTA, of which /variants scores variants.
-        host: 0.0.0.0 to be seen from other machines.
-        port: 0 for any that is free.
-        most_bp: bases of one request, given and asked for.
-        most_waiting: requests; one more gets 503.
+        reference: FASTA for /variants.
+        host: 0.0.0.0 to accept connections from other machines.
+        port: 0 for any free port.
+        most_bp: maximum bases of one request, given and requested.
+        most_waiting: maximum waiting requests; more get 503.
     """
     check_inputs(loading.model, reference)
     try:
@@ -50,11 +49,11 @@ def serve(
     )
     app = make_app(loading.load(device), options)
     if host != _LOCAL:
-        say(f"{host}: whoever reaches this address may ask; there is no password")
+        say(f"{host}: anyone who can reach this address can send requests; there is no password")
     config = uvicorn.Config(app, host, port, log_level="warning")
     server = uvicorn.Server(config)
     listening = config.bind_socket()
-    listening.listen(config.backlog)  # whoever has read the line may ask, and waits for the start
+    listening.listen(config.backlog)  # requests after the printed line wait for the start
     bound_host, bound_port = listening.getsockname()[:2]
     say(f"{name} answers at http://{bound_host}:{bound_port}; Ctrl-C ends")
     server.run(sockets=[listening])

@@ -1,4 +1,4 @@
-"""Options that commands share, and checks before anything large is imported."""
+"""Options of several commands, and checks that run before large imports."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from carbon.inference import Model
 
 _NAMES = {
+    "functions": "function",
     "goals": "goal",
     "least_kcal": "hairpin",
     "most_bp": "most-bp",
     "most_stale": "stale",
     "no_stop_frame": "no-stop",
-    "oracles": "oracle",
     "overrides": "set",
     "probe_steps": "probe",
     "tags": "tag",
@@ -31,7 +31,7 @@ _NAMES = {
 
 
 def option_name(name: str) -> str:
-    """Return what a command line calls a keyword.
+    """Return the name of a keyword as an option.
 
     >>> option_name("window_bp"), option_name("tags")
     ('window', 'tag')
@@ -59,7 +59,7 @@ def _port(hint: Any, tokens: Sequence[Token]) -> int:
 def group(
     title: str, check: Callable[[ArgumentCollection], None] | None = None, is_last: bool = False
 ) -> Group:
-    """Return a group of the help, which stands after those made before unless one is last."""
+    """Return a group of the help; groups are listed in order of creation, `is_last` at the end."""
     return Group.create_ordered(title, sort_key=int(is_last), validator=check)
 
 
@@ -71,11 +71,11 @@ CONSTRAINTS = group("Constraints, kept exactly")
 WORK = group("Workers", is_last=True)
 
 Natural = Annotated[int, Parameter(validator=Number(gte=0))]
-"""A whole number of 0 or more."""
+"""An integer of 0 or more."""
 Port = Annotated[int, Parameter(converter=_port, n_tokens=1)]
 Offsets = Annotated[tuple[int, ...], Parameter(converter=offsets, n_tokens=1, metavar="OFFSETS")]
 Several = Annotated[tuple[str, ...], Parameter(consume_multiple=(1, 10**9))]
-"""Words up to the next option, which may be repeated: `--sites EcoRI BamHI`."""
+"""Words up to the next option: `--sites EcoRI BamHI`; the option may be repeated."""
 File = Annotated[str, Parameter(allow_leading_hyphen=True, metavar="FILE")]
 """A path, or `-` for standard input."""
 
@@ -83,7 +83,7 @@ Table = Annotated[str, Parameter(help=f"a {any_of(FORMATS['table'])} to write.",
 
 
 def one_of(title: str, is_required: bool = False) -> Group:
-    """Return a group of options of which one is given, or none if it is not required."""
+    """Return a group of mutually exclusive options."""
 
     def check(arguments: ArgumentCollection) -> None:
         names = [argument.name for argument in arguments.filter_by(value_set=True)]
@@ -95,21 +95,21 @@ def one_of(title: str, is_required: bool = False) -> Group:
     return group(title, check)
 
 
-def options(kind: type, under: Group, **hints: Any) -> Any:
+def options(keys: type, under: Group, **hints: Any) -> Any:
     """Return the type of a parameter whose options are the keys of a `TypedDict`.
 
     Args:
-        kind: the `TypedDict`, whose docstring is the help.
+        keys: the `TypedDict`; its docstring is the help.
         under: group of the help.
-        **hints: types of some keys on a command line, if they differ.
+        **hints: types of keys that differ on a command line.
     """
-    found: Any = TypedDict(kind.__name__, get_type_hints(kind) | hints, total=False)  # type: ignore[misc]
-    found.__doc__ = kind.__doc__
-    return Annotated[found, Parameter(name="*", group=under)]
+    option_keys: Any = TypedDict(keys.__name__, get_type_hints(keys) | hints, total=False)  # type: ignore[misc]
+    option_keys.__doc__ = keys.__doc__
+    return Annotated[option_keys, Parameter(name="*", group=under)]
 
 
 NONE: Any = {}
-"""The default of `options`: a keyword that is not given has the default of the library."""
+"""The default of `options`: omitted keywords take the defaults of the library."""
 
 if TYPE_CHECKING:
     Sampling = SamplingOptions
@@ -123,10 +123,10 @@ else:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoadingOptions:
-    """Which model is loaded, and how: keywords of `carbon.load`.
+    """Model and how to load it: keywords of `carbon.load`.
 
     Attributes:
-        model: model folder, or a name in the box or on the Hub.
+        model: model folder, or the name of a bundled or Hub model.
         dtype: of weights and activations; auto is bfloat16 on a CUDA GPU, else float32.
         attention: sdpa, flash_attention_2, or auto.
         yarn: stretch the context by this factor.
@@ -138,12 +138,12 @@ class LoadingOptions:
     yarn: float | None = None
 
     def keywords(self, device: str) -> dict[str, Any]:
-        """Return the keywords of `carbon.load` but for the model."""
-        how = {"dtype": self.dtype, "attention": self.attention, "yarn": self.yarn}
-        return {"device": device} | how
+        """Return the keywords of `carbon.load` except for the model."""
+        keywords = {"dtype": self.dtype, "attention": self.attention, "yarn": self.yarn}
+        return {"device": device} | keywords
 
     def worker_keywords(self, workers: WorkerOptions) -> dict[str, Any]:
-        """Return the keywords by which a worker loads the model."""
+        """Return the keywords of `carbon.load` for a worker."""
         return self.keywords(loaded_device(workers))
 
     def load(self, device: str) -> "Model":
@@ -162,16 +162,15 @@ Tags = Annotated[tuple[str, ...], Parameter(help="metadata tag; may be repeated.
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnnotationOptions:
-    """Genes, and how files name contigs.
+    """Genes and contig names.
 
     Attributes:
-        annotation: GFF3, GTF, BED or GenBank, plain or gzip: consequences, and the kind of each
-            variant, are those in its genes.
-        contigs: where a file names contigs otherwise than the reference: a table of its names and
-            the reference's, or chr to add or take away a 'chr' (and M for MT).
-        genetic_code: NCBI translation table of CDS for which the annotation states none
-            (transl_table), such as 4, or 1,Mito=3 with contigs of the reference; default: 1, and
-            none for mitochondria.
+        annotation: GFF3, GTF, BED or GenBank, plain or gzip: source of genes for
+            consequences and kinds of variants.
+        contigs: if a file uses other contig names than the reference: a table of its names and the
+            reference's, or chr to add or remove 'chr' (and M for MT).
+        genetic_code: NCBI translation table of CDS without transl_table in the annotation, such as
+            4, or 1,Mito=3 with contigs of the reference; default: 1, and none for mitochondria.
     """
 
     annotation: Path | None = None
@@ -179,10 +178,10 @@ class AnnotationOptions:
     genetic_code: str | None = None
 
     def check(self) -> None:
-        """Check the genetic code before anything large is imported.
+        """Check the genetic code before large imports.
 
         Raises:
-            UserError: there is no such table, or no annotation that it could be for.
+            UserError: the table is unknown, or no annotation is given.
         """
         from carbon.genome.alphabet import tables_chosen
 
@@ -197,20 +196,20 @@ Contigs = Annotated[
     str | None,
     Parameter(
         metavar="TABLE|chr",
-        help="where a file names contigs otherwise than the reference: a table of its names and "
-        "the reference's, or chr to add or take away a 'chr' (and M for MT).",
+        help="if a file uses other contig names than the reference: a table of its names and the "
+        "reference's, or chr to add or remove 'chr' (and M for MT).",
     ),
 ]
 
 
 def check_inputs(model: str, *paths: str | Path | None) -> Path:
-    """Look for the model and for input files before anything large is imported.
+    """Check that the model and input files exist, before large imports.
 
     Returns:
         The model's folder.
 
     Raises:
-        UserError: there is no such model, its files do not fit one another, or a file is absent.
+        UserError: the model is unknown, its files contradict one another, or a file is absent.
     """
     from carbon.model import model_folder
 

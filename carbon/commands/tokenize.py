@@ -1,4 +1,4 @@
-"""`carbon tokenize`: FASTA to token ids, or back."""
+"""`carbon tokenize`: convert FASTA to token ids, or back."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -18,16 +18,16 @@ def tokenize(
     tags: Tags = (),
     piece_tokens: Natural = 8192,
 ) -> None:
-    """FASTA to token ids, or back.
+    """Convert FASTA to token ids, or back.
 
-    Writes a line a piece: contig, start, end, ids, and the letters of 6-mers that are not six known
-    bases. Memory does not grow with the genome.
+    Writes a line for each chunk: contig, start, end, ids, and the letters of 6-mers with unknown
+    bases. Memory use does not depend on the genome size.
 
     Args:
-        source: FASTA, or - for standard input.
+        source: FASTA; - for standard input.
         decode: read such lines and write FASTA.
         vocabulary: of the ids.
-        piece_tokens: most ids of a line.
+        piece_tokens: maximum ids per line.
     """
     from carbon.errors import UserError
     from carbon.genome import SequenceChunk, read_chunks
@@ -56,7 +56,7 @@ def tokenize(
     if num_kmers < 1:
         raise UserError(f"--piece-tokens {piece_tokens}: leaves no room for a 6-mer")
     pieces = counted(read_chunks(source, num_kmers * K))
-    first = list(islice(pieces, 1))  # what cannot be read is known before the line of names
+    first = list(islice(pieces, 1))  # errors are reported before the header line
     _write_lines(token_lines(chain(first, pieces), words, tags))
 
 

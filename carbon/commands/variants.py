@@ -66,19 +66,19 @@ def variants(
         genes: with them, gene, consequence and codon are written too.
         region: score the records whose POS is in it, 1-based, both ends included.
         regions_file: score the records whose POS is in one of its regions.
-        min_qual: score the records whose QUAL is at least this; a record without QUAL is left out.
-        filters: score the records whose FILTER has one of these names, such as PASS; '.' stands for
-            records that no filter was applied to.
-        background: of `carbon background`: write a percentile among random variants too; default:
-            background.json in the model's folder, if it fits.
-        no_background: write no percentile, whatever there is.
-        skip_mismatches: pass over records whose REF cannot stand in the reference.
+        min_qual: score the records whose QUAL is at least this; records without QUAL are left out.
+        filters: score the records whose FILTER has one of these names, such as PASS; '.' means
+            records without applied filters.
+        background: file of `carbon background`: also write a percentile among random variants;
+            default: background.json in the model's folder, if it matches.
+        no_background: never write a percentile.
+        skip_mismatches: skip records whose REF contradicts the reference.
         strict: refuse a VCF that breaks any rule of its format.
     """
     if lenient:
         raise UserError(
-            "--lenient is gone, take it out: a VCF is read so without it; --strict refuses what "
-            "breaks a rule"
+            "--lenient was removed, omit it: lenient reading is the default; --strict refuses a "
+            "VCF that breaks a rule"
         )
     folder = check_inputs(loading.model, reference, vcf, genes.annotation, background, regions_file)
     genes.check()

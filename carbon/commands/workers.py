@@ -1,6 +1,6 @@
-"""What the worker processes of a command load.
+"""Functions that make the workers of a command.
 
-Each function is pickled by its name, so that this module imports nothing of the command line.
+They are pickled by name, so this module imports no command-line library.
 """
 
 import base64
@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from carbon.inference import Model
     from carbon.inference.embed import Float32s
     from carbon.inference.options import ScanOptions
     from carbon.inference.scan import ScanJob, ScanWorker
@@ -57,14 +58,11 @@ def scorer(
         per_base: whether the likelihood of each base is needed.
     """
     from carbon.inference import load
-    from carbon.inference.identity import identity_of
     from carbon.inference.score import packing_of
     from carbon.inference.sequence_job import SequenceWorker
 
     loaded = load(model, **loading)
-    settings = {"model": model, "yarn": loaded.yarn, **method}
-    settings |= {"dtype": loaded.dtype, "unit": "nats"}
-    about = {"settings": settings, "identity": identity_of(loaded.reader, model)}
+    about = _about(model, loaded, method | {"dtype": loaded.dtype, "unit": "nats"})
     pack = packing_of(per_base=per_base)[0]
     return SequenceWorker(source, about, partial(loaded.score, **method), pack)
 
@@ -81,16 +79,21 @@ def embedder(
         method: keywords of `Model.embed`.
     """
     from carbon.inference import load
-    from carbon.inference.identity import identity_of
     from carbon.inference.sequence_job import SequenceWorker
 
     loaded = load(model, **loading)
-    settings = {"model": model, "yarn": loaded.yarn, **method, "dtype": loaded.dtype}
-    about = {
-        "settings": settings | {"width": loaded.model.network.config.hidden_size},
+    width = loaded.model.network.config.hidden_size
+    about = _about(model, loaded, method | {"dtype": loaded.dtype, "width": width})
+    return SequenceWorker(source, about, partial(loaded.embed, **method), _packed)
+
+
+def _about(model: str, loaded: "Model", settings: dict[str, Any]) -> dict[str, Any]:
+    from carbon.inference.identity import identity_of
+
+    return {
+        "settings": {"model": model, "yarn": loaded.yarn, **settings},
         "identity": identity_of(loaded.reader, model),
     }
-    return SequenceWorker(source, about, partial(loaded.embed, **method), _packed)
 
 
 def _packed(vector: "Float32s") -> str:

@@ -1,7 +1,7 @@
-"""Oracles whose best is known, 1 each: what a search finds of them can be held against that.
+"""Scoring functions whose maximum is known to be 1, to benchmark a search.
 
-Each takes sequences and returns a number for each, as
-`python:carbon.design.benchmark_functions:gc_window` too.
+Each takes sequences and returns a number for each. On a command line, name one as
+`python:carbon.design.benchmark_functions:gc_window`.
 """
 
 import math
@@ -12,14 +12,14 @@ from functools import cache
 from carbon.genome.alphabet import GENETIC_CODE, adaptation_index, adaptation_weights
 from carbon.genome.genes import spliced
 from carbon.genome.genome import Genome
-from carbon.pretrained import BUNDLED
+from carbon.pretrained import BUNDLED_MODELS
 
-FIRST, SECOND, BETWEEN_BP = "TGACTCA", "CACGTG", 20  # of the pair of motifs
-CHANCE_NATS = math.log(4)  # a base, of random bases
+FIRST, SECOND, BETWEEN_BP = "TGACTCA", "CACGTG", 20  # the pair of motifs
+CHANCE_NATS = math.log(4)  # per base, for random bases
 
 
 def gc_window(sequences: Sequence[str]) -> list[float]:
-    """Return how much of the middle fifth is G and C, and of the rest A and T: the mean of both.
+    """Return the mean of two shares: G and C in the middle fifth, A and T in the rest.
 
     >>> gc_window(["AAAAGCAAAA", "GCGCGCGCGC"])
     [1.0, 0.5]
@@ -28,7 +28,7 @@ def gc_window(sequences: Sequence[str]) -> list[float]:
 
 
 def motif_pair(sequences: Sequence[str]) -> list[float]:
-    """Return which part of the letters of two motifs stands 20 bases apart, where they do best.
+    """Return the matching share of the letters of two motifs, 20 bases apart, at their best place.
 
     >>> motif_pair(["TGACTCA" + "C" * 20 + "CACGTG"])
     [1.0]
@@ -37,13 +37,14 @@ def motif_pair(sequences: Sequence[str]) -> list[float]:
 
 
 def codon_adaptation(usage: Mapping[str, float]) -> Callable[[Sequence[str]], list[float]]:
-    """Return the codon adaptation index by how often a genome has each codon (Sharp and Li 1987).
+    """Return a scoring function: codon adaptation index for codon counts (Sharp and Li 1987).
 
     Args:
-        usage: of the 64 codons; one that is never used counts as half a time.
+        usage: counts of the 64 codons; a codon that never occurs counts as 0.5.
 
     Returns:
-        The index of each sequence; 0 of one whose amino acids all have a single codon.
+        A function that returns the index of each sequence; 0 if every amino acid of the sequence
+        has only one codon.
 
     >>> codon_adaptation({"GCT": 8, "GCC": 2})(["GCTGCT", "GCCGCT", "ATGGCCGCT"])
     [1.0, 0.5, 0.5]
@@ -51,37 +52,37 @@ def codon_adaptation(usage: Mapping[str, float]) -> Callable[[Sequence[str]], li
     weights = adaptation_weights({codon: usage.get(codon) or 0.5 for codon in GENETIC_CODE})
 
     def index(sequences: Sequence[str]) -> list[float]:
-        found = [adaptation_index(bases[: len(bases) // 3 * 3], weights) for bases in sequences]
-        return [0.0 if math.isnan(value) else value for value in found]
+        values = [adaptation_index(bases[: len(bases) // 3 * 3], weights) for bases in sequences]
+        return [0.0 if math.isnan(value) else value for value in values]
 
     return index
 
 
 def yeast_codons(sequences: Sequence[str]) -> list[float]:
-    """Return the codon adaptation index by the genes of the chromosome in the box.
+    """Return the codon adaptation index for the genes of the bundled yeast chromosome.
 
     Raises:
-        ModelError: this installation is without it.
+        ModelError: this installation lacks the bundled model.
     """
     return _yeast()(sequences)
 
 
 @cache
 def _yeast() -> Callable[[Sequence[str]], list[float]]:
-    entry = BUNDLED["yeast"].require()
+    entry = BUNDLED_MODELS["yeast"].require()
     return codon_adaptation(codon_usage(Genome.open(entry.genome, entry.annotation)))
 
 
 def codon_usage(genome: Genome) -> Counter[str]:
-    """Return how often the genes of a genome have each codon, by their first transcripts."""
-    found: Counter[str] = Counter()
+    """Count the codons in the first transcript of each gene of a genome."""
+    counts: Counter[str] = Counter()
     for gene in genome.annotation.genes if genome.annotation else ():
         for transcript in gene.transcripts[:1]:
             place = genome.reference, transcript.contig, transcript.cds, transcript.strand
             bases = spliced(*place).upper()
             first = transcript.phase_bp or 0
-            found.update(bases[at : at + 3] for at in range(first, len(bases) - 2, 3))
-    return Counter({codon: number for codon, number in found.items() if codon in GENETIC_CODE})
+            counts.update(bases[at : at + 3] for at in range(first, len(bases) - 2, 3))
+    return Counter({codon: number for codon, number in counts.items() if codon in GENETIC_CODE})
 
 
 def _gc_window(bases: str) -> float:

@@ -1,13 +1,19 @@
-"""Designs: what `model.design` returns, with all that tells whether an oracle was fooled."""
+"""Designs: the best candidates of a search, with the likelihoods and distances to assess them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from carbon.design.config import DesignTask, search_of
-from carbon.design.functions import Function, started
+from carbon.design.config import DesignConfig, search_of
+from carbon.design.functions import Function, running_functions
 from carbon.design.goals import fronts
-from carbon.design.search import chosen, edits_between, nearest_records, records_of, run_search
+from carbon.design.search import (
+    best_designs,
+    edits_between,
+    nearest_records,
+    records_of,
+    run_search,
+)
 from carbon.design.strategies import Candidate, Search
 from carbon.errors import UserError
 from carbon.inference.runner import ModelRunner
@@ -15,19 +21,19 @@ from carbon.inference.runner import ModelRunner
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Design:
-    """A sequence that was measured and chosen.
+    """A candidate that was scored and selected.
 
     Attributes:
-        name: `design_` and its number in the order of measuring.
-        round: in which it was measured, from 0.
-        parent: name of the one that it was made of; None if it was drawn whole.
-        front: 1 for those that no other beats by all goals at once, and so on.
-        values: of each oracle, by its name.
-        nats_per_base: the model's mean surprise; 1.386 is that of a fair four-sided die.
-        edits_to_start: edit distance to the start; None without one.
-        nearest_record: the record that shares most 16-mers; None where none does.
-        nearest_shared: which part of the design's 16-mers it has.
-        nearest_edits: edit distance to the nearest stretch of it.
+        name: `design_` and its number in scoring order.
+        round: in which it was scored, from 0.
+        parent: name of the design that it was made from; None if drawn whole.
+        front: number of its Pareto front; 1 is the best.
+        values: scores by the name of the scoring function.
+        nats_per_base: mean negative log-likelihood; random bases have 1.386.
+        edits_to_start: edit distance to the start; None without a start.
+        nearest_record: the record that shares most 16-mers; None if no record shares any.
+        nearest_shared: share of the design's 16-mers that the nearest record has.
+        nearest_edits: edit distance to the most similar stretch of the nearest record.
         bases: A, C, G and T.
     """
 
@@ -44,11 +50,11 @@ class Design:
     bases: str
 
 
-def columns_of(oracle_names: Sequence[str]) -> dict[str, Any]:
+def columns_of(function_names: Sequence[str]) -> dict[str, Any]:
     """Return the columns of a table of designs, with their types."""
     return {
         "name": str,
-        **dict.fromkeys(oracle_names, float),
+        **dict.fromkeys(function_names, float),
         "front": int,
         "nats_per_base": float,
         "edits_to_start": int,
@@ -65,7 +71,7 @@ COLUMNS = tuple(columns_of([]))
 
 
 def row_of(design: Design) -> dict[str, Any]:
-    """Return a design as `columns_of` has it."""
+    """Return a design as a row with the columns of `columns_of`."""
     return {
         name: design.values[name] if name in design.values else getattr(design, name)
         for name in columns_of(list(design.values))
@@ -73,42 +79,39 @@ def row_of(design: Design) -> dict[str, Any]:
 
 
 def design(
-    reader: ModelRunner, oracles: Sequence[str | Function], task: DesignTask
+    reader: ModelRunner, functions: Sequence[str | Function], config: DesignConfig
 ) -> list[Design]:
-    """Return the best designs, the best first.
+    """Run a search and return the best designs, best first.
 
     Raises:
-        UserError: something does not fit, an oracle fails, or nothing is found.
+        UserError: options contradict one another, a scoring function fails, or no candidate
+            qualifies.
     """
-    search, judge = search_of(reader, task, len(oracles))
-    ready = started(oracles, task.timeout_seconds, COLUMNS)
-    try:
-        history = run_search(search, judge, ready)
-    finally:
-        for oracle in ready:
-            oracle.close()
-    return designs_of(task, search, [oracle.name for oracle in ready], history)
+    search, checker = search_of(reader, config, len(functions))
+    with running_functions(functions, config.timeout_seconds, COLUMNS) as running:
+        history = run_search(search, checker, running)
+    return designs_of(config, search, [function.name for function in running], history)
 
 
 def designs_of(
-    task: DesignTask, search: Search, names: Sequence[str], history: Sequence[Candidate]
+    config: DesignConfig, search: Search, names: Sequence[str], history: Sequence[Candidate]
 ) -> list[Design]:
-    """Return the designs of what was measured, with their distances.
+    """Return the designs of a finished search, with their edit distances.
 
     Raises:
-        UserError: nothing was found.
+        UserError: no candidate qualifies.
     """
-    found = chosen(search, history)
-    if not found:
-        raise UserError(_why_nothing(search, names, history))
-    texts = [candidate.bases for candidate in found]
-    nearest = nearest_records(texts, records_of(task.records) if task.records else [])
+    best = best_designs(search, history)
+    if not best:
+        raise UserError(_why_none(search, names, history))
+    sequences = [candidate.bases for candidate in best]
+    nearest = nearest_records(sequences, records_of(config.records) if config.records else [])
     front_of = {
         n: number
-        for number, front in enumerate(fronts(search.gains(found), len(found)), start=1)
+        for number, front in enumerate(fronts(search.gains(best), len(best)), start=1)
         for n in front
     }
-    start = task.start.upper() if task.start else None
+    start = config.start.upper() if config.start else None
     return [
         Design(
             name=candidate.name,
@@ -123,13 +126,13 @@ def designs_of(
             nearest_edits=near.edits if near else None,
             bases=candidate.bases,
         )
-        for n, (candidate, near) in enumerate(zip(found, nearest, strict=True))
+        for n, (candidate, near) in enumerate(zip(best, nearest, strict=True))
     ]
 
 
-def _why_nothing(search: Search, names: Sequence[str], history: Sequence[Candidate]) -> str:
+def _why_none(search: Search, names: Sequence[str], history: Sequence[Candidate]) -> str:
     if not history:
-        return "nothing was measured: all that was drawn breaks a rule; give rules that leave room"
+        return "nothing was scored: all drawn sequences break a rule; give less strict rules"
     missed = -search.gains(history).max(axis=0)
     near = ", ".join(f"{name} {miss:.4g}" for name, miss in zip(names, missed, strict=True))
     return (

@@ -1,4 +1,7 @@
-"""What a Python function answers, or how it fails: in this process, or in one of its own."""
+"""Scoring functions: Python functions, fine-tuned models, commands and callables.
+
+Each returns a finite number for each sequence, or raises a UserError that names the sequence.
+"""
 
 import math
 import os
@@ -8,8 +11,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from importlib import import_module
 from numbers import Real
@@ -24,44 +27,18 @@ if TYPE_CHECKING:
     from carbon.finetune.tasks import Question
 
 Function = Callable[[list[str]], Iterable[float]]
+"""From sequences to a number for each."""
 
 
-def number_of_bad(function: Function, sequences: Sequence[str]) -> int | None:
-    """Return which sequence the function does not take, even alone; None if it takes each alone."""
-    for number, sequence in enumerate(sequences):
-        try:
-            function([sequence])
-        except Exception:
-            return number
-    return None
-
-
-def plain(values: Any) -> list[Any]:
-    """Return numbers as JSON has them, and what is none as text."""
-    return [_plain_number(value) for value in values]
-
-
-def _plain_number(value: Any) -> float | str:
-    value = value.item() if hasattr(value, "item") else value
-    return float(value) if isinstance(value, Real) else repr(value)
-
-
-def told(error: Exception) -> str:
-    """Return the type of an error and the first line of its message."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-
-
-class Oracle:
-    """Something that gives a number for a sequence.
+class ScoringFunction:
+    """Computes a number for each sequence.
 
     Attributes:
         name: of the column of its values.
-        spec: as it was asked for.
+        spec: kind and argument, such as `python:MODULE:FUNCTION`.
     """
 
     def __init__(self, name: str, spec: str) -> None:
-        """Take names; nothing is started."""
         self.name, self.spec = name, spec
 
     def values(self, names: Sequence[str], sequences: Sequence[str]) -> list[float]:
@@ -72,159 +49,190 @@ class Oracle:
             sequences: DNA.
 
         Raises:
-            UserError: the oracle fails, takes too long, or gives anything but such numbers.
+            UserError: the function fails, exceeds its time limit, or returns anything else.
         """
-        found = list(self._answer(names, sequences))
-        if len(found) != len(sequences):
-            raise self._wrong(
-                f"gave {len(found)} numbers for {len(sequences)} sequences", batch(names)
+        values = list(self._compute(names, sequences))
+        if len(values) != len(sequences):
+            raise self._error(
+                f"gave {len(values)} numbers for {len(sequences)} sequences", batch_name(names)
             )
-        for name, value in zip(names, found, strict=True):
+        for name, value in zip(names, values, strict=True):
             if isinstance(value, str):
-                raise self._wrong(f"gave {value[:60]!r}, which is no number", name)
+                raise self._error(f"gave {value[:60]!r}, which is not a number", name)
             if not isinstance(value, Real):
-                raise self._wrong(f"gave {value!r}, which is no number", name)
+                raise self._error(f"gave {value!r}, which is not a number", name)
             if not math.isfinite(value):
-                raise self._wrong(f"gave {value}, which is not finite", name)
-        return [float(value) for value in found]
+                raise self._error(f"gave {value}, which is not finite", name)
+        return [float(value) for value in values]
 
     def close(self) -> None:
-        """End its process, if it has one."""
+        """End the worker process, if there is one."""
 
-    def _answer(self, names: Sequence[str], sequences: Sequence[str]) -> Iterable[Any]:
-        """Return numbers, or text where there are none."""
+    def _compute(self, names: Sequence[str], sequences: Sequence[str]) -> Iterable[Any]:
+        """Return a number for each sequence, or text in place of a missing number."""
         raise NotImplementedError
 
-    def _raised(self, error: str, number: int | None, names: Sequence[str]) -> UserError:
-        """Name the sequence that the oracle does not take, or the batch."""
-        return self._wrong(f"raised {error}", batch(names) if number is None else names[number])
+    def _exception(self, error: str, number: int | None, names: Sequence[str]) -> UserError:
+        """Return an error that names the failing sequence, or the batch if unknown."""
+        return self._error(
+            f"raised {error}", batch_name(names) if number is None else names[number]
+        )
 
-    def _wrong(self, what: str, of: str) -> UserError:
-        return UserError(f"oracle '{self.name}': {of}: it {what}; mend the oracle")
+    def _error(self, problem: str, subject: str) -> UserError:
+        return UserError(f"scoring function '{self.name}': {subject}: it {problem}; correct it")
 
 
-def batch(names: Sequence[str]) -> str:
-    """Name a batch.
+def batch_name(names: Sequence[str]) -> str:
+    """Return a name for a batch.
 
-    >>> batch(["design_3", "design_4"])
+    >>> batch_name(["design_3", "design_4"])
     'design_3 to design_4'
     """
     return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
 
 
-class InProcess(Oracle):
-    """A callable of this process: it has no time limit."""
+def _failing_index(function: Function, sequences: Sequence[str]) -> int | None:
+    """Return the first sequence that fails alone; None if none does."""
+    for number, sequence in enumerate(sequences):
+        try:
+            function([sequence])
+        except Exception:
+            return number
+    return None
+
+
+def _json_values(values: Any) -> list[Any]:
+    """Return floats, and the `repr` of values that are not numbers."""
+    return [_json_value(value) for value in values]
+
+
+def _json_value(value: Any) -> float | str:
+    value = value.item() if hasattr(value, "item") else value
+    return float(value) if isinstance(value, Real) else repr(value)
+
+
+def _describe(error: Exception) -> str:
+    """Return the type of an error and the first line of its message."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+class CallableFunction(ScoringFunction):
+    """A callable that runs in this process, without a time limit."""
 
     def __init__(self, function: Function) -> None:
-        """Take what is to be called with a list of sequences."""
-        name = _name_of_callable(function)
+        name = _callable_name(function)
         super().__init__(name, f"callable:{name}")
         self._function = function
 
-    def _answer(self, names: Sequence[str], sequences: Sequence[str]) -> Iterable[Any]:
+    def _compute(self, names: Sequence[str], sequences: Sequence[str]) -> Iterable[Any]:
         try:
-            return plain(self._function(list(sequences)))
+            return _json_values(self._function(list(sequences)))
         except Exception as error:
-            bad = number_of_bad(self._function, sequences)
-            raise self._raised(told(error), bad, names) from error
+            failing = _failing_index(self._function, sequences)
+            raise self._exception(_describe(error), failing, names) from error
 
 
-def _name_of_callable(function: Function) -> str:
+def _callable_name(function: Function) -> str:
     return getattr(function, "__name__", type(function).__name__).strip("<>")
 
 
-def _python(what: str) -> Function:
-    """Return `MODULE:FUNCTION`, of the working folder or an installed package."""
+def _load_python(argument: str) -> Function:
+    """Import `MODULE:FUNCTION`, from the working folder or an installed package."""
     sys.path.insert(0, os.getcwd())
-    module, _, name = what.partition(":")
-    found: Function = getattr(import_module(module), name)
-    return found
+    module, _, name = argument.partition(":")
+    function: Function = getattr(import_module(module), name)
+    return function
 
 
-def _finetuned(what: str) -> Function:
-    # By name: `Model.design` uses this module, and the loading of fine-tuned models uses `Model`.
-    loading = import_module("carbon.finetune.load")
-    finetuned = loading.load_finetuned(folder_and_label(what)[0])
-    column = column_of(what, finetuned.question)
-    return lambda sequences: [each[column] for each in finetuned.predict(sequences)]
+def _load_finetuned(argument: str) -> Function:
+    # Imported by name: fine-tuned models are loaded with `Model`, whose layer is below this one.
+    load = import_module("carbon.finetune.load")
+    finetuned = load.load_finetuned(split_label(argument)[0])
+    column = column_of(argument, finetuned.question)
+    return lambda sequences: [outputs[column] for outputs in finetuned.predict(sequences)]
 
 
-FUNCTIONS: dict[str, Callable[[str], Function]] = {"python": _python, "finetuned": _finetuned}
+LOADERS: dict[str, Callable[[str], Function]] = {
+    "python": _load_python,
+    "finetuned": _load_finetuned,
+}
 
 
 class ScoringWorker:
-    """A worker: sequences in; their `values` out, or the `error` and the `number` it is of.
+    """A worker process: takes sequences; returns `values`, or `error` and the failing `number`.
 
     Attributes:
-        about: `error` if the function cannot be imported or the model cannot be loaded.
+        about: has an `error` if the function cannot be imported or the model cannot be loaded.
     """
 
     about: dict[str, Any]
 
-    def __init__(self, kind: str, what: str) -> None:
-        """Import a function or load a model."""
+    def __init__(self, kind: str, argument: str) -> None:
+        """Import the function or load the model."""
         self.about = {"values": []}
         try:
-            self._function = FUNCTIONS[kind](what)
+            self._function = LOADERS[kind](argument)
         except Exception as error:
-            self.about = {"error": told(error)}
+            self.about = {"error": _describe(error)}
 
     def __call__(self, payload: list[str]) -> dict[str, Any]:
         """Return the value of each sequence."""
         try:
-            return {"values": plain(self._function(payload))}
+            return {"values": _json_values(self._function(payload))}
         except Exception as error:
-            return {"error": told(error), "number": number_of_bad(self._function, payload)}
+            number = _failing_index(self._function, payload)
+            return {"error": _describe(error), "number": number}
 
 
-class ProcessOracle(Oracle):
-    """A Python function or a fine-tuned model, in a process of its own that lasts."""
+class ProcessFunction(ScoringFunction):
+    """A Python function or a fine-tuned model in a persistent worker process."""
 
-    def __init__(self, name: str, kind: str, what: str, timeout_seconds: float) -> None:
+    def __init__(self, name: str, argument: str, timeout_seconds: float, *, kind: str) -> None:
         """Start the process, and wait until the function is imported or the model is loaded."""
-        super().__init__(name, f"{kind}:{what}")
+        super().__init__(name, f"{kind}:{argument}")
         self._timeout_seconds = timeout_seconds
-        self._process = LocalProcesses(partial(ScoringWorker, kind, what), [{}], "spawn")
+        self._process = LocalProcesses(partial(ScoringWorker, kind, argument), [{}], "spawn")
         self._process.submit(0, None, None)
-        self._values(["the start"])
+        self._wait_for_values(["the start"])
 
-    def _answer(self, names: Sequence[str], sequences: Sequence[str]) -> Iterable[Any]:
+    def _compute(self, names: Sequence[str], sequences: Sequence[str]) -> Iterable[Any]:
         self._process.submit(0, 0, list(sequences))
-        return self._values(names)
+        return self._wait_for_values(names)
 
-    def _values(self, names: Sequence[str]) -> list[Any]:
-        answer = self._event(names)
+    def _wait_for_values(self, names: Sequence[str]) -> list[Any]:
+        answer = self._wait_for_event(names)
         if isinstance(answer, Death):
-            raise self._wrong(f"has ended ({answer.reason})", batch(names))
+            raise self._error(f"ended ({answer.reason})", batch_name(names))
         if "error" in answer.value:
-            raise self._raised(answer.value["error"], answer.value.get("number"), names)
+            raise self._exception(answer.value["error"], answer.value.get("number"), names)
         values: list[Any] = answer.value["values"]
         return values
 
-    def _event(self, names: Sequence[str]) -> Answer | Death:
-        """Wait for what the process answers, or for its end."""
+    def _wait_for_event(self, names: Sequence[str]) -> Answer | Death:
+        """Wait until the process answers or ends, or the time limit is exceeded."""
         end = time.monotonic() + self._timeout_seconds
         while (left := end - time.monotonic()) > 0:
             for event in self._process.results(left):
                 return event
         self.close()
-        raise self._wrong(late(self._timeout_seconds), batch(names))
+        raise self._error(_late(self._timeout_seconds), batch_name(names))
 
     def close(self) -> None:
-        """End the process and all that it has started."""
+        """End the process and its children."""
         self._process.close()
 
 
-class CommandOracle(Oracle):
-    """A command that reads FASTA and prints a number a line; it is started for every batch."""
+class CommandFunction(ScoringFunction):
+    """A command that reads FASTA and prints one number per line; it is started for every batch."""
 
-    def __init__(self, name: str, what: str, timeout_seconds: float) -> None:
-        """Take the command; no shell reads it."""
-        super().__init__(name, f"command:{what}")
-        self._words = shlex.split(what)
+    def __init__(self, name: str, argument: str, timeout_seconds: float) -> None:
+        """Split the command into words; no shell interprets it."""
+        super().__init__(name, f"command:{argument}")
+        self._words = shlex.split(argument)
         self._timeout_seconds = timeout_seconds
 
-    def _answer(self, names: Sequence[str], sequences: Sequence[str]) -> Iterable[Any]:
+    def _compute(self, names: Sequence[str], sequences: Sequence[str]) -> Iterable[Any]:
         fasta = "".join(f">{n}\n{s}\n" for n, s in zip(names, sequences, strict=True))
         try:
             process = subprocess.Popen(
@@ -237,26 +245,25 @@ class CommandOracle(Oracle):
                 start_new_session=True,
             )
         except OSError as error:
-            raise self._wrong(f"cannot be started ({error.strerror})", batch(names)) from None
+            raise self._error(f"cannot be started ({error.strerror})", batch_name(names)) from None
         try:
-            printed, said = process.communicate(fasta, self._timeout_seconds)
+            stdout, stderr = process.communicate(fasta, self._timeout_seconds)
         except subprocess.TimeoutExpired:
-            raise self._wrong(late(self._timeout_seconds), batch(names)) from None
+            raise self._error(_late(self._timeout_seconds), batch_name(names)) from None
         finally:
-            end_group(process)
+            _end_group(process)
         if process.returncode:
-            last = said.strip().rpartition("\n")[2]
-            raise self._wrong(f"has ended ({last or _how(process.returncode)})", batch(names))
-        return [_number(line.strip()) for line in printed.splitlines() if line.strip()]
+            last = stderr.strip().rpartition("\n")[2]
+            raise self._error(f"ended ({last or _exit(process.returncode)})", batch_name(names))
+        return [_number_or_text(line.strip()) for line in stdout.splitlines() if line.strip()]
 
 
-def late(seconds: float) -> str:
-    """Say that an answer has not come."""
+def _late(seconds: float) -> str:
     return f"did not answer in {seconds:g} seconds (--timeout)"
 
 
-def end_group(process: "subprocess.Popen[Any]") -> None:
-    """End a process with all that it has started."""
+def _end_group(process: "subprocess.Popen[Any]") -> None:
+    """End a process and its children."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -266,182 +273,191 @@ def end_group(process: "subprocess.Popen[Any]") -> None:
                 pipe.close()
 
 
-def _number(text: str) -> float | str:
+def _number_or_text(text: str) -> float | str:
     try:
         return float(text)
     except ValueError:
         return text
 
 
-def _how(code: int) -> str:
+def _exit(code: int) -> str:
     return signal.Signals(-code).name if code < 0 else f"exit code {code}"
 
 
-def folder_and_label(what: str) -> tuple[str, str | None]:
-    """Part `FOLDER:LABEL`; a folder that is there may have a colon in its name."""
-    folder, colon, label = what.rpartition(":")
-    return (what, None) if not colon or Path(what).is_dir() else (folder, label)
+def split_label(argument: str) -> tuple[str, str | None]:
+    """Split `FOLDER:LABEL`; an existing folder may have a colon in its name."""
+    folder, colon, label = argument.rpartition(":")
+    return (argument, None) if not colon or Path(argument).is_dir() else (folder, label)
 
 
-def column_of(what: str, question: "Question") -> int:
-    """Return which output of a fine-tuned model `FOLDER:LABEL` means.
+def column_of(argument: str, question: "Question") -> int:
+    """Return the index of the output of a fine-tuned model that `FOLDER:LABEL` names.
 
     Raises:
-        UserError: it is not one number of a sequence.
+        UserError: the argument does not select one number per sequence.
     """
-    folder, label = folder_and_label(what)
+    folder, label = split_label(argument)
     names = question.output_names
     if question.per_base:
-        raise UserError(f"{folder}: predicts every base; an oracle needs one number a sequence")
+        raise UserError(
+            f"{folder}: predicts every base; a scoring function needs one number per sequence"
+        )
     if label is None and len(names) == 1:
         return 0
     if label not in names:
-        raise UserError(
-            f"{folder}: predicts {', '.join(names)}; say which: finetuned:{folder}:LABEL"
-        )
+        raise UserError(f"{folder}: predicts {', '.join(names)}; give finetuned:{folder}:LABEL")
     return names.index(label)
 
 
-class OracleKind(NamedTuple):
-    """A kind of oracle that can be named in text.
+class FunctionType(NamedTuple):
+    """A type of scoring function that text can name.
 
     Attributes:
-        form: of what stands behind the colon.
-        name: from that to a name.
-        check: raises UserError where it cannot be.
-        start: from name, what stands there, and seconds for a batch.
+        form: syntax of the argument after the colon.
+        name: from the argument to a default name.
+        check: raises UserError if the argument is invalid.
+        start: from name, argument, and seconds for a batch.
     """
 
     form: str
     name: Callable[[str], str]
     check: Callable[[str], object]
-    start: Callable[[str, str, float], Oracle]
+    start: Callable[[str, str, float], ScoringFunction]
 
 
-def _check_function(what: str) -> None:
-    if not all(part and " " not in part for part in what.split(":")) or what.count(":") != 1:
-        raise UserError(f"oracle python:{what}: give python:MODULE:FUNCTION")
+def _check_python(argument: str) -> None:
+    parts = argument.split(":")
+    if len(parts) != 2 or not all(part and " " not in part for part in parts):
+        raise UserError(f"scoring function python:{argument}: give python:MODULE:FUNCTION")
 
 
-def _check_folder(what: str) -> None:
+def _check_folder(argument: str) -> None:
     from carbon.finetune.folder import read_manifest
 
-    column_of(what, read_manifest(folder_and_label(what)[0]).question)
+    column_of(argument, read_manifest(split_label(argument)[0]).question)
 
 
-def _check_command(what: str) -> None:
+def _check_command(argument: str) -> None:
     try:
-        words = shlex.split(what)
+        words = shlex.split(argument)
     except ValueError as error:
-        raise UserError(f"oracle command:{what}: {str(error).lower()}") from None
+        raise UserError(f"scoring function command:{argument}: {str(error).lower()}") from None
     if not words:
-        raise UserError("oracle command: give a command behind the colon")
+        raise UserError("scoring function command: give a command after the colon")
 
 
-def _name_of_folder(what: str) -> str:
-    folder, label = folder_and_label(what)
+def _folder_name(argument: str) -> str:
+    folder, label = split_label(argument)
     return label or Path(folder).name
 
 
-ORACLES: dict[str, OracleKind] = {
-    "finetuned": OracleKind(
-        "FOLDER[:LABEL]",
-        _name_of_folder,
-        _check_folder,
-        lambda name, what, seconds: ProcessOracle(name, "finetuned", what, seconds),
+FUNCTION_TYPES: dict[str, FunctionType] = {
+    "finetuned": FunctionType(
+        "FOLDER[:LABEL]", _folder_name, _check_folder, partial(ProcessFunction, kind="finetuned")
     ),
-    "python": OracleKind(
+    "python": FunctionType(
         "MODULE:FUNCTION",
-        lambda what: what.partition(":")[2],
-        _check_function,
-        lambda name, what, seconds: ProcessOracle(name, "python", what, seconds),
+        lambda argument: argument.partition(":")[2],
+        _check_python,
+        partial(ProcessFunction, kind="python"),
     ),
-    "command": OracleKind(
-        "COMMAND", lambda what: Path(shlex.split(what)[0]).stem, _check_command, CommandOracle
+    "command": FunctionType(
+        "COMMAND",
+        lambda argument: Path(shlex.split(argument)[0]).stem,
+        _check_command,
+        CommandFunction,
     ),
 }
 
 
-class Named(NamedTuple):
-    """An oracle that text names: `NAME=KIND:WHAT`, or `KIND:WHAT`; or a callable, by its name."""
+class FunctionSpec(NamedTuple):
+    """A parsed scoring function: `[NAME=]KIND:ARGUMENT`, or a callable with its name."""
 
     name: str
     kind: str
-    what: str
+    argument: str
 
 
-def named_oracle(oracle: str | Function) -> Named:
-    """Read an oracle, and look whether it can be.
+def parse_function(function: str | Function) -> FunctionSpec:
+    """Parse and check a scoring function.
 
     Raises:
-        UserError: there is no such kind, folder or form.
+        UserError: the kind, the folder or the syntax is invalid.
     """
-    if not isinstance(oracle, str):
-        name = _name_of_callable(oracle)
-        return Named(name, "callable", name)
-    return _read(oracle)
-
-
-def _read(text: str) -> Named:
-    head, colon, what = text.partition(":")
+    if not isinstance(function, str):
+        name = _callable_name(function)
+        return FunctionSpec(name, "callable", name)
+    head, colon, argument = function.partition(":")
     name, _, kind = head.rpartition("=")
-    if not colon or kind not in ORACLES:
-        forms = ", ".join(f"{kind}:{known.form}" for kind, known in ORACLES.items())
-        raise UserError(f"oracle '{text}': give one of {forms}")
-    ORACLES[kind].check(what)
-    name = name or ORACLES[kind].name(what)
+    if not colon or kind not in FUNCTION_TYPES:
+        forms = ", ".join(f"{kind}:{known.form}" for kind, known in FUNCTION_TYPES.items())
+        raise UserError(f"scoring function '{function}': give one of {forms}")
+    FUNCTION_TYPES[kind].check(argument)
+    name = name or FUNCTION_TYPES[kind].name(argument)
     if not re.fullmatch(r"[\w.-]+", name):
         raise UserError(
-            f"oracle '{text}': its name '{name}' is no word of letters, digits, '_', '.' and '-'; "
-            "write NAME=KIND:..."
+            f"scoring function '{function}': its name '{name}' has other characters than letters, "
+            "digits, '_', '.' and '-'; write NAME=KIND:..."
         )
-    return Named(name, kind, what)
+    return FunctionSpec(name, kind, argument)
 
 
-def started(
-    oracles: Sequence[str | Function], timeout_seconds: float, taken: Sequence[str] = ()
-) -> list[Oracle]:
-    """Return oracles ready to be asked.
+def start_functions(
+    functions: Sequence[str | Function], timeout_seconds: float, reserved: Sequence[str] = ()
+) -> list[ScoringFunction]:
+    """Start scoring functions; the caller closes them.
 
     Args:
-        oracles: as `named_oracle` reads them, or callables.
+        functions: text for `parse_function`, or callables.
         timeout_seconds: for a batch, and for the start of a process.
-        taken: names that none may have.
+        reserved: column names that no function may have.
 
     Raises:
-        UserError: one cannot be, two have one name, or one does not start.
+        UserError: a function is invalid or does not start, or two have the same name.
     """
-    named = [named_oracle(each) for each in oracles]
-    names = [each.name for each in named]
-    if not named:
-        raise UserError("no oracle: give at least one")
-    if twice := [name for name in names if [*names, *taken].count(name) > 1]:
+    specs = [parse_function(function) for function in functions]
+    names = [spec.name for spec in specs]
+    if not specs:
+        raise UserError("no scoring function: give at least one")
+    if twice := [name for name in names if [*names, *reserved].count(name) > 1]:
         raise UserError(f"two columns would be called '{twice[0]}'; name it: NAME=KIND:...")
-    ready: list[Oracle] = []
-    try:
-        for oracle, each in zip(oracles, named, strict=True):
-            ready.append(
-                ORACLES[each.kind].start(each.name, each.what, timeout_seconds)
-                if isinstance(oracle, str)
-                else InProcess(oracle)
-            )
-    except BaseException:
-        for begun in ready:
-            begun.close()
-        raise
-    return ready
+    with ExitStack() as stack:
+        started = [
+            stack.enter_context(closing(_start(function, spec, timeout_seconds)))
+            for function, spec in zip(functions, specs, strict=True)
+        ]
+        stack.pop_all()
+    return started
 
 
-def finetuned_contents(oracles: Sequence[str | Function]) -> dict[str, list[str]]:
-    """Return the SHA-256 of the files of each fine-tuned model among oracles, by the oracle's name.
+def _start(function: str | Function, spec: FunctionSpec, timeout_seconds: float) -> ScoringFunction:
+    if not isinstance(function, str):
+        return CallableFunction(function)
+    return FUNCTION_TYPES[spec.kind].start(spec.name, spec.argument, timeout_seconds)
 
-    Functions and commands are left out: one that failed may be corrected before a run goes on.
+
+@contextmanager
+def running_functions(
+    functions: Sequence[str | Function], timeout_seconds: float, reserved: Sequence[str] = ()
+) -> Iterator[list[ScoringFunction]]:
+    """Start scoring functions as `start_functions` does, and close them at the end."""
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(closing(function))
+            for function in start_functions(functions, timeout_seconds, reserved)
+        ]
+
+
+def finetuned_digests(functions: Sequence[str | Function]) -> dict[str, list[str]]:
+    """Return the SHA-256 of the files of each fine-tuned model, by the function's name.
+
+    Python functions and commands are left out: users may correct them before they resume a run.
     """
     from carbon.finetune.folder import content_of
 
-    named = [named_oracle(each) for each in oracles]
+    specs = [parse_function(function) for function in functions]
     return {
-        each.name: content_of(Path(folder_and_label(each.what)[0]))
-        for each in named
-        if each.kind == "finetuned"
+        spec.name: content_of(Path(split_label(spec.argument)[0]))
+        for spec in specs
+        if spec.kind == "finetuned"
     }

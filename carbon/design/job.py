@@ -1,4 +1,4 @@
-"""Designs as FASTA, whose headers tell where they come from, or as a table."""
+"""The run of `carbon design`: a search with a journal, and designs as FASTA or as a table."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from carbon.__version__ import __version__
-from carbon.design.config import DesignOptions, DesignTask, search_of
+from carbon.design.config import DesignConfig, DesignOptions, search_of
 from carbon.design.designs import COLUMNS, Design, columns_of, design, designs_of, row_of
-from carbon.design.functions import Function, finetuned_contents, named_oracle, started
-from carbon.design.rules import Judge, Rules
+from carbon.design.functions import Function, finetuned_digests, parse_function, running_functions
+from carbon.design.goals import goal_texts
+from carbon.design.rules import RuleChecker, Rules
 from carbon.design.search import run_search
 from carbon.design.strategies import Candidate, Search
 from carbon.errors import UserError
@@ -29,15 +30,15 @@ _LINE_BP = 60
 
 @contextmanager
 def write_fasta(path: Path, columns: Columns, settings: dict[str, Any]) -> Iterator[Write]:
-    """Write a record a design: its values, then where it comes from, in the header."""
+    """Write a record per design; the header has its values and the settings of the run."""
     with path.open("w", encoding="utf-8") as sink:
         provenance = words_of(settings)
 
         def write(row: Sequence[Any]) -> None:
             cells = dict(zip(columns, row, strict=True))
             name, bases = cells.pop("name"), cells.pop("bases")
-            told = {key: text_of(cell) for key, cell in cells.items() if cell is not None}
-            sink.write(f">{name} {words_of(told)} {provenance}\n")
+            values = {key: text_of(cell) for key, cell in cells.items() if cell is not None}
+            sink.write(f">{name} {words_of(values)} {provenance}\n")
             sink.writelines(
                 f"{bases[at : at + _LINE_BP]}\n" for at in range(0, len(bases), _LINE_BP)
             )
@@ -45,30 +46,34 @@ def write_fasta(path: Path, columns: Columns, settings: dict[str, Any]) -> Itera
         yield write
 
 
-# Neither changes what is measured.
-_FREE = ("records", "timeout_seconds")
+_NOT_COMPARED = ("records", "timeout_seconds")  # neither changes a score
 
 
 class DesignJob(NamedTuple):
-    """What to write.
+    """A design run.
 
     Attributes:
-        model: as it was named.
-        oracles: `NAME=KIND:WHAT`, `KIND:WHAT`, or callables.
-        task: what is asked for.
-        output: to write.
-        resume: go on with what an earlier run left.
+        model: name or folder, as given.
+        functions: scoring functions: `[NAME=]KIND:ARGUMENT`, or callables.
+        config: options of the run.
+        output: file to write.
+        resume: continue from the journal of an earlier run.
     """
 
     model: str
-    oracles: Sequence[str | Function]
-    task: DesignTask
+    functions: Sequence[str | Function]
+    config: DesignConfig
     output: Path
     resume: bool
 
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the scoring functions."""
+        return [parse_function(function).name for function in self.functions]
 
-class Found(NamedTuple):
-    """What a search has measured, and the best of it."""
+
+class SearchResult(NamedTuple):
+    """A finished search: all scored candidates, and the best as designs."""
 
     search: Search
     history: list[Candidate]
@@ -77,141 +82,137 @@ class Found(NamedTuple):
 
 def design_with(
     reader: ModelRunner,
-    oracles: Sequence[str | Function],
+    functions: Sequence[str | Function],
     options: DesignOptions,
     output: str | Path | None,
     resume: bool,
 ) -> list[Design]:
-    """Return the best designs, the best first, and write them if an output is named.
+    """Return the best designs, best first, and write them if an output is given.
 
     Raises:
-        TypeError: `oracles` is a single string.
-        UserError: something does not fit, an oracle fails, nothing is found, or an earlier run is
-            in the way of the output.
+        TypeError: `functions` is a single string.
+        UserError: an option is invalid, a scoring function fails, no candidate qualifies, or an
+            earlier run left a journal next to the output.
     """
-    check_several("oracles", oracles, '["python:MODULE:FUNCTION"]')
-    task = DesignTask(**options)
+    check_several("functions", functions, '["python:MODULE:FUNCTION"]')
+    config = DesignConfig(**options)
     if output is None:
-        return design(reader, oracles, task)
+        return design(reader, functions, config)
     if not (folder := reader.network.name_or_path):
         raise UserError("output: the model was not loaded from a folder, which a table names")
-    job = DesignJob(folder, oracles, task, Path(output), resume)
+    job = DesignJob(folder, functions, config, Path(output), resume)
     check_job(job)
     return run_design_job(reader, job).designs
 
 
 def check_job(job: DesignJob) -> None:
-    """Look for all that can be wrong before a model is loaded.
+    """Check a job before the model is loaded.
 
     Raises:
-        UserError: something is.
+        UserError: the output, a scoring function or a goal is invalid.
     """
     check_ending(job.output, "designs")
-    for oracle in job.oracles:
-        named_oracle(oracle)
-    job.task.goals_for(len(job.oracles))
+    job.config.goals_for(len(job.names))
 
 
-def run_design_job(reader: ModelRunner, job: DesignJob) -> Found:
+def run_design_job(reader: ModelRunner, job: DesignJob) -> SearchResult:
     """Search, and write the best designs.
 
     Raises:
-        UserError: an oracle fails, or nothing was found, or an earlier run is in the way.
+        UserError: a scoring function fails, no candidate qualifies, or an earlier run left a
+            journal.
     """
-    search, judge = search_of(reader, job.task, len(job.oracles))
+    search, checker = search_of(reader, job.config, len(job.functions))
     settings = _settings(reader, job)
-    with atomic_file(job.output) as path:  # an impossible one is known before the work
-        journal = Journal(job.output, _asked(reader, job, settings), resume=job.resume)
+    with atomic_file(job.output) as path:  # an unwritable output is reported before the search
+        journal = Journal(job.output, _journal_settings(reader, job, settings), resume=job.resume)
         try:
-            history = _history(search, judge, job, journal)
-            designs = designs_of(job.task, search, _names(job), history)
+            history = _history(search, checker, job, journal)
+            designs = designs_of(job.config, search, job.names, history)
             _write(path, job, designs, settings)
         except BaseException:
             journal.keep()
             raise
     journal.remove()
-    return Found(search, history, designs)
+    return SearchResult(search, history, designs)
 
 
-def _history(search: Search, judge: Judge, job: DesignJob, journal: Journal) -> list[Candidate]:
-    kept = list(journal.kept())
-    done = sum(map(len, kept))
-    oracles = started(job.oracles, job.task.timeout_seconds, COLUMNS)
-    try:
-        with progress("oracle calls", search.calls, done) as advance:
-            return run_search(search, judge, oracles, kept, journal.add, advance)
-    finally:
-        for oracle in oracles:
-            oracle.close()
+def _history(
+    search: Search, checker: RuleChecker, job: DesignJob, journal: Journal
+) -> list[Candidate]:
+    stored = list(journal.kept())
+    with (
+        running_functions(job.functions, job.config.timeout_seconds, COLUMNS) as functions,
+        progress("scoring calls", search.calls, sum(map(len, stored))) as advance,
+    ):
+        return run_search(search, checker, functions, stored, journal.add, advance)
 
 
 def _write(path: Path, job: DesignJob, designs: Sequence[Design], settings: dict[str, Any]) -> None:
-    columns = columns_of(_names(job))
+    columns = columns_of(job.names)
     with chosen_by_ending(job.output, "designs")(path, columns, settings) as write:
         for design in designs:
             write(list(row_of(design).values()))
 
 
-def _names(job: DesignJob) -> list[str]:
-    return [named_oracle(oracle).name for oracle in job.oracles]
-
-
 def _settings(reader: ModelRunner, job: DesignJob) -> dict[str, Any]:
-    """Return where designs come from, in words that a header can hold."""
-    task, folder = job.task, model_folder(job.model).path
-    named = [named_oracle(oracle) for oracle in job.oracles]
+    """Return the provenance of designs, as values for a header."""
+    config, folder = job.config, model_folder(job.model).path
+    specs = [parse_function(function) for function in job.functions]
     return {
         "carbon": __version__,
         "model": job.model,
         "model_sha256": weights_sha256(folder),
         "dtype": reader.dtype,
-        "way": task.way,
-        "oracles": ",".join(f"{each.name}={each.kind}:{each.what}" for each in named),
-        "goals": ",".join(map(str, task.goals or ["most"] * len(named))),
-        "calls": task.calls,
-        "batch": task.batch,
-        "seed": task.seed,
-        "tags": "".join(task.tags),
-        "length_bp": task.bases_bp,
-        "prompt": task.prompt,
-        "start": task.start,
-        "width": task.width,
-        "hot": task.hot,
-        "cold": task.cold,
-        "within": task.within,
-        "records": task.records,
-        **task.sampling,
-        **rules_given(task.rules),
+        "strategy": config.strategy,
+        "functions": ",".join(f"{spec.name}={spec.kind}:{spec.argument}" for spec in specs),
+        "goals": ",".join(goal_texts(config.goals, len(specs))),
+        "calls": config.calls,
+        "batch": config.batch,
+        "seed": config.seed,
+        "tags": "".join(config.tags),
+        "length_bp": config.bases_bp,
+        "prompt": config.prompt,
+        "start": config.start,
+        "width": config.width,
+        "initial_temperature": config.initial_temperature,
+        "final_temperature": config.final_temperature,
+        "within": config.within,
+        "records": config.records,
+        **config.sampling,
+        **changed_rules(config.rules),
     }
 
 
-def rules_given(rules: Rules) -> dict[str, str]:
-    """Return the rules that are not the usual ones, by name."""
-    usual = _by_name(Rules())
+def changed_rules(rules: Rules) -> dict[str, str]:
+    """Return the rules that differ from the defaults, by name."""
+    defaults = _rule_values(Rules())
     return {
         name: ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-        for name, value in _by_name(rules).items()
-        if value != usual[name]
+        for name, value in _rule_values(rules).items()
+        if value != defaults[name]
     }
 
 
-def _by_name(rules: Rules) -> dict[str, Any]:
+def _rule_values(rules: Rules) -> dict[str, Any]:
     named = asdict(rules)
     constraints: dict[str, Any] = named.pop("constraints")
     return constraints | named
 
 
-def _asked(reader: ModelRunner, job: DesignJob, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return everything that what is measured follows from."""
-    task = {name: value for name, value in asdict(job.task).items() if name not in _FREE}
-    kept = {name: value for name, value in settings.items() if name not in _FREE}
-    finetuned = {"finetuned": finetuned_contents(job.oracles)}
-    return kept | task | finetuned | identity_of(reader, job.model)
+def _journal_settings(
+    reader: ModelRunner, job: DesignJob, settings: dict[str, Any]
+) -> dict[str, Any]:
+    """Return all settings that determine the scores."""
+    merged = settings | asdict(job.config)
+    compared = {name: value for name, value in merged.items() if name not in _NOT_COMPARED}
+    digests = {"finetuned": finetuned_digests(job.functions)}
+    return compared | digests | identity_of(reader, job.model)
 
 
-def summary_of(job: DesignJob, found: Found) -> dict[str, Any]:
-    """Return what the command prints."""
-    search, history, designs = found
+def summary_of(job: DesignJob, result: SearchResult) -> dict[str, Any]:
+    """Return the JSON summary that the command prints."""
+    search, history, designs = result
     return {
         "output": str(job.output),
         "designs": len(designs),
@@ -219,5 +220,5 @@ def summary_of(job: DesignJob, found: Found) -> dict[str, Any]:
         "front": sum(design.front == 1 for design in designs),
         "calls": len(history),
         "rounds": history[-1].round + 1,
-        "start_keeps_rules": None if job.task.start is None else search.start is not None,
+        "start_keeps_rules": None if job.config.start is None else search.start is not None,
     }

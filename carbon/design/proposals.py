@@ -1,4 +1,4 @@
-"""What the model proposes: whole sequences behind a prompt, and windows of one drawn anew."""
+"""Proposals of the model: whole sequences after a prompt, and sequences with one window redrawn."""
 
 import math
 from collections.abc import Sequence
@@ -17,19 +17,19 @@ from carbon.inference.runner import ModelRunner
 from carbon.inference.score import base_log_likelihoods
 from carbon.tokenizer import K
 
-_DRAWS_A_COPY = 4  # of a window that is to fit what stands behind it
+_DRAWS_PER_COPY = 4  # of a window that must fit the bases after it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Proposer:
-    """A model that draws sequences of one length within constraints.
+    """Draws sequences of a fixed length within constraints.
 
     Attributes:
         reader: runs the network.
-        prompt: DNA that stands before every design, and conditions it.
+        prompt: DNA before every design, which conditions it.
         length_bp: of a design.
-        rule: how 6-mers are drawn; `regrown` has temperatures of its own.
-        constraints: that every design keeps to.
+        rule: how 6-mers are drawn; windows are drawn at other temperatures.
+        constraints: satisfied by every design.
         seed: of the random numbers.
         tags: metadata tags to condition on.
     """
@@ -43,7 +43,7 @@ class Proposer:
     tags: tuple[str, ...]
 
     def fresh(self, samples: Sequence[int]) -> list[str]:
-        """Return samples of whole sequences; each follows from the seed and its number."""
+        """Return whole sequences; each depends only on the seed and its sample number."""
         task = Task(self.length_bp, self.rule, self.seed, self.tags, self.constraints)
         prompts = [self.prompt] * len(samples)
         return generate(self.reader, prompts, task, samples=list(samples))
@@ -51,17 +51,17 @@ class Proposer:
     def regrown(
         self, bases: str, count: int, turn: tuple[int, int], most_bp: float, temperature: float
     ) -> list[str]:
-        """Return copies of a sequence with one window of it drawn anew from what stands before.
+        """Return copies of a sequence with one window redrawn, conditioned on the bases before it.
 
-        The window has as many bases as chance gives, short ones as often as long ones by their
-        logarithm. What stands behind it is not looked at, but for motifs that would reach into it.
+        The logarithm of the window's length is uniform. The bases after the window matter only for
+        motifs that would span its end.
 
         Args:
-            bases: a sequence that keeps to the constraints.
-            count: of copies.
-            turn: round and lineage, from which the random numbers follow.
-            most_bp: of the window.
-            temperature: to draw at.
+            bases: a sequence that satisfies the constraints.
+            count: number of copies.
+            turn: round and lineage, which seed the random numbers.
+            most_bp: longest window.
+            temperature: for sampling.
         """
         left, task = self._gap(bases, turn, most_bp, temperature)
         drawn = generate(self.reader, [self.prompt + left] * count, task)
@@ -70,30 +70,31 @@ class Proposer:
     def filled(
         self, bases: str, count: int, turn: tuple[int, int], most_bp: float, temperature: float
     ) -> list[str]:
-        """Return copies as `regrown`, but with regard to what stands behind the window too.
+        """Return copies like `regrown`, with windows that also fit the bases after them.
 
-        Of four draws a copy those stay that the model finds likeliest together with what stands
-        behind, each once.
+        Draws four windows per copy and keeps the distinct ones that give the highest likelihood
+        together with the bases after the window.
         """
         left, task = self._gap(bases, turn, most_bp, temperature)
-        found = infill(self.reader, self.prompt + left, task, _DRAWS_A_COPY * count)
-        return [left + filling.bases + task.right for filling in found[:count]]
+        fillings = infill(self.reader, self.prompt + left, task, _DRAWS_PER_COPY * count)
+        return [left + filling.bases + task.right for filling in fillings[:count]]
 
     def check_both_sides(self) -> None:
-        """Raise UserError unless a sequence fits into the model's context, which `filled` reads."""
+        """Raise UserError unless a sequence fits into the model's context, as `filled` requires."""
         prefix = len(self.reader.vocabulary.prefix(self.tags))
-        # What stands before a window may begin with up to five bases that are no whole 6-mer.
+        # Up to five bases before a window may not fill a whole 6-mer.
         tokens = prefix - 1 + math.ceil((self.length_bp + K - 1) / K)
         if tokens > self.reader.context_tokens:
             raise UserError(
-                f"--way infill reads whole designs: {self.length_bp} bases take {tokens} tokens, "
-                f"the model has {self.reader.context_tokens}; give a lesser length, or --way beam"
+                f"--strategy infill reads whole designs: {self.length_bp} bases take {tokens} "
+                f"tokens, the model has {self.reader.context_tokens}; give a shorter length, or "
+                "--strategy beam"
             )
 
     def _gap(
         self, bases: str, turn: tuple[int, int], most_bp: float, temperature: float
     ) -> tuple[str, Task]:
-        """Return what stands before a window that chance chooses, and the task to draw it anew."""
+        """Return the bases before a random window, and the task to redraw it."""
         seed = _seed_of(self.seed, *turn)
         start, end = self._window(np.random.default_rng(seed), most_bp)
         rule = replace(self.rule, temperature=temperature)
@@ -101,7 +102,7 @@ class Proposer:
         return bases[:start], Task(end - start, rule, seed, self.tags, constraints, bases[end:])
 
     def _window(self, random: np.random.Generator, most_bp: float) -> tuple[int, int]:
-        """Return a window of whole units: bases, codons or GC windows."""
+        """Return start and end of a window of whole units: bases, codons or GC windows."""
         unit_bp = _unit_bp(self.constraints)
         num_units = math.ceil(self.length_bp / unit_bp)
         most = min(max(most_bp / unit_bp, 1), num_units)
@@ -110,11 +111,13 @@ class Proposer:
         return first * unit_bp, min((first + size) * unit_bp, self.length_bp)
 
     def nats_per_base(self, designs: Sequence[str]) -> list[float]:
-        """Return the mean surprise of the bases of each design behind the prompt."""
+        """Return the mean negative log-likelihood per base of each design after the prompt."""
         whole = [self.prompt + bases for bases in designs]
-        found = base_log_likelihoods(self.reader, whole, self.tags)
         skip = len(self.prompt)
-        return [-float(values[skip:].sum(dtype=np.float64)) / self.length_bp for values in found]
+        return [
+            -float(values[skip:].sum(dtype=np.float64)) / self.length_bp
+            for values in base_log_likelihoods(self.reader, whole, self.tags)
+        ]
 
 
 def _seed_of(*numbers: int) -> int:
@@ -123,15 +126,15 @@ def _seed_of(*numbers: int) -> int:
 
 
 def _unit_bp(constraints: Constraints) -> int:
-    """Return what windows are cut in, so that what holds for the whole holds for the window."""
+    """Return the unit of window boundaries, so that a constraint on the whole holds in a window."""
     codon_bp = 3 if constraints.protein is not None else 1
     return math.lcm(codon_bp, constraints.gc_window_bp or 1)
 
 
 def within(constraints: Constraints, bases: str, start: int, end: int) -> Constraints:
-    """Return what a window must keep to, so that the whole sequence keeps to its constraints.
+    """Return constraints on a window that make the whole sequence satisfy its constraints.
 
-    Required motifs are left out: they may stand elsewhere, and the whole is looked at afterwards.
+    Required motifs are left out: they may occur elsewhere, and the whole is checked afterwards.
     """
     protein, gc = constraints.protein, constraints.gc
     if gc is not None and constraints.gc_window_bp is None:

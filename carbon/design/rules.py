@@ -1,4 +1,4 @@
-"""Recognition sites of restriction enzymes by name, as REBASE gives them."""
+"""Rules that every design satisfies; recognition sites of restriction enzymes from REBASE."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -21,13 +21,13 @@ SITES = {
 
 
 def both_strands(sites: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the motifs of sites, names of enzymes or IUPAC letters, as either strand reads them.
+    """Return the motifs of sites on both strands; a site is an enzyme or IUPAC letters.
 
     >>> both_strands(("EcoRI", "BsaI"))
     ('GAATTC', 'GGTCTC', 'GAGACC')
 
     Raises:
-        UserError: a site is neither.
+        UserError: a site is neither an enzyme nor IUPAC letters.
     """
     motifs: dict[str, None] = {}
     for site in sites:
@@ -45,18 +45,18 @@ HAIRPIN_WINDOW_BP = 60
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rules:
-    """What every design must keep to.
+    """Rules that every design satisfies.
 
     Attributes:
-        constraints: those of `generate`.
-        sites: enzymes or IUPAC motifs that stand on neither strand.
+        constraints: constraints on generation.
+        sites: enzymes or IUPAC motifs that must be absent from both strands.
         most_run_bp: longest run of one base.
-        most_repeat_bp: longest stretch that stands twice, on either strand; at most 30.
-        least_kcal: per mol, of the most stable fold of a window of 60 bases as DNA at 37 degrees,
-            by ViennaRNA, windows overlapping by half; a negative number.
+        most_repeat_bp: longest sequence that may occur twice, on either strand; 5 to 30.
+        least_kcal: lowest free energy of a fold, in kcal/mol: windows of 60 bases that overlap by
+            half, folded as DNA at 37 degrees by ViennaRNA; a negative number.
 
     Raises:
-        UserError: a value makes no sense, or ViennaRNA is asked for and not there.
+        UserError: a value is invalid, or ViennaRNA is needed and not installed.
     """
 
     constraints: Constraints = field(default_factory=Constraints)
@@ -77,28 +77,28 @@ class Rules:
 
     @property
     def exact(self) -> Constraints:
-        """All that the automaton keeps."""
+        """Return the constraints that generation satisfies exactly: motifs, sites and runs."""
         run_bp = self.most_run_bp
         runs = tuple(base * (run_bp + 1) for base in BASES) if run_bp else ()
         forbid = (*self.constraints.forbid, *both_strands(self.sites), *runs)
         return replace(self.constraints, forbid=tuple(dict.fromkeys(forbid)))
 
 
-class Judge:
-    """Tells whether whole sequences keep to the rules."""
+class RuleChecker:
+    """Checks whole sequences against rules."""
 
     def __init__(self, rules: Rules, prompt: str, length_bp: int) -> None:
-        """Build the automaton of the whole length.
+        """Build the automaton for the whole length.
 
         Raises:
-            UserError: no sequence of this length keeps to them.
+            UserError: no sequence of this length satisfies the rules.
         """
         self._rules = rules
         exact = rules.exact
         self._automaton = automaton_for(exact, [prompt], length_bp) if exact else None
 
-    def keeps(self, bases: str) -> bool:
-        """Tell whether a sequence of A, C, G and T keeps to everything."""
+    def accepts(self, bases: str) -> bool:
+        """Return whether a sequence of A, C, G and T satisfies all rules."""
         if self._automaton and not self._automaton.keeps(0, bases):
             return False
         most_bp, least_kcal = self._rules.most_repeat_bp, self._rules.least_kcal
@@ -108,7 +108,7 @@ class Judge:
 
 
 def has_repeat(bases: str, length_bp: int) -> bool:
-    """Tell whether some stretch of this length stands twice, on either strand.
+    """Return whether a sequence of this length occurs twice, on either strand.
 
     >>> has_repeat("ACGGATTTTCCGT", 5), has_repeat("ACGGATTTTCCGT", 6)
     (True, False)
@@ -118,7 +118,7 @@ def has_repeat(bases: str, length_bp: int) -> bool:
 
 
 def least_fold_kcal(bases: str) -> float:
-    """Return the least free energy of windows of 60 bases that overlap by half, in kcal/mol."""
+    """Return the lowest free energy of windows of 60 bases that overlap by half, in kcal/mol."""
     fold = _folding()
     step_bp = HAIRPIN_WINDOW_BP // 2
     starts = range(0, max(len(bases) - step_bp, 1), step_bp)
@@ -126,12 +126,12 @@ def least_fold_kcal(bases: str) -> float:
 
 
 def _folding() -> Callable[[str], tuple[str, float]]:
-    """Return ViennaRNA's fold, with energies of DNA."""
+    """Return ViennaRNA's fold function, with energies for DNA."""
     try:
         import RNA
     except ImportError:
         raise UserError(
-            "hairpins need ViennaRNA: pip install 'carbon-dna[design]', or leave the rule out"
+            "hairpins need ViennaRNA: pip install 'carbon-dna[design]', or omit the rule"
         ) from None
     RNA.params_load_DNA_Mathews2004()
     fold: Callable[[str], tuple[str, float]] = RNA.fold

@@ -1,6 +1,7 @@
-"""The record of a corpus that a design is most like: by shared k-mers, then by edit distance."""
+"""The search loop, the best candidates, and the nearest known records of designs."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,25 +9,25 @@ import numpy as np
 
 from carbon.corpus import read_manifest
 from carbon.corpus.schema import parquet
-from carbon.design.functions import Oracle
+from carbon.design.functions import ScoringFunction
 from carbon.design.goals import best, fronts
-from carbon.design.rules import Judge
-from carbon.design.strategies import WAYS, Candidate, Proposal, Search
+from carbon.design.rules import RuleChecker
+from carbon.design.strategies import STRATEGIES, Candidate, Proposal, Search
 from carbon.errors import UserError
 from carbon.genome import read_sequences, reverse_complement
 from carbon.genome.kmers import canonical_kmers
 
 NEAREST_K = 16
-"""Of 100 million bases on both strands one in 20 has a given one by chance: 2e8 / 4^16."""
+"""In 100 million bases, both strands, a given 16-mer occurs by chance with p = 1/20: 2e8 / 4^16."""
 
 
 class Nearest(NamedTuple):
-    """The record that shares most 16-mers with a design, of either strand.
+    """The record that shares most 16-mers with a design, on either strand.
 
     Attributes:
         record: its name.
-        shared: which part of the design's 16-mers it has.
-        edits: fewest substitutions, insertions and deletions from the design to a stretch of it.
+        shared: share of the design's 16-mers that the record has.
+        edits: edit distance from the design to the most similar stretch of the record.
     """
 
     record: str
@@ -35,10 +36,10 @@ class Nearest(NamedTuple):
 
 
 def records_of(path: str | Path) -> Iterator[tuple[str, str]]:
-    """Yield name and bases of what stands in a FASTA, or of the training records of a corpus.
+    """Yield name and bases of the records of a FASTA, or of the training records of a corpus.
 
     Raises:
-        CorpusError, GenomeError: it is neither.
+        CorpusError, GenomeError: the path is neither.
     """
     if not Path(path).is_dir():
         yield from read_sequences(path)
@@ -54,42 +55,42 @@ def records_of(path: str | Path) -> Iterator[tuple[str, str]]:
 def nearest_records(
     designs: Sequence[str], records: Iterable[tuple[str, str]]
 ) -> list[Nearest | None]:
-    """Return the nearest record of each design; None where none shares a 16-mer with it.
+    """Return the nearest record of each design; None if no record shares a 16-mer with it.
 
-    The records are read once, one in memory at a time beside those that are nearest so far.
+    Reads the records once. Keeps one in memory, and the nearest record of each design.
     """
     kmers = [np.unique(canonical_kmers(bases, NEAREST_K)) for bases in designs]
     sought, place = np.unique(np.concatenate([*kmers, []]).astype(np.uint64), return_inverse=True)
     owner = np.repeat(np.arange(len(designs)), [len(each) for each in kmers])
     most = np.zeros(len(designs))
-    found: dict[int, tuple[str, str]] = {}
+    nearest: dict[int, tuple[str, str]] = {}
     for name, bases in records:
-        is_there = np.isin(sought, canonical_kmers(bases, NEAREST_K))
-        shared = np.bincount(owner, is_there[place], minlength=len(designs))
+        is_shared = np.isin(sought, canonical_kmers(bases, NEAREST_K))
+        shared = np.bincount(owner, is_shared[place], minlength=len(designs))
         for n in np.flatnonzero(shared > most).tolist():
-            most[n], found[n] = shared[n], (name, bases)
+            most[n], nearest[n] = shared[n], (name, bases)
     return [
-        Nearest(found[n][0], most[n] / len(kmers[n]), edits_within(design, found[n][1]))
-        if n in found
+        Nearest(nearest[n][0], most[n] / len(kmers[n]), edits_within(design, nearest[n][1]))
+        if n in nearest
         else None
         for n, design in enumerate(designs)
     ]
 
 
 def edits_within(design: str, record: str) -> int:
-    """Return the edit distance from a design to the nearest stretch of a record, either strand."""
+    """Return the edit distance to the most similar stretch of a record, on either strand."""
     return min(
         _distance(strand, record.upper(), "HW") for strand in (design, reverse_complement(design))
     )
 
 
-def edits_between(one: str, other: str) -> int:
-    """Return how many substitutions, insertions and deletions make one sequence the other.
+def edits_between(first: str, second: str) -> int:
+    """Return the edit distance: substitutions, insertions and deletions.
 
     >>> edits_between("ACGT", "AGGTT")
     2
     """
-    return _distance(one, other, "NW")
+    return _distance(first, second, "NW")
 
 
 def check_distances() -> None:
@@ -105,87 +106,86 @@ def _distance(query: str, target: str, mode: str) -> int:
     return int(edlib.align(query, target, mode=mode, task="distance")["editDistance"])
 
 
-_MOST_EMPTY = 50  # rounds in a row that propose nothing new
+_MAX_EMPTY_ROUNDS = 50  # in a row, without a new proposal
 
-Keep = Callable[[list[Any]], None]
+Store = Callable[[list[Any]], None]
+"""Stores a scored round as values that JSON can represent."""
+
+
+def _ignore(_: object) -> None:
+    pass
 
 
 def run_search(
     search: Search,
-    judge: Judge,
-    oracles: Sequence[Oracle],
-    kept: Iterable[list[Any]] = (),
-    keep: Keep = lambda measured: None,
-    advance: Callable[[int], None] = lambda calls: None,
+    checker: RuleChecker,
+    functions: Sequence[ScoringFunction],
+    stored: Iterable[list[Any]] = (),
+    store: Store = _ignore,
+    advance: Callable[[int], None] = _ignore,
 ) -> list[Candidate]:
-    """Measure sequences until the calls are spent, or the way has enough, or nothing new comes.
+    """Score sequences until the calls are used up, the strategy is done or nothing new is drawn.
 
     Args:
-        search: what the way goes by.
-        judge: tells what keeps to the rules.
-        oracles: one for each goal.
-        kept: rounds of an earlier run, as `keep` got them.
-        keep: gets every round when it is measured, as JSON holds it.
-        advance: is told of calls.
+        search: options of the strategy.
+        checker: of the rules.
+        functions: one for each goal.
+        stored: rounds of an earlier run, as passed to `store`.
+        store: called with every scored round.
+        advance: called with the number of new calls.
 
     Returns:
-        All that was measured, in order.
+        All scored candidates, in order.
 
     Raises:
-        UserError: an oracle fails.
+        UserError: a scoring function fails.
     """
-    history = [_unpacked(each) for block in kept for each in block]
-    for _ in rounds(search, judge, oracles, history, keep, advance):
+    history = [_unpacked(packed) for block in stored for packed in block]
+    for _ in rounds(search, checker, functions, history, store, advance):
         pass
     return history
 
 
 def rounds(
     search: Search,
-    judge: Judge,
-    oracles: Sequence[Oracle],
+    checker: RuleChecker,
+    functions: Sequence[ScoringFunction],
     history: list[Candidate],
-    keep: Keep = lambda measured: None,
-    advance: Callable[[int], None] = lambda calls: None,
+    store: Store = _ignore,
+    advance: Callable[[int], None] = _ignore,
 ) -> Iterator[list[Candidate]]:
-    """Go on with a search as `run_search` does, and yield what each round has measured.
+    """Run or continue a search like `run_search`, and yield the candidates of each round.
 
-    Args:
-        search: what the way goes by.
-        judge: tells what keeps to the rules.
-        oracles: one for each goal.
-        history: what was measured so far, to which every round is added.
-        keep: gets every round when it is measured, as JSON holds it.
-        advance: is told of calls.
+    Appends each round to `history`, which holds the candidates scored so far.
     """
     seen = {candidate.bases for candidate in history}
     number, num_empty = (history[-1].round + 1 if history else 0), 0
-    way = WAYS[search.way]
-    while len(history) < search.calls and not way.is_done(search, history):
-        proposals = _new(way.propose(search, history, number), seen, judge)
+    strategy = STRATEGIES[search.strategy]
+    while len(history) < search.calls and not strategy.is_done(search, history):
+        proposals = _new(strategy.propose(search, history, number), seen, checker)
         proposals = proposals[: search.calls - len(history)]
         num_empty = 0 if proposals else num_empty + 1
-        if num_empty == _MOST_EMPTY:
+        if num_empty == _MAX_EMPTY_ROUNDS:
             break
         if proposals:
-            measured = _measured(search, oracles, proposals, len(history), number)
-            keep([_packed(each) for each in measured])
-            history += measured
-            seen |= {each.bases for each in measured}
-            advance(len(measured))
-            yield measured
+            scored = _scored(search, functions, proposals, len(history), number)
+            store([list(astuple(candidate)) for candidate in scored])
+            history += scored
+            seen |= {candidate.bases for candidate in scored}
+            advance(len(scored))
+            yield scored
         number += 1
 
 
-def found_so_far(history: Sequence[Candidate]) -> dict[str, Any]:
-    """Return what was measured by one oracle, ready for JSON: the largest values first.
+def candidates_to_json(history: Sequence[Candidate]) -> dict[str, Any]:
+    """Return the candidates of a search with one scoring function for JSON, largest value first.
 
     Returns:
         `candidates`, each with `name`, `value`, `nats_per_base`, `round`, `parent`, `bases`, and
-        `front`: whether no other has both a larger value and a larger likelihood.
+        `front`: whether no other candidate has both a larger value and a larger likelihood.
     """
     front = set(fronts(np.array([[c.values[0], -c.nats_per_base] for c in history]), 1)[0])
-    found = [
+    candidates = [
         {
             "name": c.name,
             "value": c.values[0],
@@ -197,50 +197,39 @@ def found_so_far(history: Sequence[Candidate]) -> dict[str, Any]:
         }
         for n, c in enumerate(history)
     ]
-    return {"candidates": sorted(found, key=lambda each: -each["value"])}
+    return {"candidates": sorted(candidates, key=lambda candidate: -candidate["value"])}
 
 
-def chosen(search: Search, history: Sequence[Candidate]) -> list[Candidate]:
-    """Return the designs that are wanted, the best first, as many as there are."""
-    counted = WAYS[search.way].counted(search, history)
-    if not counted:
+def best_designs(search: Search, history: Sequence[Candidate]) -> list[Candidate]:
+    """Return the best `search.num_designs` candidates that qualify, best first."""
+    qualified = STRATEGIES[search.strategy].qualified(search, history)
+    if not qualified:
         return []
-    return [counted[n] for n in best(search.gains(counted), search.wanted)]
+    return [qualified[n] for n in best(search.gains(qualified), search.num_designs)]
 
 
-def _new(proposals: Sequence[Proposal], seen: set[str], judge: Judge) -> list[Proposal]:
-    once = {proposal.bases: proposal for proposal in reversed(proposals)}
-    first = [each for each in proposals if once[each.bases] is each]
-    return [each for each in first if each.bases not in seen and judge.keeps(each.bases)]
+def _new(proposals: Sequence[Proposal], seen: set[str], checker: RuleChecker) -> list[Proposal]:
+    distinct = {proposal.bases: proposal for proposal in reversed(proposals)}
+    first = [each for each in proposals if distinct[each.bases] is each]
+    return [each for each in first if each.bases not in seen and checker.accepts(each.bases)]
 
 
-def _measured(
+def _scored(
     search: Search,
-    oracles: Sequence[Oracle],
+    functions: Sequence[ScoringFunction],
     proposals: Sequence[Proposal],
     num_before: int,
     round_number: int,
 ) -> list[Candidate]:
-    texts = [proposal.bases for proposal in proposals]
-    names = [f"design_{num_before + n}" for n in range(1, len(texts) + 1)]
-    values = zip(*(oracle.values(names, texts) for oracle in oracles), strict=True)
-    surprises = search.proposer.nats_per_base(texts)
+    sequences = [proposal.bases for proposal in proposals]
+    names = [f"design_{num_before + n}" for n in range(1, len(sequences) + 1)]
+    values = zip(*(function.values(names, sequences) for function in functions), strict=True)
+    nats_per_base = search.proposer.nats_per_base(sequences)
     return [
-        Candidate(num_before + n, round_number, proposal.parent, proposal.bases, found, nats)
-        for n, (proposal, found, nats) in enumerate(
-            zip(proposals, values, surprises, strict=True), start=1
+        Candidate(num_before + n, round_number, proposal.parent, proposal.bases, scores, nats)
+        for n, (proposal, scores, nats) in enumerate(
+            zip(proposals, values, nats_per_base, strict=True), start=1
         )
-    ]
-
-
-def _packed(candidate: Candidate) -> list[Any]:
-    return [
-        candidate.number,
-        candidate.round,
-        candidate.parent,
-        candidate.bases,
-        candidate.values,
-        candidate.nats_per_base,
     ]
 
 

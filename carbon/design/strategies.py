@@ -1,7 +1,7 @@
-"""Ways to look: from what has been measured to what is to be measured next, a small function each.
+"""Search strategies: small functions from the scored candidates to the next proposals.
 
-A way keeps nothing: all that it knows are the candidates so far, so that a search that was stopped
-goes on from them.
+A strategy is stateless: it depends only on the candidates so far, so an interrupted search can
+continue from them.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,11 +16,11 @@ from carbon.errors import UserError
 
 Redraw = Callable[[str, int, tuple[int, int], float, float], list[str]]
 
-_LAST_SHARE = 1 / 16  # of the longest window, when all calls are spent
+_LAST_SHARE = 1 / 16  # of the longest window, when all calls are used up
 
 
 class Proposal(NamedTuple):
-    """A sequence to measure, and the number of the candidate that it was made of."""
+    """A sequence to score, and the number of the candidate that it was made from."""
 
     bases: str
     parent: int | None = None
@@ -28,15 +28,15 @@ class Proposal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A sequence that was measured.
+    """A scored sequence.
 
     Attributes:
-        number: from 1, in the order of measuring.
+        number: from 1, in scoring order.
         round: from 0.
-        parent: number of the candidate that it was made of; None if it was drawn whole.
+        parent: number of the candidate that it was made from; None if drawn whole.
         bases: A, C, G and T.
-        values: of every oracle.
-        nats_per_base: the model's mean surprise, behind the prompt.
+        values: of every scoring function.
+        nats_per_base: mean negative log-likelihood after the prompt.
     """
 
     number: int
@@ -48,42 +48,43 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """Return what it is called in messages and files."""
+        """Return the name in messages and files."""
         return f"design_{self.number}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Search:
-    """What a way goes by.
+    """Options of a strategy.
 
     Attributes:
-        way: its name.
-        proposer: draws.
-        goals: one for each oracle.
-        calls: most sequences to measure; one call is one sequence, whatever the number of oracles.
-        batch: most sequences of a round.
-        start: to begin from, if there is one that keeps to the rules.
-        width: lineages of a beam, or of `infill`.
-        hot: temperature of their first round.
-        cold: temperature when its calls are spent.
-        within: how far from its target a value may be that is not rejected.
-        wanted: how many designs are wanted.
+        strategy: a key of `STRATEGIES`.
+        proposer: draws sequences.
+        goals: one for each scoring function.
+        calls: maximum number of sequences to score; one call is one sequence, however many scoring
+            functions there are.
+        batch: maximum number of sequences in a round.
+        start: a sequence to begin from that satisfies the rules, or None.
+        width: lineages of `beam` or `infill`.
+        initial_temperature: of their first round.
+        final_temperature: when the calls are used up.
+        within: largest distance from a target that `rejection` accepts.
+        num_designs: number of designs to return.
     """
 
-    way: str
+    strategy: str
     proposer: Proposer
     goals: tuple[Goal, ...]
     calls: int
     batch: int
     start: str | None
     width: int
-    hot: float
-    cold: float
+    initial_temperature: float
+    final_temperature: float
     within: float
-    wanted: int
+    num_designs: int
 
     def gains(self, history: Sequence[Candidate]) -> Floats:
-        """Return (candidates, goals): what is the larger the better."""
+        """Return larger-is-better values, (candidates, goals)."""
         return gains([candidate.values for candidate in history], self.goals)
 
 
@@ -97,23 +98,24 @@ def _best_of_n(search: Search, history: Sequence[Candidate], number: int) -> lis
 
 
 def _beam(search: Search, history: Sequence[Candidate], number: int) -> list[Proposal]:
-    return _next_of_lineages(search, history, number, search.proposer.regrown)
+    return _redraw_lineages(search, history, number, search.proposer.regrown)
 
 
 def _infill(search: Search, history: Sequence[Candidate], number: int) -> list[Proposal]:
-    return _next_of_lineages(search, history, number, search.proposer.filled)
+    return _redraw_lineages(search, history, number, search.proposer.filled)
 
 
-def _next_of_lineages(
+def _redraw_lineages(
     search: Search, history: Sequence[Candidate], number: int, redraw: Redraw
 ) -> list[Proposal]:
-    """Return windows of the best lineages drawn anew, shorter and cooler with every round."""
+    """Redraw windows of the best lineages; windows and temperatures shrink as calls are used up."""
     if not history:
         if search.start is None:
             return _fresh(search, number)
         return [Proposal(search.start)]
     done = len(history) / search.calls
-    temperature = search.hot + (search.cold - search.hot) * done
+    initial, final = search.initial_temperature, search.final_temperature
+    temperature = initial + (final - initial) * done
     most_bp = search.proposer.length_bp / 2 * _LAST_SHARE**done
     lineages = best(search.gains(history), search.width)
     proposals = []
@@ -125,7 +127,7 @@ def _next_of_lineages(
     return proposals
 
 
-def _is_never(search: Search, history: Sequence[Candidate]) -> bool:
+def _never_done(search: Search, history: Sequence[Candidate]) -> bool:
     return False
 
 
@@ -134,45 +136,48 @@ def _all(search: Search, history: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _accepted(search: Search, history: Sequence[Candidate]) -> list[Candidate]:
-    missed = -search.gains(history)
-    return [history[n] for n in np.flatnonzero((missed <= search.within).all(axis=1)).tolist()]
+    distances = -search.gains(history)
+    is_accepted = (distances <= search.within).all(axis=1)
+    return [history[n] for n in np.flatnonzero(is_accepted).tolist()]
 
 
-def _check_nothing(_: object) -> None:
+def _has_enough(search: Search, history: Sequence[Candidate]) -> bool:
+    return bool(history) and len(_accepted(search, history)) >= search.num_designs
+
+
+def _no_check(_: object) -> None:
     pass
 
 
 def _check_targets(goals: Sequence[Goal]) -> None:
     if any(goal.target is None for goal in goals):
-        raise UserError("--way rejection: give every oracle a --goal that is a number to aim at")
+        raise UserError(
+            "--strategy rejection: give every scoring function a --goal that is a target number"
+        )
 
 
-class Way(NamedTuple):
-    """A way to look.
+class Strategy(NamedTuple):
+    """A search strategy.
 
     Attributes:
-        propose: from the search, what was measured, and the number of the round, to what to
-            measure; what was measured before or breaks a rule is left out by the caller.
-        counted: which of what was measured count as designs.
-        is_done: whether enough is found before the calls are spent.
-        check: raises UserError if the goals are not for it.
-        check_proposer: raises UserError if the model or the length is not.
+        propose: from the search, the scored candidates and the round number to proposals; the
+            caller drops proposals that are known or break a rule.
+        qualified: returns the candidates that count as designs.
+        is_done: whether enough candidates qualify before the calls are used up.
+        check: raises UserError if the strategy does not support the goals.
+        check_proposer: raises UserError if the strategy does not support the model or the length.
     """
 
     propose: Callable[[Search, Sequence[Candidate], int], list[Proposal]]
-    counted: Callable[[Search, Sequence[Candidate]], list[Candidate]] = _all
-    is_done: Callable[[Search, Sequence[Candidate]], bool] = _is_never
-    check: Callable[[Sequence[Goal]], None] = _check_nothing
-    check_proposer: Callable[[Proposer], None] = _check_nothing
+    qualified: Callable[[Search, Sequence[Candidate]], list[Candidate]] = _all
+    is_done: Callable[[Search, Sequence[Candidate]], bool] = _never_done
+    check: Callable[[Sequence[Goal]], None] = _no_check
+    check_proposer: Callable[[Proposer], None] = _no_check
 
 
-def _has_enough(search: Search, history: Sequence[Candidate]) -> bool:
-    return bool(history) and len(_accepted(search, history)) >= search.wanted
-
-
-WAYS: dict[str, Way] = {
-    "beam": Way(_beam),
-    "infill": Way(_infill, check_proposer=Proposer.check_both_sides),
-    "best_of_n": Way(_best_of_n),
-    "rejection": Way(_best_of_n, _accepted, _has_enough, _check_targets),
+STRATEGIES: dict[str, Strategy] = {
+    "beam": Strategy(_beam),
+    "infill": Strategy(_infill, check_proposer=Proposer.check_both_sides),
+    "best_of_n": Strategy(_best_of_n),
+    "rejection": Strategy(_best_of_n, _accepted, _has_enough, _check_targets),
 }

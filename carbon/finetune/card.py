@@ -9,7 +9,7 @@ from carbon.finetune.findings import Findings, estimate_text, read_findings, spo
 from carbon.finetune.folder import ADAPTER
 from carbon.finetune.report import REPORT, label_rows, setting_rows
 from carbon.io.files import atomic_file
-from carbon.reports.render import card_front, plain, table
+from carbon.reports.card import card_front, plain, table
 
 CARD = "README.md"
 _OF_ADAPTER = """

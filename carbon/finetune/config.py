@@ -366,7 +366,7 @@ class FinetuneConfig(Recipe):
     """A run.
 
     Attributes:
-        model: a model folder, or a name of the box.
+        model: a model folder, or the name of a bundled model.
         output: folder that is written.
         seeds: one run each; the folder holds that which is best on the validation part.
         data: where sequences and labels are.

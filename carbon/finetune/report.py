@@ -24,21 +24,15 @@ from carbon.finetune.findings import (
 )
 from carbon.io.files import atomic_file
 from carbon.progress import shown
+from carbon.reports.figures import BLUE, COLOURS, GREY, ORANGE, PAGE_STYLE, axes_of, svg_of
 from carbon.reports.render import (
-    BLUE,
-    COLOURS,
-    GREY,
-    ORANGE,
-    PAGE_STYLE,
     Row,
-    axes_of,
     html_answer,
     html_figure,
     html_page,
     html_paragraph,
     html_section,
     html_table,
-    svg_of,
 )
 
 _MOST_POINTS = 5000  # of more, points hide one another

@@ -408,13 +408,13 @@ def load(
     attention: str = "auto",
     yarn: float | None = None,
 ) -> Model:
-    """Load a model folder, a model of the box, or the Hub's of that name, to score and generate.
+    """Load a model folder, a bundled model, or the Hub's of that name, to score and generate.
 
-    A local folder comes before a model in the box of that name.
+    A local folder comes before a bundled model of that name.
 
     Args:
         source: the `export/` folder of a run, any stock folder with one of the vocabularies, or a
-            name such as `yeast`: `carbon models` lists what is in the box.
+            name such as `yeast`: `carbon models` lists the bundled models.
         device: `cpu`, `cuda`, `mps` (not tried), or `auto` for a CUDA GPU where there is one.
         dtype: of weights and activations, `auto` for bfloat16 on a CUDA GPU and float32 elsewhere;
             log-probabilities are always float32.

@@ -171,8 +171,8 @@ ENGINES: dict[Engine, str] = {
 }
 
 
-DesignWay = Literal["beam", "infill", "best_of_n", "rejection"]
-"""What they do is in `carbon.design.strategies.WAYS`."""
+StrategyName = Literal["beam", "infill", "best_of_n", "rejection"]
+"""Keys of `carbon.design.strategies.STRATEGIES`."""
 
 
 class VariantOptions(TypedDict, total=False):
@@ -267,28 +267,29 @@ class ConstraintOptions(TypedDict, total=False):
 
 
 class SearchOptions(TypedDict, total=False):
-    """Keywords of `Model.design`, and options of `carbon design`.
+    """Keywords of `carbon.design`, and options of `carbon design`.
 
-    A keyword that is not given has the default of `carbon.design.config.DesignTask`.
+    A keyword that is not given has the default of `carbon.design.config.DesignConfig`.
 
     Attributes:
-        way: beam: lineages, whose windows the model draws again, cooler with every round; infill: a
-            beam that regards the bases after a window too; best_of_n: sequences that the model
-            draws; rejection: the same, until enough of them are at their targets (default: beam).
-        calls: most sequences to measure (default: 1000).
-        batch: most sequences that are measured at once (default: 16).
+        strategy: beam: redraw windows of the best sequences, shorter and at lower temperature with
+            every round; infill: a beam whose windows also fit the bases after them; best_of_n:
+            draw whole sequences; rejection: best_of_n until enough are at their targets (default:
+            beam).
+        calls: maximum number of sequences to score (default: 1000).
+        batch: maximum number of sequences scored together (default: 16).
         width: lineages of a beam (default: 4).
-        hot: temperature of its first round (default: 1.2).
-        cold: temperature when the calls are spent (default: 0.8).
+        initial_temperature: of a beam's first round (default: 1.2).
+        final_temperature: when the calls are used up (default: 0.8).
         within: distance from a target that rejection accepts (default: 0).
     """
 
-    way: DesignWay
+    strategy: StrategyName
     calls: int
     batch: int
     width: int
-    hot: float
-    cold: float
+    initial_temperature: float
+    final_temperature: float
     within: float
 
 

@@ -209,9 +209,9 @@ class ModelFolder(NamedTuple):
 
 
 def model_folder(source: str | Path) -> ModelFolder:
-    """Return the folder of a model, checked: a local one, one in the box, or one of the Hub.
+    """Return the folder of a model, checked: a local one, a bundled one, or one of the Hub.
 
-    A local folder comes before a model in the box of that name, and both before the Hub.
+    A local folder comes before a bundled model of that name, and both before the Hub.
 
     Raises:
         ModelError: there is none, or it is no Carbon model, or its files do not fit one another.

@@ -49,7 +49,7 @@ class Preset:
 
 
 PRESETS = {
-    # 1.3 M parameters: CPU tests, the quickstart and the model in the box.
+    # 1.3 M parameters: CPU tests, the quickstart and the bundled model.
     "tiny": Preset(
         hidden_size=128,
         num_hidden_layers=4,

@@ -1,10 +1,10 @@
 """Bundled models: trained models that ship with Carbon, each with a held-out chromosome.
 
->>> from carbon.pretrained import BUNDLED
->>> BUNDLED["yeast"].held_out_contig
+>>> from carbon.pretrained import BUNDLED_MODELS
+>>> BUNDLED_MODELS["yeast"].held_out_contig
 'VIII'
 
-The folder of a model is created atomically by `scripts/box`.
+The folder of a model is created atomically by `scripts/bundled_model`.
 """
 
 import json
@@ -107,8 +107,8 @@ class Entry:
         """
         if not self.is_installed:
             raise ModelError(
-                f"{self.name}: this installation of Carbon is without it ({self.folder} is not "
-                "there); scripts/box of a checkout makes it"
+                f"{self.name}: this installation of Carbon lacks it ({self.folder} does not "
+                "exist); run scripts/bundled_model in a checkout to make it"
             )
         return self
 
@@ -119,7 +119,7 @@ class Entry:
             UserError: the output exists.
         """
         if output.exists() or output.is_symlink():
-            raise UserError(f"{output}: is there already; remove it or name another --output")
+            raise UserError(f"{output}: already exists; remove it or name another --output")
         names = (self.genome_file, self.annotation_file, self.variants_file)
         with atomic_folder(output) as folder:
             for name in names:
@@ -189,7 +189,7 @@ _ENTRIES = (
         learning_file="learning.npz",
     ),
 )
-BUNDLED: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}
+BUNDLED_MODELS: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}
 
 
 def entry(name: str) -> Entry:
@@ -198,9 +198,9 @@ def entry(name: str) -> Entry:
     Raises:
         ModelError: the model does not exist, or this installation does not include it.
     """
-    if name not in BUNDLED:
-        raise ModelError(f"{name}: is not a bundled model; give one of {', '.join(BUNDLED)}")
-    return BUNDLED[name].require()
+    if name not in BUNDLED_MODELS:
+        raise ModelError(f"{name}: is not a bundled model; give one of {', '.join(BUNDLED_MODELS)}")
+    return BUNDLED_MODELS[name].require()
 
 
 def local_folder(source: str | Path) -> Path | None:
@@ -211,5 +211,5 @@ def local_folder(source: str | Path) -> Path | None:
     """
     if Path(source).is_dir():
         return Path(source)
-    bundled = BUNDLED.get(str(source))
+    bundled = BUNDLED_MODELS.get(str(source))
     return bundled.require().folder if bundled else None

@@ -1,8 +1,8 @@
-"""RL fine-tuning: a model learns to draw sequences that scoring functions prefer (GRPO).
+"""RL fine-tuning: train a model to draw sequences that scoring functions prefer (GRPO).
 
 - `config`: the options of a run.
 - `train`, `grpo`: the run, and trl's GRPO trainer on 6-mers (arXiv 2402.03300).
-- `rollouts`: samples to learn from, by this process, by workers or by a vLLM server.
+- `rollouts`: samples from this process, from workers or from a vLLM server.
 - `rewards`: the values of scoring functions as rewards.
 - `folder`, `report`: the run folder and its page.
 """
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Unpack
 if TYPE_CHECKING:
     from carbon.design.functions import Function
     from carbon.inference import Model
-    from carbon.rl.config import TuneOptions
+    from carbon.rl.config import RLOptions
 
 
 class _Callable(ModuleType):
@@ -25,42 +25,42 @@ class _Callable(ModuleType):
     def __call__(
         self,
         model: str | Path,
-        oracles: "Sequence[str | Function]",
+        functions: "Sequence[str | Function]",
         output: str | Path,
         *,
         device: str = "auto",
         resume: bool = False,
         processes: int = 0,
-        **options: "Unpack[TuneOptions]",
+        **options: "Unpack[RLOptions]",
     ) -> "Model":
         """Train a model by RL on scoring functions, write the run folder, and return the model.
 
         Args:
-            model: model folder, or a name as `carbon.load` takes it.
-            oracles: scoring functions, as of `carbon.design`.
+            model: model folder, or a name for `carbon.load`.
+            functions: scoring functions, as for `carbon.design`.
             output: run folder to write.
-            device: `auto`, a GPU if there is one; or `cpu`.
-            resume: continue from the last checkpoint of a run that was stopped.
-            processes: worker processes that draw; 0 to draw in this process.
-            **options: fields of `carbon.rl.config.TuneTask`; `length_bp` must be given.
+            device: `auto` (a GPU if there is one) or `cpu`.
+            resume: continue from the last checkpoint of an interrupted run.
+            processes: worker processes that draw samples; 0 to draw in this process.
+            **options: fields of `carbon.rl.config.RLConfig`; `length_bp` is required.
 
         Raises:
-            UserError: an option does not fit the model, or a scoring function fails; what was
-                written until then stays.
+            UserError: an option does not fit the model, or a scoring function fails; the files
+                written so far remain.
         """
         from carbon.inference import load
         from carbon.inference.checks import check_several
         from carbon.parallel.options import WorkerOptions
-        from carbon.rl.config import TuneJob, TuneTask
+        from carbon.rl.config import RLConfig, RLJob
         from carbon.rl.folder import MODEL
-        from carbon.rl.train import check_tuning, run_tuning, started_by
+        from carbon.rl.train import check_rl, run_rl, worker_starter
 
-        check_several("oracles", oracles, '["python:MODULE:FUNCTION"]')
-        task, on_cpu = TuneTask(**options), device == "cpu"
-        job = TuneJob(str(model), oracles, task, Path(output), on_cpu, resume, processes > 0)
-        check_tuning(job)
+        check_several("functions", functions, '["python:MODULE:FUNCTION"]')
+        config, on_cpu = RLConfig(**options), device == "cpu"
+        job = RLJob(str(model), functions, config, Path(output), on_cpu, resume, processes > 0)
+        check_rl(job)
         workers = WorkerOptions(device=device, processes=processes)
-        run_tuning(job, started_by(workers) if processes else None)
+        run_rl(job, worker_starter(workers) if processes else None)
         return load(job.output / MODEL, device=device)
 
 

@@ -1,4 +1,4 @@
-"""What is asked of reward tuning, checked."""
+"""Options of RL fine-tuning, checked."""
 
 import math
 from collections.abc import Sequence
@@ -9,11 +9,11 @@ from typing import NamedTuple, TypedDict
 from carbon.design.functions import Function
 from carbon.errors import UserError
 
-_MOST = 10**6
+_MAX = 10**6
 
 
-class TuneOptions(TypedDict, total=False):
-    """The fields of `TuneTask`, as keyword arguments; what is not given has its default."""
+class RLOptions(TypedDict, total=False):
+    """The fields of `RLConfig` as keyword arguments; omitted keys take the defaults."""
 
     length_bp: int
     prompt: str
@@ -31,26 +31,27 @@ class TuneOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TuneTask:
-    """What is asked for.
+class RLConfig:
+    """Options of a run.
 
     Attributes:
-        length_bp: of a sample; whole 6-mers.
-        prompt: DNA before every sample, which conditions it; whole 6-mers.
+        length_bp: length of a sample; a multiple of 6.
+        prompt: DNA before every sample, which conditions it; its length is a multiple of 6.
         tags: metadata tags to condition on.
-        goals: of each oracle `most`, `least` or a number to aim at; the most of all if none.
-        steps: of learning; each draws a group.
-        group: samples that a step compares with one another.
-        kl: weight of the divergence from the start.
-        rate: of learning, which falls to 0 in a line.
-        rank: of the adapters.
-        probe_steps: from one file of samples, and one checkpoint, to the next.
+        goals: for each scoring function `maximize`, `minimize` or a target number; `maximize` for
+            all if empty.
+        steps: training steps; each draws one group.
+        group: samples per step, which are compared with one another.
+        kl: weight of the divergence from the starting model.
+        rate: learning rate, which decays linearly to 0.
+        rank: of the LoRA adapters.
+        probe_steps: interval of sample files and checkpoints.
         seed: of samples and adapters.
-        most_stale: rounds that the weights may be old that workers draw with.
-        timeout_seconds: for a group, and for the start of an oracle's process.
+        most_stale: largest age, in steps, of the weights that workers draw with.
+        timeout_seconds: for a group, and for the start of a scoring function's process.
 
     Raises:
-        UserError: a value makes no sense.
+        UserError: a value is invalid.
     """
 
     length_bp: int
@@ -68,19 +69,19 @@ class TuneTask:
     timeout_seconds: float = 600.0
 
     def __post_init__(self) -> None:
-        from carbon.tokenizer import K  # and numpy with it, which help does not need
+        from carbon.tokenizer import K  # here: the help of a command needs no numpy
 
-        least = {"length": (self.length_bp, K), "steps": (self.steps, 1), "group": (self.group, 2)}
-        more = {"rank": (self.rank, 1), "probe": (self.probe_steps, 1), "seed": (self.seed, 0)}
-        more |= {"stale": (self.most_stale, 0)}
-        for name, (number, fewest) in (least | more).items():
-            if not fewest <= number <= _MOST:
-                raise UserError(f"{name} {number}: give {fewest} to {_MOST:,}")
+        bounds = {"length": (self.length_bp, K), "steps": (self.steps, 1), "group": (self.group, 2)}
+        bounds |= {"rank": (self.rank, 1), "probe": (self.probe_steps, 1), "seed": (self.seed, 0)}
+        bounds |= {"stale": (self.most_stale, 0)}
+        for name, (number, least) in bounds.items():
+            if not least <= number <= _MAX:
+                raise UserError(f"{name} {number}: give {least} to {_MAX:,}")
         for name, length_bp in (("length", self.length_bp), ("prompt", len(self.prompt))):
             if length_bp % K:
                 raise UserError(f"{name} of {length_bp} bp: give a multiple of {K}, whole {K}-mers")
         if set(self.prompt.upper()) - set("ACGT"):
-            raise UserError("the prompt: give bases A, C, G and T alone")
+            raise UserError("the prompt: give only bases A, C, G and T")
         if not 0 <= self.kl < math.inf:
             raise UserError(f"kl {self.kl}: give 0 or more")
         if not 0 < self.rate < math.inf:
@@ -89,23 +90,23 @@ class TuneTask:
             raise UserError(f"timeout {self.timeout_seconds}: give more than 0 seconds")
 
 
-class TuneJob(NamedTuple):
-    """What to write.
+class RLJob(NamedTuple):
+    """An RL fine-tuning run.
 
     Attributes:
-        model: as it was named.
-        oracles: `NAME=KIND:WHAT` or `KIND:WHAT`, or callables.
-        task: what is asked for.
+        model: name or folder of the starting model, as given.
+        functions: scoring functions: `[NAME=]KIND:ARGUMENT`, or callables.
+        config: options of the run.
         output: folder to write.
-        on_cpu: leave a GPU alone.
-        resume: go on with what an earlier run left.
-        has_workers: whether workers draw, and not the learner itself.
-        vllm: address of a vLLM server that draws for the workers; "" if they draw themselves.
+        on_cpu: do not use a GPU.
+        resume: continue an interrupted run.
+        has_workers: whether workers draw the samples.
+        vllm: URL of a vLLM server that draws for the workers; "" if they draw themselves.
     """
 
     model: str
-    oracles: Sequence[str | Function]
-    task: TuneTask
+    functions: Sequence[str | Function]
+    config: RLConfig
     output: Path
     on_cpu: bool = False
     resume: bool = False

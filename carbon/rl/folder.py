@@ -1,4 +1,4 @@
-"""A tuned model as its start was: the same files, but for the weights that had adapters."""
+"""The run folder of RL fine-tuning: settings, metrics, samples, adapter, checkpoints and model."""
 
 import json
 import shutil
@@ -16,12 +16,12 @@ from carbon.io.files import atomic_file, behind_links, free_folder
 from carbon.model.folder import weight_files
 from carbon.model.save import OnDemand, tensor_types, write_streamed
 from carbon.parallel.journal import check_same_job
-from carbon.rl.config import TuneTask
+from carbon.rl.config import RLConfig
 from carbon.rl.rewards import Rewards
 from carbon.run_folder import METRICS
 from carbon.tokenizer import K
 
-# What is told of the start beside these, as its results, is not told of another model.
+# Other files of the starting model, such as its results, do not describe the new model.
 _COPIED = (
     "config.json",
     "generation_config.json",
@@ -38,73 +38,73 @@ _COPIED = (
 )
 
 
-def save_as_start(start: Path, tuned: Mapping[str, Tensor], folder: Path) -> None:
-    """Write a model folder with the files, shards and dtypes of another.
+def save_like(start: Path, changed: Mapping[str, Tensor], folder: Path) -> None:
+    """Write a model folder with the files, shards and dtypes of the starting model.
 
     Args:
-        start: folder of the model that was tuned.
-        tuned: merged weights that differ, by their stock names; all others are the start's.
-        folder: that is there and empty.
+        start: folder of the starting model.
+        changed: merged weights by their names in the folder; all others are copied.
+        folder: an existing, empty folder.
     """
     for pattern in _COPIED:
         for path in start.glob(pattern):
             shutil.copyfile(path, folder / path.name)
     for path in weight_files(start):
-        _save_file(path, tuned, folder / path.name)
+        _save_shard(path, changed, folder / path.name)
 
 
-def _save_file(path: Path, tuned: Mapping[str, Tensor], output: Path) -> None:
-    kinds = tensor_types(path)
+def _save_shard(path: Path, changed: Mapping[str, Tensor], output: Path) -> None:
+    types = tensor_types(path)
 
     def read(name: str) -> Tensor:
         with safe_open(path, framework="pt") as file:
             before: Tensor = file.get_tensor(name)
-        return tuned[name].to("cpu", before.dtype).contiguous() if name in tuned else before
+        return changed[name].to("cpu", before.dtype).contiguous() if name in changed else before
 
-    write_streamed(output, kinds, OnDemand(kinds, read))
+    write_streamed(output, types, OnDemand(types, read))
 
 
-SETTINGS, SAMPLES, ADAPTER, MODEL = "tune.json", "samples", "adapter", "model"
-# Columns of `metrics.jsonl`, beside one for the mean value of each oracle.
+SETTINGS, SAMPLES, ADAPTER, MODEL = "rl.json", "samples", "adapter", "model"
+# Columns of `metrics.jsonl`, besides the mean value of each scoring function.
 COLUMNS = (
     *("step", "reward", "reward_std", "kl_nats_per_base", "nats_per_base"),
     *("loss", "grad_norm", "learning_rate", "staleness_rounds", "dropped_groups"),
 )
 _CHECKPOINT, _LAST_FILE = "checkpoint-*", "trainer_state.json"
-_RANDOM_NUMBERS = "rng_state*.pth"  # of each process
-_KEPT = 2  # checkpoints: the newest may be torn
+_RANDOM_NUMBERS = "rng_state*.pth"  # one per process
+_NUM_CHECKPOINTS = 2  # the newest may be incomplete
 
 
 def last_checkpoint(folder: Path, processes: int) -> Path | None:
-    """Return the newest checkpoint that is whole, if there is one.
+    """Return the newest complete checkpoint of a run folder, if there is one.
 
     Args:
         folder: of the run.
-        processes: that wrote it.
+        processes: number of processes that wrote it.
     """
-    whole = [path for path in folder.glob(_CHECKPOINT) if _is_whole(path, processes)]
-    return max(whole, key=step_of, default=None)
+    complete = [path for path in folder.glob(_CHECKPOINT) if _is_complete(path, processes)]
+    return max(complete, key=step_of, default=None)
 
 
 def step_of(checkpoint: Path | None) -> int:
-    """Return the steps that are done at a checkpoint; 0 without one."""
+    """Return the number of finished steps at a checkpoint; 0 for None."""
     return int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
 
 
-def _is_whole(checkpoint: Path, processes: int) -> bool:
+def _is_complete(checkpoint: Path, processes: int) -> bool:
     try:
         json.loads((checkpoint / _LAST_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    # `torch.save` writes a ZIP, whose end is what a torn one lacks.
+    # `torch.save` writes a ZIP; an incomplete one lacks the directory at its end.
     return sum(map(is_zipfile, checkpoint.glob(_RANDOM_NUMBERS))) == processes
 
 
 def begin_folder(path: Path, settings: dict[str, Any], *, resume: bool) -> Path:
-    """Make a folder, or take one back to its last checkpoint.
+    """Create a run folder, or reset one to its last checkpoint.
 
     Raises:
-        UserError: something else is there, or an earlier run had other settings.
+        UserError: the output exists, or the earlier run had other settings.
     """
     settings = json.loads(json.dumps(settings))
     folder = behind_links(path)
@@ -117,62 +117,72 @@ def begin_folder(path: Path, settings: dict[str, Any], *, resume: bool) -> Path:
     earlier = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
     check_same_job(folder, earlier, settings)
     if not (folder / MODEL).is_dir():
-        _keep_lines(folder / METRICS, step_of(last_checkpoint(folder, settings["processes"])))
+        _truncate(folder / METRICS, step_of(last_checkpoint(folder, settings["processes"])))
     return folder
 
 
-def _keep_lines(path: Path, count: int) -> None:
-    """Cut off the steps that are taken again."""
+def _truncate(path: Path, num_lines: int) -> None:
+    """Remove the metrics of steps that will be repeated."""
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
     with atomic_file(path) as temporary:
-        temporary.write_text("".join(lines[:count]), encoding="utf-8")
+        temporary.write_text("".join(lines[:num_lines]), encoding="utf-8")
 
 
 def remove_checkpoints(folder: Path, newest: int = 0) -> None:
-    """Remove what a run goes on from, but for so many of the newest."""
-    found = sorted(folder.glob(_CHECKPOINT), key=step_of)
-    for path in found[: len(found) - newest]:
+    """Remove all checkpoints but the `newest`."""
+    checkpoints = sorted(folder.glob(_CHECKPOINT), key=step_of)
+    for path in checkpoints[: len(checkpoints) - newest]:
         shutil.rmtree(path)
 
 
-class Written(TrainerCallback):
-    """A line of metrics a step; samples and the adapter at every probe."""
+class RunWriter(TrainerCallback):
+    """Writes metrics at every step; samples and the adapter every `probe_steps`."""
 
     def __init__(
         self,
         folder: Path,
-        task: TuneTask,
+        config: RLConfig,
         settings: dict[str, Any],
         rewards: Rewards,
-        finetuned: Any,
+        network: Any,
         advance: Callable[[int], None],
         more: Callable[[], dict[str, int]] = dict,
     ) -> None:
-        """Take where to, what of, and what more is told of each step."""
-        self._folder, self._task, self._settings = folder, task, settings
-        self._rewards, self._finetuned, self._advance = rewards, finetuned, advance
+        """Create the callback.
+
+        Args:
+            folder: of the run.
+            config: of the run.
+            settings: for the headers of samples.
+            rewards: of the current group.
+            network: with adapters of peft.
+            advance: called with the number of new steps.
+            more: returns further metrics of a step.
+        """
+        self._folder, self._config, self._settings = folder, config, settings
+        self._rewards, self._network, self._advance = rewards, network, advance
         self._more = more
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
-        """Write what a step was; what trl tells in the end is of none."""
+        """Write the metrics of a step; trl's final log has no reward and is skipped."""
         if "reward" not in logs:
             return
         step = state.global_step
         with (self._folder / METRICS).open("a", encoding="utf-8") as sink:
             sink.write(json.dumps(self._line(step, logs)) + "\n")
-        if step % self._task.probe_steps == 0 or step == self._task.steps:
+        if step % self._config.probe_steps == 0 or step == self._config.steps:
             self._write_samples(step)
-            save_adapter(self._finetuned, self._folder / ADAPTER)
+            save_adapter(self._network, self._folder / ADAPTER)
         self._advance(1)
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Keep no more checkpoints than it takes to go on."""
-        remove_checkpoints(self._folder, newest=_KEPT)
+        """Remove old checkpoints."""
+        remove_checkpoints(self._folder, newest=_NUM_CHECKPOINTS)
 
     def _line(self, step: int, logs: dict[str, Any]) -> dict[str, Any]:
-        """Return a step; trl's means are of tokens, and a token is six bases."""
+        """Return the metrics of a step; trl reports means per token of six bases."""
         rewards = self._rewards.gains.sum(axis=1)
-        found = {
+        metrics = {
             "step": step,
             "reward": float(rewards.mean()),
             "reward_std": float(rewards.std()),
@@ -180,7 +190,7 @@ class Written(TrainerCallback):
             "nats_per_base": logs["entropy"] / K,
             **{name: logs.get(name) for name in ("loss", "grad_norm", "learning_rate")},
         }
-        return found | self._more() | self._rewards.means
+        return metrics | self._more() | self._rewards.means
 
     def _write_samples(self, step: int) -> None:
         rewards = self._rewards
@@ -194,26 +204,26 @@ class Written(TrainerCallback):
 
 
 def samples_file(folder: Path, step: int) -> Path:
-    """Return where a run has the samples of a step."""
+    """Return the FASTA with the samples of a step."""
     return folder / SAMPLES / f"step_{step:06d}.fa"
 
 
-def save_adapter(finetuned: Any, folder: Path) -> None:
-    """Write the adapter as `peft.PeftModel.from_pretrained` loads it, in the place of an earlier.
+def save_adapter(network: Any, folder: Path) -> None:
+    """Write the adapter for `peft.PeftModel.from_pretrained`; replace an earlier one.
 
     Args:
-        finetuned: network of peft.
-        folder: to write or to replace.
+        network: with adapters of peft.
+        folder: to write.
     """
-    config = finetuned.peft_config["default"]
+    config = network.peft_config["default"]
     targets, config.target_modules = config.target_modules, sorted(config.target_modules)
-    finetuned.save_pretrained(folder, save_embedding_layers=False)
+    network.save_pretrained(folder, save_embedding_layers=False)
     config.target_modules = targets
-    (folder / "README.md").unlink(missing_ok=True)  # peft's card, which nobody has filled in
+    (folder / "README.md").unlink(missing_ok=True)  # peft's card, an empty form
 
 
 def first_and_last(folder: Path, names: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Return the mean values of each oracle in the first and in the last step."""
+    """Return the mean value of each scoring function in the first and in the last step."""
     lines = (folder / METRICS).read_text(encoding="utf-8").splitlines()
     steps = {"first": json.loads(lines[0]), "last": json.loads(lines[-1])}
     return {when: {name: line[name] for name in names} for when, line in steps.items()}

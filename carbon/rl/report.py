@@ -1,4 +1,4 @@
-"""The page of a tuned model: what its rewards became, and whether it still draws many sequences."""
+"""The page of an RL fine-tuned model: reward curves, and the diversity of its samples."""
 
 import json
 from collections.abc import Sequence
@@ -6,38 +6,27 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from markupsafe import Markup
 from matplotlib import rc_context
 
 from carbon.design.benchmark_functions import CHANCE_NATS
 from carbon.genome.sequences import read_records
 from carbon.io.files import atomic_file
-from carbon.reports.render import (
-    BLUE,
-    GREY,
-    ORANGE,
-    PAGE_STYLE,
-    axes_of,
-    html_answer,
-    html_figure,
-    html_grid,
-    html_page,
-    html_section,
-    html_table,
-    svg_of,
-)
-from carbon.rl.config import TuneTask
+from carbon.reports.figures import BLUE, GREY, ORANGE, PAGE_STYLE, axes_of, svg_of
+from carbon.reports.render import render_page
+from carbon.rl.config import RLConfig
 from carbon.rl.folder import samples_file
 from carbon.run_folder import METRICS
 
 SUMMARY = "summary.html"
-_SHARE = 10  # of the steps, one in so many stands for the beginning, and one for the end
-_SHOWN = 5  # samples
+_SHARE = 10  # the first and the last tenth of the steps are compared
+_NUM_SAMPLES = 5
 
 Lines = Sequence[dict[str, Any]]
 
 
 class Curve(NamedTuple):
-    """A column of `metrics.jsonl`, and what stands over its picture."""
+    """A column of `metrics.jsonl`, and the caption of its figure."""
 
     column: str
     caption: str
@@ -46,42 +35,39 @@ class Curve(NamedTuple):
 
 _CURVES = (
     Curve("nats_per_base", "Entropy of the next 6-mer, nats per base. Random bases have 1.386."),
-    Curve("kl_nats_per_base", "Divergence from the start, nats per base.", ORANGE),
+    Curve("kl_nats_per_base", "Divergence from the starting model, nats per base.", ORANGE),
 )
 
 
-def write_page(folder: Path, task: TuneTask, names: Sequence[str]) -> None:
-    """Write `summary.html` of a run whose steps are all done.
+def write_page(folder: Path, config: RLConfig, names: Sequence[str]) -> None:
+    """Write `summary.html` of a finished run.
 
     Args:
         folder: of the run.
-        task: what was asked for.
-        names: of the oracles.
+        config: of the run.
+        names: of the scoring functions.
     """
     lines = [json.loads(x) for x in (folder / METRICS).read_text(encoding="utf-8").splitlines()]
-    samples = list(read_records(samples_file(folder, task.steps)))
-    drawn = [sample.bases for sample in samples]
+    samples = list(read_records(samples_file(folder, config.steps)))
     values = [Curve(name, f"Mean value of {name} in the group.") for name in names]
-    curves = [curve for curve in (*values, *_CURVES) if lines[0].get(curve.column) is not None]
-    title = f"Tuned by {', '.join(names)}"
-    small = f"{task.steps:,} steps of {task.group} samples of {task.length_bp} bases"
-    page = html_page(
-        title,
-        small,
-        html_answer(_answer(lines, drawn)),
-        html_figure(_rewards(lines), "Reward of each step: mean of the group, and its spread."),
-        html_section("What else moved", "", html_grid(map(_figure, curves, [lines] * len(curves)))),
-        html_section(
-            "Samples of the last step",
-            "As they were drawn; the folder <code>samples</code> has all of them.",
-            html_table([(sample.name, sample.bases) for sample in samples[:_SHOWN]]),
-        ),
+    page = render_page(
+        "rl.html",
+        f"RL fine-tuning on {', '.join(names)}",
+        f"{config.steps:,} steps of {config.group} samples of {config.length_bp} bases",
+        summary=_summary(lines, [sample.bases for sample in samples]),
+        rewards=Markup(_rewards(lines)),
+        curves=[
+            {"svg": Markup(_figure(curve, lines)), "caption": curve.caption}
+            for curve in (*values, *_CURVES)
+            if lines[0].get(curve.column) is not None
+        ],
+        samples=[(sample.name, sample.bases) for sample in samples[:_NUM_SAMPLES]],
     )
     with atomic_file(folder / SUMMARY) as temporary:
         temporary.write_text(page, encoding="utf-8")
 
 
-def _answer(lines: Lines, drawn: Sequence[str]) -> list[str]:
+def _summary(lines: Lines, drawn: Sequence[str]) -> list[str]:
     before, after = _ends(lines, "reward")
     nats_before, nats_after = _ends(lines, "nats_per_base")
     return [
@@ -89,13 +75,13 @@ def _answer(lines: Lines, drawn: Sequence[str]) -> list[str]:
         "of the steps.",
         f"The entropy of the next 6-mer went from {nats_before:.3f} to {nats_after:.3f} nats per "
         f"base, where random bases have {CHANCE_NATS:.3f}.",
-        f"Of the {len(drawn)} samples of the last step {len(set(drawn))} are different: look at "
+        f"Of the {len(drawn)} samples of the last step {len(set(drawn))} are distinct: inspect "
         "them before you trust a reward.",
     ]
 
 
 def _ends(lines: Lines, column: str) -> tuple[float, float]:
-    """Return the means over the first and over the last tenth of the steps, one at least."""
+    """Return the means over the first and the last tenth of the steps (at least one step)."""
     count = max(len(lines) // _SHARE, 1)
     values = [line[column] for line in lines]
     return float(np.mean(values[:count])), float(np.mean(values[-count:]))
@@ -122,4 +108,4 @@ def _figure(curve: Curve, lines: Lines) -> str:
     figure, axes = axes_of(5, 2.6)
     axes.plot(steps, values, color=curve.colour)
     axes.set_xlabel("step")
-    return html_figure(svg_of(figure), curve.caption)
+    return svg_of(figure)

@@ -1,9 +1,9 @@
-"""Samples to learn from, by our own engine: of the one that learns, or of workers.
+"""Samples for GRPO, drawn by our engine in the training processes, by workers or by a vLLM server.
 
-Workers are as INTELLECT-2 (arXiv 2505.07291) has them. Each draws and measures a group with the
-weights that were newest when it began. The learner takes groups whose weights are at most so many
-rounds old, drops older ones, and corrects for the weights that drew them: the ratio of GRPO is that
-to the log-probabilities of the worker.
+Workers follow INTELLECT-2 (arXiv 2505.07291). Each draws and scores a group with the newest weights
+at the time it starts. The trainer accepts groups whose weights are at most `most_stale` steps old
+and drops older ones. To correct for stale weights, GRPO's ratio is computed against the worker's
+log-probabilities.
 """
 
 import shutil
@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from carbon.design.functions import Oracle
+from carbon.design.functions import ScoringFunction
 from carbon.errors import UserError
 from carbon.inference.generate.generate import generate
 from carbon.inference.generate.prompts import Task
@@ -27,67 +27,71 @@ from carbon.inference.runner import ModelRunner
 from carbon.io.files import scratch_folder
 from carbon.model import LoadedModel
 from carbon.parallel.driver import Block, Workers
-from carbon.rl.config import TuneTask
+from carbon.rl.config import RLConfig
 from carbon.rl.folder import save_adapter
-from carbon.rl.rewards import measured
+from carbon.rl.rewards import function_values
 from carbon.tokenizer import K, Vocabulary, decode_ids, encode_kmers
 
 Arrays = dict[str, NDArray[np.float32]]
 
 
 class OwnRollouts:
-    """What trl asks for samples where processes that learn draw them: each its part of the group.
+    """trl's rollout function in which each training process draws its share of the group.
 
-    A sample follows from the weights, the seed, the step and its number in the group.
+    A sample depends only on the weights, the seed, the step and its number in the group.
     """
 
-    def __init__(self, task: TuneTask, vocabulary: Vocabulary, rank: int) -> None:
-        """Take what to draw, the vocabulary of the network, and which process this is."""
-        self.task, self.vocabulary, self.rank = task, vocabulary, rank
+    def __init__(self, config: RLConfig, vocabulary: Vocabulary, rank: int) -> None:
+        self.config, self.vocabulary, self.rank = config, vocabulary, rank
 
     def __call__(self, prompts: Sequence[str], trainer: Any) -> dict[str, Any]:
         """Return this process's samples of a group."""
         first = self.rank * len(prompts)
-        ids = drawn(
+        ids = draw_samples(
             trainer.model.get_base_model(),
             self.vocabulary,
-            self.task,
-            _seed_of(self.task.seed, trainer.state.global_step),
+            self.config,
+            _seed_of(self.config.seed, trainer.state.global_step),
             range(first, first + len(prompts)),
         )
         return {
             "prompt_ids": trainer.processing_class(text=list(prompts))["input_ids"],
             "completion_ids": ids.tolist(),
-            "logprobs": None,  # trl takes those of the weights that learn, which drew them
+            "logprobs": None,  # trl computes those of the current weights, which drew the samples
         }
 
 
-class Rollouts:
-    """What trl asks for samples where workers draw them.
+class WorkerRollouts:
+    """trl's rollout function in which workers draw the samples.
 
     Attributes:
-        staleness_rounds: steps between the weights that drew the last group and those that learn.
-        num_dropped: groups that were too old, so far.
+        staleness_rounds: age, in steps, of the weights that drew the last group.
+        num_dropped: number of groups that were too old.
     """
 
-    def __init__(self, workers: Workers, task: TuneTask) -> None:
-        """Take who draws; each a `Sampler` of the task, with one group in flight."""
-        self._task = task
+    def __init__(self, workers: Workers, config: RLConfig) -> None:
+        """Start the workers on groups.
+
+        Args:
+            workers: each a `Sampler` with one group in flight.
+            config: of the run.
+        """
+        self._config = config
         self._computed = workers.computed(self._groups())
         self._round: int = 0
         self._weights: Arrays = {}
         self.staleness_rounds = self.num_dropped = 0
 
     def __call__(self, prompts: Sequence[str], trainer: Any) -> dict[str, list[Any]]:
-        """Return a group whose weights are not too old; workers draw with the newest from now on.
+        """Return a group that is not too old; later groups are drawn with the newest weights.
 
         Raises:
-            UserError: an oracle fails, or three workers died on one group.
+            UserError: a scoring function fails, or three workers died on one group.
         """
         step = self._round = trainer.state.global_step
         self._weights = {name: each.numpy() for name, each in adapter_of(trainer.model).items()}
         _, group = next(self._computed)
-        while group["round"] < step - self._task.most_stale:
+        while group["round"] < step - self._config.most_stale:
             self.num_dropped += 1
             _, group = next(self._computed)
         self.staleness_rounds = step - group["round"]
@@ -95,108 +99,115 @@ class Rollouts:
             "prompt_ids": trainer.processing_class(text=list(prompts))["input_ids"],
             "completion_ids": group["ids"],
             "logprobs": group["log_probs"],
-            "oracle_values": group["values"],
+            "function_values": group["values"],
         }
 
-    def told(self) -> dict[str, int]:
-        """Return what the curves tell of a step."""
+    def metrics(self) -> dict[str, int]:
+        """Return the metrics of a step."""
         return {"staleness_rounds": self.staleness_rounds, "dropped_groups": self.num_dropped}
 
     def _groups(self) -> Iterator[Block]:
         """Yield groups to draw, without end, each with the newest weights."""
         for number in count():
-            seed = _seed_of(self._task.seed, number, self._round)
-            first = number * self._task.group
-            payload = (self._round, self._weights, seed, range(first, first + self._task.group))
+            seed = _seed_of(self._config.seed, number, self._round)
+            first = number * self._config.group
+            payload = (self._round, self._weights, seed, range(first, first + self._config.group))
             yield Block(number, f"group {number + 1}", payload)
 
 
-def corrected(trainer: type) -> type:
-    """Return a trainer whose ratio is that to the log-probabilities of whoever drew a sample.
+def off_policy(trainer: type) -> type:
+    """Return a trainer class whose ratio is against the log-probabilities that drew a sample.
 
-    trl does so for samples of vLLM alone, and takes all others for those of its own weights.
+    trl does this only for samples of vLLM, and takes all others as drawn by the current weights.
     """
 
-    class Corrected(trainer):  # type: ignore[misc]
+    class OffPolicy(trainer):  # type: ignore[misc]
         def _generate_and_score_completions(self, inputs: Any) -> Any:
-            found = super()._generate_and_score_completions(inputs)
-            found["old_per_token_logps"] = found["sampling_per_token_logps"]
-            return found
+            batch = super()._generate_and_score_completions(inputs)
+            batch["old_per_token_logps"] = batch["sampling_per_token_logps"]
+            return batch
 
-    return Corrected
+    return OffPolicy
 
 
-def adapter_of(finetuned: Any) -> dict[str, Tensor]:
-    """Return the weights of the adapter on the CPU, float32."""
+def adapter_of(network: Any) -> dict[str, Tensor]:
+    """Return the weights of peft's adapter on the CPU, float32."""
     from peft import get_peft_model_state_dict
 
-    # Without the word, peft looks for the start's vocabulary on the Hub.
-    weights = get_peft_model_state_dict(finetuned, save_embedding_layers=False)
+    # Otherwise peft looks up the vocabulary of the starting model on the Hub.
+    weights = get_peft_model_state_dict(network, save_embedding_layers=False)
     return {name: each.detach().float().cpu() for name, each in weights.items()}
 
 
 Draw = Callable[[int, int, Sequence[int]], tuple[Tensor, Tensor]]
-"""Gives ids and log-probabilities of samples, by round of the weights, seed and numbers."""
+"""From round of the weights, seed and sample numbers to ids and log-probabilities."""
 
 
-def by_our_engine(
-    network: Any, vocabulary: Vocabulary, prompt: Sequence[int], task: TuneTask
+def draw_locally(
+    network: Any, vocabulary: Vocabulary, prompt: Sequence[int], config: RLConfig
 ) -> Draw:
-    """Return what draws with a network of this process, after ids that are before every sample."""
+    """Return a function that draws with a network of this process.
+
+    Args:
+        network: whose head is restricted to 6-mers.
+        vocabulary: of the network.
+        prompt: ids before every sample.
+        config: of the run.
+    """
 
     def draw(_round: int, seed: int, samples: Sequence[int]) -> tuple[Tensor, Tensor]:
-        ids = drawn(network, vocabulary, task, seed, samples)
+        ids = draw_samples(network, vocabulary, config, seed, samples)
         return ids, log_probs_of(network, prompt, ids)
 
     return draw
 
 
 class Sampler:
-    """A worker: adapters in, groups that are drawn and measured out.
+    """A worker: takes adapters, and returns groups with their values.
 
     Attributes:
-        about: what learner and workers must have alike.
+        about: settings that the trainer and all workers must share.
     """
 
     def __init__(
         self,
-        finetuned: Any,
+        network: Any,
         vocabulary: Vocabulary,
         draw: Draw,
-        oracles: Sequence[Oracle],
+        functions: Sequence[ScoringFunction],
         about: dict[str, Any],
-        opened: ExitStack,
+        stack: ExitStack,
     ) -> None:
-        """Take what draws and measures.
+        """Create a worker.
 
         Args:
-            finetuned: network of peft, whose head is held to 6-mers.
-            vocabulary: of it.
-            draw: draws with it.
-            oracles: that measure.
+            network: with adapters of peft, whose head is restricted to 6-mers.
+            vocabulary: of the network.
+            draw: draws with the network.
+            functions: scoring functions.
             about: see above.
-            opened: is closed with this worker.
+            stack: closed with this worker.
         """
         self.about = about
-        self._finetuned, self._vocabulary, self._draw = finetuned, vocabulary, draw
-        self._oracles, self._opened, self._round = oracles, opened, -1
+        self._network, self._vocabulary, self._draw = network, vocabulary, draw
+        self._functions, self._stack, self._round = functions, stack, -1
 
     def __call__(self, payload: tuple[int, Arrays, int, range]) -> dict[str, Any]:
         """Return a group: its round, ids, log-probabilities and values, (samples, ...) each.
 
         Raises:
-            UserError: an oracle fails, or what draws.
+            UserError: a scoring function or the vLLM server fails.
         """
         from peft import set_peft_model_state_dict
 
         round_, weights, seed, samples = payload
         if round_ != self._round:
             tensors = {name: torch.from_numpy(each) for name, each in weights.items()}
-            set_peft_model_state_dict(self._finetuned, tensors)
+            set_peft_model_state_dict(self._network, tensors)
             self._round = round_
         ids, log_probs = self._draw(round_, seed, samples)
-        bases = [decode_ids(row, self._vocabulary) for row in ids.numpy()]
-        values = np.asarray(measured(self._oracles, bases), dtype=np.float64)
+        sequences = [decode_ids(row, self._vocabulary) for row in ids.numpy()]
+        values = np.asarray(function_values(self._functions, sequences), dtype=np.float64)
         return {
             "round": round_,
             "ids": ids.tolist(),
@@ -205,23 +216,23 @@ class Sampler:
         }
 
     def close(self) -> None:
-        """End the processes of oracles."""
-        self._opened.close()
+        """End the processes of the scoring functions."""
+        self._stack.close()
 
 
-def drawn(
-    network: Any, vocabulary: Vocabulary, task: TuneTask, seed: int, samples: Sequence[int]
+def draw_samples(
+    network: Any, vocabulary: Vocabulary, config: RLConfig, seed: int, samples: Sequence[int]
 ) -> Tensor:
-    """Return the ids of samples, (samples, tokens): each follows from the seed and its number."""
-    reader = ModelRunner(LoadedModel(network, vocabulary))
-    wanted = Task(task.length_bp, SamplingRule(), seed, tuple(task.tags))
-    texts = generate(reader, [task.prompt] * len(samples), wanted, samples=samples)
+    """Return ids, (samples, tokens); each sample depends only on the seed and its number."""
+    runner = ModelRunner(LoadedModel(network, vocabulary))
+    task = Task(config.length_bp, SamplingRule(), seed, tuple(config.tags))
+    texts = generate(runner, [config.prompt] * len(samples), task, samples=samples)
     kmers = np.stack([encode_kmers(text).indices for text in texts])
     return torch.from_numpy(kmers + vocabulary.first_kmer)
 
 
 def log_probs_of(network: Any, prompt: Sequence[int], ids: Tensor) -> Tensor:
-    """Return the log-probabilities of samples' tokens behind a prompt, (samples, tokens) fp32."""
+    """Return the log-probabilities of tokens after a prompt, (samples, tokens) fp32."""
     before = torch.tensor([list(prompt)] * len(ids))
     with torch.no_grad():
         logits: Tensor = network(torch.cat([before, ids], dim=1).to(network.device)).logits
@@ -233,12 +244,12 @@ def _seed_of(*numbers: int) -> int:
     return int(np.random.SeedSequence(numbers).generate_state(1)[0])
 
 
-_MOST_APART = 0.1
-"""Nats of a 6-mer, in the mean of a group; bfloat16 moves those of the box's model by 0.003."""
+_MAX_DIFFERENCE = 0.1
+"""Nats per 6-mer, mean over a group; bfloat16 changes the bundled model's by 0.003."""
 
 
 class VllmServer:
-    """Draws for one worker.
+    """Draws samples for one worker.
 
     Attributes:
         url: of the server, without `/v1`.
@@ -247,47 +258,47 @@ class VllmServer:
     def __init__(
         self,
         url: str,
-        finetuned: Any,
+        network: Any,
         vocabulary: Vocabulary,
         prompt: Sequence[int],
-        task: TuneTask,
+        config: RLConfig,
     ) -> None:
-        """Ask whether it is there.
+        """Check that the server answers.
 
         Args:
             url: of the server.
-            finetuned: network of peft that the worker has, whose head is held to 6-mers.
-            vocabulary: of it.
+            network: of the worker, with adapters of peft; its head is restricted to 6-mers.
+            vocabulary: of the network.
             prompt: ids before every sample.
-            task: of the run.
+            config: of the run.
 
         Raises:
-            UserError: it does not answer.
+            UserError: the server does not answer.
         """
         self.url = url.rstrip("/").removesuffix("/v1")
-        self._finetuned, self._prompt, self._task = finetuned, list(prompt), task
+        self._network, self._prompt, self._config = network, list(prompt), config
         rows = vocabulary.kmer_rows
         self._kmers = list(range(rows.start, rows.stop))
-        self._asked("get", "/v1/models")
-        self._closing, self._loaded = ExitStack(), ""
-        self._folder = self._closing.enter_context(scratch_folder("tuning"))
+        self._request("get", "/v1/models")
+        self._stack, self._loaded = ExitStack(), ""
+        self._folder = self._stack.enter_context(scratch_folder("rl"))
 
     def close(self) -> None:
-        """Have the server let go of the adapter."""
-        with suppress(UserError):  # of a server that is no longer there
-            self._let_go()
-        self._closing.close()
+        """Unload the adapter from the server."""
+        with suppress(UserError):  # the server may have ended
+            self._unload()
+        self._stack.close()
 
-    def drawn(self, round_: int, seed: int, samples: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Return the ids of samples, and their log-probabilities as the server tells them.
+    def draw(self, round_: int, seed: int, samples: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Return the ids of samples, and the server's log-probabilities.
 
         Raises:
-            UserError: it does not answer, refuses, tells no ids, or draws by other weights than the
-                worker has.
+            UserError: the server does not answer, refuses the request, returns no ids, or has other
+                weights than the worker.
         """
         self._load(round_)
-        tokens = self._task.length_bp // K
-        answer = self._asked(
+        tokens = self._config.length_bp // K
+        answer = self._request(
             "post",
             "/v1/completions",
             model=self._loaded,
@@ -299,7 +310,7 @@ class VllmServer:
             allowed_token_ids=self._kmers,
             logprobs=0,
             return_token_ids=True,
-            # A model's folder may name others, which the server would take.
+            # The defaults of the server come from the model's generation_config.json.
             temperature=1.0,
             top_p=1.0,
             top_k=-1,
@@ -307,50 +318,50 @@ class VllmServer:
             repetition_penalty=1.0,
         )
         try:
-            drawn = answer.json()["choices"]
-            ids = torch.tensor([each["token_ids"] for each in drawn])
-            log_probs = torch.tensor([each["logprobs"]["token_logprobs"] for each in drawn])
+            choices = answer.json()["choices"]
+            ids = torch.tensor([each["token_ids"] for each in choices])
+            log_probs = torch.tensor([each["logprobs"]["token_logprobs"] for each in choices])
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(
-                f"{self.url}: answers without ids and log-probabilities of whole samples; take a "
-                "vLLM that knows return_token_ids, as 0.32 does"
+                f"{self.url}: answers without ids and log-probabilities of whole samples; use a "
+                "vLLM that supports return_token_ids, such as 0.32"
             ) from error
-        ours = log_probs_of(self._finetuned.get_base_model(), self._prompt, ids)
-        if (apart := (ours - log_probs).abs().mean().item()) > _MOST_APART:
+        ours = log_probs_of(self._network.get_base_model(), self._prompt, ids)
+        if (difference := (ours - log_probs).abs().mean().item()) > _MAX_DIFFERENCE:
             raise UserError(
-                f"{self.url}: its log-probabilities are {apart:.2f} nats a 6-mer from those of the "
-                "worker: start it with the model of this run, and with --logprobs-mode "
-                "processed_logprobs"
+                f"{self.url}: its log-probabilities differ by {difference:.2f} nats a 6-mer from "
+                "those of the worker: start it with the model of this run, and with "
+                "--logprobs-mode processed_logprobs"
             )
         return ids, log_probs
 
     def _load(self, round_: int) -> None:
-        """Have the adapter of a round loaded in the place of the one before."""
-        name = f"{self._folder.name}-{round_:06d}"  # the server's cache of prompts goes by names
+        """Replace the server's adapter by the adapter of a round."""
+        name = f"{self._folder.name}-{round_:06d}"  # new name: the prompt cache is by name
         if name == self._loaded:
             return
-        save_adapter(self._finetuned, self._folder / name)
-        self._let_go()
+        save_adapter(self._network, self._folder / name)
+        self._unload()
         path = str(self._folder / name)
-        self._asked("post", "/v1/load_lora_adapter", lora_name=name, lora_path=path)
+        self._request("post", "/v1/load_lora_adapter", lora_name=name, lora_path=path)
         self._loaded = name
 
-    def _let_go(self) -> None:
+    def _unload(self) -> None:
         if self._loaded:
-            self._asked("post", "/v1/unload_lora_adapter", lora_name=self._loaded)
+            self._request("post", "/v1/unload_lora_adapter", lora_name=self._loaded)
             shutil.rmtree(self._folder / self._loaded, ignore_errors=True)
             self._loaded = ""
 
-    def _asked(self, how: str, path: str, **what: Any) -> requests.Response:
-        seconds = self._task.timeout_seconds
+    def _request(self, method: str, path: str, **body: Any) -> requests.Response:
+        seconds = self._config.timeout_seconds
         try:
-            answer = requests.request(how, self.url + path, json=what, timeout=seconds)
+            answer = requests.request(method, self.url + path, json=body, timeout=seconds)
         except requests.RequestException as error:
             raise UserError(f"{self.url}: no vLLM server answers: {error}") from error
         if not answer.ok:
-            words = " ".join(answer.text.split())[:200]
+            text = " ".join(answer.text.split())[:200]
             raise UserError(
-                f"{self.url}{path}: {answer.status_code}: {words}; docs/design.md tells how a vLLM "
-                "server is started for carbon rl"
+                f"{self.url}{path}: {answer.status_code}: {text}; docs/design.md explains how to "
+                "start a vLLM server for carbon rl"
             )
         return answer

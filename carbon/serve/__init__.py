@@ -1,6 +1,6 @@
-"""One model behind one address: completions, embeddings, scores and variants by HTTP.
+"""HTTP server for one model: completions, embeddings, scores and variants.
 
-What the endpoints take and return: docs/serving.md.
+Requests and replies of the endpoints: docs/serving.md.
 """
 
 from carbon.serve.app import ServeOptions, make_app

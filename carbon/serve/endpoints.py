@@ -1,4 +1,4 @@
-"""The log-probability of every 6-mer of a text, and what was more likely."""
+"""The endpoints: what the model computes for a request, and the reply."""
 
 import base64
 import math
@@ -21,8 +21,8 @@ from carbon.inference import Model, SequenceScore, VariantScore
 from carbon.inference.passages import Passage, branch_of, stem_of
 from carbon.inference.runner import ModelRunner
 from carbon.losses import chain
-from carbon.serve.schemas import Completion, Embedding, Question, Scoring, VariantScoring
-from carbon.serve.worker import Job
+from carbon.serve.schemas import Completion, Embedding, ModelRequest, Scoring, VariantScoring
+from carbon.serve.worker import ModelJob
 from carbon.tokenizer import ALL_KNOWN, K, Kmers, decode_kmers
 
 Float32s = NDArray[np.float32]
@@ -31,11 +31,12 @@ Float32s = NDArray[np.float32]
 def token_scores(
     reader: ModelRunner, texts: Sequence[str], tags: tuple[str, ...], num_top: int
 ) -> list[Float32s]:
-    """Read each text once, from its first base.
+    """Return the log-probabilities of the bases of each text, and the most likely 6-mers.
 
     Returns:
-        For each text (tokens, 6 + 2 * num_top) float32: log p of each base given all before it, in
-        nats, 0 where unknown; then the highest log-probabilities of a 6-mer there, then its index.
+        For each text (tokens, 6 + 2 * num_top) float32: log p of each base given all bases before
+        it, in nats, 0 if unknown; the highest log-probabilities of a 6-mer; the indices of these
+        6-mers.
 
     Raises:
         UserError: a text does not fit into the model's context.
@@ -51,10 +52,10 @@ def token_scores(
 
 
 def as_openai(text: str, first: int, values: Float32s, num_top: int) -> dict[str, Any]:
-    """Return the tokens of a text from a place on, as OpenAI's `logprobs` object.
+    """Return the tokens of a text from base `first` on, as OpenAI's `logprobs` object.
 
-    A token of which a part lies before that place has the bases behind it alone, given the others;
-    of such a one, and of one with fewer than six bases, no alternatives are told.
+    If `first` is inside a token, that token has only its bases from `first` on, conditioned on the
+    others. Tokens with fewer than six bases have no alternatives.
     """
     tokens, own, alternatives, offsets = [], [], [], []
     for number in range(first // K, len(values)):
@@ -74,12 +75,12 @@ def as_openai(text: str, first: int, values: Float32s, num_top: int) -> dict[str
 
 
 def check_room(reader: ModelRunner, texts_bp: Sequence[int], tags: tuple[str, ...]) -> None:
-    """Raise UserError if a text of such a length cannot be read at once."""
+    """Raise UserError if a text of this length exceeds the context."""
     room_bp = (reader.context_tokens - len(reader.vocabulary.prefix(tags)) + 1) * K
     for length_bp in texts_bp:
         if length_bp > room_bp:
             raise UserError(
-                f"logprobs of {length_bp} bases, prompt and all: the model reads {room_bp} at most"
+                f"logprobs of {length_bp} bases, with the prompt: the model reads at most {room_bp}"
             )
 
 
@@ -90,91 +91,93 @@ def _top(values: Float32s, num_top: int) -> dict[str, float]:
     return dict(zip(names, map(float, values[:num_top]), strict=True))
 
 
-Q = TypeVar("Q", bound=Question)
+Q = TypeVar("Q", bound=ModelRequest)
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint(Generic[Q]):
-    """An address, and what is done there.
+    """A path of the server with its computation.
 
     Attributes:
-        model: that is served.
-        name: of it.
-        reference: of which variants are scored, if there is one.
+        path: of the URL.
+        request: type of the request.
+        model: computes the results.
+        name: of the model.
+        reference: for variants, or None.
     """
 
     path: ClassVar[str]
-    question: ClassVar[type[Question]]
+    request: ClassVar[type[ModelRequest]]
 
     model: Model
     name: str
     reference: Reference | None
 
-    def job(self, question: Q) -> Job:
-        """Return what the model has to do.
+    def job(self, request: Q) -> ModelJob:
+        """Return the job for the model's thread.
 
         Raises:
-            UserError: the question cannot be answered.
+            UserError: the request is invalid.
         """
         raise NotImplementedError
 
-    def reply(self, question: Q, results: list[Any]) -> dict[str, Any]:
-        """Return the answer."""
+    def reply(self, request: Q, results: list[Any]) -> dict[str, Any]:
+        """Return the body of the reply."""
         raise NotImplementedError
 
-    def _kind(self, question: Q) -> tuple[str, str]:
-        return self.path, question.settings
+    def _batch_key(self, request: Q) -> tuple[str, str]:
+        return self.path, request.settings
 
 
 class Completions(Endpoint[Completion]):
-    """DNA goes on."""
+    """Continue DNA."""
 
     path = "/v1/completions"
-    question = Completion
+    request = Completion
 
-    def job(self, question: Completion) -> Job:
-        """Draw the continuations; read them again if log-probabilities are asked for."""
-        if question.seed is None:
-            question.seed = secrets.randbelow(2**32)
-        model, tags, num_top = self.model, tuple(question.tags), question.logprobs
-        seed, added_bp = question.seed, question.added_bp
+    def job(self, request: Completion) -> ModelJob:
+        """Draw continuations, and compute log-probabilities if requested."""
+        if request.seed is None:
+            request.seed = secrets.randbelow(2**32)
+        model, tags, num_top = self.model, tuple(request.tags), request.logprobs
+        seed, added_bp = request.seed, request.added_bp
         if num_top is not None:
-            check_room(model.reader, [len(p) + added_bp for p in question.prompt], tags)
+            check_room(model.reader, [len(p) + added_bp for p in request.prompt], tags)
 
         def run(prompts: list[str]) -> list[Any]:
             texts = [""] * len(prompts)
             if added_bp:
-                texts = model.generate(prompts, added_bp, seed=seed, tags=tags, **question.sampling)
+                texts = model.generate(prompts, added_bp, seed=seed, tags=tags, **request.sampling)
             if num_top is None:
                 return [(text, None) for text in texts]
             whole = [prompt + text for prompt, text in zip(prompts, texts, strict=True)]
             scores = token_scores(model.reader, whole, tags, num_top)
             return list(zip(texts, scores, strict=True))
 
-        prompts = [prompt for prompt in question.prompt for _ in range(question.n)]
-        return Job(self._kind(question), prompts, run, apart=True)
+        prompts = [prompt for prompt in request.prompt for _ in range(request.n)]
+        return ModelJob(self._batch_key(request), prompts, run, is_separate=True)
 
-    def reply(self, question: Completion, results: list[Any]) -> dict[str, Any]:
-        """Return a choice for each sample, those of a prompt beside one another."""
-        prompts = [prompt for prompt in question.prompt for _ in range(question.n)]
+    def reply(self, request: Completion, results: list[Any]) -> dict[str, Any]:
+        """Return a choice for each sample, grouped by prompt."""
+        prompts = [prompt for prompt in request.prompt for _ in range(request.n)]
         choices = []
         for index, (prompt, (text, values)) in enumerate(zip(prompts, results, strict=True)):
-            first = 0 if question.echo else len(prompt)
-            told = None
+            first = 0 if request.echo else len(prompt)
+            logprobs = None
             if values is not None:
-                told = as_openai(prompt + text, first, values, question.logprobs or 0)
+                logprobs = as_openai(prompt + text, first, values, request.logprobs or 0)
             shown = (prompt + text)[first:]
             choices.append(
-                {"index": index, "text": shown, "logprobs": told, "finish_reason": "length"}
+                {"index": index, "text": shown, "logprobs": logprobs, "finish_reason": "length"}
             )
-        num_read = sum(map(_num_tokens, question.prompt))
+        num_read = sum(map(_num_tokens, request.prompt))
         num_drawn = sum(_num_tokens(text) for text, _ in results)
         return {
             "id": f"cmpl-{uuid.uuid4().hex}",
             "object": "text_completion",
             "created": int(time.time()),
             "model": self.name,
-            "seed": question.seed,
+            "seed": request.seed,
             "choices": choices,
             "usage": _usage(num_read) | {
                 "completion_tokens": num_drawn,
@@ -184,26 +187,26 @@ class Completions(Endpoint[Completion]):
 
 
 class Embeddings(Endpoint[Embedding]):
-    """One vector a sequence."""
+    """One vector for each sequence."""
 
     path = "/v1/embeddings"
-    question = Embedding
+    request = Embedding
 
-    def job(self, question: Embedding) -> Job:
-        """Read the sequences."""
-        model, pool, layer, tags = self.model, question.pool, question.layer, question.tags
-        for number, sequence in enumerate(question.input):
+    def job(self, request: Embedding) -> ModelJob:
+        """Run the sequences through the model."""
+        model, pool, layer, tags = self.model, request.pool, request.layer, request.tags
+        for number, sequence in enumerate(request.input):
             if not set(sequence.upper()) & set("ACGT"):
                 raise UserError(f"input.{number}: has no known base")
 
         def run(sequences: list[str]) -> list[Any]:
             return list(model.embed(sequences, pool=pool, layer=layer, tags=tags))
 
-        return Job(self._kind(question), question.input, run)
+        return ModelJob(self._batch_key(request), request.input, run)
 
-    def reply(self, question: Embedding, results: list[Any]) -> dict[str, Any]:
-        """Return the vectors as asked."""
-        shown = _VECTOR_FORMATS[question.encoding_format]
+    def reply(self, request: Embedding, results: list[Any]) -> dict[str, Any]:
+        """Return the vectors in the requested format."""
+        shown = _VECTOR_FORMATS[request.encoding_format]
         return {
             "object": "list",
             "model": self.name,
@@ -211,7 +214,7 @@ class Embeddings(Endpoint[Embedding]):
                 {"object": "embedding", "index": index, "embedding": shown(vector)}
                 for index, vector in enumerate(results)
             ],
-            "usage": _usage(sum(map(_num_tokens, question.input))),
+            "usage": _usage(sum(map(_num_tokens, request.input))),
         }
 
 
@@ -219,19 +222,19 @@ class Scores(Endpoint[Scoring]):
     """Log-likelihoods of sequences."""
 
     path = "/score"
-    question = Scoring
+    request = Scoring
 
-    def job(self, question: Scoring) -> Job:
-        """Read the sequences."""
-        model, by, strands, tags = self.model, question.by, question.strands, question.tags
+    def job(self, request: Scoring) -> ModelJob:
+        """Run the sequences through the model."""
+        model, by, strands, tags = self.model, request.by, request.strands, request.tags
 
         def run(sequences: list[str]) -> list[Any]:
             return list(model.score(sequences, by=by, strands=strands, tags=tags))
 
-        return Job(self._kind(question), question.sequences, run)
+        return ModelJob(self._batch_key(request), request.sequences, run)
 
-    def reply(self, question: Scoring, results: list[SequenceScore]) -> dict[str, Any]:
-        """Return a score a sequence."""
+    def reply(self, request: Scoring, results: list[SequenceScore]) -> dict[str, Any]:
+        """Return a score for each sequence."""
         return {
             "model": self.name,
             "scores": [
@@ -240,7 +243,7 @@ class Scores(Endpoint[Scoring]):
                     "known_bases": score.num_known_bases,
                     "log_likelihood": score.log_likelihood,
                     "nats_per_base": _finite(score.nats_per_base),
-                    **({"bases": score.bases.tolist()} if question.bases else {}),
+                    **({"bases": score.bases.tolist()} if request.bases else {}),
                 }
                 for score in results
             ],
@@ -251,17 +254,17 @@ class Variants(Endpoint[VariantScoring]):
     """Deltas of variants."""
 
     path = "/variants"
-    question = VariantScoring
+    request = VariantScoring
 
-    def job(self, question: VariantScoring) -> Job:
-        """Compare the alleles; a variant that does not fit the reference gets a reason."""
+    def job(self, request: VariantScoring) -> ModelJob:
+        """Score the variants; one that contradicts the reference gets a reason instead."""
         if self.reference is None:
             raise UserError("there is no reference: start carbon serve with --reference FASTA")
         model, reference = self.model, self.reference
-        options = question.model_dump(exclude={"model", "variants"})
+        options = request.model_dump(exclude={"model", "variants"})
 
         def run(variants: list[Variant]) -> list[Any]:
-            reasons = [_why_not(reference, variant) for variant in variants]
+            reasons = [_mismatch(reference, variant) for variant in variants]
             fitting = [v for v, reason in zip(variants, reasons, strict=True) if not reason]
             scores = model.score_variants(reference, fitting, **options)
             return [
@@ -269,11 +272,11 @@ class Variants(Endpoint[VariantScoring]):
                 for variant, reason in zip(variants, reasons, strict=True)
             ]
 
-        variants = [Variant.parse(text) for text in question.variants]
-        return Job(self._kind(question), variants, run)
+        variants = [Variant.parse(text) for text in request.variants]
+        return ModelJob(self._batch_key(request), variants, run)
 
-    def reply(self, question: VariantScoring, results: list[VariantScore]) -> dict[str, Any]:
-        """Return a delta a variant, or the reason why there is none."""
+    def reply(self, request: VariantScoring, results: list[VariantScore]) -> dict[str, Any]:
+        """Return a delta for each variant, or a reason."""
         return {
             "model": self.name,
             "variants": [
@@ -293,7 +296,7 @@ class Variants(Endpoint[VariantScoring]):
         }
 
     def _scored_as(self, score: VariantScore) -> str | None:
-        """Return the trimmed and left-aligned variant, None where it was given so or not scored."""
+        """Return the normalised variant; None if equal to the request or not scored."""
         assert self.reference is not None
         return None if score.reason else other_form(self.reference, score.variant)
 
@@ -310,10 +313,10 @@ _VECTOR_FORMATS: dict[str, Callable[[Float32s], Any]] = {
 ENDPOINTS: tuple[type[Endpoint[Any]], ...] = (Completions, Embeddings, Scores, Variants)
 
 
-def _why_not(reference: Reference, variant: Variant) -> str | None:
-    """Return why a variant does not fit the reference; of unknown bases its score tells."""
-    found = reference.disagreement(variant.contig, variant.position, variant.ref)
-    return found.reason if found and found.reason != "reference_unknown" else None
+def _mismatch(reference: Reference, variant: Variant) -> str | None:
+    """Return why a variant contradicts the reference; scoring reports unknown bases itself."""
+    mismatch = reference.disagreement(variant.contig, variant.position, variant.ref)
+    return mismatch.reason if mismatch and mismatch.reason != "reference_unknown" else None
 
 
 def _num_tokens(sequence: str) -> int:

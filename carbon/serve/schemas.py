@@ -1,8 +1,8 @@
-"""What the endpoints take. A field that is not here is refused, and not ignored.
+"""Requests of the endpoints. Unknown fields are refused.
 
 `Completion` and `Embedding` have the fields of OpenAI's API
-(https://platform.openai.com/docs/api-reference/completions/create); those that make no sense of
-DNA are taken with the value that changes nothing.
+(https://platform.openai.com/docs/api-reference/completions/create). Fields without a meaning for
+DNA accept only the value without an effect.
 """
 
 from typing import Annotated, Any, ClassVar, Literal
@@ -18,25 +18,25 @@ from carbon.tokenizer import K
 def _dna(text: str) -> str:
     wrong = sorted(set(text.upper()) - set(IUPAC_DNA))
     if wrong:
-        raise ValueError(f"'{wrong[0]}' is no letter of DNA")
+        raise ValueError(f"'{wrong[0]}' is not a letter of DNA")
     return text
 
 
-def _listed(given: Any) -> Any:
-    return [given] if isinstance(given, str) else given
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
 
 
 Dna = Annotated[str, AfterValidator(_dna)]
-OneOrMore = Annotated[list[Dna], BeforeValidator(_listed), Field(min_length=1)]
+OneOrMore = Annotated[list[Dna], BeforeValidator(_as_list), Field(min_length=1)]
 Zero = Annotated[float, Field(ge=0, le=0)]
 
 
-class Question(BaseModel):
-    """What all endpoints take.
+class ModelRequest(BaseModel):
+    """Fields of all requests.
 
     Attributes:
-        items_field: the field of which requests that are alike otherwise are read together.
-        model: the name of the model that is served, or none.
+        items_field: name of the field with the items; requests with equal other fields are batched.
+        model: name of the served model, or None.
         tags: metadata tags to condition on.
     """
 
@@ -48,27 +48,27 @@ class Question(BaseModel):
 
     @property
     def settings(self) -> str:
-        """All fields but the items, as text."""
+        """All fields but the items, as JSON."""
         return self.model_dump_json(exclude={self.items_field})
 
     @property
     def size_bp(self) -> int:
-        """Bases that are given, and asked for."""
+        """Number of bases, given and requested."""
         return sum(map(len, getattr(self, self.items_field)))
 
 
-class Completion(Question):
+class Completion(ModelRequest):
     """Continue DNA: OpenAI's `/v1/completions`, a token being a 6-mer.
 
     Attributes:
-        prompt: one or several; any length, none too.
-        max_tokens: 6-mers to add; six bases each. 0 with `echo` scores the prompt.
-        length_bp: bases to add, in the place of `max_tokens`.
+        prompt: one or several, of any length, also empty.
+        max_tokens: 6-mers to add, of six bases each. 0 with `echo` scores the prompt.
+        length_bp: bases to add, instead of `max_tokens`.
         n: samples of each prompt.
-        echo: give the prompt back before its continuation.
-        logprobs: the log-probability of every token, and the so many most likely ones.
-        seed: of the random numbers; drawn where none is given, and told.
-        mode, temperature, top_k, top_p, min_p: as of `carbon.generate`.
+        echo: return the prompt before its continuation.
+        logprobs: return the log-probability of every token, and this many most likely ones.
+        seed: of the random numbers; drawn if not given, and returned.
+        mode, temperature, top_k, top_p, min_p: as for `Model.generate`.
     """
 
     items_field = "prompt"
@@ -102,7 +102,7 @@ class Completion(Question):
 
     @property
     def size_bp(self) -> int:
-        """Bases that are given, and asked for."""
+        """Number of bases, given and requested."""
         return sum(len(prompt) + self.added_bp for prompt in self.prompt) * self.n
 
     @property
@@ -117,13 +117,13 @@ class Completion(Question):
         }
 
 
-class Embedding(Question):
-    """One vector a sequence: OpenAI's `/v1/embeddings`.
+class Embedding(ModelRequest):
+    """One vector for each sequence: OpenAI's `/v1/embeddings`.
 
     Attributes:
         input: one or several sequences.
         encoding_format: a list of numbers, or base64 of float32, little-endian.
-        pool, layer: as of `carbon.embed`.
+        pool, layer: as for `Model.embed`.
     """
 
     items_field = "input"
@@ -136,13 +136,13 @@ class Embedding(Question):
     user: str | None = None
 
 
-class Scoring(Question):
+class Scoring(ModelRequest):
     """Log-likelihoods of sequences.
 
     Attributes:
         sequences: one or several.
-        by, strands: as of `carbon.score`.
-        bases: tell that of every base too.
+        by, strands: as for `Model.score`.
+        bases: also return the log-likelihood of every base.
     """
 
     items_field = "sequences"
@@ -153,18 +153,18 @@ class Scoring(Question):
     bases: bool = False
 
 
-class VariantScoring(Question):
-    """Deltas of variants of the server's reference.
+class VariantScoring(ModelRequest):
+    """Deltas of variants on the server's reference.
 
     Attributes:
-        variants: such as `VIII:451500 A>G` or `VIII-451500-A-G`, the position from 1. An ALT
-            without bases, such as `<DEL>`, gets a reason and no delta.
-        protocol, window_bp, by, strands, offsets: as of `carbon.score_variants`.
+        variants: such as `VIII:451500 A>G` or `VIII-451500-A-G`, position from 1. An ALT
+            without bases, such as `<DEL>`, gets a reason instead of a delta.
+        protocol, window_bp, by, strands, offsets: as for `Model.score_variants`.
     """
 
     items_field = "variants"
 
-    variants: Annotated[list[str], BeforeValidator(_listed), Field(min_length=1)]
+    variants: Annotated[list[str], BeforeValidator(_as_list), Field(min_length=1)]
     protocol: ProtocolName = "centered"
     window_bp: int | None = None
     by: By = "chain"

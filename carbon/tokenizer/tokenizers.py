@@ -122,7 +122,8 @@ class DNATokenizer(PreTrainedTokenizer):
             return tokens
         first = len(tokens.ids) - max_length if self.truncation_side == "left" else 0
         part = slice(first, first + max_length)
-        return TokenizedText(*(column[part] for column in tokens))
+        ids, kmers, known, offsets = tokens
+        return TokenizedText(ids[part], kmers[part], known[part], offsets[part])
 
     def _columns(
         self, tokens: TokenizedText, labels: bool, wanted: dict[str, Any]

@@ -1,4 +1,4 @@
-"""Design: sequences that a measure likes, as they are found."""
+"""Design: sequences optimised against a scoring function, round by round."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 from carbon.__version__ import __version__
 from carbon.design import benchmark_functions
-from carbon.design.config import DesignTask, search_of
-from carbon.design.functions import started
+from carbon.design.config import DesignConfig, search_of
+from carbon.design.functions import running_functions
 from carbon.design.rules import Rules
-from carbon.design.search import found_so_far, rounds
+from carbon.design.search import candidates_to_json, rounds
 from carbon.design.strategies import Candidate
 from carbon.finetune.folder import HEAD, MANIFEST
 from carbon.genome import fasta_text
@@ -24,74 +24,71 @@ from demo.panel import Command, Example, Panel, Progress, Result, View
 _KNOWN = {"GC window": "gc_window", "motif pair": "motif_pair", "codons of yeast": "yeast_codons"}
 _FINETUNED = "finetuned: "
 _PROTEIN = "MSKGEELFTGVVPILVELDGDVNGHK"  # of GFP, its first 26
-_BEST, _ORACLE_SECONDS = 8, 60
+_BEST, _TIMEOUT_SECONDS = 8, 60
 
 
 class Design(Panel):
-    """Looks for sequences that an oracle likes, as `carbon design` does."""
+    """Optimises sequences against a scoring function, as `carbon design` does."""
 
     name = "design"
     title = "Design"
-    invitation = "Let it make what a measure likes"
+    invitation = "Optimise sequences against a scoring function"
     sentence = (
-        "The model draws sequences, a measure judges them, and the best are drawn anew piece by "
-        "piece. A design is a hypothesis: nothing here says what it does in a cell."
+        "The model draws sequences, a function scores them, and the model redraws windows of the "
+        "best. A design is a hypothesis: its score does not predict what it does in a cell."
     )
     run_label = "Design"
     views: ClassVar[tuple[View, ...]] = (
-        View("front", "figure", "Every sequence: the measure against the model's surprise"),
+        View("front", "figure", "Every sequence: its score and its nats per base"),
         View("facts", "html", "The search in numbers"),
         View("table", "html", "The best sequences"),
     )
     more: ClassVar[tuple[Example, ...]] = (
-        Example("Two motifs 20 bases apart", {"oracle": "motif pair"}),
-        Example("Codons of yeast", {"oracle": "codons of yeast", "protein": _PROTEIN},
+        Example("Two motifs 20 bases apart", {"function": "motif pair"}),
+        Example("Codons of yeast", {"function": "codons of yeast", "protein": _PROTEIN},
                 "a protein stays as it is"),
-        Example("Without looking at the best", {"way": "best_of_n"}),
+        Example("Without redrawing the best", {"strategy": "best_of_n"}),
     )  # fmt: skip
 
     def make_fields(self) -> tuple[Field, ...]:
         """Return the inputs."""
         finetuned = (f"{_FINETUNED}{name}" for name in self._finetuned())
         return (
-            Field("oracle", "Measure", "GC window", "choice", (*_KNOWN, *finetuned),
+            Field("function", "Scoring function", "GC window", "choice", (*_KNOWN, *finetuned),
                   info="1 at best: the middle fifth G and C and the rest A and T; TGACTCA and "
                   "CACGTG 20 bases apart; the codons that genes of yeast prefer"),
             Field("length_bp", "Bases", 60, "integer", least=36, most=300),
             Field("protein", "Protein that stays", "", most=100,
                   info="amino acids, of which the length follows; may be empty"),
-            Field("way", "Way to look", "beam", "choice", ("beam", "best_of_n")),
-            Field("calls", "Sequences to measure", 160, "integer", least=16, most=400),
+            Field("strategy", "Strategy", "beam", "choice", ("beam", "best_of_n")),
+            Field("calls", "Sequences to score", 160, "integer", least=16, most=400),
             Field("seed", "Seed", 0, "integer", most=10_000),
         )  # fmt: skip
 
     def answer(self, values: Values) -> Iterator[Progress | Result]:
-        """Yield all that was measured after every round; nothing that is typed is run."""
-        search, judge = search_of(self.lab.model.reader, DesignTask(**_task(values)), 1)
-        name = _KNOWN.get(values["oracle"])
+        """Yield all scored sequences after every round; nothing that is typed is run."""
+        search, checker = search_of(self.lab.model.reader, DesignConfig(**_options(values)), 1)
+        name = _KNOWN.get(values["function"])
         function = getattr(benchmark_functions, name) if name else self._spec(values)
-        (oracle,) = started([function], _ORACLE_SECONDS)
         history: list[Candidate] = []
-        try:
-            for _ in rounds(search, judge, [oracle], history):
-                yield found_so_far(history)
-        finally:
-            oracle.close()
+        with running_functions([function], _TIMEOUT_SECONDS) as functions:
+            for _ in rounds(search, checker, functions, history):
+                yield candidates_to_json(history)
 
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
         """Return the front, and the best as a table."""
         best = result["candidates"][:_BEST]
-        told = {"carbon": __version__, "model": self.lab.model_name, "oracle": self._spec(values)}
-        asked = words_of(told | {name: values[name] for name in values if name != "oracle"})
-        pairs = ((f"{c['name']} value={c['value']:.4f} {asked}", c["bases"]) for c in best)
+        settings = {"carbon": __version__, "model": self.lab.model_name} | values
+        words = words_of(settings | {"function": self._spec(values)})
+        pairs = ((f"{c['name']} value={c['value']:.4f} {words}", c["bases"]) for c in best)
         columns = ("name", "value", "nats_per_base", "round", "bases")
         return {
             "front": _front(result),
             "facts": facts([
-                ("measured", f"{len(result['candidates'])} of {values['calls']}"),
+                ("scored", f"{len(result['candidates'])} of {values['calls']}"),
                 ("best", f"{best[0]['value']:.4f}"),
-                ("its nats per base", f"{best[0]['nats_per_base']:.4f}"),
-                ("random bases have", f"{benchmark_functions.CHANCE_NATS:.4f}"),
+                ("nats per base of the best", f"{best[0]['nats_per_base']:.4f}"),
+                ("nats per base of random bases", f"{benchmark_functions.CHANCE_NATS:.4f}"),
             ]),
             "table": table(columns, ([c[name] for name in columns] for c in best))
             + download("designs.fa", fasta_text(pairs)),
@@ -99,7 +96,7 @@ class Design(Panel):
 
     def python(self, values: Values) -> str:
         """Return the program."""
-        options = "".join(f", {name}={value!r}" for name, value in _task(values).items())
+        options = "".join(f", {name}={value!r}" for name, value in _options(values).items())
         return (
             "import carbon\nfrom carbon.design.rules import Rules\n"
             "from carbon.inference import Constraints\n\n"
@@ -112,31 +109,32 @@ class Design(Panel):
         """Return the command line."""
         protein = values["protein"]
         what = ["--protein", protein] if protein else ["--length", values["length_bp"]]
-        words = ["carbon", "design", "--model", self.lab.model_name, "--oracle",
-                 self._spec(values), *what, "--way", values["way"], "--calls", values["calls"],
-                 "--seed", values["seed"], "-n", _BEST, "--output", "designs.tsv"]  # fmt: skip
+        words = ["carbon", "design", "--model", self.lab.model_name, "--function",
+                 self._spec(values), *what, "--strategy", values["strategy"],
+                 "--calls", values["calls"], "--seed", values["seed"], "-n", _BEST,
+                 "--output", "designs.tsv"]  # fmt: skip
         return [words]
 
     def _spec(self, values: Values) -> str:
-        """Return the oracle as a command line names it."""
-        if name := _KNOWN.get(values["oracle"]):
+        """Return the scoring function as a command line names it."""
+        if name := _KNOWN.get(values["function"]):
             return f"python:carbon.design.benchmark_functions:{name}"
-        name = values["oracle"].removeprefix(_FINETUNED)
-        return f"measure=finetuned:{folder_named(name, self._finetuned())}"
+        name = values["function"].removeprefix(_FINETUNED)
+        return f"prediction=finetuned:{folder_named(name, self._finetuned())}"
 
     def _finetuned(self) -> dict[str, Path]:
         return find_folders(self.lab.runs, (HEAD, MANIFEST))
 
 
-def _task(values: Values) -> dict[str, Any]:
-    named = {name: values[name] for name in ("way", "calls", "seed")} | {"num_designs": _BEST}
+def _options(values: Values) -> dict[str, Any]:
+    named = {name: values[name] for name in ("strategy", "calls", "seed")} | {"num_designs": _BEST}
     if protein := values["protein"].upper():
         return named | {"rules": Rules(constraints=Constraints(protein=protein))}
     return named | {"length_bp": values["length_bp"]}
 
 
 def _front(result: Result) -> Figure:
-    """Return every sequence, by round; a line along those that none beats by both numbers."""
+    """Return every sequence, coloured by round, and a line along the Pareto front."""
     rows = result["candidates"]
     front = [row for row in rows if row["front"]]
 
@@ -151,12 +149,12 @@ def _front(result: Result) -> Figure:
                 "colorbar": {"title": {"text": "round"}, "thickness": 12}}  # fmt: skip
     return figure(
         [
-            trace("measured", rows, "markers", marker=by_round),
-            trace("none beats both", front, "lines", line={"color": GREY, "dash": "dot"}),
+            trace("scored", rows, "markers", marker=by_round),
+            trace("Pareto front", front, "lines", line={"color": GREY, "dash": "dot"}),
             trace("the best", rows[:1], "markers",
                   marker={"symbol": "star", "size": 18, "color": ORANGE}),
         ],
         height=440,
-        xaxis={"title": {"text": "measure"}},
+        xaxis={"title": {"text": "score"}},
         yaxis={"title": {"text": "nats per base; less is likelier"}, "autorange": "reversed"},
     )  # fmt: skip

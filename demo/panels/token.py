@@ -14,7 +14,7 @@ from demo.next_token_summary import told_kmer
 from demo.panel import Command, Example, Panel, Pick, Progress, Result, View
 from demo.token_figures import kmer_map, loss_bars, marginal_bars
 
-_CONTEXT_BP = 366  # of ENO2: what follows is the 6-mer that the model in the box expects most there
+_CONTEXT_BP = 366  # of ENO2: what follows is the 6-mer that the bundled model expects most there
 _TOP = 10
 _READING = (
     "Below, each row is the loss if that 6-mer were the true one: the true one itself, then its 18 "

@@ -87,7 +87,7 @@ def test_two_processes_and_one_learn_the_same_labels(tmp_path, network, capsys, 
         np.testing.assert_allclose(one, two, atol=1e-4)
 
 
-ORACLE = """
+FUNCTION = """
 import pathlib
 def gc(sequences):
     return [(s.count("G") + s.count("C")) / len(s) for s in sequences]
@@ -104,14 +104,14 @@ def moody(sequences):
 @pytest.fixture
 def folder(tmp_path, network, monkeypatch):
     save_model(network, tmp_path / "base")
-    (tmp_path / "shares.py").write_text(ORACLE)
+    (tmp_path / "shares.py").write_text(FUNCTION)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def tune(*words, oracle="gc", steps=4):
+def tune(*words, function="gc", steps=4):
     return [
-        "rl", "--model", "base", "--oracle", f"python:shares:{oracle}", "--length", "30",
+        "rl", "--model", "base", "--function", f"python:shares:{function}", "--length", "30",
         "--steps", str(steps), "--rate", "0.01", "--device", "cpu", *map(str, words),
     ]  # fmt: skip
 
@@ -129,7 +129,7 @@ def test_one_process_draws_what_two_draw(folder):
     assert one[0]["reward_std"] == pytest.approx(two[0]["reward_std"], abs=1e-12)
     assert one[0]["reward_std"] > 0
 
-    assert json.loads((folder / "two/tune.json").read_text())["processes"] == 2
+    assert json.loads((folder / "two/rl.json").read_text())["processes"] == 2
     bases = [record.bases for record in read_records(folder / "two/samples/step_000004.fa")]
     assert len(bases) == 6 and len(set(bases)) > 3  # the halves are no copies of one another
     gc = [sum(map(each.count, "GC")) / 30 for each in bases]
@@ -137,13 +137,13 @@ def test_one_process_draws_what_two_draw(folder):
 
 
 @pytest.mark.nightly
-def test_an_oracle_that_fails_ends_all_and_they_go_on_with_the_same_bytes(folder):
+def test_a_function_that_fails_ends_all_and_they_go_on_with_the_same_bytes(folder):
     by_torchrun(2, in_halves("whole"), folder)
     (folder / "broken").touch()
-    with pytest.raises(AssertionError, match="oracle 'moody': sample_"):
-        by_torchrun(2, in_halves("moody", oracle="moody"), folder)
+    with pytest.raises(AssertionError, match="function 'moody': sample_"):
+        by_torchrun(2, in_halves("moody", function="moody"), folder)
     (folder / "broken").unlink()
-    by_torchrun(2, in_halves("moody", "--resume", oracle="moody"), folder)
+    by_torchrun(2, in_halves("moody", "--resume", function="moody"), folder)
     for name in ("adapter/adapter_model.safetensors", "model/model.safetensors"):
         whole, moody = ((folder / run / name).read_bytes() for run in ("whole", "moody"))
         assert whole == moody, name

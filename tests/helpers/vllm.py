@@ -28,7 +28,7 @@ def python_of(room: str) -> str:
 
 @contextmanager
 def served_by_vllm(page: str, folder: Path) -> Iterator[str]:
-    """Serve the box's model by the command of a page; yield the address."""
+    """Serve the bundled model by the command of a page; yield the address."""
     python, port = python_of("vllm"), free_port()
     assert main(["convert", "yeast", str(folder / "DST"), "--dtype", "float32"]) == 0
     text = (_DOCS / page).read_text(encoding="utf-8")

@@ -158,7 +158,7 @@ def test_a_model_of_the_hub_has_its_tags(folder, tmp_path):
 def test_it_is_tuned_and_stays_what_it_is(folder, tmp_path, monkeypatch):
     (tmp_path / "shares.py").write_text("def g(s): return [x.count('G') / len(x) for x in s]")
     monkeypatch.chdir(tmp_path)
-    words = ["--oracle", "python:shares:g", "--length", "30", "--steps", "2", "--device", "cpu"]
+    words = ["--function", "python:shares:g", "--length", "30", "--steps", "2", "--device", "cpu"]
     words += [word for tag in TAGS for word in ("--tag", tag)]
     assert main(["rl", "--model", str(folder), *words, "--output", "tuned"]) == 0
     for path in folder.iterdir():

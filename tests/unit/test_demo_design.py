@@ -1,4 +1,4 @@
-"""The panel of designs: what the command finds, as it is found, by safe oracles alone."""
+"""The panel of designs: what the command finds, as it is found, by safe scoring functions only."""
 
 import shutil
 from types import SimpleNamespace
@@ -43,13 +43,13 @@ def test_the_protein_stays(panel):
 
 
 def test_the_file_says_what_made_it(panel):
-    given = {"oracle": "codons of yeast", "protein": "MSKG", "calls": 16, "seed": 3}
+    given = {"function": "codons of yeast", "protein": "MSKG", "calls": 16, "seed": 3}
     _, _, shown = visited(panel, **given)
     text = downloads_of(shown)["designs.fa"]
     name, *words = text.splitlines()[0].split()
     told = dict(word.split("=", 1) for word in words)
     assert name.startswith(">") and told["carbon"] and told["model"] == panel.lab.model_name
-    assert told["oracle"] == "python:carbon.design.benchmark_functions:yeast_codons"
+    assert told["function"] == "python:carbon.design.benchmark_functions:yeast_codons"
     assert (told["protein"], told["calls"], told["seed"]) == ("MSKG", "16", "3")
 
 
@@ -67,8 +67,8 @@ def test_a_measure_that_appears_is_offered_and_one_that_is_gone_is_told(model, t
     query = {"base_model": "other", "calls": "16", "length_bp": "36"}
     shown, *_ = page._open(SimpleNamespace(client=None, query_params=query))
     assert ("finetuned: labels", "finetuned: labels") in shown[0]["choices"]
-    values = values_of(other, oracle="finetuned: labels")
-    assert f"measure=finetuned:{folder}" in other.command(values)
+    values = values_of(other, function="finetuned: labels")
+    assert f"prediction=finetuned:{folder}" in other.command(values)
     shutil.rmtree(folder)
     for ask in (lambda: next(other.answer(values)), lambda: other.command(values)):
         with pytest.raises(UserError, match="the folder 'labels' is no longer there"):

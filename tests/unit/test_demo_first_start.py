@@ -1,4 +1,4 @@
-"""What the demo opens where nothing is given, and the genes of the box that people know."""
+"""What the demo opens by default, and the well-known genes of the bundled chromosome."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ from carbon.genome.genome import Genome
 from demo import first_start
 from demo.lab import Lab
 from demo.panels.read import Read
-from tests.helpers.box import fill
+from tests.helpers.bundled_model import fill
 from tests.helpers.demo import GENE, visited, write_genome
 
 YEAST = Path(os.environ.get("CARBON_DATA", "")) / "yeast"
@@ -21,16 +21,16 @@ SENTENCE = "Known <to> all."
 
 @pytest.fixture
 def home(monkeypatch, tmp_path):
-    """An empty home, an empty box, and nothing that can be started."""
-    monkeypatch.setattr(pretrained, "ROOT", tmp_path / "box")
+    """An empty home, no bundled model, and nothing that can be started."""
+    monkeypatch.setattr(pretrained, "ROOT", tmp_path / "pretrained")
     started = []
     monkeypatch.setattr(first_start, "_run", lambda *words: started.append(words[0]))
     return tmp_path / "home", started
 
 
-def test_the_box_is_opened_with_the_chromosome_beside_it(home, tmp_path, network):
+def test_the_bundled_model_is_opened_with_its_chromosome(home, tmp_path, network):
     folder, started = home
-    fill(tmp_path / "box" / "yeast", network)
+    fill(tmp_path / "pretrained" / "yeast", network)
     assert first_start.find_model(folder) == "yeast"
     found = first_start.find_genome("yeast", folder)
     entry = pretrained.entry("yeast")
@@ -47,7 +47,7 @@ def test_the_box_is_opened_with_the_chromosome_beside_it(home, tmp_path, network
     assert other.known_genes == {} and started == ["-m"]
 
 
-def test_an_empty_box_leads_to_the_quickstart(home):
+def test_no_bundled_model_leads_to_the_quickstart(home):
     folder, started = home
     assert first_start.find_model(folder) == str(folder / "run" / "export")
     found = first_start.find_genome("yeast", folder)
@@ -72,7 +72,7 @@ def test_a_known_gene_is_an_example_with_its_sentence(read):
 
 @pytest.mark.skipif(not YEAST.is_dir(), reason="CARBON_DATA is not set")
 def test_the_known_genes_are_on_the_held_out_contig_and_fit_a_page():
-    entry = pretrained.BUNDLED["yeast"]
+    entry = pretrained.BUNDLED_MODELS["yeast"]
     (fasta,), (gtf,) = YEAST.glob("*.fa.gz"), YEAST.glob("*.gtf.gz")
     with Reference(fasta) as reference:
         annotation = read_annotation(gtf, reference)

@@ -12,7 +12,7 @@ import torch
 from carbon.errors import UserError
 from carbon.inference import load
 from carbon.model import save_model
-from carbon.pretrained import BUNDLED
+from carbon.pretrained import BUNDLED_MODELS
 from demo.allowed_models import Offer
 from demo.app import make_panels
 from demo.limits import Limits
@@ -60,7 +60,7 @@ def test_what_is_known_of_a_run(run):
     assert about.context_bp == 6 * 47
 
 
-@pytest.mark.skipif(not BUNDLED["yeast"].is_installed, reason="no model in the box")
+@pytest.mark.skipif(not BUNDLED_MODELS["yeast"].is_installed, reason="no model in the box")
 def test_what_is_known_of_the_box():
     about = about_model("yeast")
     assert about.num_parameters == 1_279_104 and about.hours == 1.5

@@ -9,7 +9,7 @@ from carbon.inference import load
 from demo.lab import Lab
 from demo.panels.token import Token
 from demo.token_figures import marginal_bars
-from tests.helpers.box import real_entry
+from tests.helpers.bundled_model import real_entry
 from tests.helpers.demo import answered, make_lab, values_of
 from tests.helpers.reference import INDEX, KMERS, marginal, mass, stock_distribution
 
@@ -83,7 +83,7 @@ def test_what_was_before_is_drawn_only_where_bases_are_fixed():
     assert len(marginal_bars(flat, fixed, "AAAAAA", "A.....")["data"]) == 3
 
 
-def test_the_box_opens_on_a_6mer_that_its_model_expects():
+def test_the_bundled_model_opens_on_a_6mer_that_its_model_expects():
     entry = real_entry("yeast")
     genome = Genome.open(str(entry.genome), str(entry.annotation))
     lab = Lab(load("yeast"), "yeast", genome, entry.folder, entry.known_genes)

@@ -31,7 +31,7 @@ def commands(tmp_path, network):
     (tmp_path / "g.fa").write_text(">c\nACGT\n")
     heldout = ("--model", model, "--corpus", tmp_path, "--tasks", "heldout_likelihood")
     probes = ("--model", model, "--genome", tmp_path / "g.fa")
-    tune = ("--model", model, "--oracle", "python:math:sqrt", "--length", "30")
+    tune = ("--model", model, "--function", "python:math:sqrt", "--length", "30")
     return {
         "finetune": (locked_output, carbon, "finetune", "--config", tmp_path / "finetune.toml"),
         "rl": (locked_output, carbon, "rl", *tune, "--output", output),

@@ -1,4 +1,4 @@
-"""How a model learned a region: the file, what is reckoned of it, and the one in the box."""
+"""How a model learned a region: the file, what is reckoned of it, and the bundled one."""
 
 import math
 
@@ -8,9 +8,9 @@ import pytest
 import carbon
 from carbon.errors import UserError
 from carbon.genome import Interval, Reference, Transcript, read_annotation
-from carbon.pretrained import BUNDLED
+from carbon.pretrained import BUNDLED_MODELS
 from demo.learning_curves import Learning, nats_of, read_learning, write_learning
-from tests.helpers.box import real_entry
+from tests.helpers.bundled_model import real_entry
 
 NATS = np.array([[1.5, 1.25, 0.5, np.nan, 1.0], [0.25, 0.0, 2.0, np.nan, 1.5]], dtype=np.float16)
 LEARNED = Learning(Interval("c1", 10, 15), (0, 25), NATS)
@@ -75,12 +75,12 @@ def test_positions_of_codons_go_along_the_strand(strand, phase, expected):
 
 
 def test_the_box_keeps_scans_and_not_weights(kept):
-    assert BUNDLED["yeast"].learning.stat().st_size < 300_000
+    assert BUNDLED_MODELS["yeast"].learning.stat().st_size < 300_000
     assert kept.steps == (0, 25, 50, 100, 150, 200, 300, 500, 700, 1000, 3000, 9000)
     assert kept.nats_per_base.shape == (12, kept.interval.length_bp)
 
 
-def test_the_last_scan_is_what_the_model_in_the_box_says_now(kept):
+def test_the_last_scan_is_what_the_bundled_model_says_now(kept):
     with Reference(real_entry("yeast").genome) as genome:
         now = nats_of(carbon.load("yeast"), genome, kept.interval)
     np.testing.assert_allclose(kept.nats_per_base[-1], now, rtol=2**-10, atol=1e-4)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from carbon.cli import parse
-from carbon.design.config import DesignTask
+from carbon.design.config import DesignConfig
 from carbon.design.rules import Rules
 from carbon.errors import UserError
 from carbon.genome import Interval
@@ -38,7 +38,7 @@ from carbon.inference.options import (
 from carbon.inference.runner import LIKELIHOODS
 from carbon.inference.scan import scan_method_for
 from carbon.inference.variants import method_for
-from carbon.rl.config import TuneOptions, TuneTask
+from carbon.rl.config import RLConfig, RLOptions
 from carbon.tokenizer import NATIVE
 
 TABLES = {
@@ -102,9 +102,9 @@ def test_the_last_of_a_repeated_option_counts_and_lists_grow():
     assert bound.arguments["method"] == {
         "window_bp": 2, "offsets": (0, 1, 2, 3, 4, 5), "tags": ["a", "b"]
     }  # fmt: skip
-    goals = ["--oracle", "a", "--goal", "-3", "--goal", "least"]
+    goals = ["--function", "a", "--goal", "-3", "--goal", "minimize"]
     _, bound = parse(["design", "--model", "m", *goals, "--output", "o", "--hairpin", "-8"])
-    assert bound.arguments["goals"] == ("-3", "least")
+    assert bound.arguments["goals"] == ("-3", "minimize")
     assert bound.arguments["rules"] == {"least_kcal": -8.0}
 
 
@@ -113,15 +113,15 @@ def test_the_last_of_a_repeated_option_counts_and_lists_grow():
     [
         (ConstraintOptions, Constraints),
         (RuleOptions, Rules),
-        (SearchOptions, DesignTask),
-        (TuneOptions, TuneTask),
+        (SearchOptions, DesignConfig),
+        (RLOptions, RLConfig),
         (SamplingOptions, SamplingRule),
     ],
 )
 def test_keywords_are_fields_of_what_they_make(options, kept):
     given = {field.name for field in dataclasses.fields(kept)}
     assert set(options.__annotations__) <= given
-    if kept not in (Rules, DesignTask):
+    if kept not in (Rules, DesignConfig):
         assert set(options.__annotations__) == given
 
 

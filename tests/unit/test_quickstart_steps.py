@@ -1,4 +1,4 @@
-"""The quickstart's table of steps, and the two rooms' parts of it: fitting a time, and numbers."""
+"""The quickstart's table of steps, and the parts of two packages: fitting a time, and numbers."""
 
 import importlib.util
 import json

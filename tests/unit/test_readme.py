@@ -1,4 +1,4 @@
-"""The README's commands as they stand, in an empty folder, with the model in the box."""
+"""The README's commands as they stand, in an empty folder, with the bundled model."""
 
 import csv
 import os
@@ -58,7 +58,7 @@ def told_and_made(scored: Path) -> None:
 
 @pytest.mark.nightly
 def test_the_demo(tmp_path):
-    """Started as it stands, it answers with the chromosome of the box, and Ctrl-C ends it."""
+    """Started as it stands, it answers with the bundled chromosome, and Ctrl-C ends it."""
     (line,) = re.findall(r"^\.venv/bin/python (-m demo.*?) +#", README, re.M)
     port = free_port()
     process = subprocess.Popen(

@@ -14,7 +14,7 @@ from eval.tasks import TASKS
 
 ROOT = Path(__file__).parents[2]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-UNREPORTED = {"rooms", "ray", "docs", "dev"}  # extras that `carbon doctor` leaves out
+UNREPORTED = {"packages", "ray", "docs", "dev"}  # extras that `carbon doctor` leaves out
 NOT_IN_ALL = {"all", "gpu", "docs", "dev"}  # extras that need a GPU or a compiler, or build Carbon
 
 
@@ -39,7 +39,7 @@ SAME = {
     "extras: carbon doctor": (set(REPORTED), EXTRAS.keys() - UNREPORTED),
     "extras: all": (extras_within("all"), EXTRAS.keys() - NOT_IN_ALL | {"all"}),
     "extras: docs/install.md": (
-        names_in(rows("docs/install.md", r"(`[^|]*)")), EXTRAS.keys() - {"rooms"},
+        names_in(rows("docs/install.md", r"(`[^|]*)")), EXTRAS.keys() - {"packages"},
     ),
     "tasks: folders": (
         {path.parent.name for path in ROOT.glob("eval/tasks/*/README.md")}, TASKS.keys(),

@@ -81,13 +81,13 @@ def test_predictions(inputs, tmp_path):
 
 
 def test_a_design_by_a_finetuned_model(tmp_path, monkeypatch):
-    kind = functions.ORACLES["finetuned"]._replace(check=lambda what: None)
-    monkeypatch.setitem(functions.ORACLES, "finetuned", kind)
+    kind = functions.FUNCTION_TYPES["finetuned"]._replace(check=lambda what: None)
+    monkeypatch.setitem(functions.FUNCTION_TYPES, "finetuned", kind)
     for name in ("finetune.json", "head.safetensors"):
         (tmp_path / name).write_text(f"content of {name}")
     named = [f"a=finetuned:{tmp_path}:label", "python:math:sqrt"]
     changed = changed_by(
-        [tmp_path / "head.safetensors"], lambda: functions.finetuned_contents(named)
+        [tmp_path / "head.safetensors"], lambda: functions.finetuned_digests(named)
     )
     assert changed == [["a"]]
 

@@ -16,21 +16,14 @@ from numpy.typing import NDArray
 from carbon import __version__
 from carbon.io.files import atomic_file
 from carbon.progress import TableRow
+from carbon.reports.figures import BLUE, GREEN, GREY, INK, ORANGE, PAGE_STYLE, PURPLE, svg_of
 from carbon.reports.render import (
-    BLUE,
-    GREEN,
-    GREY,
-    INK,
-    ORANGE,
-    PAGE_STYLE,
-    PURPLE,
     html_answer,
     html_figure,
     html_grid,
     html_page,
     html_section,
     html_table,
-    svg_of,
 )
 from carbon.run_folder import Line, column, reduced, stretches
 from train.planning.course import Course

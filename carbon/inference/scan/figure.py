@@ -13,15 +13,20 @@ from matplotlib.ticker import MaxNLocator
 from carbon.genome import Gene
 from carbon.genome.genes import exons_of
 from carbon.inference.scan.score import SCANNED_BASES, ScanChunk
-from carbon.reports.figures import PICTURE_METADATA, PICTURE_STYLE
+from carbon.reports.figures import (
+    BLUE,
+    DARK_GREY,
+    LIGHT_BLUE,
+    LIGHT_GREY,
+    PICTURE_STYLE,
+    save_picture,
+)
 
 _MOST_LETTERS_BP = 120
 _MOST_COLUMNS = 2000  # about the pixels of the widest map
 _MOST_GENES = 6
-_REFERENCE_GREY = "#9a9a9a"
-_GENE_BLUE = "#0072B2"
-_EXON_BLUE = "#80b9d9"
-_MEAN_GREY = "#444444"
+_REFERENCE_GREY, _MEAN_GREY = LIGHT_GREY, DARK_GREY
+_GENE_BLUE, _EXON_BLUE = BLUE, LIGHT_BLUE
 _MAP = "RdBu"
 _LEGEND: dict[str, Any] = {
     "mean delta of a base's three SNVs": _MEAN_GREY,
@@ -64,7 +69,7 @@ def draw_scan(chunk: ScanChunk, genes: Sequence[Gene], path: Path, title: str) -
         axes[0].xaxis.set_major_formatter(lambda place, _: f"{place:,.0f}")
         axes[-1].set_xlabel(f"position on {chunk.interval.contig} (1-based)")
         _draw_legend(figure, has_genes=bool(shown))
-        figure.savefig(path, dpi=150, metadata=PICTURE_METADATA[path.suffix])
+        save_picture(figure, path)
 
 
 def _draw_legend(figure: Figure, *, has_genes: bool) -> None:

@@ -1,4 +1,4 @@
-"""Functions that oracles name, in a module of their own; a start to tune."""
+"""Python functions for scoring, in a module; a starting model for RL."""
 
 import numpy as np
 import pytest
@@ -9,11 +9,11 @@ from carbon.model import save_model
 from carbon.tokenizer import BASES, KMER_DIGITS, NATIVE
 from tests.conftest import small_config
 
-ORACLES = """
+MODULE = """
 import os, time
 
 def gc(sequences):
-    print("what an oracle prints is no answer")
+    print("printed text is not an answer")
     return [(s.count("G") + s.count("C")) / len(s) for s in sequences]
 
 def at(sequences):
@@ -54,8 +54,8 @@ def odd(sequences):
 
 @pytest.fixture
 def functions(tmp_path, monkeypatch):
-    """A module `some_oracles` in the folder that commands run in."""
-    (tmp_path / "some_oracles.py").write_text(ORACLES)
+    """A module `some_functions` in the folder that commands run in."""
+    (tmp_path / "some_functions.py").write_text(MODULE)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

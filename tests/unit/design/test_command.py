@@ -9,7 +9,7 @@ from Bio.Seq import Seq
 
 import carbon
 from carbon.cli import main
-from carbon.design.job import rules_given
+from carbon.design.job import changed_rules
 from carbon.design.rules import Rules
 from carbon.errors import UserError
 from carbon.genome import read_sequences
@@ -35,7 +35,7 @@ def command(folder, *words):
     )  # fmt: skip
 
 
-GC = ["--oracle", "python:some_oracles:gc"]
+GC = ["--function", "python:some_functions:gc"]
 
 
 def gc(sequences):
@@ -56,12 +56,16 @@ def test_formats_agree_and_headers_tell_where_it_comes_from(folder, functions):
     records = list(read_records(functions / "o.fa"))
     assert [(r.name, r.bases) for r in records] == [(r["name"], r["bases"]) for r in rows]
     first = dict(word.split("=", 1) for word in records[0].description.split())
-    assert first["way"] == "beam" and first["seed"] == "0" and len(first["model_sha256"]) == 64
-    assert (first["length_bp"], first["hot"], first["cold"]) == ("30", "1.2", "0.8")
-    assert first["oracles"] == "gc=callable:gc,at=callable:at"
+    assert first["strategy"] == "beam" and first["seed"] == "0" and len(first["model_sha256"]) == 64
+    assert (first["length_bp"], first["initial_temperature"], first["final_temperature"]) == (
+        "30",
+        "1.2",
+        "0.8",
+    )
+    assert first["functions"] == "gc=callable:gc,at=callable:at"
     assert float(first["gc"]) == pytest.approx(rows[0]["gc"]) and "carbon" in first
     settings, header, *_ = (functions / "o.tsv").read_text().splitlines()
-    assert json.loads(settings[2:])["goals"] == "most,most"
+    assert json.loads(settings[2:])["goals"] == "maximize,maximize"
     assert header.split("\t") == list(rows[0])
     assert not list(functions.glob(".o*"))
 
@@ -71,11 +75,11 @@ def test_the_rules_that_were_given_are_told():
         constraints=Constraints(protein="MKA", gc=(0.3, 0.6)), sites=("EcoRI",), most_run_bp=4
     )
     given = {"protein": "MKA", "gc": "0.3,0.6", "sites": "EcoRI", "most_run_bp": "4"}
-    assert rules_given(rules) == given
-    assert rules_given(Rules()) == {}
+    assert changed_rules(rules) == given
+    assert changed_rules(Rules()) == {}
 
 
-def test_a_search_goes_on_where_an_oracle_failed(folder, functions, capsys):
+def test_a_search_goes_on_where_a_function_failed(folder, functions, capsys):
     """A callable that fails at its third batch loses nothing; the table is that of the command."""
     is_well, asked = False, []
 
@@ -86,8 +90,8 @@ def test_a_search_goes_on_where_an_oracle_failed(folder, functions, capsys):
         return [(s.count("G") + s.count("C")) / len(s) for s in sequences]
 
     model = carbon.load(folder / "model")
-    search = partial(model.design, [gc], length_bp=30, calls=48, num_designs=48)
-    with pytest.raises(UserError, match=r"oracle 'gc': design_\d+: it raised Runtime"):
+    search = partial(carbon.design, model, [gc], length_bp=30, calls=48, num_designs=48)
+    with pytest.raises(UserError, match=r"function 'gc': design_\d+: it raised Runtime"):
         search(output="o.tsv")
     assert not (functions / "o.tsv").exists() and "--resume" in capsys.readouterr().err
     with pytest.raises(UserError, match="--resume"):
@@ -104,7 +108,7 @@ def test_a_search_goes_on_where_an_oracle_failed(folder, functions, capsys):
     summary = json.loads(capsys.readouterr().out)
     assert (summary["calls"], summary["designs"]) == (48, len(designs))
     settings, *rows = (functions / "o.tsv").read_text().splitlines()
-    assert json.loads(settings[2:])["oracles"] == "gc=callable:gc"
+    assert json.loads(settings[2:])["functions"] == "gc=callable:gc"
     assert rows == (functions / "command.tsv").read_text().splitlines()[1:]
     assert not list(functions.glob(".o*"))
 

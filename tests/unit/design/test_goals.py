@@ -5,17 +5,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from carbon.design.goals import best, fronts, gains, goal_of
+from carbon.design.goals import best, fronts, gains, parse_goal
 from carbon.errors import UserError
 
 
 def test_goals():
     values = [[1.0, 5.0, 2.0], [3.0, -1.0, 9.0]]
-    found = gains(values, [goal_of("most"), goal_of("least"), goal_of("4")])
+    found = gains(values, [parse_goal("maximize"), parse_goal("minimize"), parse_goal("4")])
     assert found.tolist() == [[1, -5, -2], [3, 1, -5]]
     for wrong in ("max", "nan", "inf", ""):
-        with pytest.raises(UserError, match="give most, least, or the number"):
-            goal_of(wrong)
+        with pytest.raises(UserError, match="give maximize, minimize, or the number"):
+            parse_goal(wrong)
 
 
 def beats(a, b) -> bool:

@@ -1,4 +1,4 @@
-"""The commands and the Python of `docs/design.md`, as they stand, with the model in the box."""
+"""The commands and the Python of `docs/design.md`, as they stand, with the bundled model."""
 
 import os
 import re
@@ -36,7 +36,7 @@ def test_the_example_of_tuning(tmp_path):
     block = re.findall(r"```bash\n(.*?)```", PAGE, flags=re.DOTALL)[1]
     drawn = run(["bash", "-ec", block.replace("--steps 200", "--steps 2")], tmp_path)
     assert len(re.findall("^>", drawn, flags=re.MULTILINE)) == 10
-    files = {path.name for path in (tmp_path / "tuned").iterdir()}
+    files = {path.name for path in (tmp_path / "gc_run").iterdir()}
     section = PAGE.partition("## Tune the generator")[2].partition("\n## ")[0]
     told = re.findall(r"^\| `([\w.]+)/?` \|", section, flags=re.MULTILINE)
     assert files == set(told)

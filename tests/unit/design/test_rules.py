@@ -1,11 +1,11 @@
-"""Rules, each against the plainest way to look for it."""
+"""Rules, each against the plainest check."""
 
 import random
 
 import pytest
 from Bio import Restriction
 
-from carbon.design.rules import SITES, Judge, Rules, both_strands, has_repeat, least_fold_kcal
+from carbon.design.rules import SITES, RuleChecker, Rules, both_strands, has_repeat, least_fold_kcal
 from carbon.errors import UserError
 from carbon.genome import reverse_complement
 from carbon.inference.generate.constraints import Constraints
@@ -40,8 +40,8 @@ def test_a_hairpin_is_found_wherever_it_is():
     assert least_fold_kcal(plain) > -1
     for at in (0, 13, 60, 92):
         assert least_fold_kcal(plain[:at] + hairpin + plain[at:]) < -12
-    judge = Judge(Rules(least_kcal=-5), "", 148)
-    assert judge.keeps((plain * 2)[:148]) and not judge.keeps(plain + hairpin)
+    checker = RuleChecker(Rules(least_kcal=-5), "", 148)
+    assert checker.accepts((plain * 2)[:148]) and not checker.accepts(plain + hairpin)
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def test_a_hairpin_is_found_wherever_it_is():
     ],
 )
 def test_what_keeps_to_rules(rules, good, bad):
-    judge = Judge(rules, "", 10)
-    assert judge.keeps(good) and not judge.keeps(bad)
+    checker = RuleChecker(rules, "", 10)
+    assert checker.accepts(good) and not checker.accepts(bad)
 
 
 def test_rules_that_make_no_sense():
@@ -63,5 +63,5 @@ def test_rules_that_make_no_sense():
         with pytest.raises(UserError):
             Rules(**wrong)
     with pytest.raises(UserError, match="can keep to"):
-        Judge(Rules(most_run_bp=2, constraints=Constraints(require=("AAA",))), "", 30)
-    assert Judge(Rules(), "", 30).keeps(random_bases(30))
+        RuleChecker(Rules(most_run_bp=2, constraints=Constraints(require=("AAA",))), "", 30)
+    assert RuleChecker(Rules(), "", 30).accepts(random_bases(30))

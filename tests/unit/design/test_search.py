@@ -1,4 +1,4 @@
-"""The search with a small random model and oracles whose best is known."""
+"""The search with a small random model and scoring functions with a known maximum."""
 
 import sys
 from typing import get_args
@@ -7,15 +7,15 @@ import pytest
 from Bio.Seq import Seq
 
 import carbon
-from carbon.design.config import DesignTask
+from carbon.design.config import DesignConfig
 from carbon.design.proposals import Proposer, within
-from carbon.design.rules import Judge, Rules
-from carbon.design.strategies import WAYS
+from carbon.design.rules import RuleChecker, Rules
+from carbon.design.strategies import STRATEGIES
 from carbon.errors import UserError
 from carbon.genome import reverse_complement
 from carbon.inference.generate.constraints import Constraints
 from carbon.inference.generate.sampling import SamplingRule
-from carbon.inference.options import DesignWay
+from carbon.inference.options import StrategyName
 
 
 def gc(sequences):
@@ -27,7 +27,7 @@ def a(sequences):
 
 
 class Counting:
-    """An oracle that remembers what it was asked."""
+    """A scoring function that records its inputs."""
 
     def __init__(self, function):
         self.function, self.asked = function, []
@@ -37,21 +37,21 @@ class Counting:
         return self.function(sequences)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_the_budget_and_the_same_designs_for_a_seed(model, way):
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_the_budget_and_the_same_designs_for_a_seed(model, strategy):
     def run(seed):
-        oracle = Counting(gc)
+        function = Counting(gc)
         options = {"goals": [0.5], "within": 0.1, "num_designs": 50}
-        found = carbon.design(model, [oracle], way=way, length_bp=40, calls=40, batch=16, seed=seed,
-                             **options)  # fmt: skip
-        return oracle, found
+        found = carbon.design(model, [function], strategy=strategy, length_bp=40, calls=40,
+                             batch=16, seed=seed, **options)  # fmt: skip
+        return function, found
 
-    (oracle, found), (again, same), (other, _) = run(1), run(1), run(2)
-    asked = [bases for batch in oracle.asked for bases in batch]
-    assert len(asked) == len(set(asked)) <= 40 and max(map(len, oracle.asked)) <= 16
-    assert way == "rejection" or len(asked) == 40
-    assert (oracle.asked, found) == (again.asked, same)
-    assert oracle.asked != other.asked
+    (function, found), (again, same), (other, _) = run(1), run(1), run(2)
+    asked = [bases for batch in function.asked for bases in batch]
+    assert len(asked) == len(set(asked)) <= 40 and max(map(len, function.asked)) <= 16
+    assert strategy == "rejection" or len(asked) == 40
+    assert (function.asked, found) == (again.asked, same)
+    assert function.asked != other.asked
     assert {len(each.bases) for each in found} == {40} and set("".join(asked)) <= set("ACGT")
     for each in found:
         assert asked[int(each.name.removeprefix("design_")) - 1] == each.bases
@@ -62,7 +62,7 @@ def test_the_budget_and_the_same_designs_for_a_seed(model, way):
 def test_a_beam_climbs_from_its_start_and_tells_how_far(model):
     start = "AT" * 30
     found = carbon.design(model, [gc], start=start, calls=400, num_designs=3, seed=1)
-    drawn = carbon.design(model, [gc], way="best_of_n", length_bp=60, calls=400, batch=50)
+    drawn = carbon.design(model, [gc], strategy="best_of_n", length_bp=60, calls=400, batch=50)
     assert found[0].values["gc"] > drawn[0].values["gc"]
     assert 20 < found[0].edits_to_start <= 60 and drawn[0].edits_to_start is None
     assert found[0].parent is not None and drawn[0].parent is None
@@ -90,7 +90,7 @@ def test_several_goals_make_a_front(model):
     for each in found:
         assert (each.front == 1) == (not is_beaten(values[each.bases]))
     assert sum(each.front == 1 for each in found) > 1
-    least = carbon.design(model, [gc], goals=["least"], length_bp=40, calls=40, batch=20)
+    least = carbon.design(model, [gc], goals=["minimize"], length_bp=40, calls=40, batch=20)
     assert least[0].values["gc"] == min(each.values["gc"] for each in least)
 
 
@@ -117,7 +117,7 @@ CONSTRAINTS = {
     ],
 )
 def test_a_window_drawn_anew_keeps_to_what_the_whole_keeps_to(model, name, redraw):
-    """Required motifs apart, which the judge looks for in the whole."""
+    """Required motifs apart, which the checker looks for in the whole."""
     constraints = CONSTRAINTS[name]
     proposer = Proposer(
         reader=model.reader,
@@ -129,11 +129,11 @@ def test_a_window_drawn_anew_keeps_to_what_the_whole_keeps_to(model, name, redra
         tags=(),
     )
     (parent,) = proposer.fresh([0])
-    judge = Judge(Rules(constraints=within(constraints, parent, 0, 45)), "ACG", 45)
+    checker = RuleChecker(Rules(constraints=within(constraints, parent, 0, 45)), "ACG", 45)
     changed = 0
     for turn in range(8):
         drawn = redraw(proposer, parent, 4, (turn, 0), 22, 1.5)
-        assert all(judge.keeps(each) for each in drawn)
+        assert all(checker.accepts(each) for each in drawn)
         if constraints.protein:
             assert {str(Seq(each).translate()) for each in drawn} == {PROTEIN}
         changed += sum(each != parent for each in drawn)
@@ -159,9 +159,9 @@ def test_what_fills_a_window_is_what_makes_the_whole_likeliest(model):
 
 def test_infill_needs_designs_that_fit(model):
     most_bp = (model.reader.context_tokens - 1) * 6 + 1
-    with pytest.raises(UserError, match="--way infill reads whole designs"):
-        carbon.design(model, [gc], way="infill", length_bp=most_bp + 1, calls=1)
-    carbon.design(model, [gc], way="infill", start="ACGTTGC" * (most_bp // 7), calls=3)
+    with pytest.raises(UserError, match="--strategy infill reads whole designs"):
+        carbon.design(model, [gc], strategy="infill", length_bp=most_bp + 1, calls=1)
+    carbon.design(model, [gc], strategy="infill", start="ACGTTGC" * (most_bp // 7), calls=3)
 
 
 def test_the_protein_stays_and_the_sites_go(model):
@@ -182,14 +182,14 @@ def test_the_protein_stays_and_the_sites_go(model):
 
 def test_a_search_ends_where_there_is_nothing_more(model):
     """MW has one sequence."""
-    oracle = Counting(gc)
+    function = Counting(gc)
     rules = Rules(constraints=Constraints(protein="MW"))
-    found = carbon.design(model, [oracle], rules=rules, calls=10, batch=2)
-    assert [each.bases for each in found] == ["ATGTGG"] and oracle.asked == [["ATGTGG"]]
+    found = carbon.design(model, [function], rules=rules, calls=10, batch=2)
+    assert [each.bases for each in found] == ["ATGTGG"] and function.asked == [["ATGTGG"]]
 
 
 def test_rejection(model):
-    options = {"way": "rejection", "length_bp": 40, "goals": [0.5], "calls": 400, "batch": 20}
+    options = {"strategy": "rejection", "length_bp": 40, "goals": [0.5], "calls": 400, "batch": 20}
     found = carbon.design(model, [gc], within=0.05, num_designs=5, **options)
     assert len(found) == 5
     assert all(abs(each.values["gc"] - 0.5) <= 0.05 for each in found)
@@ -202,9 +202,9 @@ def test_rejection(model):
     [
         ({"length_bp": 9, "start": "ACGT"}, "the length has 9, the start has 4"),
         ({"start": "ACGN"}, "the start"),
-        ({"length_bp": 9, "way": "magic"}, "'magic'"),
+        ({"length_bp": 9, "strategy": "magic"}, "'magic'"),
         ({"length_bp": 9, "calls": 0}, "calls 0"),
-        ({"length_bp": 9, "goals": ["most", "least"]}, "1 oracles and 2 goals"),
+        ({"length_bp": 9, "goals": ["maximize", "minimize"]}, "1 scoring functions and 2 goals"),
         ({"length_bp": 9, "records": "absent.fa"}, "absent.fa"),
         ({"length_bp": 9, "tags": ["<nobody>"]}, "<nobody>"),
     ],
@@ -215,10 +215,11 @@ def test_what_makes_no_sense(model, options, message):
 
 
 def test_the_defaults_of_a_task_and_the_ways_of_the_command():
-    assert list(WAYS) == list(get_args(DesignWay))
-    task = DesignTask(length_bp=30)
-    assert (task.way, task.calls, task.batch, task.width) == ("beam", 1000, 16, 4)
-    assert (task.hot, task.cold, task.within, task.num_designs) == (1.2, 0.8, 0.0, 10)
+    assert list(STRATEGIES) == list(get_args(StrategyName))
+    task = DesignConfig(length_bp=30)
+    assert (task.strategy, task.calls, task.batch, task.width) == ("beam", 1000, 16, 4)
+    assert (task.initial_temperature, task.final_temperature) == (1.2, 0.8)
+    assert (task.within, task.num_designs) == (0.0, 10)
 
 
 @pytest.mark.parametrize(
@@ -230,7 +231,7 @@ def test_the_defaults_of_a_task_and_the_ways_of_the_command():
 )
 def test_a_library_that_is_not_there_is_told_before_a_call(model, monkeypatch, library, options):
     monkeypatch.setitem(sys.modules, library, None)
-    oracle = Counting(gc)
+    function = Counting(gc)
     with pytest.raises(UserError, match=r"pip install 'carbon-dna\[design\]'"):
-        carbon.design(model, [oracle], **options)
-    assert not oracle.asked
+        carbon.design(model, [function], **options)
+    assert not function.asked

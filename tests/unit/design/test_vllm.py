@@ -10,11 +10,11 @@ import torch
 
 from carbon.errors import UserError
 from carbon.model import load_model, save_model
-from carbon.rl.config import TuneJob, TuneTask
-from carbon.rl.grpo import finetuned, prompt_of, six_mers_alone, tokenizer_of
-from carbon.rl.rollouts import VllmServer, by_our_engine
+from carbon.rl.config import RLConfig, RLJob
+from carbon.rl.grpo import kmers_only, prompt_of, tokenizer_of, with_adapters
+from carbon.rl.rollouts import VllmServer, draw_locally
 
-TASK = TuneTask(length_bp=30, group=4)
+TASK = RLConfig(length_bp=30, group=4)
 
 
 @pytest.fixture
@@ -24,8 +24,8 @@ def worker(tmp_path, network):
     name = str(tmp_path / "base")
     loaded = load_model(name)
     tokenizer = tokenizer_of(name, loaded.vocabulary)
-    with six_mers_alone(loaded):
-        network = finetuned(TuneJob(name, [], TASK, tmp_path, on_cpu=True), loaded, tokenizer)
+    with kmers_only(loaded):
+        network = with_adapters(RLJob(name, [], TASK, tmp_path, on_cpu=True), loaded, tokenizer)
         (prompt,) = tokenizer(text=[prompt_of(TASK)])["input_ids"]
         yield network, loaded.vocabulary, prompt
 
@@ -45,10 +45,10 @@ def server(worker):
             if "lora_path" in what:
                 what["files"] = sorted(path.name for path in Path(what["lora_path"]).iterdir())
             asked.append((self.path, what))
-            self.answer(self.drawn(what) if "prompt" in what else {})
+            self.answer(self.choices(what) if "prompt" in what else {})
 
-        def drawn(self, what):
-            draw = by_our_engine(network.get_base_model(), vocabulary, what["prompt"], TASK)
+        def choices(self, what):
+            draw = draw_locally(network.get_base_model(), vocabulary, what["prompt"], TASK)
             ids, log_probs = draw(0, what["seed"], range(what["n"]))
             told = zip(ids.tolist(), (log_probs - off["nats"]).tolist(), strict=True)
             return {
@@ -78,8 +78,8 @@ def test_what_it_is_asked(worker, server):
     network, vocabulary, prompt = worker
     drawing = VllmServer(address, *worker, TASK)
     for round_, first in ((2, 0), (2, 4), (5, 8)):
-        ids, log_probs = drawing.drawn(round_, 11, range(first, first + 4))
-        expected = by_our_engine(network.get_base_model(), vocabulary, prompt, TASK)(
+        ids, log_probs = drawing.draw(round_, 11, range(first, first + 4))
+        expected = draw_locally(network.get_base_model(), vocabulary, prompt, TASK)(
             0, 11 + first, range(4)
         )
         assert ids.equal(expected[0])
@@ -101,10 +101,10 @@ def test_one_that_draws_by_other_weights(worker, server):
     address, _, off = server
     drawing = VllmServer(address, *worker, TASK)
     off["nats"] = 0.09
-    drawing.drawn(0, 1, range(4))
+    drawing.draw(0, 1, range(4))
     off["nats"] = 0.2
-    with pytest.raises(UserError, match=r"log-probabilities are 0\.20 nats a 6-mer from"):
-        drawing.drawn(0, 1, range(4))
+    with pytest.raises(UserError, match=r"log-probabilities differ by 0\.20 nats a 6-mer"):
+        drawing.draw(0, 1, range(4))
 
 
 def test_one_that_answers_otherwise(worker, server):
@@ -113,9 +113,9 @@ def test_one_that_answers_otherwise(worker, server):
     assert drawing.url == address
     off["ids"] = "of another version"
     with pytest.raises(UserError, match="without ids"):
-        drawing.drawn(0, 1, range(4))
+        drawing.draw(0, 1, range(4))
     off["status"] = 404
     with pytest.raises(UserError, match=r"/v1/\w+: 404"):
-        drawing.drawn(0, 1, range(4))
+        drawing.draw(0, 1, range(4))
     with pytest.raises(UserError, match="no vLLM server answers"):
         VllmServer("http://127.0.0.1:9", *worker, TASK)

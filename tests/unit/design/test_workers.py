@@ -5,41 +5,41 @@ import torch
 
 import carbon
 from carbon.cli import main
-from carbon.design.functions import InProcess
+from carbon.design.functions import CallableFunction
 from carbon.design.goals import Goal
 from carbon.errors import UserError
 from carbon.inference.score import base_log_likelihoods
 from carbon.model import load_model, save_model
-from carbon.rl.config import TuneJob, TuneTask
-from carbon.rl.grpo import six_mers_alone, tokenizer_of, trainer_of
+from carbon.rl.config import RLConfig, RLJob
+from carbon.rl.grpo import kmers_only, make_trainer, tokenizer_of
 from carbon.rl.rewards import Rewards
-from carbon.rl.rollouts import Rollouts, drawn, log_probs_of
+from carbon.rl.rollouts import WorkerRollouts, draw_samples, log_probs_of
 from carbon.tokenizer import NATIVE, decode_ids, encode
 from tests.helpers.files import random_bases
 
-ORACLE = "def gc(s): return [(x.count('G') + x.count('C')) / len(x) for x in s]"
+FUNCTION = "def gc(s): return [(x.count('G') + x.count('C')) / len(x) for x in s]"
 
 
 @pytest.fixture
 def folder(tmp_path, network, monkeypatch):
     save_model(network, tmp_path / "base")
-    (tmp_path / "shares.py").write_text(ORACLE)
+    (tmp_path / "shares.py").write_text(FUNCTION)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def test_an_oracle_that_fails_in_a_worker_ends_the_run(folder, capsys):
+def test_a_function_that_fails_in_a_worker_ends_the_run(folder, capsys):
     (folder / "shares.py").write_text("def gc(s): return [float('nan') for x in s]")
     words = [
-        "rl", "--model", "base", "--oracle", "python:shares:gc", "--length", "30", "--group", "4",
+        "rl", "--model", "base", "--function", "python:shares:gc", "--length", "30", "--group", "4",
         "--steps", "2", "--device", "cpu", "--output", "out", "--processes", "1",
     ]  # fmt: skip
     assert main(words) == 2
-    assert "oracle 'gc': " in capsys.readouterr().err
+    assert "function 'gc': " in capsys.readouterr().err
 
 
-def test_an_oracle_that_no_worker_can_have(folder):
-    with pytest.raises(UserError, match="name oracles"):
+def test_a_function_that_no_worker_can_have(folder):
+    with pytest.raises(UserError, match="name scoring functions"):
         carbon.rl("base", [len], "out", length_bp=30, processes=1)
     assert not (folder / "out").exists()
 
@@ -59,20 +59,23 @@ class Groups:
 def trainer(folder):
     """A learner at its first step, for which a group lies ready that other weights drew."""
     loaded = load_model("base")
-    task = TuneTask(length_bp=30, group=4, kl=0.0)
-    job = TuneJob("base", ["python:shares:gc"], task, folder / "out", on_cpu=True)
-    rewards = Rewards([InProcess(lambda s: [0.0] * len(s))], [Goal(1.0)], loaded.vocabulary)
+    task = RLConfig(length_bp=30, group=4, kl=0.0)
+    job = RLJob("base", ["python:shares:gc"], task, folder / "out", on_cpu=True)
+    rewards = Rewards([CallableFunction(lambda s: [0.0] * len(s))], [Goal(1.0)], loaded.vocabulary)
     workers = Groups()
     tokenizer = tokenizer_of("base", loaded.vocabulary)
-    with six_mers_alone(loaded):
-        yield trainer_of(job, loaded, tokenizer, rewards, Rollouts(workers, task)), workers.groups
+    with kmers_only(loaded):
+        yield (
+            make_trainer(job, loaded, tokenizer, rewards, WorkerRollouts(workers, task)),
+            workers.groups,
+        )
 
 
 def test_log_probabilities_of_a_worker_are_those_of_scoring(trainer):
     learner, _ = trainer
     prompt = [*NATIVE.prefix(), *encode("ACGTTG").ids[1:2]]
-    network, task = learner.model.get_base_model(), TuneTask(length_bp=30, prompt="ACGTTG")
-    ids = drawn(network, NATIVE, task, 1, range(3))
+    network, task = learner.model.get_base_model(), RLConfig(length_bp=30, prompt="ACGTTG")
+    ids = draw_samples(network, NATIVE, task, 1, range(3))
     log_probs = log_probs_of(network, prompt, ids)
     bases = ["ACGTTG" + decode_ids(row, NATIVE) for row in ids.numpy()]
     scored = base_log_likelihoods(carbon.load("base", device="cpu").reader, bases)
@@ -106,7 +109,7 @@ def test_the_loss_corrects_for_the_weights_that_drew(trainer):
     expected = -torch.minimum(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage).mean()
     assert loss.item() == pytest.approx(expected.item(), abs=1e-4)
     assert abs(expected.item()) > 0.02  # without the correction it is 0: the mean of z-scores
-    assert learner.rollout_func.told() == {"staleness_rounds": 0, "dropped_groups": 0}
+    assert learner.rollout_func.metrics() == {"staleness_rounds": 0, "dropped_groups": 0}
 
 
 def test_groups_of_old_weights_are_dropped_and_counted(trainer):
@@ -116,6 +119,6 @@ def test_groups_of_old_weights_are_dropped_and_counted(trainer):
         groups.append({"round": round_, "ids": [], "log_probs": [], "values": []})
     rollouts = learner.rollout_func
     rollouts(["<dna>"], learner)
-    assert rollouts.told() == {"staleness_rounds": 2, "dropped_groups": 2}
+    assert rollouts.metrics() == {"staleness_rounds": 2, "dropped_groups": 2}
     rollouts(["<dna>"], learner)
-    assert rollouts.told() == {"staleness_rounds": 0, "dropped_groups": 2}
+    assert rollouts.metrics() == {"staleness_rounds": 0, "dropped_groups": 2}

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from carbon.serve.worker import Busy, Job, Worker
+from carbon.serve.worker import Busy, ModelJob, ModelThread
 
 
 class Model:
@@ -23,12 +23,12 @@ class Model:
 
 
 def results(jobs):
-    return [job.done.result(300) for job in jobs]
+    return [job.future.result(300) for job in jobs]
 
 
 def test_what_is_alike_is_run_together_and_each_gets_its_own():
-    model, worker = Model(), Worker(10)
-    jobs = [Job(kind, items, model.run) for kind, items in (
+    model, worker = Model(), ModelThread(10)
+    jobs = [ModelJob(kind, items, model.run) for kind, items in (
         ("x", [0]), ("a", [1, 2]), ("b", [3]), ("a", [4]), ("a", [1]), ("b", []),
     )]  # fmt: skip
     for job in jobs:
@@ -40,9 +40,9 @@ def test_what_is_alike_is_run_together_and_each_gets_its_own():
 
 
 def test_what_depends_on_how_often_it_is_given_is_run_apart():
-    model, worker = Model(), Worker(10)
-    jobs = [Job("a", items, model.run, apart=True) for items in ([1, 1], [2], [1], [3])]
-    for job in (Job("x", [0], model.run), *jobs):
+    model, worker = Model(), ModelThread(10)
+    jobs = [ModelJob("a", items, model.run, is_separate=True) for items in ([1, 1], [2], [1], [3])]
+    for job in (ModelJob("x", [0], model.run), *jobs):
         worker.submit(job)
     model.go.set()
     results(jobs)
@@ -51,29 +51,29 @@ def test_what_depends_on_how_often_it_is_given_is_run_apart():
 
 
 def test_one_that_fails_does_no_harm_to_others():
-    model, worker = Model(), Worker(10)
-    first, *others = jobs = [Job("a", items, model.run) for items in ([0], [1], ["bad"], [2])]
+    model, worker = Model(), ModelThread(10)
+    first, *others = jobs = [ModelJob("a", items, model.run) for items in ([0], [1], ["bad"], [2])]
     for job in jobs:
         worker.submit(job)
     model.go.set()
-    assert first.done.result(300) == [0]
+    assert first.future.result(300) == [0]
     with pytest.raises(ValueError, match="bad"):
-        others[1].done.result(300)
+        others[1].future.result(300)
     assert results([others[0], others[2]]) == [[2], [4]]
     worker.close()
 
 
 def test_too_many_are_refused_and_what_waits_is_done_before_the_end():
-    model, worker = Model(), Worker(2)
-    begun = Job("x", [0], model.run)
+    model, worker = Model(), ModelThread(2)
+    begun = ModelJob("x", [0], model.run)
     worker.submit(begun)
-    while not begun.done.running():
+    while not begun.future.running():
         time.sleep(0.001)
-    waiting = [Job("a", [1], model.run), Job("b", [2], model.run)]
+    waiting = [ModelJob("a", [1], model.run), ModelJob("b", [2], model.run)]
     for job in waiting:
         worker.submit(job)
     with pytest.raises(Busy, match="2 requests are waiting"):
-        worker.submit(Job("c", [3], model.run))
+        worker.submit(ModelJob("c", [3], model.run))
     ending = threading.Thread(target=worker.close)
     ending.start()
     model.go.set()
@@ -82,11 +82,11 @@ def test_too_many_are_refused_and_what_waits_is_done_before_the_end():
 
 
 def test_who_no_longer_waits_is_passed_over():
-    model, worker = Model(), Worker(10)
-    first, gone, last = jobs = [Job(kind, [n], model.run) for n, kind in enumerate("xab")]
+    model, worker = Model(), ModelThread(10)
+    first, gone, last = jobs = [ModelJob(kind, [n], model.run) for n, kind in enumerate("xab")]
     for job in jobs:
         worker.submit(job)
-    assert gone.done.cancel()
+    assert gone.future.cancel()
     model.go.set()
     assert results([first, last]) == [[0], [4]]
     assert [1] not in model.calls

@@ -1,4 +1,4 @@
-"""From a genome and its annotation to the folder of the model in the box, in one command.
+"""From a genome and its annotation to the folder of the bundled model, in one command.
 
 It builds the corpus, trains (an hour and a half on two cores; the same command goes on after an
 interruption), exports, rounds the weights to bfloat16, measures the rounded model on the chromosome
@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from box_folder import make_folder
-from box_steps import BUILD, EVALUATIONS, MAKE, MEASURE_FROM
+from bundled_model_folder import make_folder
+from bundled_model_steps import BUILD, EVALUATIONS, MAKE, MEASURE_FROM
 from quickstart_commands import run_python
 from quickstart_steps import Step, words
 
@@ -22,13 +22,13 @@ from carbon.console import Parser, natural, run_command
 from carbon.corpus import read_manifest
 from carbon.errors import UserError
 from carbon.io.files import behind_links, sha256_of_file, why_no_file
-from carbon.pretrained import BUNDLED
+from carbon.pretrained import BUNDLED_MODELS
 from carbon.progress import say
 from train.config import TrainConfig
 
 _INTERRUPTED = 130
 _LOG = "steps.log"
-ENTRY = BUNDLED["yeast"]
+ENTRY = BUNDLED_MODELS["yeast"]
 TASKS = "sequence_recovery,heldout_likelihood,reading_frame,codon_adaptation,consequence_auroc"
 
 
@@ -38,14 +38,20 @@ def main() -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    found = Parser(prog="scripts/box", description=__doc__)
+    found = Parser(prog="scripts/bundled_model", description=__doc__)
     found.add_argument("--genome", type=Path, required=True, help="FASTA of Ensembl, gzip or plain")
     found.add_argument("--annotation", type=Path, required=True, help="GTF of the same release")
     found.add_argument(
-        "--output", type=Path, default=ENTRY.folder, help="folder to make (default: in the box)"
+        "--output",
+        type=Path,
+        default=ENTRY.folder,
+        help="folder to make (default: the bundled one)",
     )
     found.add_argument(
-        "--work", type=Path, default=Path("runs/box"), help="for what it is made from (runs/box)"
+        "--work",
+        type=Path,
+        default=Path("runs/bundled_model"),
+        help="for what it is made from (runs/bundled_model)",
     )
     found.add_argument("--run", type=Path, help="folder of a run that is there: no training")
     found.add_argument("--corpus", type=Path, help="that this run was trained on")

@@ -1,4 +1,4 @@
-"""The variants that the demo shows of the box's chromosome: what is told of each is so."""
+"""The variants that the demo shows of the bundled chromosome: what is told of each is so."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from carbon.genome import Consequences, Reference, Variant, read_annotation
 from carbon.genome.genome import Genome
 from demo.lab import Lab
 from demo.panels.variant import VariantEffect
-from tests.helpers.box import real_entry
+from tests.helpers.bundled_model import real_entry
 from tests.helpers.demo import answered
 
 CODONS = {  # consequence, codons, lowest and highest delta in nats

@@ -13,15 +13,15 @@ import pytest
 
 import carbon
 from carbon.cli import main
-from carbon.pretrained import BUNDLED
+from carbon.pretrained import BUNDLED_MODELS
 
 PAGE = Path(__file__).parents[3] / "docs" / "serving.md"
 
 
 @pytest.fixture(scope="module")
 def server():
-    """Yield a process that serves the model of the box, and its address."""
-    yeast = BUNDLED["yeast"]
+    """Yield a process that serves the bundled model, and its address."""
+    yeast = BUNDLED_MODELS["yeast"]
     command = [sys.executable, "-m", "carbon", "serve", "--model", "yeast", "--port", "0"]
     command += ["--reference", str(yeast.genome)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
@@ -48,7 +48,7 @@ def test_the_page_runs_as_it_stands_and_the_server_ends_when_told(server):
         for line in lines
     ]
     variant = carbon.Variant.parse("VIII:451496 G>A")
-    with carbon.Reference(BUNDLED["yeast"].genome) as reference:
+    with carbon.Reference(BUNDLED_MODELS["yeast"].genome) as reference:
         (expected,) = model.score_variants(reference, [variant])
     assert found[0]["variants"][0]["delta"] == pytest.approx(expected.delta, abs=1e-3)
     (score,) = model.score(["ATGGCCAAGTAA"])

@@ -1,14 +1,14 @@
-"""The steps that make the model in the box; what stands in a command is told in quickstart_steps.
+"""The steps that make the bundled model; what stands in a command is told in quickstart_steps.
 
 Another measure is another entry of `EVALUATIONS`: its command writes `results.json` into
-`{work}/eval/NAME`, and the box's results and card have it under that name.
+`{work}/eval/NAME`, and the bundled model's results and card have it under that name.
 """
 
 from quickstart_steps import Step
 
 BUILD = Step(
     "build", "building the corpus, one chromosome held out", """
-    -m data_pipeline build --config data_pipeline/recipes/yeast_box.toml
+    -m data_pipeline build --config data_pipeline/recipes/yeast_bundled_model.toml
     --set output="{corpus!j}" --set assemblies.0.genome="{genome!j}"
     --set assemblies.0.annotation="{annotation!j}" """,
 )  # fmt: skip

@@ -1,8 +1,8 @@
-"""How the model in the box learned, as the file that the demo plays: scans, not weights.
+"""How the bundled model learned, as the file that the demo plays: scans, not weights.
 
-It reads one region with a training's checkpoints, and last with the model in the box itself. The
-training is that of `scripts/box` again, with `checkpoint.milestone_steps`; step 0 is the network as
-its seed begins it. Several run folders are read as one, each step from the first that has it.
+It scans one region with each checkpoint of a training run, and last with the bundled model. Repeat
+the training of `scripts/bundled_model` with `checkpoint.milestone_steps`; step 0 is the network as
+initialised by its seed. Of several run folders, the first that has a step provides it.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from carbon.errors import UserError
 from carbon.genome import Reference, from_region
 from carbon.inference import Model, load
 from carbon.io.files import check_parent, scratch_folder
-from carbon.pretrained import BUNDLED
+from carbon.pretrained import BUNDLED_MODELS
 from carbon.progress import say
 from demo.learning_curves import Learning, nats_of, write_learning
 from train.choices.kmer_rows import KMER_ROWS
@@ -30,7 +30,7 @@ from train.planning.sizes import llama_config
 from train.run_folder.saved import saved_weights
 from train.start.export import write_export
 
-ENTRY = BUNDLED["yeast"]
+ENTRY = BUNDLED_MODELS["yeast"]
 """Whose training it is."""
 REGION = "VIII:450808-453557"
 STEPS = (0, 25, 50, 100, 150, 200, 300, 500, 700, 1000, 3000)
@@ -42,10 +42,10 @@ def main() -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    found = Parser(prog="scripts/box_learning.py", description=__doc__)
+    found = Parser(prog="scripts/bundled_model_learning.py", description=__doc__)
     found.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run folders")
     found.add_argument("--steps", type=natural, nargs="+", default=STEPS, help=f"{STEPS}")
-    found.add_argument("--last-step", type=natural, default=9000, help="of the model in the box")
+    found.add_argument("--last-step", type=natural, default=9000, help="of the bundled model")
     found.add_argument("--region", default=REGION, help="that is read (%(default)s)")
     found.add_argument("--output", type=Path, default=ENTRY.learning, help="file to write")
     return found
@@ -63,7 +63,7 @@ def _run(asked: argparse.Namespace) -> int:
 
 
 def _models(asked: argparse.Namespace) -> Iterator[Model]:
-    """Yield the model after each step, then that of the box."""
+    """Yield the model after each step, then the bundled one."""
     places = {step: _checkpoint(asked.runs, step) for step in asked.steps if step}
     config = TrainConfig.load(asked.runs[0] / "config.toml")
     with joined_ranks(ParallelConfig(), "cpu") as ranks:

@@ -28,7 +28,7 @@ def gc(sequences):
 
 def words(start, output, *more):
     return [
-        "rl", "--model", str(start), "--oracle", "python:killer:gc", "--length", "30",
+        "rl", "--model", str(start), "--function", "python:killer:gc", "--length", "30",
         "--steps", "7", "--group", "4", "--rate", "0.01", "--probe", "2", "--device", "cpu",
         "--output", output, *more,
     ]  # fmt: skip
@@ -107,4 +107,4 @@ def test_from_python_with_a_callable(start, tmp_path):
     assert line["gc"] == pytest.approx(gc(seen[4:]) and sum(gc(seen[4:8])) / 4)
     (drawn,) = tuned.generate([""], 30, seed=1)
     assert len(drawn) == 30
-    assert json.loads((tmp_path / "tuned/tune.json").read_text())["oracles"] == "gc=callable:gc"
+    assert json.loads((tmp_path / "tuned/rl.json").read_text())["functions"] == "gc=callable:gc"

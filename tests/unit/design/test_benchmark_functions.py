@@ -1,4 +1,4 @@
-"""Oracles whose best is known, by arithmetic of their own; and a search that is looked on at."""
+"""Benchmark functions against plain arithmetic; a search observed round by round."""
 
 import math
 
@@ -11,11 +11,11 @@ from carbon.design.benchmark_functions import (
     motif_pair,
     yeast_codons,
 )
-from carbon.design.config import DesignTask, search_of
-from carbon.design.functions import InProcess, started
-from carbon.design.search import found_so_far, rounds, run_search
+from carbon.design.config import DesignConfig, search_of
+from carbon.design.functions import CallableFunction, start_functions
+from carbon.design.search import candidates_to_json, rounds, run_search
 from carbon.genome.genome import Genome
-from carbon.pretrained import BUNDLED
+from carbon.pretrained import BUNDLED_MODELS
 from tests.helpers.demo import write_genome
 
 
@@ -45,22 +45,24 @@ def test_codons_are_counted_as_the_strand_reads_them(tmp_path, strand):
     assert usage["ATG"] == 1 and usage["TAA"] == 1 and sum(usage.values()) == 240
 
 
-@pytest.mark.skipif(not BUNDLED["yeast"].is_installed, reason="no model in the box")
+@pytest.mark.skipif(not BUNDLED_MODELS["yeast"].is_installed, reason="no bundled model")
 def test_codons_of_yeast():
     liked, rare = yeast_codons(["GCTAGATTG", "GCGCGGCTC"])  # ALA ARG LEU
     assert liked == 1.0 and rare < 0.4
 
 
 def test_rounds_are_those_of_the_search(model):
-    task = DesignTask(length_bp=60, calls=40, batch=8, seed=3)
-    search, judge = search_of(model.reader, task, 1)
+    task = DesignConfig(length_bp=60, calls=40, batch=8, seed=3)
+    search, checker = search_of(model.reader, task, 1)
     history, sizes = [], []
-    for measured in rounds(search, judge, [InProcess(gc_window)], history):
+    for measured in rounds(search, checker, [CallableFunction(gc_window)], history):
         sizes.append(len(measured))
         assert history[-len(measured) :] == measured
     assert sum(sizes) == len(history) == 40 and len(sizes) >= 5
-    assert history == run_search(*search_of(model.reader, task, 1), started([gc_window], 60))
-    found = found_so_far(history)["candidates"]
+    assert history == run_search(
+        *search_of(model.reader, task, 1), start_functions([gc_window], 60)
+    )
+    found = candidates_to_json(history)["candidates"]
     values = [each["value"] for each in found]
     assert values == sorted(gc_window([c.bases for c in history]), reverse=True)
     for each in found:

@@ -1,4 +1,4 @@
-"""The model in the box as it is: whole, small, honest, and one that has learned yeast."""
+"""The bundled model as it is: whole, small, honest, and one that has learned yeast."""
 
 import gzip
 import json
@@ -16,7 +16,7 @@ import carbon
 from carbon.genome import Interval, Reference, read_annotation
 from carbon.inference.variants.background import Background
 from carbon.model import model_folder
-from tests.helpers.box import real_entry
+from tests.helpers.bundled_model import real_entry
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "models.md"

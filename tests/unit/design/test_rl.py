@@ -11,14 +11,14 @@ from transformers import AutoModelForCausalLM
 
 import carbon
 from carbon.cli import main
-from carbon.design.functions import InProcess
+from carbon.design.functions import CallableFunction
 from carbon.design.goals import Goal
 from carbon.errors import UserError
 from carbon.genome.sequences import read_records
 from carbon.inference.score import base_log_likelihoods
 from carbon.model import load_model
-from carbon.rl.config import TuneJob, TuneTask
-from carbon.rl.grpo import prompt_of, six_mers_alone, tokenizer_of, trainer_of
+from carbon.rl.config import RLConfig, RLJob
+from carbon.rl.grpo import kmers_only, make_trainer, prompt_of, tokenizer_of
 from carbon.rl.rewards import Rewards
 from carbon.run_folder import read_lines
 from carbon.tokenizer import NATIVE, decode_ids, encode
@@ -30,10 +30,11 @@ ADAPTED = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down
 STEPS = 20
 
 
-def tune(start, *words, oracle="python:some_oracles:gc", steps=STEPS):
+def tune(start, *words, function="python:some_functions:gc", steps=STEPS):
     return main(
-        ["rl", "--model", str(start), "--oracle", oracle, "--length", "30", "--steps", str(steps),
-         "--device", "cpu", "--rate", "0.01", "--probe", "10", *map(str, words)]
+        ["rl", "--model", str(start), "--function", function, "--length", "30",
+         "--steps", str(steps), "--device", "cpu", "--rate", "0.01", "--probe", "10",
+         *map(str, words)]
     )  # fmt: skip
 
 
@@ -44,7 +45,7 @@ def run(start, tmp_path_factory):
     (folder / "shares.py").write_text("def gc(s): return [sum(map(x.count, 'GC')) / 30 for x in s]")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        assert tune(start, "--output", "run", oracle="python:shares:gc") == 0
+        assert tune(start, "--output", "run", function="python:shares:gc") == 0
     return folder / "run"
 
 
@@ -64,7 +65,7 @@ def test_the_reward_rises_and_the_curves_tell_it(run):
     for part in (first, last):
         assert f"{sum(line['reward'] for line in part) / len(part):.4g}" in page
     samples = [record.bases for record in read_records(run / "samples" / f"step_{STEPS:06}.fa")]
-    assert f"{len(set(samples))} are different" in page and "http" not in page
+    assert f"{len(set(samples))} are distinct" in page and "http" not in page
     assert all(bases in page for bases in samples[:5])
 
 
@@ -113,14 +114,14 @@ def test_the_export_loads_everywhere_and_is_start_and_adapter(start, run):
 def ready(start, tmp_path):
     """The start with its head held, and trl's trainer of it."""
     loaded = load_model(start)
-    task = TuneTask(length_bp=30, prompt="ACGTTGCAACGT", tags=("<fungi_species>",), group=4)
-    job = TuneJob(str(start), ["python:some_oracles:gc"], task, tmp_path / "o", on_cpu=True)
-    rewards = Rewards([InProcess(lambda s: [1.0] * len(s))], [Goal(1.0)], loaded.vocabulary)
-    with six_mers_alone(loaded):
+    task = RLConfig(length_bp=30, prompt="ACGTTGCAACGT", tags=("<fungi_species>",), group=4)
+    job = RLJob(str(start), ["python:some_functions:gc"], task, tmp_path / "o", on_cpu=True)
+    rewards = Rewards([CallableFunction(lambda s: [1.0] * len(s))], [Goal(1.0)], loaded.vocabulary)
+    with kmers_only(loaded):
         yield (
             job,
             loaded,
-            trainer_of(job, loaded, tokenizer_of(str(start), loaded.vocabulary), rewards),
+            make_trainer(job, loaded, tokenizer_of(str(start), loaded.vocabulary), rewards),
         )
     assert loaded.network.lm_head.bias is None
 
@@ -129,11 +130,11 @@ def test_what_is_learned_from_is_normalised_over_6_mers(start, ready):
     """The sum over the tokens of a sample is what scoring makes of its bases behind the prompt."""
     job, _, trainer = ready
     samples = [random_bases(30, seed) for seed in range(4)]
-    wholes = [job.task.prompt + bases for bases in samples]
-    scored = base_log_likelihoods(carbon.load(start, device="cpu").reader, wholes, job.task.tags)
+    wholes = [job.config.prompt + bases for bases in samples]
+    scored = base_log_likelihoods(carbon.load(start, device="cpu").reader, wholes, job.config.tags)
     ours = [float(values[12:].sum()) for values in scored]
     (prompt,) = trainer.processing_class(text=[trainer.train_dataset[0]["prompt"]])["input_ids"]
-    ids = [[*NATIVE.prefix(job.task.tags), *encode(whole).ids[1:]] for whole in wholes]
+    ids = [[*NATIVE.prefix(job.config.tags), *encode(whole).ids[1:]] for whole in wholes]
     ids = torch.tensor([row[: len(prompt) + 5] for row in ids])
     assert prompt == ids[0, : len(prompt)].tolist()
     arguments = (trainer.model, ids, torch.ones_like(ids), 5)
@@ -148,20 +149,20 @@ def test_what_is_learned_from_is_normalised_over_6_mers(start, ready):
 def test_samples_are_those_of_generate(start, ready):
     """The adapters are new and change nothing: the start draws the same, behind tags and prompt."""
     job, _, trainer = ready
-    found = trainer.rollout_func([prompt_of(job.task)] * 4, trainer)
-    (prompt,) = trainer.processing_class(text=[prompt_of(job.task)])["input_ids"]
+    found = trainer.rollout_func([prompt_of(job.config)] * 4, trainer)
+    (prompt,) = trainer.processing_class(text=[prompt_of(job.config)])["input_ids"]
     assert found["prompt_ids"] == [prompt] * 4
-    seed = int(np.random.SeedSequence([job.task.seed, 0]).generate_state(1)[0])
+    seed = int(np.random.SeedSequence([job.config.seed, 0]).generate_state(1)[0])
     model = carbon.load(start, device="cpu")
-    drawn = model.generate([job.task.prompt] * 4, 30, seed=seed, tags=job.task.tags)
+    drawn = model.generate([job.config.prompt] * 4, 30, seed=seed, tags=job.config.tags)
     assert [decode_ids(np.array(ids)) for ids in found["completion_ids"]] == list(drawn)
     assert len(set(drawn)) > 1
     trainer.state.global_step = 1
-    assert trainer.rollout_func([prompt_of(job.task)] * 4, trainer) != found
+    assert trainer.rollout_func([prompt_of(job.config)] * 4, trainer) != found
 
 
-def test_several_oracles_with_goals(start, functions, capsys):
-    words = ["--oracle", "python:some_oracles:at", "--goal", "0.4", "--goal", "least"]
+def test_several_functions_with_goals(start, functions, capsys):
+    words = ["--function", "python:some_functions:at", "--goal", "0.4", "--goal", "minimize"]
     assert tune(start, *words, "--output", "two", "--group", 4, steps=2) == 0
     line = read_lines("two").steps[-1]
     last = json.loads(capsys.readouterr().out)["last"]
@@ -174,7 +175,7 @@ def test_several_oracles_with_goals(start, functions, capsys):
     assert line["reward"] == pytest.approx(sum(rewards) / 4) and len(rewards) == 4
 
 
-def test_an_oracle_that_fails_leaves_what_was_learned(start, functions, capsys):
+def test_a_function_that_fails_leaves_what_was_learned(start, functions, capsys):
     (functions / "moody.py").write_text(
         "calls = 0\n"
         "def gc(sequences):\n"
@@ -185,9 +186,9 @@ def test_an_oracle_that_fails_leaves_what_was_learned(start, functions, capsys):
         "    return [s.count('G') for s in sequences]\n"
     )
     words = ["--output", "o", "--group", 4, "--probe", 2]
-    assert tune(start, *words, oracle="python:moody:gc") == 2
+    assert tune(start, *words, function="python:moody:gc") == 2
     told = capsys.readouterr().err
-    assert "oracle 'gc': sample_1: it raised RuntimeError" in told and "Traceback" not in told
+    assert "function 'gc': sample_1: it raised RuntimeError" in told and "Traceback" not in told
     assert [line["step"] for line in read_lines("o").steps] == [1, 2, 3]
     assert (functions / "o/adapter/adapter_model.safetensors").is_file()
     assert not (functions / "o/model").exists()
@@ -198,8 +199,8 @@ def test_an_oracle_that_fails_leaves_what_was_learned(start, functions, capsys):
     [
         (["--length", 600], "101 tokens, the model has 48"),
         (["--tag", "<unknown>"], "tag '<unknown>'"),
-        (["--oracle", "python:some_oracles:absent"], "the start: it raised AttributeError"),
-        (["--oracle", "loss=python:some_oracles:gc"], "'loss'"),
+        (["--function", "python:some_functions:absent"], "the start: it raised AttributeError"),
+        (["--function", "loss=python:some_functions:gc"], "'loss'"),
     ],
 )
 def test_mistakes_leave_nothing_behind(start, functions, capsys, words, message):
@@ -211,11 +212,11 @@ def test_mistakes_leave_nothing_behind(start, functions, capsys, words, message)
 @pytest.mark.parametrize("option", [{"group": 1}, {"kl": -1.0}, {"prompt": "ACGT"}, {"rate": 0.0}])
 def test_a_task_is_checked(option):
     with pytest.raises(UserError, match=next(iter(option))):
-        TuneTask(length_bp=30, **option)
+        RLConfig(length_bp=30, **option)
 
 
 def test_the_defaults_of_a_task():
-    task = TuneTask(length_bp=30)
+    task = RLConfig(length_bp=30)
     assert (task.steps, task.group, task.rank, task.probe_steps) == (200, 16, 16, 20)
     assert (task.kl, task.rate, task.most_stale, task.seed) == (0.04, 1e-4, 2, 0)
 

@@ -1,4 +1,4 @@
-"""Puts a model of the box together: weights, papers, and the held-out contig."""
+"""Puts a bundled model together: weights, papers, and the held-out contig."""
 
 import gzip
 import json
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from box_card import card
+from bundled_model_card import card
 
 from carbon.corpus import read_manifest
 from carbon.errors import UserError
@@ -36,7 +36,7 @@ def make_folder(
     genome: Path,
     annotation: Path,
 ) -> Path:
-    """Write the folder of a model in the box, whole or not at all, and return its path.
+    """Write the folder of a bundled model, whole or not at all, and return its path.
 
     Equal input gives equal bytes: no clock, and no path of this machine.
 
@@ -52,7 +52,7 @@ def make_folder(
 
     Raises:
         UserError: the folder is there already, the contig is not in a file, or a file is larger
-            than the box takes.
+            than a bundled model may have.
     """
     results = {name: _read(folder / RESULTS) for name, folder in measured.items()}
     config = TrainConfig.load(run / "config.toml", ["output='runs/yeast'", "data.corpus='corpus'"])
@@ -146,4 +146,4 @@ def _check(folder: Path, entry: Entry) -> None:
         ("contig and genes", genome_bytes, MOST_GENOME_BYTES),
     ):
         if num_bytes > most:
-            raise UserError(f"{what} have {num_bytes:,} bytes; the box takes {most:,}")
+            raise UserError(f"{what} have {num_bytes:,} bytes; a bundled model may have {most:,}")

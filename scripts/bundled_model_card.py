@@ -1,11 +1,11 @@
-"""The card of a model in the box: its use, what was measured, and what a run says of itself."""
+"""The card of a bundled model: its use, what was measured, and what a run says of itself."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from carbon.pretrained import Entry
 from carbon.progress import Cell
-from carbon.reports.render import card_front
+from carbon.reports.card import card_front
 from carbon.tokenizer import K
 from eval.heldout.overlap import overlap_clause
 from train.config import TrainConfig
@@ -29,7 +29,7 @@ def card(
     """Return the card, in Markdown.
 
     Args:
-        entry: of the box.
+        entry: of the bundled model.
         config: of the run.
         parameters: of the network.
         results: by evaluation, then by task, as `python -m eval` writes them.
@@ -103,9 +103,9 @@ with carbon.Reference(entry.genome) as genome:
 print(score.nats_per_base)
 ```
 
-Stock `transformers` loads the folder too. `recipe.toml` is the recipe, `corpus.json` the manifest
-of the corpus, `results.json` what was measured; `scripts/box` of the repository makes all of it
-again.
+Stock `transformers` loads the folder too. `recipe.toml` is the training recipe, `corpus.json` the
+manifest of the corpus, `results.json` the evaluation; `scripts/bundled_model` of the repository
+makes all of them again.
 """
 
 

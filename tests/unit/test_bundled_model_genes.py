@@ -1,4 +1,4 @@
-"""What the model in the box has learned, on genes of the held-out chromosome."""
+"""What the bundled model has learned, on genes of the held-out chromosome."""
 
 import itertools
 
@@ -7,9 +7,11 @@ import pytest
 
 import carbon
 from carbon.genome import Consequences, Interval, Reference, Variant, read_annotation
-from tests.helpers.box import real_entry
+from tests.helpers.bundled_model import real_entry
 
-pytestmark = pytest.mark.nightly  # test_box_yeast has that a gene is likelier than it backwards
+pytestmark = (
+    pytest.mark.nightly
+)  # test_bundled_model_yeast has that a gene is likelier than it backwards
 ENO2 = Interval("VIII", 451_326, 452_640)
 STOPS = {"TAA", "TAG", "TGA"}
 

@@ -91,7 +91,7 @@ def _peak_bytes(kind: str, num_tokens: int, width: int) -> int:
     """
     code = (
         f"{PEAK}import sys, torch; torch.set_num_threads(1); sys.path.insert(0, 'bench')\n"
-        f"from rooms.losses import loss_step; loss_step({kind!r}, 128, {width})()\n"
+        f"from packages.losses import loss_step; loss_step({kind!r}, 128, {width})()\n"
         f"step = loss_step({kind!r}, {num_tokens}, {width})\n"
         "before = peak(); step()\n"
         "print(peak() - before)"

@@ -1,4 +1,4 @@
-"""`scripts/box`: what it refuses, the steps that it takes, and the folder that it puts together."""
+"""`scripts/bundled_model`: what it refuses, its steps, and the folder that it writes."""
 
 import gzip
 import importlib
@@ -23,12 +23,12 @@ from carbon.genome import (
 )
 from carbon.io.files import sha256_of_file
 from carbon.model import save_model
-from carbon.pretrained import BUNDLED
+from carbon.pretrained import BUNDLED_MODELS
 from tests.helpers.files import random_bases, write_fasta
 from train.config import TrainConfig
 
 ROOT = Path(__file__).parents[2]
-ENTRY = BUNDLED["yeast"]
+ENTRY = BUNDLED_MODELS["yeast"]
 YEAST = Path(os.environ.get("CARBON_DATA", "")) / "yeast"
 RESULTS = {
     "likelihood": {"value": 1.2987, "low": 1.2901, "high": 1.3055},
@@ -85,7 +85,7 @@ def material(folder: Path, network, genome) -> dict[str, Path]:
 
 def make(scripts, folder, network, genome, output=None):
     parts = material(folder, network, genome)
-    return scripts("box_folder").make_folder(
+    return scripts("bundled_model_folder").make_folder(
         ENTRY, output or folder / "made", *parts.values(), {"heldout": parts["work"] / "eval"},
         genome=genome[0], annotation=genome[1],
     )  # fmt: skip
@@ -143,7 +143,7 @@ def test_the_example_variants_are_a_vcf(scripts, tmp_path, genome):
     fasta, _, contigs = genome
     ref = contigs["VIII"][4:6], contigs["VIII"][8]
     entry = replace(ENTRY, example_variants=((5, ref[0], ref[0][0]), (9, ref[1], "N")))
-    (tmp_path / "v.vcf").write_text(scripts("box_folder").vcf_of(entry))
+    (tmp_path / "v.vcf").write_text(scripts("bundled_model_folder").vcf_of(entry))
     with Reference(fasta) as reference:
         rows = list(VcfReader(tmp_path / "v.vcf", reference))
     assert [v for row in rows for v in row.variants] == [
@@ -154,7 +154,7 @@ def test_the_example_variants_are_a_vcf(scripts, tmp_path, genome):
 @pytest.mark.skipif(not YEAST.is_dir(), reason="CARBON_DATA is not set")
 def test_the_example_variants_do_what_is_said_of_them(scripts, tmp_path):
     (fasta,), (gtf,) = YEAST.glob("*.fa.gz"), YEAST.glob("*.gtf.gz")
-    (tmp_path / "v.vcf").write_text(scripts("box_folder").vcf_of(ENTRY))
+    (tmp_path / "v.vcf").write_text(scripts("bundled_model_folder").vcf_of(ENTRY))
     with Reference(fasta) as reference:
         consequences = Consequences(reference, read_annotation(gtf, reference))
         rows = VcfReader(tmp_path / "v.vcf", reference)
@@ -164,11 +164,11 @@ def test_the_example_variants_do_what_is_said_of_them(scripts, tmp_path):
 
 
 def test_what_is_too_large_leaves_nothing(scripts, tmp_path, network, genome, monkeypatch):
-    folder = scripts("box_folder")
+    folder = scripts("bundled_model_folder")
     for limit in ("MOST_WEIGHTS_BYTES", "MOST_GENOME_BYTES"):
         with monkeypatch.context() as patch:
             patch.setattr(folder, limit, 100)
-            with pytest.raises(UserError, match="takes 100"):
+            with pytest.raises(UserError, match="may have 100"):
                 make(scripts, tmp_path / limit, network, genome)
         assert not (tmp_path / limit / "made").exists()
 
@@ -183,7 +183,7 @@ def test_a_genome_without_the_contig_leaves_nothing(scripts, tmp_path, network, 
 @pytest.fixture
 def start(scripts, monkeypatch, genome, tmp_path):
     """Return what starts the command in a folder, with steps that only say that they ran."""
-    command, ended = scripts("box"), scripts("quickstart_commands").Ended
+    command, ended = scripts("bundled_model"), scripts("quickstart_commands").Ended
     monkeypatch.chdir(tmp_path)
 
     def started(*words, ends_with=0):
@@ -193,7 +193,7 @@ def start(scripts, monkeypatch, genome, tmp_path):
         )
         monkeypatch.setattr(command, "make_folder", lambda *_, **__: "made")
         files = ["--genome", str(genome[0]), "--annotation", str(genome[1])]
-        monkeypatch.setattr(sys, "argv", ["box", *files, "--output", "new", *words])
+        monkeypatch.setattr(sys, "argv", ["bundled_model", *files, "--output", "new", *words])
         return command.main(), ran
 
     return started
@@ -265,8 +265,8 @@ def test_what_is_refused(start, words, told, tmp_path, capsys):
     assert told in line
 
 
-def test_the_recipes_hold_the_same_contig_out_and_fit_the_box():
-    corpus = tomllib.loads((ROOT / "data_pipeline/recipes/yeast_box.toml").read_text())
+def test_the_recipes_hold_the_same_contig_out_and_fit_the_bundled_model():
+    corpus = tomllib.loads((ROOT / "data_pipeline/recipes/yeast_bundled_model.toml").read_text())
     (assembly,) = corpus["assemblies"]
     assert assembly["holdout"] == [ENTRY.held_out_contig] and assembly["name"] == ENTRY.assembly
     recipe, arm = (

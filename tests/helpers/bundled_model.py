@@ -1,4 +1,4 @@
-"""The box as tests have it: the real one once it is filled, and one with a small random model."""
+"""The bundled model for tests: the real one if it is there, and one with random weights."""
 
 import gzip
 import json
@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from carbon.model import save_model
-from carbon.pretrained import BUNDLED, Entry
+from carbon.pretrained import BUNDLED_MODELS, Entry
 from tests.helpers.files import random_bases
 
 NATS_PER_BASE = 1.2345
@@ -16,17 +16,17 @@ _GENE = 'VIII\tsgd\t{kind}\t301\t600\t.\t+\t{phase}\tgene_id "G1"; transcript_id
 
 
 def real_entry(name: str) -> Entry:
-    """The entry of the box that the project has."""
-    return BUNDLED[name].require()
+    """The entry of the bundled model that the project has."""
+    return BUNDLED_MODELS[name].require()
 
 
 def fill(folder: Path, network) -> str:
-    """Make a folder of the box with a network, a contig of random bases and a gene on it.
+    """Make the folder of a bundled model with a network, a contig of random bases and a gene on it.
 
     Returns:
         The bases of the contig.
     """
-    entry = BUNDLED["yeast"]
+    entry = BUNDLED_MODELS["yeast"]
     save_model(network, folder)
     inner = "ATG" + "GCA" * 98 + "TAA"
     bases = random_bases(300, seed=1) + inner + random_bases(CONTIG_BP - 600, seed=2)

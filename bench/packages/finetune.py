@@ -50,7 +50,8 @@ def measures(quick: bool) -> list[Measure]:
         found += of_steps(says, name, shortest_bp, vocabulary, number, 1 if quick else 3)
     found += of_probe(number)
     peaks = {
-        name: in_own_process(f"peak_of('{name}')", "rooms.finetune")[1] for name in ("lora", "full")
+        name: in_own_process(f"peak_of('{name}')", "packages.finetune")[1]
+        for name in ("lora", "full")
     }
     found.append(Measure("memory of lora / of full", peaks["lora"] / peaks["full"], "times"))
     return found

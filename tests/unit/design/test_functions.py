@@ -1,4 +1,4 @@
-"""Oracles: what they answer, and every way to answer wrongly."""
+"""Scoring functions: what they answer, and every wrong answer."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from carbon.design.functions import FUNCTIONS, column_of, named_oracle, started
+from carbon.design.functions import LOADERS, column_of, parse_function, start_functions
 from carbon.errors import UserError
 from carbon.finetune.load import load_finetuned
 from tests.helpers.files import random_bases
@@ -22,19 +22,19 @@ BASES = ["GGCC", "TTAC", "AAAA"]
 
 
 def asked(spec):
-    (oracle,) = started([spec], 60)
+    (function,) = start_functions([spec], 60)
     try:
-        return oracle.values(NAMES, BASES)
+        return function.values(NAMES, BASES)
     finally:
-        oracle.close()
+        function.close()
 
 
 def test_a_function_has_a_process_that_answers_many_times_and_ends(functions):
-    (oracle,) = started(["python:some_oracles:gc"], 60)
+    (function,) = start_functions(["python:some_functions:gc"], 60)
     for _ in range(2):
-        assert oracle.values(NAMES, BASES) == [1.0, 0.25, 0.0]
-    (number,) = oracle._process.pids()
-    oracle.close()
+        assert function.values(NAMES, BASES) == [1.0, 0.25, 0.0]
+    (number,) = function._process.pids()
+    function.close()
     with pytest.raises(ProcessLookupError):
         os.kill(number, signal.SIGCONT)
 
@@ -42,11 +42,11 @@ def test_a_function_has_a_process_that_answers_many_times_and_ends(functions):
 def test_a_script_without_a_main_guard_runs_once(functions, tmp_path):
     """`multiprocessing` would import the script again in the process of the function."""
     (tmp_path / "script.py").write_text(
-        "from carbon.design.functions import started\n"
+        "from carbon.design.functions import start_functions\n"
         "print('begun', flush=True)\n"
-        "(oracle,) = started(['python:some_oracles:gc'], 300)\n"
-        "print(oracle.values(['a'], ['GGCC']))\n"
-        "oracle.close()\n"
+        "(function,) = start_functions(['python:some_functions:gc'], 300)\n"
+        "print(function.values(['a'], ['GGCC']))\n"
+        "function.close()\n"
     )
     done = subprocess.run(
         [sys.executable, tmp_path / "script.py"], capture_output=True, text=True, check=True
@@ -59,15 +59,15 @@ def test_a_command_reads_fasta():
 
 
 def in_this_process(spec, names, sequences):
-    """Answer as the process of an oracle does; processes are tested with functions."""
-    oracle = named_oracle(spec)
-    return FUNCTIONS[oracle.kind](oracle.what)(sequences)
+    """Compute values as the worker process of a scoring function does."""
+    function = parse_function(spec)
+    return LOADERS[function.kind](function.argument)(sequences)
 
 
 def in_its_own_process(spec, names, sequences):
-    (oracle,) = started([spec], 300)
-    found = oracle.values(names, sequences)
-    oracle.close()
+    (function,) = start_functions([spec], 300)
+    found = function.values(names, sequences)
+    function.close()
     return found
 
 
@@ -78,7 +78,7 @@ def test_a_finetuned_model_gives_what_it_predicts(tmp_path, network, answer):
     folder = untrained_folder(base_folder(tmp_path, network), NUMBERS, tmp_path / "numbers")
     sequences = [random_bases(60, seed=n) for n in range(3)]
     spec = f"finetuned:{folder}:b"
-    assert named_oracle(spec).name == "b"
+    assert parse_function(spec).name == "b"
     predicted = list(load_finetuned(folder).predict(sequences))
     found = answer(spec, NAMES, sequences)
     assert found == pytest.approx([float(each[1]) for each in predicted], abs=1e-6)
@@ -87,8 +87,8 @@ def test_a_finetuned_model_gives_what_it_predicts(tmp_path, network, answer):
 @pytest.mark.parametrize(
     ("what", "question", "message"),
     [
-        ("m", NUMBERS, "predicts a, b; say which"),
-        ("m:no", BINARY, "predicts yes; say which"),
+        ("m", NUMBERS, "predicts a, b; give"),
+        ("m:no", BINARY, "predicts yes; give"),
         ("m:no", OF_BASES, "every base"),
     ],
 )
@@ -128,29 +128,29 @@ def test_a_callable_that_answers_wrongly(function, message, cause):
 
 
 def test_a_wrong_answer_is_one_line_with_the_record(functions):
-    (oracle,) = started(["python:some_oracles:odd"], 60)
+    (function,) = start_functions(["python:some_functions:odd"], 60)
     for answers, message in {
         "raises": "'odd': design_8: it raised ValueError: no T",
         "no_numbers": "design_9: it gave \"'high'\"",
         "not_finite": "design_7: it gave nan",
         "too_few": "design_7 to design_9: it gave 1 numbers for 3",
         "no_list": "design_7 to design_9: it raised TypeError",
-        "ends": "design_7 to design_9: it has ended (exit code 3)",
+        "ends": "design_7 to design_9: it ended (exit code 3)",
     }.items():
         with pytest.raises(UserError) as raised:
-            oracle.values(NAMES, [answers, *BASES[1:]])
+            function.values(NAMES, [answers, *BASES[1:]])
         assert message in str(raised.value) and "\n" not in str(raised.value)
-    oracle.close()
+    function.close()
 
 
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("python:some_oracles:absent", "the start: it raised AttributeError"),
+        ("python:some_functions:absent", "the start: it raised AttributeError"),
         ("command:sh -c 'cat > /dev/null; echo; echo 1; echo two; echo 3'", "design_8: it gave"),
         ("command:sh -c 'cat > /dev/null; echo inf; echo 1; echo 2'", "design_7: it gave inf"),
-        ("command:sh -c 'echo 1; echo broken >&2; exit 4'", "it has ended (broken)"),
-        ("command:sh -c 'kill -9 $$'", "it has ended (SIGKILL)"),
+        ("command:sh -c 'echo 1; echo broken >&2; exit 4'", "it ended (broken)"),
+        ("command:sh -c 'kill -9 $$'", "it ended (SIGKILL)"),
         ("command:no_such_command", "it cannot be started"),
     ],
 )
@@ -168,30 +168,30 @@ def alive(marker: str) -> bool:
 @pytest.mark.parametrize(
     ("spec", "marker"),
     [
-        ("python:some_oracles:hangs", "some_oracles:hangs"),
+        ("python:some_functions:hangs", "some_functions:hangs"),
         ("command:sh -c 'sleep 601.25; echo 1'", "sleep 601.25"),
     ],
 )
 def test_what_hangs_is_ended_with_its_children(functions, spec, marker):
-    (oracle,) = started([spec], 60)
-    oracle._timeout_seconds = 0.2  # the start may take its time
+    (function,) = start_functions([spec], 60)
+    function._timeout_seconds = 0.2  # the start may take its time
     with pytest.raises(UserError, match=r"design_7 to design_9: it did not answer in 0\.2 seconds"):
-        oracle.values(NAMES, BASES)
+        function.values(NAMES, BASES)
     waits_for(lambda: not alive(marker))
 
 
 def test_names():
-    assert named_oracle("python:m:f").name == "f"
-    assert named_oracle("strength=command:./score.sh --x a=b").name == "strength"
-    assert named_oracle("command:./score.sh --x a=b").name == "score"
+    assert parse_function("python:m:f").name == "f"
+    assert parse_function("strength=command:./score.sh --x a=b").name == "strength"
+    assert parse_function("command:./score.sh --x a=b").name == "score"
     for wrong, message in {
         "my score=command:cat": "'my score'",
         "command:'a": "closing quotation",
         "command: ": "command",
     }.items():
         with pytest.raises(UserError, match=message):
-            named_oracle(wrong)
+            parse_function(wrong)
     with pytest.raises(UserError, match="two columns would be called 'f'"):
-        started(["python:m:f", "f=python:m:g"], 1)
+        start_functions(["python:m:f", "f=python:m:g"], 1)
     with pytest.raises(UserError, match="two columns would be called 'f'"):
-        started(["python:m:f"], 1, ("f",))
+        start_functions(["python:m:f"], 1, ("f",))

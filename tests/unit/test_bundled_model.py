@@ -1,4 +1,4 @@
-"""The box: by name through every door, read and never written, and what the wheel takes of it."""
+"""The bundled model: loaded by name everywhere, never written, and packed into the wheel."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ from carbon.model import folder as model_folders
 from carbon.model import model_folder, save_model
 from eval.entrants import entrants_of
 from eval.models import load_any
-from tests.helpers.box import CONTIG_BP, NATS_PER_BASE, count_parameters, fill
+from tests.helpers.bundled_model import CONTIG_BP, NATS_PER_BASE, count_parameters, fill
 
 ROOT = Path(__file__).parents[2]
 MOST_BYTES_IN_THE_WHEEL = 11_000_000
@@ -28,22 +28,22 @@ MOST_BYTES_IN_THE_WHEEL = 11_000_000
 
 @pytest.fixture
 def filled(monkeypatch, tmp_path, network):
-    """A box with a small random model; the working directory is empty."""
-    monkeypatch.setattr(pretrained, "ROOT", tmp_path / "box")
+    """A bundled model with random weights; the working directory is empty."""
+    monkeypatch.setattr(pretrained, "ROOT", tmp_path / "pretrained")
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    fill(tmp_path / "box" / "yeast", network)
+    fill(tmp_path / "pretrained" / "yeast", network)
     return pretrained.entry("yeast")
 
 
 @pytest.fixture
 def emptied(monkeypatch, tmp_path):
-    """An installation whose box is empty."""
+    """An installation without its bundled model."""
     monkeypatch.setattr(pretrained, "ROOT", tmp_path / "empty")
     monkeypatch.chdir(tmp_path)
 
 
-def test_a_name_of_the_box_is_its_folder(filled):
+def test_the_name_of_a_bundled_model_is_its_folder(filled):
     found = model_folder("yeast")
     assert found.path == filled.folder
     sequences = ["ATGGCCAAGTAA", "ACGTN" * 9]
@@ -78,7 +78,7 @@ def test_other_names_are_the_hubs_as_before(filled, monkeypatch):
         model_folder("Yeast")
 
 
-def test_what_lies_in_the_box_is_read_and_never_written(filled):
+def test_the_bundled_folder_is_read_and_never_written(filled):
     """In an installation the folder may be another user's, and what is added there stays."""
 
     def state():
@@ -136,7 +136,7 @@ def test_evaluation_takes_the_name(filled):
     ],
 )
 def test_an_installation_without_it_says_so(emptied, ask):
-    with pytest.raises(UserError, match="yeast: this installation of Carbon is without it"):
+    with pytest.raises(UserError, match="yeast: this installation of Carbon lacks it"):
         ask()
     with pytest.raises(ModelError, match="wheat"):
         pretrained.entry("wheat")
@@ -145,12 +145,12 @@ def test_an_installation_without_it_says_so(emptied, ask):
 def test_an_installation_without_it_says_so_in_a_line(emptied, capsys):
     assert main(["convert", "yeast", "there"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("error: yeast:") and "scripts/box" in line
+    assert line.startswith("error: yeast:") and "scripts/bundled_model" in line
 
 
-def test_models_lists_the_box(filled, network, capsys):
+def test_models_lists_the_bundled_model(filled, network, capsys):
     assert main(["models", "--json"]) == 0
-    (model,) = json.loads(capsys.readouterr().out)["box"]
+    (model,) = json.loads(capsys.readouterr().out)["bundled"]
     assert model["parameters"] == count_parameters(network)
     assert model["heldout_nats_per_base"] == NATS_PER_BASE
     assert model["bytes"] == sum(path.stat().st_size for path in filled.folder.glob("*"))
@@ -158,9 +158,9 @@ def test_models_lists_the_box(filled, network, capsys):
         assert Path(model[key]).exists()
 
 
-def test_models_lists_an_empty_box(emptied, capsys):
+def test_models_lists_a_missing_bundled_model(emptied, capsys):
     assert main(["models", "--json"]) == 0
-    (model,) = json.loads(capsys.readouterr().out)["box"]
+    (model,) = json.loads(capsys.readouterr().out)["bundled"]
     assert model["name"] == "yeast" and not model["is_there"]
     assert main(["models"]) == 0
     assert "not in this installation" in capsys.readouterr().out
@@ -205,7 +205,7 @@ def test_models_needs_no_torch(filled):
 
 
 @pytest.mark.parametrize("builder", [WheelBuilder, SdistBuilder])
-def test_the_wheel_takes_what_lies_in_the_box(builder, filled, tmp_path):
+def test_the_wheel_takes_the_bundled_folder(builder, filled, tmp_path):
     """All of it, under the project's own rules of what is built and what git does not see."""
     root = tmp_path / "project"
     shutil.copytree(
@@ -220,7 +220,7 @@ def test_the_wheel_takes_what_lies_in_the_box(builder, filled, tmp_path):
     assert len(wanted) >= 7 and wanted - taken == set()
 
 
-def test_the_box_of_the_wheel_is_small():
+def test_the_bundled_model_of_the_wheel_is_small():
     files = [
         Path(file.path)
         for file in WheelBuilder(str(ROOT)).recurse_included_files()
@@ -242,6 +242,6 @@ def test_what_lies_beside_a_model_is_copied_and_scored(filled, capsys):
     rows = Path("yeast_VIII/scored.tsv").read_text().splitlines()
     assert rows[-1].startswith("VIII\t301\t") and Path(annotation).exists()
     assert main(["models", "--copy", "yeast"]) == 2
-    assert "yeast_VIII: is there already" in capsys.readouterr().err
+    assert "yeast_VIII: already exists" in capsys.readouterr().err
     assert main(["models", "--copy", "yeast", "--output", "other"]) == 0
     assert Path("other", filled.variants_file).read_bytes() == Path(variants).read_bytes()
