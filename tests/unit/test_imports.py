@@ -4,6 +4,7 @@ Which module may import which is in pyproject.toml, for import-linter.
 """
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -102,3 +103,12 @@ def test_threads_stop_spinning_soon_unless_the_user_says_otherwise(given, spins,
         monkeypatch.setenv(name, value)
     carbon.console.run_command(lambda: seen.append(os.environ.get("GOMP_SPINCOUNT")) or 0)
     assert seen == [spins]
+
+
+def test_the_paths_of_the_architecture_page_are_short_and_name_files_of_the_library():
+    page = (ROOT / "docs/developers/architecture.md").read_text(encoding="utf-8")
+    paths = [re.findall(r"^\d+\. `([\w/]+\.py)`", part, re.M) for part in page.split("\n### ")[1:]]
+    assert len(paths) == 4
+    for files in paths:
+        assert 5 < len(files) <= 12
+        assert [file for file in files if not (ROOT / "carbon" / file).is_file()] == []
