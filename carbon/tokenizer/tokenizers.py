@@ -122,7 +122,9 @@ class DNATokenizer(PreTrainedTokenizer):
             return tokens
         first = len(tokens.ids) - max_length if self.truncation_side == "left" else 0
         part = slice(first, first + max_length)
-        return TokenizedText(*(column[part] for column in tokens))
+        return TokenizedText(
+            tokens.ids[part], tokens.kmers[part], tokens.known[part], tokens.offsets[part]
+        )
 
     def _columns(
         self, tokens: TokenizedText, labels: bool, wanted: dict[str, Any]
