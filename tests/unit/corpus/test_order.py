@@ -144,8 +144,8 @@ def test_what_is_random_about_a_row_is_fair():
     readings = [rows.reading(sample) for sample in samples]
     drawn = {name: Counter(getattr(r, name) for r in readings) for name in readings[0]._fields}
     # Of 1,500 a count with chance p has a standard deviation of at most 19; five of them are 97.
-    for frame in range(6):
-        assert abs(drawn["frame"][frame] - 250) < 75
+    for offset in range(6):
+        assert abs(drawn["offset"][offset] - 250) < 75
     assert abs(drawn["reverse"][True] - 750) < 97
     for name in ("with_species", "with_gene"):
         assert abs(drawn[name][True] - 500) < 97
