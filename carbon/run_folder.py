@@ -140,7 +140,7 @@ def _read_file(path: Path, most_lines: int | None) -> list[Line]:
     try:
         texts = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: is no text ({error})") from None
+        raise ConfigError(f"{path}: is not text ({error})") from None
     every = -(-len(texts) // most_lines) if most_lines and texts else 1
     lines = []
     for number in range((len(texts) - 1) % every + 1, len(texts) + 1, every):
@@ -151,7 +151,7 @@ def _read_file(path: Path, most_lines: int | None) -> list[Line]:
                 raise ConfigError(f"{path} line {number}: is not valid JSON ({error})") from None
             continue
         if not isinstance(line, dict) or not isinstance(line.get("step"), int):
-            raise ConfigError(f"{path} line {number}: is no object with a 'step'")
+            raise ConfigError(f"{path} line {number}: is not an object with a 'step'")
         lines.append(line)
     return lines
 

@@ -452,7 +452,7 @@ def unpack_genbank(path: str | Path, fasta: Path) -> GenBank:
             where = f"{path} record {number} ({contig})"
             bases = _bases(record, where)
             if contig in contigs:
-                raise GenomeError(f"{where}: stands twice; keep one")
+                raise GenomeError(f"{where}: occurs twice; keep one")
             contigs.add(contig)
             _write_contig(sink, contig, bases)
             if record.annotations.get("topology") == "circular":

@@ -119,7 +119,7 @@ class Entry:
             UserError: the output exists.
         """
         if output.exists() or output.is_symlink():
-            raise UserError(f"{output}: is there already; remove it or name another --output")
+            raise UserError(f"{output}: exists already; remove it or name another --output")
         names = (self.genome_file, self.annotation_file, self.variants_file)
         with atomic_folder(output) as folder:
             for name in names:

@@ -242,6 +242,6 @@ def test_what_lies_beside_a_model_is_copied_and_scored(filled, capsys):
     rows = Path("yeast_VIII/scored.tsv").read_text().splitlines()
     assert rows[-1].startswith("VIII\t301\t") and Path(annotation).exists()
     assert main(["models", "--copy", "yeast"]) == 2
-    assert "yeast_VIII: is there already" in capsys.readouterr().err
+    assert "yeast_VIII: exists already" in capsys.readouterr().err
     assert main(["models", "--copy", "yeast", "--output", "other"]) == 0
     assert Path("other", filled.variants_file).read_bytes() == Path(variants).read_bytes()
