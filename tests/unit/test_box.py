@@ -193,8 +193,8 @@ def test_models_says_where_a_fetched_one_lies(emptied, tmp_path, monkeypatch, ca
 def test_models_needs_no_torch(filled):
     code = (
         "import sys; from pathlib import Path\n"
-        "from carbon import box; from carbon.cli import main\n"
-        f"box.ROOT = Path({str(filled.folder.parent)!r})\n"
+        "from carbon import pretrained; from carbon.cli import main\n"
+        f"pretrained.ROOT = Path({str(filled.folder.parent)!r})\n"
         "assert main(['models']) == 0 and 'torch' not in sys.modules"
     )
     done = subprocess.run(
@@ -213,7 +213,7 @@ def test_the_wheel_takes_what_lies_in_the_box(builder, filled, tmp_path):
     )
     for name in ("pyproject.toml", ".gitignore", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, root / name)
-    shutil.copytree(filled.folder, root / "carbon" / "box" / "yeast")
+    shutil.copytree(filled.folder, root / "carbon" / "pretrained" / "yeast")
     taken = {file.distribution_path for file in builder(str(root)).recurse_included_files()}
     assert "carbon/pretrained/__init__.py" in taken
     wanted = {f"carbon/pretrained/yeast/{path.name}" for path in filled.folder.iterdir()}
@@ -227,7 +227,7 @@ def test_the_box_of_the_wheel_is_small():
         if file.distribution_path.startswith("carbon/pretrained/")
     ]
     assert files and sum(path.stat().st_size for path in files) <= MOST_BYTES_IN_THE_WHEEL
-    on_disk = {p for p in (ROOT / "carbon" / "box").rglob("*") if p.is_file()}
+    on_disk = {p for p in (ROOT / "carbon" / "pretrained").rglob("*") if p.is_file()}
     assert {p for p in on_disk if "__pycache__" not in p.parts} == set(files)
 
 

@@ -112,7 +112,7 @@ def test_help_lists_every_option_once_in_groups_with_its_default(capsys):
     titles = [line for line in text.splitlines() if line.endswith(":") and line[0] != " "]
     assert titles[:3] == ["Parameters:", "Model:", "Method:"] and titles[-1] == "Workers:"
     options = [word for line in text.splitlines() for word in line.split()[:1] if word[:2] == "--"]
-    assert len(options) == len(set(options)) == 28 and "--lenient" not in options
+    assert len(options) == len(set(options)) == 29 and "--lenient" not in options
     assert "[default: auto]" in text and "(default: both)" in " ".join(text.split())
 
 
@@ -169,7 +169,7 @@ def test_an_output_that_is_no_file_is_known_before_the_work(tmp_path):
 def test_time_left_is_shown_when_it_is_known(monkeypatch, capsys):
     """Not by the first three calls, of which one compiles; an earlier start says nothing."""
     now = [0.0]
-    monkeypatch.setattr("carbon.console.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("carbon.progress.time.monotonic", lambda: now[0])
     with progress("job", 1000, done=900) as advance:
         for seconds in (300, 12, 12, 20, 20):
             now[0] += seconds
