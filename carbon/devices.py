@@ -42,7 +42,7 @@ def uses_gpu(requested: str) -> bool:
     if requested == "cuda":
         raise UserError(f"compute.device = 'cuda': {why or 'this machine shows no NVIDIA GPU'}")
     if why:
-        raise UserError(f"{why}; mend that, or say compute.device = 'cpu' to train without")
+        raise UserError(f"{why}; fix that, or set compute.device = 'cpu' to train without")
     return False
 
 

@@ -149,7 +149,7 @@ def _read_file(path: Path, most_lines: int | None) -> list[Line]:
                 raise ConfigError(f"{path} line {number}: is not valid JSON ({error})") from None
             continue
         if not isinstance(line, dict) or not isinstance(line.get("step"), int):
-            raise ConfigError(f"{path} line {number}: is no object with a 'step'")
+            raise ConfigError(f"{path} line {number}: is not an object with a 'step'")
         lines.append(line)
     return lines
 

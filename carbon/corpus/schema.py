@@ -145,7 +145,7 @@ def read_manifest(corpus: str | Path) -> dict[str, Any]:
     manifest = _manifest_if_there(corpus)
     if manifest is None:
         raise CorpusError(
-            f"{corpus}: is no corpus, it has no manifest.json; make one with "
+            f"{corpus}: is not a corpus: it has no manifest.json; make one with "
             "`python -m data_pipeline build`"
         )
     return manifest

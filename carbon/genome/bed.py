@@ -74,10 +74,10 @@ def bed_place(columns: list[str], where: str) -> tuple[str, int, int]:
         GenomeError: there are fewer columns, or they do not form an interval.
     """
     if len(columns) < 3:
-        raise GenomeError(f"{where}: is no line of BED, which has 3 columns or more")
+        raise GenomeError(f"{where}: is not a BED line, which has 3 columns or more")
     start, end = (_whole(text, where) for text in columns[1:3])
     if start > end:
-        raise GenomeError(f"{where}: need start <= end, got {start} and {end}; mend the line")
+        raise GenomeError(f"{where}: need start <= end, got {start} and {end}; correct the line")
     return columns[0], start, end
 
 
@@ -166,13 +166,13 @@ def _blocks(columns: list[str], start: int, end: int, where: str) -> tuple[Span,
     if not len(sizes) == len(starts) == count:
         raise GenomeError(
             f"{where}: says {count} blocks, and has {len(sizes)} sizes and {len(starts)} starts; "
-            "mend the line"
+            "correct the line"
         )
     spans = [(start + at, start + at + size) for at, size in zip(starts, sizes, strict=True)]
     if (spans[0][0], spans[-1][1]) != (start, end):
         raise GenomeError(
             f"{where}: its blocks reach from {spans[0][0]} to {spans[-1][1]}, the line from "
-            f"{start} to {end}; mend the line"
+            f"{start} to {end}; correct the line"
         )
     apart = all(left[1] <= right[0] for left, right in itertools.pairwise(spans))
     if not apart or not all(sizes):
@@ -191,7 +191,7 @@ def _coding(columns: list[str], exons: tuple[Span, ...], where: str) -> tuple[Sp
     cds = tuple((start, end) for start, end in cut if start < end)
     if not cds or not exons[0][0] <= first < last <= exons[-1][1]:
         raise GenomeError(
-            f"{where}: thickStart {first} and thickEnd {last} are no part of its blocks; mend "
+            f"{where}: thickStart {first} and thickEnd {last} are not within its blocks; correct "
             "the line, or make the two equal if it is not coding"
         )
     return cds

@@ -107,10 +107,10 @@ def _of_table(path: Path, contigs: Collection[str]) -> dict[str, str]:
     taken: set[str] = set()
     for where, (name, own) in _rows(path):
         if name in names:
-            raise GenomeError(f"{where}: '{name}' stands twice in the first column; keep one")
+            raise GenomeError(f"{where}: '{name}' occurs twice in the first column; keep one")
         if own in taken:
             raise GenomeError(
-                f"{where}: '{own}' stands twice in the second column; two contigs of a file cannot "
+                f"{where}: '{own}' occurs twice in the second column; two contigs of a file cannot "
                 "be one of the reference"
             )
         names[name] = own

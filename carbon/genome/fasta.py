@@ -135,7 +135,7 @@ def _distinct_contigs(path: Path) -> Iterator[Part]:
                 )
             if name in names:
                 raise lines.error(
-                    f"contig '{name.decode(errors='replace')}' stands twice; keep one"
+                    f"contig '{name.decode(errors='replace')}' occurs twice; keep one"
                 )
             names.add(name)
         yield header, bases

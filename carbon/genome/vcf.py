@@ -236,7 +236,7 @@ _RULES = {
     "REF": (_BASES, "must be bases, ACGTN; for an ambiguity code write one of its bases"),
     "ALT": (
         rf"\.|{_ALLELE}(?:,{_ALLELE})*",
-        "is no allele; write bases (ACGTN), *, <ID> or a breakend",
+        "is not an allele; write bases (ACGTN), *, <ID> or a breakend",
     ),
     "QUAL": (
         rf"\.|\+?(?:{_NUMBER}|[nN][aA][nN])|-0\.?0*",
@@ -510,7 +510,7 @@ def _header_mistakes(lines: Sequence[tuple[int, str]]) -> Iterator[tuple[int, Mi
     if text := _wrong_columns(line):
         yield number, Mistake("column_line", text)
     if not re.fullmatch(r"##fileformat=VCFv4\.[0-5]", first):
-        known = "is no known version; the first line is '##fileformat=VCFv4.x', x from 0 to 5"
+        known = "is not a known version; the first line is '##fileformat=VCFv4.x', x from 0 to 5"
         yield first_number, Mistake("fileformat", f"{_shown(first)} {known}")
     for number, line in lines:
         for beginning, (pattern, form) in _LINES.items():
@@ -535,7 +535,7 @@ def _wrong_columns(line: str) -> str | None:
     if not all(samples):
         return "a sample has no name; remove the tab too many, or name it"
     twice = [name for name, count in Counter(samples).items() if count > 1]
-    return f"sample {_shown(twice[0])} stands twice; rename one of them" if twice else None
+    return f"sample {_shown(twice[0])} occurs twice; rename one of them" if twice else None
 
 
 def _record_mistakes(

@@ -94,7 +94,7 @@ def _opened(part: Path) -> Any:
     try:
         return pq.ParquetFile(part)
     except pa.ArrowInvalid as error:
-        raise UserError(f"{part}: is no Parquet file: {str(error).splitlines()[0]}") from None
+        raise UserError(f"{part}: is not a Parquet file: {str(error).splitlines()[0]}") from None
 
 
 def add_summaries(parts: Sequence[Path], output: Path) -> None:
@@ -151,5 +151,5 @@ def _object(part: Path, text: str | bytes) -> dict[str, Any]:
     except ValueError:
         content = None
     if not isinstance(content, dict) or "rows" in content:
-        raise UserError(f"{part}: is no table or summary of Carbon that can be joined")
+        raise UserError(f"{part}: is not a table or summary of Carbon that can be joined")
     return content

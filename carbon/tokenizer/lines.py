@@ -94,7 +94,7 @@ def _read_line(line: str, where: str, vocabulary: Vocabulary) -> tuple[str, int,
     text = decode_ids(numbers, vocabulary)
     for at, bases in replaced.items():
         if not 0 <= K * at < len(text) or not re.fullmatch("[ACGTN]{1,6}", bases):
-            raise UserError(f"{where}: '{at}:{bases}' is no 6-mer of the line and its letters")
+            raise UserError(f"{where}: '{at}:{bases}' is not a 6-mer of the line and its letters")
         text = text[: K * at] + bases + text[K * (at + 1) :]
     if len(text) != length_bp:
         raise UserError(

@@ -152,7 +152,7 @@ def test_every_base_is_an_exon_where_the_lines_say_so(tmp_path_factory, drawn, d
         (FORWARD.replace("\t2\t60,60", "\t3\t60,60"), "says 3 blocks, and has 2 sizes and 2"),
         (FORWARD.replace("0,120", "0,121"), "blocks reach from 100 to 281, the line from 100"),
         (FORWARD.replace("\t2\t60,60,\t0,120", "\t3\t60,0,60\t0,90,120"), "are empty, overlap"),
-        (FORWARD.replace("109\t241", "90\t241"), "thickStart 90 and thickEnd 241 are no part"),
+        (FORWARD.replace("109\t241", "90\t241"), "thickStart 90 and thickEnd 241 are not within"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_in_one_line(tmp_path, text, message):

@@ -51,7 +51,7 @@ class TestNames:
             ("1\n", "t.tsv line 1: 1 columns where there must be two"),
             ("1\tchr1\n2\tchr2\tx\n", "t.tsv line 2: 3 columns where there must be two"),
             ("1\t\n", "line 1: 2 columns where there must be two"),
-            ("1\tchr1\n2\tchr1\n", "line 2: 'chr1' stands twice in the second column"),
+            ("1\tchr1\n2\tchr1\n", "line 2: 'chr1' occurs twice in the second column"),
             ("1\tx\n", "names 'x' in its second column, but the reference has 'chr1', 'chr2'"),
         ],
     )

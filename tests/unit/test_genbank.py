@@ -175,7 +175,7 @@ def test_incomplete_cds_are_marked(tmp_path, qualifier, location, incomplete):
         ("", "has no record that begins with LOCUS"),
         (">a\nACGT\n", "has no record that begins with LOCUS"),
         (flat_file([], locus_bp=400), "LOCUS says 400 bases, and 300 are there"),
-        (flat_file([]) * 2, r"record 2 \(AB1\.1\): stands twice"),
+        (flat_file([]) * 2, r"record 2 \(AB1\.1\): occurs twice"),
         (flat_file([], bases=""), "has no sequence"),
         (flat_file([])[:600], "not GenBank|has no sequence|are there"),
     ],

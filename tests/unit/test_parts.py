@@ -153,7 +153,7 @@ def test_a_position_outside_a_contig_counts_as_its_nearest_base():
         ("c\t0\t501\n", "line 1: ends past the 500 bases"),
         ("c\t9\t9\n", "has no region"),
         ("", "has no region"),
-        ("c\t5\n", "is no line of BED"),
+        ("c\t5\n", "is not a BED line"),
     ],
 )
 def test_a_file_of_regions_that_is_wrong(tmp_path, text, message):

@@ -269,7 +269,7 @@ def test_names_may_be_repeated_where_records_are_streamed():
             ("a", 0, b"ACG"), ("a", 3, b"T"), ("a", 0, b"GG")
         ]  # fmt: skip
     for pack in PACKINGS.values():
-        with pytest.raises(GenomeError, match="FILE line 3: contig 'a' stands twice"):
+        with pytest.raises(GenomeError, match="FILE line 3: contig 'a' occurs twice"):
             through_file(from_index, pack(data))
 
 

@@ -149,9 +149,9 @@ GRAVE = [
     *in_record("pos", "does not fit into 32 bits", {POS: "2147483648"}),
     *in_record("ref", "REF", {REF: "."}, {REF: "A,T"}),
     *in_record(
-        "alt", "is no allele", *({ALT: x} for x in ("A,,T", "<A>B>", "[1:5[", "A.T", "A,."))
+        "alt", "is not an allele", *({ALT: x} for x in ("A,,T", "<A>B>", "[1:5[", "A.T", "A,."))
     ),
-    *in_record("alt", "is no allele", *({ALT: x} for x in ("A C", "A]1:5[", "D4", "<DE L>"))),
+    *in_record("alt", "is not an allele", *({ALT: x} for x in ("A C", "A]1:5[", "D4", "<DE L>"))),
     *in_record("num_columns", "columns", {OTHER: "0/0\t"}, {CHROM: "c 1", POS: ""}),
 ]
 HARMLESS = [
@@ -171,7 +171,7 @@ HARMLESS = [
         )
     ),
     *in_record("ambiguity_code", "REF 'R' must be bases", {REF: "R"}),
-    *in_record("ambiguity_code", "ALT 'Y' is no allele", {ALT: "C,Y"}),
+    *in_record("ambiguity_code", "ALT 'Y' is not an allele", {ALT: "C,Y"}),
     *in_record("id", "ID '.*' must", {ID: "a b"}, {ID: "a;"}),
     *in_record("qual", "QUAL 'high' is not a number", {QUAL: "high"}),
     *in_record("qual", "QUAL '-1'", {QUAL: "-1"}),
@@ -351,7 +351,7 @@ def test_a_version_that_is_not_known(tmp_path, version):
     path = write(tmp_path / "x.vcf", [{}, {}], version=version)
     vcf = VcfReader(path, ANYWHERE)
     assert len(list(vcf)) == 2 and list(vcf.warnings) == ["fileformat"]
-    with pytest.raises(GenomeError, match=r"line 1: .* is no known version"):
+    with pytest.raises(GenomeError, match=r"line 1: .* is not a known version"):
         read(path)
 
 
@@ -363,7 +363,7 @@ def test_a_version_that_is_not_known(tmp_path, version):
         (f"{COLUMNS}\t", "ends in a tab"),
         (f"{COLUMNS}\tFORMAT\t", "a sample has no name"),
         (f"{COLUMNS}\tFORMAT", "no sample"),
-        (f"{COLUMNS}\tFORMAT\ta\tb\ta", "sample 'a' stands twice"),
+        (f"{COLUMNS}\tFORMAT\ta\tb\ta", "sample 'a' occurs twice"),
         ("more text", "'more text' is neither"),
     ],
 )

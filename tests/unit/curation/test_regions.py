@@ -117,7 +117,7 @@ def test_regions_beside_other_sources_with_an_offset_and_names(tmp_path):
         ("c1\t50\t150\n", "line 1: has no kind in column 4"),
         ("c1\t50\t150\t.\t0\t+\n", "line 1: has no kind in column 4"),
         ("c1\t50\t150\te\t0\tx\n", "line 1: strand 'x'"),
-        ("c1\t50\n", "line 1: is no line of BED"),
+        ("c1\t50\n", "line 1: is not a BED line"),
     ],
 )
 def test_a_broken_line_is_named(tmp_path, capsys, bed, message):

@@ -61,7 +61,7 @@ def test_records_of_a_corpus_are_those_to_train_on(tmp_path):
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     assert list(records_of(tmp_path)) == [("train", "ACGT")]
     (tmp_path / "manifest.json").unlink()
-    with pytest.raises(CorpusError, match="is no corpus"):
+    with pytest.raises(CorpusError, match="is not a corpus"):
         list(records_of(tmp_path))
 
 

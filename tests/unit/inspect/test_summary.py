@@ -59,7 +59,7 @@ class TestDropped:
         inspect_dropped(corpus, name[:-1].upper())
         assert f"'{name}'" in capsys.readouterr().out
         for nothing in (None, "chr1g0001"):
-            with pytest.raises(CorpusError, match="is no corpus"):
+            with pytest.raises(CorpusError, match="is not a corpus"):
                 inspect_dropped(tmp_path, nothing)
 
 
