@@ -21,7 +21,7 @@ from carbon.parallel.engines import Answer, Death
 from carbon.parallel.local import LocalProcesses
 
 if TYPE_CHECKING:
-    from carbon.finetune.tasks import Question
+    from carbon.finetune.tasks import LabelTask
 
 Function = Callable[[list[str]], Iterable[float]]
 
@@ -145,7 +145,7 @@ def _finetuned(what: str) -> Function:
     # By name: `Model.design` uses this module, and the loading of fine-tuned models uses `Model`.
     loading = import_module("carbon.finetune.load")
     finetuned = loading.load_finetuned(folder_and_label(what)[0])
-    column = column_of(what, finetuned.question)
+    column = column_of(what, finetuned.task)
     return lambda sequences: [each[column] for each in finetuned.predict(sequences)]
 
 
@@ -283,15 +283,15 @@ def folder_and_label(what: str) -> tuple[str, str | None]:
     return (what, None) if not colon or Path(what).is_dir() else (folder, label)
 
 
-def column_of(what: str, question: "Question") -> int:
+def column_of(what: str, task: "LabelTask") -> int:
     """Return which output of a fine-tuned model `FOLDER:LABEL` means.
 
     Raises:
         UserError: it is not one number of a sequence.
     """
     folder, label = folder_and_label(what)
-    names = question.output_names
-    if question.per_base:
+    names = task.output_names
+    if task.per_base:
         raise UserError(f"{folder}: predicts every base; an oracle needs one number a sequence")
     if label is None and len(names) == 1:
         return 0
@@ -326,7 +326,7 @@ def _check_function(what: str) -> None:
 def _check_folder(what: str) -> None:
     from carbon.finetune.folder import read_manifest
 
-    column_of(what, read_manifest(folder_and_label(what)[0]).question)
+    column_of(what, read_manifest(folder_and_label(what)[0]).task)
 
 
 def _check_command(what: str) -> None:

@@ -111,8 +111,8 @@ class Predict(Panel):
             yield Progress(len(found), len(named + alleles), "sequences")
         yield {
             "model": name,
-            "way": finetuned.manifest.way,
-            "question": finetuned.question.kind,
+            "method": finetuned.manifest.method,
+            "task": finetuned.task.type,
             "strands": strands,
             "outputs": list(finetuned.output_names),
             "names": [title for title, _ in named],
@@ -184,7 +184,7 @@ class Predict(Panel):
         if not found:
             raise UserError(
                 "there is no model with labels under the demo's --runs yet; make one with `carbon "
-                "fine-tune --config FILE --set output=RUNS/mine`, where RUNS is that folder"
+                "finetune --config FILE --set output=RUNS/mine`, where RUNS is that folder"
             )
         chosen = next(iter(found)) if name == _NEWEST else name
         return chosen, folder_named(chosen, found)
@@ -210,7 +210,7 @@ class Predict(Panel):
         if not values["variant"]:
             return None
         variant, reference = self._typed(values), self.lab.genome.reference
-        if finetuned.question.per_base:
+        if finetuned.task.per_base:
             raise UserError("this model labels every base; give a VCF to `carbon predict`")
         window_bp = values["window_bp"] or finetuned.manifest.window_bp
         if not 2 <= window_bp <= finetuned.room_bp:

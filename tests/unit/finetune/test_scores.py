@@ -12,13 +12,13 @@ from sklearn import metrics as sk
 from carbon.finetune import metrics
 from carbon.finetune.metrics import (
     SCORES,
-    beside,
     differences,
+    differences_from_first,
     first_score,
     scores_of,
     statistics_of,
 )
-from carbon.finetune.tasks import QUESTIONS, Question
+from carbon.finetune.tasks import TASK_TYPES, LabelTask
 
 SEEDS = st.integers(0, 10_000)
 
@@ -29,7 +29,7 @@ def few_resamples(monkeypatch):
     monkeypatch.setattr(metrics, "affordable_resamples", lambda num_samples: 400)
 
 
-def classes_said(probabilities, num_classes):
+def predicted_classes(probabilities, num_classes):
     return probabilities.argmax(axis=1) if num_classes > 2 else probabilities[:, 0] > 0.5
 
 
@@ -42,7 +42,7 @@ def sklearns(kind, names, said, truth):
             "r2": sk.r2_score(truth, said[:, 0]),
             "mse": sk.mean_squared_error(truth, said[:, 0]),
         }
-    hard = classes_said(said, len(names))
+    hard = predicted_classes(said, len(names))
     found = {
         "mcc": sk.matthews_corrcoef(truth, hard),
         "macro_f1": sk.f1_score(truth, hard, average="macro"),
@@ -152,15 +152,15 @@ def test_differences_are_paired():
     assert found.value == pytest.approx(alone[0].value - alone[1].value)
     # The two overlap, and which is better is certain all the same.
     assert alone[1].high > alone[0].low and found.low > 0
-    other = beside("numbers", ("y",), {"mine": better, "theirs": worse}, labels)
+    other = differences_from_first("numbers", ("y",), {"mine": better, "theirs": worse}, labels)
     assert other["theirs"]["pearson"] == found
 
 
 def test_every_kind_has_scores():
-    assert set(SCORES) == set(QUESTIONS)
-    for kind, of in QUESTIONS.items():
-        question = Question(kind, ("a", "b", "c")[: 2 if of.one_logit else 3], of.losses[0])
-        said = np.random.default_rng(0).random((30, question.num_outputs))
-        labels = np.random.default_rng(1).integers(0, 2, (30, question.num_columns)).astype(float)
-        scores = question.scores(said, labels)
-        assert question.score(said, labels) == next(iter(scores.values())).value
+    assert set(SCORES) == set(TASK_TYPES)
+    for kind, of in TASK_TYPES.items():
+        task = LabelTask(kind, ("a", "b", "c")[: 2 if of.one_logit else 3], of.losses[0])
+        said = np.random.default_rng(0).random((30, task.num_outputs))
+        labels = np.random.default_rng(1).integers(0, 2, (30, task.num_columns)).astype(float)
+        scores = task.scores(said, labels)
+        assert task.score(said, labels) == next(iter(scores.values())).value
