@@ -68,9 +68,12 @@ def _report(folder: Path) -> None:
     check_installed("matplotlib", "finetune")
 
     from carbon.finetune.card import write_card
+    from carbon.finetune.findings import read_findings
     from carbon.finetune.report import write_report
 
-    print(json.dumps({"report": str(write_report(folder)), "card": str(write_card(folder))}))
+    findings = read_findings(folder)
+    report, card = write_report(folder, findings), write_card(folder, findings)
+    print(json.dumps({"report": str(report), "card": str(card)}))
 
 
 def _short(results: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from carbon import __version__
 from carbon.finetune.config import METHODS
 from carbon.finetune.data import SPLITS
-from carbon.finetune.findings import MOST_SCORES, TASK_TEXTS, Findings, read_findings
+from carbon.finetune.findings import MOST_SCORES, TASK_TEXTS, Findings
 from carbon.finetune.folder import ADAPTER
 from carbon.finetune.report import REPORT
 from carbon.io.files import atomic_file
@@ -38,17 +38,8 @@ _NEEDS = {
 }
 
 
-def write_card(folder: Path, name: str | None = None) -> Path:
-    """Write `README.md` into the folder of a run, and one into its adapter; return the first path.
-
-    Args:
-        folder: folder that `carbon finetune` wrote.
-        name: name of the model; the folder's own if None.
-
-    Raises:
-        ModelError: the folder has no fine-tuned model, has another format, or is damaged.
-    """
-    findings = read_findings(folder, name)
+def write_card(folder: Path, findings: Findings) -> Path:
+    """Write `README.md` into the folder of a run and its adapter; return the first path."""
     sections = (
         card_front("carbon-dna", TASK_TEXTS[findings.manifest.task.type].pipeline),
         _what(findings),

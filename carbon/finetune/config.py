@@ -269,7 +269,7 @@ class DataConfig(Recipe):
 
 
 class TaskConfig(Recipe):
-    """What is predicted.
+    """The prediction task.
 
     Attributes:
         type: key of `TASK_TYPES`.
@@ -373,7 +373,7 @@ class FinetuneConfig(Recipe):
         output: folder to write.
         seeds: one run for each seed; the folder holds the one with the best validation score.
         data: sequences and labels.
-        task: what is predicted.
+        task: the prediction task.
         method: how the model is fine-tuned.
         baselines: keys of `BASELINES` to compare with.
     """

@@ -232,9 +232,7 @@ def read_labels(rows: Rows, config: TaskConfig, unknown: Collection[str]) -> Nam
 
 
 def text_of(value: Any) -> str:
-    """Return the text of a cell: 1.0 as 1, booleans in lower case, None and NaN as an empty
-    text.
-    """
+    """Return a cell's text: 1.0 as 1, booleans in lower case, None and NaN as an empty text."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, bool):
@@ -289,7 +287,7 @@ def _listed(value: Any) -> list[str]:
 def _names(
     texts: Sequence[str], config: TaskConfig, unknown: Collection[str], where: Any
 ) -> tuple[str, ...]:
-    """Return the class names: those of the recipe, or the sorted values."""
+    """Return the class names of the recipe, or the sorted values."""
     counts = Counter(texts)
     for text in unknown:
         counts.pop(text, None)

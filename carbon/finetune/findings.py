@@ -29,11 +29,11 @@ _SCORE_LABELS = {
 
 
 class TaskText(NamedTuple):
-    """What reports and model cards write about a task type.
+    """Texts about a task type in reports and model cards.
 
     Attributes:
         score: meaning of the first score; `first` and `second` are class names.
-        prediction: what the model predicts.
+        prediction: description of the predictions.
         certainty: the probability whose calibration is shown; empty for numbers.
         pipeline: task of the Hugging Face hub.
     """
@@ -113,9 +113,7 @@ class Findings:
         return max(scores, key=lambda name: scores[name]) if scores else None
 
     def answer(self) -> list[str]:
-        """Return three sentences: the model's score, its lead over the best baseline, the score's
-        meaning.
-        """
+        """Return the model's score, its lead over the best baseline, and the score's meaning."""
         return [self._model_score(), self._lead(), self._meaning()]
 
     def _model_score(self) -> str:

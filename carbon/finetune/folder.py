@@ -36,9 +36,9 @@ class Manifest:
         method: key of `METHODS`.
         base: folder or name of the base model.
         base_sha256: `weights_sha256` of the base model.
-        task: what is predicted.
+        task: the fitted task.
         pool: states that form a vector.
-        layer: layer whose states are used; None is all layers and the final norm.
+        layer: layer whose states are used; all layers and the final norm if None.
         norm: whether the head has a layer norm.
         strands: default strands of a prediction.
         too_long: default rule for sequences longer than the context.
@@ -72,11 +72,6 @@ class Manifest:
             name: value for name, value in content.items() if name not in ("format", "carbon")
         }
         return cls(**values | {"task": LabelTask.from_json(content["task"])})
-
-
-def is_finetuned(folder: str | Path) -> bool:
-    """Return whether a folder has a fine-tuned model."""
-    return (Path(folder) / MANIFEST).is_file()
 
 
 def read_manifest(folder: str | Path) -> Manifest:

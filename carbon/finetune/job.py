@@ -124,9 +124,7 @@ def _sha256_of(examples: Examples) -> str:
 def as_config(
     config: FinetuneConfig | Mapping[str, Any] | str | Path, overrides: Sequence[str] = ()
 ) -> FinetuneConfig:
-    """Return a configuration from a file, a recipe's name or plain values; a configuration
-    unchanged.
-    """
+    """Return a configuration, read from a file, a recipe's name or plain values if necessary."""
     if isinstance(config, FinetuneConfig):
         if overrides:
             raise UserError("overrides: only with a file or plain values; use config.replace")

@@ -158,9 +158,7 @@ def write_finetuned(
 
 
 def _write_model(folder: Path, opened: OpenedModel, base: Path) -> None:
-    """Write weights and config, and copy other files, such as the tokenizer, from the base
-    model.
-    """
+    """Write weights and config, and copy other files, such as the tokenizer, from the base."""
     network = opened.closed()
     with no_bars():
         network.save_pretrained(folder)

@@ -22,9 +22,7 @@ _HUBER_SHARE = 0.2  # as published for DREAM 2022
 
 Sum = Callable[[Tensor], Tensor]
 Total = Callable[[Tensor, Tensor, Tensor, Sum], Tensor]
-"""Maps logits (rows, outputs), targets (rows, columns), their weights and a sum over processes to a
-weighted total.
-"""
+"""Maps logits, targets, their weights and a sum over processes to a weighted total."""
 
 
 def mean_loss(

@@ -6,7 +6,7 @@ define is NaN, such as AUROC with one class. The statistics equal scikit-learn's
 `sample_weight`, and sort or count the rows once instead of once per resample.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,6 @@ from carbon.uncertainty import (
     Statistic,
     affordable_resamples,
     bootstrap,
-    difference,
 )
 
 Statistics = dict[str, Statistic]
@@ -30,9 +29,7 @@ Scores = Callable[[Sequence[str], Floats, Floats], Statistics]
 def _of_confusion(
     truth: NDArray[np.int64], predicted: NDArray[np.int64], num_classes: int
 ) -> Callable[[Callable[[Floats], float]], Statistic]:
-    """Return a function that turns a score of a confusion matrix, (true, predicted), into a
-    statistic.
-    """
+    """Return a function that turns a score of a confusion matrix into a statistic."""
     cells = truth * num_classes + predicted
 
     def scored(by: Callable[[Floats], float]) -> Statistic:
@@ -237,79 +234,21 @@ def statistics_of(
     return SCORES[task_type](names, known, truth), rows
 
 
-def first_score(
-    task_type: str, names: Sequence[str], predictions: NDArray[Any], labels: NDArray[Any]
-) -> float:
-    """Return the score that selects checkpoints, NaN if the rows do not define it."""
-    statistics, rows = statistics_of(task_type, names, predictions, labels)
-    if not len(rows):
-        return float("nan")
-    return next(iter(statistics.values()))(np.ones(len(rows)))
-
-
-def scores_of(
-    task_type: str,
-    names: Sequence[str],
-    predictions: NDArray[Any],
-    labels: NDArray[Any],
-    groups: Sequence[str] | None = None,
-    seed: int = 0,
+def with_intervals(
+    statistics: Statistics, rows: NDArray[np.int64], groups: Sequence[str] | None, seed: int
 ) -> dict[str, Estimate]:
-    """Return every score of the task type with its interval; `num_samples` counts its rows.
+    """Return the value and interval of each statistic; `num_samples` counts its rows.
 
     Args:
-        task_type: key of `TASK_TYPES`.
-        names: names of the classes, labels or numbers.
-        predictions: (rows, outputs).
-        labels: (rows, columns), NaN where unknown.
-        groups: (rows,), drawn together; each row by itself if None.
+        statistics: of `rows`.
+        rows: their numbers among all rows.
+        groups: name of each row's group, drawn together; each row by itself if None.
         seed: seed of the bootstrap.
     """
-    statistics, rows = statistics_of(task_type, names, predictions, labels)
-    clusters, num_resamples = _drawn(groups, rows), affordable_resamples(len(rows))
+    is_grouped = groups is not None and len(set(groups)) < len(groups)
+    clusters = [groups[i] for i in rows] if groups is not None and is_grouped else None
+    num_resamples = affordable_resamples(len(rows))
     return {
         name: bootstrap(statistic, len(rows), seed, clusters, num_resamples)
         for name, statistic in statistics.items()
     }
-
-
-def differences(
-    task_type: str,
-    names: Sequence[str],
-    predictions: tuple[NDArray[Any], NDArray[Any]],
-    labels: NDArray[Any],
-    groups: Sequence[str] | None = None,
-    seed: int = 0,
-) -> dict[str, Estimate]:
-    """Return first - second of every score, with each resample drawn once for both predictors."""
-    (first, rows), (second, _) = (
-        statistics_of(task_type, names, each, labels) for each in predictions
-    )
-    clusters, num_resamples = _drawn(groups, rows), affordable_resamples(len(rows))
-    return {
-        name: difference(first[name], second[name], len(rows), seed, clusters, num_resamples)
-        for name in first
-    }
-
-
-def differences_from_first(
-    task_type: str,
-    names: Sequence[str],
-    predictions: Mapping[str, NDArray[Any]],
-    labels: NDArray[Any],
-    groups: Sequence[str] | None = None,
-    seed: int = 0,
-) -> dict[str, dict[str, Estimate]]:
-    """Return, for each predictor after the first, the `differences` of the first from it."""
-    (_, first), *others = predictions.items()
-    return {
-        name: differences(task_type, names, (first, other), labels, groups, seed)
-        for name, other in others
-    }
-
-
-def _drawn(groups: Sequence[str] | None, rows: NDArray[np.int64]) -> Sequence[str] | None:
-    """Return the clusters of some rows; None if every row is its own cluster."""
-    if groups is None or len(set(groups)) == len(groups):
-        return None
-    return [groups[i] for i in rows]

@@ -240,9 +240,7 @@ class Averager:
     def windows(
         self, sequences: Sequence[str], strands: Strands, *, tile: bool
     ) -> Iterator[SequenceWindow]:
-        """Yield the windows of each sequence that have a known base, without `tile` only
-        the first.
-        """
+        """Yield the windows of each sequence with a known base, without `tile` only the first."""
         for number, sequence in enumerate(sequences):
             for start, bases in windows_read(sequence, self.room_bp, tile=tile):
                 for strand in STRANDS_READ[strands]:

@@ -15,9 +15,15 @@ from carbon.finetune.baselines import FITS
 from carbon.finetune.card import write_card
 from carbon.finetune.config import FinetuneConfig
 from carbon.finetune.data import SPLITS, Examples
-from carbon.finetune.findings import CONFIG, PREDICTIONS, RESULTS, label_columns
+from carbon.finetune.findings import (
+    CONFIG,
+    PREDICTIONS,
+    RESULTS,
+    label_columns,
+    read_findings,
+)
 from carbon.finetune.load import write_finetuned
-from carbon.finetune.metrics import differences_from_first, statistics_of
+from carbon.finetune.metrics import statistics_of
 from carbon.finetune.network import OpenedModel
 from carbon.finetune.predict import FinetunedModel
 from carbon.finetune.prepare import PreparedData
@@ -43,7 +49,7 @@ def details_of(
     """Return plain values on the test split for the report.
 
     Args:
-        task: what is predicted.
+        task: the fitted task.
         tested: predictions, (rows, outputs), of the model first, then of each baseline.
         test: the test split.
     """
@@ -294,7 +300,11 @@ def results_of(
     scored = {
         name: task.scores(outputs, test.labels, test.row_groups) for name, outputs in tested.items()
     }
-    against = differences_from_first(task.type, task.names, tested, test.labels, test.row_groups)
+    against = {
+        name: task.differences(tested["model"], outputs, test.labels, test.row_groups)
+        for name, outputs in tested.items()
+        if name != "model"
+    }
     results: dict[str, Any] = plain({
         "task": task.type,
         "method": config.method.name,
@@ -344,8 +354,9 @@ def write_outcome(
         (folder / CONFIG).write_text(config.to_toml(), encoding="utf-8")
         if not prepared.task.per_base:
             _write_predictions(folder / PREDICTIONS, prepared, predictions)
-        write_report(folder, config.output_folder.name)
-        write_card(folder, config.output_folder.name)
+        findings = read_findings(folder, config.output_folder.name)
+        write_report(folder, findings)
+        write_card(folder, findings)
 
 
 def _write_predictions(

@@ -125,9 +125,7 @@ class FinetunedModel:
     def logits(
         self, sequences: Sequence[str], strands: Strands = "both", *, tile: bool = False
     ) -> list[NDArray[np.float64]]:
-        """Return mean logits, (outputs,) each or (bases, outputs); without `tile` sequences are
-        truncated.
-        """
+        """Return mean logits, (outputs,) each or (bases, outputs); truncate without `tile`."""
         return self.averager.means(sequences, strands, tile=tile)
 
 

@@ -1,6 +1,4 @@
-"""Predict a file of sequences, intervals or variants into another, in constant memory,
-resumably.
-"""
+"""Predict a file of sequences, intervals or variants into another, resumably."""
 
 import base64
 from collections.abc import Callable, Iterable, Iterator
@@ -12,17 +10,17 @@ import numpy as np
 from carbon.__version__ import __version__
 from carbon.errors import UserError
 from carbon.finetune.config import FORMATS
-from carbon.finetune.folder import content_of, read_manifest
+from carbon.finetune.folder import Manifest, content_of, read_manifest
 from carbon.finetune.prediction_sources import (
     BedSource,
     Floats32,
-    ModelDescription,
     PredictJob,
     SequenceSource,
     Source,
     SourceRecord,
     VariantSource,
 )
+from carbon.finetune.tasks import LabelTask
 from carbon.genome.bed import is_bed
 from carbon.genome.contig_names import names_table
 from carbon.genome.vcf import holds_variants
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
 
 _BLOCK_RECORDS, _BLOCK_BP = 256, 1_000_000  # maximum size of a block
 
-SOURCES: dict[str, Callable[[ModelDescription, PredictJob], Source]] = {
+SOURCES: dict[str, Callable[[Manifest, int, PredictJob], Source]] = {
     "sequences": SequenceSource,
     "bed": BedSource,
     "vcf": VariantSource,
@@ -111,30 +109,27 @@ class PredictWorker:
 
 
 def run_predict_job(job: PredictJob, dtype: str, workers: Workers) -> dict[str, Any]:
-    """Predict a file into another, which appears when it is complete.
+    """Predict a file into another, which appears when it is complete; return the summary.
 
     Args:
         job: input, output and options.
         dtype: of the model, for the record.
         workers: each a `PredictWorker` of this job.
 
-    Returns:
-        The summary.
-
     Raises:
         UserError: source or output are invalid; the message names file and record.
     """
     form = check_job(job)
     about = workers.about()
-    finetuned = ModelDescription(read_manifest(job.model), about["room_bp"])
-    source = SOURCES[form](finetuned, job)
+    manifest = read_manifest(job.model)
+    source = SOURCES[form](manifest, about["room_bp"], job)
     settings = {
         "model": str(job.model),
-        "task": finetuned.task.type,
-        "outputs": list(finetuned.output_names),
-        "strands": job.strands or finetuned.manifest.strands,
-        "too_long": job.too_long or finetuned.manifest.too_long,
-        "window_bp": finetuned.manifest.window_bp if job.window_bp is None else job.window_bp,
+        "task": manifest.task.type,
+        "outputs": list(manifest.task.output_names),
+        "strands": job.strands or manifest.strands,
+        "too_long": job.too_long or manifest.too_long,
+        "window_bp": manifest.window_bp if job.window_bp is None else job.window_bp,
         "dtype": dtype,
     }
     work = Job(
@@ -148,7 +143,7 @@ def run_predict_job(job: PredictJob, dtype: str, workers: Workers) -> dict[str, 
         resume=job.resume,
     )
     counts = run_job(
-        work, workers, lambda results: _write(finetuned, source, job, settings, results)
+        work, workers, lambda results: _write(manifest.task, source, job, settings, results)
     )
     if counts["without"]:
         say(f"warning: {counts['without']} sequences have no known base, and no prediction")
@@ -167,7 +162,7 @@ def _payload(block: list[SourceRecord]) -> tuple[list[str], list[str]]:
 
 
 def _write(
-    finetuned: ModelDescription,
+    task: LabelTask,
     source: Source,
     job: PredictJob,
     settings: dict[str, Any],
@@ -175,11 +170,11 @@ def _write(
 ) -> dict[str, int]:
     """Write the output and return its counts."""
     counts = {"records": 0, "predictions": 0, "without": 0}
-    if finetuned.task.per_base:
+    if task.per_base:
         counts["bases_without"] = 0
     with atomic_file(job.output) as temporary, source.written(temporary, settings) as write:
         for block, texts in results:
-            arrays = (_array(finetuned, text) for text in texts)
+            arrays = (_array(task, text) for text in texts)
             for record in block:
                 predictions = [next(arrays) for _ in record.sequences]
                 write(record, predictions)
@@ -211,9 +206,8 @@ def _fingerprints(job: PredictJob) -> dict[str, Any]:
     }
 
 
-def _array(finetuned: ModelDescription, text: str) -> Floats32:
+def _array(task: LabelTask, text: str) -> Floats32:
     array = np.frombuffer(base64.b64decode(text), np.float32)
-    task = finetuned.task
     return array.reshape(-1, task.num_outputs) if task.per_base else array
 
 

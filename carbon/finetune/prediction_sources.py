@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from carbon.errors import GenomeError, UserError
 from carbon.finetune.folder import Manifest
 from carbon.finetune.places import alleles_of, fits_window, window_of
-from carbon.finetune.tasks import LabelTask
 from carbon.genome import Reference, Variant, VcfReader, VcfRow, contig_names, read_sequences
 from carbon.genome.bed import bed_lines, bed_place
 from carbon.genome.normalize import normalize_variant
@@ -67,7 +66,7 @@ def largest_changes(ref: Floats32, alt: Floats32, variant: Variant, before_bp: i
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PredictJob:
-    """Input, output and options of a prediction.
+    """Input, output and options of a prediction; None takes a recipe's setting.
 
     Attributes:
         model: folder of the fine-tuned model.
@@ -75,10 +74,9 @@ class PredictJob:
         output: a table; for a VCF also a VCF.
         reference: FASTA that a BED or VCF refers to.
         contigs: `chr`, or a table, if the source names contigs differently from the reference.
-        window_bp: bases around the middle of an interval, or a variant; the recipe's setting if
-            None.
-        strands: strands to read; the recipe's setting if None.
-        too_long: key of `TOO_LONG`; the recipe's setting if None.
+        window_bp: bases around the middle of an interval, or a variant.
+        strands: strands to read.
+        too_long: key of `TOO_LONG`.
         resume: continue an earlier run.
     """
 
@@ -91,28 +89,6 @@ class PredictJob:
     strands: Strands | None = None
     too_long: str | None = None
     resume: bool = False
-
-
-class ModelDescription(NamedTuple):
-    """What is known about a fine-tuned model before it is loaded, and its context.
-
-    Attributes:
-        manifest: content of `finetune.json`.
-        room_bp: bases of the longest sequence that it reads whole.
-    """
-
-    manifest: Manifest
-    room_bp: int
-
-    @property
-    def task(self) -> LabelTask:
-        """The task."""
-        return self.manifest.task
-
-    @property
-    def output_names(self) -> tuple[str, ...]:
-        """Names of the predictions."""
-        return self.task.output_names
 
 
 class SourceRecord(NamedTuple):
@@ -151,16 +127,14 @@ class Source:
 
 
 class _Table(Source):
-    """A source written as a table: a row for each record, or each base if every base is
-    predicted.
-    """
+    """A source written as a table: a row for each record, or for each predicted base."""
 
     place: Columns
 
-    def __init__(self, finetuned: ModelDescription, job: PredictJob) -> None:
+    def __init__(self, manifest: Manifest, room_bp: int, job: PredictJob) -> None:
         """Choose the writer by the output's ending."""
         self.writer = chosen_by_ending(job.output, "table")
-        self.finetuned, self.job = finetuned, job
+        self.task, self.job = manifest.task, job
 
     def row(self, record: SourceRecord, base: int | None) -> tuple[Any, ...]:
         """Return the values of `place` for a record, or for one of its bases."""
@@ -168,8 +142,8 @@ class _Table(Source):
 
     def written(self, path: Path, settings: dict[str, Any]) -> Any:
         """Write float columns `predicted_NAME`; None without a prediction."""
-        per_base = self.finetuned.task.per_base
-        outputs = {f"predicted_{name}": float for name in self.finetuned.output_names}
+        per_base = self.task.per_base
+        outputs = {f"predicted_{name}": float for name in self.task.output_names}
 
         @contextmanager
         def opened() -> Iterator[Any]:
@@ -196,11 +170,11 @@ def cells(values: Floats32) -> list[float | None]:
 class SequenceSource(_Table):
     """FASTA or FASTQ."""
 
-    def __init__(self, finetuned: ModelDescription, job: PredictJob) -> None:
+    def __init__(self, manifest: Manifest, room_bp: int, job: PredictJob) -> None:
         """Define the columns."""
-        super().__init__(finetuned, job)
+        super().__init__(manifest, room_bp, job)
         of_base = {"position": int, "base": str}
-        self.place = {"name": str, **(of_base if finetuned.task.per_base else {"bases": int})}
+        self.place = {"name": str, **(of_base if manifest.task.per_base else {"bases": int})}
 
     def check(self) -> int:
         """Count the records."""
@@ -222,16 +196,16 @@ class SequenceSource(_Table):
 class BedSource(_Table):
     """A BED and its reference; intervals on the reverse strand are read as reverse complements."""
 
-    def __init__(self, finetuned: ModelDescription, job: PredictJob) -> None:
+    def __init__(self, manifest: Manifest, room_bp: int, job: PredictJob) -> None:
         """Open the reference."""
-        super().__init__(finetuned, job)
+        super().__init__(manifest, room_bp, job)
         assert job.reference is not None
         self.reference = Reference(job.reference)
         self.names = contig_names(job.contigs, self.reference.contig_lengths_bp)
         self.place = {"contig": str, "start": int, "end": int, "name": str, "strand": str}
-        if finetuned.task.per_base:
+        if manifest.task.per_base:
             self.place |= {"base_number": int, "base": str}
-        self.window_bp = finetuned.manifest.window_bp if job.window_bp is None else job.window_bp
+        self.window_bp = manifest.window_bp if job.window_bp is None else job.window_bp
 
     def check(self) -> int:
         """Read all records."""
@@ -318,20 +292,19 @@ _SIDES_OF_BASES = {
 class VariantSource(Source):
     """A VCF and its reference. Windows start half a window before a variant, as in training."""
 
-    def __init__(self, finetuned: ModelDescription, job: PredictJob) -> None:
+    def __init__(self, manifest: Manifest, room_bp: int, job: PredictJob) -> None:
         """Open reference and VCF.
 
         Raises:
             UserError: the window is unknown, or does not fit the context.
         """
         self.writer = chosen_by_ending(job.output, "predicted variants")
-        self.finetuned, self.job = finetuned, job
-        self.sides = _SIDES_OF_BASES if finetuned.task.per_base else _SIDES
-        window_bp = finetuned.manifest.window_bp if job.window_bp is None else job.window_bp
-        if not 2 <= window_bp <= finetuned.room_bp:
+        self.task, self.job = manifest.task, job
+        self.sides = _SIDES_OF_BASES if manifest.task.per_base else _SIDES
+        window_bp = manifest.window_bp if job.window_bp is None else job.window_bp
+        if not 2 <= window_bp <= room_bp:
             raise UserError(
-                f"{job.source}: a window of {window_bp} bp: give --window, "
-                f"2 to {finetuned.room_bp} bp"
+                f"{job.source}: a window of {window_bp} bp: give --window, 2 to {room_bp} bp"
             )
         self.window_bp = window_bp
         assert job.reference is not None
@@ -378,7 +351,7 @@ class VariantSource(Source):
 
     def values(self, variant: Variant, ref: Floats32, alt: Floats32) -> list[float | int | None]:
         """Return a value for each column of each output; None without a prediction."""
-        if self.finetuned.task.per_base:
+        if self.task.per_base:
             plain = normalize_variant(self.reference, variant)
             before_bp = min(plain.position, self.window_bp // 2)
             changes = largest_changes(ref, alt, plain, before_bp)
@@ -386,7 +359,7 @@ class VariantSource(Source):
             flat = changes.ravel()
         else:
             flat = np.stack([alt, ref, alt - ref], axis=1).ravel()
-        types = [side.type for _ in self.finetuned.output_names for side in self.sides.values()]
+        types = [side.type for _ in self.task.output_names for side in self.sides.values()]
         return [None if np.isnan(x) else of(x) for x, of in zip(flat, types, strict=True)]
 
     def written(self, path: Path, settings: dict[str, Any]) -> Any:
@@ -415,7 +388,7 @@ def _rows(
     """Yield the values of each ALT."""
     row, reasons = record.record
     remaining = iter(predictions)
-    num_values = len(source.sides) * len(source.finetuned.output_names)
+    num_values = len(source.sides) * len(source.task.output_names)
     empty: list[float | int | None] = [None] * num_values
     for variant, reason in zip(row.variants, reasons, strict=True):
         yield empty if reason else source.values(variant, next(remaining), next(remaining))
@@ -426,7 +399,7 @@ def write_table(
     path: Path, source: VariantSource, settings: dict[str, Any]
 ) -> Iterator[Callable[[SourceRecord, Sequence[Floats32]], None]]:
     """Write a row for each allele: its position, and each prediction."""
-    names = source.finetuned.output_names
+    names = source.task.output_names
     columns = {
         f"predicted_{name}{suffix.lower()}": side.type
         for name in names
@@ -448,7 +421,7 @@ def write_table(
 @contextmanager
 def write_vcf(path: Path, source: VariantSource, settings: dict[str, Any]) -> Iterator[Any]:
     """Write the VCF with INFO fields added, one value for each ALT."""
-    names = source.finetuned.output_names
+    names = source.task.output_names
     keys = [key + suffix for key in keys_of(names) for suffix in source.sides]
     opened = pysam.BGZFile(str(path), "w", index=None) if path.suffix == ".gz" else path.open("wb")
     with opened as sink:
@@ -472,7 +445,7 @@ def write_vcf(path: Path, source: VariantSource, settings: dict[str, Any]) -> It
 
 def _header(source: VariantSource, settings: dict[str, Any]) -> list[str]:
     *lines, columns = source.vcf.header
-    names = source.finetuned.output_names
+    names = source.task.output_names
     added = [
         f"##INFO=<ID={key}{suffix},Number=A,Type={_TYPES[side.type]},"
         f'Description="{_plain(name)}, {side.description}">'

@@ -160,9 +160,7 @@ def _check_classes(names: Sequence[str], labels: np.ndarray) -> None:
 
 
 def _balanced(names: Sequence[str], labels: np.ndarray, one_column: bool) -> tuple[float, ...]:
-    """Return rows / (classes x rows of the class), or, for labels, rows without / rows with
-    each.
-    """
+    """Return rows / (classes x rows of the class); for labels, rows without / rows with each."""
     if one_column:
         counts = np.bincount(labels[~np.isnan(labels)].astype(int), minlength=len(names))
         return tuple((counts.sum() / (len(names) * counts)).tolist())

@@ -55,7 +55,7 @@ def read_six_mers(
     Args:
         averager: gives one vector per 6-mer.
         examples: with a label for every base.
-        method: strands to read, each 6-mer of which is a row, and the rule for long sequences.
+        method: strands to read, and the rule for long sequences.
         seed: seed of the sample.
     """
     tile = method.too_long == "tile"
@@ -259,7 +259,7 @@ def probe(
 
     Args:
         opened: the model.
-        task: what is predicted.
+        task: the fitted task.
         train: examples to fit.
         validation: examples that select strength and layer.
         method: pool, layer, strands and the rule for long sequences.

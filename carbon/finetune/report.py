@@ -19,7 +19,6 @@ from carbon.finetune.findings import (
     TASK_TEXTS,
     Findings,
     number_text,
-    read_findings,
     read_predictions,
     score_label,
 )
@@ -224,17 +223,8 @@ REPORT = "report.html"
 _MOST_NUMBERS, _MOST_CLASSES = 6, 40
 
 
-def write_report(folder: Path, name: str | None = None) -> Path:
-    """Write `report.html` into the folder of a run and return its path.
-
-    Args:
-        folder: folder that `carbon finetune` wrote.
-        name: name of the run; the folder's own if None.
-
-    Raises:
-        ModelError: the folder has no fine-tuned model, has another format, or is damaged.
-    """
-    findings = read_findings(folder, name)
+def write_report(folder: Path, findings: Findings) -> Path:
+    """Write `report.html` into the folder of a run and return its path."""
     sections = (
         _answer(findings),
         _scores(findings),

@@ -150,9 +150,7 @@ def _split_at(place: int, config: SplitConfig) -> str:
 
 
 def _dealt(sizes: Counter[str], shares: Sequence[float], seed: int) -> dict[str, int]:
-    """Return the place of each group: in the order of hashes, to the place that lacks most
-    examples.
-    """
+    """Return each group's place: in the order of hashes, where most examples are missing."""
     lacking = np.array(shares) * sum(sizes.values())
     places = {}
     for group in sorted(sizes, key=lambda group: (hashed(group, seed), group)):
@@ -234,9 +232,7 @@ class _Index:
         self.kmers = np.unique(joined, return_inverse=True)[1]
 
     def flagged(self, selected: Flags, others: Flags, share: float) -> tuple[Flags, Flags]:
-        """Return which selected sequences equal one of `others`, and which further ones
-        nearly do.
-        """
+        """Return which selected sequences equal one of `others`, and which others nearly do."""
         equal = selected & np.isin(self.whole, self.whole[others])
         in_others = np.zeros(int(self.kmers.max(initial=-1)) + 1, dtype=bool)
         in_others[self.kmers[others[self.owners]]] = True

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from carbon.finetune.config import LOSSES_OF
 from carbon.finetune.data import Transform
-from carbon.finetune.metrics import first_score, scores_of
-from carbon.uncertainty import Estimate
+from carbon.finetune.metrics import Statistics, statistics_of, with_intervals
+from carbon.uncertainty import Estimate, Statistic
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -162,9 +162,7 @@ class LabelTask:
         return mean_loss(self.loss, logits, targets, weights, total_weight, alone=alone)
 
     def predictions(self, logits: NDArray[Any]) -> Floats32:
-        """Return probabilities, or numbers in the unit of the labels, (rows, num_outputs)
-        float32.
-        """
+        """Return (rows, num_outputs) float32: probabilities, or numbers in the labels' unit."""
         outputs = self.task_type.predict(np.array(logits, dtype=np.float64))
         for i, transform in enumerate(self.transforms):
             outputs[:, i] = transform.undo(outputs[:, i])
@@ -186,14 +184,39 @@ class LabelTask:
                 together.
             seed: seed of the bootstrap.
         """
-        return scores_of(self.type, self.names, predictions, labels, groups, seed)
+        return with_intervals(*self._statistics(predictions, labels), groups, seed)
 
     def score(self, predictions: NDArray[Any], labels: NDArray[Any]) -> float:
         """Return the first of `scores` without its interval, which selects checkpoints.
 
         Higher is better for every task type.
         """
-        return first_score(self.type, self.names, predictions, labels)
+        statistics, rows = self._statistics(predictions, labels)
+        return next(iter(statistics.values()))(np.ones(len(rows))) if len(rows) else float("nan")
+
+    def differences(
+        self,
+        first: NDArray[Any],
+        second: NDArray[Any],
+        labels: NDArray[Any],
+        groups: Sequence[str] | None = None,
+        seed: int = 0,
+    ) -> dict[str, Estimate]:
+        """Return first - second of every score, with each resample drawn once for both.
+
+        `first` and `second` are predictions, (rows, num_outputs); the rest is as in `scores`.
+        """
+        (ours, rows), (theirs, _) = (self._statistics(each, labels) for each in (first, second))
+
+        def minus(name: str) -> Statistic:
+            return lambda weights: ours[name](weights) - theirs[name](weights)
+
+        return with_intervals({name: minus(name) for name in ours}, rows, groups, seed)
+
+    def _statistics(
+        self, predictions: NDArray[Any], labels: NDArray[Any]
+    ) -> tuple[Statistics, NDArray[np.int64]]:
+        return statistics_of(self.type, self.names, predictions, labels)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""

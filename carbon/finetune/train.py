@@ -1,6 +1,4 @@
-"""Train adapters or all weights with transformers.Trainer: order of examples, microbatches and
-validation.
-"""
+"""Train adapters or all weights with transformers.Trainer."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -405,9 +403,7 @@ class _Trainer(Trainer):
     def compute_loss(  # type: ignore[override]
         self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any
     ) -> Any:
-        """Return a loss whose mean over processes and sum over microbatches is the mean of the
-        step.
-        """
+        """Return a loss that, averaged over processes and summed over microbatches, is the mean."""
         logits = model(inputs["batch"])
         task = self.finetuned.task
         loss = task.loss_of(logits, inputs["targets"], inputs["total_weight"])

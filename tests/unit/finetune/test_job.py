@@ -13,7 +13,7 @@ from carbon.errors import UserError
 from carbon.finetune import job
 from carbon.finetune.checkpoints import restore_finished
 from carbon.finetune.config import METHODS
-from carbon.finetune.metrics import first_score
+from carbon.finetune.tasks import LabelTask
 from carbon.finetune.train import train_weights
 from tests.helpers.files import random_bases
 from tests.helpers.finetune import base_folder, motif_rows, run_config, strict_json, write_rows
@@ -42,7 +42,7 @@ def test_a_run_from_table_to_predictions(finetuned, method):
     said = np.array([[float(row["predicted_1"])] for row in test], dtype=np.float32)
     labels = np.array([[float(row["label"])] for row in test], dtype=np.float32)
     chosen_by = results["test"]["model"][results["chosen_by"]]["value"]
-    assert first_score("binary", ("0", "1"), said, labels) == pytest.approx(chosen_by)
+    assert LabelTask("binary", ("0", "1"), "").score(said, labels) == pytest.approx(chosen_by)
     sequences = {r["id"]: r["sequence"] for r in csv.DictReader(table.open())}
     again = carbon.load_finetuned(out).predict([sequences[row["name"]] for row in test])
     np.testing.assert_allclose(np.stack(list(again)), said, atol=1e-6)

@@ -93,8 +93,8 @@ def a_run(tmp_path, kind, method, baselines=("constant",)):
 @pytest.mark.parametrize(("kind", "method"), list(zip(KINDS, ("lora", "probe") * 3, strict=False)))
 def test_a_page_and_a_card_of_each_kind(tmp_path, kind, method):
     folder, results, _ = a_run(tmp_path, kind, method)
-    page = write_report(folder).read_text(encoding="utf-8")
-    card = write_card(folder).read_text(encoding="utf-8")
+    page = write_report(folder, read_findings(folder)).read_text(encoding="utf-8")
+    card = write_card(folder, read_findings(folder)).read_text(encoding="utf-8")
     score = results["test"]["model"][results["chosen_by"]]
     for text in (page, card):
         assert estimate_text(score) in text and results["split_sha256"] in text
@@ -106,7 +106,9 @@ def test_a_page_and_a_card_of_each_kind(tmp_path, kind, method):
     if kind == "labels":
         assert "x&lt;y" in page and "x<y" not in page
     if kind == "binary":
-        assert write_report(folder).read_text(encoding="utf-8") == page  # the same bytes twice
+        assert (
+            write_report(folder, read_findings(folder)).read_text(encoding="utf-8") == page
+        )  # the same bytes twice
         assert "no&lt;" in page and "`no&lt;`" in card and "no<" not in page + card
 
 
@@ -184,7 +186,10 @@ def test_no_sentence_says_that_copies_were_not_learned_from():
 
 def test_without_a_baseline_nothing_is_compared(tmp_path):
     folder, *_ = a_run(tmp_path, "binary", "probe", baselines=())
-    page, card = write_report(folder).read_text(), write_card(folder).read_text()
+    page, card = (
+        write_report(folder, read_findings(folder)).read_text(),
+        write_card(folder, read_findings(folder)).read_text(),
+    )
     assert "minus" not in card and "minus constant" not in page and "There is no baseline" in page
 
 
