@@ -26,6 +26,7 @@ from carbon.finetune.load import write_finetuned
 from carbon.finetune.metrics import statistics_of
 from carbon.finetune.network import OpenedModel
 from carbon.finetune.predict import FinetunedModel
+from carbon.finetune.prediction_sources import table_cells
 from carbon.finetune.prepare import PreparedData
 from carbon.finetune.report import write_report
 from carbon.finetune.tasks import LabelTask
@@ -182,17 +183,16 @@ def worst(task: LabelTask, predictions: Predictions, test: Examples) -> list[dic
             "begins": test.sequences[n][:_SHOWN_BP],
             "loss": float(losses[n]),
         }
-        | ({} if test.per_base else _label_and_prediction(test.labels[n], predictions[n]))
+        | (
+            {}
+            if test.per_base
+            else {
+                "label": table_cells(test.labels[n]),
+                "prediction": table_cells(predictions[n]),
+            }
+        )
         for n in order[:_MOST_WORST]
     ]
-
-
-def _label_and_prediction(label: Predictions, predictions: Predictions) -> dict[str, Any]:
-    pairs = {"label": label, "prediction": predictions}
-    return {
-        name: [None if np.isnan(value) else float(value) for value in values]
-        for name, values in pairs.items()
-    }
 
 
 def losses_of(task: LabelTask, predictions: Predictions, test: Examples) -> Floats:
@@ -375,18 +375,14 @@ def _write_predictions(
             examples = prepared.examples.split(split)
             places = zip(examples.names, examples.groups, strict=True)
             for (name, group), label, values in zip(places, examples.labels, outputs, strict=True):
-                cells = (*_label_cells(task, label, values), *_cells(values))
+                cells = (*_label_cells(task, label, values), *table_cells(values))
                 write((name, split, group or None, *cells))
 
 
 def _label_cells(task: LabelTask, label: Floats32, values: Floats32) -> list[Any]:
     """Return the true and the predicted class; for other task types the labels."""
     if not task.task_type.one_column:
-        return _cells(label)
+        return table_cells(label)
     (predicted,) = predicted_classes(task, values[None])
     true = None if np.isnan(label[0]) else task.names[int(label[0])]
     return [true, None if np.isnan(values).any() else task.names[predicted]]
-
-
-def _cells(values: Floats32) -> list[float | None]:
-    return [None if np.isnan(value) else float(value) for value in values]

@@ -140,29 +140,28 @@ class _Table(Source):
         """Return the values of `place` for a record, or for one of its bases."""
         raise NotImplementedError
 
-    def written(self, path: Path, settings: dict[str, Any]) -> Any:
-        """Write float columns `predicted_NAME`; None without a prediction."""
-        per_base = self.task.per_base
+    def rows(self, record: SourceRecord, prediction: Floats32) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a record; None without a prediction."""
+        if not self.task.per_base:
+            yield (*self.row(record, None), *table_cells(prediction))
+            return
+        for base, values in enumerate(prediction):
+            yield (*self.row(record, base), *table_cells(values))
+
+    @contextmanager
+    def written(self, path: Path, settings: dict[str, Any]) -> Iterator[Any]:
+        """Write float columns `predicted_NAME`."""
         outputs = {f"predicted_{name}": float for name in self.task.output_names}
+        with self.writer(path, {**self.place, **outputs}, settings) as write_row:
 
-        @contextmanager
-        def opened() -> Iterator[Any]:
-            with self.writer(path, {**self.place, **outputs}, settings) as write_row:
+            def write(record: SourceRecord, predictions: Sequence[Floats32]) -> None:
+                for row in self.rows(record, *predictions):
+                    write_row(row)
 
-                def write(record: SourceRecord, predictions: Sequence[Floats32]) -> None:
-                    (prediction,) = predictions
-                    if not per_base:
-                        write_row((*self.row(record, None), *cells(prediction)))
-                    else:
-                        for base, values in enumerate(prediction):
-                            write_row((*self.row(record, base), *cells(values)))
-
-                yield write
-
-        return opened()
+            yield write
 
 
-def cells(values: Floats32) -> list[float | None]:
+def table_cells(values: Floats32) -> list[float | None]:
     """Return numbers as table cells: None for NaN."""
     return [None if np.isnan(value) else float(value) for value in values]
 
@@ -206,6 +205,7 @@ class BedSource(_Table):
         if manifest.task.per_base:
             self.place |= {"base_number": int, "base": str}
         self.window_bp = manifest.window_bp if job.window_bp is None else job.window_bp
+        self.num_wider = self.num_narrower = self.num_places = 0
 
     def check(self) -> int:
         """Read all records."""
@@ -226,25 +226,14 @@ class BedSource(_Table):
                 (contig, start, end, name, strand), (f"{where} ('{name}')",), (bases,)
             )
 
-    def written(self, path: Path, settings: dict[str, Any]) -> Any:
-        """Write the table, and count intervals whose window differs from them."""
-        self.num_wider = self.num_narrower = self.num_places = 0
-
-        @contextmanager
-        def opened() -> Iterator[Any]:
-            with super(BedSource, self).written(path, settings) as write:
-
-                def counted(record: SourceRecord, predictions: Sequence[Floats32]) -> None:
-                    _, start, end, *_ = record.record
-                    read_bp = len(record.sequences[0])
-                    self.num_places += 1
-                    self.num_wider += read_bp > end - start
-                    self.num_narrower += read_bp < end - start
-                    write(record, predictions)
-
-                yield counted
-
-        return opened()
+    def rows(self, record: SourceRecord, prediction: Floats32) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of an interval, and count intervals whose window differs from them."""
+        _, start, end, *_ = record.record
+        read_bp = len(record.sequences[0])
+        self.num_places += 1
+        self.num_wider += read_bp > end - start
+        self.num_narrower += read_bp < end - start
+        return super().rows(record, prediction)
 
     def finish(self) -> None:
         """Report intervals that are shorter or longer than the window read."""
