@@ -1,4 +1,4 @@
-"""A tiny model, tiny questions and tiny runs for tests of fine-tuning."""
+"""A tiny model, tiny tasks and tiny runs for tests of fine-tuning."""
 
 import copy
 import csv
@@ -81,7 +81,7 @@ def finetuned_of(
 
 
 def untrained_folder(base: Path, task: LabelTask, folder: Path) -> Path:
-    """Write the folder of a fine-tuned model, of the way `full`, that has learned nothing."""
+    """Write the folder of a fine-tuned model, of the method `full`, without training."""
     finetuned, opened = finetuned_of(base, task, MethodConfig(name="full"))
     folder.mkdir()
     write_finetuned(folder, finetuned.network, opened, finetuned.manifest)

@@ -32,7 +32,7 @@ def base(tmp_path_factory, network):
 
 @pytest.fixture(scope="session")
 def untrained(tmp_path_factory, base):
-    """Return the folder of a fine-tuned model that has learned nothing, for a question."""
+    """Return the folder of a fine-tuned model without training, for a task."""
     root = tmp_path_factory.mktemp("untrained")
     return cache(lambda task: untrained_folder(base, task, root / task.type))
 

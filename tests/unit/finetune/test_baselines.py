@@ -1,4 +1,4 @@
-"""Baselines against scikit-learn and counts by hand; every kind of question; the same twice."""
+"""Baselines against scikit-learn and counts by hand; every task type; the same twice."""
 
 from collections import Counter
 from functools import partial
@@ -61,7 +61,7 @@ def asked(kind, examples, **settings):
 
 
 @pytest.mark.parametrize("kind", TASK_TYPES)
-def test_every_baseline_answers_every_question_and_the_same_twice(kind, monkeypatch):
+def test_every_baseline_fits_every_task_and_predicts_the_same_twice(kind, monkeypatch):
     if kind != "binary":
         monkeypatch.setattr(baselines, "CnnSettings", partial(CnnSettings, most_epochs=4))
     examples = toy(kind)

@@ -25,7 +25,7 @@ WAY = MethodConfig(
 
 @pytest.fixture
 def run(base):
-    """Tune in a folder; return the weights, and the looks."""
+    """Train in a folder; return the weights and the history."""
     examples = examples_of(QUESTION)
 
     def run(method, folder, *, resume=False):
@@ -56,7 +56,7 @@ def assert_same(one, other):
     assert all(torch.equal(one[0][name], other[0][name]) for name in one[0] | other[0])
 
 
-# 12 examples in steps of 5 are 3 steps an epoch; 1.5 epochs are 5 steps, each with a look: the
+# 12 examples in steps of 5 are 3 steps an epoch; 1.5 epochs are 5 steps, each validated: the
 # first is within an epoch, the third ends one, and the fifth is the last.
 @pytest.mark.parametrize(("name", "steps"), [("lora", (1, 3, 5)), ("full", (4,))])
 def test_killed_at_a_checkpoint(tmp_path, run, kept, name, steps):
@@ -75,7 +75,7 @@ def test_a_tuning_that_ended_is_not_tuned_again(tmp_path, run, monkeypatch):
 
 
 def score_after(step, monkeypatch):
-    """Let scores of later looks rise up to step 1 and fall from there."""
+    """Let scores of later validations rise up to step 1 and fall from there."""
     steps = itertools.count(step + 1)
     monkeypatch.setattr(train, "validate", lambda *_: ValidationScore(-abs(next(steps) - 1.0), 0.0))
 
@@ -84,7 +84,7 @@ def test_patience_that_was_used_up_stays_so(tmp_path, run, kept, monkeypatch):
     method = WAY.replace(patience=2, epochs=3)
     score_after(0, monkeypatch)
     whole = run(method, tmp_path / "whole")
-    # The best look is the first; two more without a better one, and that is the end.
+    # The best validation is the first; two more without a better one, and that is the end.
     assert [validation_step.step for validation_step in whole[1].validations] == [
         1,
         2,
@@ -96,7 +96,7 @@ def test_patience_that_was_used_up_stays_so(tmp_path, run, kept, monkeypatch):
 
 
 def test_a_checkpoint_that_a_kill_tore_is_passed_over(tmp_path, run, kept, monkeypatch):
-    score_after(0, monkeypatch)  # the first look is the best, so that its checkpoint stays
+    score_after(0, monkeypatch)  # the first validation is the best, so that its checkpoint stays
     whole = run(WAY, tmp_path / "whole")
     for name in ("trainer_state.json", "trained.safetensors", "optimizer.pt", "scheduler.pt"):
         folder = tmp_path / f"without-{name}"

@@ -1,4 +1,4 @@
-"""Losses against loops, torch and finite differences; transforms; questions as JSON."""
+"""Losses against loops, torch and finite differences; transforms; tasks as JSON."""
 
 import json
 import math
@@ -182,7 +182,7 @@ def test_probabilities_do_not_overflow():
     assert found.tolist() == [[0, 0.5, 1]]
 
 
-def test_a_question_is_the_same_after_json():
+def test_a_task_is_the_same_after_json():
     transforms = (Transform("z_score", 0.1, 2.0), Transform("none"))
     for task in (
         LabelTask("numbers", ("a", "b"), "huber", transforms),

@@ -1,4 +1,4 @@
-"""Tuning: steps cut and dealt out any way, the look that is kept, dropout."""
+"""Training: schedules of examples, the selected checkpoint, dropout."""
 
 import dataclasses
 
@@ -43,7 +43,7 @@ def test_a_step_of_one_part_and_of_many_is_the_same(tmp_path, base, task, name):
 
 
 @pytest.mark.parametrize("task", [BINARY, NUMBERS], ids=lambda q: q.type)
-def test_the_best_look_is_what_is_kept(tmp_path, base, task):
+def test_the_best_checkpoint_is_kept(tmp_path, base, task):
     method = METHOD.replace(epochs=4, validations_per_epoch=2, learning_rate=3e-2)
     finetuned, found, examples = training(base, tmp_path / "checkpoints", task, method)
     assert found.best.score == max(validation_step.score for validation_step in found.validations)
@@ -53,7 +53,7 @@ def test_the_best_look_is_what_is_kept(tmp_path, base, task):
     assert best.loss == pytest.approx(found.best.validation_loss, abs=1e-6)
     logits = torch.tensor(np.stack(finetuned.logits(validation.sequences)))
     labels = torch.tensor(validation.labels, dtype=torch.float64)
-    by_hand = {  # the question has no transforms
+    by_hand = {  # the task has no transforms
         "binary": torch.nn.functional.binary_cross_entropy_with_logits,
         "numbers": torch.nn.functional.mse_loss,
     }[task.type](logits, labels)

@@ -124,7 +124,7 @@ def test_what_is_cut_off_is_not_known(run, bases, method, wrong):
         run(short_rows(bases, *["ACGT"] * 3), "binary", name=name, too_long=too_long)
 
 
-def test_a_look_without_a_score_is_null_in_json(tmp_path, run, monkeypatch):
+def test_a_validation_without_a_score_is_null_in_json(tmp_path, run, monkeypatch):
     nan = float("nan")
     validations = iter(
         [
