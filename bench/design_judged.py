@@ -77,8 +77,8 @@ def measures_of(arguments: argparse.Namespace, fold: str, parts: dict[str, list[
             "model": arguments.model,
             "output": str(folder),
             "data": {"path": str(path), "split": {"by": "column", "column": "part"}},
-            "question": {"kind": "binary", "names": [OTHER, PROMOTER]},
-            "way": {"name": "probe", "strands": "forward", "augment": False},
+            "task": {"type": "binary", "names": [OTHER, PROMOTER]},
+            "method": {"name": "probe", "strands": "forward", "augment": False},
             "baselines": [],
         }
     )
@@ -87,9 +87,9 @@ def measures_of(arguments: argparse.Namespace, fold: str, parts: dict[str, list[
     findings = read_findings(folder)
     labels, said = read_predictions(folder, findings)
     statistics, _ = statistics_of("binary", [OTHER, PROMOTER], said, labels)
-    prepared = prepare(config.data, config.question)
-    train, validation = map(prepared.examples.part, ("train", "validation"))
-    answer = FITS["kmers"](train, validation, prepared.question, 0)
+    prepared = prepare(config.data, config.task)
+    train, validation = map(prepared.examples.split, ("train", "validation"))
+    answer = FITS["kmers"](train, validation, prepared.task, 0)
     finetuned = load_finetuned(folder)
     return Measures(
         lambda texts: log_odds([each[0] for each in finetuned.predict(list(texts))]),

@@ -32,12 +32,12 @@ from transformers import LlamaForCausalLM
 from carbon.console import natural, run_command
 from carbon.finetune.baselines import FITS
 from carbon.finetune.config import BASELINES, FinetuneConfig
-from carbon.finetune.data import PARTS
+from carbon.finetune.data import SPLITS
 from carbon.finetune.findings import read_findings, read_predictions
 from carbon.finetune.job import as_config, run_finetune
 from carbon.finetune.metrics import statistics_of
 from carbon.finetune.prepare import prepare
-from carbon.finetune.tasks import Question
+from carbon.finetune.tasks import LabelTask
 from carbon.genome import GENETIC_CODE, STOP_CODONS, read_sequences, reverse_complement
 from carbon.io.files import atomic_file
 from carbon.model import load_model, save_model
@@ -46,7 +46,7 @@ from carbon.uncertainty import NUM_RESAMPLES, Statistic
 
 PAIR, COUNTED = ("TGACGTCA", "CACGTG"), "GATAAG"
 _NEAR_BP, _FAR_BP = (12, 24), (48, 60)
-WAYS: dict[str, dict[str, Any]] = {
+METHODS: dict[str, dict[str, Any]] = {
     "probe": {"name": "probe"},
     "lora": {"name": "lora", "rank": 8, "epochs": 6.0, "learning_rate": 1e-3},
     "full": {"name": "full", "epochs": 6.0, "learning_rate": 2e-4},
@@ -69,7 +69,7 @@ def main() -> int:
     parser.add_argument("--examples", type=natural, default=1000)
     parser.add_argument("--seeds", type=natural, nargs="+", default=[0, 1, 2])
     parser.add_argument("--tasks", choices=SCORES, nargs="+", default=list(SCORES))
-    parser.add_argument("--ways", choices=WAYS, nargs="+", default=list(WAYS))
+    parser.add_argument("--methods", choices=METHODS, nargs="+", default=list(METHODS))
     parser.add_argument("--table", action="store_true")
     return run_command(lambda: _run(parser.parse_args()))
 
@@ -98,10 +98,10 @@ def _cells(arguments: argparse.Namespace) -> Iterator[tuple[str, Callable[[], An
     tasks = [task for task in _tasks(arguments) if task.name in arguments.tasks]
     for task, seed in itertools.product(tasks, arguments.seeds):
         data = _write_rows(output, task, arguments.examples, seed)
-        for way, (start, model) in itertools.product(arguments.ways, starts.items()):
-            run = output / f"{task.name}-{way}-{start}-{seed}"
-            config = _config(task, data, model, run, way, seed)
-            yield f"{task.name} {way}-{start} {seed}", partial(_finetuned, config)
+        for method, (start, model) in itertools.product(arguments.methods, starts.items()):
+            run = output / f"{task.name}-{method}-{start}-{seed}"
+            config = _config(task, data, model, run, method, seed)
+            yield f"{task.name} {method}-{start} {seed}", partial(_finetuned, config)
         for name in BASELINES:
             yield f"{task.name} {name} {seed}", partial(_baseline, config, name, seed)
 
@@ -191,7 +191,9 @@ def _write_rows(output: Path, task: Task, number: int, seed: int) -> Path:
     return path
 
 
-def _config(task: Task, data: Path, model: Path, run: Path, way: str, seed: int) -> FinetuneConfig:
+def _config(
+    task: Task, data: Path, model: Path, run: Path, method: str, seed: int
+) -> FinetuneConfig:
     return as_config(
         {
             "model": str(model),
@@ -201,8 +203,8 @@ def _config(task: Task, data: Path, model: Path, run: Path, way: str, seed: int)
                 "path": str(data),
                 "split": {"seed": seed, "validation_share": 0.2, "test_share": 0.4},
             },
-            "question": {"kind": task.kind},
-            "way": {**WAYS[way], "strands": "forward", "augment": False, "patience": 6},
+            "task": {"type": task.kind},
+            "method": {**METHODS[method], "strands": "forward", "augment": False, "patience": 6},
             "baselines": [],
         }
     )
@@ -213,21 +215,21 @@ def _finetuned(config: FinetuneConfig) -> Answer:
     folder = config.output_folder
     findings = read_findings(folder)
     labels, said = read_predictions(folder, findings)
-    return _answer(findings.manifest.question, said, labels)
+    return _answer(findings.manifest.task, said, labels)
 
 
 def _baseline(config: FinetuneConfig, name: str, seed: int) -> Answer:
-    prepared = prepare(config.data, config.question)
-    train, validation, test = map(prepared.examples.part, PARTS)
-    said = FITS[name](train, validation, prepared.question, seed)(test)
-    return _answer(prepared.question, said, test.labels)
+    prepared = prepare(config.data, config.task)
+    train, validation, test = map(prepared.examples.split, SPLITS)
+    said = FITS[name](train, validation, prepared.task, seed)(test)
+    return _answer(prepared.task, said, test.labels)
 
 
-def _answer(question: Question, said: NDArray[Any], labels: NDArray[Any]) -> Answer:
+def _answer(task: LabelTask, said: NDArray[Any], labels: NDArray[Any]) -> Answer:
     """Return labels and predictions of the test part, which draws are made of."""
     return {
-        "kind": question.kind,
-        "names": list(question.names),
+        "kind": task.type,
+        "names": list(task.names),
         "said": said.tolist(),
         "labels": labels.tolist(),
     }

@@ -19,8 +19,8 @@ def prediction_facts(result: Result) -> str:
     """Return what the model is, and what the variant changes."""
     pairs = [
         ("model", result["model"]),
-        ("learned by", result["way"]),
-        ("question", result["question"]),
+        ("method", result["method"]),
+        ("task", result["task"]),
         ("strands", result["strands"]),
         ("sequences", f"{len(result['names']):,}"),
     ]
@@ -38,14 +38,14 @@ def prediction_facts(result: Result) -> str:
 def prediction_figure(result: Result) -> Figure:
     """Return a row for each output: bars of sequences, or lines along the bases of the first."""
     outputs = result["outputs"][:_MOST_DRAWN]
-    per_base = result["question"] == "bases"
+    per_base = result["task"] == "bases"
     tracks = list((_lines if per_base else _bars)(result, len(outputs)))
     height = 1 / len(outputs)
     axes = {
         f"yaxis{n or ''}": {
             "domain": [1 - (n + 1) * height + _GAP * height, 1 - n * height - _GAP * height],
             "title": {"text": plain(shortened(output))},
-            **({} if result["question"] == "numbers" else {"range": [0, 1]}),
+            **({} if result["task"] == "numbers" else {"range": [0, 1]}),
         }
         for n, output in zip(_axis_numbers(len(outputs)), outputs, strict=True)
     }
@@ -65,7 +65,7 @@ def prediction_tables(result: Result, fasta_name: str) -> str:
     """Return the rows of a table, and links that save all of them and the sequences."""
     if not result["names"]:
         return ""
-    place = ("name", "position", "base") if result["question"] == "bases" else ("name", "bases")
+    place = ("name", "position", "base") if result["task"] == "bases" else ("name", "bases")
     header = (*place, *(f"predicted_{name}" for name in result["outputs"]))
     rows = list(_rows(result))
     caption = f"The first {_MOST_ROWS} of {len(rows):,} rows" if len(rows) > _MOST_ROWS else ""
@@ -79,7 +79,7 @@ def _rows(result: Result) -> Iterator[Sequence[Any]]:
     """Yield the rows as `carbon predict` writes them."""
     columns = (result["names"], result["sequences"], result["predictions"])
     for name, bases, found in zip(*columns, strict=True):
-        if result["question"] != "bases":
+        if result["task"] != "bases":
             yield (name, len(bases), *found)
             continue
         for position, (base, values) in enumerate(zip(bases, found, strict=True), start=1):

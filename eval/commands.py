@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from carbon.errors import UserError
-from carbon.finetune.recipes import Recipe, recipes
+from carbon.finetune.recipes import PublishedTask, recipes
 from carbon.inference.options import Dtype
 from carbon.parallel.options import loaded_device, worker_options, workers_of
 from carbon.progress import say
@@ -175,10 +175,10 @@ def _runs_offline(where: dict[str, str]) -> str:
     )
 
 
-def _list_recipe(recipe: Recipe) -> None:
+def _list_recipe(recipe: PublishedTask) -> None:
     print(
         f"{recipe.name} (carbon finetune --config {recipe.name})\n"
-        f"  question   {recipe.question} ({recipe.settings['question']['kind']})\n"
+        f"  question   {recipe.description} ({recipe.settings['task']['type']})\n"
         f"  metric     {recipe.metric}"
     )
     for score, values in recipe.published.items():

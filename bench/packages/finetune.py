@@ -18,22 +18,22 @@ from transformers import (
     TrainingArguments,
 )
 
-from carbon.finetune.config import WayConfig, WayName
+from carbon.finetune.config import MethodConfig, MethodName
 from carbon.finetune.data import Examples
 from carbon.finetune.folder import Manifest
 from carbon.finetune.job import begin
 from carbon.finetune.network import OpenedModel
 from carbon.finetune.probe import probe, vectors_of
-from carbon.finetune.tasks import Question
+from carbon.finetune.tasks import LabelTask
 from carbon.finetune.train import LINEAR, _Trainer
 from carbon.model import PRESETS, LoadedModel
 from carbon.tokenizer import HYBRID, NATIVE, Vocabulary, encode
 
-QUESTION = Question("binary", ("no", "yes"), "binary_cross_entropy")
+QUESTION = LabelTask("binary", ("no", "yes"), "binary_cross_entropy")
 BATCH = 16
 
 
-CASES: tuple[tuple[str, WayName, int, Vocabulary], ...] = (
+CASES: tuple[tuple[str, MethodName, int, Vocabulary], ...] = (
     ("lora, 100 to 500 bp", "lora", 100, NATIVE),
     ("lora, all of 500 bp", "lora", 500, NATIVE),
     ("full, 100 to 500 bp", "full", 100, NATIVE),
@@ -46,8 +46,8 @@ def measures(quick: bool) -> list[Measure]:
     """Measure the steps of each case, the states of all layers, and memory."""
     number = 96 if quick else 256
     found = []
-    for says, name, shortest_bp, vocabulary in CASES:
-        found += of_steps(says, name, shortest_bp, vocabulary, number, 1 if quick else 3)
+    for description, name, shortest_bp, vocabulary in CASES:
+        found += of_steps(description, name, shortest_bp, vocabulary, number, 1 if quick else 3)
     found += of_probe(number)
     peaks = {
         name: in_own_process(f"peak_of('{name}')", "packages.finetune")[1]
@@ -58,7 +58,12 @@ def measures(quick: bool) -> list[Measure]:
 
 
 def of_steps(
-    says: str, name: WayName, shortest_bp: int, vocabulary: Vocabulary, number: int, times: int
+    description: str,
+    name: MethodName,
+    shortest_bp: int,
+    vocabulary: Vocabulary,
+    number: int,
+    times: int,
 ) -> list[Measure]:
     """Measure all steps but the first, against a plain trainer on the same batches."""
     examples = examples_of(number, shortest_bp)
@@ -71,8 +76,8 @@ def of_steps(
     tokens = sum(1 - (-len(sequence) // 6) for sequence in some)
     speedup = theirs / mine
     return [
-        Measure(f"{says}: speed / plain Trainer", speedup, "times", 1.2, speedup >= 1.2),
-        Measure(f"{says}: tokens a second", tokens / mine, "1/s"),
+        Measure(f"{description}: speed / plain Trainer", speedup, "times", 1.2, speedup >= 1.2),
+        Measure(f"{description}: tokens a second", tokens / mine, "1/s"),
     ]
 
 
@@ -92,7 +97,7 @@ def examples_of(number: int, shortest_bp: int) -> Examples:
         names=tuple(map(str, range(number))),
         sequences=tuple("".join(rng.choice(letters, size)) for size in lengths_bp),
         labels=(np.arange(number) % 2).astype(np.float32)[:, None],
-        parts=("train",) * number,
+        splits=("train",) * number,
         groups=("",) * number,
     )
 
@@ -108,14 +113,16 @@ def network(vocabulary: Vocabulary = NATIVE) -> LlamaForCausalLM:
     return found
 
 
-def ours(name: WayName, examples: Examples, vocabulary: Vocabulary = NATIVE) -> float:
+def ours(name: MethodName, examples: Examples, vocabulary: Vocabulary = NATIVE) -> float:
     """Return the seconds of one reading by us."""
-    way = WayConfig(name=name, epochs=1.0, batch=BATCH, strands="forward", looks_per_epoch=1)
-    manifest = Manifest(way=name, base="tiny", base_sha256="", question=QUESTION)
-    finetuned, _ = begin(LoadedModel(network(vocabulary), vocabulary), manifest, way, 0)
-    few = examples.taken([0, 1])
+    method = MethodConfig(
+        name=name, epochs=1.0, batch=BATCH, strands="forward", validations_per_epoch=1
+    )
+    manifest = Manifest(method=name, base="tiny", base_sha256="", task=QUESTION)
+    finetuned, _ = begin(LoadedModel(network(vocabulary), vocabulary), manifest, method, 0)
+    few = examples.subset([0, 1])
     with tempfile.TemporaryDirectory() as folder:
-        trainer = _Trainer(finetuned, examples, few, way, 0, Path(folder) / "run")
+        trainer = _Trainer(finetuned, examples, few, method, 0, Path(folder) / "run")
         return seconds_of_steps(trainer)
 
 
@@ -188,7 +195,7 @@ def padded(rows: list[dict[str, Any]], pad: int) -> dict[str, torch.Tensor]:
 def of_probe(number: int) -> list[Measure]:
     """Measure the states of all layers, and the whole probe, against one pass for the last."""
     examples = examples_of(number, 100)
-    way = WayConfig(name="probe", strands="forward")
+    method = MethodConfig(name="probe", strands="forward")
     opened = OpenedModel(LoadedModel(network(), NATIVE))
     layers = [*range(1, len(opened.backbone.layers)), None]
 
@@ -202,9 +209,9 @@ def of_probe(number: int) -> list[Measure]:
 
     one, every, whole = best_of(
         3,
-        timed(lambda: vectors_of(opened, [None], examples.sequences, way)),
-        timed(lambda: vectors_of(opened, layers, examples.sequences, way)),
-        timed(lambda: probe(opened, QUESTION, examples, examples.taken([0, 1]), way)),
+        timed(lambda: vectors_of(opened, [None], examples.sequences, method)),
+        timed(lambda: vectors_of(opened, layers, examples.sequences, method)),
+        timed(lambda: probe(opened, QUESTION, examples, examples.subset([0, 1]), method)),
     )
     return [
         Measure(
@@ -214,7 +221,7 @@ def of_probe(number: int) -> list[Measure]:
     ]
 
 
-def peak_of(name: WayName) -> None:
+def peak_of(name: MethodName) -> None:
     """Tune once, for the peak of memory."""
     torch.set_num_threads(1)
     ours(name, examples_of(32, 500))

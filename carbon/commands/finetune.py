@@ -1,4 +1,4 @@
-"""`carbon finetune` and `carbon predict`: learn labels on top of a model, and predict them."""
+"""`carbon finetune` and `carbon predict`: fine-tune a model on labels, and predict labels."""
 
 import json
 import os
@@ -26,22 +26,23 @@ def finetune(
     dry_run: bool = False,
     resume: bool = False,
 ) -> None:
-    """Learn labels of sequences on top of a model.
+    """Fine-tune a model on labelled sequences.
 
-    Writes a folder for `carbon predict`, with results beside baselines. On many devices: torchrun
+    Writes a folder for `carbon predict`, with the scores of the model and of baselines. On many
+    devices: torchrun
     --nproc-per-node N -m carbon finetune --config FILE.
 
     Args:
         config: TOML, or a published task of docs/finetuning.md, such as deepstarr.
-        report: write report and card of a folder that is there again, and learn nothing.
-        overrides: change a value, such as way.name=probe; may be repeated.
-        dry_run: read and check, learn nothing.
+        report: write report and card of an existing folder again, without training.
+        overrides: change a value, such as method.name=probe; may be repeated.
+        dry_run: read and check, without training.
         resume: continue a run that was stopped.
     """
     if report is not None:
         _report(report)
         return
-    assert config is not None  # one of both is given
+    assert config is not None  # the group requires one of them
 
     from carbon.finetune.recipes import read_run, recipe_of
 
@@ -61,24 +62,29 @@ def finetune(
 
 
 def _report(folder: Path) -> None:
-    """Write the pages of a folder again, and print where they are."""
+    """Write report and card of a folder again, and print their paths."""
     from carbon.reports.figures import check_installed
 
     check_installed("matplotlib", "finetune")
 
     from carbon.finetune.card import write_card
+    from carbon.finetune.findings import read_findings
     from carbon.finetune.report import write_report
 
-    print(json.dumps({"report": str(write_report(folder)), "card": str(write_card(folder))}))
+    findings = read_findings(folder)
+    report, card = write_report(folder, findings), write_card(folder, findings)
+    print(json.dumps({"report": str(report), "card": str(card)}))
 
 
 def _short(results: dict[str, Any]) -> dict[str, Any]:
-    """Return of every predictor the score that the model was chosen by; the rest is in a file."""
+    """Return the score that selected the model, for every predictor."""
     name = results["chosen_by"]
     return {
         "score": name,
-        "test": {who: scores[name] for who, scores in results["test"].items()},
-        "model_minus": {who: scores[name] for who, scores in results["model_minus"].items()},
+        "test": {predictor: scores[name] for predictor, scores in results["test"].items()},
+        "model_minus": {
+            predictor: scores[name] for predictor, scores in results["model_minus"].items()
+        },
         "split_sha256": results["split_sha256"],
     }
 
@@ -98,21 +104,21 @@ def predict(
     dtype: Dtype = "float32",
     workers: Workers = WORKERS,
 ) -> None:
-    """Predict labels with what `carbon finetune` wrote.
+    """Predict labels with a model that `carbon finetune` wrote.
 
-    Writes probabilities, or numbers in the unit they were learned in. Of a VCF: with ALT, with REF,
-    and their difference. Memory does not grow with the file.
+    Writes probabilities, or numbers in the unit of the training table. For a VCF: with ALT, with
+    REF, and their difference. Memory does not grow with the file.
 
     Args:
         source: FASTA, FASTQ, BED (.bed), VCF or BCF, plain, gzip or bgzip.
         model: folder that `carbon finetune` wrote.
         output: predictions.
         reference: FASTA that a BED or VCF refers to.
-        window_bp: bases around the middle of a place (0: the place) or a variant; default: as
-            learned.
-        strands: that are read; default: as learned.
-        too_long: what becomes of sequences that the context does not hold; default: as learned.
-        base: folder of the base model, if it is not where it was.
+        window_bp: bases around the middle of an interval (0: the interval) or a variant; default:
+            as in training.
+        strands: strands to read; default: as in training.
+        too_long: how to read sequences longer than the context; default: as in training.
+        base: folder of the base model, if it was moved.
         dtype: of weights and activations.
     """
     from carbon.finetune.folder import read_manifest
@@ -136,5 +142,5 @@ def predict(
     check_job(job)
     keywords = {"base": base, "device": loaded_device(workers)}
     make = partial(PredictWorker.load, job, dtype, keywords)
-    with workers_of(workers, make) as found:
-        print(json.dumps(run_predict_job(job, dtype, found)))
+    with workers_of(workers, make) as pool:
+        print(json.dumps(run_predict_job(job, dtype, pool)))

@@ -24,7 +24,7 @@ from carbon.parallel.engines import Answer, Death
 from carbon.parallel.local import LocalProcesses
 
 if TYPE_CHECKING:
-    from carbon.finetune.tasks import Question
+    from carbon.finetune.tasks import LabelTask
 
 Function = Callable[[list[str]], Iterable[float]]
 """From sequences to a number for each."""
@@ -149,7 +149,7 @@ def _load_finetuned(argument: str) -> Function:
     # Imported by name: fine-tuned models are loaded with `Model`, whose layer is below this one.
     load = import_module("carbon.finetune.load")
     finetuned = load.load_finetuned(split_label(argument)[0])
-    column = column_of(argument, finetuned.question)
+    column = column_of(argument, finetuned.task)
     return lambda sequences: [outputs[column] for outputs in finetuned.predict(sequences)]
 
 
@@ -290,15 +290,15 @@ def split_label(argument: str) -> tuple[str, str | None]:
     return (argument, None) if not colon or Path(argument).is_dir() else (folder, label)
 
 
-def column_of(argument: str, question: "Question") -> int:
+def column_of(argument: str, task: "LabelTask") -> int:
     """Return the index of the output of a fine-tuned model that `FOLDER:LABEL` names.
 
     Raises:
         UserError: the argument does not select one number per sequence.
     """
     folder, label = split_label(argument)
-    names = question.output_names
-    if question.per_base:
+    names = task.output_names
+    if task.per_base:
         raise UserError(
             f"{folder}: predicts every base; a scoring function needs one number per sequence"
         )
@@ -334,7 +334,7 @@ def _check_python(argument: str) -> None:
 def _check_folder(argument: str) -> None:
     from carbon.finetune.folder import read_manifest
 
-    column_of(argument, read_manifest(split_label(argument)[0]).question)
+    column_of(argument, read_manifest(split_label(argument)[0]).task)
 
 
 def _check_command(argument: str) -> None:

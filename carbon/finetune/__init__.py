@@ -1,7 +1,8 @@
-"""Labels of sequences learned on top of a DNA model, and predicted.
+"""Fine-tune DNA language models on labelled sequences, and predict labels of new ones.
 
-`data` reads files into `examples`, `split` and `leaks` part them, `question` says what is asked and
-how an answer is measured, `baselines` answer without a model.
+`config` is the recipe; `readers`, `data`, `split` and `prepare` turn files into examples; `tasks`
+defines what is predicted and how it is scored; `probe`, `train` and `baselines` fit; `job` runs all
+of it and writes the folder that `load` and `predict` read.
 """
 
 import sys
@@ -24,15 +25,16 @@ class _Callable(ModuleType):
         overrides: tuple[str, ...] = (),
         resume: bool = False,
     ) -> dict[str, Any]:
-        """Learn labels, write the folder that the configuration names, and return the results.
+        """Fine-tune a model, write the folder that the configuration names, and return the results.
 
         Args:
-            config: a configuration, its plain values, a TOML file, or the name of a recipe.
-            overrides: such as `way.name=probe`; not of a configuration.
-            resume: go on where a run was stopped.
+            config: a configuration, its plain values, a TOML file, or the name of a published
+                recipe.
+            overrides: such as `method.name=probe`; not allowed with a `FinetuneConfig`.
+            resume: continue a run that was stopped.
 
         Raises:
-            UserError: anything is wrong with configuration, data or model.
+            UserError: configuration, data or model are invalid.
         """
         from carbon.finetune.job import as_config, run_finetune
 

@@ -1,4 +1,4 @@
-"""What a baseline reads of sequences: composition, counts of k-mers, the bases around a base."""
+"""Baselines without a language model: constant, composition, k-mer counts and a small CNN."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -11,23 +11,23 @@ from torch import Tensor, nn
 
 from carbon.finetune.data import Examples
 from carbon.finetune.linear import Linear, fit_linear
-from carbon.finetune.tasks import Question
+from carbon.finetune.tasks import LabelTask
 from carbon.genome.kmers import NO_BASE, canonical_kmers, digits_of
 
 Floats32 = NDArray[np.float32]
 
 LARGEST_K = 6
-_AROUND_BP = (25, 101)  # windows around a base whose composition is read
+_AROUND_BP = (25, 101)  # window sizes of the composition around a base
 _FLANK_BP = 10  # on either side of a base
 
 
 def digits(sequence: str) -> NDArray[np.uint8]:
-    """Return the digit of each letter, `NO_BASE` of those that are none of ACGT."""
+    """Return the digit of each letter, `NO_BASE` for letters other than ACGT."""
     return digits_of(np.frombuffer(sequence.encode("ascii"), dtype=np.uint8))
 
 
 def one_hot(sequence: str) -> Floats32:
-    """Return (bases, 4); zeros where a base is unknown."""
+    """Return (bases, 4); zeros for unknown bases."""
     return _ROWS[digits(sequence)]
 
 
@@ -37,7 +37,8 @@ _ROWS = np.vstack([np.eye(NO_BASE, dtype=np.float32), np.zeros((1, NO_BASE), dty
 def composition(examples: Examples) -> Floats32:
     """Return length, and shares of G or C and of unknown bases, (rows, features).
 
-    Of a base: place in the sequence, from 0 to 1, too, and the shares in windows around the base.
+    For each base: also its position in the sequence, from 0 to 1, and the shares in windows around
+    it.
     """
     if not examples.per_base:
         return np.array([_composition(each) for each in examples.sequences], dtype=np.float32)
@@ -67,7 +68,7 @@ def _composition_around(sequence: str) -> Floats32:
 
 
 def _share_around(values: NDArray[np.float64], width: int) -> NDArray[np.float64]:
-    """Return the mean of a window around each value, cut at the ends."""
+    """Return the mean of a window around each value, clipped at the ends."""
     sums = np.concatenate([[0.0], np.cumsum(values)])
     at = np.arange(len(values))
     first, last = np.maximum(at - width // 2, 0), np.minimum(at + width // 2 + 1, len(values))
@@ -76,19 +77,19 @@ def _share_around(values: NDArray[np.float64], width: int) -> NDArray[np.float64
 
 
 def kmers(examples: Examples) -> Floats32:
-    """Return log1p of the counts of 1- to 6-mers, those of both strands as one, (rows, 2,772).
+    """Return log1p of the counts of 1- to 6-mers, both strands summed, (rows, 2,772).
 
-    Of a base: which bases are up to ten to its left and right, as zeros and ones.
+    For each base: one-hot bases up to ten to its left and right.
     """
     if examples.per_base:
         return np.concatenate([_bases_around(each) for each in examples.sequences])
     tables = [_canonical_codes(k) for k in range(1, LARGEST_K + 1)]
-    found = [_kmers_of(sequence, tables) for sequence in examples.sequences]
-    return np.log1p(np.array(found, dtype=np.float32).reshape(len(found), -1))
+    counts = [_kmers_of(sequence, tables) for sequence in examples.sequences]
+    return np.log1p(np.array(counts, dtype=np.float32).reshape(len(counts), -1))
 
 
 def _canonical_codes(k: int) -> NDArray[np.uint64]:
-    """Return the codes of the k-mers that are no larger than their reverse complements'."""
+    """Return the codes of k-mers not larger than their reverse complements."""
     codes = np.arange(4**k, dtype=np.uint64)
     reverse, left = np.zeros_like(codes), codes.copy()
     for _ in range(k):
@@ -111,17 +112,18 @@ def _bases_around(sequence: str) -> Floats32:
     return np.ascontiguousarray(windows).reshape(len(sequence), -1)
 
 
-class Size(NamedTuple):
-    """Of the network and its learning: minutes on one thread.
+class CnnSettings(NamedTuple):
+    """Architecture and training of the CNN: minutes on one thread.
 
     Attributes:
-        widths_bp: of the filters of each layer.
-        filters: of each layer.
-        batch: sequences a step.
-        rate: of Adam.
-        most_steps: that are taken.
-        looks: at the validation part, evenly.
-        patience: looks without a better score, after which learning ends.
+        widths_bp: filter width of each layer.
+        filters: number of filters of each layer.
+        batch: sequences per step.
+        rate: learning rate of Adam.
+        most_epochs: maximum passes over the train split.
+        most_steps: maximum steps.
+        validations: number of validation steps, evenly spaced.
+        patience: validation steps without a better score before training ends.
     """
 
     widths_bp: tuple[int, ...] = (11, 7, 7)
@@ -130,18 +132,18 @@ class Size(NamedTuple):
     rate: float = 1e-3
     most_epochs: int = 30
     most_steps: int = 2000
-    looks: int = 20
+    validations: int = 20
     patience: int = 5
 
 
-class Network(nn.Module):
-    """Convolutions, each with ReLU, batch norm and pooling by two; of bases, without pooling.
+class ConvNet(nn.Module):
+    """Convolutions, each with batch norm, ReLU and max pooling by two; no pooling for bases.
 
-    What is behind the end of a shorter sequence is zero in every layer, so that an answer does not
-    depend on what else is read with it.
+    Positions after the end of a shorter sequence are zero in every layer, so that a prediction does
+    not depend on the rest of its batch.
     """
 
-    def __init__(self, num_outputs: int, per_base: bool, size: Size) -> None:
+    def __init__(self, num_outputs: int, per_base: bool, size: CnnSettings) -> None:
         """Draw weights from torch's generator."""
         super().__init__()
         self._per_base = per_base
@@ -152,47 +154,45 @@ class Network(nn.Module):
         )
         self._norms = nn.ModuleList(nn.BatchNorm1d(number) for number in size.filters)
         self._dropout = nn.Dropout(0.3)
-        self._answer = nn.Linear(channels[-1], num_outputs)
+        self._output = nn.Linear(channels[-1], num_outputs)
 
     def forward(self, bases: Tensor, lengths: Tensor) -> Tensor:
         """Return logits, (rows, outputs), of one-hot bases, (sequences, 4, longest)."""
-        there = torch.arange(bases.shape[2])[None, :] < lengths[:, None]
-        whole = there
+        mask = is_base = torch.arange(bases.shape[2])[None, :] < lengths[:, None]
         states = bases
         for convolution, norm in zip(self._convolutions, self._norms, strict=True):
-            states = norm(convolution(states)).relu() * there[:, None]
+            states = norm(convolution(states)).relu() * mask[:, None]
             if not self._per_base:
                 states = nn.functional.max_pool1d(states, 2, ceil_mode=True)
-                there = there[:, ::2]
+                mask = mask[:, ::2]
         if self._per_base:
-            return torch.as_tensor(self._answer(self._dropout(states.transpose(1, 2)[whole])))
-        return torch.as_tensor(self._answer(self._dropout(states.amax(dim=2))))
+            return torch.as_tensor(self._output(self._dropout(states.transpose(1, 2)[is_base])))
+        return torch.as_tensor(self._output(self._dropout(states.amax(dim=2))))
 
 
-def fit_network(
-    train: Examples, validation: Examples, question: Question, seed: int, size: Size
-) -> Network:
-    """Learn, and return the network as it was best on the validation part."""
+def fit_cnn(
+    train: Examples, validation: Examples, task: LabelTask, seed: int, size: CnnSettings
+) -> ConvNet:
+    """Train, and return the network with its best validation score."""
     random = np.random.default_rng(seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        network = Network(question.num_outputs, question.per_base, size)
+        network = ConvNet(task.num_outputs, task.per_base, size)
         optimizer = torch.optim.Adam(network.parameters(), size.rate)
         steps_an_epoch = -(-len(train) // size.batch)
         num_steps = min(size.most_steps, size.most_epochs * steps_an_epoch)
-        look_every = max(1, num_steps // size.looks)
+        validate_every = max(1, num_steps // size.validations)
         best, best_score, since = None, -np.inf, 0
-        for step, (bases, lengths, targets) in enumerate(_batches(train, question, random, size)):
+        for step, (bases, lengths, targets) in enumerate(_batches(train, task, random, size)):
             network.train()
-            # Batch norm has nothing to do with one number.
-            if len(targets) > 1:
-                loss = question.loss_of(network(bases, lengths), targets, alone=True)
+            if len(targets) > 1:  # batch norm needs two
+                loss = task.loss_of(network(bases, lengths), targets, alone=True)
                 optimizer.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
-            if (step + 1) % look_every and step + 1 < num_steps:
+            if (step + 1) % validate_every and step + 1 < num_steps:
                 continue
-            score = question.score(answers(network, validation, question), validation.labels)
+            score = task.score(predict_cnn(network, validation, task), validation.labels)
             since += 1
             if best is None or score > best_score:
                 best = {name: value.clone() for name, value in network.state_dict().items()}
@@ -205,40 +205,41 @@ def fit_network(
 
 
 @torch.no_grad()
-def answers(network: Network, examples: Examples, question: Question) -> Floats32:
+def predict_cnn(network: ConvNet, examples: Examples, task: LabelTask) -> Floats32:
     """Return predictions, (rows, outputs): the mean of the logits of both strands."""
     network.eval()
-    parts = []
+    logits = []
     for first in range(0, len(examples), 256):
         hot = [one_hot(each) for each in examples.sequences[first : first + 256]]
-        there = network(*_padded(hot))
-        back = network(*_padded([_reversed(each) for each in hot]))
-        if question.per_base:
-            back = torch.cat([each.flip(0) for each in back.split([len(each) for each in hot])])
-        parts.append(((there + back) / 2).numpy())
-    logits = np.concatenate(parts) if parts else np.zeros((0, question.num_outputs))
-    return question.predictions(logits)
+        forward = network(*_padded(hot))
+        reverse = network(*_padded([_reversed(each) for each in hot]))
+        if task.per_base:
+            sizes = [len(each) for each in hot]
+            reverse = torch.cat([each.flip(0) for each in reverse.split(sizes)])
+        logits.append(((forward + reverse) / 2).numpy())
+    joined = np.concatenate(logits) if logits else np.zeros((0, task.num_outputs))
+    return task.predictions(joined)
 
 
 def _batches(
-    train: Examples, question: Question, random: np.random.Generator, size: Size
+    train: Examples, task: LabelTask, random: np.random.Generator, size: CnnSettings
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield one-hot bases, lengths and targets, epoch after epoch; half as reverse complement."""
-    targets = question.targets(train.labels)
+    """Yield one-hot bases, lengths and targets without end; half of them as reverse complements."""
+    targets = task.targets(train.labels)
     while True:
         order = random.permutation(len(train))
         for first in range(0, len(order), size.batch):
-            hot, of = [], []
+            hot, target_rows = [], []
             for i in order[first : first + size.batch].tolist():
                 bases, target = one_hot(train.sequences[i]), targets[train.rows_of(i)]
                 turned = random.random() < 0.5
                 hot.append(_reversed(bases) if turned else bases)
-                of.append(target[::-1] if turned else target)
-            yield *_padded(hot), torch.from_numpy(np.concatenate(of))
+                target_rows.append(target[::-1] if turned else target)
+            yield *_padded(hot), torch.from_numpy(np.concatenate(target_rows))
 
 
 def _reversed(hot: Floats32) -> Floats32:
-    """Return the other strand: bases are in an order in which neighbours pair."""
+    """Return the other strand: column order makes complements neighbours."""
     return hot[::-1, [1, 0, 3, 2]]
 
 
@@ -250,53 +251,53 @@ def _padded(hot: Sequence[Floats32]) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(bases.transpose(0, 2, 1).copy()), torch.tensor(lengths)
 
 
-Answer = Callable[[Examples], Floats32]
-"""From any examples to predictions, (rows, num_outputs)."""
-Fit = Callable[[Examples, Examples, Question, int], Answer]
-"""From train and validation part, question and seed to an answer."""
+Predict = Callable[[Examples], Floats32]
+"""Maps examples to predictions, (rows, num_outputs)."""
+Fit = Callable[[Examples, Examples, LabelTask, int], Predict]
+"""Maps train and validation split, task and seed to a `Predict`."""
 
 MOST_ROWS = 30_000
-"""Of more, a linear baseline learns from so many, drawn by the seed."""
+"""Maximum rows of a linear baseline; beyond it a sample is drawn by the seed."""
 
 
-def _constant(train: Examples, validation: Examples, question: Question, seed: int) -> Answer:
-    """Say how frequent each class is, or the mean, whatever the sequence."""
-    if question.of_kind.one_column:
+def _constant(train: Examples, validation: Examples, task: LabelTask, seed: int) -> Predict:
+    """Predict class frequencies, or means, for every sequence."""
+    if task.task_type.one_column:
         known = train.labels[~np.isnan(train.labels)].astype(int)
-        shares = np.bincount(known, minlength=len(question.names)) / len(known)
-        said = shares[-question.num_outputs :]
+        shares = np.bincount(known, minlength=len(task.names)) / len(known)
+        constant = shares[-task.num_outputs :]
     else:
-        said = np.nanmean(train.labels.astype(np.float64), axis=0)
-    return lambda examples: np.tile(said.astype(np.float32), (len(examples.labels), 1))
+        constant = np.nanmean(train.labels.astype(np.float64), axis=0)
+    return lambda examples: np.tile(constant.astype(np.float32), (len(examples.labels), 1))
 
 
 def _linear(
     read: Callable[[Examples], Floats32],
     train: Examples,
     validation: Examples,
-    question: Question,
+    task: LabelTask,
     seed: int,
-) -> Answer:
-    some = _some(train, seed)
+) -> Predict:
+    sample = _sample(train, seed)
     linear: Linear = fit_linear(
-        (read(some), some.labels), (read(validation), validation.labels), question
+        (read(sample), sample.labels), (read(validation), validation.labels), task
     ).linear
-    return lambda examples: question.predictions(linear.logits(read(examples)))
+    return lambda examples: task.predictions(linear.logits(read(examples)))
 
 
-def _some(examples: Examples, seed: int) -> Examples:
+def _sample(examples: Examples, seed: int) -> Examples:
     """Return examples of at most `MOST_ROWS` rows."""
     if len(examples.labels) <= MOST_ROWS:
         return examples
     order = np.random.default_rng(seed).permutation(len(examples))
     sizes = np.diff(examples.starts)[order]
-    return examples.taken(order[: max(1, int(np.searchsorted(np.cumsum(sizes), MOST_ROWS)))])
+    return examples.subset(order[: max(1, int(np.searchsorted(np.cumsum(sizes), MOST_ROWS)))])
 
 
-def _cnn(train: Examples, validation: Examples, question: Question, seed: int) -> Answer:
+def _cnn(train: Examples, validation: Examples, task: LabelTask, seed: int) -> Predict:
 
-    network = fit_network(train, validation, question, seed, Size())
-    return lambda examples: answers(network, examples, question)
+    network = fit_cnn(train, validation, task, seed, CnnSettings())
+    return lambda examples: predict_cnn(network, examples, task)
 
 
 FITS: dict[str, Fit] = {
@@ -305,4 +306,4 @@ FITS: dict[str, Fit] = {
     "kmers": partial(_linear, kmers),
     "cnn": _cnn,
 }
-"""Of each of `BASELINES`."""
+"""The function of each of `BASELINES`."""

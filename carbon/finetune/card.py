@@ -1,13 +1,13 @@
-"""The model card of a fine-tuned model: what it answers, how well, and what is not known of it."""
+"""The model card of a fine-tuned model: task, data, training, results and limits."""
 
 from pathlib import Path
 
 from carbon import __version__
-from carbon.finetune.config import WAYS
-from carbon.finetune.data import PARTS
-from carbon.finetune.findings import Findings, estimate_text, read_findings, spoken
+from carbon.finetune.config import METHODS
+from carbon.finetune.data import SPLITS
+from carbon.finetune.findings import MOST_SCORES, TASK_TEXTS, Findings
 from carbon.finetune.folder import ADAPTER
-from carbon.finetune.report import REPORT, label_rows, setting_rows
+from carbon.finetune.report import REPORT
 from carbon.io.files import atomic_file
 from carbon.reports.card import card_front, plain, table
 
@@ -15,7 +15,7 @@ CARD = "README.md"
 _OF_ADAPTER = """
 # A low-rank adapter of a DNA language model
 
-Trained with Carbon, which reads the folder above this one: `carbon predict --model FOLDER`. Stock
+Trained with Carbon, which loads the folder above this one: `carbon predict --model FOLDER`. Stock
 `peft` loads the adapter into the decoder without its head, which is the class `AutoModel`:
 
 ```python
@@ -31,40 +31,17 @@ the adapter without effect, with a warning only. The trained head that turns sta
 is `head.safetensors`, next to this folder.
 """
 _MOST_NAMES, _MOST_SCORES = 20, 20
-_PIPELINES = {
-    "binary": "text-classification",
-    "classes": "text-classification",
-    "labels": "text-classification",
-    "numbers": "text-classification",  # the hub has no regression of sequences
-    "bases": "token-classification",
-}
-_PREDICTED = {
-    "binary": "one of two classes of a sequence; the prediction is the probability of the second",
-    "classes": "one of many classes of a sequence; the prediction is the probability of each",
-    "labels": "any of many labels of a sequence; the prediction is the probability of each",
-    "numbers": "numbers of a sequence, in the unit of the table that was learned from",
-    "bases": "a class of every base; the prediction is the probability of each class",
-}
 _NEEDS = {
-    "probe": "It holds the head alone, and",
-    "lora": "It holds an adapter that `peft` loads into the stock class `AutoModel` "
+    "probe": "It has only the head, and",
+    "lora": "It has an adapter that `peft` loads into the stock class `AutoModel` "
     "([adapter/](adapter/README.md)) and the head, and",
 }
 
 
-def write_card(folder: Path, name: str | None = None) -> Path:
-    """Write `README.md` into the folder of a run, and one into its adapter; return the first path.
-
-    Args:
-        folder: that `carbon finetune` wrote.
-        name: to call the model by; the folder's own, if none is given.
-
-    Raises:
-        ModelError: it is no such folder, or one of another version, or damaged.
-    """
-    findings = read_findings(folder, name)
+def write_card(folder: Path, findings: Findings) -> Path:
+    """Write `README.md` into the folder of a run and its adapter; return the first path."""
     sections = (
-        card_front("carbon-dna", _PIPELINES[findings.results["kind"]]),
+        card_front("carbon-dna", TASK_TEXTS[findings.manifest.task.type].pipeline),
         _what(findings),
         _use(findings),
         _data(findings),
@@ -74,25 +51,25 @@ def write_card(folder: Path, name: str | None = None) -> Path:
     )
     with atomic_file(folder / CARD) as temporary:
         temporary.write_text("".join(sections), encoding="utf-8")
-    if findings.manifest.way == "lora" and (folder / ADAPTER).is_dir():
+    if findings.manifest.method == "lora" and (folder / ADAPTER).is_dir():
         text = card_front("peft", "feature-extraction") + _OF_ADAPTER
         (folder / ADAPTER / CARD).write_text(text, encoding="utf-8")
     return folder / CARD
 
 
 def _what(findings: Findings) -> str:
-    question, way = findings.manifest.question, findings.manifest.way
-    names = ", ".join(f"`{plain(name)}`" for name in question.names[:_MOST_NAMES])
-    more = len(question.names) - _MOST_NAMES
+    task, method = findings.manifest.task, findings.manifest.method
+    names = ", ".join(f"`{plain(name)}`" for name in task.names[:_MOST_NAMES])
+    more = len(task.names) - _MOST_NAMES
     needs = (
-        f"{_NEEDS[way]} needs the base model beside it."
-        if way in _NEEDS
-        else "It holds all weights as a stock model (`model/`), and the head."
+        f"{_NEEDS[method]} needs the base model."
+        if method in _NEEDS
+        else "It has all weights as a stock model (`model/`), and the head."
     )
     return (
-        f"\n# {plain(findings.name)}\n\nPredicts {_PREDICTED[question.kind]}: "
+        f"\n# {plain(findings.name)}\n\nPredicts {TASK_TEXTS[task.type].prediction}: "
         f"{names}{f' and {more:,} more' if more > 0 else ''}. It was fine-tuned from the DNA "
-        f"language model `{plain(findings.base)}` by {WAYS[way]} (`{way}`), with Carbon "
+        f"language model `{plain(findings.base)}` by {METHODS[method]} (`{method}`), with Carbon "
         f"{__version__}. {needs}\n\n{plain(' '.join(findings.answer()))} [{REPORT}]({REPORT}) has "
         "curves and more.\n"
     )
@@ -100,10 +77,10 @@ def _what(findings: Findings) -> str:
 
 def _use(findings: Findings) -> str:
     name = findings.name
-    base = "" if findings.manifest.way == "full" else " --base FOLDER_OF_THE_BASE_MODEL"
+    base = "" if findings.manifest.method == "full" else " --base FOLDER_OF_THE_BASE_MODEL"
     argument = "" if not base else ', base="FOLDER_OF_THE_BASE_MODEL"'
-    told = (
-        "\nThe base model is looked for where it lay; without `--base` and `base=` if it is there."
+    note = (
+        "\nWithout `--base` and `base=` the base model is loaded from its path during training."
         if base
         else ""
     )
@@ -122,38 +99,37 @@ model = carbon.load_finetuned("{name}"{argument})
 for prediction in model.predict(["ACGT" * 50]):
     print(dict(zip(model.output_names, prediction)))
 ```
-{told}
+{note}
 """
 
 
 def _data(findings: Findings) -> str:
     results, split = findings.results, findings.config.data.split
-    files = [(each["role"], each["name"], each["sha256"]) for each in results["files"]]
-    told = "".join(f"- {plain(line)}\n" for line in results["told"])
+    files = findings.file_rows()
+    notes = "".join(f"- {plain(line)}\n" for line in results["notes"])
     return (
-        f"\n## Data\n\n{table(label_rows(findings), ('', *PARTS))}\nSplit by `{split.by}`"
+        f"\n## Data\n\n{table(findings.label_rows(MOST_SCORES), ('', *SPLITS))}\n"
+        f"Split by `{split.by}`"
         f"{f' (`{plain(split.column)}`)' if split.column else ''}, seed {split.seed}; SHA-256 of "
-        f"all sequences and their parts: `{results['split_sha256']}`. Of this data:\n\n{told}\n"
+        f"all sequences and their splits: `{results['split_sha256']}`. Notes:\n\n{notes}\n"
         + (table(files, ("role", "file", "SHA-256")) if files else "")
     )
 
 
 def _training(findings: Findings) -> str:
-    return f"\n## Training\n\n{table(setting_rows(findings), ('setting', 'value'))}"
+    return f"\n## Training\n\n{table(findings.setting_rows(), ('setting', 'value'))}"
 
 
 def _results(findings: Findings) -> str:
-    tested, against = findings.results["test"], findings.results["model_minus"]
-    names = list(tested["model"])[:_MOST_SCORES]
-    rows = [(spoken(n), *(estimate_text(of[n]) for of in tested.values())) for n in names]
+    against = findings.results["model_minus"]
     text = (
-        "\n## Results\n\nOn the test part, which was measured once. Brackets are 95 % intervals by "
-        f"bootstrap, {findings.results['drawn_together']} drawn whole.\n\n"
-        + table(rows, ("score", *tested))
+        "\n## Results\n\nOn the test split, which was measured once. Brackets are 95 % intervals "
+        f"by bootstrap, {findings.results['drawn_together']} drawn whole.\n\n"
+        + table(findings.score_rows("test", _MOST_SCORES), ("score", *findings.results["test"]))
     )
     if against:
-        rows = [(spoken(n), *(estimate_text(of[n]) for of in against.values())) for n in names]
         text += "\nThe model minus each baseline, on the same draws:\n\n"
+        rows = findings.score_rows("model_minus", _MOST_SCORES)
         text += table(rows, ("score", *(f"minus {name}" for name in against)))
     return text
 
@@ -161,18 +137,20 @@ def _results(findings: Findings) -> str:
 def _limits(findings: Findings) -> str:
     ends = sorted(set(findings.results["lengths_bp"].values()))
     limits = [
-        "It was learned from and measured on the data above. Of other organisms, cells, "
-        "laboratories or kinds of sequence nothing is known.",
+        "It was trained and measured on the data above. Its performance on other organisms, cells, "
+        "laboratories or types of sequence is unknown.",
         f"All sequences were {' to '.join(f'{bp:,}' for bp in ends)} bp long.",
-        "It is not clinical advice; nothing here was tested on patients or for a diagnosis.",
+        "It does not give clinical advice; it was not tested on patients or for a diagnosis.",
     ]
-    if findings.results["kind"] != "numbers":
+    if not findings.manifest.task.task_type.is_number:
         limits.append(
-            "Probabilities are those of data with as many of each class as the train part; the "
-            "report tells how far they hold on the test part."
+            "Probabilities assume the class frequencies of the train split; the report shows their "
+            "calibration on the test split."
         )
-    if findings.manifest.question.loss.startswith("correlation"):
-        limits.append("It was learned by a correlation, so predictions have no sure scale.")
+    if findings.manifest.task.loss.startswith("correlation"):
+        limits.append(
+            "It was trained with a correlation, so the scale of predictions is arbitrary."
+        )
     if findings.leaks_of_test():
-        limits.append("Some test sequences stand in another part too, so the scores are too high.")
+        limits.append("Some test sequences also occur in another split: the scores are too high.")
     return "\n## Limits\n\n" + "".join(f"- {limit}\n" for limit in limits)

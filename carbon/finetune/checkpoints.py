@@ -1,9 +1,11 @@
-"""What is kept of a tuning: checkpoints of what is trained, and the end of each seed.
+"""Checkpoints of trainable weights, and the result of each seed.
 
-Weights are safetensors, all else is JSON; nothing is a pickle of ours.
+Weights are safetensors and the validation steps are JSON. Optimizer and scheduler states are the
+files of transformers.
 """
 
 import json
+import math
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,18 +21,18 @@ from carbon.finetune.network import FinetunedNetwork
 from carbon.io.files import atomic_folder
 
 FINISHED = "finished"
-_WEIGHTS, _LOOKS = "trained.safetensors", "looks.json"
+_WEIGHTS, _HISTORY = "trained.safetensors", "history.json"
 
 
-class Look(NamedTuple):
-    """One look at the validation part.
+class ValidationStep(NamedTuple):
+    """A validation during training.
 
     Attributes:
-        step: after so many.
-        epoch: after so many readings of what is learned from.
-        loss: mean of the steps since the look before.
-        score: of the validation part; higher is better.
-        validation_loss: of the validation part, as predicted: without dropout, of all strands.
+        step: optimizer steps so far.
+        epoch: passes over the train split so far.
+        loss: mean training loss since the previous validation.
+        score: score on the validation split; higher is better.
+        validation_loss: loss on the validation split, without dropout and with all strands.
     """
 
     step: int
@@ -41,34 +43,34 @@ class Look(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tuned:
-    """What came of it; the network has the weights of the best look.
+class TrainingHistory:
+    """Validations of a training run; the network has the weights of the best one.
 
     Attributes:
-        looks: at the validation part, in order.
-        best: that was kept.
+        validations: in order.
+        best: the one with the highest score.
     """
 
-    looks: tuple[Look, ...]
-    best: Look
+    validations: tuple[ValidationStep, ...]
+    best: ValidationStep
 
 
 def trained_of(network: FinetunedNetwork) -> dict[str, Tensor]:
-    """Return what is trained, on the CPU."""
+    """Return the trainable weights, on the CPU."""
     parameters = network.named_parameters()
     return {n: p.detach().cpu().contiguous() for n, p in parameters if p.requires_grad}
 
 
 def save_trained(network: FinetunedNetwork, folder: Path) -> None:
-    """Write what is trained."""
+    """Write the trainable weights."""
     folder.mkdir(parents=True, exist_ok=True)
     save_file(trained_of(network), folder / _WEIGHTS)
 
 
 def restore_trained(network: FinetunedNetwork, folder: Path) -> None:
-    """Read what `save_trained` wrote."""
-    found = network.load_state_dict(load_file(folder / _WEIGHTS), strict=False)
-    assert not found.unexpected_keys and not set(found.missing_keys) & set(trained_of(network))
+    """Load the weights that `save_trained` wrote."""
+    keys = network.load_state_dict(load_file(folder / _WEIGHTS), strict=False)
+    assert not keys.unexpected_keys and not set(keys.missing_keys) & set(trained_of(network))
 
 
 def checkpoint_of(folder: Path, step: int | None) -> Path:
@@ -77,7 +79,7 @@ def checkpoint_of(folder: Path, step: int | None) -> Path:
 
 
 def last_checkpoint(folder: Path) -> Path | None:
-    """Return the last whole checkpoint, and remove those that a kill left incomplete."""
+    """Return the last complete checkpoint, and remove incomplete ones that a kill left."""
     checkpoints = {
         int(path.name.rpartition("-")[2]): path
         for path in folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*")
@@ -90,7 +92,7 @@ def last_checkpoint(folder: Path) -> Path | None:
 
 
 def _is_whole(checkpoint: Path) -> bool:
-    """Tell whether every file is there; the state of the trainer is written last."""
+    """Return whether all files exist; the trainer's state is written last."""
     names = (_WEIGHTS, OPTIMIZER_NAME, SCHEDULER_NAME)
     if not all((checkpoint / name).is_file() for name in names):
         return False
@@ -98,7 +100,7 @@ def _is_whole(checkpoint: Path) -> bool:
 
 
 def state_of(checkpoint: Path) -> TrainerState | None:
-    """Return the state of the trainer at a checkpoint; None if it is absent or torn."""
+    """Return the trainer's state at a checkpoint; None if it is absent or truncated."""
     try:
         state: TrainerState = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
         return state
@@ -107,25 +109,30 @@ def state_of(checkpoint: Path) -> TrainerState | None:
 
 
 def has_ended(state: TrainerState) -> bool:
-    """Tell whether training had ended when the state was written: by its steps or by patience."""
+    """Return whether the state was written after training had ended, by steps or patience."""
     callbacks: Any = state.stateful_callbacks
     return bool(callbacks["TrainerControl"]["args"]["should_training_stop"])
 
 
-def finish(network: FinetunedNetwork, tuned: Tuned, folder: Path) -> None:
-    """Keep the end of a tuning, and remove its checkpoints."""
+def finish(network: FinetunedNetwork, training: TrainingHistory, folder: Path) -> None:
+    """Write the result of a training run, and remove its checkpoints."""
     with atomic_folder(folder / FINISHED) as finished:
         save_trained(network, finished)
-        told = {"looks": tuned.looks, "best": tuned.best}
-        (finished / _LOOKS).write_text(json.dumps(told), encoding="utf-8")
+        steps = [[None if math.isnan(x) else x for x in step] for step in training.validations]
+        history = {"validations": steps, "best": training.validations.index(training.best)}
+        (finished / _HISTORY).write_text(json.dumps(history), encoding="utf-8")
     for checkpoint in folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*"):
         shutil.rmtree(checkpoint, ignore_errors=True)
 
 
-def restore_finished(network: FinetunedNetwork, folder: Path) -> Tuned | None:
-    """Give a network what an earlier process ended with; None if none has ended."""
+def restore_finished(network: FinetunedNetwork, folder: Path) -> TrainingHistory | None:
+    """Load the result of an earlier process into a network; None if there is none."""
     if not (folder / FINISHED).is_dir():
         return None
     restore_trained(network, folder / FINISHED)
-    told = json.loads((folder / FINISHED / _LOOKS).read_text(encoding="utf-8"))
-    return Tuned(looks=tuple(Look(*look) for look in told["looks"]), best=Look(*told["best"]))
+    history = json.loads((folder / FINISHED / _HISTORY).read_text(encoding="utf-8"))
+    steps: list[list[Any]] = [
+        [math.nan if x is None else x for x in step] for step in history["validations"]
+    ]
+    validations = tuple(ValidationStep(*step) for step in steps)
+    return TrainingHistory(validations=validations, best=validations[history["best"]])

@@ -1,7 +1,7 @@
-"""What can be chosen where labels are learned: a table each, in plain Python.
+"""The fine-tuning recipe: its tables, defaults and the names that it allows.
 
-The code behind a choice is looked up where it is used, so that `--help` and a configuration need
-neither torch nor scikit-learn.
+The module holds names and descriptions only. The code behind a name is looked up where it is used,
+so that `--help` and a configuration need neither torch nor scikit-learn.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,108 +14,108 @@ from carbon.inference.options import Pool, Strands
 from carbon.io.config import Name, NotEmpty, Recipe
 
 
-class Format(NamedTuple):
-    """A form that data come in.
+class FileFormat(NamedTuple):
+    """A file format of training data.
 
     Attributes:
-        says: in a few words.
-        endings: of files that are taken for it unless one is named.
-        windows: sequences are those of a reference, so that each has a contig.
+        description: a few words.
+        endings: file name endings that select the format unless the recipe names one.
+        windows: whether sequences are cut from a reference, so that each has a contig.
     """
 
-    says: str
+    description: str
     endings: tuple[str, ...] = ()
     windows: bool = False
 
 
-FORMATS: dict[str, Format] = {
-    "csv": Format("a table with commas", (".csv", ".csv.gz")),
-    "tsv": Format("a table with tabs", (".tsv", ".tsv.gz", ".txt", ".txt.gz", ".tab")),
-    "parquet": Format("a Parquet file", (".parquet",)),
-    "datasets": Format("a folder of datasets, or an id of the Hugging Face hub"),
-    "fasta": Format("a FASTA, and a table beside it (data.table) or labels in its names",
-                    (".fa", ".fasta", ".fna", ".fa.gz", ".fasta.gz", ".fna.gz")),
-    "bed": Format("places and labels, and a reference", (".bed", ".bed.gz"), windows=True),
-    "vcf": Format("variants of a VCF or BCF with labels in INFO, and a reference",
-                  (".vcf", ".vcf.gz", ".vcf.bgz", ".bcf"), windows=True),
+FORMATS: dict[str, FileFormat] = {
+    "csv": FileFormat("a comma-separated table", (".csv", ".csv.gz")),
+    "tsv": FileFormat("a tab-separated table", (".tsv", ".tsv.gz", ".txt", ".txt.gz", ".tab")),
+    "parquet": FileFormat("a Parquet file", (".parquet",)),
+    "datasets": FileFormat("a folder of the library datasets, or a Hugging Face hub id"),
+    "fasta": FileFormat("a FASTA with labels in a table (data.table) or in its record names",
+                        (".fa", ".fasta", ".fna", ".fa.gz", ".fasta.gz", ".fna.gz")),
+    "bed": FileFormat("intervals with labels, and a reference", (".bed", ".bed.gz"), windows=True),
+    "vcf": FileFormat("variants of a VCF or BCF with labels in INFO, and a reference",
+                      (".vcf", ".vcf.gz", ".vcf.bgz", ".bcf"), windows=True),
 }  # fmt: skip
 
-SPLITS: dict[str, str] = {
-    "files": "data.files names a file for each part",
-    "column": "a column says the part",
-    "contig": "whole contigs",
-    "group": "all of a group in one part, by a hash of its name",
-    "random": "each by a hash of its name",
+SPLIT_RULES: dict[str, str] = {
+    "files": "data.files names a file for each split",
+    "column": "a column names the split",
+    "contig": "contigs are assigned whole",
+    "group": "groups are assigned whole, by a hash of their names",
+    "random": "each example is assigned by a hash of its name",
 }
 
 LEAKS: dict[str, str] = {
-    "tell": "count what stands in two parts, and say so",
-    "refuse": "end",
-    "drop": "leave it out of what is learned from, test before validation before train",
+    "tell": "count and report sequences that occur in two splits",
+    "refuse": "end with an error",
+    "drop": "remove them: test takes precedence over validation, validation over train",
 }
 
 CLASS_WEIGHTS: dict[str, str] = {
-    "none": "every example counts alike",
-    "balanced": "every class counts alike: rows / (classes x rows of the class)",
+    "none": "every example has the same weight",
+    "balanced": "every class has the same weight: rows / (classes x rows of the class)",
 }
 
 TOO_LONG: dict[str, str] = {
-    "refuse": "end, and name the record",
-    "cut": "read the first bases that fit",
-    "tile": "read windows that fit, and take the mean",
+    "refuse": "end with an error that names the record",
+    "cut": "keep the first bases that fit",
+    "tile": "average over windows that fit",
 }
 
 
-WAYS: dict[str, str] = {
-    "probe": "a linear answer from frozen states",
+METHODS: dict[str, str] = {
+    "probe": "a linear probe on frozen states",
     "lora": "low-rank adapters (peft)",
     "full": "all weights",
 }
 
 BASELINES: dict[str, str] = {
     "constant": "the largest class, or the mean",
-    "composition": "length, GC and unknown bases: what needs no sequence",
+    "composition": "length, GC and unknown bases: a check for shortcuts",
     "kmers": "counts of 1- to 6-mers, both strands summed",
     "cnn": "a small convolutional network",
 }
 
 
 FormatName = Literal["csv", "tsv", "parquet", "datasets", "fasta", "bed", "vcf"]
-PartName = Literal["train", "validation", "test"]
-SplitName = Literal["files", "column", "contig", "group", "random"]
+SplitName = Literal["train", "validation", "test"]
+SplitBy = Literal["files", "column", "contig", "group", "random"]
 LeakName = Literal["tell", "refuse", "drop"]
-QuestionName = Literal["binary", "classes", "labels", "numbers", "bases"]
+TaskTypeName = Literal["binary", "classes", "labels", "numbers", "bases"]
 LossName = Literal[
     "cross_entropy", "binary_cross_entropy", "mse", "huber", "correlation", "correlation_huber"
 ]
 TransformName = Literal["z_score", "none", "log1p", "log1p_z_score", "asinh_z_score"]
 ClassWeightsName = Literal["none", "balanced"]
-WayName = Literal["probe", "lora", "full"]
+MethodName = Literal["probe", "lora", "full"]
 TooLongName = Literal["refuse", "cut", "tile"]
 BaselineName = Literal["constant", "composition", "kmers", "cnn"]
 
-HASHED: tuple[SplitName, ...] = ("random", "group", "contig")
-"""Splits that a hash of a name decides, so that shares or folds can be asked for."""
+HASHED: tuple[SplitBy, ...] = ("random", "group", "contig")
+"""Split rules that use a hash of a name, so that shares or folds can be requested."""
 
 _OF_CLASSES, _OF_LABELS = ("cross_entropy",), ("binary_cross_entropy",)
-LOSSES_OF: Mapping[QuestionName, tuple[str, ...]] = {
+LOSSES_OF: Mapping[TaskTypeName, tuple[str, ...]] = {
     "binary": _OF_LABELS,
     "classes": _OF_CLASSES,
     "labels": _OF_LABELS,
     "numbers": ("mse", "huber", "correlation", "correlation_huber"),
     "bases": _OF_CLASSES,
 }
-"""Losses that a question can be learned by, the default first."""
+"""Losses of each task type, the default first."""
 
 
-class Effort(NamedTuple):
-    """How long and how fast a model learns, where a recipe does not say.
+class TrainingDefaults(NamedTuple):
+    """Learning rate, batch size and epochs of a method where a recipe does not set them.
 
     Attributes:
-        learning_rate: the highest. It is for models below 100 M parameters; a full tuning of more
-            than 10^9 takes a fifth of it.
-        batch: sequences a step, over all processes.
-        epochs: most times that the train part is read.
+        learning_rate: peak learning rate, for models below 100 M parameters. For full fine-tuning
+            of more than 10^9 parameters use a fifth of it.
+        batch: sequences per optimizer step, over all processes.
+        epochs: maximum number of passes over the train split.
     """
 
     learning_rate: float
@@ -123,10 +123,10 @@ class Effort(NamedTuple):
     epochs: int
 
 
-EFFORTS: Mapping[WayName, Effort] = {
-    "probe": Effort(learning_rate=1e-3, batch=128, epochs=20),
-    "lora": Effort(learning_rate=3e-4, batch=32, epochs=8),
-    "full": Effort(learning_rate=5e-5, batch=32, epochs=5),
+TRAINING_DEFAULTS: Mapping[MethodName, TrainingDefaults] = {
+    "probe": TrainingDefaults(learning_rate=1e-3, batch=128, epochs=20),
+    "lora": TrainingDefaults(learning_rate=3e-4, batch=32, epochs=8),
+    "full": TrainingDefaults(learning_rate=5e-5, batch=32, epochs=5),
 }
 
 Count = Annotated[int, Field(ge=1)]
@@ -136,22 +136,22 @@ ShareBelowOne = Annotated[float, Field(ge=0, lt=1)]
 
 
 class SplitConfig(Recipe):
-    """Which examples are learned from, chosen by, and measured on.
+    """How examples are divided into train, validation and test.
 
     Attributes:
-        by: key of `SPLITS`.
-        column: of the parts (`column`), the groups (`group`) or the contigs (`contig`; of BED and
-            VCF the contig, if none is named).
-        validation: what the column says of the validation part, or its contigs or groups.
-        test: of the test part.
-        validation_share: of all examples (groups, contigs), where none are named.
-        test_share: likewise.
-        folds: 0, or so many equal parts, of which one is tested and the next chosen by.
-        fold: that is tested, from 0.
-        seed: of the hashes.
+        by: key of `SPLIT_RULES`.
+        column: column of the splits (`column`), groups (`group`) or contigs (`contig`; the contig
+            of a BED or VCF record if no column is named).
+        validation: values of the column that mark the validation split, or its contigs or groups.
+        test: values that mark the test split.
+        validation_share: share of all examples (groups, contigs) for validation, if none are named.
+        test_share: share for test, if none are named.
+        folds: 0, or the number of equal folds. One fold is the test split, the next is validation.
+        fold: index of the test fold, from 0.
+        seed: seed of the hashes.
     """
 
-    by: SplitName = "random"
+    by: SplitBy = "random"
     column: str = ""
     validation: tuple[str, ...] = ()
     test: tuple[str, ...] = ()
@@ -162,12 +162,12 @@ class SplitConfig(Recipe):
     seed: int = 0
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Yield parts that cannot be made."""
+        """Yield splits that cannot be made."""
         if self.validation_share + self.test_share >= 1:
             yield (
                 "test_share",
-                f"{self.test_share} and validation_share {self.validation_share}: leave something "
-                "to learn from",
+                f"{self.test_share} and validation_share {self.validation_share}: leave examples "
+                "for train",
             )
         if self.folds in (1, 2):
             yield "folds", f"{self.folds}: give 0, or 3 or more"
@@ -176,11 +176,11 @@ class SplitConfig(Recipe):
         if self.folds and self.by not in HASHED:
             yield "folds", f"not with by = '{self.by}'; take it out"
         if self.folds and (self.validation or self.test):
-            yield "folds", "they choose the parts themselves; take out validation and test"
+            yield "folds", "folds determine the splits; take out validation and test"
         if self.by in ("column", "group") and not self.column:
             yield "by", f"'{self.by}' needs the name of a column; give column"
         if twice := sorted(set(self.validation) & set(self.test)):
-            yield "validation", f"{twice}: stands in validation and in test; keep one"
+            yield "validation", f"{twice}: listed in validation and in test; keep one"
 
 
 class DataConfig(Recipe):
@@ -188,29 +188,31 @@ class DataConfig(Recipe):
 
     Attributes:
         path: a file or folder, or an id of the Hugging Face hub.
-        files: in place of `path`, a file for each part: train, validation, test.
-        format: key of `FORMATS`; by the ending, if none is given.
-        folder: that the relative ones of `path`, `files`, `table` and `tables` begin in.
-        table: labels of a FASTA: a CSV, TSV or Parquet file; by name where `name` is given, else
+        files: instead of `path`, a file for each split: train, validation, test.
+        format: key of `FORMATS`; chosen by the file name's ending if empty.
+        folder: base folder of relative paths in `path`, `files`, `table` and `tables`.
+        table: labels of a FASTA: a CSV, TSV or Parquet file, joined by name if `name` is set, else
             in the order of the FASTA.
-        tables: in place of `table`, one for each part of `files`.
-        label_after: the label of a FASTA is what its names have behind the last of these letters.
-        header: the names of the columns of a CSV or TSV whose first line is a row.
-        keep: of columns of a table, the values that rows are read of; others are passed over.
-        below: of columns of a table, numbers; rows that are not below are passed over.
-        sequence: column of the sequences.
-        name: column of the names; rows are numbered from 1 where there is none.
-        labels: columns of the labels; of a BED by number from 1, or by the names in its first
-            comment; of a VCF, keys of INFO.
-        reference: FASTA of the sequences of a BED or VCF.
-        contigs: what turns the file's names of contigs into the reference's, as in all commands.
-        window_bp: bases around the middle of a place of a BED, all of it if 0; around a variant.
-        dataset: configuration of a set of the hub, if it has several.
-        revision: of the hub, the commit that is read.
-        unknown: what stands in a table for a label that is not known.
-        split: which part an example is for.
+        tables: instead of `table`, one for each split of `files`.
+        label_after: letters after whose last occurrence in a FASTA name the label begins.
+        header: column names of a CSV or TSV without a header line.
+        keep: for a column of a table, the values of the rows to read; other rows are skipped.
+        below: for a column of a table, a number; rows with an equal or larger value are skipped.
+        sequence: column of sequences.
+        name: column of names; rows are numbered from 1 if empty.
+        labels: columns of labels. Of a BED, column numbers from 1 or names in its first comment; of
+            a VCF, keys of INFO.
+        reference: FASTA that a BED or VCF refers to.
+        contigs: mapping from the file's contig names to the reference's, as in all commands.
+        window_bp: bases around the middle of a BED interval (0 takes the interval), or around a
+            variant.
+        dataset: configuration of a hub dataset that has several.
+        revision: hub commit to read.
+        unknown: table cells that mark an unknown label.
+        split: how examples are divided.
         leaks: key of `LEAKS`.
-        leak_share: of the shorter's 31-mers, from which two sequences are nearly the same.
+        leak_share: share of the shorter sequence's 31-mers from which two sequences count as near
+            duplicates.
     """
 
     path: str = ""
@@ -237,91 +239,92 @@ class DataConfig(Recipe):
     leak_share: float = Field(default=0.5, gt=0, le=1)
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Yield files and tables that do not go together."""
+        """Yield files and tables that exclude one another."""
         if bool(self.path) == bool(self.files):
-            yield "path", "give either path, or files for each part"
-        for part in sorted(self.files.keys() - set(get_args(PartName))):
-            yield f"files.{part}", f"is no part; name one of {', '.join(get_args(PartName))}"
+            yield "path", "give either path, or files for each split"
+        for split in sorted(self.files.keys() - set(get_args(SplitName))):
+            yield f"files.{split}", f"is not a split; name one of {', '.join(get_args(SplitName))}"
         if (self.split.by == "files") != bool(self.files):
             yield "files", "files and split.by = 'files' go together; give both or none"
         if self.tables and self.tables.keys() != self.files.keys():
-            yield "tables", "give one for each part of files"
+            yield "tables", "give one for each split of files"
         if bool(self.table) + bool(self.tables) + bool(self.label_after) > 1:
             yield "table", "give one of table, tables and label_after"
         if len(set(self.labels)) < len(self.labels):
-            yield "labels", f"{list(self.labels)}: one stands twice; keep one"
+            yield "labels", f"{list(self.labels)}: duplicate; keep one"
 
-    def of_part(self, part: str) -> "DataConfig":
-        """Return what is said of the file of one part."""
+    def for_split(self, split: str) -> "DataConfig":
+        """Return the configuration of one split's file."""
         return self.replace(
-            path=self.files[part],
-            table=self.tables.get(part, self.table),
+            path=self.files[split],
+            table=self.tables.get(split, self.table),
             files={},
             tables={},
             split=self.split.replace(by="random"),
         )
 
     def at(self, path: str) -> str:
-        """Return a path of the data, begun in their folder."""
+        """Return a path of the data, resolved against `folder`."""
         return str(Path(self.folder) / path) if self.folder else path
 
 
-class QuestionConfig(Recipe):
-    """What is asked.
+class TaskConfig(Recipe):
+    """The prediction task.
 
     Attributes:
-        kind: key of `QUESTIONS`.
-        names: of the classes, as they stand in the file, in the order that they are to have (of two
-            the second is the one whose probability is predicted); as found, sorted, if none.
-        transform: of numbers, key of `TRANSFORMS`.
-        loss: one of `LOSSES_OF` the kind; the kind's first, if none.
+        type: key of `TASK_TYPES`.
+        names: class names as in the file, in output order (of two classes, the probability of the
+            second is predicted); the sorted values of the column if empty.
+        transform: transform of numbers, key of `TRANSFORMS`.
+        loss: one of `LOSSES_OF` the type; its first if empty.
         class_weights: key of `CLASS_WEIGHTS`.
     """
 
-    kind: QuestionName
+    type: TaskTypeName
     names: tuple[str, ...] = ()
     transform: TransformName = "z_score"
     loss: Literal[LossName, ""] = ""
     class_weights: ClassWeightsName = "none"
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Yield a loss or weights that the kind does not have."""
-        if self.loss not in ("", *LOSSES_OF[self.kind]):
-            losses = ", ".join(LOSSES_OF[self.kind])
-            yield "loss", f"'{self.loss}': kind = '{self.kind}' has {losses}"
+        """Yield a loss or weights that the task type does not support."""
+        if self.loss not in ("", *LOSSES_OF[self.type]):
+            losses = ", ".join(LOSSES_OF[self.type])
+            yield "loss", f"'{self.loss}': type = '{self.type}' has {losses}"
         if len(set(self.names)) < len(self.names):
-            yield "names", f"{list(self.names)}: one stands twice; keep one"
-        if self.kind == "numbers" and self.class_weights != "none":
+            yield "names", f"{list(self.names)}: duplicate; keep one"
+        if self.type == "numbers" and self.class_weights != "none":
             yield "class_weights", "numbers have no classes; take it out"
 
 
-class WayConfig(Recipe):
-    """How a model is made to answer.
+class MethodConfig(Recipe):
+    """How a model is fine-tuned.
 
     Attributes:
-        name: one of `WAYS`.
-        pool: which states make a sequence's vector, key of `carbon.inference.options.POOLS`.
-        layer: whose states are read, from 1; the last if None, of `probe` the one that is best on
-            the validation part.
-        rank: of the adapters of `lora`.
-        alpha: their scale, times 1 / rank; twice the rank if None.
-        dropout: before the adapters.
-        targets: names of the modules that have an adapter; every linear one of the decoder if none.
-        learning_rate: the highest; that of `EFFORTS` if None.
-        batch: sequences a step, over all processes; of `EFFORTS` if None.
-        micro_batch: sequences read at once by a process; as many as fit the batch if None.
-        epochs: most times that the train part is read; of `EFFORTS` if None.
-        patience: looks at the validation part without a better score, after which learning ends.
-        looks_per_epoch: at the validation part.
-        weight_decay: of matrices.
-        warmup_share: of the steps, over which the rate rises.
-        clip: of the gradient's norm.
-        augment: half of what is learned from is read as its reverse complement.
-        strands: that are read for a prediction, key of `STRANDS_READ`; of both, the mean.
+        name: key of `METHODS`.
+        pool: states that form a sequence's vector, key of `carbon.inference.options.POOLS`.
+        layer: layer whose states are used, from 1. None takes the last; `probe` then takes the
+            layer with the best validation score.
+        rank: rank of `lora` adapters.
+        alpha: scale of the adapters, multiplied by 1 / rank; twice the rank if None.
+        dropout: dropout rate before the adapters.
+        targets: names of the modules that get an adapter; every linear module of the decoder if
+            empty.
+        learning_rate: peak learning rate; from `TRAINING_DEFAULTS` if None.
+        batch: sequences per optimizer step, over all processes; from `TRAINING_DEFAULTS` if None.
+        micro_batch: sequences per forward pass of a process; as many as fit the batch if None.
+        epochs: maximum passes over the train split; from `TRAINING_DEFAULTS` if None.
+        patience: early stopping: validation steps without a better score before training ends.
+        validations_per_epoch: validation steps per epoch.
+        weight_decay: weight decay of matrices.
+        warmup_share: share of the steps over which the learning rate rises.
+        clip: maximum norm of the gradient.
+        augment: read half of the train split as reverse complements.
+        strands: strands read for a prediction, key of `STRANDS_READ`; logits of both are averaged.
         too_long: key of `TOO_LONG`.
     """
 
-    name: WayName = "lora"
+    name: MethodName = "lora"
     pool: Pool = "mean"
     layer: Count | None = None
     rank: Count = 8
@@ -333,7 +336,7 @@ class WayConfig(Recipe):
     micro_batch: Count | None = None
     epochs: Positive | None = None
     patience: Count = 5
-    looks_per_epoch: Count = 2
+    validations_per_epoch: Count = 2
     weight_decay: float = Field(default=0.01, ge=0)
     warmup_share: ShareBelowOne = 0.06
     clip: Positive = 1.0
@@ -343,18 +346,18 @@ class WayConfig(Recipe):
 
     @property
     def rate(self) -> float:
-        """The highest learning rate."""
-        return self.learning_rate or EFFORTS[self.name].learning_rate
+        """Peak learning rate."""
+        return self.learning_rate or TRAINING_DEFAULTS[self.name].learning_rate
 
     @property
     def batch_sequences(self) -> int:
-        """Sequences a step, over all processes."""
-        return self.batch or EFFORTS[self.name].batch
+        """Sequences per optimizer step, over all processes."""
+        return self.batch or TRAINING_DEFAULTS[self.name].batch
 
     @property
     def most_epochs(self) -> float:
-        """Times that the train part is read, unless learning ends before."""
-        return self.epochs or EFFORTS[self.name].epochs
+        """Maximum passes over the train split."""
+        return self.epochs or TRAINING_DEFAULTS[self.name].epochs
 
     @property
     def scale(self) -> float:
@@ -363,32 +366,32 @@ class WayConfig(Recipe):
 
 
 class FinetuneConfig(Recipe):
-    """A run.
+    """A fine-tuning run.
 
     Attributes:
         model: a model folder, or the name of a bundled model.
-        output: folder that is written.
-        seeds: one run each; the folder holds that which is best on the validation part.
-        data: where sequences and labels are.
-        question: what is asked.
-        way: how a model is made to answer.
-        baselines: keys of `BASELINES` that answer beside it.
+        output: folder to write.
+        seeds: one run for each seed; the folder holds the one with the best validation score.
+        data: sequences and labels.
+        task: the prediction task.
+        method: how the model is fine-tuned.
+        baselines: keys of `BASELINES` to compare with.
     """
 
     model: Name
     output: Name
     data: DataConfig
-    question: QuestionConfig
-    way: WayConfig = WayConfig()
+    task: TaskConfig
+    method: MethodConfig = MethodConfig()
     seeds: Annotated[tuple[Seed, ...], NotEmpty] = (0,)
     baselines: tuple[BaselineName, ...] = get_args(BaselineName)
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Yield seeds of which two are alike."""
+        """Yield duplicate seeds."""
         if len(set(self.seeds)) < len(self.seeds):
-            yield "seeds", f"{list(self.seeds)}: one stands twice; keep one"
+            yield "seeds", f"{list(self.seeds)}: duplicate; keep one"
 
     @property
     def output_folder(self) -> Path:
-        """Where the result goes."""
+        """Folder to write."""
         return Path(self.output)

@@ -1,4 +1,4 @@
-"""Sequences and what is known of them, as a value."""
+"""Labelled examples, transforms of numbers, and how table cells become labels."""
 
 import math
 from collections import Counter
@@ -11,44 +11,45 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carbon.errors import UserError
-from carbon.finetune.config import QuestionConfig
+from carbon.finetune.config import TaskConfig
 from carbon.finetune.tables import Rows
 
-PARTS = ("train", "validation", "test")
-"""What examples are for: to learn from, to choose by, to measure on once."""
+SPLITS = ("train", "validation", "test")
+"""Training, model selection and the final measurement."""
 
-LEAST_GROUPS = 10
-"""Of fewer, an interval over groups would be that of which few there are."""
+MIN_GROUPS = 10
+"""Below this number of groups, a bootstrap over groups is unreliable."""
 
 Labels = NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Sequences and what is known of them.
+    """Labelled sequences.
 
     Attributes:
         names: (examples,) unique.
-        sequences: (examples,) letters of IUPAC in upper case, one at least.
-        labels: (rows, columns) in the unit of the file, NaN where unknown. A row is an example; of
-            `per_base` labels it is a base, all bases of all examples one after another. Columns:
-            one, 0 or 1 for two classes, an index for more; or one a label or number.
-        parts: (examples,) names of `PARTS`.
-        groups: (examples,) contig or group of each, "" if none; drawn together in intervals.
-        per_base: every base has a label.
+        sequences: (examples,) upper-case IUPAC letters, at least one each.
+        labels: (rows, columns) in the unit of the file, NaN where unknown. A row is an example, or,
+            if `per_base`, a base: all bases of all examples in order. Of classes there is one
+            column with the class index (0 or 1 for two classes); otherwise a column for each label
+            or number.
+        splits: (examples,) names of `SPLITS`.
+        groups: (examples,) contig or group of each, "" if none; a bootstrap draws groups whole.
+        per_base: whether every base has a label.
     """
 
     names: tuple[str, ...]
     sequences: tuple[str, ...]
     labels: Labels
-    parts: tuple[str, ...]
+    splits: tuple[str, ...]
     groups: tuple[str, ...]
     per_base: bool = False
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless the columns are of one length."""
+        """Raise ValueError if the columns differ in length."""
         num_rows = int(self.starts[-1])
-        lengths = {len(self.names), len(self.sequences), len(self.parts), len(self.groups)}
+        lengths = {len(self.names), len(self.sequences), len(self.splits), len(self.groups)}
         if len(lengths) != 1 or self.labels.ndim != 2 or len(self.labels) != num_rows:
             raise ValueError(f"{lengths} examples, {self.labels.shape} labels, {num_rows} rows")
 
@@ -57,59 +58,60 @@ class Examples:
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:
-        """The first row of each example, and behind them the number of all rows."""
+        """The first row of each example, followed by the number of all rows."""
         sizes = map(len, self.sequences) if self.per_base else (1 for _ in self.sequences)
         return np.cumsum([0, *sizes], dtype=np.int64)
 
     def rows_of(self, example: int) -> slice:
-        """Return which rows of `labels` are of an example."""
+        """Return the rows of `labels` that belong to an example."""
         return slice(int(self.starts[example]), int(self.starts[example + 1]))
 
     @property
     def row_groups(self) -> tuple[str, ...]:
-        """Return what rows are drawn together in an interval: their group, else their example.
+        """Return, for each row, the unit that a bootstrap draws: its group, or else its example.
 
-        A handful of groups, such as two chromosomes of a test part, cannot be drawn from; then, as
-        without groups, examples are drawn, and all bases of one together.
+        With fewer than `MIN_GROUPS` groups, such as the two chromosomes of a test split, examples
+        are drawn, all bases of one together.
         """
-        of = self.groups if len(set(self.groups)) >= LEAST_GROUPS else self.names
-        return tuple(np.repeat(np.asarray(of, dtype=object), np.diff(self.starts)).tolist())
+        units = self.groups if len(set(self.groups)) >= MIN_GROUPS else self.names
+        return tuple(np.repeat(np.asarray(units, dtype=object), np.diff(self.starts)).tolist())
 
-    def taken(self, which: Iterable[int]) -> "Examples":
-        """Return some of the examples, in the order given."""
+    def subset(self, which: Iterable[int]) -> "Examples":
+        """Return the examples with these numbers, in the order given."""
         which = [int(i) for i in which]
         rows = [np.arange(self.starts[i], self.starts[i + 1]) for i in which]
         return Examples(
             names=tuple(self.names[i] for i in which),
             sequences=tuple(self.sequences[i] for i in which),
             labels=self.labels[np.concatenate([np.zeros(0, dtype=np.int64), *rows])],
-            parts=tuple(self.parts[i] for i in which),
+            splits=tuple(self.splits[i] for i in which),
             groups=tuple(self.groups[i] for i in which),
             per_base=self.per_base,
         )
 
-    def part(self, name: str) -> "Examples":
-        """Return the examples of a part, in their order.
+    def split(self, name: str) -> "Examples":
+        """Return the examples of a split, in their order.
 
         Raises:
-            UserError: there is no part of that name.
+            UserError: `name` is not a split.
         """
-        if name not in PARTS:
-            raise UserError(f"part '{name}': give one of {', '.join(PARTS)}")
-        return self.taken(i for i, part in enumerate(self.parts) if part == name)
+        if name not in SPLITS:
+            raise UserError(f"split '{name}': give one of {', '.join(SPLITS)}")
+        return self.subset(i for i, split in enumerate(self.splits) if split == name)
 
 
 Floats = NDArray[np.float64]
 
 
-class Form(NamedTuple):
-    """A kind of transform.
+class TransformFunctions(NamedTuple):
+    """The functions of a transform.
 
     Attributes:
-        forward: from a label to what is learned, before it is standardised.
-        inverse: back.
-        above: labels must be above this.
-        standardised: to mean 0 and standard deviation 1 of what is learned from.
+        forward: maps a label to a training target, before standardisation.
+        inverse: undoes `forward`.
+        above: labels must be larger than this.
+        standardised: whether targets are scaled to mean 0 and standard deviation 1 on the train
+            split.
     """
 
     forward: Callable[[Floats], Floats]
@@ -122,23 +124,23 @@ def _same(values: Floats) -> Floats:
     return values
 
 
-TRANSFORMS: dict[str, Form] = {
-    "z_score": Form(_same, _same, -np.inf, standardised=True),
-    "none": Form(_same, _same, -np.inf, standardised=False),
-    "log1p": Form(np.log1p, np.expm1, -1.0, standardised=False),
-    "log1p_z_score": Form(np.log1p, np.expm1, -1.0, standardised=True),
-    "asinh_z_score": Form(np.arcsinh, np.sinh, -np.inf, standardised=True),
+TRANSFORMS: dict[str, TransformFunctions] = {
+    "z_score": TransformFunctions(_same, _same, -np.inf, standardised=True),
+    "none": TransformFunctions(_same, _same, -np.inf, standardised=False),
+    "log1p": TransformFunctions(np.log1p, np.expm1, -1.0, standardised=False),
+    "log1p_z_score": TransformFunctions(np.log1p, np.expm1, -1.0, standardised=True),
+    "asinh_z_score": TransformFunctions(np.arcsinh, np.sinh, -np.inf, standardised=True),
 }
 
 
 @dataclass(frozen=True)
 class Transform:
-    """A fitted transform of one number.
+    """A transform of one number, fitted to the train split.
 
     Attributes:
         name: key of `TRANSFORMS`.
-        mean: that is taken off, after `forward`.
-        sd: that is divided by then.
+        mean: subtracted after `forward`.
+        sd: divisor after that.
     """
 
     name: str = "none"
@@ -147,20 +149,20 @@ class Transform:
 
     @classmethod
     def fitted(cls, name: str, labels: NDArray[Any], what: str) -> Self:
-        """Fit to labels, (rows,), of which NaN are passed over; SD is that of the population.
+        """Fit to labels, (rows,), ignoring NaN; SD is the population's.
 
         Raises:
-            UserError: a label is outside of what the transform takes, or all are equal.
+            UserError: a label lies outside of the transform's domain, or all are equal.
         """
         form = TRANSFORMS[name]
         known = np.asarray(labels, dtype=np.float64)
         known = known[~np.isnan(known)]
         if not len(known):
-            raise UserError(f"{what}: no known number to learn from; give some")
+            raise UserError(f"{what}: all numbers are unknown; give at least one")
         if known.min() <= form.above:
             raise UserError(
                 f"{what}: {known.min():g} has no {name}, which takes numbers above {form.above:g}; "
-                "choose another question.transform"
+                "choose another task.transform"
             )
         if not form.standardised:
             return cls(name)
@@ -170,9 +172,9 @@ class Transform:
         return cls(name, float(values.mean()), float(values.std()))
 
     def apply(self, labels: NDArray[Any]) -> Floats:
-        """Return what is learned of labels; NaN stay."""
+        """Return training targets; NaN stay NaN, and so do labels outside of the domain."""
         form = TRANSFORMS[self.name]
-        # What is not learned from may lie outside of what the transform takes: unknown, then.
+        # Labels of other splits may lie outside of the domain; they become unknown.
         with np.errstate(invalid="ignore", divide="ignore"):
             values = form.forward(np.asarray(labels, dtype=np.float64))
         return (np.where(np.isfinite(values), values, np.nan) - self.mean) / self.sd
@@ -186,51 +188,51 @@ class Transform:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Self:
-        """Return what `to_json` wrote."""
-        return cls(**found)
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Return the transform that `to_json` wrote."""
+        return cls(**values)
 
 
 _YES_AND_NO = {"0": 0.0, "1": 1.0, "false": 0.0, "true": 1.0, "no": 0.0, "yes": 1.0}
 _SHOWN = 8
 
 
-class Answers(NamedTuple):
-    """The labels of rows.
+class NamedLabels(NamedTuple):
+    """Labels of rows with their names.
 
     Attributes:
         names: of the classes, labels or numbers.
-        labels: (rows, columns) as `Examples` has them.
+        labels: (rows, columns) as in `Examples`.
     """
 
     names: tuple[str, ...]
     labels: Labels
 
 
-def answers_of(rows: Rows, config: QuestionConfig, unknown: Collection[str]) -> Answers:
+def read_labels(rows: Rows, config: TaskConfig, unknown: Collection[str]) -> NamedLabels:
     """Return the labels of rows as numbers.
 
     Args:
-        rows: as read.
-        config: what is asked.
-        unknown: what stands for a label that is not known.
+        rows: rows of a file.
+        config: the task.
+        unknown: cells that mark an unknown label.
 
     Raises:
-        UserError: a label is no number or no class that is named, a row has none, or the classes
-            are too few or too many.
+        UserError: a label is not a number or not a named class, a row has no label, or there are
+            too few or too many classes.
     """
-    found = READERS[config.kind](rows, config, unknown)
-    if config.kind != "bases" and (bare := np.isnan(found.labels).all(axis=1)).any():
+    named = LABEL_READERS[config.type](rows, config, unknown)
+    if config.type != "bases" and (bare := np.isnan(named.labels).all(axis=1)).any():
         row = int(np.argmax(bare))
         raise UserError(
             f"{rows.where(row)}: has no known label ({int(bare.sum())} rows have none); take them "
             "out, or give them one"
         )
-    return found
+    return named
 
 
 def text_of(value: Any) -> str:
-    """Write what stands in a cell: 1.0 as 1, true in small letters, nothing of None and NaN."""
+    """Return a cell's text: 1.0 as 1, booleans in lower case, None and NaN as an empty text."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, bool):
@@ -240,23 +242,23 @@ def text_of(value: Any) -> str:
     return str(value).strip()
 
 
-def _one_column(rows: Rows, config: QuestionConfig) -> Sequence[Any]:
+def _one_column(rows: Rows, config: TaskConfig) -> Sequence[Any]:
     if len(rows.labels) != 1:
         raise UserError(
-            f"data.labels = {list(rows.labels)}: a question of kind = '{config.kind}' has one "
-            "column; name one, or ask for kind = 'labels'"
+            f"data.labels = {list(rows.labels)}: a task of type = '{config.type}' has one "
+            "column; name one, or set task.type = 'labels'"
         )
     return next(iter(rows.labels.values()))
 
 
-def _of_classes(rows: Rows, config: QuestionConfig, unknown: Collection[str]) -> Answers:
+def _of_classes(rows: Rows, config: TaskConfig, unknown: Collection[str]) -> NamedLabels:
     texts = [text_of(value) for value in _one_column(rows, config)]
     names = _names(texts, config, unknown, rows.where)
-    return Answers(names, _indices(texts, names, unknown, rows.where)[:, None])
+    return NamedLabels(names, _indices(texts, names, unknown, rows.where)[:, None])
 
 
-def _of_bases(rows: Rows, config: QuestionConfig, unknown: Collection[str]) -> Answers:
-    """Read a class of every base: a list, words with blanks or commas between, or letters."""
+def _of_bases(rows: Rows, config: TaskConfig, unknown: Collection[str]) -> NamedLabels:
+    """Read a class for every base: a list, words separated by blanks or commas, or letters."""
     each = [_listed(value) for value in _one_column(rows, config)]
     for row, (labels, sequence) in enumerate(zip(each, rows.sequences, strict=True)):
         if len(labels) != len(sequence):
@@ -271,7 +273,7 @@ def _of_bases(rows: Rows, config: QuestionConfig, unknown: Collection[str]) -> A
 
     texts = [text for labels in each for text in labels]
     names = _names(texts, config, unknown, where)
-    return Answers(names, _indices(texts, names, unknown, where)[:, None])
+    return NamedLabels(names, _indices(texts, names, unknown, where)[:, None])
 
 
 def _listed(value: Any) -> list[str]:
@@ -283,26 +285,26 @@ def _listed(value: Any) -> list[str]:
 
 
 def _names(
-    texts: Sequence[str], config: QuestionConfig, unknown: Collection[str], where: Any
+    texts: Sequence[str], config: TaskConfig, unknown: Collection[str], where: Any
 ) -> tuple[str, ...]:
-    """Return the names of the classes: those that are asked for, or those that there are."""
-    found = Counter(texts)
+    """Return the class names of the recipe, or the sorted values."""
+    counts = Counter(texts)
     for text in unknown:
-        found.pop(text, None)
-    names = config.names or tuple(sorted(found, key=_numbers_first))
+        counts.pop(text, None)
+    names = config.names or tuple(sorted(counts, key=_numbers_first))
     shown = ", ".join(map(repr, names[:_SHOWN])) + (" ..." if len(names) > _SHOWN else "")
     if len(names) < 2:
-        raise UserError(f"data.labels: of one class only ({shown}); two are needed to tell apart")
-    if config.kind == "binary" and len(names) > 2:
+        raise UserError(f"data.labels: all have one class ({shown}); give two or more classes")
+    if config.type == "binary" and len(names) > 2:
         raise UserError(
-            f"data.labels: has {len(names)} classes ({shown}), and question.kind = 'binary' two; "
-            "ask for kind = 'classes' or 'numbers'"
+            f"data.labels: has {len(names)} classes ({shown}), and task.type = 'binary' two; "
+            "set task.type = 'classes' or 'numbers'"
         )
     for name in names:
-        if found[name] < 2:
-            kept = f"class '{name}' has {found[name]} example{'s' * (found[name] != 1)}"
-            place = f" ({where(texts.index(name))})" if found[name] else ""
-            raise UserError(f"data.labels: {kept}{place}; give two or more, or leave it out")
+        if counts[name] < 2:
+            shown = f"class '{name}' has {counts[name]} example{'s' * (counts[name] != 1)}"
+            place = f" ({where(texts.index(name))})" if counts[name] else ""
+            raise UserError(f"data.labels: {shown}{place}; give two or more, or leave it out")
     return names
 
 
@@ -322,19 +324,19 @@ def _indices(
     except KeyError as error:
         row = texts.index(error.args[0])
         raise UserError(
-            f"{where(row)}: label '{error.args[0]}' is none of question.names; add it or mend it"
+            f"{where(row)}: label '{error.args[0]}' is not in task.names; add it or correct it"
         ) from None
 
 
-def _by_columns(read: Callable[[str], float], wanted: str) -> "Reader":
-    """Return what reads a number of each column."""
+def _by_columns(read: Callable[[str], float], wanted: str) -> "LabelReader":
+    """Return a reader of one number per column."""
 
-    def of(rows: Rows, config: QuestionConfig, unknown: Collection[str]) -> Answers:
+    def of(rows: Rows, config: TaskConfig, unknown: Collection[str]) -> NamedLabels:
         names = config.names or tuple(rows.labels)
         if len(names) != len(rows.labels):
             raise UserError(
-                f"question.names: {len(names)} for {len(rows.labels)} columns of data.labels; give "
-                "one each, or none"
+                f"task.names: {len(names)} for {len(rows.labels)} columns of data.labels; give "
+                "one for each, or none"
             )
         columns = []
         for name, values in rows.labels.items():
@@ -348,10 +350,10 @@ def _by_columns(read: Callable[[str], float], wanted: str) -> "Reader":
                 except (KeyError, ValueError):
                     raise UserError(
                         f"{rows.where(row)}: '{text[:40]}' in column '{name}' is not {wanted}; "
-                        "mend it, or name it in data.unknown"
+                        "correct it, or list it in data.unknown"
                     ) from None
             columns.append(column)
-        return Answers(names, np.stack(columns, axis=1))
+        return NamedLabels(names, np.stack(columns, axis=1))
 
     return of
 
@@ -363,13 +365,13 @@ def _number(text: str) -> float:
     return value
 
 
-Reader = Callable[[Rows, QuestionConfig, Collection[str]], Answers]
+LabelReader = Callable[[Rows, TaskConfig, Collection[str]], NamedLabels]
 
-READERS: dict[str, Reader] = {
+LABEL_READERS: dict[str, LabelReader] = {
     "binary": _of_classes,
     "classes": _of_classes,
     "labels": _by_columns(lambda text: _YES_AND_NO[text.lower()], "0 or 1"),
     "numbers": _by_columns(_number, "a number"),
     "bases": _of_bases,
 }
-"""Of each of `QUESTIONS`."""
+"""The reader of each of `TASK_TYPES`."""

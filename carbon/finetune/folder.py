@@ -1,4 +1,4 @@
-"""What tells a fine-tuned model from another of its path."""
+"""The folder of a fine-tuned model: its manifest, file names and content hashes."""
 
 import json
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from carbon import __version__
 from carbon.errors import ModelError
-from carbon.finetune.tasks import Question
+from carbon.finetune.tasks import LabelTask
 from carbon.inference.options import Pool, Strands
 from carbon.io.files import content_sha256, sha256_of_file
 from carbon.model.folder import weight_files
@@ -17,40 +17,40 @@ from carbon.model.folder import weight_files
 def content_of(folder: Path) -> list[str]:
     """Return the SHA-256 of each file of a fine-tuned model.
 
-    The manifest has the hash of the base model, which is compared when that is loaded.
+    The manifest has the hash of the base model, which is checked when the base is loaded.
     """
     learned = [folder / MANIFEST, folder / HEAD]
-    learned += [path for kind in (ADAPTER, MODEL) for path in sorted((folder / kind).glob("*"))]
+    learned += [path for name in (ADAPTER, MODEL) for path in sorted((folder / name).glob("*"))]
     return [content_sha256(path) for path in learned if path.is_file()]
 
 
 MANIFEST, HEAD, ADAPTER, MODEL = "finetune.json", "head.safetensors", "adapter", "model"
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """What `finetune.json` says.
+    """Content of `finetune.json`.
 
     Attributes:
-        way: key of `WAYS`.
-        base: folder or name of the model that was fine-tuned.
-        base_sha256: of its weights: `weights_sha256`.
-        question: what is asked.
-        pool: which states make a vector.
-        layer: whose states are read; all layers and the last norm if None.
-        norm: the head has a layer norm.
-        strands: that are read for a prediction, unless others are asked for.
-        too_long: what is done with sequences that the context does not hold, likewise.
-        window_bp: around a variant or the middle of a place, likewise; 0 where nothing is known.
+        method: key of `METHODS`.
+        base: folder or name of the base model.
+        base_sha256: `weights_sha256` of the base model.
+        task: the fitted task.
+        pool: states that form a vector.
+        layer: layer whose states are used; all layers and the final norm if None.
+        norm: whether the head has a layer norm.
+        strands: default strands of a prediction.
+        too_long: default rule for sequences longer than the context.
+        window_bp: default window around a variant or the middle of an interval; 0 if unknown.
         data: files, split and hashes.
         results: scores.
     """
 
-    way: str
+    method: str
     base: str
     base_sha256: str
-    question: Question
+    task: LabelTask
     pool: Pool = "mean"
     layer: int | None = None
     norm: bool = True
@@ -62,35 +62,35 @@ class Manifest:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        plain = asdict(self) | {"question": self.question.to_json()}
+        plain = asdict(self) | {"task": self.task.to_json()}
         return {"format": _FORMAT, "carbon": __version__, **plain}
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Self:
-        """Return what `to_json` wrote."""
-        values = {name: value for name, value in found.items() if name not in ("format", "carbon")}
-        return cls(**values | {"question": Question.from_json(found["question"])})
-
-
-def is_finetuned(folder: str | Path) -> bool:
-    """Tell whether a folder is one of these."""
-    return (Path(folder) / MANIFEST).is_file()
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        """Return the manifest that `to_json` wrote."""
+        values = {
+            name: value for name, value in content.items() if name not in ("format", "carbon")
+        }
+        return cls(**values | {"task": LabelTask.from_json(content["task"])})
 
 
 def read_manifest(folder: str | Path) -> Manifest:
-    """Read what a folder says of itself.
+    """Read the manifest of a folder.
 
     Raises:
-        ModelError: it is no such folder, or of a later version.
+        ModelError: the folder has no manifest, or one of another version, or a damaged one.
     """
     path = Path(folder) / MANIFEST
     if not path.is_file():
-        raise ModelError(f"{folder}: has no {MANIFEST}; give what `carbon finetune` wrote")
+        raise ModelError(f"{folder}: has no {MANIFEST}; give a folder that `carbon finetune` wrote")
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if found["format"] != _FORMAT:
-            raise ModelError(f"{path}: is of format {found['format']}, this Carbon reads {_FORMAT}")
-        return Manifest.from_json(found)
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["format"] != _FORMAT:
+            raise ModelError(
+                f"{path}: has format {content['format']}, this Carbon reads {_FORMAT}; "
+                "fine-tune again"
+            )
+        return Manifest.from_json(content)
     except ModelError:
         raise
     except (KeyError, TypeError, ValueError) as error:
@@ -104,7 +104,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def weights_sha256(folder: Path) -> str:
-    """Return the SHA-256 of a model's weights: of the one file, or of the hashes of several."""
+    """Return the SHA-256 of a model's weights file, or of the hashes of several files."""
     import hashlib
 
     hashes = [sha256_of_file(path) for path in weight_files(folder)]

@@ -1,7 +1,8 @@
-"""What a stopped run was a run of: it resumes only with equal settings, data and base model.
+"""Run a fine-tuning: check the resumed run's identity, prepare data, fit every seed, write the
+best.
 
-The progress folder keeps this in `identity.json`. Paths say nothing about content, so files count
-by their SHA-256, and the examples by what was made of the files.
+A run resumes only with equal settings, data and base model. The progress folder records them in
+`identity.json`: files by their SHA-256, and the examples made of them.
 """
 
 import hashlib
@@ -20,17 +21,17 @@ import torch
 from carbon.errors import UserError
 from carbon.finetune.batches import room_bp
 from carbon.finetune.checkpoints import FINISHED
-from carbon.finetune.config import FinetuneConfig, WayConfig
+from carbon.finetune.config import FinetuneConfig, MethodConfig
 from carbon.finetune.data import Examples
 from carbon.finetune.folder import Manifest, weights_sha256
 from carbon.finetune.load import head_for, with_linear
 from carbon.finetune.network import FinetunedNetwork, OpenedModel
-from carbon.finetune.outcome import Learned, results_of, write_outcome
+from carbon.finetune.outcome import TrainedSeed, results_of, write_outcome
 from carbon.finetune.predict import FinetunedModel, predictions_of
-from carbon.finetune.prepare import Prepared, made_readable, prepare
+from carbon.finetune.prepare import PreparedData, fit_to_context, prepare
 from carbon.finetune.probe import probe
 from carbon.finetune.recipes import read_run
-from carbon.finetune.train import tune, with_lora
+from carbon.finetune.train import train_weights, with_lora
 from carbon.inference import load
 from carbon.io.config import with_overrides
 from carbon.io.files import atomic_file, content_sha256
@@ -45,7 +46,7 @@ IDENTITY = "identity.json"
 Identity = dict[str, dict[str, Any]]
 
 
-def run_identity(config: FinetuneConfig, prepared: Prepared) -> Identity:
+def run_identity(config: FinetuneConfig, prepared: PreparedData) -> Identity:
     """Return the settings by dotted key, and the SHA-256 of files, model and examples by name."""
     folder = model_folder(config.model).path
     model = [*weight_files(folder), folder / "config.json"]
@@ -65,16 +66,16 @@ def write_identity(folder: Path, identity: Identity) -> None:
 
 
 def check_identity(folder: Path, identity: Identity, what: str) -> None:
-    """Compare a run with the one that its progress folder is of.
+    """Compare a run with the run of a progress folder.
 
     Args:
         folder: progress folder, with `identity.json`.
-        identity: of the run that is to resume.
-        what: opens the message.
+        identity: of the run to resume.
+        what: start of the message.
 
     Raises:
-        UserError: a setting, a file, the base model or the examples have changed; the message names
-            each change.
+        UserError: a setting, a file, the base model or the examples changed; the message lists each
+            change.
     """
     try:
         earlier = json.loads((folder / IDENTITY).read_text(encoding="utf-8"))
@@ -86,7 +87,7 @@ def check_identity(folder: Path, identity: Identity, what: str) -> None:
         changes = [f"{folder / IDENTITY} cannot be read"]
     if changes:
         raise UserError(
-            f"{what}: cannot resume: {'; '.join(changes)}. Restore what the run was started with, "
+            f"{what}: cannot resume: {'; '.join(changes)}. Restore the inputs of the first run, "
             f"or remove {folder} to start again"
         )
 
@@ -98,7 +99,7 @@ def _changed_settings(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> Ite
 
 
 def _changed_hashes(earlier: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
-    """Yield the files that differ; the examples follow from them, and count where none does."""
+    """Yield changed files; examples depend on them and count only if no file changed."""
     names = [n for n in sorted(earlier.keys() | now.keys()) if earlier.get(n) != now.get(n)]
     for name in names if len(names) == 1 else (n for n in names if n != "set of examples"):
         yield f"the {name} has changed"
@@ -113,8 +114,8 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 
 def _sha256_of(examples: Examples) -> str:
-    """Return the SHA-256 of examples in their order, labels included."""
-    texts = (examples.names, examples.sequences, examples.parts, examples.groups)
+    """Return the SHA-256 of examples in order, labels included."""
+    texts = (examples.names, examples.sequences, examples.splits, examples.groups)
     digest = hashlib.sha256(json.dumps(texts).encode())
     digest.update(examples.labels.tobytes())
     return digest.hexdigest()
@@ -123,10 +124,10 @@ def _sha256_of(examples: Examples) -> str:
 def as_config(
     config: FinetuneConfig | Mapping[str, Any] | str | Path, overrides: Sequence[str] = ()
 ) -> FinetuneConfig:
-    """Return a configuration of a file, of a recipe, of plain values, or as it is."""
+    """Return a configuration, read from a file, a recipe's name or plain values if necessary."""
     if isinstance(config, FinetuneConfig):
         if overrides:
-            raise UserError("overrides: of a file or of plain values; change the configuration")
+            raise UserError("overrides: only with a file or plain values; use config.replace")
         return config
     if isinstance(config, Mapping):
         return FinetuneConfig.from_table(with_overrides(config, overrides), "config")
@@ -134,36 +135,35 @@ def as_config(
 
 
 def plan_finetune(config: FinetuneConfig) -> dict[str, Any]:
-    """Read and check all that a run begins with; return what would be done.
+    """Read and check all inputs of a run; return a summary.
 
     Raises:
-        UserError: anything is wrong with data or model.
+        UserError: data or model are invalid.
     """
     prepared = _prepared(config)
-    num = {part: len(prepared.examples.part(part)) for part in ("train", "validation", "test")}
-    steps = math.ceil(-(-num["train"] // config.way.batch_sequences) * config.way.most_epochs)
+    num = {split: len(prepared.examples.split(split)) for split in ("train", "validation", "test")}
+    steps = math.ceil(-(-num["train"] // config.method.batch_sequences) * config.method.most_epochs)
     return {
         "model": str(model_folder(config.model).path),
-        "way": config.way.name,
+        "method": config.method.name,
         "examples": num,
-        "question": prepared.question.to_json(),
-        "most_steps": None if config.way.name == "probe" else steps,
-        "split_sha256": prepared.split_hash,
-        "told": list(prepared.told),
+        "task": prepared.task.to_json(),
+        "most_steps": None if config.method.name == "probe" else steps,
+        "split_sha256": prepared.split_sha256,
+        "notes": list(prepared.notes),
     }
 
 
 def run_finetune(config: FinetuneConfig, *, resume: bool = False, rank: int = 0) -> dict[str, Any]:
-    """Learn labels and write the folder; return the results.
+    """Fine-tune, write the folder and return the results.
 
     Args:
-        config: what to do.
-        resume: go on with the checkpoints of a run that was stopped.
-        rank: of this process under `torchrun`; the first writes.
+        config: the run.
+        resume: continue from the checkpoints of a stopped run.
+        rank: of this process under `torchrun`; the first one writes.
 
     Raises:
-        UserError: anything is wrong with data or model, the output is there already, or another
-            run writes it.
+        UserError: data or model are invalid, the output exists, or another run writes it.
     """
     locked = locked_output(config.output_folder) if rank == 0 else nullcontext()
     with locked:
@@ -171,46 +171,51 @@ def run_finetune(config: FinetuneConfig, *, resume: bool = False, rank: int = 0)
 
 
 def _run_alone(config: FinetuneConfig, *, resume: bool, rank: int) -> dict[str, Any]:
-    with_progress = config.output_folder.with_name(f".{config.output_folder.name}.progress")
+    progress_folder = config.output_folder.with_name(f".{config.output_folder.name}.progress")
     if rank == 0:
         check_installed("matplotlib", "finetune")
-        _check_output(config, with_progress, resume)
+        _check_output(config, progress_folder, resume)
     prepared = _prepared(config)
-    for line in prepared.told if rank == 0 else ():
+    for line in prepared.notes if rank == 0 else ():
         say(line)
     if rank == 0:
-        _keep(config, prepared, with_progress)
-    elif config.way.name == "probe":
-        return {}  # one process does it
+        _record_identity(config, prepared, progress_folder)
+    elif config.method.name == "probe":
+        return {}  # the first process fits the probe
     try:
-        return _run(config, prepared, with_progress, resume=resume, rank=rank)
+        return _run(config, prepared, progress_folder, resume=resume, rank=rank)
     except BaseException:
         if rank == 0:
-            _say_what_is_kept(with_progress)
+            _say_what_remains(progress_folder)
         raise
 
 
 def _run(
-    config: FinetuneConfig, prepared: Prepared, with_progress: Path, *, resume: bool, rank: int
+    config: FinetuneConfig,
+    prepared: PreparedData,
+    progress_folder: Path,
+    *,
+    resume: bool,
+    rank: int,
 ) -> dict[str, Any]:
-    best: Learned | None = None
+    best: TrainedSeed | None = None
     histories = []
     for seed in config.seeds:
-        learned = _LEARN[config.way.name](config, prepared, seed, with_progress, resume)
-        histories.append({"seed": seed, "score": learned.score, **learned.history})
-        best = learned if best is None or learned.score > best.score else best
+        trained = _FITS[config.method.name](config, prepared, seed, progress_folder, resume)
+        histories.append({"seed": seed, "score": trained.score, **trained.history})
+        best = trained if best is None or trained.score > best.score else best
     assert best is not None
-    said = {
-        part: predictions_of(best.finetuned, prepared.examples.part(part), config.way)
-        for part in ("validation", "test")
+    predictions = {
+        split: predictions_of(best.finetuned, prepared.examples.split(split), config.method)
+        for split in ("validation", "test")
     }
     _leave_group()
     if rank != 0:
         return {}
-    prepared = prepared._replace(told=(*prepared.told, *best.told))
-    results = results_of(config, prepared, said, histories)
-    write_outcome(config, prepared, best, said, results)
-    shutil.rmtree(with_progress)
+    prepared = prepared._replace(notes=(*prepared.notes, *best.notes))
+    results = results_of(config, prepared, predictions, histories)
+    write_outcome(config, prepared, best, predictions, results)
+    shutil.rmtree(progress_folder)
     return results
 
 
@@ -220,12 +225,12 @@ def _check_output(config: FinetuneConfig, progress: Path, resume: bool) -> None:
         raise UserError(f"{output}: exists already; remove it or name another output")
     if (progress / IDENTITY).is_file() and not resume:
         raise UserError(
-            f"{output}: an earlier run was stopped; go on with --resume, or remove {progress}"
+            f"{output}: an earlier run was stopped; continue it with --resume, or remove {progress}"
         )
 
 
-def _keep(config: FinetuneConfig, prepared: Prepared, progress: Path) -> None:
-    """Write what the run is a run of; where an earlier run did, refuse to be another run."""
+def _record_identity(config: FinetuneConfig, prepared: PreparedData, progress: Path) -> None:
+    """Write the run's identity; if an earlier run wrote one, compare them first."""
     identity = run_identity(config, prepared)
     if (progress / IDENTITY).exists() or any(progress.glob("seed-*")):
         check_identity(progress, identity, str(config.output_folder))
@@ -233,113 +238,119 @@ def _keep(config: FinetuneConfig, prepared: Prepared, progress: Path) -> None:
     write_identity(progress, identity)
 
 
-def _say_what_is_kept(progress: Path) -> None:
-    """Tell how to go on, if anything was reached; otherwise leave nothing."""
+def _say_what_remains(progress: Path) -> None:
+    """Report how to resume if there are checkpoints; otherwise remove the progress folder."""
     if any(progress.glob("*/checkpoint-*")) or any(progress.glob(f"*/{FINISHED}")):
-        say(f"checkpoints are kept in {progress}; go on with --resume")
+        say(f"checkpoints are in {progress}; continue with --resume")
     else:
         shutil.rmtree(progress, ignore_errors=True)
 
 
-def _prepared(config: FinetuneConfig) -> Prepared:
-    """Read the data; whatever the model cannot read is said before anything is learned."""
-    prepared = prepare(config.data, config.question)
+def _prepared(config: FinetuneConfig) -> PreparedData:
+    """Read the data, and check that the model can read them."""
+    prepared = prepare(config.data, config.task)
     context_tokens = int(model_folder(config.model).config["max_position_embeddings"])
-    room = room_bp(context_tokens, config.way.pool)
-    return made_readable(prepared, config.question, config.way, room)
+    room = room_bp(context_tokens, config.method.pool)
+    return fit_to_context(prepared, config.task, config.method, room)
 
 
-def _manifest(config: FinetuneConfig, prepared: Prepared, folder: Path) -> Manifest:
+def _manifest(config: FinetuneConfig, prepared: PreparedData, folder: Path) -> Manifest:
     lengths_bp = {len(s) for s in prepared.examples.sequences}
     common_bp = lengths_bp.pop() if len(lengths_bp) == 1 else 0
-    way: Any = config.way
+    method: Any = config.method
     return Manifest(
-        way=way.name,
+        method=method.name,
         base=str(folder.resolve()) if Path(config.model).exists() else config.model,
         base_sha256=weights_sha256(folder),
-        question=prepared.question,
-        pool=way.pool,
-        layer=way.layer,
-        norm=way.name != "probe",
-        strands=way.strands,
-        too_long=way.too_long,
+        task=prepared.task,
+        pool=method.pool,
+        layer=method.layer,
+        norm=method.name != "probe",
+        strands=method.strands,
+        too_long=method.too_long,
         window_bp=config.data.window_bp or common_bp,
         data={
             "files": list(prepared.files),
-            "split_sha256": prepared.split_hash,
-            "told": list(prepared.told),
+            "split_sha256": prepared.split_sha256,
+            "notes": list(prepared.notes),
         },
     )
 
 
-def _learn_probe(
-    config: FinetuneConfig, prepared: Prepared, seed: int, folder: Path, resume: bool
-) -> Learned:
-    del folder, resume  # it is short
+def _fit_probe(
+    config: FinetuneConfig, prepared: PreparedData, seed: int, folder: Path, resume: bool
+) -> TrainedSeed:
+    del folder, resume  # a probe has no checkpoints
     source = model_folder(config.model).path
     examples = prepared.examples
-    found = probe(
+    result = probe(
         OpenedModel(load(source, dtype="float32").model),
-        prepared.question,
-        examples.part("train"),
-        examples.part("validation"),
-        config.way,
+        prepared.task,
+        examples.split("train"),
+        examples.split("validation"),
+        config.method,
         seed,
     )
-    for line in found.told:
+    for line in result.notes:
         say(line)
-    prepared = prepared._replace(told=(*prepared.told, *found.told))
-    manifest = replace(_manifest(config, prepared, source), layer=found.best.layer)
-    finetuned, opened = with_linear(load(source, dtype="float32").model, found.linear, manifest)
+    prepared = prepared._replace(notes=(*prepared.notes, *result.notes))
+    manifest = replace(_manifest(config, prepared, source), layer=result.best.layer)
+    finetuned, opened = with_linear(load(source, dtype="float32").model, result.linear, manifest)
     history = {
-        "layers": [trial._asdict() for trial in found.trials],
-        "layer": found.best.layer,
-        "sizes": [size._asdict() for size in found.sizes],
+        "layers": [layer._asdict() for layer in result.layers],
+        "layer": result.best.layer,
+        "sizes": [size._asdict() for size in result.sizes],
     }
-    return Learned(finetuned, opened, found.best.score, history, found.told)
+    return TrainedSeed(finetuned, opened, result.best.score, history, result.notes)
 
 
-def _learn_weights(
-    config: FinetuneConfig, prepared: Prepared, seed: int, folder: Path, resume: bool
-) -> Learned:
+def _fit_weights(
+    config: FinetuneConfig, prepared: PreparedData, seed: int, folder: Path, resume: bool
+) -> TrainedSeed:
     source = model_folder(config.model).path
     finetuned, opened = begin(
-        load(source, dtype="float32").model, _manifest(config, prepared, source), config.way, seed
+        load(source, dtype="float32").model,
+        _manifest(config, prepared, source),
+        config.method,
+        seed,
     )
     examples = prepared.examples
-    tuned = tune(
+    training = train_weights(
         finetuned,
-        shortened(examples.part("train"), finetuned.room_bp),
-        examples.part("validation"),
-        config.way,
+        truncated(examples.split("train"), finetuned.room_bp),
+        examples.split("validation"),
+        config.method,
         seed,
         folder / f"seed-{seed}",
         resume=resume,
     )
-    history = {"looks": [look._asdict() for look in tuned.looks], "step": tuned.best.step}
-    return Learned(finetuned, opened, tuned.best.score, history)
+    history = {
+        "validations": [validation_step._asdict() for validation_step in training.validations],
+        "step": training.best.step,
+    }
+    return TrainedSeed(finetuned, opened, training.best.score, history)
 
 
-_LEARN = {"probe": _learn_probe, "lora": _learn_weights, "full": _learn_weights}
+_FITS = {"probe": _fit_probe, "lora": _fit_weights, "full": _fit_weights}
 
 
 def begin(
-    model: Any, manifest: Manifest, way: WayConfig, seed: int
+    model: Any, manifest: Manifest, method: MethodConfig, seed: int
 ) -> tuple[FinetunedModel, OpenedModel]:
-    """Return a model with a fresh head, and fresh adapters, by the seed."""
+    """Return a model with a new head, and new adapters, initialised by the seed."""
     torch.manual_seed(seed)
-    opened = OpenedModel(model, way.layer)
+    opened = OpenedModel(model, method.layer)
     backbone: Any = opened.backbone
-    if way.name == "lora":
-        backbone = with_lora(backbone, way, manifest.base)
+    if method.name == "lora":
+        backbone = with_lora(backbone, method, manifest.base)
     head = head_for(manifest, opened.backbone.config.hidden_size)
-    network = FinetunedNetwork(backbone, head, per_base=manifest.question.per_base)
+    network = FinetunedNetwork(backbone, head, per_base=manifest.task.per_base)
     network = network.to(model.network.device)
     return FinetunedModel(network.eval(), model.vocabulary, manifest), opened
 
 
-def shortened(examples: Examples, room_bp: int) -> Examples:
-    """Return examples of which every sequence fits, cut off behind."""
+def truncated(examples: Examples, room_bp: int) -> Examples:
+    """Return examples with every sequence truncated to the context."""
     if max(map(len, examples.sequences)) <= room_bp:
         return examples
     rows = [np.arange(*examples.rows_of(n).indices(len(examples.labels)))[:room_bp]

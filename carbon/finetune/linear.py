@@ -1,11 +1,12 @@
-"""Linear answers: logistic or ridge regression, its strength chosen on the validation part.
+"""Linear predictors: logistic or ridge regression, with the strength chosen on the validation
+split.
 
-What comes out is weights and a bias, in the unit of the features, so that it is written and read
-without scikit-learn.
+A fitted predictor is weights and a bias in the unit of the features, so saving and loading one does
+not need scikit-learn.
 """
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -13,19 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carbon.errors import UserError
-from carbon.finetune.tasks import Floats32, Question
+from carbon.finetune.tasks import Floats32, LabelTask
 
 Floats = NDArray[np.float64]
 
 LOGISTIC_C = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
-"""Of mean losses of standardised features times their number, as in scikit-learn; rising."""
+"""Inverse regularisation strengths of scikit-learn, in rising order."""
 RIDGE_ALPHA = tuple(float(10.0**power) for power in range(5, -3, -1))
 _MOST_STEPS = 300
-_SURE = 20.0  # a logit that leaves no doubt
+_SURE = 20.0  # logit of a class that is certain
 
 
 class Linear(NamedTuple):
-    """Logits of features.
+    """A linear map from features to logits.
 
     Attributes:
         weights: (outputs, features).
@@ -37,17 +38,17 @@ class Linear(NamedTuple):
 
     def logits(self, features: NDArray[Any]) -> Floats:
         """Return logits, (rows, outputs), of features, (rows, features)."""
-        found: Floats = features @ self.weights.T + self.bias
-        return found
+        logits: Floats = features @ self.weights.T + self.bias
+        return logits
 
 
-class Fitted(NamedTuple):
-    """What was chosen.
+class LinearFit(NamedTuple):
+    """The best fit.
 
     Attributes:
-        linear: the answer.
-        strength: C, or alpha of numbers.
-        score: that it was chosen by, on the validation part.
+        linear: the predictor.
+        strength: C, or alpha for numbers.
+        score: its score on the validation split.
     """
 
     linear: Linear
@@ -58,69 +59,71 @@ class Fitted(NamedTuple):
 def fit_linear(
     train: tuple[Floats32, Floats32],
     validation: tuple[Floats32, Floats32],
-    question: Question,
-) -> Fitted:
-    """Fit by each strength, and keep that which is best on the validation part.
+    task: LabelTask,
+) -> LinearFit:
+    """Fit with each strength and return the fit with the best validation score.
 
     Args:
-        train: features (rows, features), and labels (rows, columns) in the unit of the file. Of
-            a label of every base a row may hold several bases, each in a column with a map of its
-            own: then the outputs of the first base come first.
+        train: features (rows, features), and labels (rows, columns) in the unit of the file. For a
+            label of every base a row may hold several bases, each in its own column with its own
+            map; outputs are ordered by base.
         validation: likewise.
-        question: what is asked; its transforms and class weights are taken into account.
+        task: its transforms and class weights apply.
 
     Raises:
-        UserError: scikit-learn is not there.
+        UserError: scikit-learn is not installed.
     """
     _check_installed()
     mean, sd = train[0].mean(axis=0, dtype=np.float64), train[0].std(axis=0, dtype=np.float64)
     sd[sd == 0] = 1.0
     scaled = ((train[0] - mean) / sd).astype(np.float32)
-    fits = _ridges if question.of_kind.is_number else _logistics
-    best: Fitted | None = None
-    for strength, linear in fits(scaled, train[1], question):
+    fits = _ridges if task.task_type.is_number else _logistics
+    best: LinearFit | None = None
+    for strength, linear in fits(scaled, train[1], task):
         weights = linear.weights / sd
         folded = Linear(weights, linear.bias - weights @ mean)
-        logits = folded.logits(validation[0]).reshape(-1, question.num_outputs)
-        labels = validation[1].reshape(-1, question.num_columns)
-        score = question.score(question.predictions(logits), labels)
+        logits = folded.logits(validation[0]).reshape(-1, task.num_outputs)
+        labels = validation[1].reshape(-1, task.num_columns)
+        score = task.score(task.predictions(logits), labels)
         if best is None or score > best.score or np.isnan(best.score):
-            best = Fitted(folded, strength, score)
+            best = LinearFit(folded, strength, score)
     assert best is not None
     return best
 
 
 def _check_installed() -> None:
     if find_spec("sklearn") is None:
-        raise UserError("scikit-learn is not there: pip install scikit-learn, or baselines = []")
+        raise UserError(
+            "scikit-learn is not installed: pip install scikit-learn, or baselines = []"
+        )
 
 
 def _logistics(
-    features: Floats32, labels: Floats32, question: Question
+    features: Floats32, labels: Floats32, task: LabelTask
 ) -> Iterator[tuple[float, Linear]]:
-    is_one_of = question.of_kind.one_column
-    num_logits = question.num_outputs if is_one_of else 1
+    is_one_of = task.task_type.one_column
+    num_logits = task.num_outputs if is_one_of else 1
     models = [_Logistic(features, column, num_logits) for column in labels.T]
     for strength in LOGISTIC_C:
-        found = [model.fit(strength, _class_weights(question, i)) for i, model in enumerate(models)]
-        weights, bias = (np.concatenate(part) for part in zip(*found, strict=True))
+        fits = [model.fit(strength, _class_weights(task, i)) for i, model in enumerate(models)]
+        weights, bias = (np.concatenate(arrays) for arrays in zip(*fits, strict=True))
         yield strength, Linear(weights, bias)
 
 
-def _class_weights(question: Question, column: int) -> dict[float, float] | None:
-    """Return the weight of each value of a column of labels."""
-    weights = question.class_weights
+def _class_weights(task: LabelTask, column: int) -> dict[float, float] | None:
+    """Return the weight of each value of a label column."""
+    weights = task.class_weights
     if not weights:
         return None
-    if question.of_kind.one_column:
+    if task.task_type.one_column:
         return {float(i): weight for i, weight in enumerate(weights)}
     return {0.0: 1.0, 1.0: weights[column]}
 
 
 class _Logistic:
-    """Regression of one column, each fit going on from the last.
+    """Logistic regression of one column, each fit starting from the previous one.
 
-    It has one logit, that of the label 1, or one for each class, the indices of which are labels.
+    It has one logit, for the label 1, or one for each class, whose indices are the labels.
     """
 
     def __init__(self, features: Floats32, labels: Floats32, num_logits: int) -> None:
@@ -132,36 +135,35 @@ class _Logistic:
 
     def fit(self, c: float, class_weights: dict[float, float] | None) -> tuple[Floats, Floats]:
         """Return weights, (outputs, features), and bias, (outputs,)."""
-        there = np.unique(self._labels).astype(np.int64)
-        if len(there) < 2:
-            # Nothing of the label's other values is known: it is always said.
-            return self._constant(there)
+        values = np.unique(self._labels).astype(np.int64)
+        if len(values) < 2:
+            return self._constant(values)
         if self._model is None:
             self._model = _sklearn_logistic(class_weights)
         self._model.C = c
         with warnings.catch_warnings():
-            # Weak regularisation may not converge; the validation part chooses what there is.
+            # Weak regularisation may not converge; the validation score decides.
             warnings.simplefilter("ignore")
             self._model.fit(self._features, self._labels)
-        found = np.column_stack([self._model.coef_, self._model.intercept_]).astype(np.float64)
+        rows = np.column_stack([self._model.coef_, self._model.intercept_]).astype(np.float64)
         if self._num_logits > 1:
-            found = self._by_class(found, there)
-        return found[:, :-1], found[:, -1]
+            rows = self._by_class(rows, values)
+        return rows[:, :-1], rows[:, -1]
 
-    def _constant(self, there: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    def _constant(self, values: NDArray[np.int64]) -> tuple[Floats, Floats]:
         bias = np.full(self._num_logits, -_SURE)
-        bias[there if self._num_logits > 1 else there[there == 1] - 1] = _SURE  # one logit is of 1
+        bias[values if self._num_logits > 1 else values[values == 1] - 1] = _SURE
         return np.zeros((self._num_logits, self._features.shape[1])), bias
 
-    def _by_class(self, found: Floats, there: NDArray[np.int64]) -> Floats:
-        """Return a row for each class; one that is not there is said never."""
-        if len(there) == 2:
-            # Of two classes scikit-learn has one logit, which is the difference of theirs.
-            found = np.concatenate([-found, found]) / 2
-        whole = np.zeros((self._num_logits, found.shape[1]))
-        whole[:, -1] = -_SURE
-        whole[there] = found
-        return whole
+    def _by_class(self, rows: Floats, values: NDArray[np.int64]) -> Floats:
+        """Return a row for each class; a class without examples gets a negligible probability."""
+        if len(values) == 2:
+            # For two classes scikit-learn has one logit, the difference between theirs.
+            rows = np.concatenate([-rows, rows]) / 2
+        all_rows = np.zeros((self._num_logits, rows.shape[1]))
+        all_rows[:, -1] = -_SURE
+        all_rows[values] = rows
+        return all_rows
 
 
 def _sklearn_logistic(class_weights: dict[float, float] | None) -> Any:
@@ -173,41 +175,28 @@ def _sklearn_logistic(class_weights: dict[float, float] | None) -> Any:
 
 
 def _ridges(
-    features: Floats32, labels: Floats32, question: Question
+    features: Floats32, labels: Floats32, task: LabelTask
 ) -> Iterator[tuple[float, Linear]]:
-    """Solve by each alpha; columns that are known of the same rows are solved together."""
-    targets = question.targets(labels)
+    """Fit with each alpha; columns that are known for the same rows are fitted together."""
+    targets = task.targets(labels)
     known = ~np.isnan(targets)
     if known.all():
-        solvers = [_ridge_solver(features, targets)]
+        fits = [_fit_ridge(features, targets)]
     else:
         columns = [(rows, targets[rows, i : i + 1]) for i, rows in enumerate(known.T)]
-        solvers = [_ridge_solver(features[rows], column) for rows, column in columns]
-    for alpha in RIDGE_ALPHA:
-        parts = zip(*(solve(alpha) for solve in solvers), strict=True)
-        yield alpha, Linear(*(np.concatenate(part) for part in parts))
+        fits = [_fit_ridge(features[rows], column) for rows, column in columns]
+    for n, alpha in enumerate(RIDGE_ALPHA):
+        weights, bias = (np.concatenate([fit[i][n] for fit in fits]) for i in (0, 1))
+        yield alpha, Linear(weights, bias)
 
 
-Solver = Callable[[float], tuple[Floats, Floats]]
+def _fit_ridge(features: Floats32, targets: Floats32) -> tuple[Floats, Floats]:
+    """Return weights, (alphas, columns, features), and bias, (alphas, columns)."""
+    from sklearn.linear_model import Ridge
 
-
-def _ridge_solver(features: Floats32, targets: Floats32) -> Solver:
-    """Return what solves (X'X + alpha) w = X'y of centred values, for any alpha.
-
-    Of fewer rows than features, w = X' (XX' + alpha)^-1 y is the same and smaller.
-    """
-    from scipy.linalg import solve as solved
-
-    center, bias = features.mean(axis=0, dtype=np.float64), targets.mean(axis=0, dtype=np.float64)
-    x, y = features - center.astype(np.float32), targets - bias.astype(np.float32)
-    by_rows = len(x) < x.shape[1]
-    squares = (x @ x.T if by_rows else x.T @ x).astype(np.float64)
-    products = y if by_rows else x.T @ y
-
-    def solve(alpha: float) -> tuple[Floats, Floats]:
-        left = squares + alpha * np.eye(len(squares))
-        found = solved(left, products, assume_a="pos", overwrite_a=True)
-        weights = (x.T @ found if by_rows else found).T
-        return weights, bias - weights @ center
-
-    return solve
+    num_alphas, num_columns = len(RIDGE_ALPHA), targets.shape[1]
+    # With an alpha for each target, scikit-learn computes the Gram matrix only once.
+    model = Ridge(np.repeat(RIDGE_ALPHA, num_columns), solver="cholesky", copy_X=False)
+    model.fit(features.astype(np.float64), np.tile(targets.astype(np.float64), (1, num_alphas)))
+    shape = num_alphas, num_columns
+    return model.coef_.reshape(*shape, -1), np.reshape(model.intercept_, shape)

@@ -1,4 +1,4 @@
-"""Save and load fine-tuned networks: a safetensors head, a stock model or adapter folder."""
+"""Save and load fine-tuned networks: a safetensors head, and a stock model or adapter folder."""
 
 import shutil
 from pathlib import Path
@@ -33,52 +33,52 @@ def load_finetuned(
     device: str = "auto",
     dtype: Dtype = "float32",
 ) -> FinetunedModel:
-    """Load what `carbon finetune` wrote, to predict.
+    """Load a folder that `carbon finetune` wrote.
 
     Args:
         folder: with `finetune.json`.
-        base: where the model that was fine-tuned lies, if not where it lay; not needed for `full`.
+        base: folder of the base model, if it was moved; unused for `full`.
         device: `cpu`, `cuda`, or `auto`.
         dtype: of the backbone; the head is float32.
 
     Raises:
-        ModelError: the folder is damaged, the base model is absent or another one.
-        UserError: the device is not there.
+        ModelError: the folder is damaged, or the base model is absent or has other weights.
+        UserError: the device is not available.
     """
     from carbon.inference import load
 
     folder = Path(folder)
     manifest = read_manifest(folder)
-    source = folder / MODEL if manifest.way == "full" else _base_of(folder, manifest, base)
+    source = folder / MODEL if manifest.method == "full" else _base_of(folder, manifest, base)
     model = load(source, device=device, dtype=dtype).model
     opened = OpenedModel(model, manifest.layer)
     backbone: nn.Module = opened.backbone
-    if manifest.way == "lora":
+    if manifest.method == "lora":
         backbone = _with_adapter(opened.backbone, folder / ADAPTER)
     head = read_head(folder, manifest, opened.backbone.config.hidden_size)
-    network = FinetunedNetwork(backbone, head, per_base=manifest.question.per_base)
+    network = FinetunedNetwork(backbone, head, per_base=manifest.task.per_base)
     return FinetunedModel(network.to(model.network.device).eval(), model.vocabulary, manifest)
 
 
-def _base_of(folder: Path, manifest: Manifest, given: str | Path | None) -> Path:
-    """Return the folder of the base model, whose weights are those that were fine-tuned."""
-    source: Any = given or manifest.base
-    if not given and not Path(source).exists() and (folder / source).exists():
+def _base_of(folder: Path, manifest: Manifest, base: str | Path | None) -> Path:
+    """Return the folder of the base model after checking the hash of its weights."""
+    source: Any = base or manifest.base
+    if not base and not Path(source).exists() and (folder / source).exists():
         source = folder / source
     try:
-        found = model_folder(source).path
+        source_folder = model_folder(source).path
     except ModelError as error:
-        if given:
+        if base:
             raise
         raise ModelError(
-            f"{error} (the base model of {folder}: say with --base where it is)"
+            f"{error} (the base model of {folder}; give its folder with --base)"
         ) from None
-    if weights_sha256(found) != manifest.base_sha256:
+    if weights_sha256(source_folder) != manifest.base_sha256:
         raise ModelError(
-            f"{folder}: was made on other weights than those of {source}; give its base model, "
+            f"{folder}: was fine-tuned from other weights than {source} has; give its base model, "
             f"whose SHA-256 begins with {manifest.base_sha256[:12]}, with --base"
         )
-    return found
+    return source_folder
 
 
 def _with_adapter(backbone: Any, folder: Path) -> nn.Module:
@@ -88,23 +88,22 @@ def _with_adapter(backbone: Any, folder: Path) -> nn.Module:
         raise UserError(f"{folder}: needs peft; install carbon-dna[finetune]") from None
     try:
         return PeftModel.from_pretrained(backbone, str(folder))
-    except Exception as error:  # torn files surface as errors of many libraries
+    except Exception as error:  # truncated files raise errors of many libraries
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ModelError(f"{folder}: the adapter cannot be loaded: {reason}") from None
 
 
 def head_for(manifest: Manifest, width: int) -> Head:
-    """Return a head of the right shape for a model of so many channels."""
-    joined, of_token = (2, K) if manifest.question.per_base else (1, 1)
-    return Head(width * joined, manifest.question.num_outputs * of_token, norm=manifest.norm)
+    """Return a head for a model of this width."""
+    joined, of_token = (2, K) if manifest.task.per_base else (1, 1)
+    return Head(width * joined, manifest.task.num_outputs * of_token, norm=manifest.norm)
 
 
 def read_head(folder: Path, manifest: Manifest, width: int) -> Head:
     """Read the head.
 
     Raises:
-        ModelError: it is absent or torn, or its tensors are not those that `finetune.json` tells
-            of.
+        ModelError: the file is absent or truncated, or its tensors do not fit `finetune.json`.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -122,13 +121,13 @@ def read_head(folder: Path, manifest: Manifest, width: int) -> Head:
 def with_linear(
     model: LoadedModel, linear: Linear, manifest: Manifest
 ) -> tuple[FinetunedModel, OpenedModel]:
-    """Return a model whose head is a linear map that was fitted elsewhere."""
+    """Return a model whose head is a fitted linear map."""
     opened = OpenedModel(model, manifest.layer)
     head = head_for(manifest, opened.backbone.config.hidden_size)
     with torch.no_grad():
         head.linear.weight.copy_(torch.from_numpy(linear.weights))
         head.linear.bias.copy_(torch.from_numpy(linear.bias))
-    network = FinetunedNetwork(opened.backbone, head, per_base=manifest.question.per_base)
+    network = FinetunedNetwork(opened.backbone, head, per_base=manifest.task.per_base)
     return FinetunedModel(
         network.to(model.network.device).eval(), model.vocabulary, manifest
     ), opened
@@ -137,34 +136,34 @@ def with_linear(
 def write_finetuned(
     folder: Path, network: FinetunedNetwork, opened: OpenedModel, manifest: Manifest
 ) -> None:
-    """Write a fine-tuned network into a folder that is there; a model of `full` is closed by it.
+    """Write a fine-tuned network into an existing folder; `full` restores the opened model.
 
     Args:
-        folder: to write to.
-        network: that was fine-tuned.
-        opened: the model that its backbone is of.
-        manifest: what to say of it; its `base` is where the base model's files lie.
+        folder: folder to write to.
+        network: the network.
+        opened: the model that has its backbone.
+        manifest: content of `finetune.json`; its `base` is the base model's folder.
     """
     from safetensors.torch import save_file
 
     tensors = {name: x.detach().cpu().contiguous() for name, x in network.head.state_dict().items()}
     save_file(tensors, folder / HEAD)
-    if manifest.way == "lora":
+    if manifest.method == "lora":
         backbone: Any = network.backbone
         backbone.save_pretrained(str(folder / ADAPTER), save_embedding_layers=False)
-        (folder / ADAPTER / "README.md").unlink(missing_ok=True)  # an empty form
-    if manifest.way == "full":
+        (folder / ADAPTER / "README.md").unlink(missing_ok=True)  # an empty template
+    if manifest.method == "full":
         _write_model(folder / MODEL, opened, model_folder(manifest.base).path)
     write_manifest(folder, manifest)
 
 
 def _write_model(folder: Path, opened: OpenedModel, base: Path) -> None:
-    """Write weights and config; the other files, such as the tokenizer, are those of the base."""
+    """Write weights and config, and copy other files, such as the tokenizer, from the base."""
     network = opened.closed()
     with no_bars():
         network.save_pretrained(folder)
     for path in base.iterdir():
         is_weights = path.name.startswith("model") and "safetensors" in path.name
-        apart = path.name.startswith(".") or path.name in ("config.json", "background.json")
-        if path.is_file() and not is_weights and not apart:
+        is_ours = path.name.startswith(".") or path.name in ("config.json", "background.json")
+        if path.is_file() and not is_weights and not is_ours:
             shutil.copyfile(path, folder / path.name)

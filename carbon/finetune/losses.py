@@ -1,9 +1,10 @@
-"""What is made small: each loss a total over rows, divided in one place.
+"""Training losses as sums over rows, normalised once by the total weight.
 
-Every loss is computed for targets, (rows, columns) with NaN where unknown, which count nothing.
-What `mean_loss` returns, averaged over processes, is the loss of all their rows; and the average of
-its gradients, as DDP takes it, is the gradient of that. So numbers of processes, of rows on each
-and of accumulated parts change nothing, but for the correlation, which is one of a whole batch.
+Targets are (rows, columns), NaN where unknown; unknown targets do not count. The mean of
+`mean_loss` over processes is the loss of all their rows, and the mean of its gradients, as DDP
+computes it, is the gradient of that loss. The numbers of processes, rows per process and
+microbatches therefore do not change a loss, except the correlation, which depends on the whole
+batch.
 """
 
 from collections.abc import Callable
@@ -15,14 +16,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 LEAST_FOR_CORRELATION = 3
-"""Of two rows the correlation is always 1 or -1, and its gradient 0."""
-_FLOOR = 1e-8  # of the product of two sums of squares, as published
+"""With two rows the correlation is always 1 or -1, and its gradient 0."""
+_FLOOR = 1e-8  # minimum product of two sums of squares, as published
 _HUBER_SHARE = 0.2  # as published for DREAM 2022
 
 Sum = Callable[[Tensor], Tensor]
 Total = Callable[[Tensor, Tensor, Tensor, Sum], Tensor]
-"""From logits (rows, outputs), targets (rows, columns), their weights and what sums over processes
-to a weighted total."""
+"""Maps logits, targets, their weights and a sum over processes to a weighted total."""
 
 
 def mean_loss(
@@ -34,21 +34,21 @@ def mean_loss(
     *,
     alone: bool = False,
 ) -> Tensor:
-    """Return a loss of which the mean over processes is that of all rows.
+    """Return a loss whose mean over processes is the loss of all rows.
 
     Args:
         name: key of `LOSSES`.
-        logits: (rows, outputs), of any floating type; computed in float32.
+        logits: (rows, outputs), any floating type; the loss is computed in float32.
         targets: (rows, columns), NaN where unknown.
-        weights: (rows, columns) of targets, 0 where unknown.
-        total_weight: of all parts that are accumulated to one step, on all processes; of this part
-            if none is given. 0 gives a loss of 0.
-        alone: other processes have no part in it, and are not waited for.
+        weights: (rows, columns), weights of the targets, 0 where unknown.
+        total_weight: sum over all microbatches of a step on all processes; of this microbatch if
+            None. 0 gives a loss of 0.
+        alone: compute the loss of this process without waiting for others.
     """
     summed, num_processes = (_same, 1) if alone else (_summed, _num_processes())
     total = LOSSES[name](logits.float(), targets.float(), weights.float(), summed)
-    whole = summed(weights.sum().float().detach()) if total_weight is None else total_weight
-    divisor = torch.as_tensor(whole, dtype=torch.float32, device=total.device)
+    all_weight = summed(weights.sum().float().detach()) if total_weight is None else total_weight
+    divisor = torch.as_tensor(all_weight, dtype=torch.float32, device=total.device)
     return total * (num_processes / divisor.clamp(min=torch.finfo(torch.float32).tiny))
 
 
@@ -57,13 +57,13 @@ def _same(values: Tensor) -> Tensor:
 
 
 def _cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor, summed: Sum) -> Tensor:
-    """Of one of many classes, an index in the one column."""
+    """Return the total cross-entropy of class indices in the only column."""
     known = torch.nan_to_num(targets[:, 0]).long()
     return weights[:, 0] @ F.cross_entropy(logits, known, reduction="none")
 
 
 def _binary_cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor, summed: Sum) -> Tensor:
-    """Of columns of 0 and 1, each by a logit of its own."""
+    """Return the total of columns of 0 and 1, each with its own logit."""
     known = torch.nan_to_num(targets)
     return (weights * F.binary_cross_entropy_with_logits(logits, known, reduction="none")).sum()
 
@@ -73,21 +73,22 @@ def _squared(logits: Tensor, targets: Tensor, weights: Tensor, summed: Sum) -> T
 
 
 def _huber(logits: Tensor, targets: Tensor, weights: Tensor, summed: Sum) -> Tensor:
-    """Return the total of Huber's loss (1964): half the square up to 1, then straight."""
+    """Return the total of Huber's loss (1964): half the square up to 1, then linear."""
     return (weights * F.huber_loss(logits, _known(targets, logits), reduction="none")).sum()
 
 
 def _known(targets: Tensor, logits: Tensor) -> Tensor:
-    """Return targets; where they are unknown, the logits, so that nothing pulls."""
+    """Return targets, replaced by the logits where unknown, so that their gradient is 0."""
     return torch.where(torch.isnan(targets), logits.detach(), targets)
 
 
 def _correlation(logits: Tensor, targets: Tensor, weights: Tensor, summed: Sum) -> Tensor:
-    """Return 1 - Pearson's r of the rows of all processes, columns' mean, times the weight here.
+    """Return 1 - Pearson's r over the rows of all processes, mean over columns, times the weight
+    here.
 
-    Each column's r is made of sums over all processes, so that none needs as many rows as another.
-    A column of fewer than three rows has its squared error instead. Published for DeepSTARR and
-    DREAM 2022 in the Carbon report, D.4, there for the rows of one process and of all.
+    Each column's r is computed from sums over all processes, so that processes may differ in their
+    number of rows. A column with fewer than three rows has its squared error instead. Published for
+    DeepSTARR and DREAM 2022 in the Carbon report, D.4, for the rows of one process and of all.
     """
     of_column = _correlation_by_column(logits, targets, (weights > 0).float(), summed)
     return of_column.mean() * weights.sum()
@@ -107,7 +108,7 @@ def _correlation_by_column(logits: Tensor, targets: Tensor, known: Tensor, summe
 
 
 def _correlation_and_huber(logits: Tensor, targets: Tensor, weights: Tensor, summed: Sum) -> Tensor:
-    """Of 1 - r, which knows no scale, with a fifth of Huber's loss, which does."""
+    """Return 1 - r, which is scale-free, plus a fifth of Huber's loss, which sets the scale."""
     both = [of(logits, targets, weights, summed) for of in (_correlation, _huber)]
     return both[0] + _HUBER_SHARE * both[1]
 
@@ -123,11 +124,11 @@ LOSSES: dict[str, Total] = {
 
 
 OF_A_WHOLE_BATCH = frozenset({"correlation", "correlation_huber"})
-"""Losses that are no sums over rows: the mean of those of two halves is another number."""
+"""Losses that are not sums over rows: the mean over two halves differs from the whole."""
 
 
 class _SumOverProcesses(torch.autograd.Function):
-    """A sum over processes; the gradient, which each process has a part of, is summed as well."""
+    """A sum over processes whose gradient is summed over processes too."""
 
     @staticmethod
     def forward(context: Any, values: Tensor) -> Tensor:
@@ -139,8 +140,8 @@ class _SumOverProcesses(torch.autograd.Function):
 
 
 def _summed(values: Tensor) -> Tensor:
-    found: Tensor = _SumOverProcesses.apply(values)  # type: ignore[no-untyped-call]
-    return found
+    total: Tensor = _SumOverProcesses.apply(values)  # type: ignore[no-untyped-call]
+    return total
 
 
 def _over_processes(values: Tensor) -> Tensor:

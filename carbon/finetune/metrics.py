@@ -1,11 +1,12 @@
-"""How answers are measured: a table of scores for each kind of question.
+"""Scores of predictions: a table for each task type, with bootstrap intervals.
 
-Each score is a statistic of weights, how often a bootstrap drew a row; the first is the one that a
-checkpoint is chosen by, and higher is better of it. What rows do not define is NaN: AUROC of one
-class, a correlation of what does not vary.
+Each score is a statistic of weights, which count how often a bootstrap drew a row. The first score
+of a type selects checkpoints, and is higher for better predictions. A score that the rows do not
+define is NaN, such as AUROC with one class. The statistics equal scikit-learn's with
+`sample_weight`, and sort or count the rows once instead of once per resample.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,19 +19,18 @@ from carbon.uncertainty import (
     Statistic,
     affordable_resamples,
     bootstrap,
-    difference,
 )
 
 Statistics = dict[str, Statistic]
 Scores = Callable[[Sequence[str], Floats, Floats], Statistics]
-"""From names, predictions (rows, outputs) and labels (rows, columns) to statistics of the rows."""
+"""Maps names, predictions (rows, outputs) and labels (rows, columns) to statistics of the rows."""
 
 
 def _of_confusion(
-    truth: NDArray[np.int64], said: NDArray[np.int64], num_classes: int
+    truth: NDArray[np.int64], predicted: NDArray[np.int64], num_classes: int
 ) -> Callable[[Callable[[Floats], float]], Statistic]:
-    """Return what turns a score of a confusion matrix, (truth, said), into one of weights."""
-    cells = truth * num_classes + said
+    """Return a function that turns a score of a confusion matrix into a statistic."""
+    cells = truth * num_classes + predicted
 
     def scored(by: Callable[[Floats], float]) -> Statistic:
         def of(weights: Floats) -> float:
@@ -43,33 +43,33 @@ def _of_confusion(
 
 
 def mcc(confusion: Floats) -> float:
-    """Return Matthews' correlation of any number of classes (Gorodkin 2004).
+    """Return Matthews' correlation for any number of classes (Gorodkin 2004).
 
-    0 where all are said to be one class, NaN where all are of one.
+    It is 0 if one class is always predicted, and NaN if all labels have one class.
     """
-    total, right = confusion.sum(), np.trace(confusion)
-    true, said = confusion.sum(axis=1), confusion.sum(axis=0)
-    spread_true, spread_said = total**2 - true @ true, total**2 - said @ said
+    total, correct = confusion.sum(), np.trace(confusion)
+    true, predicted = confusion.sum(axis=1), confusion.sum(axis=0)
+    spread_true, spread_predicted = total**2 - true @ true, total**2 - predicted @ predicted
     if spread_true <= 0:
         return float("nan")
-    if spread_said <= 0:
+    if spread_predicted <= 0:
         return 0.0
-    return float((right * total - true @ said) / np.sqrt(spread_true * spread_said))
+    return float((correct * total - true @ predicted) / np.sqrt(spread_true * spread_predicted))
 
 
 def accuracy(confusion: Floats) -> float:
-    """Return the share of rows that are said rightly."""
+    """Return the share of correct rows."""
     return float(np.trace(confusion) / confusion.sum())
 
 
 def balanced_accuracy(confusion: Floats) -> float:
-    """Return the mean recall of the classes that there are."""
+    """Return the mean recall of the classes with rows."""
     true = confusion.sum(axis=1)
     return float(np.mean(np.diag(confusion)[true > 0] / true[true > 0]))
 
 
 def macro_f1(confusion: Floats) -> float:
-    """Return the mean F1 of the classes that are there or are said."""
+    """Return the mean F1 of the classes with rows or predictions."""
     both = confusion.sum(axis=0) + confusion.sum(axis=1)
     return float(np.mean(2 * np.diag(confusion)[both > 0] / both[both > 0]))
 
@@ -83,7 +83,7 @@ _OF_CONFUSION: dict[str, Callable[[Floats], float]] = {
 
 
 def _binary(names: Sequence[str], predictions: Floats, labels: Floats) -> Statistics:
-    """Return scores of two classes; they are told apart at a probability of one half."""
+    """Return scores of two classes, predicted at a probability of one half."""
     truth, score = labels[:, 0].astype(np.int64), predictions[:, 0]
     scored = _of_confusion(truth, (score > 0.5).astype(np.int64), 2)
     return {
@@ -94,12 +94,12 @@ def _binary(names: Sequence[str], predictions: Floats, labels: Floats) -> Statis
 
 
 def _classes(names: Sequence[str], predictions: Floats, labels: Floats) -> Statistics:
-    """Return scores of many classes, the most probable of which is said.
+    """Return scores of many classes; the most probable class is the predicted one.
 
-    AUROC and AUPRC are the means over the classes, each against all others (macro average).
+    AUROC and AUPRC are means over classes, each against all others (macro average).
     """
-    truth, said = labels[:, 0].astype(np.int64), predictions.argmax(axis=1)
-    scored = _of_confusion(truth, said, len(names))
+    truth, predicted = labels[:, 0].astype(np.int64), predictions.argmax(axis=1)
+    scored = _of_confusion(truth, predicted, len(names))
     return {
         **{name: scored(by) for name, by in _OF_CONFUSION.items()},
         "auroc": _macro(auroc, predictions, truth),
@@ -108,9 +108,9 @@ def _classes(names: Sequence[str], predictions: Floats, labels: Floats) -> Stati
 
 
 def _bases(names: Sequence[str], predictions: Floats, labels: Floats) -> Statistics:
-    """Return scores of a class of every base, and the F1 of each class; AUPRC as of classes."""
-    truth, said = labels[:, 0].astype(np.int64), predictions.argmax(axis=1)
-    scored = _of_confusion(truth, said, len(names))
+    """Return scores of a class of every base, with the F1 of each class."""
+    truth, predicted = labels[:, 0].astype(np.int64), predictions.argmax(axis=1)
+    scored = _of_confusion(truth, predicted, len(names))
     return {
         **{name: scored(by) for name, by in _OF_CONFUSION.items()},
         "auprc": _macro(average_precision, predictions, truth),
@@ -123,7 +123,7 @@ def _macro(
     predictions: Floats,
     truth: NDArray[np.int64],
 ) -> Statistic:
-    """Return the mean of a score over classes, each against the others, where it is defined."""
+    """Return the mean over classes of a score of each class against the others, where defined."""
     return _mean(
         [score(column, (truth == i).astype(np.int64)) for i, column in enumerate(predictions.T)]
     )
@@ -138,7 +138,7 @@ def _f1_of(index: int) -> Callable[[Floats], float]:
 
 
 def _labels(names: Sequence[str], predictions: Floats, labels: Floats) -> Statistics:
-    """Return means over labels, and those of each, of the rows where the label is known."""
+    """Return means over labels, then scores of each, over rows with a known label."""
 
     def of(score: Floats, truth: Floats) -> Statistics:
         label = truth.astype(np.int64)
@@ -154,24 +154,24 @@ def _labels(names: Sequence[str], predictions: Floats, labels: Floats) -> Statis
 
 
 def _numbers(names: Sequence[str], predictions: Floats, labels: Floats) -> Statistics:
-    """Return means over numbers, and those of each, of the rows where the number is known."""
+    """Return means over numbers, then scores of each, over rows with a known number."""
 
-    def of(said: Floats, truth: Floats) -> Statistics:
-        one, other = equal_values(said), equal_values(truth)
+    def of(predicted: Floats, truth: Floats) -> Statistics:
+        one, other = equal_values(predicted), equal_values(truth)
         return {
-            "pearson": lambda w: pearson(said, truth, w),
+            "pearson": lambda w: pearson(predicted, truth, w),
             "spearman": lambda w: pearson(mid_ranks(one, w), mid_ranks(other, w), w),
-            "r2": lambda w: _r2(said, truth, w),
-            "mse": lambda w: float(w @ (said - truth) ** 2 / w.sum()),
+            "r2": lambda w: _r2(predicted, truth, w),
+            "mse": lambda w: float(w @ (predicted - truth) ** 2 / w.sum()),
         }
 
     return _by_column(names, predictions, labels, of)
 
 
-def _r2(said: Floats, truth: Floats, weights: Floats) -> float:
-    """Return 1 - squared error over that of the mean; below 0 where the mean is better."""
+def _r2(predicted: Floats, truth: Floats, weights: Floats) -> float:
+    """Return 1 - squared error / squared error of the mean."""
     spread = weights @ (truth - weights @ truth / weights.sum()) ** 2
-    return float(1 - weights @ (said - truth) ** 2 / spread) if spread > 0 else float("nan")
+    return float(1 - weights @ (predicted - truth) ** 2 / spread) if spread > 0 else float("nan")
 
 
 def _by_column(
@@ -180,7 +180,7 @@ def _by_column(
     labels: Floats,
     of: Callable[[Floats, Floats], Statistics],
 ) -> Statistics:
-    """Return each score as the mean of its columns, and, of more than one, of each as well."""
+    """Return each score's mean over columns, and with several columns also each column's score."""
     columns: list[Statistics] = []
     for i in range(len(names)):
         rows = np.flatnonzero(~np.isnan(labels[:, i]))
@@ -197,7 +197,7 @@ def _by_column(
 
 
 def _on_rows(statistics: Statistics, rows: NDArray[np.int64]) -> Statistics:
-    """Return statistics of some rows as ones of the weights of all; NaN where none is drawn."""
+    """Return statistics of a subset of rows as statistics of all weights; NaN if none is drawn."""
 
     def on(statistic: Statistic) -> Statistic:
         return lambda w: statistic(w[rows]) if w[rows].any() else float("nan")
@@ -205,11 +205,11 @@ def _on_rows(statistics: Statistics, rows: NDArray[np.int64]) -> Statistics:
     return {name: on(statistic) for name, statistic in statistics.items()}
 
 
-def _mean(parts: Sequence[Statistic]) -> Statistic:
+def _mean(statistics: Sequence[Statistic]) -> Statistic:
     """Return the mean of statistics where they are defined."""
 
     def of(weights: Floats) -> float:
-        values = np.array([part(weights) for part in parts])
+        values = np.array([statistic(weights) for statistic in statistics])
         known = values[~np.isnan(values)]
         return float(known.mean()) if len(known) else float("nan")
 
@@ -226,85 +226,29 @@ SCORES: dict[str, Scores] = {
 
 
 def statistics_of(
-    kind: str, names: Sequence[str], predictions: NDArray[Any], labels: NDArray[Any]
+    task_type: str, names: Sequence[str], predictions: NDArray[Any], labels: NDArray[Any]
 ) -> tuple[Statistics, NDArray[np.int64]]:
-    """Return scores as statistics, and the rows that they are of: those with any known label."""
+    """Return scores as statistics, and the rows they use: those with any known label."""
     rows = np.flatnonzero(~np.isnan(labels).all(axis=1))
-    said, truth = (np.asarray(each, dtype=np.float64)[rows] for each in (predictions, labels))
-    return SCORES[kind](names, said, truth), rows
+    known, truth = (np.asarray(each, dtype=np.float64)[rows] for each in (predictions, labels))
+    return SCORES[task_type](names, known, truth), rows
 
 
-def first_score(
-    kind: str, names: Sequence[str], predictions: NDArray[Any], labels: NDArray[Any]
-) -> float:
-    """Return the score that a checkpoint is chosen by, NaN where the rows do not define it."""
-    statistics, rows = statistics_of(kind, names, predictions, labels)
-    if not len(rows):
-        return float("nan")
-    return next(iter(statistics.values()))(np.ones(len(rows)))
-
-
-def scores_of(
-    kind: str,
-    names: Sequence[str],
-    predictions: NDArray[Any],
-    labels: NDArray[Any],
-    groups: Sequence[str] | None = None,
-    seed: int = 0,
+def with_intervals(
+    statistics: Statistics, rows: NDArray[np.int64], groups: Sequence[str] | None, seed: int
 ) -> dict[str, Estimate]:
-    """Return every score of the kind with its interval; `num_samples` is the rows behind it.
+    """Return the value and interval of each statistic; `num_samples` counts its rows.
 
     Args:
-        kind: key of `QUESTIONS`.
-        names: of the classes, labels or numbers.
-        predictions: (rows, outputs).
-        labels: (rows, columns), NaN where unknown.
-        groups: (rows,), what is drawn together; each row by itself, if none are given.
-        seed: of the bootstrap.
+        statistics: of `rows`.
+        rows: their numbers among all rows.
+        groups: name of each row's group, drawn together; each row by itself if None.
+        seed: seed of the bootstrap.
     """
-    statistics, rows = statistics_of(kind, names, predictions, labels)
-    clusters, num_resamples = _drawn(groups, rows), affordable_resamples(len(rows))
+    is_grouped = groups is not None and len(set(groups)) < len(groups)
+    clusters = [groups[i] for i in rows] if groups is not None and is_grouped else None
+    num_resamples = affordable_resamples(len(rows))
     return {
         name: bootstrap(statistic, len(rows), seed, clusters, num_resamples)
         for name, statistic in statistics.items()
     }
-
-
-def differences(
-    kind: str,
-    names: Sequence[str],
-    predictions: tuple[NDArray[Any], NDArray[Any]],
-    labels: NDArray[Any],
-    groups: Sequence[str] | None = None,
-    seed: int = 0,
-) -> dict[str, Estimate]:
-    """Return first - second of every score, each resample drawn once for both predictors."""
-    (first, rows), (second, _) = (statistics_of(kind, names, each, labels) for each in predictions)
-    clusters, num_resamples = _drawn(groups, rows), affordable_resamples(len(rows))
-    return {
-        name: difference(first[name], second[name], len(rows), seed, clusters, num_resamples)
-        for name in first
-    }
-
-
-def beside(
-    kind: str,
-    names: Sequence[str],
-    predictions: Mapping[str, NDArray[Any]],
-    labels: NDArray[Any],
-    groups: Sequence[str] | None = None,
-    seed: int = 0,
-) -> dict[str, dict[str, Estimate]]:
-    """Return, of the first predictor against each other one by name, the `differences`."""
-    (_, mine), *others = predictions.items()
-    return {
-        name: differences(kind, names, (mine, theirs), labels, groups, seed)
-        for name, theirs in others
-    }
-
-
-def _drawn(groups: Sequence[str] | None, rows: NDArray[np.int64]) -> Sequence[str] | None:
-    """Return the clusters of some rows; None where every row is its own."""
-    if groups is None or len(set(groups)) == len(groups):
-        return None
-    return [groups[i] for i in rows]

@@ -1,4 +1,4 @@
-"""The network that is finetuned: a stock Llama, a vector a sequence or a base, and a head on it."""
+"""The fine-tuned network: a stock Llama, pooling to a vector per sequence or base, and a head."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -21,10 +21,10 @@ from carbon.tokenizer import K, Vocabulary
 
 
 class Head(nn.Module):
-    """Numbers from a vector: layer norm, if it has one, and a linear map with a bias."""
+    """Layer norm, if requested, and a linear map with a bias."""
 
     def __init__(self, width: int, num_outputs: int, *, norm: bool = True) -> None:
-        """Begin with a small random map, so that the outputs begin near their bias."""
+        """Initialise the map with small random weights, so that outputs start near their bias."""
         super().__init__()
         self.norm = nn.LayerNorm(width) if norm else nn.Identity()
         self.linear = nn.Linear(width, num_outputs)
@@ -32,36 +32,35 @@ class Head(nn.Module):
         nn.init.zeros_(self.linear.bias)
 
     def forward(self, vectors: Tensor) -> Tensor:
-        """Return (N, outputs) fp32 of (N, width)."""
-        found: Tensor = self.linear(self.norm(vectors.float()))
-        return found.float()
+        """Return (N, outputs) float32 of (N, width)."""
+        outputs: Tensor = self.linear(self.norm(vectors.float()))
+        return outputs.float()
 
 
 class FinetunedNetwork(nn.Module):
-    """A stock backbone and a head, for sequences that lie one behind the other.
+    """A stock backbone and a head, for packed sequences.
 
-    A vector a sequence is the mean of its states by known bases, or the last of them, as
-    `carbon.inference.options.POOLS` says; it equals what `Model.embed` gives.
+    The vector of a sequence is the mean of its states weighted by known bases, or its last state,
+    as `carbon.inference.options.POOLS` defines; it equals `Model.embed`.
 
-    A causal state has seen what is left of it and nothing of what is right. For a label of every
-    base the reverse complement is read as well, and the head takes of each 6-mer two states: that
-    of the forward pass, and that of the other pass, which has seen the right side. It gives six
-    times the outputs of a base.
+    A causal state depends on the bases to its left only. For a label of every base the reverse
+    complement is read too, and the head takes two states for each 6-mer: of the forward pass and of
+    the reverse pass. It gives six times the outputs of a base.
 
     Attributes:
-        backbone: a `LlamaModel`, or that inside a peft model; its embedding has the rows of DNA
-            alone, since no text is read: so little is kept of gradients and moments.
-        head: on its vectors.
-        per_base: whether there is a row of outputs for every base.
+        backbone: a `LlamaModel`, or one inside a peft model. Its embedding has the rows of DNA
+            only, which keeps gradients and optimizer moments small.
+        head: maps vectors to logits.
+        per_base: whether every base has a row of outputs.
     """
 
     def __init__(self, backbone: nn.Module, head: Head, *, per_base: bool = False) -> None:
-        """Join both."""
+        """Store backbone and head."""
         super().__init__()
         self.backbone, self.head, self.per_base = backbone, head, per_base
 
     def forward(self, batch: Batch) -> Tensor:
-        """Return logits, fp32: (rows, outputs), or (bases of all rows, outputs)."""
+        """Return logits, float32: (rows, outputs), or (bases of all rows, outputs)."""
         states = self.states(batch)
         if not self.per_base:
             logits: Tensor = self.head(pooled(states, batch))
@@ -71,47 +70,47 @@ class FinetunedNetwork(nn.Module):
         return of_tokens.view(len(of_tokens) * K, -1).index_select(0, batch.bases)
 
     def states(self, batch: Batch) -> Tensor:
-        """Return the state of every token behind the last layer and norm: (tokens, width)."""
+        """Return the state of every token after the last layer and norm: (tokens, width)."""
         output: Any = self.backbone(
             input_ids=batch.ids[None],
             position_ids=batch.positions[None],
             layout=batch.layout,
             use_cache=False,
         )
-        found: Tensor = output.last_hidden_state[0]
-        return found
+        states: Tensor = output.last_hidden_state[0]
+        return states
 
 
 def pooled(states: Tensor, batch: Batch) -> Tensor:
-    """Return the weighted mean of the states of each row: (rows, width) fp32, NaN of no weight."""
+    """Return the weighted mean of each row's states: (rows, width) float32, NaN for zero weight."""
     weights = batch.layout.as_rows(batch.weights)
     sums = torch.einsum("rtw,rt->rw", batch.layout.as_rows(states.float()), weights)
     return sums / weights.sum(dim=1, keepdim=True)
 
 
 def both_sides(states: Tensor, batch: Batch) -> Tensor:
-    """Return of each 6-mer its state in either pass, side by side: (6-mers, 2 x width)."""
+    """Return the states of each 6-mer in both passes, concatenated: (6-mers, 2 x width)."""
     assert batch.pairs is not None
     return torch.cat([states.index_select(0, places) for places in batch.pairs], dim=1)
 
 
 class OpenedModel:
-    """A loaded model whose decoder is fine-tuned, and what it takes to close it again.
+    """A loaded model whose decoder is prepared for fine-tuning, and can be restored.
 
     Attributes:
-        model: native or hybrid; not to be used otherwise until it is closed.
-        backbone: its decoder, which reads flat batches. The embedding has the rows of DNA alone.
+        model: native or hybrid; unusable for other purposes until `closed` is called.
+        backbone: its decoder, which takes packed batches. The embedding has the rows of DNA only.
     """
 
     def __init__(self, model: LoadedModel, layer: int | None = None) -> None:
-        """Take a model apart.
+        """Prepare a model.
 
         Args:
             model: native or hybrid.
-            layer: read so many layers, and no norm behind them; all and the last norm if None.
+            layer: use this number of layers and no final norm; all layers and the norm if None.
 
         Raises:
-            UserError: there are not so many layers.
+            UserError: the model has fewer layers.
         """
         self.model = model
         self.backbone: LlamaModel = model.network.model
@@ -130,25 +129,25 @@ class OpenedModel:
         use_rows(whole)
 
     def closed(self) -> LlamaForCausalLM:
-        """Put the model together again, with what was learned, and return it."""
+        """Restore the model, with the fine-tuned weights, and return it."""
         backbone: Any = self.backbone
-        learned = backbone.embed_tokens.weight.detach()
+        embeddings = backbone.embed_tokens.weight.detach()
         backbone.embed_tokens, backbone.layers, backbone.norm = self._whole
         with torch.no_grad():
-            backbone.embed_tokens.weight[dna_rows(self.model.vocabulary)] = learned
+            backbone.embed_tokens.weight[dna_rows(self.model.vocabulary)] = embeddings
         backbone.config.num_hidden_layers = len(backbone.layers)
         backbone.config._attn_implementation = self._attention
         return self.model.network
 
 
-class Window(NamedTuple):
-    """A piece of a sequence as it is read.
+class SequenceWindow(NamedTuple):
+    """A window of a sequence.
 
     Attributes:
         sequence: its number.
-        start: of the piece in the sequence.
-        bases: that are read.
-        is_turned: they are the reverse complement of the piece.
+        start: start of the window in the sequence.
+        bases: bases to read.
+        is_turned: whether they are the window's reverse complement.
     """
 
     sequence: int
@@ -166,7 +165,7 @@ def windows_read(sequence: str, room_bp: int, *, tile: bool) -> Iterator[tuple[i
     Args:
         sequence: DNA in either case.
         room_bp: bases of the longest window.
-        tile: windows that overlap by half; otherwise the first alone.
+        tile: use windows that overlap by half; otherwise only the first.
     """
     starts = [start for start, _ in overlapping_windows(len(sequence), room_bp)] if tile else [0]
     for start in starts:
@@ -176,12 +175,12 @@ def windows_read(sequence: str, room_bp: int, *, tile: bool) -> Iterator[tuple[i
 
 
 class Averager:
-    """A network that gives numbers of a batch, and how its batches are made.
+    """Runs a network over strands and windows of sequences, and averages its outputs.
 
     Attributes:
-        network: from a `Batch` to (rows, width), or (of all rows, width) where a row has several.
+        network: maps a `Batch` to (rows, width), or to several rows for each row of the batch.
         room_bp: bases of the longest sequence that is read whole.
-        batch_tokens: most tokens of one pass.
+        batch_tokens: maximum tokens of a forward pass.
     """
 
     def __init__(
@@ -195,17 +194,17 @@ class Averager:
         per_base: bool = False,
         size_of: Callable[[int], int] | None = None,
     ) -> None:
-        """Wrap a network, whose decoder is `backbone`.
+        """Wrap a network whose decoder is `backbone`.
 
         Args:
-            network: as above.
-            backbone: that reads.
-            vocabulary: of its rows.
-            pool: what makes the vector of a sequence.
-            width: numbers of each vector.
-            per_base: the other strand is read too, for what is said of every base.
-            size_of: from the bases of a row to the vectors of it, if it has several; all of its
-                bases if `per_base`, otherwise one.
+            network: maps a `Batch` to vectors.
+            backbone: its decoder.
+            vocabulary: vocabulary of the embedding rows.
+            pool: states that form the vector of a sequence.
+            width: length of each vector.
+            per_base: whether every base is predicted, which needs the reverse complement too.
+            size_of: maps the bases of a row to its number of vectors; all bases if `per_base`, else
+                1.
         """
         self.network = network
         self.room_bp = room_bp(backbone.config.max_position_embeddings, pool)
@@ -219,19 +218,19 @@ class Averager:
     ) -> list[NDArray[np.float64]]:
         """Return the mean over strands and windows: (width,) each, or (bases, width).
 
-        A window without a known base is left out. NaN where no window is left; of bases, where none
-        holds the base. Without `tile` what does not fit is cut off behind.
+        Windows without a known base are ignored. The mean is NaN without any window, and for bases
+        that no window holds. Without `tile`, sequences are truncated to the context.
         """
         per_base, width = self._per_base, self._width
         shapes = [(len(s), width) if per_base else (width,) for s in sequences]
         sums = [np.zeros(shape) for shape in shapes]
         counts = [np.zeros((*shape[:-1], 1)) for shape in shapes]
         windows = list(self.windows(sequences, strands, tile=tile))
-        for window, found in zip(windows, self.read(windows), strict=True):
+        for window, vectors in zip(windows, self.read(windows), strict=True):
             size = len(window.bases)
             at = slice(window.start, window.start + size) if per_base else slice(None)
-            turned = found[::-1] if per_base and window.is_turned else found
-            # A window counts for its bases; of a label of every base each counts for itself.
+            turned = vectors[::-1] if per_base and window.is_turned else vectors
+            # Weight windows by their bases, and predictions of a base equally.
             weight = 1 if per_base else size
             sums[window.sequence][at] += weight * turned
             counts[window.sequence][at] += weight
@@ -240,28 +239,25 @@ class Averager:
 
     def windows(
         self, sequences: Sequence[str], strands: Strands, *, tile: bool
-    ) -> Iterator[Window]:
-        """Yield what is read of each sequence; without `tile` its first bases that fit.
-
-        Windows without a known base are left out.
-        """
+    ) -> Iterator[SequenceWindow]:
+        """Yield the windows of each sequence with a known base, without `tile` only the first."""
         for number, sequence in enumerate(sequences):
             for start, bases in windows_read(sequence, self.room_bp, tile=tile):
                 for strand in STRANDS_READ[strands]:
                     turned = strand == "-"
                     read = reverse_complement(bases) if turned else bases
-                    yield Window(number, start, read, turned)
+                    yield SequenceWindow(number, start, read, turned)
 
     @torch.inference_mode()
-    def read(self, windows: Sequence[Window]) -> list[NDArray[np.float32]]:
-        """Return the vectors of each window, those of one length read together."""
+    def read(self, windows: Sequence[SequenceWindow]) -> list[NDArray[np.float32]]:
+        """Return the vectors of each window; windows of similar length share a batch."""
         lengths = [tokens_of(len(w.bases), self._pool) * (1 + self._per_base) for w in windows]
-        found: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(windows)
+        vectors: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(windows)
         device = next(self.network.parameters()).device
         for group in cut(lengths, self.batch_tokens):
             bases = [windows[n].bases for n in group]
             logits = self.network(self._batch(bases).to(device)).cpu().numpy()
             ends = np.cumsum([self._size_of(len(b)) for b in bases])
-            for n, part in zip(group, np.split(logits, ends[:-1]), strict=True):
-                found[n] = part if self._per_base else part[0]
-        return found
+            for n, rows in zip(group, np.split(logits, ends[:-1]), strict=True):
+                vectors[n] = rows if self._per_base else rows[0]
+        return vectors

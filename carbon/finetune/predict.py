@@ -1,4 +1,4 @@
-"""Predictions of a fine-tuned model: what `carbon.load_finetuned` returns."""
+"""Predictions of a fine-tuned model: the class that `carbon.load_finetuned` returns."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -9,11 +9,11 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 
 from carbon.errors import UserError
-from carbon.finetune.config import TOO_LONG, WayConfig
+from carbon.finetune.config import TOO_LONG, MethodConfig
 from carbon.finetune.data import Examples
 from carbon.finetune.folder import Manifest
 from carbon.finetune.network import Averager, FinetunedNetwork
-from carbon.finetune.tasks import Question
+from carbon.finetune.tasks import LabelTask
 from carbon.inference.checks import checked_dna
 from carbon.inference.options import STRANDS_READ, Strands, check_choice
 from carbon.inference.score import blocks
@@ -27,8 +27,8 @@ class FinetunedModel:
 
     Attributes:
         network: in evaluation mode.
-        vocabulary: of its rows.
-        manifest: what its folder says.
+        vocabulary: vocabulary of the embedding rows.
+        manifest: content of `finetune.json`.
         room_bp: bases of the longest sequence that it reads whole.
         averager: reads sequences in batches.
     """
@@ -36,28 +36,28 @@ class FinetunedModel:
     def __init__(
         self, network: FinetunedNetwork, vocabulary: Vocabulary, manifest: Manifest
     ) -> None:
-        """Wrap a network; most users call `carbon.load_finetuned`."""
+        """Wrap a network; use `carbon.load_finetuned` to load one."""
         self.network, self.vocabulary, self.manifest = network, vocabulary, manifest
-        question = manifest.question
+        task = manifest.task
         self.averager = Averager(
             network,
             _plain(network.backbone),
             vocabulary,
             manifest.pool,
-            question.num_outputs,
-            per_base=question.per_base,
+            task.num_outputs,
+            per_base=task.per_base,
         )
         self.room_bp = self.averager.room_bp
 
     @property
-    def question(self) -> Question:
-        """What is asked."""
-        return self.manifest.question
+    def task(self) -> LabelTask:
+        """The task."""
+        return self.manifest.task
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """What the predictions are of."""
-        return self.question.output_names
+        """Names of the predictions."""
+        return self.task.output_names
 
     def predict(
         self,
@@ -71,18 +71,19 @@ class FinetunedModel:
         Args:
             sequences: DNA of any case; memory does not grow with their number.
             strands: read the sequence, its reverse complement, or `both`: then logits are averaged,
-                and a sequence and its reverse complement are predicted the same. As learned if
-                None, which is both unless it was asked otherwise.
-            too_long: `refuse`, `cut` or `tile` what the context does not hold; as learned if None.
+                and a sequence and its reverse complement have the same prediction. None takes the
+                recipe's setting, `both` by default.
+            too_long: `refuse`, `cut` or `tile` sequences longer than the context. None takes the
+                recipe's setting.
 
         Yields:
-            (outputs,) float32 of each sequence, or (bases, outputs) of a label of every base. NaN
-            where no base is known, and for the bases that were cut off.
+            (outputs,) float32 for each sequence, or (bases, outputs) for a label of every base. NaN
+            if no base is known, and for bases that were cut off.
 
         Raises:
             TypeError: `sequences` is a single string or a file name, or an item is not a string.
-            UserError: a choice is not possible, a sequence is too long, or it has a letter that is
-                not DNA.
+            UserError: an option is invalid, a sequence is too long, or it has a letter that is not
+                DNA.
         """
         strands = strands or self.manifest.strands
         too_long = too_long or self.manifest.too_long
@@ -102,86 +103,88 @@ class FinetunedModel:
     def predict_block(
         self, sequences: Sequence[str], names: Sequence[str], strands: Strands, too_long: str
     ) -> list[Floats32]:
-        """Predict some sequences at once, as `predict` does; a message has the name of one."""
+        """Predict a list of sequences like `predict`; names appear in messages."""
         if too_long == "refuse":
             self.check_lengths(sequences, names)
         logits = self.logits(sequences, strands, tile=too_long == "tile")
-        per_base = self.question.per_base
+        per_base = self.task.per_base
         return [
-            self.question.predictions(each if per_base else each[None])[
-                slice(None) if per_base else 0
-            ]
+            self.task.predictions(each if per_base else each[None])[slice(None) if per_base else 0]
             for each in logits
         ]
 
     def check_lengths(self, sequences: Sequence[str], names: Sequence[str]) -> None:
-        """Raise UserError if one does not fit into the context."""
+        """Raise UserError if a sequence does not fit into the context."""
         for name, sequence in zip(names, sequences, strict=True):
             if len(sequence) > self.room_bp:
                 raise UserError(
                     f"{name}: has {len(sequence)} bp, the model reads {self.room_bp}; shorten the "
-                    "sequence, or let it be cut or tiled (too_long)"
+                    "sequence, or set too_long to cut or tile"
                 )
 
     def logits(
         self, sequences: Sequence[str], strands: Strands = "both", *, tile: bool = False
     ) -> list[NDArray[np.float64]]:
-        """Return mean logits, (outputs,) each or (bases, outputs); what does not fit is cut off."""
+        """Return mean logits, (outputs,) each or (bases, outputs); truncate without `tile`."""
         return self.averager.means(sequences, strands, tile=tile)
 
 
 def _plain(backbone: Any) -> Any:
-    """Return the stock decoder inside an adapter of peft."""
+    """Return the stock decoder inside a peft adapter."""
     inside = getattr(backbone, "get_base_model", None)
     return inside() if inside else backbone
 
 
-class Measured(NamedTuple):
-    """What a look at examples says.
+class ValidationScore(NamedTuple):
+    """Score and loss on a set of examples.
 
     Attributes:
-        score: by which a model is chosen; higher is better.
-        loss: that it learns by.
+        score: selects checkpoints; higher is better.
+        loss: the training loss.
     """
 
     score: float
     loss: float
 
 
-def measured(finetuned: FinetunedModel, examples: Examples, way: WayConfig) -> Measured:
-    """Measure predictions, over all processes, as `carbon predict` makes them."""
-    question = finetuned.question
-    logits = logits_of(finetuned, examples, way)
-    score = question.score(question.predictions(logits), examples.labels)
-    known = ~np.isnan(examples.labels).all(axis=1)  # a base that is not read has no logits
-    targets = torch.from_numpy(question.targets(examples.labels[known]))
-    loss = question.loss_of(torch.from_numpy(logits[known]), targets, alone=True)
-    return Measured(score, float(loss))
+def validate(
+    finetuned: FinetunedModel, examples: Examples, method: MethodConfig
+) -> ValidationScore:
+    """Score predictions over all processes, as `carbon predict` makes them."""
+    task = finetuned.task
+    logits = logits_of(finetuned, examples, method)
+    score = task.score(task.predictions(logits), examples.labels)
+    known = ~np.isnan(examples.labels).all(axis=1)  # bases that are not read have no logits
+    targets = torch.from_numpy(task.targets(examples.labels[known]))
+    loss = task.loss_of(torch.from_numpy(logits[known]), targets, alone=True)
+    return ValidationScore(score, float(loss))
 
 
 def predictions_of(
-    finetuned: FinetunedModel, examples: Examples, way: WayConfig
+    finetuned: FinetunedModel, examples: Examples, method: MethodConfig
 ) -> NDArray[np.float32]:
     """Return predictions of examples, (rows, outputs)."""
-    return finetuned.question.predictions(logits_of(finetuned, examples, way))
+    return finetuned.task.predictions(logits_of(finetuned, examples, method))
 
 
-def logits_of(finetuned: FinetunedModel, examples: Examples, way: WayConfig) -> NDArray[np.float64]:
+def logits_of(
+    finetuned: FinetunedModel, examples: Examples, method: MethodConfig
+) -> NDArray[np.float64]:
     """Return logits of examples, (rows, outputs), on every process."""
     is_shared = dist.is_available() and dist.is_initialized()
     rank, number = (dist.get_rank(), dist.get_world_size()) if is_shared else (0, 1)
     was_training = finetuned.network.training
     finetuned.network.eval()
-    mine = finetuned.logits(
+    share = finetuned.logits(
         examples.sequences[rank::number],
-        way.strands,
-        tile=way.too_long == "tile",
+        method.strands,
+        tile=method.too_long == "tile",
     )
     finetuned.network.train(was_training)
-    shares: list[Any] = [mine]
+    shares: list[Any] = [share]
     if is_shared:
         shares = [None] * number
-        dist.all_gather_object(shares, mine)
-    width = finetuned.question.num_outputs
+        dist.all_gather_object(shares, share)
+    width = finetuned.task.num_outputs
     rows = [shares[n % number][n // number].reshape(-1, width) for n in range(len(examples))]
     return np.concatenate([np.zeros((0, width)), *rows])

@@ -1,4 +1,4 @@
-"""Files of sequences, places or variants in; predictions out, in flat memory, with a journal."""
+"""Predict a file of sequences, intervals or variants into another, resumably."""
 
 import base64
 from collections.abc import Callable, Iterable, Iterator
@@ -10,17 +10,17 @@ import numpy as np
 from carbon.__version__ import __version__
 from carbon.errors import UserError
 from carbon.finetune.config import FORMATS
-from carbon.finetune.folder import content_of, read_manifest
+from carbon.finetune.folder import Manifest, content_of, read_manifest
 from carbon.finetune.prediction_sources import (
     BedSource,
-    Described,
     Floats32,
-    Item,
     PredictJob,
     SequenceSource,
     Source,
+    SourceRecord,
     VariantSource,
 )
+from carbon.finetune.tasks import LabelTask
 from carbon.genome.bed import is_bed
 from carbon.genome.contig_names import names_table
 from carbon.genome.vcf import holds_variants
@@ -32,9 +32,9 @@ from carbon.progress import say
 if TYPE_CHECKING:
     from carbon.finetune.predict import FinetunedModel
 
-_BLOCK_ITEMS, _BLOCK_BP = 256, 1_000_000  # predicted together, and kept together
+_BLOCK_RECORDS, _BLOCK_BP = 256, 1_000_000  # maximum size of a block
 
-SOURCES: dict[str, Callable[[Described, PredictJob], Source]] = {
+SOURCES: dict[str, Callable[[Manifest, int, PredictJob], Source]] = {
     "sequences": SequenceSource,
     "bed": BedSource,
     "vcf": VariantSource,
@@ -42,9 +42,9 @@ SOURCES: dict[str, Callable[[Described, PredictJob], Source]] = {
 
 
 def form_of(path: Path) -> str:
-    """Return what a source is, a key of `SOURCES`: a VCF or BCF by its content, a BED by its name.
+    """Return the type of a source, a key of `SOURCES`: VCF or BCF by content, BED by name.
 
-    A file with the name of a VCF and other content counts as a VCF, which its reader refuses.
+    A file with the name of a VCF but other content counts as a VCF, which its reader refuses.
     """
     if holds_variants(path) or path.name.lower().endswith(FORMATS["vcf"].endings):
         return "vcf"
@@ -52,34 +52,38 @@ def form_of(path: Path) -> str:
 
 
 def check_job(job: PredictJob) -> str:
-    """Return the form of the source, all that needs no model checked.
+    """Return the type of the source after checks that need no model.
 
     Raises:
-        UserError: a file is absent, or the reference is not named, or named in vain.
+        UserError: a file is absent, or `reference` is missing or superfluous.
     """
     form = form_of(job.source)
     if str(job.source) == "-" or not job.source.is_file():
-        why = "is read more than once" if str(job.source) == "-" else why_no_file(job.source)
+        why = (
+            "the input is read more than once"
+            if str(job.source) == "-"
+            else why_no_file(job.source)
+        )
         raise UserError(f"{job.source}: {why}; give a FASTA, FASTQ, BED or VCF file")
     if form != "sequences" and job.reference is None:
-        raise UserError(f"{job.source}: has places and no sequence; give --reference")
+        raise UserError(f"{job.source}: has intervals but no sequences; give --reference")
     if form == "sequences" and job.reference is not None:
-        raise UserError(f"{job.source}: has its own sequences; take --reference out")
+        raise UserError(f"{job.source}: has its own sequences; remove --reference")
     output_path(job.output)
     check_no_input(job.output, job.source, job.reference, names_table(job.contigs))
     return form
 
 
 class PredictWorker:
-    """A worker: named sequences in, their predictions out.
+    """A worker that maps named sequences to predictions.
 
     Attributes:
-        about: what the predictions follow from, beside the source, and `room_bp`: bases of the
+        about: everything but the source that predictions depend on, and `room_bp`: bases of the
             longest sequence that the model reads whole.
     """
 
     def __init__(self, finetuned: "FinetunedModel", job: PredictJob, dtype: str) -> None:
-        """Take a loaded model."""
+        """Store a loaded model."""
         self._finetuned = finetuned
         self._strands = job.strands or finetuned.manifest.strands
         self._too_long = job.too_long or finetuned.manifest.too_long
@@ -92,43 +96,40 @@ class PredictWorker:
 
     @classmethod
     def load(cls, job: PredictJob, dtype: Dtype, loading: dict[str, Any]) -> "PredictWorker":
-        """Return a worker with the model of a job, loaded with keywords of `load_finetuned`."""
+        """Return a worker with the model of a job; `loading` are keywords of `load_finetuned`."""
         from carbon.finetune.load import load_finetuned
 
         return cls(load_finetuned(job.model, dtype=dtype, **loading), job, dtype)
 
     def __call__(self, payload: tuple[list[str], list[str]]) -> list[str]:
-        """Return the prediction of every sequence, as text."""
+        """Return the prediction of every sequence, base64-encoded."""
         names, sequences = payload
-        found = self._finetuned.predict_block(sequences, names, self._strands, self._too_long)
-        return [base64.b64encode(each.tobytes()).decode() for each in found]
+        arrays = self._finetuned.predict_block(sequences, names, self._strands, self._too_long)
+        return [base64.b64encode(each.tobytes()).decode() for each in arrays]
 
 
 def run_predict_job(job: PredictJob, dtype: str, workers: Workers) -> dict[str, Any]:
-    """Predict a file into another, which appears when it is whole.
+    """Predict a file into another, which appears when it is complete; return the summary.
 
     Args:
-        job: what to predict.
+        job: input, output and options.
         dtype: of the model, for the record.
         workers: each a `PredictWorker` of this job.
 
-    Returns:
-        The summary.
-
     Raises:
-        UserError: the source or the output is not possible; the message names file and record.
+        UserError: source or output are invalid; the message names file and record.
     """
     form = check_job(job)
     about = workers.about()
-    finetuned = Described(read_manifest(job.model), about["room_bp"])
-    source = SOURCES[form](finetuned, job)
+    manifest = read_manifest(job.model)
+    source = SOURCES[form](manifest, about["room_bp"], job)
     settings = {
         "model": str(job.model),
-        "kind": finetuned.question.kind,
-        "outputs": list(finetuned.output_names),
-        "strands": job.strands or finetuned.manifest.strands,
-        "too_long": job.too_long or finetuned.manifest.too_long,
-        "window_bp": finetuned.manifest.window_bp if job.window_bp is None else job.window_bp,
+        "task": manifest.task.type,
+        "outputs": list(manifest.task.output_names),
+        "strands": job.strands or manifest.strands,
+        "too_long": job.too_long or manifest.too_long,
+        "window_bp": manifest.window_bp if job.window_bp is None else job.window_bp,
         "dtype": dtype,
     }
     work = Job(
@@ -136,13 +137,13 @@ def run_predict_job(job: PredictJob, dtype: str, workers: Workers) -> dict[str, 
         output=job.output,
         settings=settings | about | _fingerprints(job),
         check=source.check,
-        blocks=lambda: _blocks(source.items()),
+        blocks=lambda: _blocks(source.records()),
         payload=_payload,
         source=str(job.source),
         resume=job.resume,
     )
     counts = run_job(
-        work, workers, lambda results: _write(finetuned, source, job, settings, results)
+        work, workers, lambda results: _write(manifest.task, source, job, settings, results)
     )
     if counts["without"]:
         say(f"warning: {counts['without']} sequences have no known base, and no prediction")
@@ -154,39 +155,39 @@ def run_predict_job(job: PredictJob, dtype: str, workers: Workers) -> dict[str, 
     return {"output": str(job.output), **counts, **settings}
 
 
-def _payload(block: list[Item]) -> tuple[list[str], list[str]]:
+def _payload(block: list[SourceRecord]) -> tuple[list[str], list[str]]:
     """Return the names and the sequences of a block."""
-    names = [name for item in block for name in item.names]
-    return names, [sequence for item in block for sequence in item.sequences]
+    names = [name for record in block for name in record.names]
+    return names, [sequence for record in block for sequence in record.sequences]
 
 
 def _write(
-    finetuned: Described,
+    task: LabelTask,
     source: Source,
     job: PredictJob,
     settings: dict[str, Any],
-    results: Iterator[tuple[list[Item], list[str]]],
+    results: Iterator[tuple[list[SourceRecord], list[str]]],
 ) -> dict[str, int]:
-    """Write the output; return what is in it."""
+    """Write the output and return its counts."""
     counts = {"records": 0, "predictions": 0, "without": 0}
-    if finetuned.question.per_base:
+    if task.per_base:
         counts["bases_without"] = 0
     with atomic_file(job.output) as temporary, source.written(temporary, settings) as write:
         for block, texts in results:
-            arrays = (_array(finetuned, text) for text in texts)
-            for item in block:
-                found = [next(arrays) for _ in item.sequences]
-                write(item, found)
+            arrays = (_array(task, text) for text in texts)
+            for record in block:
+                predictions = [next(arrays) for _ in record.sequences]
+                write(record, predictions)
                 counts["records"] += 1
-                counts["predictions"] += len(found)
-                _count_without(counts, found)
+                counts["predictions"] += len(predictions)
+                _count_without(counts, predictions)
     source.finish()
     return counts
 
 
-def _count_without(counts: dict[str, int], found: list[Floats32]) -> None:
+def _count_without(counts: dict[str, int], predictions: list[Floats32]) -> None:
     """Count sequences without a prediction, and bases without one in the others."""
-    for each in found:
+    for each in predictions:
         is_without = np.isnan(each)
         counts["without"] += bool(is_without.all())
         if "bases_without" in counts and not is_without.all():
@@ -194,7 +195,7 @@ def _count_without(counts: dict[str, int], found: list[Floats32]) -> None:
 
 
 def _fingerprints(job: PredictJob) -> dict[str, Any]:
-    """Return what distinguishes the inputs from others of the same names."""
+    """Return hashes that distinguish the inputs from files with the same names."""
     table = names_table(job.contigs)
     return {
         "carbon": __version__,
@@ -205,19 +206,18 @@ def _fingerprints(job: PredictJob) -> dict[str, Any]:
     }
 
 
-def _array(finetuned: Described, text: str) -> Floats32:
+def _array(task: LabelTask, text: str) -> Floats32:
     array = np.frombuffer(base64.b64decode(text), np.float32)
-    question = finetuned.question
-    return array.reshape(-1, question.num_outputs) if question.per_base else array
+    return array.reshape(-1, task.num_outputs) if task.per_base else array
 
 
-def _blocks(items: Iterable[Item]) -> Iterator[list[Item]]:
-    block: list[Item] = []
+def _blocks(records: Iterable[SourceRecord]) -> Iterator[list[SourceRecord]]:
+    block: list[SourceRecord] = []
     block_bp = 0
-    for item in items:
-        block.append(item)
-        block_bp += sum(map(len, item.sequences))
-        if len(block) == _BLOCK_ITEMS or block_bp >= _BLOCK_BP:
+    for record in records:
+        block.append(record)
+        block_bp += sum(map(len, record.sequences))
+        if len(block) == _BLOCK_RECORDS or block_bp >= _BLOCK_BP:
             yield block
             block, block_bp = [], 0
     if block:

@@ -1,4 +1,4 @@
-"""What a variant does to the labels of the bases around it."""
+"""Files to predict (sequences, intervals, variants) and the outputs that each is written to."""
 
 import json
 import re
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from carbon.errors import GenomeError, UserError
 from carbon.finetune.folder import Manifest
 from carbon.finetune.places import alleles_of, fits_window, window_of
-from carbon.finetune.tasks import Question
 from carbon.genome import Reference, Variant, VcfReader, VcfRow, contig_names, read_sequences
 from carbon.genome.bed import bed_lines, bed_place
 from carbon.genome.normalize import normalize_variant
@@ -28,56 +27,57 @@ Floats32 = NDArray[np.float32]
 
 
 def largest_changes(ref: Floats32, alt: Floats32, variant: Variant, before_bp: int) -> Floats32:
-    """Return of each class its largest change, and where it is: (classes, 4).
+    """Return the largest change of each class, and its position: (classes, 4).
 
-    Bases before the variant are compared one by one, bases behind it likewise, and of the alleles
-    as many from the left as the shorter has. What only one allele has is of no class with the
-    other: 0 stands there, as in the delta scores of SpliceAI (Jaganathan et al. 2019).
+    Bases before and after the variant are compared one by one; of the alleles, as many from the
+    left as the shorter one has. A base that only one allele has gets probability 0 with the other,
+    as in the delta scores of SpliceAI (Jaganathan et al. 2019).
 
     Args:
         ref: (bases, classes), probabilities in the window with REF.
-        alt: (bases, classes), likewise with ALT; NaN where nothing is known.
-        variant: the two.
+        alt: (bases, classes), likewise with ALT; NaN where unknown.
+        variant: the variant.
         before_bp: bases of the window before the variant.
 
     Returns:
         Probability with ALT, with REF, ALT - REF, and the offset of the base from POS, negative to
-        the left; of an inserted base that of the last base before it. NaN of no prediction.
+        the left; for an inserted base, the offset of the last base before it. NaN without a
+        prediction.
     """
     ref_bp, alt_bp = len(variant.ref), len(variant.alt)
     longer = max(ref_bp, alt_bp)
-    behind = min(len(ref) - ref_bp, len(alt) - alt_bp) - before_bp
+    after_bp = min(len(ref) - ref_bp, len(alt) - alt_bp) - before_bp
 
-    def laid_out(found: Floats32, allele_bp: int) -> Floats32:
-        gap = np.zeros((longer - allele_bp, found.shape[1]), dtype=found.dtype)
+    def aligned(window: Floats32, allele_bp: int) -> Floats32:
+        gap = np.zeros((longer - allele_bp, window.shape[1]), dtype=window.dtype)
         end = before_bp + allele_bp
-        return np.concatenate([found[:end], gap, found[end : end + behind]])
+        return np.concatenate([window[:end], gap, window[end : end + after_bp]])
 
-    with_ref, with_alt = laid_out(ref, ref_bp), laid_out(alt, alt_bp)
-    offsets = np.arange(-before_bp, longer + behind)
+    with_ref, with_alt = aligned(ref, ref_bp), aligned(alt, alt_bp)
+    offsets = np.arange(-before_bp, longer + after_bp)
     offsets[before_bp : before_bp + longer] = np.minimum(np.arange(longer), ref_bp - 1)
-    offsets[before_bp + longer :] = np.arange(ref_bp, ref_bp + behind)
+    offsets[before_bp + longer :] = np.arange(ref_bp, ref_bp + after_bp)
     change = with_alt - with_ref
     at = np.abs(np.nan_to_num(change)).argmax(axis=0), np.arange(change.shape[1])
-    found = np.stack([with_alt[at], with_ref[at], change[at], offsets[at[0]]], axis=1)
-    found[np.isnan(found).any(axis=1)] = np.nan
-    return found.astype(np.float32)
+    rows = np.stack([with_alt[at], with_ref[at], change[at], offsets[at[0]]], axis=1)
+    rows[np.isnan(rows).any(axis=1)] = np.nan
+    return rows.astype(np.float32)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PredictJob:
-    """What to predict and how.
+    """Input, output and options of a prediction; None takes a recipe's setting.
 
     Attributes:
         model: folder of the fine-tuned model.
         source: FASTA, FASTQ, BED, VCF or BCF; see `form_of`.
-        output: a table; of a VCF a VCF too.
-        reference: FASTA, for BED and VCF.
-        contigs: `chr`, or a table, where the source names contigs otherwise than the reference.
-        window_bp: around the middle of a place, or a variant; as learned if None.
-        strands: that are read; as learned if None.
-        too_long: key of `TOO_LONG`; as learned if None.
-        resume: go on with what an earlier run left.
+        output: a table; for a VCF also a VCF.
+        reference: FASTA that a BED or VCF refers to.
+        contigs: `chr`, or a table, if the source names contigs differently from the reference.
+        window_bp: bases around the middle of an interval, or a variant.
+        strands: strands to read.
+        too_long: key of `TOO_LONG`.
+        resume: continue an earlier run.
     """
 
     model: Path
@@ -91,35 +91,13 @@ class PredictJob:
     resume: bool = False
 
 
-class Described(NamedTuple):
-    """What is known of a fine-tuned model without loading it, but for its context.
-
-    Attributes:
-        manifest: what its folder says.
-        room_bp: bases of the longest sequence that it reads whole.
-    """
-
-    manifest: Manifest
-    room_bp: int
-
-    @property
-    def question(self) -> Question:
-        """What is asked."""
-        return self.manifest.question
-
-    @property
-    def output_names(self) -> tuple[str, ...]:
-        """What the predictions are of."""
-        return self.question.output_names
-
-
-class Item(NamedTuple):
+class SourceRecord(NamedTuple):
     """A record of the source.
 
     Attributes:
-        record: whatever its source writes it by.
-        names: of its sequences, for messages.
-        sequences: to predict.
+        record: fields that the source's writer needs.
+        names: names of its sequences, for messages.
+        sequences: sequences to predict.
     """
 
     record: Any
@@ -128,160 +106,151 @@ class Item(NamedTuple):
 
 
 class Source:
-    """A file that is read item by item, and what its predictions are written as."""
+    """A file that is read record by record, and the format of its predictions."""
 
     def check(self) -> int:
-        """Read all of it once, so that a bad end is known first; return the number of items."""
+        """Read the whole file, so that errors surface early; return the number of records."""
         raise NotImplementedError
 
-    def items(self) -> Iterator[Item]:
-        """Yield what is to be predicted."""
+    def records(self) -> Iterator[SourceRecord]:
+        """Yield the records to predict."""
         raise NotImplementedError
 
     def written(
         self, path: Path, settings: dict[str, Any]
-    ) -> AbstractContextManager[Callable[[Item, Sequence[Floats32]], None]]:
-        """Open an output, and yield what writes an item and its predictions."""
+    ) -> AbstractContextManager[Callable[[SourceRecord, Sequence[Floats32]], None]]:
+        """Open an output, and yield a function that writes a record and its predictions."""
         raise NotImplementedError
 
     def finish(self) -> None:
-        """Do what is to be done when the output is whole."""
+        """Run final steps after the output is complete."""
 
 
 class _Table(Source):
-    """What is written as a table: a row an item, or, of a label of every base, a row a base."""
+    """A source written as a table: a row for each record, or for each predicted base."""
 
     place: Columns
 
-    def __init__(self, finetuned: Described, job: PredictJob) -> None:
+    def __init__(self, manifest: Manifest, room_bp: int, job: PredictJob) -> None:
         """Choose the writer by the output's ending."""
         self.writer = chosen_by_ending(job.output, "table")
-        self.finetuned, self.job = finetuned, job
+        self.task, self.job = manifest.task, job
 
-    def row(self, item: Item, base: int | None) -> tuple[Any, ...]:
-        """Return where an item, or a base of it, stands: a value for each of `place`."""
+    def row(self, record: SourceRecord, base: int | None) -> tuple[Any, ...]:
+        """Return the values of `place` for a record, or for one of its bases."""
         raise NotImplementedError
 
-    def written(self, path: Path, settings: dict[str, Any]) -> Any:
-        """Write float columns `predicted_NAME`; None where there is no prediction."""
-        per_base = self.finetuned.question.per_base
-        outputs = {f"predicted_{name}": float for name in self.finetuned.output_names}
+    def rows(self, record: SourceRecord, prediction: Floats32) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a record; None without a prediction."""
+        if not self.task.per_base:
+            yield (*self.row(record, None), *table_cells(prediction))
+            return
+        for base, values in enumerate(prediction):
+            yield (*self.row(record, base), *table_cells(values))
 
-        @contextmanager
-        def opened() -> Iterator[Any]:
-            with self.writer(path, {**self.place, **outputs}, settings) as write_row:
+    @contextmanager
+    def written(self, path: Path, settings: dict[str, Any]) -> Iterator[Any]:
+        """Write float columns `predicted_NAME`."""
+        outputs = {f"predicted_{name}": float for name in self.task.output_names}
+        with self.writer(path, {**self.place, **outputs}, settings) as write_row:
 
-                def write(item: Item, predictions: Sequence[Floats32]) -> None:
-                    (found,) = predictions
-                    if not per_base:
-                        write_row((*self.row(item, None), *cells(found)))
-                    else:
-                        for base, values in enumerate(found):
-                            write_row((*self.row(item, base), *cells(values)))
+            def write(record: SourceRecord, predictions: Sequence[Floats32]) -> None:
+                for row in self.rows(record, *predictions):
+                    write_row(row)
 
-                yield write
-
-        return opened()
+            yield write
 
 
-def cells(values: Floats32) -> list[float | None]:
-    """Return numbers as tables hold them: None for NaN."""
+def table_cells(values: Floats32) -> list[float | None]:
+    """Return numbers as table cells: None for NaN."""
     return [None if np.isnan(value) else float(value) for value in values]
 
 
 class SequenceSource(_Table):
     """FASTA or FASTQ."""
 
-    def __init__(self, finetuned: Described, job: PredictJob) -> None:
-        """Name the columns."""
-        super().__init__(finetuned, job)
+    def __init__(self, manifest: Manifest, room_bp: int, job: PredictJob) -> None:
+        """Define the columns."""
+        super().__init__(manifest, room_bp, job)
         of_base = {"position": int, "base": str}
-        self.place = {"name": str, **(of_base if finetuned.question.per_base else {"bases": int})}
+        self.place = {"name": str, **(of_base if manifest.task.per_base else {"bases": int})}
 
     def check(self) -> int:
         """Count the records."""
         return sum(1 for _ in read_sequences(self.job.source))
 
-    def items(self) -> Iterator[Item]:
+    def records(self) -> Iterator[SourceRecord]:
         """Yield the records."""
         for name, bases in read_sequences(self.job.source):
-            yield Item(name, (f"{self.job.source}: record '{name}'",), (bases,))
+            yield SourceRecord(name, (f"{self.job.source}: record '{name}'",), (bases,))
 
-    def row(self, item: Item, base: int | None) -> tuple[Any, ...]:
+    def row(self, record: SourceRecord, base: int | None) -> tuple[Any, ...]:
         """Return name and length, or the position from 1 and the base."""
-        (bases,) = item.sequences
+        (bases,) = record.sequences
         if base is None:
-            return item.record, len(bases)
-        return item.record, base + 1, bases[base]
+            return record.record, len(bases)
+        return record.record, base + 1, bases[base]
 
 
 class BedSource(_Table):
-    """A BED and the reference; a place of the reverse strand is read as its reverse complement."""
+    """A BED and its reference; intervals on the reverse strand are read as reverse complements."""
 
-    def __init__(self, finetuned: Described, job: PredictJob) -> None:
+    def __init__(self, manifest: Manifest, room_bp: int, job: PredictJob) -> None:
         """Open the reference."""
-        super().__init__(finetuned, job)
+        super().__init__(manifest, room_bp, job)
         assert job.reference is not None
         self.reference = Reference(job.reference)
         self.names = contig_names(job.contigs, self.reference.contig_lengths_bp)
         self.place = {"contig": str, "start": int, "end": int, "name": str, "strand": str}
-        if finetuned.question.per_base:
+        if manifest.task.per_base:
             self.place |= {"base_number": int, "base": str}
-        self.window_bp = finetuned.manifest.window_bp if job.window_bp is None else job.window_bp
+        self.window_bp = manifest.window_bp if job.window_bp is None else job.window_bp
+        self.num_wider = self.num_narrower = self.num_places = 0
 
     def check(self) -> int:
-        """Read all of it."""
-        return sum(1 for _ in self.items())
+        """Read all records."""
+        return sum(1 for _ in self.records())
 
-    def items(self) -> Iterator[Item]:
-        """Yield the places, with their coordinates as they stand: 0-based and half-open."""
+    def records(self) -> Iterator[SourceRecord]:
+        """Yield the intervals, with their 0-based, half-open coordinates."""
         for where, columns in bed_lines(self.job.source):
             contig, start, end = bed_place(columns, where)
             name = columns[3] if len(columns) > 3 else f"{contig}:{start + 1}-{end}"
             strand = "-" if columns[5:6] == ["-"] else "+"
-            there = self.names.get(contig, contig)
+            in_reference = self.names.get(contig, contig)
             try:
-                bases = window_of(self.reference, there, start, end, strand, self.window_bp)  # type: ignore[arg-type]
+                bases = window_of(self.reference, in_reference, start, end, strand, self.window_bp)  # type: ignore[arg-type]
             except UserError as error:
                 raise UserError(f"{where}: {error}") from None
-            yield Item((contig, start, end, name, strand), (f"{where} ('{name}')",), (bases,))
-
-    def written(self, path: Path, settings: dict[str, Any]) -> Any:
-        """Write the table, and count places that are not read as they are."""
-        self.num_wider = self.num_narrower = self.num_places = 0
-
-        @contextmanager
-        def opened() -> Iterator[Any]:
-            with super(BedSource, self).written(path, settings) as write:
-
-                def counted(item: Item, predictions: Sequence[Floats32]) -> None:
-                    _, start, end, *_ = item.record
-                    read_bp = len(item.sequences[0])
-                    self.num_places += 1
-                    self.num_wider += read_bp > end - start
-                    self.num_narrower += read_bp < end - start
-                    write(item, predictions)
-
-                yield counted
-
-        return opened()
-
-    def finish(self) -> None:
-        """Report places of which the model read more or less than the interval."""
-        apart = {"more": self.num_wider, "less": self.num_narrower}
-        if any(apart.values()):
-            told = " and ".join(f"{word} of {n:,}" for word, n in apart.items() if n)
-            say(
-                f"{self.job.source}: windows of {self.window_bp} bp around the middle were read, "
-                f"{told} of {self.num_places:,} places than the interval itself; --window 0 reads "
-                "the intervals as they are"
+            yield SourceRecord(
+                (contig, start, end, name, strand), (f"{where} ('{name}')",), (bases,)
             )
 
-    def row(self, item: Item, base: int | None) -> tuple[Any, ...]:
-        """Return the place; of a base its number from 1 along the strand, and the base."""
+    def rows(self, record: SourceRecord, prediction: Floats32) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of an interval, and count intervals whose window differs from them."""
+        _, start, end, *_ = record.record
+        read_bp = len(record.sequences[0])
+        self.num_places += 1
+        self.num_wider += read_bp > end - start
+        self.num_narrower += read_bp < end - start
+        return super().rows(record, prediction)
+
+    def finish(self) -> None:
+        """Report intervals that are shorter or longer than the window read."""
+        counts = {"longer": self.num_wider, "shorter": self.num_narrower}
+        if any(counts.values()):
+            shown = " and ".join(f"{word} in {n:,}" for word, n in counts.items() if n)
+            say(
+                f"{self.job.source}: windows of {self.window_bp} bp around the middle were read, "
+                f"{shown} of {self.num_places:,} places than the interval; --window 0 reads "
+                "the intervals"
+            )
+
+    def row(self, record: SourceRecord, base: int | None) -> tuple[Any, ...]:
+        """Return the interval; for a base also its number from 1 along the strand, and the base."""
         if base is None:
-            return tuple(item.record)
-        return (*item.record, base + 1, item.sequences[0][base])
+            return tuple(record.record)
+        return (*record.record, base + 1, record.sequences[0][base])
 
 
 _PLACE = {"contig": str, "position": int, "id": str, "ref": str, "alt": str}
@@ -289,54 +258,54 @@ _NO_KEY = re.compile(r"[^A-Z0-9_]+")
 _TYPES = {float: "Float", int: "Integer"}
 
 
-class Side(NamedTuple):
-    """What is written of an output."""
+class AlleleField(NamedTuple):
+    """A column that is written for each output."""
 
-    says: str
+    description: str
     type: type = float
 
 
 _SIDES = {
-    "": Side("with ALT"),
-    "_REF": Side("with REF"),
-    "_DELTA": Side("with ALT - with REF"),
+    "": AlleleField("with ALT"),
+    "_REF": AlleleField("with REF"),
+    "_DELTA": AlleleField("with ALT - with REF"),
 }
 _SIDES_OF_BASES = {
-    "": Side("with ALT, at the base of the largest change"),
-    "_REF": Side("with REF, there"),
-    "_DELTA": Side("with ALT - with REF, there"),
-    "_OFFSET": Side("bases from POS to there", int),
+    "": AlleleField("with ALT, at the base of the largest change"),
+    "_REF": AlleleField("with REF, there"),
+    "_DELTA": AlleleField("with ALT - with REF, there"),
+    "_OFFSET": AlleleField("bases from POS to there", int),
 }
 
 
 class VariantSource(Source):
-    """A VCF and its reference. The window begins half of it before a variant, as in learning."""
+    """A VCF and its reference. Windows start half a window before a variant, as in training."""
 
-    def __init__(self, finetuned: Described, job: PredictJob) -> None:
+    def __init__(self, manifest: Manifest, room_bp: int, job: PredictJob) -> None:
         """Open reference and VCF.
 
         Raises:
-            UserError: no window is known, or it does not fit.
+            UserError: the window is unknown, or does not fit the context.
         """
         self.writer = chosen_by_ending(job.output, "predicted variants")
-        self.finetuned, self.job = finetuned, job
-        self.sides = _SIDES_OF_BASES if finetuned.question.per_base else _SIDES
-        given = finetuned.manifest.window_bp if job.window_bp is None else job.window_bp
-        if not 2 <= given <= finetuned.room_bp:
+        self.task, self.job = manifest.task, job
+        self.sides = _SIDES_OF_BASES if manifest.task.per_base else _SIDES
+        window_bp = manifest.window_bp if job.window_bp is None else job.window_bp
+        if not 2 <= window_bp <= room_bp:
             raise UserError(
-                f"{job.source}: a window of {given} bp: give --window, 2 to {finetuned.room_bp} bp"
+                f"{job.source}: a window of {window_bp} bp: give --window, 2 to {room_bp} bp"
             )
-        self.window_bp = given
+        self.window_bp = window_bp
         assert job.reference is not None
         self.reference = Reference(job.reference)
         names = contig_names(job.contigs, self.reference.contig_lengths_bp)
         self.vcf = VcfReader(job.source, self.reference, contig_names=names)
 
     def check(self) -> int:
-        """Hold all records against the reference; return their number.
+        """Compare all records with the reference; return their number.
 
         Raises:
-            GenomeError: they disagree with it, or have predictions already.
+            GenomeError: records disagree with it, or have predictions already.
         """
         if any(line.startswith("##INFO=<ID=PREDICTED_") for line in self.vcf.header):
             raise GenomeError(f"{self.vcf.path}: has predictions already; give the original")
@@ -347,8 +316,8 @@ class VariantSource(Source):
             raise GenomeError(agreement.told())
         return agreement.num_records
 
-    def items(self) -> Iterator[Item]:
-        """Yield records; of each ALT that has a sequence REF and ALT are to be predicted."""
+    def records(self) -> Iterator[SourceRecord]:
+        """Yield records, with a REF and an ALT sequence for each ALT that can be predicted."""
         for row in self.vcf:
             sequences: list[str] = []
             names: list[str] = []
@@ -357,10 +326,10 @@ class VariantSource(Source):
                 if reason is None:
                     sequences += alleles_of(self.reference, variant, self.window_bp)
                     names += [f"{self.vcf.path}: {variant.to_text()}"] * 2
-            yield Item((row, reasons), tuple(names), tuple(sequences))
+            yield SourceRecord((row, reasons), tuple(names), tuple(sequences))
 
     def why_none(self, row: VcfRow, variant: Variant) -> str | None:
-        """Say why an ALT has no prediction, or None."""
+        """Return the reason why an ALT has no prediction, or None."""
         if row.disagreement:
             return row.disagreement.reason
         if reason := variant.why_unscorable():
@@ -370,17 +339,17 @@ class VariantSource(Source):
         return None
 
     def values(self, variant: Variant, ref: Floats32, alt: Floats32) -> list[float | int | None]:
-        """Return a value for each side of each output; None where there is no prediction."""
-        if self.finetuned.question.per_base:
+        """Return a value for each column of each output; None without a prediction."""
+        if self.task.per_base:
             plain = normalize_variant(self.reference, variant)
             before_bp = min(plain.position, self.window_bp // 2)
             changes = largest_changes(ref, alt, plain, before_bp)
             changes[:, -1] += plain.position - variant.position  # offsets count from the VCF's POS
-            found = changes.ravel()
+            flat = changes.ravel()
         else:
-            found = np.stack([alt, ref, alt - ref], axis=1).ravel()
-        types = [side.type for _ in self.finetuned.output_names for side in self.sides.values()]
-        return [None if np.isnan(x) else of(x) for x, of in zip(found, types, strict=True)]
+            flat = np.stack([alt, ref, alt - ref], axis=1).ravel()
+        types = [side.type for _ in self.task.output_names for side in self.sides.values()]
+        return [None if np.isnan(x) else of(x) for x, of in zip(flat, types, strict=True)]
 
     def written(self, path: Path, settings: dict[str, Any]) -> Any:
         """Open the output."""
@@ -395,31 +364,31 @@ class VariantSource(Source):
 
 
 def keys_of(names: Sequence[str]) -> list[str]:
-    """Return the key of each output in INFO; where two names give one, they are numbered."""
-    found = ["PREDICTED_" + _NO_KEY.sub("_", name.upper()).strip("_") for name in names]
-    if len(set(found)) < len(found):
-        found = [f"{key}_{number}" for number, key in enumerate(found, start=1)]
-    return found
+    """Return the INFO key of each output; if two names give the same key, all are numbered."""
+    keys = ["PREDICTED_" + _NO_KEY.sub("_", name.upper()).strip("_") for name in names]
+    if len(set(keys)) < len(keys):
+        keys = [f"{key}_{number}" for number, key in enumerate(keys, start=1)]
+    return keys
 
 
 def _rows(
-    source: VariantSource, item: Item, predictions: Sequence[Floats32]
+    source: VariantSource, record: SourceRecord, predictions: Sequence[Floats32]
 ) -> Iterator[list[float | int | None]]:
     """Yield the values of each ALT."""
-    row, reasons = item.record
-    found = iter(predictions)
-    num_values = len(source.sides) * len(source.finetuned.output_names)
-    nothing: list[float | int | None] = [None] * num_values
+    row, reasons = record.record
+    remaining = iter(predictions)
+    num_values = len(source.sides) * len(source.task.output_names)
+    empty: list[float | int | None] = [None] * num_values
     for variant, reason in zip(row.variants, reasons, strict=True):
-        yield nothing if reason else source.values(variant, next(found), next(found))
+        yield empty if reason else source.values(variant, next(remaining), next(remaining))
 
 
 @contextmanager
 def write_table(
     path: Path, source: VariantSource, settings: dict[str, Any]
-) -> Iterator[Callable[[Item, Sequence[Floats32]], None]]:
-    """Write a row an allele: its place, and each prediction."""
-    names = source.finetuned.output_names
+) -> Iterator[Callable[[SourceRecord, Sequence[Floats32]], None]]:
+    """Write a row for each allele: its position, and each prediction."""
+    names = source.task.output_names
     columns = {
         f"predicted_{name}{suffix.lower()}": side.type
         for name in names
@@ -428,9 +397,9 @@ def write_table(
     writer = chosen_by_ending(path, "table")
     with writer(path, {**_PLACE, **columns, "reason": str}, settings) as write_row:
 
-        def write_rows(item: Item, predictions: Sequence[Floats32]) -> None:
-            row, reasons = item.record
-            values = _rows(source, item, predictions)
+        def write_rows(record: SourceRecord, predictions: Sequence[Floats32]) -> None:
+            row, reasons = record.record
+            values = _rows(source, record, predictions)
             for variant, reason, cells in zip(row.variants, reasons, values, strict=True):
                 place = (row.columns[0], variant.position + 1, row.columns[2])
                 write_row((*place, variant.ref, variant.alt, *cells, reason))
@@ -440,17 +409,17 @@ def write_table(
 
 @contextmanager
 def write_vcf(path: Path, source: VariantSource, settings: dict[str, Any]) -> Iterator[Any]:
-    """Write the VCF as it was, with fields of INFO, one value for each ALT."""
-    names = source.finetuned.output_names
+    """Write the VCF with INFO fields added, one value for each ALT."""
+    names = source.task.output_names
     keys = [key + suffix for key in keys_of(names) for suffix in source.sides]
     opened = pysam.BGZFile(str(path), "w", index=None) if path.suffix == ".gz" else path.open("wb")
     with opened as sink:
         header = _header(source, settings)
         sink.write("".join(f"{line}\n" for line in header).encode())
 
-        def write(item: Item, predictions: Sequence[Floats32]) -> None:
-            row, reasons = item.record
-            rows = list(_rows(source, item, predictions))
+        def write(record: SourceRecord, predictions: Sequence[Floats32]) -> None:
+            row, reasons = record.record
+            rows = list(_rows(source, record, predictions))
             added = [
                 f"{key}={','.join(text_of(cells[n]) for cells in rows)}"
                 for n, key in enumerate(keys)
@@ -465,10 +434,10 @@ def write_vcf(path: Path, source: VariantSource, settings: dict[str, Any]) -> It
 
 def _header(source: VariantSource, settings: dict[str, Any]) -> list[str]:
     *lines, columns = source.vcf.header
-    names = source.finetuned.output_names
+    names = source.task.output_names
     added = [
         f"##INFO=<ID={key}{suffix},Number=A,Type={_TYPES[side.type]},"
-        f'Description="{_plain(name)}, {side.says}">'
+        f'Description="{_plain(name)}, {side.description}">'
         for key, name in zip(keys_of(names), names, strict=True)
         for suffix, side in source.sides.items()
     ]

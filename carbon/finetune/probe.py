@@ -1,4 +1,4 @@
-"""What a probe of every base learns from: 6-mers, drawn where there are many, and their labels."""
+"""Linear probes on frozen states: one fit per layer, and the best of them."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -10,20 +10,20 @@ from torch import Tensor, nn
 
 from carbon.errors import UserError
 from carbon.finetune.batches import Batch
-from carbon.finetune.config import WayConfig
+from carbon.finetune.config import MethodConfig
 from carbon.finetune.data import Examples
 from carbon.finetune.linear import Linear, fit_linear
-from carbon.finetune.network import Averager, OpenedModel, Window, both_sides, pooled
-from carbon.finetune.tasks import Question
+from carbon.finetune.network import Averager, OpenedModel, SequenceWindow, both_sides, pooled
+from carbon.finetune.tasks import LabelTask
 from carbon.inference.runner import Observed, decoder_with
 from carbon.inference.score import blocks
 from carbon.progress import track
 from carbon.tokenizer import K
 
 MOST_SIX_MERS = 10_000
-"""Of a part, as they are read on either strand; of more so many are drawn by the seed."""
+"""Maximum 6-mers of a split, over both strands; beyond it a sample is drawn by the seed."""
 
-_WINDOWS = 64  # read together; of those that are not drawn nothing is kept
+_WINDOWS = 64  # windows per pass
 
 Floats32 = NDArray[np.float32]
 
@@ -38,8 +38,8 @@ class SixMers(NamedTuple):
 
     Attributes:
         vectors: (6-mers, width).
-        labels: (6-mers, 6) of their bases, NaN where unknown, and behind the end of a sequence.
-        total: that there are, of which these were drawn.
+        labels: (6-mers, 6) of their bases, NaN where unknown, and after the end of a sequence.
+        total: number of 6-mers before sampling.
     """
 
     vectors: Floats32
@@ -47,58 +47,60 @@ class SixMers(NamedTuple):
     total: int
 
 
-def read_six_mers(averager: Averager, examples: Examples, way: WayConfig, seed: int) -> SixMers:
-    """Return 6-mers as each strand reads them, at most `MOST_SIX_MERS`.
+def read_six_mers(
+    averager: Averager, examples: Examples, method: MethodConfig, seed: int
+) -> SixMers:
+    """Return 6-mers of each strand, at most `MOST_SIX_MERS`.
 
     Args:
-        averager: gives a vector a 6-mer.
-        examples: with a label of every base.
-        way: strands that are read, each 6-mer of them a row, and what is done with long sequences.
-        seed: of the draw.
+        averager: gives one vector per 6-mer.
+        examples: with a label for every base.
+        method: strands to read, and the rule for long sequences.
+        seed: seed of the sample.
     """
-    tile = way.too_long == "tile"
-    windows = list(averager.windows(examples.sequences, way.strands, tile=tile))
+    tile = method.too_long == "tile"
+    windows = list(averager.windows(examples.sequences, method.strands, tile=tile))
     sizes = [six_mers_of(len(window.bases)) for window in windows]
-    kept = _drawn(sizes, seed)
-    read = [number for number, which in enumerate(kept) if len(which)]
+    drawn = _drawn(sizes, seed)
+    read = [number for number, indices in enumerate(drawn) if len(indices)]
     vectors, labels = [], []
     blocks = [read[first : first + _WINDOWS] for first in range(0, len(read), _WINDOWS)]
     for block in track(blocks, "reading states", len(blocks)):
-        for number, found in zip(block, averager.read([windows[n] for n in block]), strict=True):
-            vectors.append(found[kept[number]])
-            labels.append(_labels_of(windows[number], examples)[kept[number]])
+        for number, states in zip(block, averager.read([windows[n] for n in block]), strict=True):
+            vectors.append(states[drawn[number]])
+            labels.append(_labels_of(windows[number], examples)[drawn[number]])
     return SixMers(np.concatenate(vectors), np.concatenate(labels), sum(sizes))
 
 
 def _drawn(sizes: list[int], seed: int) -> list[NDArray[np.int64]]:
-    """Return which 6-mers of each window are kept, in their order."""
+    """Return the indices of the sampled 6-mers of each window, in order."""
     order = np.random.default_rng(seed).permutation(sum(sizes))
-    which = np.sort(order[:MOST_SIX_MERS])
+    sampled = np.sort(order[:MOST_SIX_MERS])
     ends = np.cumsum(sizes)
-    parts = np.split(which, np.searchsorted(which, ends[:-1]))
-    return [part - (end - size) for part, end, size in zip(parts, ends, sizes, strict=True)]
+    by_window = np.split(sampled, np.searchsorted(sampled, ends[:-1]))
+    return [rows - (end - size) for rows, end, size in zip(by_window, ends, sizes, strict=True)]
 
 
-def _labels_of(window: Window, examples: Examples) -> Floats32:
+def _labels_of(window: SequenceWindow, examples: Examples) -> Floats32:
     first = int(examples.starts[window.sequence]) + window.start
     of_bases = examples.labels[first : first + len(window.bases), 0]
-    whole = np.full(K * six_mers_of(len(of_bases)), np.nan, dtype=np.float32)
-    whole[: len(of_bases)] = of_bases[::-1] if window.is_turned else of_bases
-    return whole.reshape(-1, K)
+    padded = np.full(K * six_mers_of(len(of_bases)), np.nan, dtype=np.float32)
+    padded[: len(of_bases)] = of_bases[::-1] if window.is_turned else of_bases
+    return padded.reshape(-1, K)
 
 
 _SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2)
-"""Of the train part, whose scores tell what more examples would be worth."""
-_FEW = 10  # known numbers, below which nothing is fitted
+"""Shares of the train split for the learning curve."""
+_FEW = 10  # minimum known numbers of a fit
 
 
-class Trial(NamedTuple):
-    """The best linear answer of a layer; higher scores are better.
+class LayerScore(NamedTuple):
+    """The best linear probe of a layer.
 
     Attributes:
-        layer: whose states it is from; all layers and the last norm if None.
-        strength: C, or alpha of numbers.
-        score: on the validation part.
+        layer: its states; None is all layers and the final norm.
+        strength: C, or alpha for numbers.
+        score: on the validation split; higher is better.
     """
 
     layer: int | None
@@ -106,51 +108,51 @@ class Trial(NamedTuple):
     score: float
 
 
-class Size(NamedTuple):
-    """What so many examples of the train part are enough for, at the best layer.
+class SubsetScore(NamedTuple):
+    """The score of a probe fitted to a share of the train split, at the best layer.
 
     Attributes:
-        examples: learned from; of a label of every base 6-mers.
-        score: on the validation part.
+        examples: number of examples, or of 6-mers for a label of every base.
+        score: on the validation split.
     """
 
     examples: int
     score: float
 
 
-class Probed(NamedTuple):
-    """The best linear answer, all that were tried, and what fewer examples would have given.
+class ProbeResult(NamedTuple):
+    """The best probe, the scores of all layers, and the learning curve.
 
-    `told` has a sentence on what was drawn.
+    `notes` has a sentence on sampled 6-mers.
     """
 
     linear: Linear
-    best: Trial
-    trials: tuple[Trial, ...]
-    sizes: tuple[Size, ...]
-    told: tuple[str, ...]
+    best: LayerScore
+    layers: tuple[LayerScore, ...]
+    sizes: tuple[SubsetScore, ...]
+    notes: tuple[str, ...]
 
 
 class LayerStates(nn.Module):
-    """The vectors of a batch behind some layers, from one pass: (rows, layers x width).
+    """The vectors of a batch after several layers, from one pass: (rows, layers x width).
 
-    A vector is made as soon as its layer is done, so that no other states are kept. Where every
-    base has a label a row is a 6-mer, and its vector the states of both passes.
+    Each vector is computed when its layer is done, so that no other states stay in memory. For a
+    label of every base a row is a 6-mer, and its vector has the states of both passes.
     """
 
     def __init__(self, backbone: Any, layers: Sequence[int | None]) -> None:
-        """Read these layers; None is all of them and the last norm, 0 the embeddings."""
+        """Select layers; None is all of them and the final norm, 0 the embeddings."""
         super().__init__()
         self.backbone, self.layers = backbone, tuple(layers)
 
     def forward(self, batch: Batch) -> Tensor:
         """Return vectors, layer after layer."""
-        found: dict[int | None, Tensor] = {}
+        vectors: dict[int | None, Tensor] = {}
         vectors_from = pooled if batch.pairs is None else both_sides
 
         def observed(module: nn.Module, layer: int | None) -> nn.Module:
             def observe(states: Tensor) -> None:
-                found[layer] = vectors_from(states[0], batch)
+                vectors[layer] = vectors_from(states[0], batch)
 
             return Observed(module, observe) if layer in self.layers else module
 
@@ -167,16 +169,18 @@ class LayerStates(nn.Module):
             layout=batch.layout,
             use_cache=False,
         )
-        return torch.cat([found[layer] for layer in self.layers], dim=1)
+        return torch.cat([vectors[layer] for layer in self.layers], dim=1)
 
 
 def layers_of(opened: OpenedModel, layer: int | None) -> list[int | None]:
-    """Return the layers to try: the one that is asked for, or all."""
+    """Return the layers to try: the requested one, or all."""
     num_layers = len(opened.backbone.layers)
     if layer is None:
         return [*range(1, num_layers), None]
     if not 0 <= layer <= num_layers:
-        raise UserError(f"way.layer = {layer}: the model has {num_layers}; give 1 to {num_layers}")
+        raise UserError(
+            f"method.layer = {layer}: the model has {num_layers}; give 1 to {num_layers}"
+        )
     return [layer]
 
 
@@ -184,24 +188,24 @@ def _read(
     opened: OpenedModel,
     layers: Sequence[int | None],
     examples: Examples,
-    way: WayConfig,
+    method: MethodConfig,
     seed: int,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], tuple[str, ...]]:
-    """Return vectors, (rows, layers, width), labels, (rows, columns), and what was drawn.
+    """Return vectors, (rows, layers, width), labels, (rows, columns), and notes on sampling.
 
-    A row is an example, or a 6-mer whose bases have a column each.
+    A row is an example, or a 6-mer with a column for each of its bases.
     """
     if not examples.per_base:
-        return vectors_of(opened, layers, examples.sequences, way), examples.labels, ()
+        return vectors_of(opened, layers, examples.sequences, method), examples.labels, ()
     averager = six_mers_averager(opened, layers)
-    vectors, labels, total = read_six_mers(averager, examples, way, seed)
+    vectors, labels, total = read_six_mers(averager, examples, method, seed)
     is_drawn = total > len(labels)
-    told = f"The probe learned from {len(labels):,} of {total:,} 6-mers, drawn by seed {seed}."
-    return vectors.reshape(len(labels), len(layers), -1), labels, (told,) * is_drawn
+    notes = f"The probe was fitted to {len(labels):,} of {total:,} 6-mers, drawn by seed {seed}."
+    return vectors.reshape(len(labels), len(layers), -1), labels, (notes,) * is_drawn
 
 
 def six_mers_averager(opened: OpenedModel, layers: Sequence[int | None]) -> Averager:
-    """Return what reads of each 6-mer its states in either pass, layer after layer."""
+    """Return an averager of each 6-mer's states in both passes, layer after layer."""
     width = len(layers) * 2 * opened.backbone.config.hidden_size
     return Averager(
         LayerStates(opened.backbone, layers),
@@ -215,96 +219,102 @@ def six_mers_averager(opened: OpenedModel, layers: Sequence[int | None]) -> Aver
 
 
 def vectors_of(
-    opened: OpenedModel, layers: Sequence[int | None], sequences: Sequence[str], way: WayConfig
+    opened: OpenedModel,
+    layers: Sequence[int | None],
+    sequences: Sequence[str],
+    method: MethodConfig,
 ) -> NDArray[np.float32]:
     """Return (sequences, layers, width): means over strands and windows.
 
-    A linear map of the mean is the mean of the map, so that what is fitted to these gives the mean
-    of the logits of both strands.
+    A linear map of the mean is the mean of the map, so a probe fitted to these vectors gives the
+    mean logits of both strands.
     """
     width = opened.backbone.config.hidden_size
     network = LayerStates(opened.backbone, layers)
     size = len(layers) * width
-    averager = Averager(network, opened.backbone, opened.model.vocabulary, way.pool, size)
+    averager = Averager(network, opened.backbone, opened.model.vocabulary, method.pool, size)
 
     def read() -> Iterator[NDArray[Any]]:
         for block in blocks(sequences):
-            yield from averager.means(block, way.strands, tile=way.too_long == "tile")
+            yield from averager.means(block, method.strands, tile=method.too_long == "tile")
 
-    found = np.empty((len(sequences), len(layers), width), dtype=np.float32)
-    for row, vector in zip(found, track(read(), "reading states", len(sequences)), strict=True):
+    vectors = np.empty((len(sequences), len(layers), width), dtype=np.float32)
+    for row, vector in zip(vectors, track(read(), "reading states", len(sequences)), strict=True):
         row[:] = vector.reshape(len(layers), width)
-    return found
+    return vectors
 
 
 def probe(
     opened: OpenedModel,
-    question: Question,
+    task: LabelTask,
     train: Examples,
     validation: Examples,
-    way: WayConfig,
+    method: MethodConfig,
     seed: int = 0,
-) -> Probed:
-    """Fit a linear answer for each layer; return the one with the best score.
+) -> ProbeResult:
+    """Fit a linear probe to each layer and return the one with the best validation score.
 
-    Of equals the first, which is of the lowest layer. Of a label of every base the answer has six
-    maps, one for each base of a 6-mer.
+    The lowest layer wins ties. For a label of every base the probe has six maps, one for each base
+    of a 6-mer.
 
     Args:
         opened: the model.
-        question: what is asked.
-        train: learned from.
-        validation: strength and layer are chosen by it.
-        way: what is read.
-        seed: of the 6-mers that are drawn where every base has a label.
+        task: the fitted task.
+        train: examples to fit.
+        validation: examples that select strength and layer.
+        method: pool, layer, strands and the rule for long sequences.
+        seed: seed of the 6-mer sample for a label of every base.
 
     Raises:
         UserError: no score is defined.
     """
-    layers = layers_of(opened, way.layer)
+    layers = layers_of(opened, method.layer)
     opened.backbone.train(False)
-    learned, labels, told = _read(opened, layers, train, way, seed)
-    chosen_by, validated, _ = _read(opened, layers, validation, way, seed)
-    answers: dict[Trial, Linear] = {}
+    vectors, labels, notes = _read(opened, layers, train, method, seed)
+    validation_vectors, validation_labels, _ = _read(opened, layers, validation, method, seed)
+    probes: dict[LayerScore, Linear] = {}
     for number, layer in enumerate(layers):
-        found = fit_linear(
-            (learned[:, number], labels), (chosen_by[:, number], validated), question
+        fit = fit_linear(
+            (vectors[:, number], labels), (validation_vectors[:, number], validation_labels), task
         )
-        answers[Trial(layer, found.strength, found.score)] = found.linear
-    trials = [trial for trial in answers if np.isfinite(trial.score)]
-    if not trials:
-        raise UserError("the validation part has no score; are its labels all alike?")
-    best = max(trials, key=lambda trial: trial.score)
+        probes[LayerScore(layer, fit.strength, fit.score)] = fit.linear
+    scored = [layer for layer in probes if np.isfinite(layer.score)]
+    if not scored:
+        raise UserError("the validation split has no score; are its labels all equal?")
+    best = max(scored, key=lambda layer: layer.score)
     number = layers.index(best.layer)
-    parts = (learned[:, number], labels), (chosen_by[:, number], validated)
-    sizes = *_by_size(*parts, question), Size(len(labels), best.score)
-    return Probed(answers[best], best, tuple(answers), sizes, told)
+    train_data = vectors[:, number], labels
+    validation_data = validation_vectors[:, number], validation_labels
+    sizes = *_by_size(train_data, validation_data, task), SubsetScore(len(labels), best.score)
+    return ProbeResult(probes[best], best, tuple(probes), sizes, notes)
 
 
-Part = tuple[NDArray[np.float32], NDArray[np.float32]]
+FeaturesAndLabels = tuple[NDArray[np.float32], NDArray[np.float32]]
 
 
-def _by_size(train: Part, validation: Part, question: Question) -> Iterator[Size]:
-    """Yield the scores of shares of the train part, smallest first; each holds those before it.
+def _by_size(
+    train: FeaturesAndLabels, validation: FeaturesAndLabels, task: LabelTask
+) -> Iterator[SubsetScore]:
+    """Yield the scores of nested shares of the train split, smallest first.
 
-    A share in which a class or a value is missing has none.
+    A share without every class or value has no score.
     """
     order = np.random.default_rng(0).permutation(len(train[1]))
     for share in _SHARES:
-        some = order[: round(share * len(order))]
-        if _is_enough(train[1][some], train[1], question):
-            found = fit_linear((train[0][some], train[1][some]), validation, question)
-            if np.isfinite(found.score):
-                yield Size(len(some), found.score)
+        rows = order[: round(share * len(order))]
+        if _is_enough(train[1][rows], train[1], task):
+            fit = fit_linear((train[0][rows], train[1][rows]), validation, task)
+            if np.isfinite(fit.score):
+                yield SubsetScore(len(rows), fit.score)
 
 
-def _is_enough(some: NDArray[np.float32], of: NDArray[np.float32], question: Question) -> bool:
-    """Tell whether a share of labels has every value of each column, or a few of each number."""
-    for column, whole in zip(some.T, of.T, strict=True):
+def _is_enough(share: NDArray[np.float32], whole: NDArray[np.float32], task: LabelTask) -> bool:
+    """Return whether a share has every value of each column, or enough numbers."""
+    for column, all_labels in zip(share.T, whole.T, strict=True):
         known = column[~np.isnan(column)]
-        if question.of_kind.is_number:
+        if task.task_type.is_number:
             if len(known) < _FEW:
                 return False
-        elif len(np.unique(known)) < len(np.unique(whole[~np.isnan(whole)])):
+        elif len(np.unique(known)) < len(np.unique(all_labels[~np.isnan(all_labels)])):
             return False
     return True

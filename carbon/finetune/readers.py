@@ -1,4 +1,4 @@
-"""Sequences in a FASTA, and their labels: in a table beside it, or behind their names."""
+"""Read training data of any format, among them FASTA with labels in a table or in its names."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,8 +9,8 @@ from carbon.errors import ConfigError, UserError
 from carbon.finetune.config import FORMATS, DataConfig
 from carbon.finetune.places import read_bed, read_vcf
 from carbon.finetune.tables import (
+    SPLIT_COLUMN,
     Rows,
-    asked_columns,
     joined,
     label_column,
     parquet_table,
@@ -19,6 +19,7 @@ from carbon.finetune.tables import (
     read_datasets,
     read_parquet,
     read_tsv,
+    split_columns,
     text_column,
     text_table,
 )
@@ -27,10 +28,10 @@ from carbon.genome.vcf import holds_variants
 
 
 def read_fasta(path: str, config: DataConfig) -> Rows:
-    """Read a FASTA and its labels, which are in a table beside it or behind its names.
+    """Read a FASTA and its labels, from a table or from the record names.
 
     Raises:
-        UserError: there are no labels, one is missing, or a name stands twice in a join by name.
+        UserError: there are no labels, one is missing, or a name occurs twice in a join by name.
     """
     if config.label_after:
         return _with_labels(path, config)
@@ -42,7 +43,7 @@ def read_fasta(path: str, config: DataConfig) -> Rows:
 
 
 def _with_labels(path: str, config: DataConfig) -> Rows:
-    """Take the label of each sequence from behind its name."""
+    """Read the label of each sequence from the end of its name."""
     if len(config.labels) != 1:
         raise ConfigError(f"{path}: data.label_after gives one label; name one in data.labels")
     records = list(read_sequences(path))
@@ -60,57 +61,57 @@ def _with_labels(path: str, config: DataConfig) -> Rows:
 
 
 def _in_order(path: str, config: DataConfig) -> Rows:
-    """Take the labels of the sequences from the rows of a table, in the same order."""
-    of = config.at(config.table)
-    table, first_line = _table(of)
+    """Read labels from a table whose rows have the order of the sequences."""
+    table_path = config.at(config.table)
+    table, first_line = _table(table_path)
     sequences = [sequence for _, sequence in read_sequences(path)]
     if len(sequences) != len(table):
         raise UserError(
-            f"{path}: has {len(sequences)} sequences, and {of} {len(table)} rows; give the table "
-            "that is in its order, or join by data.name"
+            f"{path}: has {len(sequences)} sequences, and {table_path} {len(table)} rows; give a "
+            "table in the same order, or join by data.name"
         )
     return Rows(
         sequences=sequences,
-        labels={name: label_column(table, name, of) for name in config.labels},
+        labels={name: label_column(table, name, table_path) for name in config.labels},
         names=None,
-        columns=asked_columns(table, of, config),
+        columns=split_columns(table, table_path, config),
         contigs=None,
-        where=place_in(of, first_line),
+        where=place_in(table_path, first_line),
     )
 
 
 def _by_name(path: str, config: DataConfig) -> Rows:
-    """Join a FASTA and a table by name; in the order of the table."""
-    of = config.at(config.table)
-    table, first_line = _table(of)
-    names = text_column(table, config.name, of, "data.name")
-    where, wanted = place_in(of, first_line), set(names)
-    found: dict[str, str] = {}
+    """Join a FASTA and a table by name, in the order of the table."""
+    table_path = config.at(config.table)
+    table, first_line = _table(table_path)
+    names = text_column(table, config.name, table_path, "data.name")
+    where, wanted = place_in(table_path, first_line), set(names)
+    sequence_of: dict[str, str] = {}
     num_others = 0
     for name, sequence in read_sequences(path):
-        if name in found:
-            raise UserError(f"{path}: '{name}' stands twice; keep one")
+        if name in sequence_of:
+            raise UserError(f"{path}: '{name}' occurs twice; keep one")
         if name in wanted:
-            found[name] = sequence
+            sequence_of[name] = sequence
         else:
             num_others += 1
     for row, name in enumerate(names):
-        if name not in found:
+        if name not in sequence_of:
             raise UserError(f"{where(row)}: no sequence '{name}' in {path}; take the row out")
-    told = (f"{path}: {num_others} sequences have no row in {of}.",) if num_others else ()
+    notes = (f"{path}: {num_others} sequences have no row in {table_path}.",) if num_others else ()
     return Rows(
-        sequences=[found[name] for name in names],
-        labels={name: label_column(table, name, of) for name in config.labels},
+        sequences=[sequence_of[name] for name in names],
+        labels={name: label_column(table, name, table_path) for name in config.labels},
         names=names,
-        columns=asked_columns(table, of, config),
+        columns=split_columns(table, table_path, config),
         contigs=None,
         where=where,
-        told=told,
+        notes=notes,
     )
 
 
 def _table(path: str) -> tuple[pa.Table, int]:
-    """Return a table, by its ending, and the line of its first row."""
+    """Return a table, read by its ending, and the line number of its first row."""
     if Path(path).suffix == ".parquet":
         return parquet_table(path), 0
     return text_table(path, "," if ".csv" in Path(path).suffixes else "\t"), 2
@@ -125,43 +126,42 @@ SOURCES: dict[str, Callable[[str, DataConfig], Rows]] = {
     "bed": read_bed,
     "vcf": read_vcf,
 }
-"""Of each of `FORMATS`, what reads a path of it."""
+"""The reader of each of `FORMATS`."""
 
 TABLES = ("csv", "tsv", "parquet", "datasets")
-"""Those whose rows may be chosen by their columns."""
-
-PART_COLUMN = "part"
-"""Of `data.files`, what says for which part a row is."""
+"""Formats whose rows can be selected by their columns."""
 
 
 def read_rows(config: DataConfig) -> Rows:
-    """Read all that a configuration names.
+    """Read all files that a configuration names.
 
     Raises:
-        UserError: a file is absent, of another form, or lacks a column.
+        UserError: a file is absent, has another format, or lacks a column.
     """
     if config.path:
         return _read(config)
-    return joined({part: _read(config.of_part(part)) for part in config.files}, PART_COLUMN)
+    return joined({split: _read(config.for_split(split)) for split in config.files}, SPLIT_COLUMN)
 
 
 def _read(config: DataConfig) -> Rows:
     path = config.at(config.path)
-    form = config.format or _format_of(path)
-    if (config.keep or config.below) and form not in TABLES:
-        raise UserError(f"{path}: data.keep and data.below are of {', '.join(TABLES)}; take it out")
-    rows = SOURCES[form](path, config)
+    file_format = config.format or _format_of(path)
+    if (config.keep or config.below) and file_format not in TABLES:
+        raise UserError(
+            f"{path}: data.keep and data.below are for {', '.join(TABLES)}; take them out"
+        )
+    rows = SOURCES[file_format](path, config)
     if not len(rows):
-        raise UserError(f"{path}: has no example; give a file with some")
+        raise UserError(f"{path}: has no examples; give a file with examples")
     return rows
 
 
 def _format_of(path: str) -> str:
     if holds_variants(Path(path)):
         return "vcf"
-    for name, form in FORMATS.items():
-        if path.lower().endswith(form.endings or ("/",)):
+    for name, file_format in FORMATS.items():
+        if path.lower().endswith(file_format.endings or ("/",)):
             return name
     if Path(path).is_file():
-        raise UserError(f"{path}: which form is it? give data.format, one of {', '.join(FORMATS)}")
+        raise UserError(f"{path}: unknown format; give data.format, one of {', '.join(FORMATS)}")
     return "datasets"

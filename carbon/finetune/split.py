@@ -1,7 +1,7 @@
-"""Which example is for which part: by what is said of it, or by hashes that no order changes.
+"""Assign examples to splits, and find sequences that leak between splits.
 
-A hash is of a seed and a name. So rows may be sorted, and others added, and an example stays where
-it was; with folds, every example is tested once.
+A hash of a seed and a name assigns an example, so its split does not depend on the order of rows or
+on examples added later. With folds, every example is tested once.
 """
 
 import hashlib
@@ -14,113 +14,115 @@ from numpy.typing import NDArray
 
 from carbon.errors import UserError
 from carbon.finetune.config import SplitConfig
-from carbon.finetune.data import PARTS, Examples
+from carbon.finetune.data import SPLITS, Examples
 from carbon.genome import reverse_complement
 from carbon.genome.kmers import UInt64s, canonical_kmers
 
-SAID = {
+SPLIT_WORDS = {
     "train": ("train", "training"),
     "validation": ("validation", "valid", "val", "dev", "eval"),
     "test": ("test", "testing"),
 }
-"""What a column may say of a part, in any case, where a configuration does not name it."""
+"""Values of a split column that are recognised, in any case, if the recipe names none."""
 
 Where = Callable[[int], str]
 
 
-def parts_of(
+def assign_splits(
     keys: Sequence[str], values: Sequence[str], config: SplitConfig, where: Where
 ) -> tuple[str, ...]:
-    """Return the part of each example.
+    """Return the split of each example.
 
     Args:
-        keys: that are hashed, one an example: its name, or its sequence.
-        values: of the column, the contigs or the groups; not read where `by` is `random`.
-        config: how.
-        where: what messages call an example.
+        keys: text to hash for each example: its name, or its sequence.
+        values: values of the column, contigs or groups; unused if `by` is `random`.
+        config: the rule.
+        where: maps an example to its location for messages.
 
     Raises:
-        UserError: the column says something else, or a part is left empty.
+        UserError: the column has an unknown value, or a split is empty.
     """
-    parts = RULES[config.by](keys, values, config, where)
-    if config.by in ("files", "column") and "validation" not in parts:
-        parts = _validation_of_train(keys, parts, config)
-    found = Counter(parts)
-    for part in PARTS:
-        if not found[part]:
+    splits = RULES[config.by](keys, values, config, where)
+    if config.by in ("files", "column") and "validation" not in splits:
+        splits = _validation_of_train(keys, splits, config)
+    counts = Counter(splits)
+    for split in SPLITS:
+        if not counts[split]:
             raise UserError(
-                f"data.split: nothing is left for {part} of {len(parts)} examples (by = "
+                f"data.split: {split} is empty ({len(splits)} examples, by = "
                 f"'{config.by}'); give larger shares, or other names"
             )
-    return tuple(parts)
+    return tuple(splits)
 
 
 def hashed(text: str, seed: int) -> float:
-    """Return a number of 0 to 1 that follows from a text and a seed alone."""
+    """Return a number from 0 to 1 that depends on a text and a seed only."""
     digest = hashlib.blake2b(f"{seed}\t{text}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64
 
 
-def _said(
+def _by_column(
     keys: Sequence[str], values: Sequence[str], config: SplitConfig, where: Where
 ) -> list[str]:
     named = {"validation": config.validation, "test": config.test}
     if not any(named.values()):
-        of = {word: part for part, words in SAID.items() for word in words}
-        parts = [of.get(value.strip().lower(), "") for value in values]
+        split_of = {word: split for split, words in SPLIT_WORDS.items() for word in words}
+        splits = [split_of.get(value.strip().lower(), "") for value in values]
     else:
-        parts = [_named(value, named) for value in values]
-    if "" in parts:
-        row = parts.index("")
+        splits = [_named(value, named) for value in values]
+    if "" in splits:
+        row = splits.index("")
         raise UserError(
-            f"{where(row)}: '{values[row]}' in column '{config.column}' is no part; say what is "
-            "with data.split.validation and data.split.test"
+            f"{where(row)}: '{values[row]}' in column '{config.column}' is not a split; name its "
+            "values in data.split.validation and data.split.test"
         )
-    return parts
+    return splits
 
 
 def _named(value: str, named: dict[str, tuple[str, ...]]) -> str:
-    return next((part for part, words in named.items() if value in words), "train")
+    return next((split for split, words in named.items() if value in words), "train")
 
 
-def _validation_of_train(keys: Sequence[str], parts: list[str], config: SplitConfig) -> list[str]:
-    """Take the validation part out of train, where the data have none."""
+def _validation_of_train(keys: Sequence[str], splits: list[str], config: SplitConfig) -> list[str]:
+    """Take the validation split out of train if the data have none."""
     return [
         "validation"
-        if part == "train" and hashed(key, config.seed) < config.validation_share
-        else part
-        for key, part in zip(keys, parts, strict=True)
+        if split == "train" and hashed(key, config.seed) < config.validation_share
+        else split
+        for key, split in zip(keys, splits, strict=True)
     ]
 
 
 def _grouped(
     keys: Sequence[str], values: Sequence[str], config: SplitConfig, where: Where
 ) -> list[str]:
-    """Put whole groups where they are named, else deal them out by their hashes."""
+    """Assign whole groups by name, or else by their hashes."""
     if "" in values:
         raise UserError(f"{where(list(values).index(''))}: has no group or contig; give it one")
     named = {"validation": config.validation, "test": config.test}
-    for part, words in named.items():
+    for split, words in named.items():
         if missing := sorted(set(words) - set(values)):
             raise UserError(
-                f"data.split.{part}: '{missing[0]}' is in no row; there are "
+                f"data.split.{split}: '{missing[0]}' is in no row; rows have "
                 f"{', '.join(sorted(set(values))[:8])}"
             )
     if any(named.values()):
-        parts = [_named(value, named) for value in values]
-        return parts if config.validation else _validation_by_group(values, parts, config)
+        splits = [_named(value, named) for value in values]
+        return splits if config.validation else _validation_by_group(values, splits, config)
     place = _dealt(Counter(values), _shares(config), config.seed)
-    return [_part_at(place[value], config) for value in values]
+    return [_split_at(place[value], config) for value in values]
 
 
-def _validation_by_group(values: Sequence[str], parts: list[str], config: SplitConfig) -> list[str]:
-    """Take whole groups out of train for validation, where test alone is named."""
-    sizes = Counter(value for value, part in zip(values, parts, strict=True) if part == "train")
+def _validation_by_group(
+    values: Sequence[str], splits: list[str], config: SplitConfig
+) -> list[str]:
+    """Take whole groups out of train for validation if only test groups are named."""
+    sizes = Counter(value for value, split in zip(values, splits, strict=True) if split == "train")
     share = config.validation_share
     place = _dealt(sizes, [1 - share, share], config.seed)
     return [
-        "validation" if part == "train" and place[value] else part
-        for value, part in zip(values, parts, strict=True)
+        "validation" if split == "train" and place[value] else split
+        for value, split in zip(values, splits, strict=True)
     ]
 
 
@@ -129,26 +131,26 @@ def _hashed(
 ) -> list[str]:
     ends = np.cumsum(_shares(config))
     places = [int(np.searchsorted(ends[:-1], hashed(key, config.seed), "right")) for key in keys]
-    return [_part_at(place, config) for place in places]
+    return [_split_at(place, config) for place in places]
 
 
 def _shares(config: SplitConfig) -> list[float]:
-    """Return the share of each place: of the folds, or of the parts in their order."""
+    """Return the share of each fold, or of each split in order."""
     if config.folds:
         return [1 / config.folds] * config.folds
     test, validation = config.test_share, config.validation_share
     return [1 - validation - test, validation, test]
 
 
-def _part_at(place: int, config: SplitConfig) -> str:
+def _split_at(place: int, config: SplitConfig) -> str:
     if not config.folds:
-        return PARTS[place]
-    behind = (place - config.fold) % config.folds
-    return {0: "test", 1: "validation"}.get(behind, "train")
+        return SPLITS[place]
+    distance = (place - config.fold) % config.folds
+    return {0: "test", 1: "validation"}.get(distance, "train")
 
 
 def _dealt(sizes: Counter[str], shares: Sequence[float], seed: int) -> dict[str, int]:
-    """Return the place of each group: in the order of hashes, where most is lacking."""
+    """Return each group's place: in the order of hashes, where most examples are missing."""
     lacking = np.array(shares) * sum(sizes.values())
     places = {}
     for group in sorted(sizes, key=lambda group: (hashed(group, seed), group)):
@@ -160,40 +162,40 @@ def _dealt(sizes: Counter[str], shares: Sequence[float], seed: int) -> dict[str,
 Rule = Callable[[Sequence[str], Sequence[str], SplitConfig, Where], list[str]]
 
 RULES: dict[str, Rule] = {
-    "files": _said,
-    "column": _said,
+    "files": _by_column,
+    "column": _by_column,
     "contig": _grouped,
     "group": _grouped,
     "random": _hashed,
 }
-"""Of each of `SPLITS`."""
+"""The function of each of `SPLIT_RULES`."""
 
 
 K = 31
-_MOST_KMERS = 20_000_000  # in memory; of more, those whose hash is of some remainder
+_MOST_KMERS = 20_000_000  # in memory; of more, a sample by hash
 
 Flags = NDArray[np.bool_]
 
 
 class Leak(NamedTuple):
-    """Examples of a part that the other parts have too.
+    """Examples of one split that also occur in other splits.
 
-    An example counts once, however many parts have it: it is compared with all of them together.
+    Each example counts once, however many splits have it: it is compared with all others together.
 
     Attributes:
-        part: whose examples are counted.
-        num_equal: that another part has as they are, or as their reverse complement.
-        num_near: that are not equal to one, and whose share of 31-mers the other parts have.
-        of: examples of the part.
-        by_part: of each other part that has any, how many it has by itself.
+        split: whose examples are counted.
+        num_equal: examples that another split has, on either strand.
+        num_near: further examples whose share of 31-mers occurs in the other splits.
+        of: number of examples in the split.
+        by_split: for each other split with any, the number that it has by itself.
         example: the name of one of them.
     """
 
-    part: str
+    split: str
     num_equal: int
     num_near: int
     of: int
-    by_part: dict[str, int]
+    by_split: dict[str, int]
     example: str
 
     @property
@@ -202,10 +204,10 @@ class Leak(NamedTuple):
         return self.num_equal + self.num_near
 
     def to_text(self) -> str:
-        """Write as a sentence."""
-        where = "".join(f"{number} in {other}, " for other, number in self.by_part.items())
+        """Return a sentence."""
+        where = "".join(f"{number} in {other}, " for other, number in self.by_split.items())
         return (
-            f"{self.num} of {self.of} sequences of {self.part} stand in another part too "
+            f"{self.num} of {self.of} sequences of {self.split} also occur in another split "
             f"({self.num_equal} equal, {self.num_near} nearly; {where}such as '{self.example}')."
         )
 
@@ -217,7 +219,7 @@ def canonical(sequence: str) -> str:
 
 
 class _Index:
-    """Sequences as numbers: one of the whole, and those of their 31-mers."""
+    """Sequences as integers: one for the whole sequence, and one for each of its 31-mers."""
 
     def __init__(self, sequences: Sequence[str]) -> None:
         forms = [canonical(sequence) for sequence in sequences]
@@ -229,53 +231,53 @@ class _Index:
         joined = np.concatenate([np.zeros(0, dtype=np.uint64), *kmers])
         self.kmers = np.unique(joined, return_inverse=True)[1]
 
-    def flagged(self, mine: Flags, theirs: Flags, share: float) -> tuple[Flags, Flags]:
-        """Return which of mine are equal to one of theirs, and which others nearly are."""
-        equal = mine & np.isin(self.whole, self.whole[theirs])
-        there = np.zeros(int(self.kmers.max(initial=-1)) + 1, dtype=bool)
-        there[self.kmers[theirs[self.owners]]] = True
-        shared = np.bincount(self.owners[there[self.kmers]], minlength=len(mine))
-        near = mine & (self.sizes > 0) & (shared >= share * self.sizes) & ~equal
+    def flagged(self, selected: Flags, others: Flags, share: float) -> tuple[Flags, Flags]:
+        """Return which selected sequences equal one of `others`, and which others nearly do."""
+        equal = selected & np.isin(self.whole, self.whole[others])
+        in_others = np.zeros(int(self.kmers.max(initial=-1)) + 1, dtype=bool)
+        in_others[self.kmers[others[self.owners]]] = True
+        shared = np.bincount(self.owners[in_others[self.kmers]], minlength=len(selected))
+        near = selected & (self.sizes > 0) & (shared >= share * self.sizes) & ~equal
         return equal, near
 
 
 def _sampled(kmers: UInt64s, scale: int) -> UInt64s:
-    """Return the k-mers of a remainder of their hash, the same ones in every sequence."""
+    """Return the k-mers with one remainder of their hash, the same in every sequence."""
     if scale == 1:
         return kmers
     mixed = kmers * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)
-    found: UInt64s = kmers[mixed % np.uint64(scale) == 0]
-    return found
+    sampled: UInt64s = kmers[mixed % np.uint64(scale) == 0]
+    return sampled
 
 
 def find_leaks(examples: Examples, share: float) -> list[Leak]:
-    """Return what of each part stands in the others, most measured parts first.
+    """Return the leaks of each split, test first.
 
     Args:
-        examples: in parts.
-        share: of a sequence's 31-mers that make it nearly another part's.
+        examples: with splits assigned.
+        share: share of a sequence's 31-mers that makes it a near duplicate.
     """
     return _leaks(examples, _Index(examples.sequences), share)
 
 
 def _leaks(examples: Examples, index: _Index, share: float) -> list[Leak]:
-    of_part = _members(examples)
+    members = _members(examples)
     leaks = []
-    for part in reversed(PARTS):
-        others = {other: of_part[other] for other in PARTS if other != part}
-        equal, near = index.flagged(of_part[part], np.logical_or.reduce([*others.values()]), share)
+    for split in reversed(SPLITS):
+        others = {other: members[other] for other in SPLITS if other != split}
+        equal, near = index.flagged(members[split], np.logical_or.reduce([*others.values()]), share)
         if (either := np.flatnonzero(equal | near)).size:
-            alone = {
-                other: int(np.logical_or(*index.flagged(of_part[part], theirs, share)).sum())
-                for other, theirs in others.items()
+            num_in = {
+                other: int(np.logical_or(*index.flagged(members[split], flags, share)).sum())
+                for other, flags in others.items()
             }
             leaks.append(
                 Leak(
-                    part=part,
+                    split=split,
                     num_equal=int(equal.sum()),
                     num_near=int(near.sum()),
-                    of=int(of_part[part].sum()),
-                    by_part={other: number for other, number in alone.items() if number},
+                    of=int(members[split].sum()),
+                    by_split={other: number for other, number in num_in.items() if number},
                     example=min(examples.names[i] for i in either),
                 )
             )
@@ -283,67 +285,69 @@ def _leaks(examples: Examples, index: _Index, share: float) -> list[Leak]:
 
 
 def _members(examples: Examples) -> dict[str, Flags]:
-    parts = np.asarray(examples.parts, dtype=str)
-    return {part: parts == part for part in PARTS}
+    splits = np.asarray(examples.splits, dtype=str)
+    return {split: splits == split for split in SPLITS}
 
 
-class Screened(NamedTuple):
-    """What a rule makes of leaks.
+class LeakResult(NamedTuple):
+    """Examples after a leak rule.
 
     Attributes:
-        examples: that are kept.
-        told: whole sentences.
-        leaks: that are still there.
+        examples: the remaining examples.
+        notes: sentences for the report.
+        leaks: leaks that remain.
     """
 
     examples: Examples
-    told: list[str]
+    notes: list[str]
     leaks: list[Leak]
 
 
-def _told(examples: Examples, share: float) -> Screened:
+def _report(examples: Examples, share: float) -> LeakResult:
     leaks = find_leaks(examples, share)
-    return Screened(examples, [leak.to_text() for leak in leaks], leaks)
+    return LeakResult(examples, [leak.to_text() for leak in leaks], leaks)
 
 
-def _refused(examples: Examples, share: float) -> Screened:
+def _refuse(examples: Examples, share: float) -> LeakResult:
     if leaks := find_leaks(examples, share):
         raise UserError(
             f'data: {leaks[0].to_text()} Split by group, or set data.leaks = "drop" or "tell"'
         )
-    return Screened(examples, [], [])
+    return LeakResult(examples, [], [])
 
 
-def _dropped(examples: Examples, share: float) -> Screened:
-    """Leave out of train what stands in validation or test, of validation what stands in test.
+def _drop(examples: Examples, share: float) -> LeakResult:
+    """Remove from train what occurs in validation or test, and from validation what occurs in test.
 
-    What still has its share elsewhere then, as a short sequence of test within a long one of train,
-    goes itself.
+    A sequence whose 31-mers still occur elsewhere, such as a short test sequence within a long one
+    of train, is removed itself.
     """
-    index, of_part = _Index(examples.sequences), _members(examples)
-    kept = dict(of_part)
+    index, members = _Index(examples.sequences), _members(examples)
+    remaining = dict(members)
 
-    def leave_out(part: str, others: Flags) -> None:
-        equal, near = index.flagged(kept[part], others, share)
-        kept[part] = kept[part] & ~(equal | near)
+    def remove(split: str, others: Flags) -> None:
+        equal, near = index.flagged(remaining[split], others, share)
+        remaining[split] = remaining[split] & ~(equal | near)
 
-    leave_out("train", kept["validation"] | kept["test"])
-    leave_out("validation", kept["test"])
-    for part in reversed(PARTS):
-        leave_out(part, np.logical_or.reduce([kept[other] for other in PARTS if other != part]))
-    told = [
-        f"{int(gone)} of {int(of_part[part].sum())} sequences of {part} stand in another part and "
-        "are left out."
-        for part in PARTS
-        if (gone := of_part[part].sum() - kept[part].sum())
+    remove("train", remaining["validation"] | remaining["test"])
+    remove("validation", remaining["test"])
+    for split in reversed(SPLITS):
+        remove(
+            split, np.logical_or.reduce([remaining[other] for other in SPLITS if other != split])
+        )
+    notes = [
+        f"{int(removed)} of {int(members[split].sum())} sequences of {split} also occur in another "
+        "split and are removed."
+        for split in SPLITS
+        if (removed := members[split].sum() - remaining[split].sum())
     ]
-    taken = examples.taken(np.flatnonzero(np.logical_or.reduce(list(kept.values()))))
-    return Screened(taken, told, [])
+    subset = examples.subset(np.flatnonzero(np.logical_or.reduce(list(remaining.values()))))
+    return LeakResult(subset, notes, [])
 
 
-LEAK_RULES: dict[str, Callable[[Examples, float], Screened]] = {
-    "tell": _told,
-    "refuse": _refused,
-    "drop": _dropped,
+LEAK_RULES: dict[str, Callable[[Examples, float], LeakResult]] = {
+    "tell": _report,
+    "refuse": _refuse,
+    "drop": _drop,
 }
-"""Of each of `LEAKS`: from examples and a share of 31-mers."""
+"""The function of each of `LEAKS`: from examples and a share of 31-mers."""

@@ -1,7 +1,6 @@
-"""What is asked of a sequence: a table of kinds, and a question as a value.
+"""Task types and fitted tasks: labels, logits, predictions, losses and scores.
 
-A kind says what its labels, logits and predictions are. Adding one is an entry of `QUESTIONS`, with
-its scores in `carbon.finetune.metrics.SCORES`.
+A new task type is an entry of `TASK_TYPES`, with its scores in `carbon.finetune.metrics.SCORES`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,8 +12,8 @@ from numpy.typing import NDArray
 
 from carbon.finetune.config import LOSSES_OF
 from carbon.finetune.data import Transform
-from carbon.finetune.metrics import first_score, scores_of
-from carbon.uncertainty import Estimate
+from carbon.finetune.metrics import Statistics, statistics_of, with_intervals
+from carbon.uncertainty import Estimate, Statistic
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,22 +21,22 @@ if TYPE_CHECKING:
 Floats32 = NDArray[np.float32]
 
 
-class Kind(NamedTuple):
-    """A kind of question.
+class TaskType(NamedTuple):
+    """A type of prediction task.
 
     Attributes:
-        says: in a few words, for help and reports.
-        losses: that it can be learned by, the default first.
-        answer: from logits (rows, outputs) to predictions of the same shape.
-        per_base: every base has a row.
-        one_column: the label is one of the names; otherwise there is a column for each name.
-        one_logit: two names share one logit, that of the second.
-        is_number: labels are numbers, which transforms may change.
+        description: a few words for help and reports.
+        losses: losses of the type, the default first.
+        predict: maps logits (rows, outputs) to predictions of the same shape.
+        per_base: whether every base is a row.
+        one_column: whether the label is one of the names; otherwise each name has a column.
+        one_logit: whether two names share one logit, the second name's.
+        is_number: whether labels are numbers, which transforms may change.
     """
 
-    says: str
+    description: str
     losses: tuple[str, ...]
-    answer: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    predict: Callable[[NDArray[np.float64]], NDArray[np.float64]]
     per_base: bool = False
     one_column: bool = False
     one_logit: bool = False
@@ -50,82 +49,84 @@ def _sigmoid(logits: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
     powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-    found: NDArray[np.float64] = powers / powers.sum(axis=1, keepdims=True)
-    return found
+    probabilities: NDArray[np.float64] = powers / powers.sum(axis=1, keepdims=True)
+    return probabilities
 
 
-QUESTIONS: dict[str, Kind] = {
-    "binary": Kind(
+TASK_TYPES: dict[str, TaskType] = {
+    "binary": TaskType(
         "one of two classes", LOSSES_OF["binary"], _sigmoid, one_column=True, one_logit=True
     ),
-    "classes": Kind("one of many classes", LOSSES_OF["classes"], _softmax, one_column=True),
-    "labels": Kind("any of many labels", LOSSES_OF["labels"], _sigmoid),
-    "numbers": Kind(
+    "classes": TaskType("one of many classes", LOSSES_OF["classes"], _softmax, one_column=True),
+    "labels": TaskType("any of many labels", LOSSES_OF["labels"], _sigmoid),
+    "numbers": TaskType(
         "one or more numbers", LOSSES_OF["numbers"], lambda logits: logits, is_number=True
     ),
-    "bases": Kind(
+    "bases": TaskType(
         "a class of every base", LOSSES_OF["bases"], _softmax, per_base=True, one_column=True
     ),
 }
 
 
 @dataclass(frozen=True)
-class Question:
-    """What is asked, learned and measured.
+class LabelTask:
+    """A task fitted to a train split: what is predicted, trained and scored.
 
     Attributes:
-        kind: key of `QUESTIONS`.
-        names: of the two or more classes, the labels or the numbers; the second of two is the one
-            whose probability is predicted.
+        type: key of `TASK_TYPES`.
+        names: names of two or more classes, labels or numbers. Of two classes, the probability of
+            the second is predicted.
         loss: key of `carbon.finetune.losses.LOSSES`.
-        transforms: of numbers, one each; none where nothing is changed.
-        class_weights: one a class; of `labels`, of the examples that have each label, beside 1 of
-            those that do not. All alike where empty.
+        transforms: one for each number; empty if nothing is transformed.
+        class_weights: one for each class; for `labels`, the weight of examples that have each
+            label, relative to 1 for those without it. Empty for equal weights.
     """
 
-    kind: str
+    type: str
     names: tuple[str, ...]
     loss: str
     transforms: tuple[Transform, ...] = ()
     class_weights: tuple[float, ...] = field(default=())
 
     @property
-    def of_kind(self) -> Kind:
-        """What is known of its kind."""
-        return QUESTIONS[self.kind]
+    def task_type(self) -> TaskType:
+        """The entry of `TASK_TYPES`."""
+        return TASK_TYPES[self.type]
 
     @property
     def num_outputs(self) -> int:
-        """Logits a row, and predictions."""
-        return 1 if self.of_kind.one_logit else len(self.names)
+        """Logits per row, and predictions."""
+        return 1 if self.task_type.one_logit else len(self.names)
 
     @property
     def num_columns(self) -> int:
-        """Labels a row."""
-        return 1 if self.of_kind.one_column else len(self.names)
+        """Labels per row."""
+        return 1 if self.task_type.one_column else len(self.names)
 
     @property
     def output_names(self) -> tuple[str, ...]:
-        """Of the predictions: of two classes the second alone."""
-        return self.names[-1:] if self.of_kind.one_logit else self.names
+        """Names of the predictions; of two classes only the second."""
+        return self.names[-1:] if self.task_type.one_logit else self.names
 
     @property
     def per_base(self) -> bool:
-        """Whether every base has a row."""
-        return self.of_kind.per_base
+        """Whether every base is a row."""
+        return self.task_type.per_base
 
     def targets(self, labels: NDArray[Any]) -> Floats32:
-        """Return what `loss_of` takes of labels, (rows, columns): numbers are transformed."""
+        """Return the targets of `loss_of`, (rows, columns) float32: labels with numbers
+        transformed.
+        """
         if not self.transforms:
             return np.asarray(labels, dtype=np.float32)
         columns = [t.apply(labels[:, i]) for i, t in enumerate(self.transforms)]
         return np.stack(columns, axis=1).astype(np.float32)
 
     def weights_of(self, targets: "Tensor") -> "Tensor":
-        """Return the weight of each target, (rows, columns); 0 where it is unknown.
+        """Return the weight of each target, (rows, columns), 0 where the target is unknown.
 
-        Their sum over all rows of an optimizer step, on all processes, is the `total_weight` that
-        `loss_of` takes where a step is accumulated of parts.
+        The sum over all rows of an optimizer step, on all processes, is the `total_weight` that
+        `loss_of` takes if gradients are accumulated over microbatches.
         """
         import torch
 
@@ -134,7 +135,7 @@ class Question:
             return known.float()
         weights = torch.tensor(self.class_weights, dtype=torch.float32, device=targets.device)
         index = torch.nan_to_num(targets)
-        if self.of_kind.one_column:
+        if self.task_type.one_column:
             return known * weights[index.long()]
         return known * torch.where(index > 0.5, weights, 1.0)
 
@@ -146,13 +147,14 @@ class Question:
         *,
         alone: bool = False,
     ) -> "Tensor":
-        """Return the loss, of which the mean over processes is that of all rows on all of them.
+        """Return a loss whose mean over processes is the loss of all rows on all processes.
 
         Args:
             logits: (rows, num_outputs).
-            targets: (rows, num_columns), of `targets`; NaN are left out.
-            total_weight: sum of `weights_of` of all rows of the step, where these are a part.
-            alone: other processes have no part in it, and are not waited for.
+            targets: (rows, num_columns), from `targets`; NaN are ignored.
+            total_weight: sum of `weights_of` over all rows of the step, if these rows are a
+                microbatch.
+            alone: compute the loss of this process without waiting for others.
         """
         from carbon.finetune.losses import mean_loss
 
@@ -160,11 +162,11 @@ class Question:
         return mean_loss(self.loss, logits, targets, weights, total_weight, alone=alone)
 
     def predictions(self, logits: NDArray[Any]) -> Floats32:
-        """Return probabilities, or numbers in their own unit, (rows, num_outputs)."""
-        found = self.of_kind.answer(np.array(logits, dtype=np.float64))
+        """Return (rows, num_outputs) float32: probabilities, or numbers in the labels' unit."""
+        outputs = self.task_type.predict(np.array(logits, dtype=np.float64))
         for i, transform in enumerate(self.transforms):
-            found[:, i] = transform.undo(found[:, i])
-        return found.astype(np.float32)
+            outputs[:, i] = transform.undo(outputs[:, i])
+        return outputs.astype(np.float32)
 
     def scores(
         self,
@@ -173,34 +175,60 @@ class Question:
         groups: Sequence[str] | None = None,
         seed: int = 0,
     ) -> dict[str, Estimate]:
-        """Return scores with 95 % intervals, that which a checkpoint is chosen by first.
+        """Return scores with 95 % intervals; the first is the score that selects checkpoints.
 
         Args:
             predictions: (rows, num_outputs).
-            labels: (rows, num_columns), in the unit of the file; NaN are left out.
-            groups: (rows,) of `Examples.row_groups`; rows of one name are drawn together.
-            seed: of the bootstrap.
+            labels: (rows, num_columns), in the unit of the file; NaN are ignored.
+            groups: (rows,), from `Examples.row_groups`; the bootstrap draws rows of one group
+                together.
+            seed: seed of the bootstrap.
         """
-        return scores_of(self.kind, self.names, predictions, labels, groups, seed)
+        return with_intervals(*self._statistics(predictions, labels), groups, seed)
 
     def score(self, predictions: NDArray[Any], labels: NDArray[Any]) -> float:
-        """Return the first of `scores` without its interval: a checkpoint is chosen by it.
+        """Return the first of `scores` without its interval, which selects checkpoints.
 
-        Higher is better, whatever is asked.
+        Higher is better for every task type.
         """
-        return first_score(self.kind, self.names, predictions, labels)
+        statistics, rows = self._statistics(predictions, labels)
+        return next(iter(statistics.values()))(np.ones(len(rows))) if len(rows) else float("nan")
+
+    def differences(
+        self,
+        first: NDArray[Any],
+        second: NDArray[Any],
+        labels: NDArray[Any],
+        groups: Sequence[str] | None = None,
+        seed: int = 0,
+    ) -> dict[str, Estimate]:
+        """Return first - second of every score, with each resample drawn once for both.
+
+        `first` and `second` are predictions, (rows, num_outputs); the rest is as in `scores`.
+        """
+        (ours, rows), (theirs, _) = (self._statistics(each, labels) for each in (first, second))
+
+        def minus(name: str) -> Statistic:
+            return lambda weights: ours[name](weights) - theirs[name](weights)
+
+        return with_intervals({name: minus(name) for name in ours}, rows, groups, seed)
+
+    def _statistics(
+        self, predictions: NDArray[Any], labels: NDArray[Any]
+    ) -> tuple[Statistics, NDArray[np.int64]]:
+        return statistics_of(self.type, self.names, predictions, labels)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
         return asdict(self)
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Self:
-        """Return what `to_json` wrote."""
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Return the task that `to_json` wrote."""
         return cls(
-            kind=str(found["kind"]),
-            names=tuple(found["names"]),
-            loss=str(found["loss"]),
-            transforms=tuple(Transform.from_json(each) for each in found["transforms"]),
-            class_weights=tuple(found["class_weights"]),
+            type=str(values["type"]),
+            names=tuple(values["names"]),
+            loss=str(values["loss"]),
+            transforms=tuple(Transform.from_json(each) for each in values["transforms"]),
+            class_weights=tuple(values["class_weights"]),
         )

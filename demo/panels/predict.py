@@ -111,8 +111,8 @@ class Predict(Panel):
             yield Progress(len(found), len(named + alleles), "sequences")
         yield {
             "model": name,
-            "way": finetuned.manifest.way,
-            "question": finetuned.question.kind,
+            "method": finetuned.manifest.method,
+            "task": finetuned.task.type,
             "strands": strands,
             "outputs": list(finetuned.output_names),
             "names": [title for title, _ in named],
@@ -210,7 +210,7 @@ class Predict(Panel):
         if not values["variant"]:
             return None
         variant, reference = self._typed(values), self.lab.genome.reference
-        if finetuned.question.per_base:
+        if finetuned.task.per_base:
             raise UserError("this model labels every base; give a VCF to `carbon predict`")
         window_bp = values["window_bp"] or finetuned.manifest.window_bp
         if not 2 <= window_bp <= finetuned.room_bp:

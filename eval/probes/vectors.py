@@ -11,7 +11,7 @@ from transformers import LlamaForCausalLM
 
 from carbon.errors import UserError
 from carbon.finetune.batches import room_bp
-from carbon.finetune.config import WayConfig
+from carbon.finetune.config import MethodConfig
 from carbon.finetune.network import OpenedModel
 from carbon.finetune.probe import layers_of, vectors_of
 from carbon.inference.options import POOLS, Pool
@@ -48,14 +48,14 @@ def states_of(model: LoadedModel, sequences: Sequence[str]) -> dict[str, Feature
     names = [LAST if layer is None else f"layer {layer}" for layer in layers]
     found: dict[str, Features] = {}
     for pool in POOLS:
-        vectors = vectors_of(opened, layers, sequences, _way(pool))
+        vectors = vectors_of(opened, layers, sequences, _method(pool))
         found[pool] = {name: vectors[:, i] for i, name in enumerate(names)}
     opened.closed()
     return found
 
 
-def _way(pool: Pool) -> WayConfig:
-    return WayConfig(name="probe", pool=pool, strands="forward")
+def _method(pool: Pool) -> MethodConfig:
+    return MethodConfig(name="probe", pool=pool, strands="forward")
 
 
 def kmer_shares(sequences: Sequence[str], offsets: Sequence[int]) -> Features:

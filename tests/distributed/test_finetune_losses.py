@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from carbon.finetune.tasks import QUESTIONS, Question
+from carbon.finetune.tasks import TASK_TYPES, LabelTask
 from tests.helpers.ranks import run_ranks
 
 ROWS = (0, 2, 11)  # of very unequal shares: two rows have no correlation of their own
@@ -12,46 +12,46 @@ ROWS = (0, 2, 11)  # of very unequal shares: two rows have no correlation of the
 
 def case_of(kind, loss):
     random = np.random.default_rng(7)
-    names = ("a", "b", "c")[: 2 if QUESTIONS[kind].one_logit else 3]
-    weights = () if QUESTIONS[kind].is_number else (0.5, 2.0, 1.5)[: len(names)]
-    question = Question(kind, names, loss, class_weights=weights)
-    logits = random.normal(size=(ROWS[-1], question.num_outputs)).astype(np.float32)
-    if question.of_kind.is_number:
-        targets = random.normal(size=(ROWS[-1], question.num_columns))
+    names = ("a", "b", "c")[: 2 if TASK_TYPES[kind].one_logit else 3]
+    weights = () if TASK_TYPES[kind].is_number else (0.5, 2.0, 1.5)[: len(names)]
+    task = LabelTask(kind, names, loss, class_weights=weights)
+    logits = random.normal(size=(ROWS[-1], task.num_outputs)).astype(np.float32)
+    if task.task_type.is_number:
+        targets = random.normal(size=(ROWS[-1], task.num_columns))
     else:
-        targets = random.integers(0, 2, (ROWS[-1], question.num_columns)).astype(float)
+        targets = random.integers(0, 2, (ROWS[-1], task.num_columns)).astype(float)
     targets[4, 0] = np.nan
-    return question, logits, targets.astype(np.float32)
+    return task, logits, targets.astype(np.float32)
 
 
-CASES = [(kind, loss) for kind, of in QUESTIONS.items() for loss in of.losses]
+CASES = [(kind, loss) for kind, of in TASK_TYPES.items() for loss in of.losses]
 
 
-def measured(ranks):
+def validate(ranks):
     """Return, of each case, this process's loss and its gradients."""
     rank = torch.distributed.get_rank()
     mine = slice(ROWS[rank], ROWS[rank + 1])
     found = {}
     for case in CASES:
-        question, logits, targets = case_of(*case)
+        task, logits, targets = case_of(*case)
         here = torch.tensor(logits[mine], requires_grad=True)
         there = torch.tensor(targets[mine])
-        loss = question.loss_of(here, there)
+        loss = task.loss_of(here, there)
         loss.backward()
         # As if two such batches made one step.
-        weight = question.weights_of(torch.tensor(targets)).sum()
-        half = question.loss_of(here.detach(), there, 2 * weight)
-        alone = question.loss_of(here.detach(), there, alone=True)
+        weight = task.weights_of(torch.tensor(targets)).sum()
+        half = task.loss_of(here.detach(), there, 2 * weight)
+        alone = task.loss_of(here.detach(), there, alone=True)
         found[case] = loss.item(), here.grad.numpy(), half.item(), alone.item()
     return found
 
 
 def test_two_processes_have_the_loss_and_the_gradient_of_one():
-    both = run_ranks(2, measured)
+    both = run_ranks(2, validate)
     for case in CASES:
-        question, logits, targets = case_of(*case)
+        task, logits, targets = case_of(*case)
         whole = torch.tensor(logits, requires_grad=True)
-        loss = question.loss_of(whole, torch.tensor(targets))
+        loss = task.loss_of(whole, torch.tensor(targets))
         loss.backward()
         values, gradients, halves, alone = zip(*(each[case] for each in both), strict=True)
         assert np.mean(values) == pytest.approx(loss.item(), rel=1e-5), case
@@ -62,5 +62,5 @@ def test_two_processes_have_the_loss_and_the_gradient_of_one():
         )
         for rank in range(2):
             mine = slice(ROWS[rank], ROWS[rank + 1])
-            own = question.loss_of(torch.tensor(logits[mine]), torch.tensor(targets[mine]))
+            own = task.loss_of(torch.tensor(logits[mine]), torch.tensor(targets[mine]))
             assert alone[rank] == pytest.approx(own.item(), rel=1e-5), case

@@ -49,39 +49,41 @@ def summary_in(text):
     return json.loads(line)
 
 
-def write_run(folder, network, question):
+def write_run(folder, network, task):
     """Write a model, a table with the parts, and two configurations that differ in the output."""
     base_folder(folder, network)
-    examples = examples_of(question, 60)
+    examples = examples_of(task, 60)
     rows = []
     for n, name in enumerate(examples.names):
         labels = examples.labels[examples.rows_of(n), 0].astype(int)
-        label = "".join(question.names[i][0] for i in labels) if question.per_base else labels[0]
-        rows.append((name, examples.sequences[n], label, examples.parts[n]))
-    write_rows(folder / "data.csv", rows, ("id", "sequence", "label", "part"))
-    config = run_config(folder, question.kind, name="lora", epochs=2.0, batch=7, learning_rate=3e-3)
-    config["data"]["split"] = {"by": "column", "column": "part"}
+        label = "".join(task.names[i][0] for i in labels) if task.per_base else labels[0]
+        rows.append((name, examples.sequences[n], label, examples.splits[n]))
+    write_rows(folder / "data.csv", rows, ("id", "sequence", "label", "split"))
+    config = run_config(folder, task.type, name="lora", epochs=2.0, batch=7, learning_rate=3e-3)
+    config["data"]["split"] = {"by": "column", "column": "split"}
     for output in ("one", "two"):
         config["output"] = str(folder / output)
         (folder / f"{output}.toml").write_text(as_config(config).to_toml())
 
 
 @pytest.mark.parametrize(
-    ("question", "launch"),
+    ("task", "launch"),
     [(BASES, run_on), pytest.param(BINARY, by_torchrun, marks=pytest.mark.nightly)],
     ids=["bases", "binary"],
 )
-def test_two_processes_and_one_learn_the_same_labels(tmp_path, network, capsys, question, launch):
-    write_run(tmp_path, network, question)
+def test_two_processes_and_one_learn_the_same_labels(tmp_path, network, capsys, task, launch):
+    write_run(tmp_path, network, task)
     assert main(["finetune", "--config", str(tmp_path / "one.toml")]) == 0
     told = summary_in(launch(2, ["finetune", "--config", "two.toml"], tmp_path))
     assert told["score"] == json.loads(capsys.readouterr().out)["score"]
     folders = tmp_path / "one", tmp_path / "two"
-    looks = [strict_json(folder / "results.json")["seeds"][0]["looks"] for folder in folders]
+    validations = [
+        strict_json(folder / "results.json")["seeds"][0]["validations"] for folder in folders
+    ]
     for key in ("loss", "score", "validation_loss"):
-        found = [[look[key] for look in each] for each in looks]
+        found = [[step[key] for step in each] for each in validations]
         np.testing.assert_allclose(*found, rtol=1e-3, atol=1e-5)
-    sequences = examples_of(question, 8).sequences
+    sequences = examples_of(task, 8).sequences
     said = [list(carbon.load_finetuned(folder).predict(sequences)) for folder in folders]
     for one, two in zip(*said, strict=True):
         np.testing.assert_allclose(one, two, atol=1e-4)

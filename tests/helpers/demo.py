@@ -76,14 +76,14 @@ def make_full_lab(folder: Path, model: Model, name: str = "a_run") -> Lab:
     return lab
 
 
-def write_predictor(lab: Lab, name: str, question: Any, **options: Any) -> Any:
+def write_predictor(lab: Lab, name: str, task: Any, **options: Any) -> Any:
     """Write a folder of a model with a head that has learned nothing; return the model."""
-    from carbon.finetune.config import WayConfig
+    from carbon.finetune.config import MethodConfig
     from carbon.finetune.load import write_finetuned
     from tests.helpers.finetune import finetuned_of
 
-    way = WayConfig(**{"name": "full", "dropout": 0.0} | options)
-    finetuned, opened = finetuned_of(lab.runs / "model", question, way, seed=len(name))
+    method = MethodConfig(**{"name": "full", "dropout": 0.0} | options)
+    finetuned, opened = finetuned_of(lab.runs / "model", task, method, seed=len(name))
     folder = lab.runs / name
     folder.mkdir(parents=True)
     write_finetuned(folder, finetuned.network, opened, finetuned.manifest)

@@ -1,4 +1,4 @@
-"""A tiny model, tiny questions and tiny runs for tests of fine-tuning."""
+"""A tiny model, tiny tasks and tiny runs for tests of fine-tuning."""
 
 import copy
 import csv
@@ -9,31 +9,31 @@ from typing import Any
 import numpy as np
 import torch
 
-from carbon.finetune.config import WayConfig
+from carbon.finetune.config import MethodConfig
 from carbon.finetune.data import Examples
 from carbon.finetune.folder import Manifest, weights_sha256
 from carbon.finetune.load import head_for, write_finetuned
 from carbon.finetune.network import FinetunedNetwork, OpenedModel
 from carbon.finetune.predict import FinetunedModel
-from carbon.finetune.tasks import Question
+from carbon.finetune.tasks import LabelTask
 from carbon.finetune.train import with_lora
 from carbon.model import LoadedModel, load_model, save_model
 from carbon.tokenizer import NATIVE
 
-BINARY = Question("binary", ("no", "yes"), "binary_cross_entropy")
-NUMBERS = Question("numbers", ("a", "b"), "mse")
-BASES = Question("bases", ("no", "yes", "maybe"), "cross_entropy")
+BINARY = LabelTask("binary", ("no", "yes"), "binary_cross_entropy")
+NUMBERS = LabelTask("numbers", ("a", "b"), "mse")
+BASES = LabelTask("bases", ("no", "yes", "maybe"), "cross_entropy")
 
 
-def examples_of(question: Question, number: int = 24, seed: int = 0) -> Examples:
+def examples_of(task: LabelTask, number: int = 24, seed: int = 0) -> Examples:
     """Return sequences of 20 to 80 bp; the label is the GC content, or whether a base is G."""
     rng = np.random.default_rng(seed)
     letters = np.array(list("ACGT"))
     sequences = tuple("".join(rng.choice(letters, rng.integers(20, 80))) for _ in range(number))
     gc = np.array([(s.count("G") + s.count("C")) / len(s) for s in sequences])
-    if question.per_base:
+    if task.per_base:
         labels = np.array([[float("ACG".find(b) % 3)] for b in "".join(sequences)])
-    elif question.kind == "numbers":
+    elif task.type == "numbers":
         labels = np.stack([gc, 1 - gc], axis=1)
     else:
         labels = (gc > np.median(gc)).astype(float)[:, None]
@@ -41,9 +41,9 @@ def examples_of(question: Question, number: int = 24, seed: int = 0) -> Examples
         names=tuple(f"s{n}" for n in range(number)),
         sequences=sequences,
         labels=labels.astype(np.float32),
-        parts=tuple(np.resize(["train", "train", "validation", "test"], number)),
+        splits=tuple(np.resize(["train", "train", "validation", "test"], number)),
         groups=("",) * number,
-        per_base=question.per_base,
+        per_base=task.per_base,
     )
 
 
@@ -56,33 +56,33 @@ def base_folder(tmp_path: Any, network: Any) -> Any:
 
 
 def finetuned_of(
-    folder: Any, question: Question, way: WayConfig, seed: int = 0
+    folder: Any, task: LabelTask, method: MethodConfig, seed: int = 0
 ) -> tuple[FinetunedModel, OpenedModel]:
     """Return a fine-tuned model that has learned nothing yet."""
     torch.manual_seed(seed)
     loaded = load_model(folder)
-    opened = OpenedModel(LoadedModel(loaded.network, NATIVE), way.layer)
+    opened = OpenedModel(LoadedModel(loaded.network, NATIVE), method.layer)
     manifest = Manifest(
-        way=way.name,
+        method=method.name,
         base=str(folder),
         base_sha256=weights_sha256(folder),
-        question=question,
-        pool=way.pool,
-        layer=way.layer,
-        strands=way.strands,
-        too_long=way.too_long,
+        task=task,
+        pool=method.pool,
+        layer=method.layer,
+        strands=method.strands,
+        too_long=method.too_long,
     )
     backbone = opened.backbone
-    if way.name == "lora":
-        backbone = with_lora(backbone, way, str(folder))
+    if method.name == "lora":
+        backbone = with_lora(backbone, method, str(folder))
     head = head_for(manifest, opened.backbone.config.hidden_size)
-    network = FinetunedNetwork(backbone, head, per_base=question.per_base).eval()
+    network = FinetunedNetwork(backbone, head, per_base=task.per_base).eval()
     return FinetunedModel(network, NATIVE, manifest), opened
 
 
-def untrained_folder(base: Path, question: Question, folder: Path) -> Path:
-    """Write the folder of a fine-tuned model, of the way `full`, that has learned nothing."""
-    finetuned, opened = finetuned_of(base, question, WayConfig(name="full"))
+def untrained_folder(base: Path, task: LabelTask, folder: Path) -> Path:
+    """Write the folder of a fine-tuned model, of the method `full`, without training."""
+    finetuned, opened = finetuned_of(base, task, MethodConfig(name="full"))
     folder.mkdir()
     write_finetuned(folder, finetuned.network, opened, finetuned.manifest)
     return folder
@@ -105,7 +105,7 @@ def motif_rows(number: int = 80) -> list[tuple[str, str, int]]:
     ]
 
 
-def run_config(folder: Path, kind: str = "binary", **way: Any) -> dict[str, Any]:
+def run_config(folder: Path, kind: str = "binary", **method: Any) -> dict[str, Any]:
     """Return a run on `data.csv` and the model `base` of a folder, as plain values."""
     return {
         "model": str(folder / "base"),
@@ -115,8 +115,8 @@ def run_config(folder: Path, kind: str = "binary", **way: Any) -> dict[str, Any]
             "name": "id",
             "split": {"validation_share": 0.25, "test_share": 0.25},
         },
-        "question": {"kind": kind},
-        "way": {"dropout": 0.0, "epochs": 1.0, "batch": 8, **way},
+        "task": {"type": kind},
+        "method": {"dropout": 0.0, "epochs": 1.0, "batch": 8, **method},
         "baselines": [],
     }
 

@@ -13,15 +13,26 @@ from carbon.cli import main
 pytestmark = pytest.mark.nightly
 
 CHECKPOINTS = (2, 4, 6, 8, 10, 12, 14)
-"""62 rows of train make 8 steps an epoch, and 3 looks an epoch are one each 8 // 3 = 2 steps. The
-best look is at step 8, and three more without a better one end the run."""
+"""62 rows of train make 8 steps per epoch, and 3 validations per epoch are one every 8 // 3 = 2
+steps. The best is at step 8, and three more without a better score end the run."""
+
+RENAMED = {
+    "[question]\nkind": "[task]\ntype",
+    "[way]": "[method]",
+    "looks_per_epoch": "validations_per_epoch",
+}
+"""Keys of the case's recipe, which is older than their names."""
 
 
 @pytest.fixture
 def case(tmp_path, real_data, monkeypatch):
     """A copy of the case, as the working folder: its paths are relative."""
-    for name in ("t.csv", "t.toml"):
-        shutil.copyfile(real_data.parent / "cases" / "10_finetune_resume" / name, tmp_path / name)
+    folder = real_data.parent / "cases" / "10_finetune_resume"
+    shutil.copyfile(folder / "t.csv", tmp_path / "t.csv")
+    recipe = (folder / "t.toml").read_text()
+    for old, new in RENAMED.items():
+        recipe = recipe.replace(old, new)
+    (tmp_path / "t.toml").write_text(recipe)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -45,7 +56,7 @@ def run(*more):
 
 
 def outcome(folder):
-    """Return the looks, and the tensors of the adapter and the head."""
+    """Return the validations, and the tensors of the adapter and the head."""
     results = json.loads((folder / "results.json").read_text())
     tensors = load_file(folder / "head.safetensors")
     tensors |= load_file(folder / "adapter" / "adapter_model.safetensors")
@@ -56,8 +67,8 @@ def test_killed_at_a_checkpoint_it_ends_the_same(case, kept, capsys):
     assert run() == 0
     whole = outcome(case / "x")
     (seed,) = whole[0]
-    assert tuple(look["step"] for look in seed["looks"]) == CHECKPOINTS
-    losses = {look["step"]: round(look["loss"], 3) for look in seed["looks"]}
+    assert tuple(step["step"] for step in seed["validations"]) == CHECKPOINTS
+    losses = {step["step"]: round(step["loss"], 3) for step in seed["validations"]}
     assert (losses[12], losses[14]) == (0.642, 0.651)
     for step in CHECKPOINTS[::3]:
         shutil.rmtree(case / "x")

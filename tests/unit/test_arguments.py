@@ -6,7 +6,7 @@ import pytest
 
 import carbon
 from carbon.errors import UserError
-from carbon.finetune.config import WayConfig
+from carbon.finetune.config import MethodConfig
 from tests.helpers.finetune import BINARY, base_folder, finetuned_of
 
 NOT_LISTS = ["ATGGCC", b"ATGGCC", Path("genome.fa"), 7, None]
@@ -16,7 +16,9 @@ NOT_ITEMS = [("a", "ATGGCC"), b"ATGGCC", Path("genome.fa"), 7, None, ["A", "C"]]
 @pytest.fixture(scope="module")
 def takers(model, network, tmp_path_factory):
     finetuned, _ = finetuned_of(
-        base_folder(tmp_path_factory.mktemp("arguments"), network), BINARY, WayConfig(name="full")
+        base_folder(tmp_path_factory.mktemp("arguments"), network),
+        BINARY,
+        MethodConfig(name="full"),
     )
     return {
         "score": lambda given: list(model.score(given)),

@@ -13,9 +13,9 @@ from carbon.errors import ConfigError
 from carbon.finetune import config
 from carbon.finetune import config as finetune
 from carbon.finetune.baselines import FITS
-from carbon.finetune.data import PARTS, TRANSFORMS
+from carbon.finetune.data import SPLITS, TRANSFORMS
 from carbon.finetune.losses import LOSSES
-from carbon.finetune.tasks import QUESTIONS
+from carbon.finetune.tasks import TASK_TYPES
 from carbon.inference.options import POOLS, STRANDS_READ
 from carbon.losses.objectives import OBJECTIVES
 from carbon.model import PRESETS
@@ -63,16 +63,16 @@ def names_of(hint) -> list[str]:
         (finetune.FinetuneConfig, "baselines", FITS),
         (finetune.DataConfig, "format", config.FORMATS),
         (finetune.DataConfig, "leaks", config.LEAKS),
-        (finetune.QuestionConfig, "class_weights", config.CLASS_WEIGHTS),
-        (finetune.QuestionConfig, "kind", QUESTIONS),
-        (finetune.QuestionConfig, "loss", LOSSES),
-        (finetune.QuestionConfig, "transform", TRANSFORMS),
-        (finetune.SplitConfig, "by", config.SPLITS),
-        (finetune.WayConfig, "name", config.WAYS),
-        (finetune.WayConfig, "name", finetune.EFFORTS),
-        (finetune.WayConfig, "pool", POOLS),
-        (finetune.WayConfig, "strands", STRANDS_READ),
-        (finetune.WayConfig, "too_long", config.TOO_LONG),
+        (finetune.TaskConfig, "class_weights", config.CLASS_WEIGHTS),
+        (finetune.TaskConfig, "type", TASK_TYPES),
+        (finetune.TaskConfig, "loss", LOSSES),
+        (finetune.TaskConfig, "transform", TRANSFORMS),
+        (finetune.SplitConfig, "by", config.SPLIT_RULES),
+        (finetune.MethodConfig, "name", config.METHODS),
+        (finetune.MethodConfig, "name", finetune.TRAINING_DEFAULTS),
+        (finetune.MethodConfig, "pool", POOLS),
+        (finetune.MethodConfig, "strands", STRANDS_READ),
+        (finetune.MethodConfig, "too_long", config.TOO_LONG),
         (AssemblyConfig, "incomplete_cds", STOPS_AT_INCOMPLETE_CDS),
         (AssemblyConfig, "species_type", SPECIES_TAG_OF),
         (ExecutorConfig, "kind", EXECUTORS),
@@ -109,9 +109,9 @@ def test_what_a_recipe_knows_of_a_name_is_what_its_table_says():
     anew = [name for name, each in ACTIVATION_CHECKPOINTINGS.items() if each.computes_anew]
     assert anew == ["selective", "full"]  # all but "none"
     assert train.config.SHARE_UNITS == SHARE_UNITS
-    assert typing.get_args(finetune.PartName) == PARTS
-    assert {name: kind.losses for name, kind in QUESTIONS.items()} == finetune.LOSSES_OF
-    numbers = [name for name, kind in QUESTIONS.items() if kind.is_number]
+    assert typing.get_args(finetune.SplitName) == SPLITS
+    assert {name: kind.losses for name, kind in TASK_TYPES.items()} == finetune.LOSSES_OF
+    numbers = [name for name, kind in TASK_TYPES.items() if kind.is_number]
     assert numbers == ["numbers"]
 
 

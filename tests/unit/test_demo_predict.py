@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 
 from carbon.errors import UserError
-from carbon.finetune.config import WayConfig
+from carbon.finetune.config import MethodConfig
 from carbon.finetune.load import load_finetuned, write_finetuned
 from demo.panels.predict import Predict
 from tests.helpers.demo import answered, make_lab, visited, write_predictor
 from tests.helpers.files import random_bases
 from tests.helpers.finetune import BASES, BINARY, NUMBERS, finetuned_of
 
-QUESTIONS = {"promoter": BINARY, "numbers": NUMBERS, "genes": BASES}
+TASKS = {"promoter": BINARY, "numbers": NUMBERS, "genes": BASES}
 
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory, model):
     lab = make_lab(tmp_path_factory.mktemp("lab"), model)
-    for name, question in QUESTIONS.items():
-        write_predictor(lab, f"finetuned/{name}", question)
+    for name, task in TASKS.items():
+        write_predictor(lab, f"fine-tuned/{name}", task)
     return lab
 
 
@@ -31,8 +31,8 @@ def panel(lab):
 
 def test_folders_are_offered_the_newest_first(panel):
     newest, *names = panel.fields[0].choices
-    assert newest == "newest" and names[0] == "finetuned/genes"
-    assert set(names) == {f"finetuned/{name}" for name in QUESTIONS}
+    assert newest == "newest" and names[0] == "fine-tuned/genes"
+    assert set(names) == {f"fine-tuned/{name}" for name in TASKS}
 
 
 def test_it_opens_with_pieces_of_the_genome(panel, lab):
@@ -51,13 +51,13 @@ def test_predictions_are_those_of_the_folder(panel, lab, name, strands):
     text = f">one\n{random_bases(40)}\n>two more\n{random_bases(61, 1)}\n"
     _, result, shown = visited(panel, model=f"finetuned/{name}", sequences=text, strands=strands)
     given = None if strands == "as learned" else strands
-    expected = load_finetuned(lab.runs / "finetuned" / name).predict(
+    expected = load_finetuned(lab.runs / "fine-tuned" / name).predict(
         [random_bases(40), random_bases(61, 1)], strands=given
     )
     for ours, other in zip(result["predictions"], expected, strict=True):
         np.testing.assert_allclose(np.array(ours, dtype=float), other, atol=1e-5)
     figure = shown["figure"]
-    assert len(figure["data"]) == len(QUESTIONS[name].output_names)
+    assert len(figure["data"]) == len(TASKS[name].output_names)
     length = 40 if name == "genes" else 2
     assert all(len(trace["y"]) == length for trace in figure["data"])
 
@@ -71,7 +71,7 @@ def test_sequences_without_a_known_base_have_no_prediction(panel):
 def test_a_base_model_that_is_another_is_told_without_folders(lab, tmp_path, model):
     other = make_lab(tmp_path, model)
     finetuned, opened = finetuned_of(
-        other.runs / "model", BINARY, WayConfig(name="lora", dropout=0.0)
+        other.runs / "model", BINARY, MethodConfig(name="lora", dropout=0.0)
     )
     folder = other.runs / "mine"
     folder.mkdir()

@@ -16,8 +16,8 @@ model = "{model}"
 output = "{output}"
 [data]
 path = "data.csv"
-[question]
-kind = "binary"
+[task]
+type = "binary"
 """
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from carbon.finetune.config import WayConfig
+from carbon.finetune.config import MethodConfig
 from carbon.genome import Interval, Reference, Variant
 from carbon.inference import join_chunks
 from tests.helpers.files import random_bases
@@ -73,12 +73,12 @@ def test_a_call(model, reference, name):
     check_four_threads(lambda n: CALLS[name](model, reference, n))
 
 
-WAYS = [{"name": "lora"}, {"name": "full"}, {"name": "probe", "layer": 1}]
+METHODS = [{"name": "lora"}, {"name": "full"}, {"name": "probe", "layer": 1}]
 
 
-@pytest.mark.parametrize("options", WAYS, ids=lambda options: options["name"])
+@pytest.mark.parametrize("options", METHODS, ids=lambda options: options["name"])
 def test_predict(tmp_path, network, options):
-    way = WayConfig(dropout=0.0, **options)
+    method = MethodConfig(dropout=0.0, **options)
     torch.manual_seed(3)
-    finetuned, _ = finetuned_of(base_folder(tmp_path, network), BINARY, way)
+    finetuned, _ = finetuned_of(base_folder(tmp_path, network), BINARY, method)
     check_four_threads(lambda n: list(finetuned.predict([SEQUENCES[n]])))

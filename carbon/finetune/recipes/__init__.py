@@ -1,8 +1,8 @@
-"""Published tasks as runs of `carbon finetune`: their settings, and published figures.
+"""Published tasks as recipes of `carbon finetune`: settings and published scores.
 
-A file of this folder is a family: `source` of the figures, `notes` on what differs from the
-published protocol, `settings` of all its tasks, and of each of `tasks` what is its own. A new task
-is a table of such a file, a new family a file.
+Each TOML file is a family: `source` of the figures, `notes` on deviations from the published
+protocol, `settings` of all its tasks, and the differing settings of each of `tasks`. A new task is
+a table in such a file, a new family is a file.
 """
 
 import difflib
@@ -21,21 +21,21 @@ Table = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe:
+class PublishedTask:
     """A published task.
 
     Attributes:
-        name: that `carbon finetune --config` takes.
-        question: in a few words.
-        published: score of `results.json` to model to its published value; the first score is that
-            of the task.
-        source: of the figures and settings.
-        notes: what differs from the published protocol.
-        settings: of a run, without model and output.
+        name: name that `carbon finetune --config` takes.
+        description: a few words.
+        published: published value by score of `results.json` and model; the first score is the
+            task's own.
+        source: source of the figures and settings.
+        notes: deviations from the published protocol.
+        settings: settings of a run, without model and output.
     """
 
     name: str
-    question: str
+    description: str
     published: Mapping[str, Mapping[str, float]]
     source: str
     notes: str
@@ -43,30 +43,30 @@ class Recipe:
 
     @property
     def metric(self) -> str:
-        """The score that the task is known by."""
+        """The task's own score."""
         return next(iter(self.published))
 
 
 @cache
-def recipes() -> Mapping[str, Recipe]:
+def recipes() -> Mapping[str, PublishedTask]:
     """Return all recipes by name, families in the order of their files."""
-    found = {}
+    tasks = {}
     for path in sorted(Path(__file__).parent.glob("*.toml")):
         family = tomllib.loads(path.read_text(encoding="utf-8"))
         for name, task in family["tasks"].items():
-            found[name] = Recipe(
+            tasks[name] = PublishedTask(
                 name=name,
-                question=task["question"],
+                description=task["description"],
                 published=task["published"],
                 source=family["source"],
                 notes=family["notes"],
                 settings=_merged(family["settings"], task.get("settings", {})),
             )
-    return found
+    return tasks
 
 
 def _merged(common: Table, own: Table) -> Table:
-    """Return values of both; the own ones where both say something."""
+    """Return values of both tables; those of `own` take precedence."""
     both = dict(common)
     for key, value in own.items():
         deeper = isinstance(value, Mapping) and isinstance(both.get(key), Mapping)
@@ -74,20 +74,20 @@ def _merged(common: Table, own: Table) -> Table:
     return both
 
 
-def recipe_of(source: str | Path) -> Recipe | None:
-    """Return the recipe of a name; None where a file of that name is there, or no such recipe."""
+def recipe_of(source: str | Path) -> PublishedTask | None:
+    """Return the recipe of a name; None if a file has that name, or no recipe has."""
     return None if Path(source).is_file() else recipes().get(str(source))
 
 
 def read_run(source: str | Path, overrides: Sequence[str] = ()) -> FinetuneConfig:
-    """Read a run from a TOML file, or from a recipe's name and what it lacks.
+    """Read a run from a TOML file, or from a recipe's name and overrides.
 
     Args:
-        source: a file, or a name of `recipes`; the file comes first.
+        source: a file, or a name of `recipes`; a file takes precedence.
         overrides: such as `model=my_model`.
 
     Raises:
-        ConfigError: there is neither, or a key or value does not fit.
+        ConfigError: there is neither, or a key or value is invalid.
     """
     recipe = recipe_of(source)
     if recipe is None:

@@ -32,19 +32,19 @@ def base(tmp_path_factory, network):
 
 @pytest.fixture(scope="session")
 def untrained(tmp_path_factory, base):
-    """Return the folder of a fine-tuned model that has learned nothing, for a question."""
+    """Return the folder of a fine-tuned model without training, for a task."""
     root = tmp_path_factory.mktemp("untrained")
-    return cache(lambda question: untrained_folder(base, question, root / question.kind))
+    return cache(lambda task: untrained_folder(base, task, root / task.type))
 
 
 @pytest.fixture(scope="session")
 def finetuned(network):
     """Return the folder that a way made of `motif_rows`, in this run of the tests or an earlier."""
 
-    def fine_tune(folder, way):
+    def fine_tune(folder, method):
         base_folder(folder, network)
         write_rows(folder / "data.csv", motif_rows())
-        config = run_config(folder, name=way, epochs=2.0)
+        config = run_config(folder, name=method, epochs=2.0)
         carbon.finetune(config | {"baselines": ["constant", "composition"]})
 
-    return lambda way: built(f"finetuned-{way}", partial(fine_tune, way=way)) / "out"
+    return lambda method: built(f"finetuned-{method}", partial(fine_tune, method=method)) / "out"

@@ -1,4 +1,4 @@
-"""Baselines against scikit-learn and counts by hand; every kind of question; the same twice."""
+"""Baselines against scikit-learn and counts by hand; every task type; the same twice."""
 
 from collections import Counter
 from functools import partial
@@ -9,12 +9,12 @@ import torch
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from carbon.finetune import baselines
-from carbon.finetune.baselines import FITS, Network, Size, answers
-from carbon.finetune.config import QuestionConfig
+from carbon.finetune.baselines import FITS, CnnSettings, ConvNet, predict_cnn
+from carbon.finetune.config import TaskConfig
 from carbon.finetune.data import Examples
 from carbon.finetune.linear import LOGISTIC_C, RIDGE_ALPHA, fit_linear
-from carbon.finetune.prepare import fitted_question
-from carbon.finetune.tasks import QUESTIONS, Question
+from carbon.finetune.prepare import fitted_task
+from carbon.finetune.tasks import TASK_TYPES, LabelTask
 from carbon.genome import reverse_complement
 from tests.helpers.files import random_bases
 
@@ -42,7 +42,7 @@ def toy(kind, num=160, seed=0):
         names=tuple(map(str, range(num))),
         sequences=tuple(sequences),
         labels=columns[kind].astype(np.float32),
-        parts=tuple("train" if i % 2 else ("validation", "test")[i // 2 % 2] for i in range(num)),
+        splits=tuple("train" if i % 2 else ("validation", "test")[i // 2 % 2] for i in range(num)),
         groups=("",) * num,
         per_base=kind == "bases",
     )
@@ -57,26 +57,26 @@ def _marked(sequence, there):
 
 def asked(kind, examples, **settings):
     num_names = {"binary": 2, "classes": 3, "labels": 3, "numbers": 2, "bases": 2}[kind]
-    return fitted_question(QuestionConfig(kind=kind, **settings), "abc"[:num_names], examples)
+    return fitted_task(TaskConfig(type=kind, **settings), "abc"[:num_names], examples)
 
 
-@pytest.mark.parametrize("kind", QUESTIONS)
-def test_every_baseline_answers_every_question_and_the_same_twice(kind, monkeypatch):
+@pytest.mark.parametrize("kind", TASK_TYPES)
+def test_every_baseline_fits_every_task_and_predicts_the_same_twice(kind, monkeypatch):
     if kind != "binary":
-        monkeypatch.setattr(baselines, "Size", partial(Size, most_epochs=4))
+        monkeypatch.setattr(baselines, "CnnSettings", partial(CnnSettings, most_epochs=4))
     examples = toy(kind)
-    question = asked(kind, examples)
-    train, validation, test = (examples.part(part) for part in ("train", "validation", "test"))
+    task = asked(kind, examples)
+    train, validation, test = (examples.split(part) for part in ("train", "validation", "test"))
     scores = {}
     for name, fit in FITS.items():
-        said = fit(train, validation, question, 1)(test)
-        assert said.shape == (len(test.labels), question.num_outputs)
+        said = fit(train, validation, task, 1)(test)
+        assert said.shape == (len(test.labels), task.num_outputs)
         assert np.isfinite(said).all()
         if kind in ("classes", "bases"):
             np.testing.assert_allclose(said.sum(axis=1), 1, rtol=1e-5)
-        scores[name] = question.score(said, test.labels)
+        scores[name] = task.score(said, test.labels)
         if kind == "binary":
-            np.testing.assert_array_equal(fit(train, validation, question, 1)(test), said)
+            np.testing.assert_array_equal(fit(train, validation, task, 1)(test), said)
     # What reads the sequence finds the motif, where enough of the examples have it.
     floor = {"binary": 0.8, "classes": 0.3, "labels": 0.6, "numbers": 0.5, "bases": 0.3}[kind]
     assert scores["kmers"] > floor, scores
@@ -84,20 +84,20 @@ def test_every_baseline_answers_every_question_and_the_same_twice(kind, monkeypa
 
 def test_constants_are_shares_and_means_of_train():
     examples = toy("classes")
-    train, test = examples.part("train"), examples.part("test")
-    question = asked("classes", examples)
-    said = FITS["constant"](train, train, question, 0)(test)
+    train, test = examples.split("train"), examples.split("test")
+    task = asked("classes", examples)
+    said = FITS["constant"](train, train, task, 0)(test)
     counts = Counter(train.labels[:, 0].tolist())
     expected = [counts[i] / len(train) for i in (0.0, 1.0, 2.0)]
     np.testing.assert_allclose(said, np.tile(expected, (len(test), 1)), rtol=1e-6)
-    numbers = toy("numbers").part("train")
+    numbers = toy("numbers").split("train")
     said = FITS["constant"](numbers, numbers, asked("numbers", toy("numbers")), 0)(numbers)
     np.testing.assert_allclose(said[0], numbers.labels.mean(axis=0), rtol=1e-6)
 
 
 def test_kmers_are_counted_on_both_strands():
     sequences = ["ACGTTGCANNACCA", random_bases(70, seed=3).lower().upper()]
-    examples = toy("binary").taken([0, 1])
+    examples = toy("binary").subset([0, 1])
     object.__setattr__(examples, "sequences", tuple(sequences))
     found = np.expm1(baselines.kmers(examples).astype(np.float64))
     assert found.shape[1] == 2 + 10 + 32 + 136 + 512 + 2080
@@ -109,13 +109,13 @@ def test_kmers_are_counted_on_both_strands():
             there = counts[start : start + number]
             assert sorted(there[there > 0].round().tolist()) == sorted(by_hand.values())
             start += number
-    turned = toy("binary").taken([0, 1])
+    turned = toy("binary").subset([0, 1])
     object.__setattr__(turned, "sequences", tuple(map(reverse_complement, sequences)))
     np.testing.assert_array_equal(baselines.kmers(turned), baselines.kmers(examples))
 
 
 def test_composition_is_length_gc_and_unknown():
-    examples = toy("binary").taken([0, 1])
+    examples = toy("binary").subset([0, 1])
     object.__setattr__(examples, "sequences", ("GGCANN", "NNNN"))
     expected = [[np.log(6), 0.75, 2 / 6], [np.log(4), 0.5, 1.0]]
     np.testing.assert_allclose(baselines.composition(examples), expected, rtol=1e-6)
@@ -132,9 +132,9 @@ def test_a_column_may_lack_classes():
     classes = np.digitize(x[:, 0] + random.normal(size=200), [-0.5, 0.5])
     columns = [classes, 2 * (x[:, 1] + random.normal(size=200) > 0), np.full(200, 1)]
     labels = np.stack(columns, axis=1).astype(np.float32)
-    question = Question("bases", ("a", "b", "c"), "cross_entropy")
-    found = fit_linear((x, labels), (x, labels), question)
-    said = question.predictions(found.linear.logits(x).reshape(-1, 3)).reshape(200, 3, 3)
+    task = LabelTask("bases", ("a", "b", "c"), "cross_entropy")
+    found = fit_linear((x, labels), (x, labels), task)
+    said = task.predictions(found.linear.logits(x).reshape(-1, 3)).reshape(200, 3, 3)
     theirs = LogisticRegression(C=found.strength, tol=1e-8).fit(standardised(x), labels[:, 1])
     np.testing.assert_allclose(
         said[:, 1][:, [0, 2]], theirs.predict_proba(standardised(x)), atol=5e-3
@@ -150,14 +150,14 @@ def test_logistic_regression_is_that_of_scikit_learn(kind):
     y = (x[:, 0] + 0.1 * x[:, 1] + random.normal(size=200) > 3.3).astype(int)
     y += (kind == "classes") * (x[:, 3] > 3.5)
     labels = y[:, None].astype(np.float32)
-    question = Question(kind, "abc"[: y.max() + 1], QUESTIONS[kind].losses[0])
-    found = fit_linear((x, labels), (x, labels), question)
+    task = LabelTask(kind, "abc"[: y.max() + 1], TASK_TYPES[kind].losses[0])
+    found = fit_linear((x, labels), (x, labels), task)
     assert found.strength in LOGISTIC_C
     theirs = LogisticRegression(C=found.strength, max_iter=1000).fit(standardised(x), y)
-    said = question.predictions(found.linear.logits(x))
-    expected = theirs.predict_proba(standardised(x))[:, -question.num_outputs :]
+    said = task.predictions(found.linear.logits(x))
+    expected = theirs.predict_proba(standardised(x))[:, -task.num_outputs :]
     np.testing.assert_allclose(said, expected, atol=5e-3)
-    assert found.score == question.score(said, labels)
+    assert found.score == task.score(said, labels)
 
 
 @pytest.mark.parametrize("gap", [False, True])
@@ -168,8 +168,8 @@ def test_ridge_regression_is_that_of_scikit_learn(gap):
     labels += random.normal(size=labels.shape).astype(np.float32)
     if gap:
         labels[:20, 0] = np.nan
-    question = Question("numbers", ("a", "b"), "mse")
-    found = fit_linear((x, labels), (x, labels), question)
+    task = LabelTask("numbers", ("a", "b"), "mse")
+    found = fit_linear((x, labels), (x, labels), task)
     assert found.strength in RIDGE_ALPHA
     said = found.linear.logits(x)
     for column in range(2):
@@ -183,19 +183,19 @@ def test_ridge_regression_is_that_of_scikit_learn(gap):
 @pytest.mark.parametrize("per_base", [False, True])
 def test_an_answer_of_the_network_knows_nothing_of_its_neighbours_or_of_the_strand(per_base):
     torch.manual_seed(0)
-    cnn = Network(2, per_base, Size())
+    cnn = ConvNet(2, per_base, CnnSettings())
     for norm in cnn._norms:  # as after learning: zeros do not stay zeros
         norm.running_mean.uniform_(-1, 1)
         norm.bias.data.uniform_(-1, 1)
     kind = "bases" if per_base else "labels"
-    question = Question(kind, ("a", "b"), QUESTIONS[kind].losses[0])
+    task = LabelTask(kind, ("a", "b"), TASK_TYPES[kind].losses[0])
     sequences = [random_bases(n, seed=n) for n in (7, 61, 33, 120)]
 
     def said(of):
         labels = np.zeros((sum(map(len, of)) if per_base else len(of), 1), dtype=np.float32)
         names = tuple(map(str, range(len(of))))
         examples = Examples(names, tuple(of), labels, names, names, per_base)
-        found = answers(cnn, examples, question)
+        found = predict_cnn(cnn, examples, task)
         return [found[examples.rows_of(i)] for i in range(len(of))]
 
     together = said(sequences)

@@ -15,14 +15,14 @@ import pytest
 
 from carbon.errors import ConfigError, UserError
 from carbon.finetune.config import (
-    WAYS,
+    METHODS,
     DataConfig,
     FinetuneConfig,
-    QuestionConfig,
+    MethodConfig,
     SplitConfig,
-    WayConfig,
+    TaskConfig,
 )
-from carbon.finetune.data import PARTS, answers_of
+from carbon.finetune.data import SPLITS, read_labels
 from carbon.finetune.prepare import files_of, prepare
 from carbon.finetune.readers import read_rows
 from carbon.genome import reverse_complement
@@ -105,7 +105,7 @@ def test_every_form_gives_the_same_examples(config_of, tmp_path):
     rows = read_rows(config_of(tmp_path))
     assert list(rows.names) == NAMES
     assert [sequence.upper() for sequence in rows.sequences] == SEQUENCES
-    answers = answers_of(rows, QuestionConfig(kind="binary"), ("",))
+    answers = read_labels(rows, TaskConfig(type="binary"), ("",))
     assert answers.names == ("no", "yes")
     assert answers.labels[:, 0].tolist() == [float(i % 3 > 0) for i in range(len(NAMES))]
     assert str(tmp_path) in rows.where(3)
@@ -114,7 +114,7 @@ def test_every_form_gives_the_same_examples(config_of, tmp_path):
 def test_tables_keep_their_types_and_their_lines(tmp_path):
     for config_of in (csv_config, parquet_config):
         config = config_of(tmp_path).replace(labels=("activity",))
-        answers = answers_of(read_rows(config), QuestionConfig(kind="numbers"), ())
+        answers = read_labels(read_rows(config), TaskConfig(type="numbers"), ())
         assert answers.labels[:, 0].tolist() == ACTIVITY
     assert read_rows(csv_config(tmp_path)).where(0).endswith("x.csv line 2")
 
@@ -164,8 +164,9 @@ def test_a_vcf_gives_the_window_with_each_alt_in_it(tmp_path):
     assert rows.sequences == ["AAAAAGGTTT", "AAAAACAAGT", "AAAACGTTTT"]
     assert rows.labels == {"EFFECT": ["0.5", "-2", "1"], "BAD": ["1", "1", "0"]}
     assert rows.names == ["chr1:51 C>G", "chr1:51 C>CAA", "chr1:52 GT>G"]
-    assert rows.told == (
-        f"{path}: 1 alleles are no sequence of ACGT that half of the window holds.",
+    assert rows.notes == (
+        f"{path}: 1 alleles are skipped: not a sequence of ACGT, or longer than half of the "
+        "window.",
     )
     with pytest.raises(UserError, match=r"has no column 'EFECT' .*did you mean 'EFFECT'"):
         read_rows(config.replace(labels=("EFECT",)))
@@ -177,23 +178,23 @@ def test_files_and_splits_of_datasets_are_parts(tmp_path):
     import datasets
 
     files, sets = {}, {}
-    for number, part in enumerate(PARTS):
+    for number, split in enumerate(SPLITS):
         chosen = {k: v[4 * number : 4 * number + 4] for k, v in COLUMNS.items()}
-        files[part] = write_text(tmp_path / f"{part}.csv", ",", chosen)
-        sets["dev" if part == "validation" else part] = datasets.Dataset.from_dict(chosen)
+        files[split] = write_text(tmp_path / f"{split}.csv", ",", chosen)
+        sets["dev" if split == "validation" else split] = datasets.Dataset.from_dict(chosen)
     datasets.DatasetDict(sets).save_to_disk(tmp_path / "set")
     asked = {"sequence": "seq", "labels": ("label",)}
     config = DataConfig(files=files, split=SplitConfig(by="files"), **asked)
-    found = prepare(config, QuestionConfig(kind="binary"))
+    found = prepare(config, TaskConfig(type="binary"))
     by_column = SplitConfig(by="column", column="split")
     other = prepare(
         DataConfig(path=str(tmp_path / "set"), split=by_column, **asked),
-        QuestionConfig(kind="binary"),
+        TaskConfig(type="binary"),
     )
     for each in (found, other):
-        assert each.examples.parts == ("train",) * 4 + ("validation",) * 4 + ("test",) * 4
-        assert each.examples.part("test").sequences == tuple(SEQUENCES[8:])
-    assert found.split_hash == other.split_hash
+        assert each.examples.splits == ("train",) * 4 + ("validation",) * 4 + ("test",) * 4
+        assert each.examples.split("test").sequences == tuple(SEQUENCES[8:])
+    assert found.split_sha256 == other.split_sha256
 
 
 def test_letters_of_every_case_and_code_are_taken(tmp_path):
@@ -203,7 +204,7 @@ def test_letters_of_every_case_and_code_are_taken(tmp_path):
     path = write_text(tmp_path / "y.csv", ",", {"sequence": sequences, "label": labels})
     assert read_rows(DataConfig(path=path)).sequences == sequences
     split = SplitConfig(by="random", validation_share=0.3, test_share=0.3, seed=3)
-    found = prepare(DataConfig(path=path, split=split), QuestionConfig(kind="binary"))
+    found = prepare(DataConfig(path=path, split=split), TaskConfig(type="binary"))
     assert found.examples.sequences == tuple(s.upper() for s in sequences)
 
 
@@ -216,12 +217,12 @@ def bases_config(tmp_path, labels):
 @pytest.mark.parametrize("labels", [["001100"] * 4, ["0 0 1 1 0 0"] * 4, [[0, 0, 1, 1, 0, 0]] * 4])
 def test_a_label_of_every_base(tmp_path, labels):
     config = bases_config(tmp_path, labels).replace(split=SplitConfig(folds=3, seed=2))
-    found = prepare(config, QuestionConfig(kind="bases", class_weights="balanced"))
-    assert found.examples.labels.shape == (24, 1) and found.question.names == ("0", "1")
+    found = prepare(config, TaskConfig(type="bases", class_weights="balanced"))
+    assert found.examples.labels.shape == (24, 1) and found.task.names == ("0", "1")
     assert found.examples.labels[:6, 0].tolist() == [0, 0, 1, 1, 0, 0]
-    assert found.question.class_weights == pytest.approx((0.75, 1.5))  # 6 / (2 x 4), 6 / (2 x 2)
+    assert found.task.class_weights == pytest.approx((0.75, 1.5))  # 6 / (2 x 4), 6 / (2 x 2)
     assert found.examples.rows_of(1) == slice(6, 12)
-    test = found.examples.part("test")
+    test = found.examples.split("test")
     assert len(test.labels) == sum(map(len, test.sequences)) and test.per_base
 
 
@@ -239,22 +240,22 @@ def changed(column, row, value, columns=MANY):
 
 
 @pytest.mark.parametrize(
-    ("columns", "data", "question", "message"),
+    ("columns", "data", "task", "message"),
     [
         (MANY, {}, {"names": ("a", "b")}, r"line 4: label 'c'"),
         (MANY, {}, {"names": ("a", "b", "c", "d")}, r"class 'd' has 0 examples"),
-        (changed("y", 7, "nan"), {"labels": ("y",)}, {"kind": "numbers"}, "line 9: has no"),
-        (changed("y", 7, "inf"), {"labels": ("y",)}, {"kind": "numbers"}, "'inf'"),
-        (MANY | {"y": ["1"] * 60}, {"labels": ("y",)}, {"kind": "numbers"}, "train"),
-        (MANY, {"labels": ("y",)}, {"kind": "labels"}, r"line 4: '2' .* is not 0 or 1"),
+        (changed("y", 7, "nan"), {"labels": ("y",)}, {"type": "numbers"}, "line 9: has no"),
+        (changed("y", 7, "inf"), {"labels": ("y",)}, {"type": "numbers"}, "'inf'"),
+        (MANY | {"y": ["1"] * 60}, {"labels": ("y",)}, {"type": "numbers"}, "train"),
+        (MANY, {"labels": ("y",)}, {"type": "labels"}, r"line 4: '2' .* is not 0 or 1"),
         (MANY, {"labels": ("label", "y")}, {}, "one column"),
         (MANY, {"split": SplitConfig(by="column", column="part")}, {}, "no column 'part'"),
     ],
 )  # fmt: skip
-def test_wrong_labels_are_told_in_one_line(tmp_path, columns, data, question, message):
+def test_wrong_labels_are_told_in_one_line(tmp_path, columns, data, task, message):
     path = write_text(tmp_path / "x.csv", ",", columns)
     with pytest.raises(UserError) as error:
-        prepare(DataConfig(path=path, **data), QuestionConfig(**{"kind": "classes"} | question))
+        prepare(DataConfig(path=path, **data), TaskConfig(**{"type": "classes"} | task))
     assert re.search(message, str(error.value)), str(error.value)
     assert "\n" not in str(error.value)
 
@@ -262,11 +263,11 @@ def test_wrong_labels_are_told_in_one_line(tmp_path, columns, data, question, me
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("x.csv", "", "is no such table"),
+        ("x.csv", "", "not such a table"),
         ("x.csv", "sequence,label\n", "has no example"),
         ("x.csv", "sequence,label\nACGT,1,2\n", "CSV parse error"),
         ("x.csv", "sequence,label,label\nA,1,1\n", "'label'"),
-        ("x.parquet", "PAR1", "is no Parquet file"),
+        ("x.parquet", "PAR1", "not a Parquet file"),
         ("none", None, "datasets cannot read it"),
     ],
 )
@@ -286,7 +287,7 @@ def test_a_row_without_a_sequence_in_the_fasta(tmp_path):
         read_rows(config)
 
 
-TABLE = {"model": "m", "output": "o", "data": {"path": "x"}, "question": {"kind": "numbers"}}
+TABLE = {"model": "m", "output": "o", "data": {"path": "x"}, "task": {"type": "numbers"}}
 
 
 def test_the_defaults_of_a_configuration():
@@ -294,42 +295,42 @@ def test_the_defaults_of_a_configuration():
         "model": "m",
         "output": "o",
         "data": {"path": "x.csv"},
-        "question": {"kind": "numbers"},
+        "task": {"type": "numbers"},
     }
     config = FinetuneConfig.from_table(table, "x.toml")
     assert FinetuneConfig.from_table(tomllib.loads(config.to_toml()), "again") == config
     assert (config.seeds, config.baselines) == ((0,), ("constant", "composition", "kmers", "cnn"))
-    assert config.question.transform == "z_score" and config.question.class_weights == "none"
-    data, way = config.data, config.way
+    assert config.task.transform == "z_score" and config.task.class_weights == "none"
+    data, method = config.data, config.method
     assert (data.leaks, data.leak_share, data.window_bp) == ("tell", 0.5, 0)
     assert data.split == SplitConfig(
         by="random", validation_share=0.1, test_share=0.1, folds=0, fold=0, seed=0
     )
-    assert (way.name, way.pool, way.layer, way.strands, way.too_long) == (
+    assert (method.name, method.pool, method.layer, method.strands, method.too_long) == (
         "lora", "mean", None, "both", "refuse",
     )  # fmt: skip
-    assert (way.rank, way.scale, way.dropout, way.targets) == (8, 16, 0.05, ())
-    assert (way.patience, way.looks_per_epoch, way.augment) == (5, 2, True)
-    assert (way.weight_decay, way.warmup_share, way.clip) == (0.01, 0.06, 1.0)
-    ways = [WayConfig(name=name) for name in WAYS]
-    assert [way.rate for way in ways] == [1e-3, 3e-4, 5e-5]
-    assert [way.batch_sequences for way in ways] == [128, 32, 32]
-    assert [way.most_epochs for way in ways] == [20, 8, 5]
+    assert (method.rank, method.scale, method.dropout, method.targets) == (8, 16, 0.05, ())
+    assert (method.patience, method.validations_per_epoch, method.augment) == (5, 2, True)
+    assert (method.weight_decay, method.warmup_share, method.clip) == (0.01, 0.06, 1.0)
+    ways = [MethodConfig(name=name) for name in METHODS]
+    assert [method.rate for method in ways] == [1e-3, 3e-4, 5e-5]
+    assert [method.batch_sequences for method in ways] == [128, 32, 32]
+    assert [method.most_epochs for method in ways] == [20, 8, 5]
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
         ({"data": {}}, "either path, or files"),
-        ({"question": {"kind": "binary", "loss": "mse"}}, "binary_cross_entropy"),
+        ({"task": {"type": "binary", "loss": "mse"}}, "binary_cross_entropy"),
         ({"data": {"path": "x", "split": {"by": "group"}}}, "column"),
         ({"data": {"path": "x", "split": {"folds": 2}}}, "folds: 2: give 0, or 3"),
         ({"data": {"path": "x", "split": {"by": "column", "column": "c", "folds": 3}}}, "folds"),
-        ({"question": {"kind": "numbers", "class_weights": "balanced"}}, "class_weights"),
+        ({"task": {"type": "numbers", "class_weights": "balanced"}}, "class_weights"),
         ({"data": {"path": "x.fa", "table": "t", "label_after": "|"}}, "label_after"),
         ({"data": {"path": "x.fa", "tables": {"train": "t"}}}, "tables"),
         ({"baselines": ["knn"]}, "'constant'"),
-        ({"way": {"name": "magic"}}, "'probe'"),
+        ({"method": {"name": "magic"}}, "'probe'"),
     ],
 )
 def test_what_does_not_go_together(wrong, message):
@@ -364,8 +365,8 @@ def test_hashes_of_the_files_that_were_read(tmp_path):
     assert found[0]["sha256"] == hashlib.sha256(b"one").hexdigest()
     within = DataConfig(folder=str(tmp_path), path="a.fa", table="b.tsv", reference="no.fa")
     assert files_of(within) == found
-    parts = dict.fromkeys(("train", "test"), "a.fa")
-    split = DataConfig(folder=str(tmp_path), files=parts, tables=dict.fromkeys(parts, "b.tsv"),
+    splits = dict.fromkeys(("train", "test"), "a.fa")
+    split = DataConfig(folder=str(tmp_path), files=splits, tables=dict.fromkeys(splits, "b.tsv"),
                        split=SplitConfig(by="files"))  # fmt: skip
     assert [each["role"] for each in files_of(split)] == [
         "train", "test", "table of train", "table of test",

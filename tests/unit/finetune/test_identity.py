@@ -19,7 +19,7 @@ def write_table(path, seed, *, inverted=False):
 
 def identity_of(config):
     config = as_config(config)
-    return run_identity(config, prepare(config.data, config.question))
+    return run_identity(config, prepare(config.data, config.task))
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def another_seed(config, folder):
 
 
 def another_rank(config, folder):
-    config["way"]["rank"] = 3
+    config["method"]["rank"] = 3
 
 
 def other_weights(config, folder):
@@ -68,7 +68,7 @@ def a_torn_identity(config, folder):
         (another_label, r"data\.csv\) has changed\. "),
         (another_sequence, r"data\.csv\) has changed\. "),
         (another_seed, r"seeds was \[0\] and is \[3\]"),
-        (another_rank, r"way\.rank was 8 and is 3"),
+        (another_rank, r"method\.rank was 8 and is 3"),
         (other_weights, r"model\.safetensors\) has changed\. "),
         (another_config, r"config\.json\) has changed\. "),
         (a_torn_identity, r"identity\.json cannot be read"),

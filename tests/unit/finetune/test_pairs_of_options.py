@@ -16,11 +16,11 @@ from tests.helpers.files import random_bases
 from tests.helpers.finetune import strict_json, write_rows
 
 OPTIONS = {
-    "question": [
-        {"kind": "binary"}, {"kind": "classes"}, {"kind": "labels"}, {"kind": "bases"},
-        {"kind": "numbers", "loss": "mse"}, {"kind": "numbers", "loss": "huber"},
-        {"kind": "numbers", "loss": "correlation"},
-        {"kind": "numbers", "loss": "correlation_huber"},
+    "task": [
+        {"type": "binary"}, {"type": "classes"}, {"type": "labels"}, {"type": "bases"},
+        {"type": "numbers", "loss": "mse"}, {"type": "numbers", "loss": "huber"},
+        {"type": "numbers", "loss": "correlation"},
+        {"type": "numbers", "loss": "correlation_huber"},
     ],
     "class_weights": ["none", "balanced"],
     "transform": ["z_score", "none", "log1p", "log1p_z_score", "asinh_z_score"],
@@ -36,7 +36,7 @@ OPTIONS = {
     "strands": ["both", "forward", "reverse"],
     "batch": [(None, None), (8, None), (8, 3)],
     "epochs": [1.0, 0.4],
-    "looks_per_epoch": [2, 1],
+    "validations_per_epoch": [2, 1],
     "patience": [5, 1],
     "dropout": [0.05, 0.0],
     "targets": [[], ["q_proj", "down_proj"]],
@@ -44,21 +44,20 @@ OPTIONS = {
     "augment": [True, False],
     "warmup_share": [0.06, 0.0],
 }  # fmt: skip
-OF_A_WAY = ("name", "layer", "pool", "too_long", "strands", "epochs", "looks_per_epoch", "patience",
-            "dropout", "targets", "alpha", "augment", "warmup_share")  # fmt: skip
+OF_A_METHOD = ("name", "layer", "pool", "too_long", "strands", "epochs", "patience",
+               "validations_per_epoch", "dropout", "targets", "alpha", "augment",
+               "warmup_share")  # fmt: skip
 
 
 def is_refused(row):
     """Tell whether options do not go together; other tests have the messages."""
     is_probe = row["name"] == "probe"
     return (
-        (row["question"]["kind"] == "numbers" and row["class_weights"] != "none")
+        (row["task"]["type"] == "numbers" and row["class_weights"] != "none")
         or (row["folds"] and row["split"] in ("column", "files"))
         or (row["too_long"] == "tile" and not is_probe)
         or (
-            "correlation" in row["question"].get("loss", "")
-            and row["batch"] == (8, 3)
-            and not is_probe
+            "correlation" in row["task"].get("loss", "") and row["batch"] == (8, 3) and not is_probe
         )
     )
 
@@ -129,21 +128,21 @@ def write_tables(folder, kind, *, long):
         row |= {"class": "abc"[n // 6 % (2 if kind == "binary" else 3)], "x": n // 6 % 2}
         row |= {"y": n // 12 % 2, "u": bases.count("A") + n, "v": "" if n % 7 == 0 else n % 5}
         row |= {"track": "".join("ab"[b in "GC"] for b in bases)}
-        row |= {"part": {0: "validation", 1: "test"}.get(n % 4, "train")}
+        row |= {"split": {0: "validation", 1: "test"}.get(n % 4, "train")}
         rows.append(row)
-    for part in ("", "train", "validation", "test"):
-        some = [row.values() for row in rows if part in ("", row["part"])]
-        write_rows(folder / f"data{part}.csv", some, rows[0])
+    for split in ("", "train", "validation", "test"):
+        some = [row.values() for row in rows if split in ("", row["split"])]
+        write_rows(folder / f"data{split}.csv", some, rows[0])
 
 
 def config_of(row, folder, base):
-    kind, split = row["question"]["kind"], row["split"]
-    files = {part: str(folder / f"data{part}.csv") for part in ("train", "validation", "test")}
+    kind, split = row["task"]["type"], row["split"]
+    files = {split: str(folder / f"data{split}.csv") for split in ("train", "validation", "test")}
     where = {"files": files} if split == "files" else {"path": str(folder / "data.csv")}
-    column = {"group": "group", "contig": "contig", "column": "part"}.get(split, "")
+    column = {"group": "group", "contig": "contig", "column": "split"}.get(split, "")
     batch, micro_batch = row["batch"]
-    way = {name: row[name] for name in OF_A_WAY}
-    way |= {"batch": batch, "micro_batch": micro_batch, "rank": 2}
+    method = {name: row[name] for name in OF_A_METHOD}
+    method |= {"batch": batch, "micro_batch": micro_batch, "rank": 2}
     return {
         "model": str(base),
         "output": str(folder / "out"),
@@ -154,9 +153,9 @@ def config_of(row, folder, base):
             "split": {"by": split, "column": column, "folds": row["folds"],
                       "validation_share": 0.3, "test_share": 0.3},
         },
-        "question": row["question"]
+        "task": row["task"]
         | {"class_weights": row["class_weights"], "transform": row["transform"]},
-        "way": {name: value for name, value in way.items() if value is not None},
+        "method": {name: value for name, value in method.items() if value is not None},
     }  # fmt: skip
 
 
@@ -167,7 +166,7 @@ def test_every_pair_that_is_accepted_runs(tmp_path, base, no_pages, every):
     for number, row in enumerate(covering()[::every]):
         folder = tmp_path / str(number)
         folder.mkdir()
-        write_tables(folder, row["question"]["kind"], long=row["too_long"] != "refuse")
+        write_tables(folder, row["task"]["type"], long=row["too_long"] != "refuse")
         try:
             results = carbon.finetune(config_of(row, folder, base))
             assert strict_json(folder / "out" / "results.json") == results

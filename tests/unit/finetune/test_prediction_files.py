@@ -53,8 +53,8 @@ def test_sequences(here, numbers, capsys):
     write_fasta(here / "in.fa", sequences)
     expected = np.stack(list(load_finetuned(numbers).predict(sequences.values())))
     assert predict(numbers, "in.fa", "out.tsv") == 0
-    told = capsys.readouterr()
-    assert json.loads(told.out)["records"] == 3 and "1 sequences have no known base" in told.err
+    notes = capsys.readouterr()
+    assert json.loads(notes.out)["records"] == 3 and "1 sequences have no known base" in notes.err
     rows = table(here / "out.tsv")
     assert [row["name"] for row in rows] == list(sequences)
     assert (rows[2]["predicted_a"], rows[2]["predicted_b"]) == (".", ".")
@@ -81,8 +81,8 @@ def test_every_base(here, bases, capsys):
     write_fasta(here / "in.fa", {"a": random_bases(300), "b": "NNNN", "c": random_bases(9)})
     capsys.readouterr()
     assert predict(bases, "in.fa", "cut.tsv", "--too-long", "cut") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["bases_without"] == 18 and told["without"] == 1  # 282 of the 300 bases fit
+    notes = json.loads(capsys.readouterr().out)
+    assert notes["bases_without"] == 18 and notes["without"] == 1  # 282 of the 300 bases fit
 
 
 def test_places(here, numbers):
@@ -106,7 +106,7 @@ def test_places_that_are_not_read_as_they_are(here, numbers, capsys):
     (here / "in.bed").write_text("".join(f"chr1\t{a}\t{b}\n" for a, b in places))
     arguments = ("--reference", "g.fa", "--window")
     assert predict(numbers, "in.bed", "out.tsv", *arguments, "100") == 0
-    assert "more of 1 and less of 1 of 4 places" in capsys.readouterr().err
+    assert "longer in 1 and shorter in 1 of 4 places" in capsys.readouterr().err
     expected = list(load_finetuned(numbers).predict([GENOME[0:100]]))
     rows = table(here / "out.tsv")
     assert float(rows[0]["predicted_a"]) == pytest.approx(float(expected[0][0]), abs=1e-6)
@@ -231,10 +231,10 @@ class TestVariants:
 
 def test_a_run_that_was_stopped_goes_on(here, numbers, monkeypatch, capsys):
     """And two processes write the bytes of none."""
-    monkeypatch.setattr(predict_job, "_BLOCK_ITEMS", 4)
+    monkeypatch.setattr(predict_job, "_BLOCK_RECORDS", 4)
     write_fasta(here / "in.fa", {f"s{n}": random_bases(20 + n) for n in range(18)})
     assert predict(numbers, "in.fa", "whole.parquet") == 0
-    told = capsys.readouterr().out
+    notes = capsys.readouterr().out
     whole, calls = FinetunedModel.predict_block, []
 
     def stops(self, *arguments):
@@ -259,7 +259,7 @@ def test_a_run_that_was_stopped_goes_on(here, numbers, monkeypatch, capsys):
 
     capsys.readouterr()
     assert predict(numbers, "in.fa", "share.parquet", "--processes", "2") == 0
-    assert capsys.readouterr().out == told.replace("whole", "share")
+    assert capsys.readouterr().out == notes.replace("whole", "share")
     assert (here / "share.parquet").read_bytes() == (here / "whole.parquet").read_bytes()
 
 

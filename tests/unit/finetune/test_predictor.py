@@ -12,13 +12,13 @@ from transformers import AutoModel
 
 from carbon.errors import ModelError, UserError
 from carbon.finetune import probe as probe_module
-from carbon.finetune.config import WayConfig
+from carbon.finetune.config import MethodConfig
 from carbon.finetune.data import Examples
 from carbon.finetune.folder import Manifest, read_manifest, weights_sha256
 from carbon.finetune.load import load_finetuned, with_linear, write_finetuned
 from carbon.finetune.network import OpenedModel
 from carbon.finetune.probe import probe, six_mers_averager, vectors_of
-from carbon.finetune.tasks import Question
+from carbon.finetune.tasks import LabelTask
 from carbon.genome import reverse_complement
 from carbon.model import LoadedModel, load_model, save_model
 from carbon.tokenizer import NATIVE, encode
@@ -28,9 +28,9 @@ from tests.helpers.finetune import BASES, BINARY, NUMBERS, examples_of, finetune
 SEQUENCES = [random_bases(n) for n in (60, 61, 62, 63, 64, 65, 1)]
 
 
-def written(base, folder, question=BINARY, **way):
+def written(base, folder, task=BINARY, **method):
     """Write a model with adapters that do something; return its predictions."""
-    finetuned, opened = finetuned_of(base, question, WayConfig(name="lora", dropout=0.0, **way))
+    finetuned, opened = finetuned_of(base, task, MethodConfig(name="lora", dropout=0.0, **method))
     torch.manual_seed(7)
     with torch.no_grad():
         for parameter in finetuned.network.parameters():
@@ -42,19 +42,17 @@ def written(base, folder, question=BINARY, **way):
     return before
 
 
-@pytest.mark.parametrize(
-    ("question", "pool"), [(BINARY, "mean"), (NUMBERS, "end"), (BASES, "mean")]
-)
-def test_both_strands_are_predicted_alike(base, question, pool):
-    finetuned, _ = finetuned_of(base, question, WayConfig(name="full", pool=pool))
+@pytest.mark.parametrize(("task", "pool"), [(BINARY, "mean"), (NUMBERS, "end"), (BASES, "mean")])
+def test_both_strands_are_predicted_alike(base, task, pool):
+    finetuned, _ = finetuned_of(base, task, MethodConfig(name="full", pool=pool))
     ours = list(finetuned.predict(SEQUENCES))
     turned = list(finetuned.predict([reverse_complement(s) for s in SEQUENCES]))
     alone = list(finetuned.predict(SEQUENCES, strands="forward"))
     for one, other, forward in zip(ours, turned, alone, strict=True):
-        np.testing.assert_allclose(one, other[::-1] if question.per_base else other, atol=1e-5)
+        np.testing.assert_allclose(one, other[::-1] if task.per_base else other, atol=1e-5)
         assert one.dtype == np.float32 and one.shape == forward.shape
     assert any(not np.allclose(a, b, atol=1e-4) for a, b in zip(ours, alone, strict=True))
-    learned, _ = finetuned_of(base, question, WayConfig(name="full", pool=pool, strands="forward"))
+    learned, _ = finetuned_of(base, task, MethodConfig(name="full", pool=pool, strands="forward"))
     for one, other in zip(learned.predict(SEQUENCES), alone, strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -110,7 +108,7 @@ def test_another_base_model_is_refused(tmp_path, network, finetuned):
     with torch.no_grad():
         other.model.norm.weight += 1
     save_model(other, tmp_path / "other")
-    with pytest.raises(ModelError, match=r"other weights than those of .*other"):
+    with pytest.raises(ModelError, match=r"other weights than .*other has"):
         load_finetuned(folder, base=tmp_path / "other")
     moved = shutil.copytree(folder, tmp_path / "moved")
     plain = json.loads((moved / "finetune.json").read_text())
@@ -140,7 +138,7 @@ class TestLongSequences:
     """A context of 48 tokens holds 282 bp beside `<dna>`."""
 
     def test_refused_cut_or_tiled(self, base):
-        finetuned, _ = finetuned_of(base, NUMBERS, WayConfig(name="full"))
+        finetuned, _ = finetuned_of(base, NUMBERS, MethodConfig(name="full"))
         long, short = random_bases(500), random_bases(30)
         assert finetuned.room_bp == 282
         with pytest.raises(UserError, match="sequence 2: has 500 bp, the model reads 282"):
@@ -155,7 +153,7 @@ class TestLongSequences:
         np.testing.assert_allclose(tiled, (sizes * each).sum(0) / sizes.sum(), atol=1e-5)
 
     def test_every_base_of_a_long_one(self, base):
-        finetuned, _ = finetuned_of(base, BASES, WayConfig(name="full"))
+        finetuned, _ = finetuned_of(base, BASES, MethodConfig(name="full"))
         long = random_bases(500)
         (tiled,) = finetuned.predict([long], too_long="tile")
         assert tiled.shape == (500, 3) and np.isfinite(tiled).all()
@@ -170,35 +168,35 @@ class TestProbe:
         return OpenedModel(LoadedModel(copy.deepcopy(network), NATIVE))
 
     def test_states_of_all_layers_are_those_of_embed(self, network, model):
-        way = WayConfig(name="probe", strands="forward")
-        found = vectors_of(self.opened(network), [0, 1, 2, None], SEQUENCES, way)
+        method = MethodConfig(name="probe", strands="forward")
+        found = vectors_of(self.opened(network), [0, 1, 2, None], SEQUENCES, method)
         for n, layer in enumerate([0, 1, 2, None]):
             expected = np.stack(list(model.embed(SEQUENCES, layer=layer)))
             np.testing.assert_allclose(found[:, n], expected, atol=1e-5)
 
     @pytest.mark.parametrize(
-        "question", [NUMBERS, Question("classes", ("no", "yes"), "cross_entropy")], ids=["n", "c"]
+        "task", [NUMBERS, LabelTask("classes", ("no", "yes"), "cross_entropy")], ids=["n", "c"]
     )
-    def test_what_is_stored_predicts_what_was_chosen(self, tmp_path, base, network, question):
-        way = WayConfig(name="probe")
-        examples = examples_of(question, 60)
-        train, validation = examples.part("train"), examples.part("validation")
-        found = probe(self.opened(network), question, train, validation, way)
-        assert {trial.layer for trial in found.trials} == {1, None}
-        assert found.best.score == max(trial.score for trial in found.trials)
-        again = self.stored(tmp_path, base, found, question)
+    def test_what_is_stored_predicts_what_was_chosen(self, tmp_path, base, network, task):
+        method = MethodConfig(name="probe")
+        examples = examples_of(task, 60)
+        train, validation = examples.split("train"), examples.split("validation")
+        found = probe(self.opened(network), task, train, validation, method)
+        assert {trial.layer for trial in found.layers} == {1, None}
+        assert found.best.score == max(trial.score for trial in found.layers)
+        again = self.stored(tmp_path, base, found, task)
         assert again.manifest.layer == found.best.layer
         predictions = np.stack(list(again.predict(validation.sequences)))
-        score = question.score(predictions, validation.labels)
+        score = task.score(predictions, validation.labels)
         assert score == pytest.approx(found.best.score, abs=1e-4)
 
-    def stored(self, tmp_path, base, found, question):
+    def stored(self, tmp_path, base, found, task):
         """Write what a probe found, and load it again."""
         manifest = Manifest(
-            way="probe",
+            method="probe",
             base=str(base),
             base_sha256=weights_sha256(base),
-            question=question,
+            task=task,
             layer=found.best.layer,
             norm=False,
         )
@@ -217,16 +215,16 @@ class TestProbe:
         sequences = tuple("".join(rng.choice(words, 9))[: 50 + n % 5] for n in range(60))
         labels = np.array([[float("ACG".find(b) % 3)] for b in "".join(sequences)], np.float32)
         of = examples_of(BASES, 60)
-        examples = Examples(of.names, sequences, labels, of.parts, of.groups, per_base=True)
-        train, validation = examples.part("train"), examples.part("validation")
-        way = WayConfig(name="probe", strands="forward")
-        found = probe(self.opened(network), BASES, train, validation, way)
+        examples = Examples(of.names, sequences, labels, of.splits, of.groups, per_base=True)
+        train, validation = examples.split("train"), examples.split("validation")
+        method = MethodConfig(name="probe", strands="forward")
+        found = probe(self.opened(network), BASES, train, validation, method)
         again = self.stored(tmp_path, base, found, BASES)
         said = list(again.predict(validation.sequences, strands="forward"))
         assert [each.shape for each in said] == [(len(s), 3) for s in validation.sequences]
         score = BASES.score(np.concatenate(said), validation.labels)
         assert score == pytest.approx(found.best.score, abs=1e-3) and score > 0.5
-        assert found.told == ()
+        assert found.notes == ()
         for one, turned in zip(
             again.predict(SEQUENCES),
             again.predict(map(reverse_complement, SEQUENCES)),
@@ -237,11 +235,13 @@ class TestProbe:
     def test_of_many_6_mers_some_are_drawn(self, network, monkeypatch):
         monkeypatch.setattr(probe_module, "MOST_SIX_MERS", 50)
         examples = examples_of(BASES, 40)
-        parts = examples.part("train"), examples.part("validation")
-        total = 2 * sum(-(-len(sequence) // 6) for sequence in parts[0].sequences)
-        way = WayConfig(name="probe", layer=2)
-        found = [probe(self.opened(network), BASES, *parts, way, seed) for seed in (0, 0, 1)]
-        assert found[0].told == (f"The probe learned from 50 of {total} 6-mers, drawn by seed 0.",)
+        splits = examples.split("train"), examples.split("validation")
+        total = 2 * sum(-(-len(sequence) // 6) for sequence in splits[0].sequences)
+        method = MethodConfig(name="probe", layer=2)
+        found = [probe(self.opened(network), BASES, *splits, method, seed) for seed in (0, 0, 1)]
+        assert found[0].notes == (
+            f"The probe was fitted to 50 of {total} 6-mers, drawn by seed 0.",
+        )
         assert found[0].sizes[-1].examples == 50
         weights = [each.linear.weights for each in found]
         assert np.array_equal(weights[0], weights[1]) and not np.array_equal(*weights[1:])
@@ -253,9 +253,9 @@ class TestProbe:
         bases = np.array([["ACGT".index(b)] for b in "".join(sequences)], dtype=np.float32)
         empty = ("", "")
         examples = Examples(("a", "b"), sequences, bases, empty, empty, per_base=True)
-        way = WayConfig(name="probe", too_long=too_long)
+        method = MethodConfig(name="probe", too_long=too_long)
         averager = six_mers_averager(self.opened(network), [2])
-        found = probe_module.read_six_mers(averager, examples, way, 0)
+        found = probe_module.read_six_mers(averager, examples, method, 0)
         starts = [0] if too_long == "cut" else [0, 138, 276]
         pieces = [sequences[0][start : start + 282] for start in starts] + [sequences[1]]
         expected = ""

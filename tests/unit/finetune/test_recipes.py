@@ -14,7 +14,7 @@ from carbon.finetune.metrics import statistics_of
 from carbon.finetune.prepare import prepare
 from carbon.finetune.readers import read_rows
 from carbon.finetune.recipes import read_run, recipe_of, recipes
-from carbon.finetune.tasks import QUESTIONS
+from carbon.finetune.tasks import TASK_TYPES
 from eval.__main__ import main as eval_main
 from tests.helpers.files import random_bases, write_fasta
 
@@ -32,63 +32,63 @@ def write_lines(path, rows, between="\t"):
 
 
 def prepared(config):
-    return prepare(config.data, config.question)
+    return prepare(config.data, config.task)
 
 
-def parts_of(found):
-    return {part: len(found.examples.part(part)) for part in ("train", "validation", "test")}
+def assign_splits(found):
+    return {split: len(found.examples.split(split)) for split in ("train", "validation", "test")}
 
 
 @pytest.mark.parametrize("form", ["parquet", "fna"])
 def test_the_nucleotide_transformer_suite_is_read(tmp_path, form):
     """Revised: one table with sequence, name, label and task; first release: `>name|label`."""
-    parts = {"train": sequences(40, 30, 1), "test": sequences(10, 30, 2)}
+    splits = {"train": sequences(40, 30, 1), "test": sequences(10, 30, 2)}
     if form == "parquet":
         folder = tmp_path / "nt"
         folder.mkdir()
         columns = {"sequence": [], "name": [], "label": [], "task": [], "split": []}
-        for part, found in parts.items():
+        for split, found in splits.items():
             for n, sequence in enumerate(found):
                 for task in ("promoter_all", "enhancers"):
-                    row = (sequence, f"chr1:{n}", n % 2, task, part)
+                    row = (sequence, f"chr1:{n}", n % 2, task, split)
                     for column, value in zip(columns.values(), row, strict=True):
                         column.append(value)
         pq.write_table(pa.table(columns), folder / "all.parquet")
         more = (f"data.path={folder}/all.parquet", "data.format=parquet")
         config = read_run("nt_promoter_all", (*GIVEN, *more))
     else:
-        for part, found in parts.items():
+        for split, found in splits.items():
             records = {f"EP{n}|{n % 2}": s for n, s in enumerate(found)}
-            write_fasta(tmp_path / f"{part}.fna", records)
+            write_fasta(tmp_path / f"{split}.fna", records)
         split = SplitConfig(by="files", validation_share=0.1)
-        files = {part: f"{part}.fna" for part in parts}
+        files = {split: f"{split}.fna" for split in splits}
         data = DataConfig(files=files, folder=str(tmp_path), label_after="|", split=split)
         given = read_run("nt_promoter_all", GIVEN)
-        config = FinetuneConfig(model="m", output="o", data=data, question=given.question)
+        config = FinetuneConfig(model="m", output="o", data=data, task=given.task)
     found = prepared(config)
-    counts = parts_of(found)
+    counts = assign_splits(found)
     assert counts["test"] == 10 and counts["train"] + counts["validation"] == 40
-    test = found.examples.part("test")
-    assert test.sequences == tuple(parts["test"]) and test.labels[:, 0].tolist() == [0, 1] * 5
+    test = found.examples.split("test")
+    assert test.sequences == tuple(splits["test"]) and test.labels[:, 0].tolist() == [0, 1] * 5
     # The other task of the table is passed over, and said to be.
-    assert ("50 rows are not read" in found.told[0]) == (form == "parquet")
+    assert ("skip 50 rows" in found.notes[0]) == (form == "parquet")
 
 
 def test_deepstarr_is_read(tmp_path):
     """FASTA, and beside each a table in its order; both strands of a fragment are records."""
-    for seed, part in enumerate(("Train", "Val", "Test")):
+    for seed, split in enumerate(("Train", "Val", "Test")):
         found = sequences(8, 60, seed)
-        write_fasta(tmp_path / f"Sequences_{part}.fa",
+        write_fasta(tmp_path / f"Sequences_{split}.fa",
                     {f"chr2L_{n}_{n + 248}_+_peak": s for n, s in enumerate(found)})  # fmt: skip
         header = ("Dev_log2_enrichment", "Hk_log2_enrichment", "Dev_log2_enrichment_scaled")
         rows = [(n / 4 + seed, -n / 2, 0.0) for n in range(8)]
-        write_lines(tmp_path / f"Sequences_activity_{part}.txt", [header, *rows])
+        write_lines(tmp_path / f"Sequences_activity_{split}.txt", [header, *rows])
     config = read_run("deepstarr", (*GIVEN, f"data.folder={tmp_path}"))
     found = prepared(config)
-    test = found.examples.part("test")
+    test = found.examples.split("test")
     assert test.sequences == tuple(sequences(8, 60, 2))
     assert test.labels.tolist() == [[n / 4 + 2, -n / 2] for n in range(8)]
-    assert found.question.names == ("Dev_log2_enrichment", "Hk_log2_enrichment")
+    assert found.task.names == ("Dev_log2_enrichment", "Hk_log2_enrichment")
     write_lines(tmp_path / "Sequences_activity_Val.txt", [header, *rows[:-1]])
     with pytest.raises(UserError, match=r"Sequences_Val.fa: has 8 sequences, and .*Val.txt 7 rows"):
         prepared(config)
@@ -99,16 +99,16 @@ def test_random_promoters_are_read(tmp_path):
     whole = {p: [s.join(FLANKS) for s in sequences(n, 80, seed)]
              for seed, (p, n) in enumerate({"train": 120, "test": 5}.items())}  # fmt: skip
     names = {"train": "train_sequences", "test": "filtered_test_data_with_MAUDE_expression"}
-    for part, found in whole.items():
-        rows = [(s, n % 17 + (part == "test") / 8) for n, s in enumerate(found)]
-        write_lines(tmp_path / f"{names[part]}.txt", rows)
+    for split, found in whole.items():
+        rows = [(s, n % 17 + (split == "test") / 8) for n, s in enumerate(found)]
+        write_lines(tmp_path / f"{names[split]}.txt", rows)
     more = (f"data.folder={tmp_path}", "data.split.validation_share=0.2")
     config = read_run("dream_2022", (*GIVEN, *more))
     found = prepared(config)
-    test = found.examples.part("test")
+    test = found.examples.split("test")
     assert [len(s) for s in test.sequences] == [110] * 5 and test.sequences == tuple(whole["test"])
     assert test.labels[:, 0].tolist() == [n + 0.125 for n in range(5)]
-    assert sum(parts_of(found).values()) == 125
+    assert sum(assign_splits(found).values()) == 125
     assert read_rows(config.data).where(0).endswith("train_sequences.txt line 1")
 
 
@@ -127,10 +127,10 @@ def test_malinois_is_read(tmp_path):
     config = read_run("malinois", (*GIVEN, f"data.path={tmp_path}/table.txt"))
     found = prepared(config)
     # Rows 4 and 5 are of chromosomes 19 and 21: of 18 for validation 16 are left.
-    assert parts_of(found) == {"train": 18, "validation": 16, "test": 12}
-    assert set(found.examples.part("test").groups) == {"7", "13"}
-    assert found.examples.part("test").labels[0].tolist() == [2 / 8, -2 / 8, 2]
-    assert "2 rows are not read" in found.told[0]
+    assert assign_splits(found) == {"train": 18, "validation": 16, "test": 12}
+    assert set(found.examples.split("test").groups) == {"7", "13"}
+    assert found.examples.split("test").labels[0].tolist() == [2 / 8, -2 / 8, 2]
+    assert "skip 2 rows" in found.notes[0]
     assert read_rows(config.data).where(4).endswith("table.txt line 8")  # two rows are left out
     rows[3] = (*rows[3][:-2], "much", rows[3][-1])
     write_lines(tmp_path / "table.txt", [header, *rows])
@@ -141,17 +141,17 @@ def test_malinois_is_read(tmp_path):
 def test_every_recipe_is_a_run_with_figures_that_a_run_measures():
     for name, recipe in recipes().items():
         config = read_run(name, GIVEN)
-        question = config.question
-        is_number = QUESTIONS[question.kind].is_number
+        task = config.task
+        is_number = TASK_TYPES[task.type].is_number
         num_columns = len(config.data.labels)
         rows = np.tile(np.arange(4.0)[:, None], (1, max(num_columns, 2)))
         labels = rows[:, :num_columns] if is_number else rows[:, :1] % 2
         names = config.data.labels if is_number else ("0", "1")
-        measured, _ = statistics_of(question.kind, names, rows, labels)
+        validate, _ = statistics_of(task.type, names, rows, labels)
         for score, values in recipe.published.items():
-            assert score in measured, (name, score)
+            assert score in validate, (name, score)
             assert values and all(-1 < value < 1 for value in values.values()), name
-        assert recipe.question and recipe.source and recipe.notes, name
+        assert recipe.description and recipe.source and recipe.notes, name
 
 
 def test_a_file_comes_before_a_recipe_and_a_mistyped_name_is_told(tmp_path, monkeypatch):
@@ -173,14 +173,14 @@ def test_a_recipe_runs_and_tells_the_published_figures(tmp_path, base, capsys):
         write_lines(tmp_path / f"{name}.csv", [("sequence", "label"), *rows], ",")
     command = ["finetune", "--config", "gue_prom_core_all"]
     for value in (f"model={base}", f"output={tmp_path}/out", f"data.folder={tmp_path}",
-                  "way.name=probe", 'baselines=["constant"]'):  # fmt: skip
+                  "method.name=probe", 'baselines=["constant"]'):  # fmt: skip
         command += ["--set", value]
     assert main([*command, "--dry-run"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["examples"] == {"train": 24, "validation": 8, "test": 8}
+    notes = json.loads(capsys.readouterr().out)
+    assert notes["examples"] == {"train": 24, "validation": 8, "test": 8}
     assert main(command) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["published"]["mcc"]["DNABERT 3-mer"] == 0.7092
+    notes = json.loads(capsys.readouterr().out)
+    assert notes["published"]["mcc"]["DNABERT 3-mer"] == 0.7092
 
 
 def test_the_list_of_tasks_has_the_recipes(capsys):
@@ -195,5 +195,5 @@ def test_labels_in_names_are_told_where_they_lack(tmp_path):
     with pytest.raises(UserError, match=r"'b' has no '\|' \(data.label_after\)"):
         read_rows(config)
     rows = DataConfig(path=str(tmp_path / "x.fa"), label_after="|", keep={"task": ("a",)})
-    with pytest.raises(UserError, match=r"data\.keep and data\.below are of csv, tsv"):
+    with pytest.raises(UserError, match=r"data\.keep and data\.below are for csv, tsv"):
         read_rows(rows)

@@ -21,14 +21,14 @@ from carbon.finetune.folder import Manifest, write_manifest
 from carbon.finetune.outcome import _write_predictions, results_of
 from carbon.finetune.prepare import prepare
 from carbon.finetune.report import write_report
-from carbon.finetune.tasks import Question
+from carbon.finetune.tasks import LabelTask
 
-BINARY = Question("binary", ("no", "yes"), "binary_cross_entropy")
+BINARY = LabelTask("binary", ("no", "yes"), "binary_cross_entropy")
 KINDS = ("binary", "classes", "labels", "numbers", "bases")
 LOOKS = [[5, 0.5, 0.9, 0.4, 0.8], [10, 1.0, 0.5, 0.6, 0.7]]
 LOOK_KEYS = ("step", "epoch", "loss", "score", "validation_loss")
 HISTORIES = {
-    "lora": {"looks": [dict(zip(LOOK_KEYS, x, strict=True)) for x in LOOKS], "step": 10},
+    "lora": {"validations": [dict(zip(LOOK_KEYS, x, strict=True)) for x in LOOKS], "step": 10},
     "probe": {
         "layers": [{"layer": 1, "strength": 1.0, "score": 0.5}, {"layer": None, "score": 0.6}],
         "layer": None,
@@ -55,7 +55,7 @@ def table_of(kind, path):
     return labels
 
 
-def a_run(tmp_path, kind, way, baselines=("constant",)):
+def a_run(tmp_path, kind, method, baselines=("constant",)):
     """Write the folder of a run whose model says what is true of three rows in four."""
     labels = table_of(kind, tmp_path / "data.tsv")
     plain = {
@@ -64,37 +64,37 @@ def a_run(tmp_path, kind, way, baselines=("constant",)):
             "path": str(tmp_path / "data.tsv"), "name": "name", "labels": labels,
             "split": {"by": "contig", "column": "contig", "test_share": 0.3},
         },
-        "question": {"kind": kind, "transform": "none"}, "way": {"name": way},
+        "task": {"type": kind, "transform": "none"}, "method": {"name": method},
     }  # fmt: skip
     config = FinetuneConfig.from_table(plain, "config")
-    prepared = prepare(config.data, config.question)
-    question = prepared.question
+    prepared = prepare(config.data, config.task)
+    task = prepared.task
     said = {}
     for part in ("validation", "test"):
-        truth = np.nan_to_num(prepared.examples.part(part).labels)
+        truth = np.nan_to_num(prepared.examples.split(part).labels)
         truth = np.where((np.arange(len(truth)) % 4 == 0)[:, None], 0.0, truth)
-        if question.of_kind.one_column and not question.of_kind.one_logit:
-            truth = np.eye(len(question.names))[truth[:, 0].astype(int)]
+        if task.task_type.one_column and not task.task_type.one_logit:
+            truth = np.eye(len(task.names))[truth[:, 0].astype(int)]
         said[part] = (0.8 * truth + 0.1).astype(np.float32)
-    history = {"seed": 0, "score": 0.6, **HISTORIES[way]}
+    history = {"seed": 0, "score": 0.6, **HISTORIES[method]}
     results = results_of(config, prepared, said, [history])
     folder = tmp_path / "run"
     folder.mkdir()
     write_manifest(
-        folder, Manifest(way=way, base="/home/me/base", base_sha256="ab" * 32, question=question)
+        folder, Manifest(method=method, base="/home/me/base", base_sha256="ab" * 32, task=task)
     )
     (folder / "results.json").write_text(json.dumps(results), encoding="utf-8")
     (folder / "config.toml").write_text(config.to_toml(), encoding="utf-8")
-    if not question.per_base:
+    if not task.per_base:
         _write_predictions(folder / "predictions.tsv", prepared, said)
     return folder, results, (prepared, said)
 
 
-@pytest.mark.parametrize(("kind", "way"), list(zip(KINDS, ("lora", "probe") * 3, strict=False)))
-def test_a_page_and_a_card_of_each_kind(tmp_path, kind, way):
-    folder, results, _ = a_run(tmp_path, kind, way)
-    page = write_report(folder).read_text(encoding="utf-8")
-    card = write_card(folder).read_text(encoding="utf-8")
+@pytest.mark.parametrize(("kind", "method"), list(zip(KINDS, ("lora", "probe") * 3, strict=False)))
+def test_a_page_and_a_card_of_each_kind(tmp_path, kind, method):
+    folder, results, _ = a_run(tmp_path, kind, method)
+    page = write_report(folder, read_findings(folder)).read_text(encoding="utf-8")
+    card = write_card(folder, read_findings(folder)).read_text(encoding="utf-8")
     score = results["test"]["model"][results["chosen_by"]]
     for text in (page, card):
         assert estimate_text(score) in text and results["split_sha256"] in text
@@ -106,14 +106,16 @@ def test_a_page_and_a_card_of_each_kind(tmp_path, kind, way):
     if kind == "labels":
         assert "x&lt;y" in page and "x<y" not in page
     if kind == "binary":
-        assert write_report(folder).read_text(encoding="utf-8") == page  # the same bytes twice
+        assert (
+            write_report(folder, read_findings(folder)).read_text(encoding="utf-8") == page
+        )  # the same bytes twice
         assert "no&lt;" in page and "`no&lt;`" in card and "no<" not in page + card
 
 
 def test_predictions_are_read_as_they_were_written(tmp_path):
     folder, _, (prepared, said) = a_run(tmp_path, "numbers", "probe")
     labels, predictions = read_predictions(folder, read_findings(folder))
-    np.testing.assert_array_equal(labels, prepared.examples.part("test").labels)
+    np.testing.assert_array_equal(labels, prepared.examples.split("test").labels)
     np.testing.assert_array_equal(predictions.astype(np.float32), said["test"])
     assert np.isnan(labels).any()
 
@@ -121,10 +123,10 @@ def test_predictions_are_read_as_they_were_written(tmp_path):
 @pytest.mark.parametrize("kind", ["binary", "classes"])
 def test_predictions_have_the_names_of_classes(tmp_path, kind):
     folder, _, (prepared, said) = a_run(tmp_path, kind, "probe")
-    names = prepared.question.names
+    names = prepared.task.names
     text = (folder / "predictions.tsv").read_text(encoding="utf-8").splitlines()[1:]
-    rows = [row for row in csv.DictReader(text, delimiter="\t") if row["part"] == "test"]
-    test = prepared.examples.part("test")
+    rows = [row for row in csv.DictReader(text, delimiter="\t") if row["split"] == "test"]
+    test = prepared.examples.split("test")
     assert [row["label"] for row in rows] == [names[int(label)] for label in test.labels[:, 0]]
     for row, found in zip(rows, said["test"], strict=True):
         best = int(found[0] > 0.5) if kind == "binary" else max(range(len(found)), key=found.item)
@@ -151,7 +153,7 @@ def findings_of(ahead, leaks=()):
             },
             "leaks": list(leaks),
         },
-        manifest=Manifest(way="lora", base="b", base_sha256="", question=BINARY),
+        manifest=Manifest(method="lora", base="b", base_sha256="", task=BINARY),
         config=None,
     )
 
@@ -168,24 +170,27 @@ def findings_of(ahead, leaks=()):
 def test_the_answer_in_sentences(ahead, said):
     answer = findings_of(ahead).answer()
     assert "1,234 test" in answer[0] and "AUROC is 0.800 (0.750 to 0.850)" in answer[0]
-    assert "none of which was found in another part" in answer[0]
+    assert "none of which occurs in another split" in answer[0]
     assert said in answer[1] and "class 'yes'" in answer[2]
 
 
 def test_no_sentence_says_that_copies_were_not_learned_from():
-    leak = {"part": "test", "num_equal": 2, "num_near": 3}
-    of_train = {"part": "train", "num_equal": 7, "num_near": 0}
+    leak = {"split": "test", "num_equal": 2, "num_near": 3}
+    of_train = {"split": "train", "num_equal": 7, "num_near": 0}
     answer = " ".join(findings_of((0.1, 0.05, 0.15), [leak, of_train]).answer())
     assert "5 of these sequences" in answer and "none of which" not in answer
     # A leak between train and validation says nothing of the test part.
-    other = findings_of((0.1, 0.05, 0.15), [leak | {"part": "validation"}]).answer()
-    assert "none of which was found in another part" in other[0]
+    other = findings_of((0.1, 0.05, 0.15), [leak | {"split": "validation"}]).answer()
+    assert "none of which occurs in another split" in other[0]
 
 
 def test_without_a_baseline_nothing_is_compared(tmp_path):
     folder, *_ = a_run(tmp_path, "binary", "probe", baselines=())
-    page, card = write_report(folder).read_text(), write_card(folder).read_text()
-    assert "minus" not in card and "minus constant" not in page and "No baseline" in page
+    page, card = (
+        write_report(folder, read_findings(folder)).read_text(),
+        write_card(folder, read_findings(folder)).read_text(),
+    )
+    assert "minus" not in card and "minus constant" not in page and "There is no baseline" in page
 
 
 def test_numbers_and_scores_as_they_are_said():
@@ -198,9 +203,9 @@ def test_numbers_and_scores_as_they_are_said():
 def test_the_command_writes_them_again(tmp_path, capsys):
     folder, *_ = a_run(tmp_path, "binary", "lora")
     assert main(["finetune", "--report", str(folder)]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["report"] == str(folder / "report.html") and (folder / "README.md").is_file()
+    notes = json.loads(capsys.readouterr().out)
+    assert notes["report"] == str(folder / "report.html") and (folder / "README.md").is_file()
     assert "<h1>run</h1>" in (folder / "report.html").read_text()
     (folder / "results.json").write_text("{}")
     assert main(["finetune", "--report", str(folder)]) == 2
-    assert "cannot be reported" in capsys.readouterr().err
+    assert "cannot be read" in capsys.readouterr().err

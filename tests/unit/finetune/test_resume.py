@@ -9,30 +9,30 @@ import torch
 
 from carbon.finetune import train
 from carbon.finetune.checkpoints import last_checkpoint, trained_of
-from carbon.finetune.config import WayConfig
-from carbon.finetune.predict import Measured
-from carbon.finetune.train import tune
+from carbon.finetune.config import MethodConfig
+from carbon.finetune.predict import ValidationScore
+from carbon.finetune.train import train_weights
 from tests.helpers.finetune import BINARY, examples_of, finetuned_of
 
 # Weights of classes that differ, so that the steps of an epoch have different total weights; 12
 # examples in steps of 5 leave a last step of 2.
 QUESTION = dataclasses.replace(BINARY, class_weights=(1.0, 7.0))
-WAY = WayConfig(
+WAY = MethodConfig(
     name="lora", rank=4, dropout=0.3, batch=5, micro_batch=3, epochs=1.5, learning_rate=1e-2,
-    looks_per_epoch=3, patience=100,
+    validations_per_epoch=3, patience=100,
 )  # fmt: skip
 
 
 @pytest.fixture
 def run(base):
-    """Tune in a folder; return the weights, and the looks."""
+    """Train in a folder; return the weights and the history."""
     examples = examples_of(QUESTION)
 
-    def run(way, folder, *, resume=False):
-        finetuned, _ = finetuned_of(base, QUESTION, way)
-        parts = examples.part("train"), examples.part("validation")
-        tuned = tune(finetuned, *parts, way, 0, folder, resume=resume)
-        return trained_of(finetuned.network), tuned
+    def run(method, folder, *, resume=False):
+        finetuned, _ = finetuned_of(base, QUESTION, method)
+        splits = examples.split("train"), examples.split("validation")
+        training = train_weights(finetuned, *splits, method, 0, folder, resume=resume)
+        return trained_of(finetuned.network), training
 
     return run
 
@@ -56,43 +56,47 @@ def assert_same(one, other):
     assert all(torch.equal(one[0][name], other[0][name]) for name in one[0] | other[0])
 
 
-# 12 examples in steps of 5 are 3 steps an epoch; 1.5 epochs are 5 steps, each with a look: the
+# 12 examples in steps of 5 are 3 steps an epoch; 1.5 epochs are 5 steps, each validated: the
 # first is within an epoch, the third ends one, and the fifth is the last.
 @pytest.mark.parametrize(("name", "steps"), [("lora", (1, 3, 5)), ("full", (4,))])
 def test_killed_at_a_checkpoint(tmp_path, run, kept, name, steps):
-    way = WAY.replace(name=name)
-    whole = run(way, tmp_path / "whole")
-    assert [look.step for look in whole[1].looks] == [1, 2, 3, 4, 5]
+    method = WAY.replace(name=name)
+    whole = run(method, tmp_path / "whole")
+    assert [validation_step.step for validation_step in whole[1].validations] == [1, 2, 3, 4, 5]
     for step in steps:
-        assert_same(run(way, tmp_path / f"killed-{step}", resume=True), whole)
+        assert_same(run(method, tmp_path / f"killed-{step}", resume=True), whole)
 
 
 def test_a_tuning_that_ended_is_not_tuned_again(tmp_path, run, monkeypatch):
-    way = WAY.replace(epochs=0.3)
-    whole = run(way, tmp_path)
+    method = WAY.replace(epochs=0.3)
+    whole = run(method, tmp_path)
     monkeypatch.setattr(train, "_Trainer", None)  # calling it would fail
-    assert_same(run(way, tmp_path, resume=True), whole)
+    assert_same(run(method, tmp_path, resume=True), whole)
 
 
 def score_after(step, monkeypatch):
-    """Let scores of later looks rise up to step 1 and fall from there."""
+    """Let scores of later validations rise up to step 1 and fall from there."""
     steps = itertools.count(step + 1)
-    monkeypatch.setattr(train, "measured", lambda *_: Measured(-abs(next(steps) - 1.0), 0.0))
+    monkeypatch.setattr(train, "validate", lambda *_: ValidationScore(-abs(next(steps) - 1.0), 0.0))
 
 
 def test_patience_that_was_used_up_stays_so(tmp_path, run, kept, monkeypatch):
-    way = WAY.replace(patience=2, epochs=3)
+    method = WAY.replace(patience=2, epochs=3)
     score_after(0, monkeypatch)
-    whole = run(way, tmp_path / "whole")
-    # The best look is the first; two more without a better one, and that is the end.
-    assert [look.step for look in whole[1].looks] == [1, 2, 3] and whole[1].best.step == 1
+    whole = run(method, tmp_path / "whole")
+    # The best validation is the first; two more without a better one, and that is the end.
+    assert [validation_step.step for validation_step in whole[1].validations] == [
+        1,
+        2,
+        3,
+    ] and whole[1].best.step == 1
     for step in (2, 3):
         score_after(step, monkeypatch)
-        assert_same(run(way, tmp_path / f"killed-{step}", resume=True), whole)
+        assert_same(run(method, tmp_path / f"killed-{step}", resume=True), whole)
 
 
 def test_a_checkpoint_that_a_kill_tore_is_passed_over(tmp_path, run, kept, monkeypatch):
-    score_after(0, monkeypatch)  # the first look is the best, so that its checkpoint stays
+    score_after(0, monkeypatch)  # the first validation is the best, so that its checkpoint stays
     whole = run(WAY, tmp_path / "whole")
     for name in ("trainer_state.json", "trained.safetensors", "optimizer.pt", "scheduler.pt"):
         folder = tmp_path / f"without-{name}"

@@ -12,15 +12,12 @@ from sklearn import metrics as sk
 from carbon.finetune import metrics
 from carbon.finetune.metrics import (
     SCORES,
-    beside,
-    differences,
-    first_score,
-    scores_of,
     statistics_of,
 )
-from carbon.finetune.tasks import QUESTIONS, Question
+from carbon.finetune.tasks import TASK_TYPES, LabelTask
 
 SEEDS = st.integers(0, 10_000)
+NUMBER = LabelTask("numbers", ("y",), "mse")
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +26,7 @@ def few_resamples(monkeypatch):
     monkeypatch.setattr(metrics, "affordable_resamples", lambda num_samples: 400)
 
 
-def classes_said(probabilities, num_classes):
+def predicted_classes(probabilities, num_classes):
     return probabilities.argmax(axis=1) if num_classes > 2 else probabilities[:, 0] > 0.5
 
 
@@ -42,7 +39,7 @@ def sklearns(kind, names, said, truth):
             "r2": sk.r2_score(truth, said[:, 0]),
             "mse": sk.mean_squared_error(truth, said[:, 0]),
         }
-    hard = classes_said(said, len(names))
+    hard = predicted_classes(said, len(names))
     found = {
         "mcc": sk.matthews_corrcoef(truth, hard),
         "macro_f1": sk.f1_score(truth, hard, average="macro"),
@@ -107,7 +104,7 @@ def test_scores_of_columns_are_of_the_rows_where_they_are_known():
     labels = (random.random((40, 2)) < 0.5).astype(float)
     labels[:10, 0] = np.nan
     labels[30:] = np.nan
-    found = scores_of("labels", ("a", "b"), said, labels)
+    found = LabelTask("labels", ("a", "b"), "").scores(said, labels)
     one = sk.roc_auc_score(labels[10:30, 0], said[10:30, 0])
     other = sk.roc_auc_score(labels[:30, 1], said[:30, 1])
     assert found["auroc[a]"].value == pytest.approx(one)
@@ -120,12 +117,14 @@ def test_scores_of_columns_are_of_the_rows_where_they_are_known():
 
 
 def test_what_rows_do_not_define_is_not_a_number():
-    assert np.isnan(first_score("binary", ("a", "b"), np.ones((3, 1)), np.ones((3, 1))))
-    assert np.isnan(first_score("numbers", ("y",), np.ones((3, 1)), np.arange(3.0)[:, None]))
-    assert np.isnan(first_score("numbers", ("y",), np.ones((0, 1)), np.ones((0, 1))))
+    assert np.isnan(LabelTask("binary", ("a", "b"), "").score(np.ones((3, 1)), np.ones((3, 1))))
+    assert np.isnan(NUMBER.score(np.ones((3, 1)), np.arange(3.0)[:, None]))
+    assert np.isnan(NUMBER.score(np.ones((0, 1)), np.ones((0, 1))))
     # All are said to be one class: no correlation, and not an unknown one.
     said = np.tile([0.5, 0.3, 0.2], (4, 1))
-    assert first_score("classes", "abc", said, np.array([[0.0], [1], [2], [0]])) == 0
+    assert (
+        LabelTask("classes", ("a", "b", "c"), "").score(said, np.array([[0.0], [1], [2], [0]])) == 0
+    )
 
 
 def test_intervals_of_groups_are_wider_where_groups_agree():
@@ -134,12 +133,12 @@ def test_intervals_of_groups_are_wider_where_groups_agree():
     labels = (of_group + 0.1 * random.normal(size=500))[:, None]
     said = labels + np.repeat(random.normal(size=20), 25)[:, None]
     groups = [str(i // 25) for i in range(500)]
-    by_row = scores_of("numbers", ("y",), said, labels)["pearson"]
-    by_group = scores_of("numbers", ("y",), said, labels, groups)["pearson"]
+    by_row = NUMBER.scores(said, labels)["pearson"]
+    by_group = NUMBER.scores(said, labels, groups)["pearson"]
     assert by_row.value == by_group.value
     assert by_group.high - by_group.low > 2 * (by_row.high - by_row.low)
     assert by_row.low < by_row.value < by_row.high
-    assert scores_of("numbers", ("y",), said, labels, groups)["pearson"] == by_group
+    assert NUMBER.scores(said, labels, groups)["pearson"] == by_group
 
 
 def test_differences_are_paired():
@@ -147,20 +146,18 @@ def test_differences_are_paired():
     labels = random.normal(size=(300, 1))
     noise = random.normal(size=(300, 1))
     better, worse = labels + noise, labels + 1.05 * noise
-    found = differences("numbers", ("y",), (better, worse), labels)["pearson"]
-    alone = [scores_of("numbers", ("y",), each, labels)["pearson"] for each in (better, worse)]
+    found = NUMBER.differences(better, worse, labels)["pearson"]
+    alone = [NUMBER.scores(each, labels)["pearson"] for each in (better, worse)]
     assert found.value == pytest.approx(alone[0].value - alone[1].value)
     # The two overlap, and which is better is certain all the same.
     assert alone[1].high > alone[0].low and found.low > 0
-    other = beside("numbers", ("y",), {"mine": better, "theirs": worse}, labels)
-    assert other["theirs"]["pearson"] == found
 
 
 def test_every_kind_has_scores():
-    assert set(SCORES) == set(QUESTIONS)
-    for kind, of in QUESTIONS.items():
-        question = Question(kind, ("a", "b", "c")[: 2 if of.one_logit else 3], of.losses[0])
-        said = np.random.default_rng(0).random((30, question.num_outputs))
-        labels = np.random.default_rng(1).integers(0, 2, (30, question.num_columns)).astype(float)
-        scores = question.scores(said, labels)
-        assert question.score(said, labels) == next(iter(scores.values())).value
+    assert set(SCORES) == set(TASK_TYPES)
+    for kind, of in TASK_TYPES.items():
+        task = LabelTask(kind, ("a", "b", "c")[: 2 if of.one_logit else 3], of.losses[0])
+        said = np.random.default_rng(0).random((30, task.num_outputs))
+        labels = np.random.default_rng(1).integers(0, 2, (30, task.num_columns)).astype(float)
+        scores = task.scores(said, labels)
+        assert task.score(said, labels) == next(iter(scores.values())).value

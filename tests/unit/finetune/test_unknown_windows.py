@@ -6,8 +6,8 @@ import pytest
 import carbon
 from carbon.errors import UserError
 from carbon.finetune import train
-from carbon.finetune.config import WayConfig
-from carbon.finetune.predict import Measured
+from carbon.finetune.config import MethodConfig
+from carbon.finetune.predict import ValidationScore
 from tests.helpers.files import random_bases
 from tests.helpers.finetune import (
     BASES,
@@ -26,7 +26,7 @@ GAP = random_bases(138, 1) + "N" * 282 + random_bases(80, 2)  # the second windo
 
 @pytest.mark.parametrize("pool", ["mean", "last", "end"])
 def test_the_mean_is_over_windows_with_known_bases(base, model, pool):
-    finetuned, _ = finetuned_of(base, NUMBERS, WayConfig(name="full", pool=pool))
+    finetuned, _ = finetuned_of(base, NUMBERS, MethodConfig(name="full", pool=pool))
     room = finetuned.room_bp  # 276 if the model reads `</dna>` too
     bases = random_bases(room // 12 * 6, 1) + "N" * room + random_bases(80, 2)
     (found,) = finetuned.predict([bases], too_long="tile")
@@ -43,7 +43,7 @@ def test_the_mean_is_over_windows_with_known_bases(base, model, pool):
 
 
 def test_bases_are_of_windows_with_known_bases(base):
-    finetuned, _ = finetuned_of(base, BASES, WayConfig(name="full"))
+    finetuned, _ = finetuned_of(base, BASES, MethodConfig(name="full"))
     (found,) = finetuned.predict([GAP], too_long="tile")
     first, last = finetuned.predict([GAP[:282], GAP[276:]])
     np.testing.assert_allclose(found[:276], first[:276], atol=1e-5)
@@ -58,10 +58,10 @@ def test_bases_are_of_windows_with_known_bases(base):
 def run(tmp_path, network):
     """Learn rows in a way; return the results, which are JSON without NaN."""
 
-    def run(rows, kind, baselines=(), **way):
+    def run(rows, kind, baselines=(), **method):
         base_folder(tmp_path, network)
         write_rows(tmp_path / "data.csv", rows)
-        config = run_config(tmp_path, kind, **way) | {"baselines": list(baselines)}
+        config = run_config(tmp_path, kind, **method) | {"baselines": list(baselines)}
         results = carbon.finetune(config)
         assert strict_json(tmp_path / "out" / "results.json") == results
         return results
@@ -80,7 +80,7 @@ def test_a_probe_learns_from_tiles_with_known_bases(tmp_path, run, no_pages):
     baselines = ("constant", "composition", "kmers", "cnn")
     rows = short_rows(*[GAP] * 4)  # in each part
     results = run(rows, "binary", baselines, name="probe", too_long="tile")
-    assert any("4 windows of 4 sequences" in line for line in results["told"])
+    assert any("4 windows of 4 sequences" in line for line in results["notes"])
     text = (tmp_path / "out" / "predictions.tsv").read_text()
     assert "\t.\t.\t" not in text and "nan" not in text
 
@@ -96,16 +96,19 @@ def test_labels_of_bases_that_are_not_read(tmp_path, run, no_pages, name, too_lo
         bases = random_bases(138, n) + "N" * 420 + random_bases(142, 100 + n)
         rows.append((f"s{n}", bases, bases.translate(str.maketrans("ACGTN", "ababa"))))
     results = run(rows, "bases", ("constant", "cnn"), name=name, too_long=too_long)
-    assert any(f"{12 * unread:,} labels" in line for line in results["told"])
+    assert any(f"{12 * unread:,} labels" in line for line in results["notes"])
     counted = sum(sum(labels.values()) for labels in results["labels"].values())
     assert counted == 12 * (700 - unread)
     assert not (tmp_path / "out" / "predictions.tsv").exists()
     if name == "lora":
-        assert all(np.isfinite(look["validation_loss"]) for look in results["seeds"][0]["looks"])
+        assert all(
+            np.isfinite(validation_step["validation_loss"])
+            for validation_step in results["seeds"][0]["validations"]
+        )
 
 
 @pytest.mark.parametrize(
-    ("bases", "way", "wrong"),
+    ("bases", "method", "wrong"),
     [
         (
             "N" * ROOM + random_bases(60),
@@ -115,18 +118,24 @@ def test_labels_of_bases_that_are_not_read(tmp_path, run, no_pages, name, too_lo
         ("N" * 300, ("probe", "tile"), r"'s0': has no known base \("),
     ],
 )
-def test_what_is_cut_off_is_not_known(run, bases, way, wrong):
-    name, too_long = way
+def test_what_is_cut_off_is_not_known(run, bases, method, wrong):
+    name, too_long = method
     with pytest.raises(UserError, match=wrong):
         run(short_rows(bases, *["ACGT"] * 3), "binary", name=name, too_long=too_long)
 
 
-def test_a_look_without_a_score_is_null_in_json(tmp_path, run, monkeypatch):
+def test_a_validation_without_a_score_is_null_in_json(tmp_path, run, monkeypatch):
     nan = float("nan")
-    looks = iter([Measured(0.6, 0.7), Measured(nan, nan), *[Measured(0.5, float("inf"))] * 9])
-    monkeypatch.setattr(train, "measured", lambda *_: next(looks))
+    validations = iter(
+        [
+            ValidationScore(0.6, 0.7),
+            ValidationScore(nan, nan),
+            *[ValidationScore(0.5, float("inf"))] * 9,
+        ]
+    )
+    monkeypatch.setattr(train, "validate", lambda *_: next(validations))
     results = run(short_rows(), "binary", name="lora")
-    first, second, *rest = results["seeds"][0]["looks"]
+    first, second, *rest = results["seeds"][0]["validations"]
     assert first["score"] == 0.6 and second["score"] is None and second["validation_loss"] is None
-    assert all(look["validation_loss"] is None for look in rest)
+    assert all(validation_step["validation_loss"] is None for validation_step in rest)
     assert (tmp_path / "out" / "report.html").is_file()

@@ -1,4 +1,4 @@
-"""Losses against loops, torch and finite differences; transforms; questions as JSON."""
+"""Losses against loops, torch and finite differences; transforms; tasks as JSON."""
 
 import json
 import math
@@ -12,57 +12,57 @@ from hypothesis import strategies as st
 from carbon.errors import UserError
 from carbon.finetune.data import TRANSFORMS, Transform
 from carbon.finetune.losses import LOSSES, mean_loss
-from carbon.finetune.tasks import QUESTIONS, Question
+from carbon.finetune.tasks import TASK_TYPES, LabelTask
 
 UNKNOWN = float("nan")
 
 
-def slow_terms(question, logits, targets):
+def slow_terms(task, logits, targets):
     """Return (loss, weight) of each known target, by plain Python."""
     terms = []
     for row_logits, row_targets in zip(logits.tolist(), targets.tolist(), strict=True):
         for column, target in enumerate(row_targets):
             if math.isnan(target):
                 continue
-            weights = question.class_weights
-            if question.loss == "cross_entropy":
+            weights = task.class_weights
+            if task.loss == "cross_entropy":
                 top = max(row_logits)
                 total = math.log(sum(math.exp(x - top) for x in row_logits)) + top
                 value = total - row_logits[int(target)]
                 weight = weights[int(target)] if weights else 1.0
-            elif question.loss == "binary_cross_entropy":
+            elif task.loss == "binary_cross_entropy":
                 p = 1 / (1 + math.exp(-row_logits[column]))
                 value = -math.log(p if target else 1 - p)
-                positive = weights[1 if question.kind == "binary" else column] if weights else 1.0
-                negative = weights[0] if weights and question.kind == "binary" else 1.0
+                positive = weights[1 if task.type == "binary" else column] if weights else 1.0
+                negative = weights[0] if weights and task.type == "binary" else 1.0
                 weight = positive if target else negative
             else:
                 error, weight = row_logits[column] - target, 1.0
                 value = error**2
-                if question.loss == "huber":
+                if task.loss == "huber":
                     value = value / 2 if abs(error) <= 1 else abs(error) - 0.5
             terms.append((value, weight))
     return terms
 
 
-def slow_loss(question, logits, targets):
-    if question.loss.startswith("correlation"):
-        parts = []
+def slow_loss(task, logits, targets):
+    if task.loss.startswith("correlation"):
+        splits = []
         for x, y in zip(logits.T, targets.T, strict=True):
             known = ~np.isnan(y)
-            parts.append(1 - np.corrcoef(x[known], y[known])[0, 1])
-        value = float(np.mean(parts))
-        if question.loss == "correlation_huber":
-            other = Question(question.kind, question.names, "huber")
+            splits.append(1 - np.corrcoef(x[known], y[known])[0, 1])
+        value = float(np.mean(splits))
+        if task.loss == "correlation_huber":
+            other = LabelTask(task.type, task.names, "huber")
             value += 0.2 * slow_loss(other, logits, targets)
         return value
-    terms = slow_terms(question, logits, targets)
+    terms = slow_terms(task, logits, targets)
     return sum(v * w for v, w in terms) / sum(w for _, w in terms)
 
 
 CASES = [
     (kind, loss, weighted)
-    for kind, of in QUESTIONS.items()
+    for kind, of in TASK_TYPES.items()
     for loss in of.losses
     for weighted in ((False,) if of.is_number else (False, True))
 ]
@@ -70,39 +70,39 @@ CASES = [
 
 def case_of(kind, loss, weighted, seed, num_rows=12):
     random = np.random.default_rng(seed)
-    names = ("a", "b", "c")[: 2 if QUESTIONS[kind].one_logit else 3]
+    names = ("a", "b", "c")[: 2 if TASK_TYPES[kind].one_logit else 3]
     weights = tuple(random.uniform(0.2, 3, len(names)).tolist()) if weighted else ()
-    question = Question(kind, names, loss, class_weights=weights)
-    logits = random.normal(size=(num_rows, question.num_outputs))
-    if question.of_kind.is_number:
-        targets = random.normal(size=(num_rows, question.num_columns))
+    task = LabelTask(kind, names, loss, class_weights=weights)
+    logits = random.normal(size=(num_rows, task.num_outputs))
+    if task.task_type.is_number:
+        targets = random.normal(size=(num_rows, task.num_columns))
     else:
-        most = len(names) if question.of_kind.one_column and kind != "binary" else 2
-        targets = random.integers(0, most, (num_rows, question.num_columns)).astype(float)
+        most = len(names) if task.task_type.one_column and kind != "binary" else 2
+        targets = random.integers(0, most, (num_rows, task.num_columns)).astype(float)
     targets[random.random(targets.shape) < 0.2] = UNKNOWN
-    return question, logits, targets
+    return task, logits, targets
 
 
 @pytest.mark.parametrize(("kind", "loss", "weighted"), CASES)
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 1000))
 def test_losses_are_those_of_a_slow_loop(kind, loss, weighted, seed):
-    question, logits, targets = case_of(kind, loss, weighted, seed)
+    task, logits, targets = case_of(kind, loss, weighted, seed)
     if np.isnan(targets).all() or (~np.isnan(targets)).sum(axis=0).min() < 3:
         return
-    found = question.loss_of(torch.tensor(logits), torch.tensor(targets))
-    assert found.item() == pytest.approx(slow_loss(question, logits, targets), rel=2e-5)
+    found = task.loss_of(torch.tensor(logits), torch.tensor(targets))
+    assert found.item() == pytest.approx(slow_loss(task, logits, targets), rel=2e-5)
 
 
 @pytest.mark.parametrize(("kind", "loss", "weighted"), CASES)
 def test_gradients_are_finite_differences_of_the_slow_loop(kind, loss, weighted):
-    question, logits, targets = case_of(kind, loss, weighted, seed=5)
+    task, logits, targets = case_of(kind, loss, weighted, seed=5)
     at = torch.tensor(logits, requires_grad=True)
-    question.loss_of(at, torch.tensor(targets)).backward()
+    task.loss_of(at, torch.tensor(targets)).backward()
     for row, column in ((0, 0), (3, logits.shape[1] - 1), (7, 0)):
         step = np.zeros_like(logits)
         step[row, column] = 1e-5
-        ends = [slow_loss(question, logits + sign * step, targets) for sign in (1, -1)]
+        ends = [slow_loss(task, logits + sign * step, targets) for sign in (1, -1)]
         expected = (ends[0] - ends[1]) / 2e-5
         assert at.grad[row, column].item() == pytest.approx(expected, rel=1e-3, abs=1e-6)
 
@@ -111,13 +111,13 @@ def test_gradients_are_finite_differences_of_the_slow_loop(kind, loss, weighted)
     ("kind", "loss", "weighted"), [case for case in CASES if "correlation" not in case[1]]
 )
 def test_accumulated_parts_give_the_loss_of_the_whole(kind, loss, weighted):
-    question, logits, targets = case_of(kind, loss, weighted, seed=3)
+    task, logits, targets = case_of(kind, loss, weighted, seed=3)
     logits, targets = torch.tensor(logits), torch.tensor(targets)
-    whole = question.loss_of(logits, targets)
-    total = question.weights_of(targets).sum()
-    parts = [(slice(0, 1), slice(1, 6), slice(6, 12)), (slice(0, 12),)]
-    for each in parts:
-        summed = sum(question.loss_of(logits[p], targets[p], total) for p in each)
+    whole = task.loss_of(logits, targets)
+    total = task.weights_of(targets).sum()
+    splits = [(slice(0, 1), slice(1, 6), slice(6, 12)), (slice(0, 12),)]
+    for each in splits:
+        summed = sum(task.loss_of(logits[p], targets[p], total) for p in each)
         assert summed.item() == pytest.approx(whole.item(), rel=1e-6)
 
 
@@ -164,28 +164,28 @@ def test_a_transform_is_fitted_to_known_labels_alone():
 
 def test_predictions_are_in_the_unit_of_the_labels():
     transforms = (Transform("log1p", 0.0, 1.0), Transform("z_score", 10.0, 2.0))
-    question = Question("numbers", ("a", "b"), "mse", transforms)
+    task = LabelTask("numbers", ("a", "b"), "mse", transforms)
     labels = np.array([[0.5, 11.0], [3.0, UNKNOWN]], dtype=np.float32)
-    targets = question.targets(labels)
+    targets = task.targets(labels)
     assert targets[0].tolist() == pytest.approx([math.log(1.5), 0.5])
     logits = np.nan_to_num(targets)
     kept = logits.copy()
     expected = [[0.5, 11.0], [3.0, 10.0]]
-    np.testing.assert_allclose(question.predictions(logits), expected, rtol=1e-6)
+    np.testing.assert_allclose(task.predictions(logits), expected, rtol=1e-6)
     np.testing.assert_array_equal(logits, kept)
 
 
 def test_probabilities_do_not_overflow():
     far = np.array([[-1e4, 0.0, 1e4]])
-    assert Question("classes", "abc", "cross_entropy").predictions(far).tolist() == [[0, 0, 1]]
-    found = Question("labels", "abc", "binary_cross_entropy").predictions(far)
+    assert LabelTask("classes", "abc", "cross_entropy").predictions(far).tolist() == [[0, 0, 1]]
+    found = LabelTask("labels", "abc", "binary_cross_entropy").predictions(far)
     assert found.tolist() == [[0, 0.5, 1]]
 
 
-def test_a_question_is_the_same_after_json():
+def test_a_task_is_the_same_after_json():
     transforms = (Transform("z_score", 0.1, 2.0), Transform("none"))
-    for question in (
-        Question("numbers", ("a", "b"), "huber", transforms),
-        Question("binary", ("no", "yes"), "binary_cross_entropy", class_weights=(0.5, 2.0)),
+    for task in (
+        LabelTask("numbers", ("a", "b"), "huber", transforms),
+        LabelTask("binary", ("no", "yes"), "binary_cross_entropy", class_weights=(0.5, 2.0)),
     ):
-        assert Question.from_json(json.loads(json.dumps(question.to_json()))) == question
+        assert LabelTask.from_json(json.loads(json.dumps(task.to_json()))) == task

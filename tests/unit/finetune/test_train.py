@@ -1,4 +1,4 @@
-"""Tuning: steps cut and dealt out any way, the look that is kept, dropout."""
+"""Training: schedules of examples, the selected checkpoint, dropout."""
 
 import dataclasses
 
@@ -8,86 +8,88 @@ import torch
 
 from carbon.errors import UserError
 from carbon.finetune.checkpoints import trained_of
-from carbon.finetune.config import WayConfig
-from carbon.finetune.predict import measured
-from carbon.finetune.train import Dropout, Steps, tune
+from carbon.finetune.config import MethodConfig
+from carbon.finetune.predict import validate
+from carbon.finetune.train import BatchSchedule, Dropout, train_weights
 from tests.helpers.finetune import BASES, BINARY, NUMBERS, examples_of, finetuned_of
 
-WAY = WayConfig(
+METHOD = MethodConfig(
     name="lora", epochs=1, batch=8, learning_rate=3e-3, dropout=0.0, warmup_share=0.1, rank=4
 )
 
 
-def tuned(base, folder, question, way):
-    finetuned, _ = finetuned_of(base, question, way)
-    examples = examples_of(question)
-    parts = examples.part("train"), examples.part("validation")
-    return finetuned, tune(finetuned, *parts, way, 0, folder), examples
+def training(base, folder, task, method):
+    finetuned, _ = finetuned_of(base, task, method)
+    examples = examples_of(task)
+    splits = examples.split("train"), examples.split("validation")
+    return finetuned, train_weights(finetuned, *splits, method, 0, folder), examples
 
 
 @pytest.mark.parametrize(
-    ("question", "name"),
+    ("task", "name"),
     [(BINARY, "full"), (NUMBERS, "lora"), (BASES, "lora")],
     ids=["binary", "numbers", "bases"],
 )
-def test_a_step_of_one_part_and_of_many_is_the_same(tmp_path, base, question, name):
+def test_a_step_of_one_part_and_of_many_is_the_same(tmp_path, base, task, name):
     weights, losses = [], []
     for micro_batch in (8, 3):
-        way = WAY.replace(name=name, micro_batch=micro_batch)
-        finetuned, found, _ = tuned(base, tmp_path / str(micro_batch), question, way)
+        method = METHOD.replace(name=name, micro_batch=micro_batch)
+        finetuned, found, _ = training(base, tmp_path / str(micro_batch), task, method)
         weights.append(trained_of(finetuned.network))
-        losses.append([look.loss for look in found.looks])
+        losses.append([validation_step.loss for validation_step in found.validations])
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)
     for key, value in weights[0].items():
         torch.testing.assert_close(weights[1][key], value, atol=2e-4, rtol=1e-3, msg=key)
 
 
-@pytest.mark.parametrize("question", [BINARY, NUMBERS], ids=lambda q: q.kind)
-def test_the_best_look_is_what_is_kept(tmp_path, base, question):
-    way = WAY.replace(epochs=4, looks_per_epoch=2, learning_rate=3e-2)
-    finetuned, found, examples = tuned(base, tmp_path / "checkpoints", question, way)
-    assert found.best.score == max(look.score for look in found.looks)
-    validation = examples.part("validation")
-    best = measured(finetuned, validation, way)
+@pytest.mark.parametrize("task", [BINARY, NUMBERS], ids=lambda q: q.type)
+def test_the_best_checkpoint_is_kept(tmp_path, base, task):
+    method = METHOD.replace(epochs=4, validations_per_epoch=2, learning_rate=3e-2)
+    finetuned, found, examples = training(base, tmp_path / "checkpoints", task, method)
+    assert found.best.score == max(validation_step.score for validation_step in found.validations)
+    validation = examples.split("validation")
+    best = validate(finetuned, validation, method)
     assert best.score == pytest.approx(found.best.score, abs=1e-6)
     assert best.loss == pytest.approx(found.best.validation_loss, abs=1e-6)
     logits = torch.tensor(np.stack(finetuned.logits(validation.sequences)))
     labels = torch.tensor(validation.labels, dtype=torch.float64)
-    by_hand = {  # the question has no transforms
+    by_hand = {  # the task has no transforms
         "binary": torch.nn.functional.binary_cross_entropy_with_logits,
         "numbers": torch.nn.functional.mse_loss,
-    }[question.kind](logits, labels)
+    }[task.type](logits, labels)
     assert best.loss == pytest.approx(by_hand.item(), rel=1e-5)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["finished"]
 
 
-def test_a_correlation_is_refused_in_parts(tmp_path, base):
-    question = dataclasses.replace(NUMBERS, loss="correlation")
-    with pytest.raises(UserError, match=r"way\.micro_batch = 8"):
-        tuned(base, tmp_path, question, WAY.replace(micro_batch=4))
-    tuned(base, tmp_path, question, WAY.replace(micro_batch=8))
+def test_a_correlation_is_refused_in_microbatches(tmp_path, base):
+    task = dataclasses.replace(NUMBERS, loss="correlation")
+    with pytest.raises(UserError, match=r"method\.micro_batch = 8"):
+        training(base, tmp_path, task, METHOD.replace(micro_batch=4))
+    training(base, tmp_path, task, METHOD.replace(micro_batch=8))
 
 
-@pytest.mark.parametrize(("num_processes", "parts"), [(1, 1), (1, 3), (2, 1), (2, 3), (4, 5)])
-def test_every_example_is_read_once_an_epoch(num_processes, parts):
-    plan = Steps(num_examples=29, batch=8, seed=3, augment=True)
+@pytest.mark.parametrize(
+    ("num_processes", "microbatches"), [(1, 1), (1, 3), (2, 1), (2, 3), (4, 5)]
+)
+def test_every_example_is_read_once_an_epoch(num_processes, microbatches):
+    plan = BatchSchedule(num_examples=29, batch=8, seed=3, augment=True)
     read = []
     for rank in range(num_processes):
-        shared = {"parts": parts, "rank": rank, "num_processes": num_processes}
+        shared = {"microbatches": microbatches, "rank": rank, "num_processes": num_processes}
         steps = dataclasses.replace(plan, **shared)
-        mine = list(steps.mine(2))
-        assert len(mine) == steps.num_steps * parts and all(mine)
-        read += [key for part in mine for key in part if key.counts]
+        share = list(steps.for_this_process(2))
+        assert len(share) == steps.num_steps * microbatches and all(share)
+        read += [key for batch in share for key in batch if key.counts]
     assert sorted(key.example for key in read) == list(range(29))
-    assert sorted(read) == sorted(key for part in plan.mine(2) for key in part)
+    assert sorted(read) == sorted(key for batch in plan.for_this_process(2) for key in batch)
     turned = [key.is_turned for key in read]
     assert any(turned) and not all(turned)
 
 
 def test_each_epoch_and_seed_has_an_order_of_its_own():
-    plan = Steps(num_examples=29, batch=8, seed=3, augment=True)
+    plan = BatchSchedule(num_examples=29, batch=8, seed=3, augment=True)
     orders = [
-        [key.example for part in steps.mine(epoch) for key in part]
+        [key.example for batch in steps.for_this_process(epoch) for key in batch]
         for steps, epoch in ((plan, 2), (plan, 3), (dataclasses.replace(plan, seed=4), 2))
     ]
     assert orders[0] not in orders[1:] and orders[1] != orders[2]
@@ -126,6 +128,6 @@ class TestDropout:
 
     def test_adapters_have_it(self, base):
         for share, number in ((0.1, 14), (0.0, 0)):
-            finetuned, _ = finetuned_of(base, BINARY, WayConfig(name="lora", dropout=share))
+            finetuned, _ = finetuned_of(base, BINARY, MethodConfig(name="lora", dropout=share))
             there = [m for m in finetuned.network.modules() if isinstance(m, Dropout)]
             assert len(there) == number and not any(m.training for m in there)

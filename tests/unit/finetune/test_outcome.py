@@ -7,13 +7,13 @@ import pytest
 
 from carbon.finetune.data import Examples
 from carbon.finetune.outcome import calibration, certainties, confusion, details_of, losses_of
-from carbon.finetune.tasks import Question
+from carbon.finetune.tasks import LabelTask
 
-BINARY = Question("binary", ("no", "yes"), "binary_cross_entropy")
-CLASSES = Question("classes", ("a", "b", "c"), "cross_entropy")
-LABELS = Question("labels", ("x", "y"), "binary_cross_entropy")
-NUMBERS = Question("numbers", ("n", "m"), "mse")
-BASES = Question("bases", ("a", "b"), "cross_entropy")
+BINARY = LabelTask("binary", ("no", "yes"), "binary_cross_entropy")
+CLASSES = LabelTask("classes", ("a", "b", "c"), "cross_entropy")
+LABELS = LabelTask("labels", ("x", "y"), "binary_cross_entropy")
+NUMBERS = LabelTask("numbers", ("n", "m"), "mse")
+BASES = LabelTask("bases", ("a", "b"), "cross_entropy")
 
 
 def examples_of(labels, lengths=None, groups=None):
@@ -23,7 +23,7 @@ def examples_of(labels, lengths=None, groups=None):
         names=tuple(f"s{n}" for n in range(number)),
         sequences=tuple("A" * n for n in (lengths or [4] * number)),
         labels=labels,
-        parts=("test",) * number,
+        splits=("test",) * number,
         groups=tuple(groups or [""] * number),
         per_base=lengths is not None,
     )
