@@ -1,6 +1,5 @@
 """The pictures of the report of a run."""
 
-import html
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
@@ -24,11 +23,13 @@ from carbon.finetune.findings import (
 )
 from carbon.io.files import atomic_file
 from carbon.progress import shown
-from carbon.reports.figures import BLUE, COLOURS, GREY, ORANGE, PAGE_STYLE, axes_of, svg_of
+from carbon.reports.figures import BLUE, COLOURS, GREY, LINE, ORANGE, PAGE_STYLE, axes_of, svg_of
 from carbon.reports.render import (
     Row,
     html_answer,
     html_figure,
+    html_heading,
+    html_list,
     html_page,
     html_paragraph,
     html_section,
@@ -57,7 +58,7 @@ def answer_figure(scores: Mapping[str, Json], first: str) -> Figure:
         )  # fmt: skip
     axes.set_yticks(range(len(known)), list(reversed(known)))
     axes.set(xlabel=f"{spoken(first)}, test part", ylim=(-0.5, len(known) - 0.3))
-    axes.grid(axis="x", color="#e5e5e5")
+    axes.grid(axis="x", color=LINE)
     axes.set_axisbelow(True)
     return figure
 
@@ -270,7 +271,7 @@ def _scores(findings: Findings) -> str:
     if against:
         rows = [(spoken(n), *(estimate_text(of[n]) for of in against.values())) for n in names]
         parts += [
-            "<h3>Model minus baseline, on the same draws</h3>",
+            html_heading("Model minus baseline, on the same draws"),
             html_table(rows, ("test part", *(f"minus {name}" for name in against))),
             html_paragraph(
                 "A difference whose interval leaves out 0 is more than the choice of test examples "
@@ -410,11 +411,10 @@ def _values(values: Sequence[float | None]) -> str:
 def _data(findings: Findings) -> str:
     results = findings.results
     files = [(each["role"], each["name"], each["sha256"]) for each in results["files"]]
-    told = "".join(f"<li>{html.escape(line)}</li>" for line in results["told"])
     return _section(
         "Data and split",
         html_table(label_rows(findings), ("", *PARTS)),
-        f"<ul>{told}</ul>",
+        html_list(results["told"]),
         html_table(files, ("role", "file", "SHA-256")) if files else "",
         html_paragraph(f"SHA-256 of all sequences and their parts: {results['split_sha256']}."),
     )

@@ -101,7 +101,9 @@ def test_a_shell_completes_commands_and_options(capsys):
 def test_help_lists_every_command_and_what_it_does(capsys):
     assert main(["--help"]) == 0
     rows = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
-    assert dict(row for row in rows if len(row) == 2)["embed"].startswith("One vector for each")
+    assert dict(row for row in rows if len(row) == 2)["embed"].startswith(
+        "Compute a vector for each"
+    )
     assert set(COMMANDS) <= {row[0] for row in rows if len(row) == 2}
 
 
@@ -169,7 +171,7 @@ def test_an_output_that_is_no_file_is_known_before_the_work(tmp_path):
 def test_time_left_is_shown_when_it_is_known(monkeypatch, capsys):
     """Not by the first three calls, of which one compiles; an earlier start says nothing."""
     now = [0.0]
-    monkeypatch.setattr("carbon.console.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("carbon.progress.time.monotonic", lambda: now[0])
     with progress("job", 1000, done=900) as advance:
         for seconds in (300, 12, 12, 20, 20):
             now[0] += seconds
