@@ -127,7 +127,7 @@ class Entry:
         return [output / name for name in names]
 
 
-# What the genes do: Saccharomyces Genome Database, https://www.yeastgenome.org
+# Gene functions: Saccharomyces Genome Database, https://www.yeastgenome.org
 _GENES_OF_YEAST_VIII = {
     "ENO2": "Enolase, a step of glycolysis, and one of the most abundant proteins of the cell: "
     "its codons are nearly all the ones that yeast likes best.",
@@ -149,7 +149,7 @@ _GENES_OF_YEAST_VIII = {
 _VARIANTS_OF_ENO2 = (
     (451_328, "T", "A"),  # the start codon is lost
     (451_806, "C", "A"),  # His159 of the enzyme becomes glutamine
-    (451_984, "CA", "C"),  # the frame is lost behind codon 220
+    (451_984, "CA", "C"),  # frameshift after codon 220
     (452_009, "T", "A"),  # codon 228 becomes a stop
     (452_184, "G", "A"),  # synonymous
 )
