@@ -46,13 +46,13 @@ def compare(
         common: ignore alleles that only one file has.
     """
     from carbon.compare import CompareJob, run_compare_job
-    from carbon.compare.compare import told
+    from carbon.compare.compare import summary_text
     from carbon.progress import say
 
     table = Path(output) if output else None
     job = CompareJob(a=a, b=b, labels=labels, output=table, plot=plot, top=top, common=common)
     summary = run_compare_job(job)
-    say(told(summary))
+    say(summary_text(summary))
     print(json.dumps(summary))
 
 

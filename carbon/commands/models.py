@@ -56,12 +56,12 @@ def info(model: str, /) -> None:
     """
     from carbon.model import model_folder
 
-    found = model_folder(model)  # the config and the headers of the weights, without torch
-    config, vocabulary = found.config, found.vocabulary
+    folder = model_folder(model)  # reads the config and the headers of the weights, without torch
+    config, vocabulary = folder.config, folder.vocabulary
     older = {"rope_theta": config.get("rope_theta"), **(config.get("rope_scaling") or {})}
     facts = {
         "vocabulary": vocabulary.name,
-        "parameters": found.num_parameters,
+        "parameters": folder.num_parameters,
         "layers": config["num_hidden_layers"],
         "hidden_size": config["hidden_size"],
         "context_tokens": config["max_position_embeddings"],

@@ -39,15 +39,16 @@ def next_token(
 
     model = loading.load(device)
     token = model.next_token(prompt, tags=tags)
-    given = token.given(fixed)
+    conditioned = token.given(fixed)
     settings: dict[str, Any] = {"model": loading.model, "yarn": model.yarn, "dtype": model.dtype}
-    settings |= {"tags": tags, "context": given.context, "fixed": given.fixed}
+    settings |= {"tags": tags, "context": conditioned.context}
+    settings |= {"fixed": conditioned.fixed}
     cross_entropy_nats, fns_nats = token.cross_entropy_nats, token.fns_nats
     with (
         atomic_file(output) if output else nullcontext(Path("-")) as path,
         writer(path, COLUMNS, settings) as write,
     ):
-        for kmer, probability in given.ranked():
+        for kmer, probability in conditioned.ranked():
             index = kmer_index(kmer)
             losses = float(cross_entropy_nats[index]), float(fns_nats[index])
             write((kmer, probability, *losses))

@@ -1,12 +1,10 @@
-"""Two scored outputs of one VCF side by side: where they agree, and where they do not.
+"""Compare two scored outputs of one VCF.
 
-- `scored_files`: reads what `carbon variants` writes, a function a format.
-- `joined`: which allele of one file is which of the other.
-- `agreement`: correlations with their intervals, and the differences.
-- `groups`: kinds of alleles, lengths of indels, consequences.
-- `job`: the files in, the summary, the table and the picture out; `told`, `picture`: how they look.
+- `scored_files`: read outputs of `carbon variants`, join their alleles, and group them.
+- `compare`: correlations with intervals, differences, the summary and the table.
+- `figure`: the scatter plot.
 
-Nothing here needs a model, so nothing here imports torch.
+This package does not import torch.
 """
 
 from carbon.compare.compare import CompareJob, run_compare_job

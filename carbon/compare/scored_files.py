@@ -1,13 +1,13 @@
-"""What `carbon variants` has written, read back: a function a format, all with one result."""
+"""Read outputs of `carbon variants` in any format, join their alleles, and group them."""
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ KEY = {
     "contig": pa.string(), "position": pa.int64(), "id": pa.string(),
     "ref": pa.string(), "alt": pa.string(),
 }  # fmt: skip
-"""What tells an allele from all others of a VCF; the position is that of the VCF, from 1."""
+"""Identify an allele in a VCF; the position is from 1."""
 
 VALUES = {
     "delta": pa.float64(),
@@ -35,11 +35,11 @@ VALUES = {
     "scored_as": pa.string(),
     "percentile_of": pa.string(),
 }
-"""What is read of it; a file need not have more than `delta`, and may have other columns."""
+"""Values of an allele; only `delta` is required, and other columns are ignored."""
 
 SCHEMA = pa.schema({**KEY, **VALUES})
 _SETTINGS_LINE = "##carbon_variants="
-_NAMES = [*KEY, "delta"]  # that a table of scores cannot be without
+_REQUIRED = [*KEY, "delta"]
 
 
 class ScoredFile(NamedTuple):
@@ -48,17 +48,17 @@ class ScoredFile(NamedTuple):
     Attributes:
         path: of the file.
         settings: of the run that wrote it, from its header.
-        alleles: a row an ALT, in the order of the file, with the columns of `SCHEMA`; null is what
-            the file does not have. Deltas are in nats.
+        alleles: a row for each ALT, in the order of the file, with the columns of `SCHEMA`; missing
+            values are NaN. Deltas are in nats.
     """
 
     path: Path
     settings: dict[str, Any]
-    alleles: pa.Table
+    alleles: pd.DataFrame
 
 
 class _Raw(NamedTuple):
-    """What a reader of one format found: settings, the names of all columns, and the rows."""
+    """Output of a reader: settings, the names of all columns, and the rows."""
 
     settings: Any
     names: list[str]
@@ -76,7 +76,7 @@ def _vcf(path: Path) -> _Raw:
             try:
                 rows += _alleles(line.rstrip("\r\n"))
             except (ValueError, IndexError):
-                raise UserError(f"{path} line {number}: is no record of a scored VCF") from None
+                raise UserError(f"{path} line {number}: is not a record of a scored VCF") from None
     _check_end(path, line[-1:])
     columns = zip(*rows, strict=True) if rows else [()] * len(SCHEMA)
     arrays = map(pa.array, map(list, columns), SCHEMA.types)
@@ -88,15 +88,15 @@ def _alleles(line: str) -> Iterator[tuple[Any, ...]]:
     contig, position, name, ref, alts, _, _, info = line.split("\t", 8)[:8]
     if alts == ".":
         return
-    each = alts.split(",")
+    alleles = alts.split(",")
     parts = dict(part.split("=", 1) for part in info.split(";") if part.startswith("CARBON_"))
-    found = [
+    columns = [
         [_cell(text, kind) for text in parts[key].split(",")]
         if key in parts
-        else [None] * len(each)
+        else [None] * len(alleles)
         for key, kind in ((f"CARBON_{value.upper()}", kind) for value, kind in VALUES.items())
     ]
-    for alt, *values in zip(each, *found, strict=True):
+    for alt, *values in zip(alleles, *columns, strict=True):
         yield contig, int(position), name, ref, alt, *values
 
 
@@ -110,7 +110,7 @@ def _tsv(path: Path) -> _Raw:
     with open_text(path) as lines:
         first, names = next(lines, ""), next(lines, "").rstrip("\r\n").split("\t")
     settings = json.loads(first[1:]) if first.startswith("# {") else None
-    if not settings or not set(_NAMES) <= set(names):
+    if not settings or not set(_REQUIRED) <= set(names):
         return _Raw(settings, names, SCHEMA.empty_table())
     with path.open("rb") as source:
         source.seek(-1, 2)
@@ -141,10 +141,10 @@ def _json(path: Path) -> _Raw:
 def _parquet(path: Path) -> _Raw:
     schema = pq.read_schema(path)
     settings = json.loads((schema.metadata or {}).get(b"carbon", b"null"))
-    wanted = [name for name in SCHEMA.names if name in schema.names]
-    table = pq.read_table(path, columns=wanted, use_threads=False)
+    known = [name for name in SCHEMA.names if name in schema.names]
+    table = pq.read_table(path, columns=known, use_threads=False)
     for name in SCHEMA.names:
-        if name not in wanted:
+        if name not in known:
             table = table.append_column(name, pa.nulls(len(table), SCHEMA.field(name).type))
     return _Raw(settings, schema.names, table)
 
@@ -155,10 +155,10 @@ _READERS: dict[str, Callable[[Path], _Raw]] = {
 
 
 def read_scored_file(path: Path) -> ScoredFile:
-    """Read an output of `carbon variants`, of any of its formats.
+    """Read an output of `carbon variants` in any format.
 
     Raises:
-        UserError: there is no such file, it is cut off, or of something else.
+        UserError: the file does not exist, is truncated, or has other contents.
     """
     if not path.is_file():
         raise UserError(f"{path}: {why_no_file(path)}; give an output of `carbon variants`")
@@ -183,7 +183,7 @@ def _reader_of(path: Path) -> Callable[[Path], _Raw]:
     for ending, reader in _READERS.items():
         if path.name.endswith(ending):
             return reader
-    raise UserError(f"{path}: is no output of `carbon variants`: {', '.join(_READERS)}")
+    raise UserError(f"{path}: is not an output of `carbon variants`: {', '.join(_READERS)}")
 
 
 def _check_end(path: Path, last: str) -> None:
@@ -192,12 +192,12 @@ def _check_end(path: Path, last: str) -> None:
 
 
 def _checked(path: Path, raw: _Raw) -> tuple[dict[str, Any], pa.Table]:
-    """Return settings and rows whose key has no null.
+    """Return settings, and alleles without missing keys.
 
     Raises:
-        UserError: the file is of something else than `carbon variants`.
+        UserError: the file is not an output of `carbon variants`.
     """
-    missing = [f"no column '{name}'" for name in _NAMES if name not in raw.names]
+    missing = [f"no column '{name}'" for name in _REQUIRED if name not in raw.names]
     if not isinstance(raw.settings, dict) or "delta" not in raw.settings:
         missing = ["no settings of a run"]
     if missing:
@@ -206,27 +206,27 @@ def _checked(path: Path, raw: _Raw) -> tuple[dict[str, Any], pa.Table]:
         )
     alleles = raw.alleles.select(SCHEMA.names).cast(SCHEMA)
     for number, name in enumerate(KEY):
-        if name != "position":  # an id of `.` is no missing one
+        if name != "position":  # an id of `.` is not missing
             column = compute.fill_null(alleles[name], ".")
             alleles = alleles.set_column(number, name, column)
     if not np.isfinite(alleles["delta"].drop_null().to_numpy()).all():
         raise UserError(f"{path}: has a delta that is not a finite number; score the VCF again")
-    return raw.settings, alleles.combine_chunks()
+    return raw.settings, alleles.to_pandas()
 
 
 _PLACE = ("contig", "position", "ref", "alt")
 Rows = NDArray[np.int64]
-"""Numbers of rows of a file's alleles, from 0."""
+"""Row numbers of a file's alleles, from 0."""
 
 
 class Joined(NamedTuple):
-    """Alleles of both files, and of either alone.
+    """Alleles of both files, and alleles of only one.
 
     Attributes:
-        in_a: rows of the first file that the second has too, rising.
-        in_b: the same alleles in the second, so of the same length.
-        only_in_a: rows of the first that the second has not, rising.
-        only_in_b: rows of the second that the first has not, rising.
+        in_a: rows of the first file that the second also has, ascending.
+        in_b: rows of the same alleles in the second file.
+        only_in_a: rows of the first file that the second lacks, ascending.
+        only_in_b: rows of the second file that the first lacks, ascending.
     """
 
     in_a: Rows
@@ -235,78 +235,69 @@ class Joined(NamedTuple):
     only_in_b: Rows
 
 
-def join_alleles(a: pa.Table, b: pa.Table) -> Joined:
-    """Find each allele of one table in the other; neither has an allele twice, nor need be sorted.
+def join_alleles(a: pd.DataFrame, b: pd.DataFrame) -> Joined:
+    """Match the alleles of two tables, each without duplicates, in any order.
 
-    Alleles are looked for as they are written, and what is left then by id and the trimmed and
-    left-aligned form, where that is unique among what is left of each table.
+    Matches alleles as written. Then matches the rest by id and normalised form, if that is unique
+    in the rest of each table.
 
     Args:
         a: with the columns of `KEY` and `scored_as`.
         b: likewise.
     """
-    written = _joined_as_written(a, b)
-    form_a, form_b = _forms(a, written.only_in_a), _forms(b, written.only_in_b)
-    more_a = np.array([row for form, row in form_a.items() if form in form_b], np.int64)
-    more_b = np.array([form_b[form] for form in form_a if form in form_b], np.int64)
-    in_a = np.concatenate([written.in_a, more_a])
-    order = np.argsort(in_a)
+    key = list(KEY)
+    # Of object columns, because pandas 3.1 fails to merge empty string columns.
+    rows_a = a[key].astype(object).assign(a=range(len(a)))
+    rows_b = b[key].astype(object).assign(b=range(len(b)))
+    merged = rows_a.merge(rows_b, on=key, how="outer", indicator=True)
+    both, only_a, only_b = (
+        merged[merged["_merge"] == side] for side in ("both", "left_only", "right_only")
+    )
+    forms = _forms(a, only_a["a"], "a").merge(_forms(b, only_b["b"], "b"), on=["id", "form"])
+    pairs = pd.concat([both[["a", "b"]], forms[["a", "b"]]]).astype(np.int64).sort_values("a")
+    in_a, in_b = pairs["a"].to_numpy(), pairs["b"].to_numpy()
     return Joined(
-        in_a[order],
-        np.concatenate([written.in_b, more_b])[order],
-        np.setdiff1d(written.only_in_a, more_a),
-        np.setdiff1d(written.only_in_b, more_b),
+        in_a,
+        in_b,
+        np.setdiff1d(np.arange(len(a)), in_a),
+        np.setdiff1d(np.arange(len(b)), in_b),
     )
 
 
-def _forms(alleles: pa.Table, rows: Rows) -> dict[tuple[str, str], int]:
-    """Return the row of each allele by its id and its form, without forms that come twice."""
-    some = alleles.take(rows).to_pylist()
-    forms = [
-        (each["id"], each["scored_as"] or allele_key(*(each[n] for n in _PLACE))) for each in some
-    ]
-    times = Counter(forms)
-    return {form: row for form, row in zip(forms, rows.tolist(), strict=True) if times[form] == 1}
-
-
-def _joined_as_written(a: pa.Table, b: pa.Table) -> Joined:
-    joined = _numbered(a, "a").join(_numbered(b, "b"), keys=list(KEY), join_type="full outer")
-    rows_a, rows_b = joined["a"], joined["b"]
-    in_both = joined.filter(compute.and_(rows_a.is_valid(), rows_b.is_valid())).sort_by("a")
-    return Joined(
-        in_both["a"].to_numpy(),
-        in_both["b"].to_numpy(),
-        np.sort(rows_a.filter(rows_b.is_null()).to_numpy()),
-        np.sort(rows_b.filter(rows_a.is_null()).to_numpy()),
-    )
-
-
-def _numbered(alleles: pa.Table, name: str) -> pa.Table:
-    return alleles.select(list(KEY)).append_column(name, pa.array(np.arange(len(alleles))))
+def _forms(alleles: pd.DataFrame, rows: "pd.Series[Any]", name: str) -> pd.DataFrame:
+    """Return id, normalised form and row number of alleles whose form is unique."""
+    rest = alleles.iloc[rows.astype(np.int64)]
+    written = [allele_key(*place) for place in zip(*(rest[n] for n in _PLACE), strict=True)]
+    scored_as = zip(rest["scored_as"], written, strict=True)
+    forms = pd.DataFrame({
+        "id": rest["id"].to_list(),
+        "form": [form if isinstance(form, str) else key for form, key in scored_as],
+        name: rows.to_list(),
+    }, dtype=object)  # fmt: skip
+    return forms.drop_duplicates(["id", "form"], keep=False)
 
 
 def check_single(scored: ScoredFile) -> None:
-    """Raise UserError if an allele stands in a file more than once, or there are none."""
-    if not len(scored.alleles):
+    """Raise UserError if a file has an allele more than once, or no alleles."""
+    alleles = scored.alleles
+    if not len(alleles):
         raise UserError(f"{scored.path}: has no alleles; nothing to compare")
-    numbered = _numbered(scored.alleles, "row")
-    groups = numbered.group_by(list(KEY)).aggregate([("row", "min"), ("row", "count")])
-    repeated = groups.filter(compute.greater(groups["row_count"], 1)).sort_by("row_min")
+    repeated = alleles[alleles.duplicated(list(KEY), keep=False)].drop_duplicates(list(KEY))
     if len(repeated):
         raise UserError(
-            f"{scored.path}: alleles that stand there more than once: {len(repeated)}, first "
+            f"{scored.path}: alleles that occur more than once: {len(repeated)}, first "
             f"{allele_text(repeated, 0)}; score a VCF without duplicates (`bcftools norm -d exact`)"
         )
 
 
 def check_one_vcf(a: ScoredFile, b: ScoredFile, joined: Joined, *, common: bool) -> None:
-    """Raise UserError if two files are of different VCFs, and that is not to be passed over.
+    """Raise UserError if two files are of different VCFs.
 
     Args:
         a: the first file.
         b: the second.
         joined: their alleles.
-        common: alleles of one file alone are passed over, unless there are no others.
+        common: allow alleles that only one file has, if they share at least one.
     """
     first = [
         f"{allele_text(scored.alleles, int(rows[0]))} ({scored.path})"
@@ -316,7 +307,7 @@ def check_one_vcf(a: ScoredFile, b: ScoredFile, joined: Joined, *, common: bool)
     if not len(joined.in_a):
         raise UserError(
             f"{a.path} and {b.path}: have no allele in common; first {' and '.join(first)}: are "
-            "they of one VCF, with one way to name its contigs?"
+            "they of one VCF, with the same contig names?"
         )
     if first and not common:
         raise UserError(
@@ -326,40 +317,35 @@ def check_one_vcf(a: ScoredFile, b: ScoredFile, joined: Joined, *, common: bool)
         )
 
 
-def allele_text(alleles: pa.Table, row: int) -> str:
-    """Return an allele as messages have it: `chr1:10 A>T (rs1)`."""
-    key: dict[str, Any] = alleles.select(list(KEY)).slice(row, 1).to_pylist()[0]
-    place = Variant(key["contig"], key["position"] - 1, key["ref"], key["alt"]).to_text()
+def allele_text(alleles: pd.DataFrame, row: int) -> str:
+    """Return an allele for messages: `chr1:10 A>T (rs1)`."""
+    key = alleles.iloc[row]
+    place = Variant(key["contig"], int(key["position"]) - 1, key["ref"], key["alt"]).to_text()
     return place if key["id"] == "." else f"{place} ({key['id']})"
 
 
 Labels = NDArray[np.object_]
-"""The group of each allele, None of those that are in none."""
+"""The group of each allele; None for alleles without a group."""
 
 KINDS = ("SNV", "MNV", "insertion", "deletion")
-_K = 6  # bases of a token: an indel of as many, or of twice as many, moves no 6-mer behind it
+_K = 6  # an indel of a multiple of six bases does not shift the 6-mers after it
 
 
-def kinds_of(alleles: pa.Table) -> Labels:
-    """Return the kind of each allele; an SNV that is padded with shared bases is an SNV."""
-    ref, added = _lengths(alleles)
-    is_snv = ref == 1
-    replaced = np.flatnonzero((added == 0) & ~is_snv)
-    is_snv[replaced] = _has_one_change(alleles.take(replaced))
-    conditions = [added > 0, added < 0, is_snv]
+def kinds_of(alleles: pd.DataFrame) -> Labels:
+    """Return the kind of each allele; an SNV padded with shared bases is an SNV."""
+    added = _added_bp(alleles)
+    pairs = zip(alleles["ref"], alleles["alt"], added, strict=True)
+    is_snv = [
+        not more and (len(ref) == 1 or sum(map(str.__ne__, ref.upper(), alt.upper())) == 1)
+        for ref, alt, more in pairs
+    ]
+    conditions = [added > 0, added < 0, np.array(is_snv, dtype=np.bool_)]
     return np.select(conditions, ["insertion", "deletion", "SNV"], "MNV").astype(object)
 
 
-def _has_one_change(alleles: pa.Table) -> NDArray[np.bool_]:
-    """Tell of alleles that are as long as REF whether they differ from it in one base."""
-    pairs = zip(alleles["ref"].to_pylist(), alleles["alt"].to_pylist(), strict=True)
-    changes = [sum(map(str.__ne__, ref.upper(), alt.upper())) for ref, alt in pairs]
-    return np.array([number == 1 for number in changes], dtype=np.bool_)
-
-
-def lengths_of(alleles: pa.Table) -> Labels:
-    """Return of each indel whether it moves the 6-mers that follow it."""
-    _, added = _lengths(alleles)
+def lengths_of(alleles: pd.DataFrame) -> Labels:
+    """Return for each indel whether it shifts the 6-mers that follow."""
+    added = _added_bp(alleles)
     names: Labels = np.where(
         added % _K == 0, "indel of 6, 12, ... bp", "indel of another length"
     ).astype(object)
@@ -367,19 +353,20 @@ def lengths_of(alleles: pa.Table) -> Labels:
     return names
 
 
-def consequences_of(alleles: pa.Table) -> Labels:
+def consequences_of(alleles: pd.DataFrame) -> Labels:
     """Return the consequence of each allele."""
-    found: Labels = alleles["consequence"].to_numpy(zero_copy_only=False)
-    return found
+    known = alleles["consequence"]
+    labels: Labels = known.astype(object).where(known.notna(), None).to_numpy()
+    return labels
 
 
-def _lengths(alleles: pa.Table) -> tuple[Any, Any]:
-    """Return of each allele the bases of REF, and how many more ALT has."""
-    ref, alt = (compute.utf8_length(alleles[name]).to_numpy() for name in ("ref", "alt"))
-    return ref, alt - ref
+def _added_bp(alleles: pd.DataFrame) -> NDArray[np.int64]:
+    """Return the length of ALT minus the length of REF."""
+    added_bp: NDArray[np.int64] = (alleles["alt"].str.len() - alleles["ref"].str.len()).to_numpy()
+    return added_bp
 
 
-GROUPINGS: dict[str, Callable[[pa.Table], Labels]] = {
+GROUPINGS: dict[str, Callable[[pd.DataFrame], Labels]] = {
     "by_kind": kinds_of,
     "by_length": lengths_of,
     "by_consequence": consequences_of,
@@ -387,6 +374,7 @@ GROUPINGS: dict[str, Callable[[pa.Table], Labels]] = {
 
 
 def members(labels: Labels) -> dict[str, NDArray[np.bool_]]:
-    """Return each group by name, the largest first, and which alleles are in it."""
-    names, counts = np.unique(labels[labels != None].astype(str), return_counts=True)  # noqa: E711
-    return {str(names[i]): labels == names[i] for i in np.argsort(-counts, kind="stable")}
+    """Return a mask for each group by name, the largest group first."""
+    counts = pd.Series(labels).value_counts().sort_index()
+    names = counts.sort_values(ascending=False, kind="stable").index
+    return {str(name): labels == name for name in names}

@@ -162,16 +162,9 @@ def search_of(
     )
     STRATEGIES[config.strategy].check_proposer(proposer)
     search = Search(
-        strategy=config.strategy,
+        config=config,
         proposer=proposer,
         goals=goals,
-        calls=config.calls,
-        batch=config.batch,
         start=start if start and checker.accepts(start) else None,
-        width=config.width,
-        initial_temperature=config.initial_temperature,
-        final_temperature=config.final_temperature,
-        within=config.within,
-        num_designs=config.num_designs,
     )
     return search, checker

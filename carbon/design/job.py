@@ -143,7 +143,7 @@ def _history(
     stored = list(journal.kept())
     with (
         running_functions(job.functions, job.config.timeout_seconds, COLUMNS) as functions,
-        progress("scoring calls", search.calls, sum(map(len, stored))) as advance,
+        progress("scoring calls", search.config.calls, sum(map(len, stored))) as advance,
     ):
         return run_search(search, checker, functions, stored, journal.add, advance)
 

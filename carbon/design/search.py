@@ -160,10 +160,10 @@ def rounds(
     """
     seen = {candidate.bases for candidate in history}
     number, num_empty = (history[-1].round + 1 if history else 0), 0
-    strategy = STRATEGIES[search.strategy]
-    while len(history) < search.calls and not strategy.is_done(search, history):
+    strategy = STRATEGIES[search.config.strategy]
+    while len(history) < search.config.calls and not strategy.is_done(search, history):
         proposals = _new(strategy.propose(search, history, number), seen, checker)
-        proposals = proposals[: search.calls - len(history)]
+        proposals = proposals[: search.config.calls - len(history)]
         num_empty = 0 if proposals else num_empty + 1
         if num_empty == _MAX_EMPTY_ROUNDS:
             break
@@ -201,11 +201,11 @@ def candidates_to_json(history: Sequence[Candidate]) -> dict[str, Any]:
 
 
 def best_designs(search: Search, history: Sequence[Candidate]) -> list[Candidate]:
-    """Return the best `search.num_designs` candidates that qualify, best first."""
-    qualified = STRATEGIES[search.strategy].qualified(search, history)
+    """Return the best `search.config.num_designs` candidates that qualify, best first."""
+    qualified = STRATEGIES[search.config.strategy].qualified(search, history)
     if not qualified:
         return []
-    return [qualified[n] for n in best(search.gains(qualified), search.num_designs)]
+    return [qualified[n] for n in best(search.gains(qualified), search.config.num_designs)]
 
 
 def _new(proposals: Sequence[Proposal], seen: set[str], checker: RuleChecker) -> list[Proposal]:

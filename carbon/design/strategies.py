@@ -6,13 +6,16 @@ continue from them.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from carbon.design.goals import Floats, Goal, best, gains
 from carbon.design.proposals import Proposer
 from carbon.errors import UserError
+
+if TYPE_CHECKING:
+    from carbon.design.config import DesignConfig
 
 Redraw = Callable[[str, int, tuple[int, int], float, float], list[str]]
 
@@ -54,34 +57,19 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Search:
-    """Options of a strategy.
+    """A search with the state that its strategy needs.
 
     Attributes:
-        strategy: a key of `STRATEGIES`.
+        config: options of the run.
         proposer: draws sequences.
         goals: one for each scoring function.
-        calls: maximum number of sequences to score; one call is one sequence, however many scoring
-            functions there are.
-        batch: maximum number of sequences in a round.
         start: a sequence to begin from that satisfies the rules, or None.
-        width: lineages of `beam` or `infill`.
-        initial_temperature: of their first round.
-        final_temperature: when the calls are used up.
-        within: largest distance from a target that `rejection` accepts.
-        num_designs: number of designs to return.
     """
 
-    strategy: str
+    config: "DesignConfig"
     proposer: Proposer
     goals: tuple[Goal, ...]
-    calls: int
-    batch: int
     start: str | None
-    width: int
-    initial_temperature: float
-    final_temperature: float
-    within: float
-    num_designs: int
 
     def gains(self, history: Sequence[Candidate]) -> Floats:
         """Return larger-is-better values, (candidates, goals)."""
@@ -89,8 +77,9 @@ class Search:
 
 
 def _fresh(search: Search, round_number: int) -> list[Proposal]:
-    first = round_number * search.batch
-    return [Proposal(each) for each in search.proposer.fresh(range(first, first + search.batch))]
+    first = round_number * search.config.batch
+    samples = range(first, first + search.config.batch)
+    return [Proposal(bases) for bases in search.proposer.fresh(samples)]
 
 
 def _best_of_n(search: Search, history: Sequence[Candidate], number: int) -> list[Proposal]:
@@ -113,15 +102,15 @@ def _redraw_lineages(
         if search.start is None:
             return _fresh(search, number)
         return [Proposal(search.start)]
-    done = len(history) / search.calls
-    initial, final = search.initial_temperature, search.final_temperature
+    done = len(history) / search.config.calls
+    initial, final = search.config.initial_temperature, search.config.final_temperature
     temperature = initial + (final - initial) * done
     most_bp = search.proposer.length_bp / 2 * _LAST_SHARE**done
-    lineages = best(search.gains(history), search.width)
+    lineages = best(search.gains(history), search.config.width)
     proposals = []
     for n, lineage in enumerate(lineages):
         parent = history[lineage]
-        count = (search.batch - n - 1) // len(lineages) + 1
+        count = (search.config.batch - n - 1) // len(lineages) + 1
         drawn = redraw(parent.bases, count, (number, n), most_bp, temperature)
         proposals += [Proposal(each, parent.number) for each in drawn]
     return proposals
@@ -137,12 +126,12 @@ def _all(search: Search, history: Sequence[Candidate]) -> list[Candidate]:
 
 def _accepted(search: Search, history: Sequence[Candidate]) -> list[Candidate]:
     distances = -search.gains(history)
-    is_accepted = (distances <= search.within).all(axis=1)
+    is_accepted = (distances <= search.config.within).all(axis=1)
     return [history[n] for n in np.flatnonzero(is_accepted).tolist()]
 
 
 def _has_enough(search: Search, history: Sequence[Candidate]) -> bool:
-    return bool(history) and len(_accepted(search, history)) >= search.num_designs
+    return bool(history) and len(_accepted(search, history)) >= search.config.num_designs
 
 
 def _no_check(_: object) -> None:

@@ -1,6 +1,5 @@
 """The HTML report of a run, and its figures."""
 
-import html
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
@@ -23,12 +22,13 @@ from carbon.finetune.findings import (
     score_label,
 )
 from carbon.io.files import atomic_file
-from carbon.progress import shown
-from carbon.reports.figures import BLUE, COLOURS, GREY, ORANGE, PAGE_STYLE, axes_of, svg_of
+from carbon.reports.figures import BLUE, COLOURS, GREY, LINE, ORANGE, PAGE_STYLE, axes_of, svg_of
 from carbon.reports.render import (
     Row,
     html_answer,
     html_figure,
+    html_heading,
+    html_list,
     html_page,
     html_paragraph,
     html_section,
@@ -57,7 +57,7 @@ def answer_figure(scores: Mapping[str, Json], first: str) -> Figure:
         )  # fmt: skip
     axes.set_yticks(range(len(known)), list(reversed(known)))
     axes.set(xlabel=f"{score_label(first)}, test split", ylim=(-0.5, len(known) - 0.3))
-    axes.grid(axis="x", color="#e5e5e5")
+    axes.grid(axis="x", color=LINE)
     axes.set_axisbelow(True)
     return figure
 
@@ -265,7 +265,7 @@ def _scores(findings: Findings) -> str:
         if findings.manifest.task.task_type.is_number:
             text += " Of mean squared errors, lower is better."
         parts += [
-            "<h3>Model minus baseline, on the same draws</h3>",
+            html_heading("Model minus baseline, on the same draws"),
             html_table(findings.score_rows("model_minus", MOST_SCORES), header),
             html_paragraph(text),
         ]
@@ -390,12 +390,11 @@ def _values(values: Sequence[float | None]) -> str:
 
 def _data(findings: Findings) -> str:
     files = findings.file_rows()
-    notes = "".join(f"<li>{html.escape(line)}</li>" for line in findings.results["notes"])
     sha256 = findings.results["split_sha256"]
     return _section(
         "Data and split",
         html_table(findings.label_rows(MOST_SCORES), ("", *SPLITS)),
-        f"<ul>{notes}</ul>",
+        html_list(findings.results["notes"]),
         html_table(files, ("role", "file", "SHA-256")) if files else "",
         html_paragraph(f"SHA-256 of all sequences and their splits: {sha256}."),
     )

@@ -127,7 +127,7 @@ class Entry:
         return [output / name for name in names]
 
 
-# Functions of the genes: Saccharomyces Genome Database, https://www.yeastgenome.org
+# Gene functions: Saccharomyces Genome Database, https://www.yeastgenome.org
 _GENES_OF_YEAST_VIII = {
     "ENO2": "Enolase, a glycolytic enzyme and one of the most abundant proteins of the cell; "
     "nearly all of its codons are the preferred codons of yeast.",
@@ -149,7 +149,7 @@ _GENES_OF_YEAST_VIII = {
 _VARIANTS_OF_ENO2 = (
     (451_328, "T", "A"),  # the start codon is lost
     (451_806, "C", "A"),  # His159 of the enzyme becomes glutamine
-    (451_984, "CA", "C"),  # the reading frame shifts after codon 220
+    (451_984, "CA", "C"),  # frameshift after codon 220
     (452_009, "T", "A"),  # codon 228 becomes a stop
     (452_184, "G", "A"),  # synonymous
 )

@@ -68,7 +68,10 @@ def axes_of(width: float, height: float) -> "tuple[Figure, Any]":
 
 def save_picture(figure: "Figure", path: Path) -> None:
     """Write a figure as .png (150 dpi), .svg or .pdf; equal figures give equal bytes."""
-    figure.savefig(path, dpi=150, metadata=PICTURE_METADATA[path.suffix])
+    from matplotlib import rc_context
+
+    with rc_context({"svg.hashsalt": "carbon", "svg.fonttype": "none"}):
+        figure.savefig(path, dpi=150, metadata=PICTURE_METADATA[path.suffix])
 
 
 def svg_of(figure: "Figure") -> str:

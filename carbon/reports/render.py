@@ -96,7 +96,7 @@ def html_section(title: str, text: str, *parts: str) -> str:
 
 
 def interval(estimate: dict[str, Any], digits: int = 3) -> str:
-    """Return a value and its interval as text; a dash if there is no value."""
+    """Return a value and its interval as text; a dash for a missing value."""
     value, low, high = (estimate[key] for key in ("value", "low", "high"))
     if value is None or low is None or high is None:
         return "-" if value is None else f"{value:.{digits}f}"

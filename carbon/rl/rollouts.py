@@ -57,7 +57,7 @@ class OwnRollouts:
         return {
             "prompt_ids": trainer.processing_class(text=list(prompts))["input_ids"],
             "completion_ids": ids.tolist(),
-            "logprobs": None,  # trl computes those of the current weights, which drew the samples
+            "logprobs": None,  # trl computes them with the current weights
         }
 
 

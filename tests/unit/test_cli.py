@@ -101,7 +101,9 @@ def test_a_shell_completes_commands_and_options(capsys):
 def test_help_lists_every_command_and_what_it_does(capsys):
     assert main(["--help"]) == 0
     rows = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
-    assert dict(row for row in rows if len(row) == 2)["embed"].startswith("One vector for each")
+    assert dict(row for row in rows if len(row) == 2)["embed"].startswith(
+        "Compute a vector for each"
+    )
     assert set(COMMANDS) <= {row[0] for row in rows if len(row) == 2}
 
 
