@@ -186,7 +186,7 @@ def by_model(
         seed=seed,
         rules=rules,
     )
-    search, judge = search_of(model.reader, task, 1)
+    search, judge = search_of(model.runner, task, 1)
     if is_without:
         search = replace(search, proposer=without_model(search.proposer, units(question)))
     oracles = started([lambda texts: list(map(question.value, texts))], 60)

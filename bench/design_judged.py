@@ -119,7 +119,7 @@ def searched(
     task = DesignTask(
         way=name, length_bp=300, calls=arguments.calls, seed=seed, num_designs=BEST, batch=16
     )
-    search, judge = search_of(model.reader, task, 1)
+    search, judge = search_of(model.runner, task, 1)
     if name != way:
         search = replace(search, proposer=without_model(search.proposer, [list("ACGT")] * 300))
     oracles = started([lambda texts: oracle(texts).tolist()], 600)
@@ -205,7 +205,7 @@ def test_rows(
 ) -> list[dict[str, Any]]:
     """Return what both models and both counts say of sequences that neither learned from."""
     texts = [bases for bases, _ in rows]
-    search, _ = search_of(model.reader, DesignTask(length_bp=300), 1)
+    search, _ = search_of(model.runner, DesignTask(length_bp=300), 1)
     nats = search.proposer.nats_per_base(texts)
     said = {f"model_{fold}": measures[fold].model(texts).tolist() for fold in FOLDS}
     said |= {f"kmers_{fold}": measures[fold].kmers(texts).tolist() for fold in FOLDS}

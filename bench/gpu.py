@@ -107,7 +107,7 @@ def score(preset: str, sizes: Sizes, kind: str) -> Row:
         decode_kmers(type(encoded)(row.numpy(), encoded.known.repeat(len(row)))) for row in kmers
     ]
     ids = torch.nn.functional.pad(kmers + NATIVE.first_kmer, (1, 0), value=NATIVE.pad)
-    ids = ids.to(model.reader.device)
+    ids = ids.to(model.runner.device)
 
     @torch.inference_mode()
     def usual() -> None:

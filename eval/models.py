@@ -61,7 +61,7 @@ class CarbonModel(Model):
     @property
     def network(self) -> torch.nn.Module:
         """Whatever reads tokens."""
-        return cast("torch.nn.Module", self.carbon.reader.network.model)
+        return cast("torch.nn.Module", self.carbon.runner.network.model)
 
     def log_likelihoods(self, sequences: Sequence[str]) -> Floats:
         """Return log-likelihoods by the chain; what is longer than the context is windowed."""
@@ -78,7 +78,7 @@ class CarbonModel(Model):
                 Passage(self._stem(whole), (branch_of(tail + "A", self._vocabulary),))
                 for whole, tail in parts
             ]
-            measured = self.carbon.reader.conditionals(passages)
+            measured = self.carbon.runner.conditionals(passages)
             rows += [
                 np.exp(steps[0, len(tail), _ACGT].astype(np.float64))
                 for (steps,), (_, tail) in zip(measured, parts, strict=True)
@@ -108,7 +108,7 @@ class CarbonModel(Model):
             return super().differences(pairs)
         results = []
         for some in in_blocks(pairs, _AT_ONCE):
-            measured = self.carbon.reader.likelihoods([self._fork(*pair) for pair in some], "chain")
+            measured = self.carbon.runner.likelihoods([self._fork(*pair) for pair in some], "chain")
             results += [
                 float(first.sum(dtype=np.float64) - second.sum(dtype=np.float64))
                 for first, second in measured
@@ -132,7 +132,7 @@ class CarbonModel(Model):
 
     @property
     def _vocabulary(self) -> Any:
-        return self.carbon.reader.vocabulary
+        return self.carbon.runner.vocabulary
 
     def _stem(self, whole: str) -> Any:
         return stem_of(whole, self._vocabulary)
@@ -151,7 +151,7 @@ class CarbonModel(Model):
         return Passage(self._stem(first[:shared_bp]), tuple(branches))
 
     def _read(self, ids: Any, cache: Any = None) -> Any:
-        tokens = torch.from_numpy(np.asarray(ids))[None].to(self.carbon.reader.device)
+        tokens = torch.from_numpy(np.asarray(ids))[None].to(self.carbon.runner.device)
         return self.network(input_ids=tokens, **keeping(self.network, cache))
 
     def _after(self, cache: Any, last: Tensor, branch: Branch) -> Any:
@@ -159,7 +159,7 @@ class CarbonModel(Model):
         states = last
         if len(branch.ids) > 1:
             states = torch.cat([last, self._read(branch.ids[:-1], cache)[0][0]])
-        logits = self.carbon.reader.logits(states)
+        logits = self.carbon.runner.logits(states)
         kmers = torch.from_numpy(branch.kmers).to(logits.device)
         known = torch.from_numpy(known_bases(branch.known)).to(logits.device)
         return chain(logits, kmers, known).double().cpu().numpy().reshape(-1)
@@ -169,7 +169,7 @@ class CarbonModel(Model):
         while len(kmers) * K < len(tail) + length_bp:
             if kmers:
                 last = self._read([self._vocabulary.first_kmer + kmers[-1]], cache)[0][0, -1:]
-            logits = self.carbon.reader.logits(last)[0].cpu().numpy()
+            logits = self.carbon.runner.logits(last)[0].cpu().numpy()
             check_finite(logits.sum(), "a prompt")
             kmers.append(
                 int(np.where(_begin_with("" if kmers else tail), logits, -np.inf).argmax())

@@ -175,9 +175,9 @@ class Drawer:
 
         self._job = job
         self._model, self._draft = job.load(keywords)
-        models = [identity_of(self._model.reader, job.loading.model)]
+        models = [identity_of(self._model.runner, job.loading.model)]
         if self._draft:
-            models.append(identity_of(self._draft.model.reader, job.draft or ""))
+            models.append(identity_of(self._draft.model.runner, job.draft or ""))
         self.about = {"dtype": self._model.dtype, "models": models}
 
     def __call__(self, payload: list[Wanted]) -> dict[str, Any]:
@@ -262,7 +262,7 @@ def _drawn(
     task = Task(job.length_bp, rule, job.seed, job.tags, constraints)
     prompts, samples = [each.prompt for each in wanted], [each.sample for each in wanted]
     try:
-        return generate_by(job.engine, model.reader, prompts, task, draft, advance, samples)
+        return generate_by(job.engine, model.runner, prompts, task, draft, advance, samples)
     except NotFinite as error:
         raise NotFinite(f"prompt '{wanted[(error.number or 1) - 1].name}'") from None
 

@@ -25,7 +25,7 @@ def variant_scorer(job: "VariantJob", loading: Loading) -> "VariantScorer":
     from carbon.inference import load
     from carbon.inference.variants import VariantScorer
 
-    return VariantScorer(load(job.model, **loading).reader, job)
+    return VariantScorer(load(job.model, **loading).runner, job)
 
 
 def background_scorer(job: "BackgroundJob", loading: Loading) -> "BackgroundScorer":
@@ -33,7 +33,7 @@ def background_scorer(job: "BackgroundJob", loading: Loading) -> "BackgroundScor
     from carbon.inference import load
     from carbon.inference.variants.background_job import BackgroundScorer
 
-    return BackgroundScorer(load(job.model, **loading).reader, job)
+    return BackgroundScorer(load(job.model, **loading).runner, job)
 
 
 def scan_worker(loading: Loading, job: "ScanJob", options: "ScanOptions") -> "ScanWorker":
@@ -41,7 +41,7 @@ def scan_worker(loading: Loading, job: "ScanJob", options: "ScanOptions") -> "Sc
     from carbon.inference import load
     from carbon.inference.scan import ScanWorker
 
-    return ScanWorker(load(job.model, **loading).reader, job, options)
+    return ScanWorker(load(job.model, **loading).runner, job, options)
 
 
 def scorer(
@@ -64,7 +64,7 @@ def scorer(
     loaded = load(model, **loading)
     settings = {"model": model, "yarn": loaded.yarn, **method}
     settings |= {"dtype": loaded.dtype, "unit": "nats"}
-    about = {"settings": settings, "identity": identity_of(loaded.reader, model)}
+    about = {"settings": settings, "identity": identity_of(loaded.runner, model)}
     pack = packing_of(per_base=per_base)[0]
     return SequenceWorker(source, about, partial(loaded.score, **method), pack)
 
@@ -88,7 +88,7 @@ def embedder(
     settings = {"model": model, "yarn": loaded.yarn, **method, "dtype": loaded.dtype}
     about = {
         "settings": settings | {"width": loaded.model.network.config.hidden_size},
-        "identity": identity_of(loaded.reader, model),
+        "identity": identity_of(loaded.runner, model),
     }
     return SequenceWorker(source, about, partial(loaded.embed, **method), _packed)
 

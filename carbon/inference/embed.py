@@ -34,7 +34,7 @@ class _Row(NamedTuple):
 
 
 def embed_sequences(
-    reader: ModelRunner,
+    runner: ModelRunner,
     sequences: Iterable[str],
     pool: Pool,
     layer: int | None,
@@ -48,20 +48,20 @@ def embed_sequences(
     check_choice("pool", pool, POOLS)
     pooling = POOLS[pool]
     if layer is not None:
-        check_layer(reader.network, layer)
-    room_bp = window_room_bp(reader, tags, close=pooling.close)
-    return _embedded(reader, sequences, pooling, layer, tags, room_bp)
+        check_layer(runner.network, layer)
+    room_bp = window_room_bp(runner, tags, close=pooling.close)
+    return _embedded(runner, sequences, pooling, layer, tags, room_bp)
 
 
 def _embedded(
-    reader: ModelRunner,
+    runner: ModelRunner,
     sequences: Iterable[str],
     pooling: Pooling,
     layer: int | None,
     tags: tuple[str, ...],
     room_bp: int,
 ) -> Iterator[Float32s]:
-    width = reader.network.config.hidden_size
+    width = runner.network.config.hidden_size
     read = _read_end if pooling.last_alone else _read_whole
     num_done = 0
     for block in blocks(sequences):
@@ -71,10 +71,10 @@ def _embedded(
             _Row(number, *row)
             for number, sequence in enumerate(block)
             if sequence
-            for row in read(sequence, reader.vocabulary, tags, pooling.close, room_bp)
+            for row in read(sequence, runner.vocabulary, tags, pooling.close, room_bp)
         )
         while group := list(islice(rows, _ROWS_AT_ONCE)):
-            states = reader.states([row.ids for row in group], layer)
+            states = runner.states([row.ids for row in group], layer)
             pooled = {n: _weighted_sum(state, group[n].weights) for n, state in states}
             for n, row in enumerate(group):  # windows of a sequence are added in their order
                 sums[row.sequence] += pooled[n]

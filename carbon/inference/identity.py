@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 _TOKENIZER = "tokenizer.json"
 
 
-def identity_of(reader: "ModelRunner", model: str) -> dict[str, Any]:
+def identity_of(runner: "ModelRunner", model: str) -> dict[str, Any]:
     """Return what the results of a model follow from, beside its settings.
 
     Args:
-        reader: of the model.
+        runner: of the model.
         model: its folder or name.
 
     Returns:
@@ -29,28 +29,28 @@ def identity_of(reader: "ModelRunner", model: str) -> dict[str, Any]:
     return {
         "carbon": __version__,
         "weights": {path.name: content_sha256(path) for path in files},
-        "config": reader.network.config.to_dict(),
-        "device": reader.device.type,
+        "config": runner.network.config.to_dict(),
+        "device": runner.device.type,
     }
 
 
-def settings_of(reader: "ModelRunner", method: "Method") -> dict[str, Any]:
+def settings_of(runner: "ModelRunner", method: "Method") -> dict[str, Any]:
     """Return what has to be the same for deltas to be compared."""
     return {
         **method._asdict(),
-        "yarn": reader.yarn,
-        "dtype": reader.dtype,
-        "weights_sha256": weights_sha256(reader),
+        "yarn": runner.yarn,
+        "dtype": runner.dtype,
+        "weights_sha256": weights_sha256(runner),
     }
 
 
-def weights_sha256(reader: "ModelRunner") -> str:
+def weights_sha256(runner: "ModelRunner") -> str:
     """Return the SHA-256 of a model's weights: names, shapes and values as float32, by name.
 
     A model has the same one wherever its files lie and however they are cut.
     """
     found = hashlib.sha256()
-    for name, weight in sorted(reader.network.named_parameters()):
+    for name, weight in sorted(runner.network.named_parameters()):
         found.update(f"{name} {tuple(weight.shape)}\n".encode())
         found.update(weight.detach().float().cpu().contiguous().numpy().data)
     return found.hexdigest()

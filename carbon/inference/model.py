@@ -60,25 +60,25 @@ class Model:
 
     Attributes:
         model: the network and its vocabulary.
-        reader: runs the network in batches that fit into memory.
+        runner: runs the network in batches that fit into memory.
         context_bp: bases that fit into one pass beside `<dna>`.
     """
 
     def __init__(self, model: LoadedModel) -> None:
         """Wrap a loaded model; most users call `carbon.load`."""
         self.model = model
-        self.reader = ModelRunner(model)
-        self.context_bp = (self.reader.context_tokens - 1) * K
+        self.runner = ModelRunner(model)
+        self.context_bp = (self.runner.context_tokens - 1) * K
 
     @property
     def dtype(self) -> str:
         """That of the weights, by name, such as `float32`."""
-        return self.reader.dtype
+        return self.runner.dtype
 
     @property
     def yarn(self) -> float | None:
         """By how much YaRN stretches the context; None where it does not."""
-        return self.reader.yarn
+        return self.runner.yarn
 
     def score(
         self,
@@ -102,7 +102,7 @@ class Model:
             UserError: a choice or tag is not possible, or a letter of a sequence is not DNA.
         """
         self.model.vocabulary.prefix(found := checked_names("tags", tags))
-        return score_sequences(self.reader, checked_dna(sequences), by, strands, found)
+        return score_sequences(self.runner, checked_dna(sequences), by, strands, found)
 
     def score_variants(
         self,
@@ -140,7 +140,7 @@ class Model:
         """
         method = self.variant_method(**options)
         check_reference(reference)
-        return score_variants(self.reader, reference, checked_variants(variants), method)
+        return score_variants(self.runner, reference, checked_variants(variants), method)
 
     def background(
         self,
@@ -169,7 +169,7 @@ class Model:
         method = self.variant_method(**options)
         check_reference(reference)
         drawing = Drawing(variants_per_kind, seed, checked_names("contigs", contigs))
-        return make_background(self.reader, reference, method, drawing, annotation)
+        return make_background(self.runner, reference, method, drawing, annotation)
 
     def compare_alleles(
         self, reference: Reference, variant: Variant, method: Method
@@ -188,7 +188,7 @@ class Model:
             GenomeError: REF does not stand in the reference where it should.
         """
         check_reference(reference)
-        return next(compare_block(self.reader, reference, [*checked_variants([variant])], method))
+        return next(compare_block(self.runner, reference, [*checked_variants([variant])], method))
 
     def variant_method(self, **options: Unpack[VariantOptions]) -> Method:
         """Return how variants are scored, the window filled in and everything checked.
@@ -201,7 +201,7 @@ class Model:
             UserError: a choice, window or offset is not possible, or the vocabulary has no such
                 tag.
         """
-        return method_for(self.reader, **options)
+        return method_for(self.runner, **options)
 
     def scan(
         self, reference: Reference, interval: Interval, **options: Unpack[ScanOptions]
@@ -233,7 +233,7 @@ class Model:
         """
         method = self.scan_method(**options)
         check_reference(reference)
-        return scan_region(self.reader, reference, interval, method)
+        return scan_region(self.runner, reference, interval, method)
 
     def scan_method(self, **options: Unpack[ScanOptions]) -> ScanMethod:
         """Return how a region is scanned, everything filled in, rounded and checked.
@@ -246,7 +246,7 @@ class Model:
         Raises:
             UserError: a choice, window, context or offset is not possible, or there is no such tag.
         """
-        return scan_method_for(self.reader, **options)
+        return scan_method_for(self.runner, **options)
 
     def generate(
         self,
@@ -288,7 +288,7 @@ class Model:
         task = Task(
             length_bp, SamplingRule(**sampling), seed, checked_names("tags", tags), constraints
         )
-        return generate_by(engine, self.reader, checked, task, draft, advance)
+        return generate_by(engine, self.runner, checked, task, draft, advance)
 
     def stream(
         self,
@@ -311,7 +311,7 @@ class Model:
         task = Task(
             length_bp, SamplingRule(**sampling), seed, checked_names("tags", tags), constraints
         )
-        return stream(self.reader, prompt, task, draft)
+        return stream(self.runner, prompt, task, draft)
 
     def infill(
         self,
@@ -351,7 +351,7 @@ class Model:
         """
         rule = SamplingRule(**sampling)
         task = Task(length_bp, rule, seed, checked_names("tags", tags), constraints, right)
-        return infill(self.reader, left, task, candidates, draft, advance)
+        return infill(self.runner, left, task, candidates, draft, advance)
 
     def next_token(self, context: str, *, tags: Sequence[str] = ()) -> NextToken:
         """Return the distribution of the 6-mer that begins right behind a context.
@@ -367,7 +367,7 @@ class Model:
         Raises:
             UserError: the context is no DNA, or there is no such tag.
         """
-        return next_token(self.reader, context, checked_names("tags", tags))
+        return next_token(self.runner, context, checked_names("tags", tags))
 
     def embed(
         self,
@@ -393,7 +393,7 @@ class Model:
             UserError: there is no such pool, layer or tag, or a letter of a sequence is not DNA.
         """
         return embed_sequences(
-            self.reader, checked_dna(sequences), pool, layer, checked_names("tags", tags)
+            self.runner, checked_dna(sequences), pool, layer, checked_names("tags", tags)
         )
 
 

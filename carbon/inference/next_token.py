@@ -103,7 +103,7 @@ class NextToken:
 
 
 @torch.inference_mode()
-def next_token(reader: ModelRunner, context: str, tags: Sequence[str] = ()) -> NextToken:
+def next_token(runner: ModelRunner, context: str, tags: Sequence[str] = ()) -> NextToken:
     """Return what a model expects behind a context.
 
     The 6-mer begins right behind the context, so 6-mers are counted from the context's end: its
@@ -116,11 +116,11 @@ def next_token(reader: ModelRunner, context: str, tags: Sequence[str] = ()) -> N
     check_string("context", context)
     if wrong := set(context.upper()) - set(IUPAC_DNA):
         raise UserError(f"context: {min(wrong)!r} is not a DNA letter (ACGT, N, IUPAC codes)")
-    room_kmers = reader.context_tokens - len(reader.vocabulary.prefix(tuple(tags)))
+    room_kmers = runner.context_tokens - len(runner.vocabulary.prefix(tuple(tags)))
     read_bp = K * min(len(context) // K, max(room_kmers, 0))
     read = context.upper()[len(context) - read_bp :]
-    [(_, states)] = reader.states([stem_of(read, reader.vocabulary, tuple(tags))])
-    log_p = torch.log_softmax(reader.logits(states[-1:])[0], dim=0)
+    [(_, states)] = runner.states([stem_of(read, runner.vocabulary, tuple(tags))])
+    log_p = torch.log_softmax(runner.logits(states[-1:])[0], dim=0)
     log_probabilities = log_p.cpu().numpy()
     check_finite(log_probabilities, f"context '{short(read)}'")
     return NextToken(read, FREE, log_probabilities)

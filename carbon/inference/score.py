@@ -50,7 +50,7 @@ class SequenceScore(NamedTuple):
 
 
 def score_sequences(
-    reader: "ModelRunner", sequences: Iterable[str], by: By, strands: Strands, tags: tuple[str, ...]
+    runner: "ModelRunner", sequences: Iterable[str], by: By, strands: Strands, tags: tuple[str, ...]
 ) -> Iterator[SequenceScore]:
     """Return the score of each sequence, in order and as they are asked for.
 
@@ -59,16 +59,16 @@ def score_sequences(
     """
     check_choice("by", by, get_args(By))
     check_choice("strands", strands, STRANDS_READ)
-    window_room_bp(reader, tags)  # what is not possible is said at once
-    return _scored(reader, sequences, by, strands, tags)
+    window_room_bp(runner, tags)  # what is not possible is said at once
+    return _scored(runner, sequences, by, strands, tags)
 
 
 def _scored(
-    reader: "ModelRunner", sequences: Iterable[str], by: By, strands: Strands, tags: tuple[str, ...]
+    runner: "ModelRunner", sequences: Iterable[str], by: By, strands: Strands, tags: tuple[str, ...]
 ) -> Iterator[SequenceScore]:
     number = 0
     for block in blocks(sequences):
-        values = _base_values(reader, block, tags, by, strands)
+        values = _base_values(runner, block, tags, by, strands)
         for sequence, bases in zip(block, values, strict=True):
             number += 1
             num_known_bases = sum(map(sequence.upper().count, "ACGT"))
@@ -92,7 +92,7 @@ def blocks(sequences: Iterable[str]) -> Iterator[list[str]]:
 
 
 def base_log_likelihoods(
-    reader: "ModelRunner",
+    runner: "ModelRunner",
     sequences: Sequence[str],
     tags: tuple[str, ...] = (),
     *,
@@ -110,20 +110,20 @@ def base_log_likelihoods(
         UserError: the tags leave no room.
         NotFinite: of a sequence the model says no finite number.
     """
-    totals = _base_values(reader, sequences, tags, by, strands)
+    totals = _base_values(runner, sequences, tags, by, strands)
     for number, total in enumerate(totals, start=1):
         check_finite(total.sum(dtype=np.float64), f"sequence {number}", number)
     return totals
 
 
 def _base_values(
-    reader: "ModelRunner", sequences: Sequence[str], tags: tuple[str, ...], by: By, strands: Strands
+    runner: "ModelRunner", sequences: Sequence[str], tags: tuple[str, ...], by: By, strands: Strands
 ) -> list[NDArray[np.float32]]:
     read = STRANDS_READ[strands]
     totals = [np.zeros(len(sequence), dtype=np.float32) for sequence in sequences]
     for strand in read:
         turned = sequences if strand == "+" else [reverse_complement(s) for s in sequences]
-        for total, values in zip(totals, _one_strand(reader, turned, tags, by), strict=True):
+        for total, values in zip(totals, _one_strand(runner, turned, tags, by), strict=True):
             total += values if strand == "+" else values[::-1]
     for total in totals:
         total /= len(read)
@@ -131,10 +131,10 @@ def _base_values(
 
 
 def _one_strand(
-    reader: "ModelRunner", sequences: Sequence[str], tags: tuple[str, ...], by: By
+    runner: "ModelRunner", sequences: Sequence[str], tags: tuple[str, ...], by: By
 ) -> list[NDArray[np.float32]]:
-    stem = stem_of("", reader.vocabulary, tags)
-    context_bp = window_room_bp(reader, tags)
+    stem = stem_of("", runner.vocabulary, tags)
+    context_bp = window_room_bp(runner, tags)
     results = [np.zeros(len(sequence), dtype=np.float32) for sequence in sequences]
     jobs = (
         (number, start, scored_from)
@@ -143,23 +143,23 @@ def _one_strand(
     )
     while group := list(islice(jobs, _WINDOWS_AT_ONCE)):
         windows = [sequences[number][start : start + context_bp] for number, start, _ in group]
-        passages = [Passage(stem, (branch_of(w, reader.vocabulary),)) for w in windows]
-        measured = reader.likelihoods(passages, by)
+        passages = [Passage(stem, (branch_of(w, runner.vocabulary),)) for w in windows]
+        measured = runner.likelihoods(passages, by)
         for (number, start, scored_from), (steps,) in zip(group, measured, strict=True):
             values = steps.reshape(-1)[: len(sequences[number]) - start]
             results[number][scored_from : start + len(values)] = values[scored_from - start :]
     return results
 
 
-def window_room_bp(reader: "ModelRunner", tags: tuple[str, ...], close: bool = False) -> int:
+def window_room_bp(runner: "ModelRunner", tags: tuple[str, ...], close: bool = False) -> int:
     """Return how many bases a window holds beside tags and `<dna>`, and `</dna>` if `close`.
 
     Raises:
         UserError: there is no room for two 6-mers, so that windows could not overlap by half.
     """
-    num_kmers = reader.context_tokens - len(reader.vocabulary.prefix(tags)) - close
+    num_kmers = runner.context_tokens - len(runner.vocabulary.prefix(tags)) - close
     if num_kmers < 2:
-        raise UserError(f"the tags leave no room in a context of {reader.context_tokens} tokens")
+        raise UserError(f"the tags leave no room in a context of {runner.context_tokens} tokens")
     return num_kmers * K
 
 

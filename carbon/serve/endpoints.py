@@ -139,7 +139,7 @@ class Completions(Endpoint[Completion]):
         model, tags, num_top = self.model, tuple(question.tags), question.logprobs
         seed, added_bp = question.seed, question.added_bp
         if num_top is not None:
-            check_room(model.reader, [len(p) + added_bp for p in question.prompt], tags)
+            check_room(model.runner, [len(p) + added_bp for p in question.prompt], tags)
 
         def run(prompts: list[str]) -> list[Any]:
             texts = [""] * len(prompts)
@@ -148,7 +148,7 @@ class Completions(Endpoint[Completion]):
             if num_top is None:
                 return [(text, None) for text in texts]
             whole = [prompt + text for prompt, text in zip(prompts, texts, strict=True)]
-            scores = token_scores(model.reader, whole, tags, num_top)
+            scores = token_scores(model.runner, whole, tags, num_top)
             return list(zip(texts, scores, strict=True))
 
         prompts = [prompt for prompt in question.prompt for _ in range(question.n)]

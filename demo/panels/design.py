@@ -67,7 +67,7 @@ class Design(Panel):
 
     def answer(self, values: Values) -> Iterator[Progress | Result]:
         """Yield all that was measured after every round; nothing that is typed is run."""
-        search, judge = search_of(self.lab.model.reader, DesignTask(**_task(values)), 1)
+        search, judge = search_of(self.lab.model.runner, DesignTask(**_task(values)), 1)
         name = _KNOWN.get(values["oracle"])
         function = getattr(benchmark_functions, name) if name else self._spec(values)
         (oracle,) = started([function], _ORACLE_SECONDS)

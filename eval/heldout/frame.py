@@ -109,7 +109,7 @@ def _stops_by_slot(model: Model, sequence: str) -> Floats:
 
     A sequence longer than the context is read in parts that follow one another.
     """
-    reader = model.reader
+    reader = model.runner
     context_bp = (reader.context_tokens - len(reader.vocabulary.prefix(()))) * K
     whole_bp = len(sequence) // K * K
     parts = [sequence[at : min(at + context_bp, whole_bp)] for at in range(0, whole_bp, context_bp)]

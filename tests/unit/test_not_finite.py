@@ -77,7 +77,7 @@ def test_the_package_says_which(folder, value):
     with pytest.raises(ModelError, match=f"sequence 2: {MESSAGE}"):
         list(model.embed([GOOD, BAD]))
     with pytest.raises(ModelError, match=f"sequence 2: {MESSAGE}"):
-        base_log_likelihoods(model.reader, [GOOD, BAD])
+        base_log_likelihoods(model.runner, [GOOD, BAD])
     with pytest.raises(ModelError, match=f"prompt 2: {MESSAGE}"):
         model.generate([GOOD, BAD], 6)
     with pytest.raises(ModelError, match=f"prompt 1: {MESSAGE}"):

@@ -35,7 +35,7 @@ _MOST_PAGES, _MOST_TOKENS = 64, 2048
 
 
 def generate_continuously(
-    reader: ModelRunner,
+    runner: ModelRunner,
     prompts: Sequence[str],
     task: Task,
     advance: Callable[[int], None] = lambda num_bases: None,
@@ -52,14 +52,14 @@ def generate_continuously(
     """
     continuations(prompts, task)  # raises what is wrong with prompts
     _check_task(task)
-    begun = _begun(reader, prompts, task, samples or samples_of(prompts))
+    begun = _begun(runner, prompts, task, samples or samples_of(prompts))
     ids = [
-        stem_of((prompt + text)[: (len(prompt) + len(text)) // K * K], reader.vocabulary, task.tags)
+        stem_of((prompt + text)[: (len(prompt) + len(text)) // K * K], runner.vocabulary, task.tags)
         for prompt, text in zip(prompts, begun, strict=True)
     ]
     left_bp = [task.length_bp - len(text) for text in begun]
     advance(sum(map(len, begun)))
-    drawn = _drawn(reader, [row.tolist() for row in ids], math.ceil(max(left_bp) / K), task)
+    drawn = _drawn(runner, [row.tolist() for row in ids], math.ceil(max(left_bp) / K), task)
     advance(sum(left_bp))
     return [
         first + text[:more_bp] for first, text, more_bp in zip(begun, drawn, left_bp, strict=True)
@@ -68,7 +68,7 @@ def generate_continuously(
 
 def generate_by(
     engine: Engine,
-    reader: ModelRunner,
+    runner: ModelRunner,
     prompts: Sequence[str],
     task: Task,
     draft: Draft | None = None,
@@ -82,10 +82,10 @@ def generate_by(
     """
     check_choice("engine", engine, ENGINES)
     if engine == "own":
-        return generate(reader, prompts, task, draft, advance, samples)
+        return generate(runner, prompts, task, draft, advance, samples)
     if draft:
         raise UserError("a draft: not with engine 'continuous'; take 'own'")
-    return generate_continuously(reader, prompts, task, advance, samples)
+    return generate_continuously(runner, prompts, task, advance, samples)
 
 
 def _check_task(task: Task) -> None:
@@ -101,7 +101,7 @@ def _check_task(task: Task) -> None:
 
 
 def _begun(
-    reader: ModelRunner, prompts: Sequence[str], task: Task, samples: Sequence[int]
+    runner: ModelRunner, prompts: Sequence[str], task: Task, samples: Sequence[int]
 ) -> list[str]:
     """Return the bases that fill up the last 6-mer of each prompt, by our own engine."""
     found = [""] * len(prompts)
@@ -112,41 +112,41 @@ def _begun(
     for length_bp, numbers in alike.items():
         some = [prompts[number] for number in numbers]
         few = replace(task, length_bp=length_bp)
-        texts = generate(reader, some, few, samples=[samples[number] for number in numbers])
+        texts = generate(runner, some, few, samples=[samples[number] for number in numbers])
         for number, text in zip(numbers, texts, strict=True):
             found[number] = text
     return found
 
 
-def _drawn(reader: ModelRunner, ids: list[list[int]], num_tokens: int, task: Task) -> list[str]:
+def _drawn(runner: ModelRunner, ids: list[list[int]], num_tokens: int, task: Task) -> list[str]:
     """Return what follows each row, so many 6-mers."""
     if num_tokens == 0:
         return [""] * len(ids)
     longest = max(map(len, ids)) + num_tokens
-    if longest > reader.context_tokens:
+    if longest > runner.context_tokens:
         raise UserError(
             f"{longest} tokens, prompt and all, do not fit into the context of "
-            f"{reader.context_tokens}: engine 'continuous' cannot go on behind it, and 'own' can"
+            f"{runner.context_tokens}: engine 'continuous' cannot go on behind it, and 'own' can"
         )
-    network: Any = reader.network
+    network: Any = runner.network
     with _quiet(), torch.random.fork_rng():
         torch.manual_seed(task.seed)
         found = network.generate_batch(
             ids,
-            generation_config=_generation_config(reader, num_tokens, task),
-            continuous_batching_config=_batching_config(reader, ids, num_tokens),
+            generation_config=_generation_config(runner, num_tokens, task),
+            continuous_batching_config=_batching_config(runner, ids, num_tokens),
             warmup=False,
         )
     outputs = sorted(found.values(), key=lambda output: int(output.request_id.rpartition("_")[2]))
     if len(outputs) < len(ids) or any(output.error for output in outputs):
         why = next((output.error for output in outputs if output.error), "it has ended early")
         raise RuntimeError(f"continuous batching has failed: {why}")
-    return [_text(reader, output.generated_tokens) for output in outputs]
+    return [_text(runner, output.generated_tokens) for output in outputs]
 
 
-def _generation_config(reader: ModelRunner, num_tokens: int, task: Task) -> GenerationConfig:
-    rule, rows = task.rule, reader.vocabulary.kmer_rows
-    others = [*range(rows.start), *range(rows.stop, reader.vocabulary.size)]
+def _generation_config(runner: ModelRunner, num_tokens: int, task: Task) -> GenerationConfig:
+    rule, rows = task.rule, runner.vocabulary.kmer_rows
+    others = [*range(rows.start), *range(rows.stop, runner.vocabulary.size)]
     made: Any = GenerationConfig
     config: GenerationConfig = made(
         max_new_tokens=num_tokens,
@@ -157,13 +157,13 @@ def _generation_config(reader: ModelRunner, num_tokens: int, task: Task) -> Gene
         min_p=rule.min_p,
         suppress_tokens=others,
         eos_token_id=-1,  # no 6-mer ends a text
-        pad_token_id=reader.vocabulary.pad,
+        pad_token_id=runner.vocabulary.pad,
     )
     return config
 
 
-def _batching_config(reader: ModelRunner, ids: list[list[int]], num_tokens: int) -> Any:
-    if reader.device.type == "cuda":
+def _batching_config(runner: ModelRunner, ids: list[list[int]], num_tokens: int) -> Any:
+    if runner.device.type == "cuda":
         return ContinuousBatchingConfig()
     pages = [1 + -(-(len(row) + num_tokens) // _PAGE_TOKENS) for row in ids]
     return ContinuousBatchingConfig(
@@ -171,8 +171,8 @@ def _batching_config(reader: ModelRunner, ids: list[list[int]], num_tokens: int)
     )
 
 
-def _text(reader: ModelRunner, ids: list[int]) -> str:
-    kmers = np.array(ids, dtype=np.int64) - reader.vocabulary.first_kmer
+def _text(runner: ModelRunner, ids: list[int]) -> str:
+    kmers = np.array(ids, dtype=np.int64) - runner.vocabulary.first_kmer
     return decode_kmers(Kmers(kmers, np.full(len(kmers), ALL_KNOWN, dtype=np.uint8)))
 
 

@@ -57,10 +57,10 @@ _FEW = 128  # places of short rows; in a whole block the first so many are summe
 class RowCache(DynamicCache):
     """Keys and values of rows, (rows, heads, places, width) a layer, every token at its place."""
 
-    def __init__(self, reader: ModelRunner, num_rows: int, most_places: int) -> None:
+    def __init__(self, runner: ModelRunner, num_rows: int, most_places: int) -> None:
         """Take memory for so many places of each row."""
         super().__init__()
-        config, weight = reader.network.config, reader.network.lm_head.weight
+        config, weight = runner.network.config, runner.network.lm_head.weight
         shape = (num_rows, config.num_key_value_heads, whole_places(most_places), config.head_dim)
         self._kept = [
             (weight.new_zeros(shape), weight.new_zeros(shape))
@@ -142,7 +142,7 @@ class Decoder:
 
     def __init__(
         self,
-        reader: ModelRunner,
+        runner: ModelRunner,
         prompts: Sequence[str],
         tags: tuple[str, ...],
         most_kmers: int | None = None,
@@ -150,29 +150,29 @@ class Decoder:
         """Take a prompt for each row; its whole 6-mers are read, a tail is left out.
 
         Args:
-            reader: runs the network.
+            runner: runs the network.
             prompts: DNA.
             tags: metadata tags to condition on.
             most_kmers: of a row, prompt and all, for which memory is taken; a context of them, if
                 None or more than that.
         """
-        self._reader = reader
-        self._num_prefix = len(reader.vocabulary.prefix(tags))
-        stems = [stem_of(p[: len(p) // K * K], reader.vocabulary, tags) for p in prompts]
+        self._runner = runner
+        self._num_prefix = len(runner.vocabulary.prefix(tags))
+        stems = [stem_of(p[: len(p) // K * K], runner.vocabulary, tags) for p in prompts]
         self._ids: list[list[int]] = [stem.tolist() for stem in stems]
         self._num_read = np.zeros(len(prompts), dtype=np.int64)  # and kept, of each row
-        context = reader.context_tokens
+        context = runner.context_tokens
         longest = min(context, self._num_prefix + (context if most_kmers is None else most_kmers))
-        self._cache = RowCache(reader, len(prompts), longest + _MOST_PADDING)
+        self._cache = RowCache(runner, len(prompts), longest + _MOST_PADDING)
         self._graphs: dict[tuple[int, SamplingRule], Replayed] = {}
-        rope: Any = reader.network.config.rope_parameters
+        rope: Any = runner.network.config.rope_parameters
         looks = rope.get("rope_type") in _LOOKING_AT_PLACES
-        self._replays = reader.device.type in _REPLAYING and not looks
+        self._replays = runner.device.type in _REPLAYING and not looks
 
     def room(self, row: int) -> int:
         """Return how many tokens a row can take before it starts again; 0 if it is yet to start."""
         num_read = int(self._num_read[row])
-        return self._reader.context_tokens - num_read if num_read else 0
+        return self._runner.context_tokens - num_read if num_read else 0
 
     @torch.inference_mode()
     def read(self, fresh: Sequence[Sequence[int]], at_once: int = 1) -> Tensor:
@@ -189,9 +189,9 @@ class Decoder:
             has none. The rest means nothing.
         """
         for ids, kmers in zip(self._ids, fresh, strict=True):
-            ids.extend(self._reader.vocabulary.first_kmer + kmer for kmer in kmers)
+            ids.extend(self._runner.vocabulary.first_kmer + kmer for kmer in kmers)
         num_fresh = np.array([len(kmers) for kmers in fresh])
-        fits = self._num_read + num_fresh <= self._reader.context_tokens
+        fits = self._num_read + num_fresh <= self._runner.context_tokens
         starts = (self._num_read == 0) | ~fits
         states = self._no_states(len(fresh), 1 if at_once == 1 else whole(at_once, _TILE))
         if starts.any():
@@ -201,7 +201,7 @@ class Decoder:
         if rows:
             chosen = [self._ids[row][-num_fresh[row] :] for row in rows]
             states[rows] = self._pass(rows, chosen, states.shape[1])
-        return self._reader.logits(states.flatten(0, 1)).view(*states.shape[:2], -1)
+        return self._runner.logits(states.flatten(0, 1)).view(*states.shape[:2], -1)
 
     def draw_next(self, kmers: Tensor, uniform: Tensor, rule: SamplingRule) -> tuple[Tensor, ...]:
         """Read a 6-mer of every row and draw the next, of both of which only `note` hears.
@@ -232,14 +232,14 @@ class Decoder:
     ) -> tuple[Tensor, Tensor]:
         """Read and draw, by nothing but tensors on the device whose shapes stay what they are."""
         self._cache.aim(places[:, None], num_places)
-        ids = kmers[:, None] + self._reader.vocabulary.first_kmer
-        logits = self._reader.logits(self._states(ids, places[:, None], num_places)[:, 0])
+        ids = kmers[:, None] + self._runner.vocabulary.first_kmer
+        logits = self._runner.logits(self._states(ids, places[:, None], num_places)[:, 0])
         return logits, draw_on_device(logits, rule, uniform)
 
     def note(self, kmers: Sequence[Sequence[int]]) -> None:
         """Hear of the 6-mers that `draw_next` has read of each row."""
         for ids, some in zip(self._ids, kmers, strict=True):
-            ids.extend(self._reader.vocabulary.first_kmer + kmer for kmer in some)
+            ids.extend(self._runner.vocabulary.first_kmer + kmer for kmer in some)
 
     def forget(self, row: int, tokens: int) -> None:
         """Take back the last tokens of a row.
@@ -262,7 +262,7 @@ class Decoder:
         recent = {row: self._recent(self._ids[row]) for row in rows}
         self._num_read[rows] = 0
         states = self._no_states(len(self._ids), 1)[:, 0]
-        most_rows = max(1, self._reader.batch_tokens // BLOCK)
+        most_rows = max(1, self._runner.batch_tokens // BLOCK)
         for at in range(0, max(map(len, recent.values())), BLOCK):
             longer = [row for row in rows if len(recent[row]) > at]
             for first in range(0, len(longer), most_rows):
@@ -273,7 +273,7 @@ class Decoder:
         return states[rows]
 
     def _recent(self, ids: list[int]) -> list[int]:
-        context = self._reader.context_tokens
+        context = self._runner.context_tokens
         if len(ids) <= context:
             return ids
         return ids[: self._num_prefix] + ids[-(context // 2) :]
@@ -282,7 +282,7 @@ class Decoder:
         """Read on: (rows, width, states). Behind a row's end is padding, which nothing sees."""
         # Company fills the last tile: the first row over and over, of which nothing is kept.
         rows = rows + rows[:1] * (-len(rows) % _TILE if width == 1 else 0)
-        ids = np.full((len(rows), width), self._reader.vocabulary.pad, dtype=np.int64)
+        ids = np.full((len(rows), width), self._runner.vocabulary.pad, dtype=np.int64)
         ids[:, 0] = fresh[0][0]
         for padded, row in zip(ids, fresh, strict=False):
             padded[: len(row)] = row
@@ -305,7 +305,7 @@ class Decoder:
     def _states(self, ids: Tensor, places: Tensor, num_places: int) -> Tensor:
         """Run the network over ids at places, both (rows, width): (rows, width, states)."""
         unseen = torch.arange(num_places, device=ids.device) > places[:, None, :, None]
-        network = self._reader.masked_network
+        network = self._runner.masked_network
         mask = torch.zeros(unseen.shape, dtype=network.dtype, device=ids.device)
         states: Tensor = network.model(
             input_ids=ids,
@@ -316,11 +316,11 @@ class Decoder:
         return states
 
     def _no_states(self, *shape: int) -> Tensor:
-        network = self._reader.network
+        network = self._runner.network
         size = (*shape, network.config.hidden_size)
         return torch.zeros(size, dtype=network.dtype, device=network.device)
 
     def sent(self, array: NDArray[Any]) -> Tensor:
         """Return an array on the device of the model."""
         # Memory that is not pinned is copied aside at once, and nothing waits for the device.
-        return torch.from_numpy(array).to(self._reader.device, non_blocking=True)
+        return torch.from_numpy(array).to(self._runner.device, non_blocking=True)

@@ -41,7 +41,7 @@ class Step:
 
 
 def generate(
-    reader: ModelRunner,
+    runner: ModelRunner,
     prompts: Sequence[str],
     task: Task,
     draft: Draft | None = None,
@@ -60,15 +60,15 @@ def generate(
     rows = continuations(prompts, task, samples)
     waiting = sorted(rows, key=lambda row: -len(row.prompt))
     while waiting:
-        held = min(waiting[0].whole_kmers, reader.context_tokens)
-        batch = waiting[: min(_MOST_ROWS, max(1, reader.batch_tokens // held))]
-        if _all_drawn(reader, batch, held, task.tags, draft, advance):
+        held = min(waiting[0].whole_kmers, runner.context_tokens)
+        batch = waiting[: min(_MOST_ROWS, max(1, runner.batch_tokens // held))]
+        if _all_drawn(runner, batch, held, task.tags, draft, advance):
             del waiting[: len(batch)]
     return [row.text for row in rows]
 
 
 def _all_drawn(
-    reader: ModelRunner,
+    runner: ModelRunner,
     rows: list[Continuation],
     row_tokens: int,
     tags: tuple[str, ...],
@@ -82,12 +82,12 @@ def _all_drawn(
     beginnings = [row.random.bit_generator.state for row in rows]
     num_bases = 0
     try:
-        for drawn in _drawn(reader, rows, tags, draft):
+        for drawn in _drawn(runner, rows, tags, draft):
             num_new = drawn.new.stop - drawn.new.start
             num_bases += num_new
             advance(num_new)
     except RuntimeError as error:
-        reader.halve(error, len(rows), row_tokens)
+        runner.halve(error, len(rows), row_tokens)
         advance(-num_bases)
         for row, beginning in zip(rows, beginnings, strict=True):
             row.pop(len(row.kmers))
@@ -97,7 +97,7 @@ def _all_drawn(
 
 
 def stream(
-    reader: ModelRunner, prompt: str, task: Task, draft: Draft | None = None
+    runner: ModelRunner, prompt: str, task: Task, draft: Draft | None = None
 ) -> Iterator[Step]:
     """Yield one prompt's continuation step by step: the bases that `generate` gives.
 
@@ -105,9 +105,9 @@ def stream(
         UserError: the prompt, a tag or constraint is not possible.
     """
     check_string("prompt", prompt)
-    reader.vocabulary.prefix(task.tags)
+    runner.vocabulary.prefix(task.tags)
     rows = continuations([prompt], task)
-    return (_step(drawn) for drawn in _drawn(reader, rows, task.tags, draft))
+    return (_step(drawn) for drawn in _drawn(runner, rows, task.tags, draft))
 
 
 def _step(drawn: Drawn) -> Step:
@@ -121,11 +121,11 @@ def _step(drawn: Drawn) -> Step:
 
 
 def _drawn(
-    reader: ModelRunner, rows: list[Continuation], tags: tuple[str, ...], draft: Draft | None
+    runner: ModelRunner, rows: list[Continuation], tags: tuple[str, ...], draft: Draft | None
 ) -> Iterator[Drawn]:
     """Draw side by side until all rows are done."""
     decoder = Decoder(
-        reader, [row.prompt for row in rows], tags, max(row.whole_kmers for row in rows)
+        runner, [row.prompt for row in rows], tags, max(row.whole_kmers for row in rows)
     )
     for drawn in (
         speculative_rounds(decoder, draft, rows, tags) if draft else _rounds(decoder, rows)

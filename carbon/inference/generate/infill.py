@@ -36,7 +36,7 @@ class Filling(NamedTuple):
 
 
 def infill(
-    reader: ModelRunner,
+    runner: ModelRunner,
     left: str,
     task: Task,
     num_candidates: int,
@@ -57,39 +57,39 @@ def infill(
     check_amount(num_candidates, task.length_bp)
     if wrong := set(task.right.upper()) - set(IUPAC_DNA):
         raise UserError(f"right context: {min(wrong)!r} is not a DNA letter (ACGT, N, IUPAC codes)")
-    room = _room_for_left(reader, left, task)
-    drawn = generate(reader, [left] * num_candidates, task, draft, advance)
-    fillings = _measured(reader, left, list(dict.fromkeys(drawn)), task, room)
+    room = _room_for_left(runner, left, task)
+    drawn = generate(runner, [left] * num_candidates, task, draft, advance)
+    fillings = _measured(runner, left, list(dict.fromkeys(drawn)), task, room)
     return sorted(fillings, key=lambda filling: -filling.score)
 
 
-def _room_for_left(reader: ModelRunner, left: str, task: Task) -> int:
+def _room_for_left(runner: ModelRunner, left: str, task: Task) -> int:
     """Return how many 6-mers to the left fit beside the gap and its right.
 
     Raises:
         UserError: gap and right do not fit.
     """
-    num_prefix = len(reader.vocabulary.prefix(task.tags))
+    num_prefix = len(runner.vocabulary.prefix(task.tags))
     behind_bp = len(left) % K + task.length_bp + len(task.right)
-    room = reader.context_tokens - num_prefix + 1 - -(-behind_bp // K)
+    room = runner.context_tokens - num_prefix + 1 - -(-behind_bp // K)
     if room < 0:
         raise UserError(
             f"a gap of {task.length_bp} bases and {len(task.right)} to its right do not fit into "
-            f"the model's context of {reader.context_tokens} tokens; give fewer"
+            f"the model's context of {runner.context_tokens} tokens; give fewer"
         )
     return room
 
 
 def _measured(
-    reader: ModelRunner, left: str, candidates: list[str], task: Task, room: int
+    runner: ModelRunner, left: str, candidates: list[str], task: Task, room: int
 ) -> list[Filling]:
     """Return the candidates with their likelihoods and that of what stands to their right."""
     whole_bp = len(left) // K * K
     tail = left[whole_bp:]
     # If there is too much to the left, its first 6-mers are left out.
-    stem = stem_of(left[max(0, whole_bp - K * room) : whole_bp], reader.vocabulary, task.tags)
-    branches = [branch_of(tail + bases + task.right, reader.vocabulary) for bases in candidates]
-    (measured,) = reader.likelihoods([Passage(stem, tuple(branches))], "chain")
+    stem = stem_of(left[max(0, whole_bp - K * room) : whole_bp], runner.vocabulary, task.tags)
+    branches = [branch_of(tail + bases + task.right, runner.vocabulary) for bases in candidates]
+    (measured,) = runner.likelihoods([Passage(stem, tuple(branches))], "chain")
     gap = slice(len(tail), len(tail) + task.length_bp)
     fillings = []
     check_finite(np.concatenate(measured).sum(dtype=np.float64), "the gap")

@@ -18,11 +18,11 @@ from carbon.inference.runner import ModelRunner
 from carbon.tokenizer import K
 
 
-class ReadModel(Protocol):
+class ModelWithRunner(Protocol):
     """What a draft needs of a model: something that reads."""
 
     @property
-    def reader(self) -> ModelRunner:
+    def runner(self) -> ModelRunner:
         """Runs the network."""
         ...
 
@@ -37,7 +37,7 @@ class Draft:
         num_accepted: of these.
     """
 
-    def __init__(self, model: ReadModel, tokens: int = 4) -> None:
+    def __init__(self, model: ModelWithRunner, tokens: int = 4) -> None:
         """Take a loaded model.
 
         Raises:
@@ -70,7 +70,7 @@ def speculative_rounds(
 ) -> Iterator[list[Drawn]]:
     """Draw until all rows are done; yield what each round gave."""
     most_kmers = max(row.whole_kmers for row in rows)
-    helper = Decoder(draft.model.reader, [row.prompt for row in rows], tags, most_kmers)
+    helper = Decoder(draft.model.runner, [row.prompt for row in rows], tags, most_kmers)
     unread: list[list[int]] = [[] for _ in rows]  # by the target: what was drawn last
     behind: list[list[int]] = [[] for _ in rows]  # by the draft
     while rows:

@@ -269,29 +269,29 @@ class ScanWorker:
             the model the output holds; and its `identity`.
     """
 
-    def __init__(self, reader: "ModelRunner", job: ScanJob, options: ScanOptions) -> None:
+    def __init__(self, runner: "ModelRunner", job: ScanJob, options: ScanOptions) -> None:
         """Open the reference.
 
         Args:
-            reader: of the model.
+            runner: of the model.
             job: what to scan.
             options: how, which of a gene's strand depend on the annotation.
 
         Raises:
             UserError: an option is not possible.
         """
-        self._reader, self._method = reader, scan_method_for(reader, **options)
+        self._runner, self._method = runner, scan_method_for(runner, **options)
         self._reference = Reference(job.reference)
         self.about = {
             "method": self._method._asdict(),
-            "windows": windows_at_once(reader, self._method),
-            "model": {"yarn": reader.yarn, "dtype": reader.dtype},
-            "identity": identity_of(reader, job.model),
+            "windows": windows_at_once(runner, self._method),
+            "model": {"yarn": runner.yarn, "dtype": runner.dtype},
+            "identity": identity_of(runner, job.model),
         }
 
     def __call__(self, payload: list[Window]) -> Packed:
         """Return the values of each window, and the number of tokens that were read."""
-        found = read_windows(self._reader, self._reference, payload, self._method)
+        found = read_windows(self._runner, self._reference, payload, self._method)
         texts = [base64.b64encode(values.tobytes()).decode() for values in found.values]
         return {"values": texts, "tokens_read": found.tokens_read}
 

@@ -37,7 +37,7 @@ class ScanMethod(NamedTuple):
 
 
 def scan_method_for(
-    reader: "ModelRunner",
+    runner: "ModelRunner",
     *,
     offsets: Sequence[int] | None = None,
     combine: Combine = "mean",
@@ -56,7 +56,7 @@ def scan_method_for(
     check_choice("strands", strands, STRANDS_READ)
     found_offsets = _offsets(offsets, combine)
     found_tags = checked_names("tags", tags)
-    window_bp = _window_bp(reader, found_tags, window_bp)
+    window_bp = _window_bp(runner, found_tags, window_bp)
     least_context_bp = _least_context_bp(least_context_bp, window_bp)
     return ScanMethod(window_bp, least_context_bp, found_offsets, combine, strands, found_tags)
 
@@ -72,10 +72,10 @@ def _offsets(offsets: Sequence[int] | None, combine: Combine) -> tuple[int, ...]
     return found
 
 
-def _window_bp(reader: "ModelRunner", tags: tuple[str, ...], window_bp: int | None) -> int:
+def _window_bp(runner: "ModelRunner", tags: tuple[str, ...], window_bp: int | None) -> int:
     """Return a window of whole 6-mers that the model's context holds."""
     # The last 6-mer of a window is predicted and never read.
-    most_bp = (reader.context_tokens - len(reader.vocabulary.prefix(tags)) + 1) * K
+    most_bp = (runner.context_tokens - len(runner.vocabulary.prefix(tags)) + 1) * K
     if window_bp is None:
         window_bp = min(_DEFAULT_WINDOW_BP, most_bp)
     check_window(window_bp, most_bp)

@@ -51,16 +51,16 @@ def plan_scan_job(load: Callable[[], "ModelRunner"], job: ScanJob) -> dict[str, 
     """
     with asked(job) as found:
         job.check_outputs()
-        reader = load()
-        method = scan_method_for(reader, **found.options)
-        model = {"yarn": reader.yarn, "dtype": reader.dtype}
+        runner = load()
+        method = scan_method_for(runner, **found.options)
+        model = {"yarn": runner.yarn, "dtype": runner.dtype}
         settings = settings_of(job, model, found.places, method)
         num_windows = num_tokens = 0
-        for block in _blocks(reader, found, method):
+        for block in _blocks(runner, found, method):
             num_windows += len(block)
-            num_tokens += sum(tokens_of(window, reader, method) for window in block)
+            num_tokens += sum(tokens_of(window, runner, method) for window in block)
         num_bases = sum(place.length_bp for place in found.places)
-        chunks, tokens_per_second = _sample(reader, found, method)
+        chunks, tokens_per_second = _sample(runner, found, method)
         return {
             "contigs": len(found.places),
             "bases": num_bases,
@@ -75,13 +75,13 @@ def plan_scan_job(load: Callable[[], "ModelRunner"], job: ScanJob) -> dict[str, 
         } | settings
 
 
-def _blocks(reader: "ModelRunner", found: Asked, method: ScanMethod) -> Iterator[list[Window]]:
-    number = windows_at_once(reader, method)
+def _blocks(runner: "ModelRunner", found: Asked, method: ScanMethod) -> Iterator[list[Window]]:
+    number = windows_at_once(runner, method)
     return window_blocks(found.reference, found.places, method, number)
 
 
 def _sample(
-    reader: "ModelRunner", found: Asked, method: ScanMethod
+    runner: "ModelRunner", found: Asked, method: ScanMethod
 ) -> tuple[list[ScanChunk], float]:
     """Read the first windows, twice as many each time, until that takes long enough.
 
@@ -89,13 +89,13 @@ def _sample(
         The bases that are whole, and the tokens a second of the last reading.
     """
     reference = found.reference
-    windows = (window for block in _blocks(reader, found, method) for window in block)
+    windows = (window for block in _blocks(runner, found, method) for window in block)
     chunks: list[ScanChunk] = []
     read: list[tuple[list[Window], WindowValues]] = []
     tokens_per_second, number = 0.0, num_passes(method)
     while some := list(islice(windows, number)):
         began = time.perf_counter()
-        values = read_windows(reader, reference, some, method)
+        values = read_windows(runner, reference, some, method)
         seconds = time.perf_counter() - began
         tokens_per_second = values.tokens_read / seconds
         read.append((some, values))

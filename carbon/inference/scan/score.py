@@ -148,7 +148,7 @@ class WindowValues(NamedTuple):
 
 
 def scan_region(
-    reader: "ModelRunner", reference: Reference, region: Interval, method: ScanMethod
+    runner: "ModelRunner", reference: Reference, region: Interval, method: ScanMethod
 ) -> Iterator[ScanChunk]:
     """Return the chunks of a region in order, each as soon as all offsets and strands have it.
 
@@ -159,8 +159,8 @@ def scan_region(
     """
     check_interval(region)
     reference.fetch(Interval(region.contig, region.end, region.end))  # raises what is to be raised
-    blocks = window_blocks(reference, [region], method, windows_at_once(reader, method))
-    read = ((block, read_windows(reader, reference, block, method)) for block in blocks)
+    blocks = window_blocks(reference, [region], method, windows_at_once(runner, method))
+    read = ((block, read_windows(runner, reference, block, method)) for block in blocks)
     return chunks_of(read, reference, [region], method)
 
 
@@ -180,18 +180,18 @@ def window_blocks(
         yield block
 
 
-def windows_at_once(reader: "ModelRunner", method: ScanMethod) -> int:
+def windows_at_once(runner: "ModelRunner", method: ScanMethod) -> int:
     """Return how many windows a block has."""
-    row_tokens = method.window_bp // K + len(reader.vocabulary.prefix(method.tags))
+    row_tokens = method.window_bp // K + len(runner.vocabulary.prefix(method.tags))
     return max(1, _BLOCK_TOKENS // row_tokens)
 
 
 def read_windows(
-    reader: "ModelRunner", reference: Reference, block: Sequence[Window], method: ScanMethod
+    runner: "ModelRunner", reference: Reference, block: Sequence[Window], method: ScanMethod
 ) -> WindowValues:
     """Read some windows."""
-    passages = [_passage(reader, reference, window, method.tags) for window in block]
-    measured = reader.conditionals(passages)
+    passages = [_passage(runner, reference, window, method.tags) for window in block]
+    measured = runner.conditionals(passages)
     values = [_on_contig(window, steps) for window, (steps,) in zip(block, measured, strict=True)]
     return WindowValues(values, sum(len(p.stem) + len(p.branches[0].ids) - 1 for p in passages))
 
@@ -277,10 +277,10 @@ def num_passes(method: ScanMethod) -> int:
     return len(_passes(method))
 
 
-def tokens_of(window: Window, reader: "ModelRunner", method: ScanMethod) -> int:
+def tokens_of(window: Window, runner: "ModelRunner", method: ScanMethod) -> int:
     """Return how many tokens the network reads of a window; its last one is predicted only."""
     num_kmers = -(-(window.stop - window.start) // K)
-    return len(reader.vocabulary.prefix(method.tags)) + num_kmers - 1
+    return len(runner.vocabulary.prefix(method.tags)) + num_kmers - 1
 
 
 def _passes(method: ScanMethod) -> list[tuple[str, int]]:
@@ -331,7 +331,7 @@ def _windows(
 
 
 def _passage(
-    reader: "ModelRunner", reference: Reference, window: Window, tags: tuple[str, ...]
+    runner: "ModelRunner", reference: Reference, window: Window, tags: tuple[str, ...]
 ) -> Passage:
     """Return what is read for a window: its context, and the tokens with bases to score."""
     contig, start, stop = window.contig, window.start, window.stop
@@ -343,8 +343,8 @@ def _passage(
             reference.fetch(Interval(contig, length_bp - stop, length_bp - start))
         )
     context_bp = window.first_token - start
-    stem = stem_of(bases[:context_bp], reader.vocabulary, tags)
-    return Passage(stem, (branch_of(bases[context_bp:], reader.vocabulary),))
+    stem = stem_of(bases[:context_bp], runner.vocabulary, tags)
+    return Passage(stem, (branch_of(bases[context_bp:], runner.vocabulary),))
 
 
 def _on_contig(window: Window, steps: Float32s) -> Float32s:

@@ -313,7 +313,7 @@ LEAST_VARIANTS = 100
 
 _FORMAT = "carbon background 1"
 _SUM = "sha256"
-# Percent. The tails are where a reader looks, so that they are finer.
+# Percent. The tails are where a runner looks, so that they are finer.
 _PERCENTS = (0, 0.2, 0.5, *range(1, 100), 99.5, 99.8, 100)
 _DIGITS = 4
 

@@ -61,15 +61,15 @@ class RoundedDeltas(NamedTuple):
     deltas: list[float | None]
 
 
-def rounded_reader(reader: "ModelRunner") -> "ModelRunner":
-    """Return a reader of the same network with rounded weights; positions stay in float32."""
+def rounded_runner(runner: "ModelRunner") -> "ModelRunner":
+    """Return a runner of the same network with rounded weights; positions stay in float32."""
     from carbon.inference.runner import ModelRunner
     from carbon.model import LoadedModel
 
-    network: Any = copy.deepcopy(reader.network)
+    network: Any = copy.deepcopy(runner.network)
     for weight in network.parameters():
         weight.data = weight.data.bfloat16()
-    return ModelRunner(LoadedModel(network, reader.vocabulary), reader.batch_tokens)
+    return ModelRunner(LoadedModel(network, runner.vocabulary), runner.batch_tokens)
 
 
 def chosen(drawn: Sequence[T]) -> Sequence[T]:
@@ -160,34 +160,34 @@ class BackgroundScorer:
             of rounded weights are needed for the tolerance.
     """
 
-    def __init__(self, reader: "ModelRunner", job: BackgroundJob) -> None:
+    def __init__(self, runner: "ModelRunner", job: BackgroundJob) -> None:
         """Open the reference.
 
         Args:
-            reader: of the model.
+            runner: of the model.
             job: what to score.
 
         Raises:
             UserError: an option is not possible.
         """
-        self._reader, self._method = reader, method_for(reader, **job.options)
+        self._runner, self._method = runner, method_for(runner, **job.options)
         self._reference = Reference(job.reference)
         self._rounded: ModelRunner | None = None
         self.about = {
             "carbon": __version__,
-            "settings": settings_of(reader, self._method),
-            "device": reader.device.type,
-            "is_rounded_too": reader.dtype == "float32",
+            "settings": settings_of(runner, self._method),
+            "device": runner.device.type,
+            "is_rounded_too": runner.dtype == "float32",
         }
 
     def __call__(self, payload: list[_Part]) -> RoundedDeltas:
         """Return the deltas of variants, all of them with rounded weights or none."""
-        reader, weights = self._reader, ""
+        runner, weights = self._runner, ""
         if payload[0].is_rounded:
-            reader = self._rounded = self._rounded or rounded_reader(self._reader)
-            weights = weights_sha256(reader)
+            runner = self._rounded = self._rounded or rounded_runner(self._runner)
+            weights = weights_sha256(runner)
         variants = [part.variant for part in payload]
-        found = score_variants(reader, self._reference, variants, self._method)
+        found = score_variants(runner, self._reference, variants, self._method)
         return RoundedDeltas(weights, [score.delta for score in found])
 
 
@@ -277,7 +277,7 @@ def _annotation(
 
 
 def make_background(
-    reader: "ModelRunner",
+    runner: "ModelRunner",
     reference: Reference,
     method: Method,
     drawing: Drawing,
@@ -286,7 +286,7 @@ def make_background(
     """Draw random variants of every kind, score them and keep the quantiles.
 
     Args:
-        reader: of the model.
+        runner: of the model.
         reference: where variants are drawn.
         method: how they are scored.
         drawing: how many are drawn, and where.
@@ -295,16 +295,16 @@ def make_background(
     Raises:
         UserError: the variants cannot be drawn.
     """
-    drawn, about = _drawn(reference, settings_of(reader, method), annotation, drawing)
+    drawn, about = _drawn(reference, settings_of(runner, method), annotation, drawing)
 
-    def deltas_of(reader: "ModelRunner", some: Sequence[Drawn]) -> list[float | None]:
-        scores = score_variants(reader, reference, (one.variant for one in some), method)
+    def deltas_of(runner: "ModelRunner", some: Sequence[Drawn]) -> list[float | None]:
+        scores = score_variants(runner, reference, (one.variant for one in some), method)
         return [score.delta for score in scores]
 
-    deltas = deltas_of(reader, drawn)
+    deltas = deltas_of(runner, drawn)
     rounded = None
-    if reader.dtype == "float32":
-        small = rounded_reader(reader)
+    if runner.dtype == "float32":
+        small = rounded_runner(runner)
         rounded = RoundedDeltas(weights_sha256(small), deltas_of(small, chosen(drawn)))
     return with_tolerance(background_of(drawn, deltas, about), drawn, deltas, rounded)
 

@@ -212,30 +212,30 @@ class VariantScorer:
             background of random variants has to agree with.
     """
 
-    def __init__(self, reader: "ModelRunner", job: VariantJob) -> None:
+    def __init__(self, runner: "ModelRunner", job: VariantJob) -> None:
         """Open the reference.
 
         Args:
-            reader: of the model.
+            runner: of the model.
             job: what to score.
 
         Raises:
             UserError: an option is not possible.
         """
-        self._reader, self._method = reader, method_for(reader, **job.options)
+        self._runner, self._method = runner, method_for(runner, **job.options)
         self._reference = Reference(job.reference)
         background = {}
         if job.background or (job.own_background and job.own_background.is_file()):
-            background = background_settings_of(reader, self._method)
+            background = background_settings_of(runner, self._method)
         self.about = {
-            "settings": _settings(reader, job, self._method),
-            "identity": identity_of(reader, job.model),
+            "settings": _settings(runner, job, self._method),
+            "identity": identity_of(runner, job.model),
             "background": background,
         }
 
     def __call__(self, payload: list[VcfRow]) -> list[list[Score]]:
         """Return the scores of the alleles of each record."""
-        return _score_block(self._reader, self._reference, payload, self._method)
+        return _score_block(self._runner, self._reference, payload, self._method)
 
 
 def run_variant_job(job: VariantJob, workers: Workers) -> dict[str, Any]:
@@ -418,12 +418,12 @@ def _write_index(output: Path, path: Path) -> None:
         pysam.tabix_index(str(output), preset="vcf", force=True, csi=is_csi, index=str(index))
 
 
-def _settings(reader: "ModelRunner", job: VariantJob, method: Method) -> dict[str, Any]:
+def _settings(runner: "ModelRunner", job: VariantJob, method: Method) -> dict[str, Any]:
     return {
         "model": job.model,
-        "yarn": reader.yarn,
+        "yarn": runner.yarn,
         **method._asdict(),
-        "dtype": reader.dtype,
+        "dtype": runner.dtype,
         **({"contigs": job.contigs} if job.contigs else {}),
         **({"genetic_code": job.genetic_code} if job.genetic_code else {}),
         **({"min_qual": job.min_qual} if job.min_qual is not None else {}),
@@ -500,10 +500,10 @@ def _rows(results: Results, reference: Reference) -> Iterator[tuple[VcfRow, list
 
 
 def _score_block(
-    reader: "ModelRunner", reference: Reference, block: list[VcfRow], method: Method
+    runner: "ModelRunner", reference: Reference, block: list[VcfRow], method: Method
 ) -> list[list[Score]]:
     variants = [variant for row in block if not row.disagreement for variant in row.variants]
-    found = score_variants(reader, reference, variants, method)
+    found = score_variants(runner, reference, variants, method)
     return [
         [
             Score(None, row.disagreement.reason) if row.disagreement else _score(next(found))

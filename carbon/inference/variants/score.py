@@ -145,22 +145,22 @@ _Steps = dict[tuple[Place, int], dict[str, NDArray[np.float32]]]
 
 
 def score_variants(
-    reader: "ModelRunner", reference: Reference, variants: Iterable[Variant], method: Method
+    runner: "ModelRunner", reference: Reference, variants: Iterable[Variant], method: Method
 ) -> Iterator[VariantScore]:
     """Yield scores in the order of the variants; a block of them is in memory at a time."""
     stream = iter(variants)
     while block := list(islice(stream, _VARIANTS_AT_ONCE)):
-        yield from (score for score, _ in compare_block(reader, reference, block, method))
+        yield from (score for score, _ in compare_block(runner, reference, block, method))
 
 
 def compare_block(
-    reader: "ModelRunner", reference: Reference, block: list[Variant], method: Method
+    runner: "ModelRunner", reference: Reference, block: list[Variant], method: Method
 ) -> Iterator[Compared]:
     """Yield the scores of some variants, each with what it sums up, by strand (`+`, `-`)."""
     # The last 6-mer of a window is predicted and never read.
-    readable_bp = room_bp(reader, method.tags) + K
+    readable_bp = room_bp(runner, method.tags) + K
     asked = [_asked(reference, variant, method, readable_bp) for variant in block]
-    comparisons = _comparisons(reader, reference, asked, method)
+    comparisons = _comparisons(runner, reference, asked, method)
     for variant, question, by_strand in zip(block, asked, comparisons, strict=True):
         if question.reason:
             yield VariantScore(variant, None, question.reason), by_strand
@@ -232,7 +232,7 @@ def _why_no_bases(reference: Reference, variant: Variant) -> str | None:
 
 
 def _comparisons(
-    reader: "ModelRunner", reference: Reference, asked: Sequence[_Asked], method: Method
+    runner: "ModelRunner", reference: Reference, asked: Sequence[_Asked], method: Method
 ) -> Iterator[dict[str, AlleleComparison]]:
     """Yield the comparison by strand of each variant; none where there is a reason."""
     alleles: dict[Place, dict[str, None]] = {}  # in the order they come, as a set does not keep it
@@ -243,7 +243,7 @@ def _comparisons(
         place: fork_at(reference, place, some, method.protocol, method.window_bp)
         for place, some in alleles.items()
     }
-    steps = _measured(reader, forks, method)
+    steps = _measured(runner, forks, method)
     for variant, _, places, _ in asked:
         yield {
             strand: _compared(variant, place, forks[place], steps, method)
@@ -275,12 +275,12 @@ def _compared(
     return AlleleComparison(len(pair[0]), len(pair[1]), of_ref, of_alt)
 
 
-def _measured(reader: "ModelRunner", forks: dict[Place, Fork], method: Method) -> _Steps:
+def _measured(runner: "ModelRunner", forks: dict[Place, Fork], method: Method) -> _Steps:
     """Return the log-likelihood of every base from the variant on.
 
     Alleles that leave out as many bases at the window's start share what is before them.
     """
-    vocabulary = reader.vocabulary
+    vocabulary = runner.vocabulary
     jobs: dict[tuple[Place, int], dict[str, str]] = {}
     for place, fork in forks.items():
         for offset, (allele, right) in product(method.offsets, fork.rights.items()):
@@ -295,7 +295,7 @@ def _measured(reader: "ModelRunner", forks: dict[Place, Fork], method: Method) -
         branches = (branch_of(left[whole_bp:] + right, vocabulary) for right in rights.values())
         passages.append(Passage(stem, tuple(branches), is_fork=True))
         tails_bp.append(len(left) - whole_bp)
-    measured = reader.likelihoods(passages, method.by)
+    measured = runner.likelihoods(passages, method.by)
     return {
         job: {
             allele: steps.reshape(-1)[tail_bp : tail_bp + len(right)]

@@ -46,7 +46,7 @@ class Method(NamedTuple):
 
 
 def method_for(
-    reader: "ModelRunner",
+    runner: "ModelRunner",
     *,
     protocol: ProtocolName = "centered",
     window_bp: int | None = None,
@@ -65,7 +65,7 @@ def method_for(
     check_choice("by", by, get_args(By))
     check_choice("strands", strands, STRANDS_READ)
     found_offsets, found_tags = checked_offsets(offsets), checked_names("tags", tags)
-    most_bp = room_bp(reader, found_tags)
+    most_bp = room_bp(runner, found_tags)
     if window_bp is None:
         known = PROTOCOLS[protocol]
         window_bp = min(known.default_window_bp, most_bp - min(known.spare_bp, most_bp // 4))
@@ -73,9 +73,9 @@ def method_for(
     return Method(protocol, window_bp, by, strands, found_offsets, found_tags)
 
 
-def room_bp(reader: "ModelRunner", tags: tuple[str, ...]) -> int:
+def room_bp(runner: "ModelRunner", tags: tuple[str, ...]) -> int:
     """Return how many bases fit into one pass beside `<dna>` and tags."""
-    return (reader.context_tokens - len(reader.vocabulary.prefix(tags))) * K
+    return (runner.context_tokens - len(runner.vocabulary.prefix(tags))) * K
 
 
 _FIRST_FETCH_BP = 64  # doubled with each further fetch, so that a long repeat takes linear time

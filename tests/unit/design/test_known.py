@@ -53,13 +53,13 @@ def test_codons_of_yeast():
 
 def test_rounds_are_those_of_the_search(model):
     task = DesignTask(length_bp=60, calls=40, batch=8, seed=3)
-    search, judge = search_of(model.reader, task, 1)
+    search, judge = search_of(model.runner, task, 1)
     history, sizes = [], []
     for measured in rounds(search, judge, [InProcess(gc_window)], history):
         sizes.append(len(measured))
         assert history[-len(measured) :] == measured
     assert sum(sizes) == len(history) == 40 and len(sizes) >= 5
-    assert history == run_search(*search_of(model.reader, task, 1), started([gc_window], 60))
+    assert history == run_search(*search_of(model.runner, task, 1), started([gc_window], 60))
     found = found_so_far(history)["candidates"]
     values = [each["value"] for each in found]
     assert values == sorted(gc_window([c.bases for c in history]), reverse=True)

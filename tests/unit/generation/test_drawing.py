@@ -29,7 +29,7 @@ class TestDecoder:
     @pytest.mark.parametrize(("context_tokens", "at_once"), [(48, 1), (48, 3), (700, 3)])
     def test_a_row_is_read_as_if_alone_to_the_last_bit(self, context_tokens, at_once):
         """Short and long neighbours, rows that start again, rows in which nothing is read."""
-        reader = other_network(5, context_tokens=context_tokens).reader
+        reader = other_network(5, context_tokens=context_tokens).runner
         lengths = [0, 40, 100, 130, 280] if context_tokens == 48 else [0, 700, 1300, 2100, 4100]
         prompts = [random_bases(n, seed=n) for n in lengths]
         kmers = np.random.default_rng(6).integers(0, 4096, (len(prompts), 8, at_once)).tolist()
@@ -54,7 +54,7 @@ class TestDecoder:
     def test_logits_are_those_of_a_whole_stock_forward(self, model, network):
         prompts = [random_bases(n, seed=n) for n in (0, 60, 120)]
         kmers = np.random.default_rng(7).integers(0, 4096, (3, 5)).tolist()
-        decoder = Decoder(model.reader, prompts, ("<fungi_species>",))
+        decoder = Decoder(model.runner, prompts, ("<fungi_species>",))
         decoder.read([[], [], []])
         decoder.read([[*row[:2], 9, 9] for row in kmers], at_once=4)
         for row in range(3):
@@ -70,7 +70,7 @@ class TestDecoder:
     def test_a_row_of_which_all_is_taken_back_is_read_anew(self, taken_back):
         """A context of 16 tokens is full; the row starts again, with 8 6-mers, and reads two."""
         tags = ("<fungi_species>", "<transfer_rna>") if taken_back % 2 else ()
-        reader = other_network(5, context_tokens=16).reader
+        reader = other_network(5, context_tokens=16).runner
         num_prefix = len(tags) + 1
         whole = random_bases(6 * (16 - num_prefix + 3))
         decoder = Decoder(reader, [whole[:-18]], tags)

@@ -26,7 +26,7 @@ LENGTHS_BP = [0, 6, 660, 3000, 3060]
 
 def begun(model: Model, lengths_bp: list[int]) -> tuple[Decoder, torch.Tensor, torch.Tensor]:
     """Return rows that have read their prompts, 6-mers to read next, and random numbers."""
-    decoder = Decoder(model.reader, [random_bases(n, seed=n) for n in lengths_bp], ())
+    decoder = Decoder(model.runner, [random_bases(n, seed=n) for n in lengths_bp], ())
     decoder.read([[] for _ in lengths_bp])
     rng = np.random.default_rng(3)
     kmers = torch.from_numpy(rng.integers(0, 4096, len(lengths_bp)))

@@ -75,7 +75,7 @@ def test_what_takes_no_mask_has_a_network_beside_it_that_does():
     network.config._attn_implementation = "flash_attention_2"
     beside = Model(model.model)
     assert beside.generate(PROMPTS[:8], 60, seed=1) == expected
-    masked = beside.reader.masked_network
+    masked = beside.runner.masked_network
     assert masked.config._attn_implementation == "sdpa"
     assert network.config._attn_implementation == "flash_attention_2"
     pairs = zip(masked.parameters(), network.parameters(), strict=True)
