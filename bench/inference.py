@@ -180,7 +180,9 @@ def tokens_of_scan(
     measure = reader.measure
 
     def uncomputed(passages: Any, _: Any) -> Any:
-        return [[np.zeros((len(b.ids), 6, 4), np.float32) for b in p.branches] for p in passages]
+        return [
+            [np.zeros((len(b.ids), 6, 4), np.float32) for b in p.continuations] for p in passages
+        ]
 
     reader.measure = uncomputed  # type: ignore[method-assign, assignment]
     try:

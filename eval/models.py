@@ -13,18 +13,18 @@ from carbon import inference
 from carbon.errors import ModelError
 from carbon.genome import Reference, Variant
 from carbon.inference import (
-    Branch,
+    Continuation,
     Passage,
     VariantOptions,
-    branch_of,
+    continuation_of,
     load,
-    stem_of,
+    prefix_of,
 )
 from carbon.inference.checks import check_finite
 from carbon.inference.options import Dtype, Mode
 from carbon.losses import chain
 from carbon.model.folder import hub_folder, hub_name
-from carbon.model.load import keeping, kept_in
+from carbon.model.load import cache_arguments, cache_of
 from carbon.pretrained import folder_here
 from carbon.tokenizer import (
     ALL_KNOWN,
@@ -75,7 +75,7 @@ class CarbonModel(Model):
         for some in in_blocks(prompts, _AT_ONCE):
             parts = [self._cut(prompt) for prompt in some]
             passages = [
-                Passage(self._stem(whole), (branch_of(tail + "A", self._vocabulary),))
+                Passage(self._stem(whole), (continuation_of(tail + "A", self._vocabulary),))
                 for whole, tail in parts
             ]
             measured = self.carbon.runner.conditionals(passages)
@@ -121,12 +121,12 @@ class CarbonModel(Model):
         whole, tail = self._cut(prompt, max([length_bp, *map(len, endings)]))
         stem = self._stem(whole)
         output: Any = self._read(stem)
-        cache, last = kept_in(output), output[0][0, -1:]
+        cache, last = cache_of(output), output[0][0, -1:]
         text = self._greedy(cache, last, tail, length_bp)
         likelihoods = []
         for ending in endings:
             _cut_back(cache, len(stem))
-            branch = branch_of(tail + ending, self._vocabulary)
+            branch = continuation_of(tail + ending, self._vocabulary)
             likelihoods.append(self._after(cache, last, branch)[len(tail) :].sum())
         return text, np.array(likelihoods, dtype=np.float64)
 
@@ -135,7 +135,7 @@ class CarbonModel(Model):
         return self.carbon.runner.vocabulary
 
     def _stem(self, whole: str) -> Any:
-        return stem_of(whole, self._vocabulary)
+        return prefix_of(whole, self._vocabulary)
 
     def _cut(self, prompt: str, more_bp: int = 0) -> tuple[str, str]:
         """Return the whole 6-mers of a prompt, as many as fit before more bases, and its tail."""
@@ -147,14 +147,14 @@ class CarbonModel(Model):
     def _fork(self, first: str, second: str) -> Passage:
         shared_bp = _common_bp(first.upper(), second.upper())
         shared_bp = min(shared_bp, len(first) - 1, len(second) - 1) // K * K
-        branches = (branch_of(s[shared_bp:], self._vocabulary) for s in (first, second))
+        branches = (continuation_of(s[shared_bp:], self._vocabulary) for s in (first, second))
         return Passage(self._stem(first[:shared_bp]), tuple(branches))
 
     def _read(self, ids: Any, cache: Any = None) -> Any:
         tokens = torch.from_numpy(np.asarray(ids))[None].to(self.carbon.runner.device)
-        return self.network(input_ids=tokens, **keeping(self.network, cache))
+        return self.network(input_ids=tokens, **cache_arguments(self.network, cache))
 
-    def _after(self, cache: Any, last: Tensor, branch: Branch) -> Any:
+    def _after(self, cache: Any, last: Tensor, branch: Continuation) -> Any:
         """Return the log-likelihood of every base of a branch, by the chain: (bases,) float64."""
         states = last
         if len(branch.ids) > 1:

@@ -23,7 +23,7 @@ from carbon.commands.shared import (
     one_of,
 )
 from carbon.inference.options import ConstraintOptions, Engine, SamplingOptions
-from carbon.inference.sequence_job import why_streamed
+from carbon.inference.sequence_job import streaming_reason
 from carbon.io.tables import words_of
 from carbon.parallel import driver
 from carbon.parallel.driver import Job, run_job
@@ -336,7 +336,7 @@ def generate(
         output_path(job.output)
         check_no_input(job.output, job.prompts)
     check_inputs(job.loading.model, job.prompts)
-    why = why_streamed("", job.output)
+    why = streaming_reason("", job.output)
     if job.right is not None:
         why = "a gap (--right) is filled by one process"
     if job.engine != "own":

@@ -127,14 +127,14 @@ def run_design_job(reader: ModelRunner, job: DesignJob) -> Found:
             designs = designs_of(job.task, search, _names(job), history)
             _write(path, job, designs, settings)
         except BaseException:
-            journal.keep()
+            journal.close()
             raise
     journal.remove()
     return Found(search, history, designs)
 
 
 def _history(search: Search, judge: Judge, job: DesignJob, journal: Journal) -> list[Candidate]:
-    kept = list(journal.kept())
+    kept = list(journal.blocks())
     done = sum(map(len, kept))
     oracles = started(job.oracles, job.task.timeout_seconds, COLUMNS)
     try:

@@ -1,18 +1,17 @@
-"""Scoring, variants and generation with a loaded model.
+"""Score sequences and variants, embed sequences and generate DNA with a loaded model.
 
-`engine` has `Model`, a loaded model and all it can do, which `loading` makes; every folder is one
-thing of that:
+Modules, in reading order:
 
-- `reading`: runs the network in batches; passages; the distribution of the next 6-mer.
-- `scoring`: likelihoods of sequences.
-- `variants`, `scan`: a VCF's variants, and every SNV of a region: options, scores, files.
-- `generation`: how 6-mers are drawn: rules, constraints, speculative drafts, gaps.
-- `embeddings`: one vector a sequence.
-- `background`: scores of random variants, for percentiles.
-- `held_out`: measures on held-out records.
+- `model`: `Model`, which `carbon.load` returns; its methods are the commands of inference.
+- `runner`: `ModelRunner`, which runs the network in batches that fit into memory.
+- `passages`: the rows of a batch: a shared prefix and its continuations.
+- `score`, `embed`, `next_token`: sequences.
+- `variants`, `scan`: the variants of a VCF, and every SNV of a region.
+- `generate`: sampling, constraints, speculative decoding, infilling.
+- `held_out`: likelihood and sequence recovery on held-out records.
+- `options`: the choices of these commands, one table each.
 
-What can be chosen for them, a table each, is in `carbon.inference.options`. What computes with
-torch is imported when its name is first used, so that the driver of worker processes does without
+Names that need torch are imported on first use, so that the driver of worker processes runs without
 torch.
 """
 
@@ -28,7 +27,7 @@ from carbon.inference.options import (
     Strands,
     VariantOptions,
 )
-from carbon.inference.passages import Branch, Passage, branch_of, stem_of
+from carbon.inference.passages import Continuation, Passage, continuation_of, prefix_of
 from carbon.inference.scan import ScanChunk, ScanMethod, join_chunks
 from carbon.inference.score import SequenceScore, base_log_likelihoods
 from carbon.inference.variants import AlleleComparison, Method, VariantScore
@@ -45,10 +44,10 @@ if TYPE_CHECKING:
 __all__ = [
     "DTYPES",
     "AlleleComparison",
-    "Branch",
     "By",
     "Combine",
     "Constraints",
+    "Continuation",
     "Draft",
     "Filling",
     "Method",
@@ -68,12 +67,12 @@ __all__ = [
     "VariantScore",
     "all_kmers",
     "base_log_likelihoods",
-    "branch_of",
+    "continuation_of",
     "join_chunks",
     "kmer_index",
     "load",
     "near_misses",
-    "stem_of",
+    "prefix_of",
 ]
 
 __getattr__ = lazy_names(

@@ -1,4 +1,4 @@
-"""A vector a sequence."""
+"""Embed sequences, one vector each, and write the vectors as Parquet or .npz."""
 
 import json
 import shutil
@@ -22,11 +22,11 @@ from carbon.tokenizer import K, Vocabulary, encode
 
 Float32s = NDArray[np.float32]
 
-_ROWS_AT_ONCE = 512  # batched by length together
+_ROWS_PER_GROUP = 512  # sorted into batches by length together
 
 
-class _Row(NamedTuple):
-    """Tokens to read for a sequence, and what each state counts for: (tokens,) both."""
+class _EmbeddingRow(NamedTuple):
+    """One row of a batch: token ids, int64 (tokens,), and pooling weights, float32 (tokens,)."""
 
     sequence: int
     ids: NDArray[np.int64]
@@ -40,10 +40,10 @@ def embed_sequences(
     layer: int | None,
     tags: tuple[str, ...],
 ) -> Iterator[Float32s]:
-    """Return the embedding of each sequence, (width,) float32, in order and as they are asked for.
+    """Return an iterator over the embedding of each sequence, (width,) float32, in order.
 
     Raises:
-        UserError: the pool, layer or a tag is not possible.
+        UserError: the pool, layer or a tag is invalid.
     """
     check_choice("pool", pool, POOLS)
     pooling = POOLS[pool]
@@ -62,37 +62,37 @@ def _embedded(
     room_bp: int,
 ) -> Iterator[Float32s]:
     width = runner.network.config.hidden_size
-    read = _read_end if pooling.last_alone else _read_whole
+    rows_of = _end_rows if pooling.last_alone else _whole_rows
     num_done = 0
     for block in blocks(sequences):
         sums = np.zeros((len(block), width))
         weights = np.zeros((len(block), 1))
         rows = (
-            _Row(number, *row)
+            _EmbeddingRow(number, *row)
             for number, sequence in enumerate(block)
             if sequence
-            for row in read(sequence, runner.vocabulary, tags, pooling.close, room_bp)
+            for row in rows_of(sequence, runner.vocabulary, tags, pooling.close, room_bp)
         )
-        while group := list(islice(rows, _ROWS_AT_ONCE)):
+        while group := list(islice(rows, _ROWS_PER_GROUP)):
             states = runner.states([row.ids for row in group], layer)
             pooled = {n: _weighted_sum(state, group[n].weights) for n, state in states}
-            for n, row in enumerate(group):  # windows of a sequence are added in their order
+            for n, row in enumerate(group):  # windows of a sequence are summed in order
                 sums[row.sequence] += pooled[n]
                 weights[row.sequence] += row.weights.sum()
         with np.errstate(invalid="ignore"):
-            vectors = (sums / weights).astype(np.float32)  # 0 / 0 where nothing counts
+            vectors = (sums / weights).astype(np.float32)  # 0 / 0 without any known base
         for number, (total, vector) in enumerate(zip(sums, vectors, strict=True), num_done + 1):
             check_finite(total, f"sequence {number}", number)
             yield vector
         num_done += len(block)
 
 
-def _read_whole(
+def _whole_rows(
     sequence: str, vocabulary: Vocabulary, tags: tuple[str, ...], close: bool, room_bp: int
 ) -> Iterator[tuple[NDArray[np.int64], Float32s]]:
-    """Yield windows that overlap by half; a token counts in the first that holds it.
+    """Yield windows that overlap by half; a token counts only in the first window that holds it.
 
-    It counts for as many bases as are known of it.
+    The weight of a token is its number of known bases.
     """
     for start, counted_from in overlapping_windows(len(sequence), room_bp):
         encoding = encode(sequence[start : start + room_bp], vocabulary, tags=tags, close=close)
@@ -101,10 +101,10 @@ def _read_whole(
         yield encoding.ids, weights
 
 
-def _read_end(
+def _end_rows(
     sequence: str, vocabulary: Vocabulary, tags: tuple[str, ...], close: bool, room_bp: int
 ) -> Iterator[tuple[NDArray[np.int64], Float32s]]:
-    """Yield the last 6-mers that fit, in the offset of the whole; only the last token counts."""
+    """Yield the last 6-mers that fit, on the sequence's 6-mer grid; only the last token counts."""
     start = max(0, -(-(len(sequence) - room_bp) // K) * K)
     ids = encode(sequence[start:], vocabulary, tags=tags, close=close).ids
     weights = np.zeros(len(ids), dtype=np.float32)
@@ -115,20 +115,20 @@ def _read_end(
 @torch.inference_mode()
 def _weighted_sum(states: Tensor, weights: Float32s) -> Float32s:
     columns = torch.from_numpy(weights).to(states.device)[:, None]
-    found: Float32s = (states.float() * columns).sum(dim=0).cpu().numpy()
-    return found
+    pooled: Float32s = (states.float() * columns).sum(dim=0).cpu().numpy()
+    return pooled
 
 
-_ROW_GROUP = 1024  # sequences that are in memory until they are written
+_ROW_GROUP = 1024  # sequences held in memory until they are written
 
 
 def write_parquet(
     path: Path, rows: Iterable[tuple[str, int, "Float32s"]], width: int, settings: dict[str, Any]
 ) -> int:
-    """Write `(name, bases, embedding)` as Parquet, in row groups as they come; return their number.
+    """Write `(name, bases, embedding)` rows as Parquet, in row groups; return the number of rows.
 
-    The embedding is a list of `width` float32; the settings are in the metadata of the schema,
-    under `carbon`.
+    The embedding column is a list of `width` float32. The settings are stored as JSON in the schema
+    metadata, under `carbon`.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -156,8 +156,8 @@ def write_npz(
 ) -> int:
     """Write arrays `name`, `bases` and `embedding` for `numpy.load`; return the number of rows.
 
-    `embedding` is (rows, width) float32; `carbon` holds the settings as JSON. The vectors go
-    through a scratch file, since an array names its number of rows before its values.
+    `embedding` is (rows, width) float32; `carbon` holds the settings as JSON. The vectors pass
+    through a scratch file, because the header of an array holds its number of rows.
     """
     names: list[str] = []
     lengths_bp: list[int] = []
@@ -181,5 +181,5 @@ def write_npz(
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
-    """Open an array of an archive for writing, with a fixed date: equal rows give equal bytes."""
+    """Open an archive member for writing, with a fixed date, so equal rows give equal bytes."""
     return archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True)

@@ -1,4 +1,4 @@
-"""What tells a model from others of its name, and how it is computed with."""
+"""Identify a model: checksums of its weights, and the settings that scores depend on."""
 
 import hashlib
 from typing import TYPE_CHECKING, Any
@@ -15,10 +15,10 @@ _TOKENIZER = "tokenizer.json"
 
 
 def identity_of(runner: "ModelRunner", model: str) -> dict[str, Any]:
-    """Return what the results of a model follow from, beside its settings.
+    """Return everything in a model that its results depend on.
 
     Args:
-        runner: of the model.
+        runner: runner of the model.
         model: its folder or name.
 
     Returns:
@@ -35,7 +35,7 @@ def identity_of(runner: "ModelRunner", model: str) -> dict[str, Any]:
 
 
 def settings_of(runner: "ModelRunner", method: "Method") -> dict[str, Any]:
-    """Return what has to be the same for deltas to be compared."""
+    """Return the settings that must be equal for deltas to be comparable."""
     return {
         **method._asdict(),
         "yarn": runner.yarn,
@@ -45,12 +45,12 @@ def settings_of(runner: "ModelRunner", method: "Method") -> dict[str, Any]:
 
 
 def weights_sha256(runner: "ModelRunner") -> str:
-    """Return the SHA-256 of a model's weights: names, shapes and values as float32, by name.
+    """Return the SHA-256 of a model's weights: names, shapes and float32 values, in order of name.
 
-    A model has the same one wherever its files lie and however they are cut.
+    It depends neither on the location of the files nor on their sharding.
     """
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, weight in sorted(runner.network.named_parameters()):
-        found.update(f"{name} {tuple(weight.shape)}\n".encode())
-        found.update(weight.detach().float().cpu().contiguous().numpy().data)
-    return found.hexdigest()
+        digest.update(f"{name} {tuple(weight.shape)}\n".encode())
+        digest.update(weight.detach().float().cpu().contiguous().numpy().data)
+    return digest.hexdigest()

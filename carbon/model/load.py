@@ -19,7 +19,7 @@ from carbon.model.folder import model_folder
 from carbon.tokenizer import Vocabulary
 
 
-def keeping(network: Any, kept: Any = None) -> dict[str, Any]:
+def cache_arguments(network: Any, kept: Any = None) -> dict[str, Any]:
     """Return arguments by which a network keeps keys and values, behind those that are kept."""
     return {_name_in(type(network).forward): kept, "use_cache": True}
 
@@ -29,7 +29,7 @@ def _name_in(forward: Callable[..., Any]) -> str:
     return "cache" if "cache" in signature(forward).parameters else "past_key_values"
 
 
-def kept_in(output: Any) -> Any:
+def cache_of(output: Any) -> Any:
     """Return the keys and values of an output, None if there are none."""
     kept = getattr(output, "cache", None)
     return getattr(output, "past_key_values", None) if kept is None else kept

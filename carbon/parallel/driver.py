@@ -93,12 +93,12 @@ def run_job(job: Job[B], workers: "Workers", write: Callable[[Results[B]], T]) -
     num_records = job.check()
     journal = Journal(job.output, job.settings, resume=job.resume)
     try:
-        places = {number: place for place, (number, _) in enumerate(journal.kept())}
+        places = {number: place for place, (number, _) in enumerate(journal.blocks())}
         num_done = _num_records(job, places)
         with progress(job.description, num_records, num_done) as advance:
             written = write(_results(job, workers, journal, places, advance))
     except BaseException:
-        journal.keep()
+        journal.close()
         raise
     journal.remove()
     return written

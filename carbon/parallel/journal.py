@@ -86,7 +86,7 @@ class Journal:
         if not is_ours:
             raise UserError(f"{self.path}: another run is writing this output; wait for it")
 
-    def kept(self) -> Iterator[Any]:
+    def blocks(self) -> Iterator[Any]:
         """Yield the blocks that are in the journal now, in the order of their lines."""
         for place in range(self.num_blocks):
             yield self.read(place)
@@ -107,7 +107,7 @@ class Journal:
         self.path.unlink()
         self._file.close()
 
-    def keep(self) -> None:
+    def close(self) -> None:
         """Close the journal and report how to continue; an empty one is removed."""
         if self.num_blocks:
             say(f"what is done is kept in {self.path}; go on with --resume")

@@ -18,7 +18,7 @@ from carbon.errors import UserError
 from carbon.genome import Reference, Variant
 from carbon.genome.normalize import other_form
 from carbon.inference import Model, SequenceScore, VariantScore
-from carbon.inference.passages import Passage, branch_of, stem_of
+from carbon.inference.passages import Passage, continuation_of, prefix_of
 from carbon.inference.runner import ModelRunner
 from carbon.losses import chain
 from carbon.serve.schemas import Completion, Embedding, Question, Scoring, VariantScoring
@@ -45,8 +45,8 @@ def token_scores(
         top = torch.log_softmax(logits, dim=-1).topk(num_top, dim=-1)
         return torch.cat([chain(logits, kmers, known), top.values, top.indices.float()], dim=1)
 
-    stem = stem_of("", reader.vocabulary, tags)
-    passages = [Passage(stem, (branch_of(text, reader.vocabulary),)) for text in texts]
+    stem = prefix_of("", reader.vocabulary, tags)
+    passages = [Passage(stem, (continuation_of(text, reader.vocabulary),)) for text in texts]
     return [values for (values,) in reader.measure(passages, measure)]
 
 

@@ -15,7 +15,7 @@ from tests.helpers.files import random_bases, write_fasta, write_vcf
 
 BROKEN = "GATTAC"  # the 6-mer that the network cannot read
 GOOD, BAD = random_bases(90), random_bases(30, 1) + BROKEN + random_bases(54, 2)
-MESSAGE = "what the model says of it is not finite; are its weights damaged"
+MESSAGE = "the model's output is not finite; are its weights damaged"
 
 
 @pytest.fixture(scope="module")

@@ -301,4 +301,4 @@ def test_variants_of_one_window_share_it(carbon, monkeypatch):
 
     monkeypatch.setattr(carbon.carbon.runner, "measure", listen)
     results = list(task.run(carbon, examples))
-    assert len(results) == 3 and len(asked) == 1 and len(asked[0].branches) == 4
+    assert len(results) == 3 and len(asked) == 1 and len(asked[0].continuations) == 4

@@ -1,4 +1,4 @@
-"""A sequence that grows by 6-mers: what it has, what may come next, its own random numbers."""
+"""Rows that grow by 6-mers: prompt, drawn 6-mers, constraints and a random stream each."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -20,21 +20,21 @@ from carbon.tokenizer import KMER_DIGITS, K, Kmers, decode_kmers, encode_kmers, 
 if TYPE_CHECKING:
     from torch import Tensor
 
-_MOST_TEXTS = 10**6  # of one call, each with random numbers of its own
-_MOST_BP = 10**9  # of them all
+_MOST_TEXTS = 10**6  # of one call, each with its own random stream
+_MOST_BP = 10**9  # of all texts
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is asked for of every prompt.
+    """Generation settings of every prompt.
 
     Attributes:
         length_bp: bases to add.
-        rule: how they are drawn.
-        seed: of the random numbers.
+        rule: sampling rule.
+        seed: seed of the random numbers.
         tags: metadata tags to condition on.
-        constraints: what the bases must keep to.
-        right: what will stand behind them, for motifs that would reach into it.
+        constraints: constraints on the bases.
+        right: the bases after the generated ones, for motifs that would extend into them.
     """
 
     length_bp: int
@@ -51,34 +51,34 @@ class Task:
             raise UserError(f"length {self.length_bp}: give at least one base")
 
 
-class Drawn(NamedTuple):
-    """A 6-mer that was drawn, and what it was drawn from.
+class DrawnKmer(NamedTuple):
+    """A drawn 6-mer and the logits that it was drawn from.
 
     Attributes:
-        row: the sequence that it is of, which has it already.
+        row: its row, which already includes it.
         kmer: 0 to 4,095.
-        new: which of its bases are new: not those of the prompt's tail, nor what is cut off.
+        new: which of its bases are new, excluding the prompt's tail and bases past the length.
         logits: (4096,) fp32, the network's own, before any rule or constraint.
     """
 
-    row: "Continuation"
+    row: "GeneratedRow"
     kmer: int
     new: slice
     logits: "Tensor"
 
 
 @dataclass(eq=False, slots=True)
-class Continuation:
-    """One prompt and what follows it so far.
+class GeneratedRow:
+    """A prompt and its continuation so far.
 
     Attributes:
-        number: of the prompt, from 1.
+        number: number of the prompt, from 1.
         prompt: DNA of any length.
-        task: what is asked for.
-        automaton: of the constraints, if there are any.
-        random: its own stream of numbers.
-        states: of the automaton, at the start and behind each 6-mer.
-        kmers: what was drawn.
+        task: generation settings.
+        automaton: automaton of the constraints, if there are any.
+        random: random stream of this row.
+        states: states of the automaton, at the start and after each 6-mer.
+        kmers: drawn 6-mers.
     """
 
     number: int
@@ -91,28 +91,28 @@ class Continuation:
 
     @property
     def tail_bp(self) -> int:
-        """Bases of the prompt behind its last whole 6-mer: the first 6-mer drawn begins so."""
+        """Bases of the prompt after its last whole 6-mer, with which the first 6-mer begins."""
         return len(self.prompt) % K
 
     @property
     def tokens_left(self) -> int:
-        """6-mers that are still to be drawn."""
+        """6-mers that remain to be drawn."""
         return -(-(self.tail_bp + self.task.length_bp) // K) - len(self.kmers)
 
     @property
     def whole_kmers(self) -> int:
-        """6-mers of the prompt and all that is to follow it."""
+        """6-mers of the prompt and its complete continuation."""
         return len(self.prompt) // K + len(self.kmers) + self.tokens_left
 
     @property
     def text(self) -> str:
-        """The bases that follow the prompt so far, at most as many as were asked for."""
+        """The generated bases so far, at most `length_bp`."""
         kmers = np.array(self.kmers, dtype=np.int64)
         text = decode_kmers(Kmers(kmers, np.full(len(kmers), 2**K - 1, dtype=np.uint8)))
         return text[self.tail_bp : self.tail_bp + self.task.length_bp]
 
     def push(self, kmer: int) -> slice:
-        """Add a 6-mer; return which of its bases are new."""
+        """Append a 6-mer; return which of its bases are new."""
         before_bp = K * len(self.kmers) - self.tail_bp
         new = slice(max(0, -before_bp), min(K, self.task.length_bp - before_bp))
         self.kmers.append(kmer)
@@ -122,13 +122,13 @@ class Continuation:
         return new
 
     def pop(self, num_kmers: int) -> None:
-        """Take back the last 6-mers."""
+        """Remove the last 6-mers."""
         del self.kmers[len(self.kmers) - num_kmers :]
         if self.automaton:
             del self.states[len(self.states) - num_kmers :]
 
     def allowed(self) -> Bools | None:
-        """Tell which 6-mers may come next, (4096,), or None if all may."""
+        """Return which 6-mers may come next, (4096,), or None if all may."""
         tail_bp = 0 if self.kmers else self.tail_bp
         masks = []
         if tail_bp:
@@ -140,7 +140,7 @@ class Continuation:
         return np.logical_and.reduce(masks) if masks else None
 
     def recent_digits(self, num_bp: int) -> NDArray[np.int8]:
-        """Return the last bases, prompt and all, as digits; -1 where unknown."""
+        """Return the last bases of prompt and continuation as digits; -1 where unknown."""
         num_kmers = -(-num_bp // K)
         drawn = KMER_DIGITS[np.array(self.kmers[-num_kmers:], dtype=np.int64)]
         whole_bp = len(self.prompt) // K * K
@@ -151,7 +151,7 @@ class Continuation:
 
 
 def check_amount(num_texts: int, length_bp: int) -> None:
-    """Raise UserError if so many texts of a length are more than memory should hold."""
+    """Raise UserError if the texts exceed the limits on their number or total bases."""
     if num_texts > _MOST_TEXTS or num_texts * length_bp > _MOST_BP:
         raise UserError(
             f"{num_texts:,} sequences of {length_bp:,} bases: give {_MOST_TEXTS:,} sequences and "
@@ -160,7 +160,7 @@ def check_amount(num_texts: int, length_bp: int) -> None:
 
 
 def samples_of(prompts: Sequence[str]) -> list[int]:
-    """Return of each prompt how many times it stands in the list before.
+    """Return for each prompt how often it occurs earlier in the list.
 
     >>> samples_of(["AC", "G", "ac", "AC"])
     [0, 0, 1, 2]
@@ -173,22 +173,22 @@ def samples_of(prompts: Sequence[str]) -> list[int]:
     return samples
 
 
-def continuations(
+def rows_for_prompts(
     prompts: Sequence[str], task: Task, samples: Sequence[int] | None = None
-) -> list[Continuation]:
-    """Return a sequence for each prompt, with nothing drawn yet.
+) -> list[GeneratedRow]:
+    """Return an empty row for each prompt.
 
-    The random numbers of a prompt follow from the seed, the prompt, and how many times it stood in
-    the list before: not from the other prompts.
+    The random numbers of a row depend on the seed, the prompt and the number of earlier occurrences
+    of the same prompt, not on other prompts.
 
     Args:
         prompts: DNA.
-        task: what is asked for of each.
-        samples: of each prompt, which of its samples is asked for; `samples_of` if None.
+        task: generation settings.
+        samples: sample number of each prompt; `samples_of` if None.
 
     Raises:
-        UserError: a prompt is no DNA, or cannot be continued within the constraints, or there is
-            too much to draw.
+        UserError: a prompt is not DNA, its constraints cannot be satisfied, or the amount is too
+            large.
     """
     check_amount(len(prompts), task.length_bp)
     for n, prompt in enumerate(prompts, start=1):
@@ -203,21 +203,21 @@ def continuations(
     for n, (prompt, sample) in enumerate(zip(prompts, samples or samples_of(prompts), strict=True)):
         states = [automaton.start(n)] if automaton else []
         random = _random_stream(task.seed, prompt.upper(), sample)
-        rows.append(Continuation(n + 1, prompt, task, automaton, random, states))
+        rows.append(GeneratedRow(n + 1, prompt, task, automaton, random, states))
     return rows
 
 
 def _random_stream(seed: int, prompt: str, sample: int) -> np.random.Generator:
-    """Return the stream of a sample: counter-based, so that no two can meet."""
+    """Return the random stream of a sample; counter-based, so that streams cannot overlap."""
     digest = int.from_bytes(blake2b(prompt.encode(), digest_size=8).digest())
     return np.random.Generator(np.random.Philox(key=[seed, digest], counter=[0, 0, 0, sample]))
 
 
-def conditioned(rows: Sequence[Continuation], logits: "Tensor") -> tuple[Floats, Bools | None]:
-    """Return what the next 6-mers are drawn from: penalised logits, and what is allowed.
+def conditioned(rows: Sequence[GeneratedRow], logits: "Tensor") -> tuple[Floats, Bools | None]:
+    """Return the distribution of the next 6-mers: penalised logits, and which are allowed.
 
     Args:
-        rows: N sequences of one task.
+        rows: N rows of one task.
         logits: (N, 4096) fp32, on any device.
     """
     z: Floats = logits.cpu().numpy()

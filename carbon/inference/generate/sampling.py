@@ -26,26 +26,26 @@ _LEAST_TEMPERATURE = 1e-6  # far less, and its inverse is no number of fp32
 
 @dataclass(frozen=True, slots=True)
 class SamplingRule:
-    """How a step is drawn from the distribution of the next 6-mer.
+    """How the next 6-mer is sampled from its distribution.
 
-    They act in this order: penalty, mask of what constraints allow, temperature, top-k, top-p of
-    what that leaves, min-p. Choices as likely as the last that a cut keeps are kept with it.
+    The fields apply in this order: penalty, mask of constraints, temperature, top-k, top-p of the
+    remaining choices, min-p. Choices as likely as the last one that passes a cut also pass.
 
     Attributes:
-        mode: what is drawn at once: a 6-mer (`token`), a base by its marginal (`base`), or a base
-            given those before it (`chain`).
-        temperature: 0 takes the most likely, 1 samples from the model; else 1e-6 to 100.
-        top_k: only the `k` most likely choices.
-        top_p: only the fewest that together hold probability `p` (Holtzman et al. 2020,
-            arXiv 1904.09751); 1 cuts nothing.
-        min_p: only what is at least `p` times as likely as the most likely (Nguyen et al. 2024,
-            arXiv 2407.01082).
-        repetition_penalty: nats that a 6-mer's log-probability loses for every time that it stands
-            in the last `repetition_window_bp` bases, in any offset.
-        repetition_window_bp: how far back repetitions count, the prompt included.
+        mode: unit of sampling: a 6-mer (`token`), a base by its marginal (`base`), or a base given
+            the bases before it (`chain`).
+        temperature: 0 takes the most likely, 1 samples from the model; otherwise 1e-6 to 100.
+        top_k: sample only from the `k` most likely choices.
+        top_p: sample only from the fewest choices that together have probability `p` (Holtzman et
+            al. 2020, arXiv 1904.09751); 1 cuts nothing.
+        min_p: sample only from choices at least `p` times as likely as the most likely (Nguyen et
+            al. 2024, arXiv 2407.01082).
+        repetition_penalty: nats subtracted from a 6-mer's log-probability for each occurrence in
+            the last `repetition_window_bp` bases, at any offset.
+        repetition_window_bp: bases in which repetitions count, the prompt included.
 
     Raises:
-        UserError: a value makes no sense.
+        UserError: a value is out of range.
     """
 
     mode: Mode = "token"
@@ -73,17 +73,17 @@ class SamplingRule:
 
     @property
     def draws_kmers(self) -> bool:
-        """Whether 6-mers are drawn, and not bases."""
+        """Whether 6-mers are sampled, not bases."""
         return MODES[self.mode].whole_kmers
 
     @property
     def draws_by_marginals(self) -> bool:
-        """Whether bases are drawn as if they were independent."""
+        """Whether bases are sampled independently, by their marginals."""
         return MODES[self.mode].by_marginals
 
     @property
     def cuts(self) -> bool:
-        """Whether some choices are cut off."""
+        """Whether some choices are excluded by top-k, top-p or min-p."""
         return not (self.top_k is None and self.top_p in (None, 1) and self.min_p is None)
 
 
@@ -236,11 +236,10 @@ def _choose(weights: Floats, uniform: Floats) -> NDArray[np.int64]:
 
 
 def repetitions(digits: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
-    """Count each 6-mer in a stretch of bases, in any offset: (4096,).
+    """Count the occurrences of each 6-mer in a sequence, at any offset: (4096,).
 
     Args:
-        digits: (bases,), 0 to 3; below 0 where unknown. A 6-mer with an unknown base counts for
-            none.
+        digits: (bases,), 0 to 3; negative where unknown. 6-mers with an unknown base do not count.
     """
     if len(digits) < K:
         return np.zeros(NUM_KMERS, dtype=np.int64)

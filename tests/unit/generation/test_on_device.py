@@ -56,8 +56,8 @@ def test_no_token_waits_for_the_device(num_rows, options):
         network = LlamaForCausalLM(small_config(700)).to(torch.bfloat16).eval()
     reader = ModelRunner(LoadedModel(network, NATIVE), batch_tokens=4096)
     decoder = Decoder(reader, ["A" * 6 * 125] * num_rows, ())
-    logits = decoder.read([[] for _ in range(num_rows)])[:, 0]
-    numbers = decoder.sent(np.random.default_rng(0).random((num_rows, 6)))
+    logits = decoder.extend([[] for _ in range(num_rows)])[:, 0]
+    numbers = decoder.to_device(np.random.default_rng(0).random((num_rows, 6)))
     with torch.inference_mode():
         kmers = draw_on_device(logits, SamplingRule(**options), numbers)
         for _ in range(4):  # past the first 128 places
