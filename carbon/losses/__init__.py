@@ -1,4 +1,4 @@
-"""Objectives over 6-mers; each returns sums and counts, never a mean."""
+"""Training objectives and likelihoods over 6-mers; losses are sums and counts, never means."""
 
 from carbon.losses.distributions import chain, chain_conditionals, marginal, marginals
 from carbon.losses.fused import head_loss

@@ -1,11 +1,11 @@
-"""Two views of one distribution over 6-mers: the marginals of each base, and the chain."""
+"""Marginal and conditional likelihoods of the bases of a 6-mer, from its logits."""
 
 import torch
 from torch import Tensor
 
 
 def marginals(logits: Tensor) -> Tensor:
-    """Return log P_j(b), the distribution of each base of the next 6-mer.
+    """Return log P_j(b), the marginal distribution of each base of the next 6-mer.
 
     Args:
         logits: (..., 4096), any float type.
@@ -21,9 +21,9 @@ def marginals(logits: Tensor) -> Tensor:
 def chain(logits: Tensor, kmers: Tensor, known: Tensor) -> Tensor:
     """Return log p(b_j | known bases before j) of the true bases; zero where unknown.
 
-    It is the mass of the 6-mers that agree with the known bases up to j over the mass of those that
-    agree up to j - 1; an unknown base is summed over. The sum of a row is the log-likelihood of the
-    token's known bases, and log p(y) where all six are known.
+    It is the mass of the 6-mers that match the known bases up to j over the mass of those that
+    match up to j - 1; an unknown base is summed over. The sum of a row is the log-likelihood of the
+    token's known bases, and log p(y) if all six are known.
 
     Args:
         logits: (..., 4096), any float type.
@@ -52,7 +52,7 @@ def chain(logits: Tensor, kmers: Tensor, known: Tensor) -> Tensor:
 
 
 def marginal(logits: Tensor, kmers: Tensor, known: Tensor) -> Tensor:
-    """Return log P_j(b_j) of the true bases, by the marginals; zero where unknown.
+    """Return log P_j(b_j) of the true bases, from the marginals; zero where unknown.
 
     Args:
         logits: (..., 4096), any float type.
@@ -69,9 +69,9 @@ def marginal(logits: Tensor, kmers: Tensor, known: Tensor) -> Tensor:
 
 
 def chain_conditionals(logits: Tensor, kmers: Tensor, known: Tensor) -> Tensor:
-    """Return log p(b | known bases before it) of every base b at every place of the 6-mer.
+    """Return log p(b | known bases before it) of every base b at every position of the 6-mer.
 
-    Where the true base is known, the entry of that base is what `chain` gives.
+    If the true base is known, its entry equals the output of `chain`.
 
     Args:
         logits: (..., 4096), any float type.

@@ -1,6 +1,6 @@
-"""Stock Llama networks for DNA: sizes, loading, saving, the 4,096-row head.
+"""Stock Llama networks for DNA: sizes, loading, saving, conversion.
 
-Names are loaded when first used, so that to know the sizes does not take torch.
+Names are imported on first use, so that the sizes do not need torch.
 """
 
 from typing import TYPE_CHECKING

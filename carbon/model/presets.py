@@ -1,6 +1,6 @@
-"""Sizes of the stock Llama, each an entry with all its numbers visible.
+"""Sizes of the stock Llama, each with all its numbers.
 
-No transformers is loaded before one is asked for its configuration.
+transformers is imported only when a configuration is requested.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Preset:
-    """The numbers by which sizes differ, by the names that `LlamaConfig` has for them."""
+    """The numbers that differ between sizes, named as in `LlamaConfig`."""
 
     hidden_size: int
     num_hidden_layers: int
@@ -24,9 +24,9 @@ class Preset:
     tie_word_embeddings: bool
 
     def __call__(self, vocabulary: Vocabulary = NATIVE) -> "LlamaConfig":
-        """Return the configuration, with what all sizes share.
+        """Return the configuration, including the settings that all sizes share.
 
-        The report gives no RMSNorm epsilon; 1e-5 is Llama 3's.
+        The report does not state the RMSNorm epsilon; 1e-5 is Llama 3's.
         """
         from transformers import LlamaConfig
 
@@ -49,7 +49,7 @@ class Preset:
 
 
 PRESETS = {
-    # 1.3 M parameters: CPU tests, the quickstart and the model in the box.
+    # 1.3 M parameters: CPU tests, the quickstart and the bundled model.
     "tiny": Preset(
         hidden_size=128,
         num_hidden_layers=4,
@@ -58,7 +58,7 @@ PRESETS = {
         num_key_value_heads=2,
         tie_word_embeddings=True,
     ),
-    # 3.2 M and 4.8 M parameters: one small genome, hours of a CPU.
+    # 3.2 M and 4.8 M parameters: one small genome, hours on a CPU.
     "3m": Preset(
         hidden_size=192,
         num_hidden_layers=6,
@@ -75,7 +75,7 @@ PRESETS = {
         num_key_value_heads=4,
         tie_word_embeddings=True,
     ),
-    # 25 M parameters: a laptop's night, or minutes of a GPU.
+    # 25 M parameters: a night on a laptop, or minutes on a GPU.
     "mini": Preset(
         hidden_size=512,
         num_hidden_layers=8,

@@ -160,7 +160,7 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(
     output = tmp_path / f"out.{ending}"
     with pytest.raises(Stopped):
         score(folder, vcf, output, *more)
-    assert "go on with --resume" in capsys.readouterr().err
+    assert "continue with --resume" in capsys.readouterr().err
     journal = tmp_path / f".out.{ending}.progress"
     assert journal.exists() and not output.exists()
     monkeypatch.setattr(Journal, "add", add)

@@ -71,7 +71,7 @@ def test_a_genome_goes_on_where_it_was_stopped(folder, tmp_path, capsys, monkeyp
         scan("cut")
     assert not list(tmp_path.glob("cut.*"))
     assert scan("cut") == 2
-    assert "go on with --resume" in capsys.readouterr().err
+    assert "continue with --resume" in capsys.readouterr().err
     assert scan("cut", "--resume") == 0
     assert written == list(range(len(written)))
     assert (tmp_path / "cut.tsv").read_bytes() == (tmp_path / "whole.tsv").read_bytes()
