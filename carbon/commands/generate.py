@@ -255,8 +255,7 @@ def _drawn(
     from carbon.inference.checks import NotFinite
     from carbon.inference.generate.constraints import Constraints
     from carbon.inference.generate.continuous import generate_by
-    from carbon.inference.generate.prompts import Task
-    from carbon.inference.generate.sampling import SamplingRule
+    from carbon.inference.generate.prompts import SamplingRule, Task
 
     rule, constraints = SamplingRule(**job.sampling), Constraints(**job.constraints)
     task = Task(job.length_bp, rule, job.seed, job.tags, constraints)

@@ -18,7 +18,6 @@ torch.
 from typing import TYPE_CHECKING
 
 from carbon.inference.generate.constraints import Constraints
-from carbon.inference.generate.sampling import SamplingRule
 from carbon.inference.options import (
     By,
     Combine,
@@ -36,6 +35,7 @@ from carbon.lazy import lazy_names
 if TYPE_CHECKING:
     from carbon.inference.generate.generate import Step
     from carbon.inference.generate.infill import Filling
+    from carbon.inference.generate.prompts import SamplingRule
     from carbon.inference.generate.speculative import Draft
     from carbon.inference.model import DTYPES, Model, load
     from carbon.inference.next_token import NextToken, all_kmers, kmer_index, near_misses
@@ -81,6 +81,7 @@ __getattr__ = lazy_names(
         "Model": "carbon.inference.model",
         "Step": "carbon.inference.generate.generate",
         "Filling": "carbon.inference.generate.infill",
+        "SamplingRule": "carbon.inference.generate.prompts",
         "Draft": "carbon.inference.generate.speculative",
         "DTYPES": "carbon.inference.model",
         "load": "carbon.inference.model",

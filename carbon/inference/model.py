@@ -16,8 +16,7 @@ from carbon.inference.generate.constraints import Constraints
 from carbon.inference.generate.continuous import generate_by
 from carbon.inference.generate.generate import Step, stream
 from carbon.inference.generate.infill import Filling, infill
-from carbon.inference.generate.prompts import Task
-from carbon.inference.generate.sampling import SamplingRule
+from carbon.inference.generate.prompts import SamplingRule, Task
 from carbon.inference.generate.speculative import Draft
 from carbon.inference.next_token import NextToken, next_token
 from carbon.inference.options import (

@@ -3,8 +3,8 @@
 import copy
 import itertools
 import os
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
@@ -109,22 +109,92 @@ LIKELIHOODS: dict[By, Measure] = {"chain": chain, "marginals": marginal}
 _HEAD_TOKENS = 2048  # rows of one product with the head
 
 
-class ModelRunner:
+class Batcher:
+    """Runs rows in batches that fit into memory.
+
+    Attributes:
+        batch_tokens: maximum tokens of one forward pass: as many as fit into half of the memory
+            next to the weights. It is halved when memory runs out nevertheless.
+    """
+
+    def __init__(self, network: Any, batch_tokens: int | None = None) -> None:
+        """Take the network that is run, to measure its memory."""
+        self.batch_tokens = batch_tokens or batch_tokens_of(network)
+
+    def in_batches(
+        self,
+        row_tokens: Mapping[int, int],
+        run: Callable[[list[int]], T],
+        *,
+        passages: Mapping[int, int] | None = None,
+        most_rows: int | None = None,
+    ) -> Iterator[tuple[list[int], T]]:
+        """Run rows in batches, in the given order; halve batches that exceed memory.
+
+        Args:
+            row_tokens: tokens by row number, in the order of the rows; sort them by length. A batch
+                has rows as long as its longest.
+            run: function from row numbers to a result. After running out of memory it is called
+                again for the first half.
+            passages: passage by row number; the rows of a passage are consecutive, and are split
+                only if they exceed a batch.
+            most_rows: maximum rows of a batch.
+
+        Yields:
+            The row numbers of each batch, and the result.
+        """
+        waiting = deque(row_tokens)
+        while waiting:
+            batch = self._next_batch(waiting, row_tokens, passages or {}, most_rows)
+            try:
+                result = run(batch)
+            except RuntimeError as error:
+                self._halve(error, len(batch), max(row_tokens[number] for number in batch))
+                continue
+            for _ in batch:
+                waiting.popleft()
+            yield batch, result
+
+    def _next_batch(
+        self,
+        waiting: Iterable[int],
+        row_tokens: Mapping[int, int],
+        passages: Mapping[int, int],
+        most_rows: int | None,
+    ) -> list[int]:
+        batch: list[int] = []
+        longest = 0
+        for number in waiting:
+            longest = max(longest, row_tokens[number])
+            is_full = (len(batch) + 1) * longest > self.batch_tokens or len(batch) == most_rows
+            if batch and is_full:
+                whole = [n for n in batch if n not in passages or passages[n] != passages[number]]
+                return whole or batch
+            batch.append(number)
+        return batch
+
+    def _halve(self, error: RuntimeError, num_rows: int, row_tokens: int) -> None:
+        """Halve the batch size after running out of memory; raise any other error again."""
+        if not is_out_of_memory(error) or num_rows == 1:
+            raise error
+        self.batch_tokens = max(1, row_tokens * (num_rows // 2))
+        say(f"out of memory with {num_rows} rows in a batch; continuing with half of them")
+
+
+class ModelRunner(Batcher):
     """Runs a network in batches that fit into memory.
 
     Attributes:
         network: the network, in evaluation mode.
         vocabulary: the vocabulary of its rows.
         context_tokens: positions of the network.
-        batch_tokens: maximum tokens of one forward pass: as many as fit into half of the memory
-            next to the weights. It is halved when memory runs out nevertheless.
     """
 
     def __init__(self, model: LoadedModel, batch_tokens: int | None = None) -> None:
         """Wrap a loaded model."""
         self.network, self.vocabulary = model
         self.context_tokens: int = self.network.config.max_position_embeddings
-        self.batch_tokens = batch_tokens or batch_tokens_of(self.network)
+        super().__init__(self.network, batch_tokens)
         self._head: Tensor | None = None
 
     @property
@@ -186,13 +256,15 @@ class ModelRunner:
             row for number, passage in enumerate(passages) for row in batch_rows(number, passage)
         ]
         measured: list[list[NDArray[np.float32]]] = [[] for _ in rows]
+        owners = {number: row.passage for number, row in enumerate(rows)}
         same_shape: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
         for number, row in enumerate(rows):
-            same_shape[row.shared_tokens, row.padded_tokens][number] = row.passage
-        for (shared_tokens, padded_tokens), owners in same_shape.items():
+            shape = row.shared_tokens, row.padded_tokens
+            same_shape[shape][number] = row.padded_tokens
+        for (shared_tokens, _), row_tokens in same_shape.items():
             run = self._measure_shared if shared_tokens else self._measure_rows
             run_batch = partial(_run_rows, run, rows, measure)
-            for batch, arrays in self._in_batches(owners, padded_tokens, run_batch):
+            for batch, arrays in self.in_batches(row_tokens, run_batch, passages=owners):
                 for n, array in zip(batch, arrays, strict=True):
                     measured[n] = array
         flat = iter([array for arrays in measured for array in arrays])
@@ -216,9 +288,9 @@ class ModelRunner:
 
         same_shape: dict[int, dict[int, int]] = defaultdict(dict)
         for number, row in enumerate(rows):
-            same_shape[padded_length(len(row))][number] = number
-        for padded_tokens, owners in same_shape.items():
-            for batch, states in self._in_batches(owners, padded_tokens, run):
+            same_shape[padded_length(len(row))][number] = padded_length(len(row))
+        for row_tokens in same_shape.values():
+            for batch, states in self.in_batches(row_tokens, run):
                 for n, state in zip(batch, states, strict=True):
                     yield n, state[: len(rows[n])]
 
@@ -228,37 +300,6 @@ class ModelRunner:
                 f"{tokens} tokens do not fit into the model's context of {self.context_tokens}; "
                 "give shorter windows, or extend the context with YaRN"
             )
-
-    def _in_batches(
-        self, owners: Mapping[int, int], row_tokens: int, run: Callable[[list[int]], list[T]]
-    ) -> Iterator[tuple[list[int], list[T]]]:
-        """Run rows of one length in batches; halve batches that exceed memory.
-
-        Args:
-            owners: passage number by row number; passages are not split unless they are too large.
-            row_tokens: tokens of each row.
-            run: function from row numbers to results.
-        """
-        waiting = list(owners)
-        while waiting:
-            most = max(1, self.batch_tokens // max(row_tokens, 1))
-            next_owners = [owners[number] for number in waiting[: most + 1]]
-            whole = next_owners.index(next_owners[-1]) if len(next_owners) > most else most
-            batch = waiting[: whole or most]  # a passage that exceeds a batch is split
-            try:
-                measured = run(batch)
-            except RuntimeError as error:
-                self.halve(error, len(batch), row_tokens)
-                continue
-            del waiting[: len(batch)]
-            yield batch, measured
-
-    def halve(self, error: RuntimeError, num_rows: int, row_tokens: int) -> None:
-        """Halve the batch size after running out of memory; raise any other error again."""
-        if not is_out_of_memory(error) or num_rows == 1:
-            raise error
-        self.batch_tokens = max(1, row_tokens * (num_rows // 2))
-        say(f"out of memory with {num_rows} rows in a batch; continuing with half of them")
 
     @torch.inference_mode()
     def _row_states(self, rows: Sequence[Int64s], layer: int | None = None) -> Tensor:

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import DynamicCache
 
-from carbon.inference.generate.sampling import SamplingRule, draw_on_device
+from carbon.inference.generate.prompts import SamplingRule
+from carbon.inference.generate.sampling import draw
 from carbon.inference.passages import prefix_of
 from carbon.inference.runner import ModelRunner
 from carbon.model.load import cache_arguments
@@ -250,7 +251,7 @@ class Decoder:
         self._cache.set_positions(positions[:, None], num_positions)
         ids = kmers[:, None] + self._runner.vocabulary.first_kmer
         logits = self._runner.logits(self._states(ids, positions[:, None], num_positions)[:, 0])
-        return logits, draw_on_device(logits, rule, uniform)
+        return logits, draw(logits, rule, uniform)
 
     def append_tokens(self, kmers: Sequence[Sequence[int]]) -> None:
         """Record the 6-mers that `draw_next` appended to each row."""
@@ -278,15 +279,20 @@ class Decoder:
         recent = {row: self._recent(self._ids[row]) for row in rows}
         self._num_cached[rows] = 0
         states = self._empty_states(len(self._ids), 1)[:, 0]
-        most_rows = max(1, self._runner.batch_tokens // BLOCK)
         for at in range(0, max(map(len, recent.values())), BLOCK):
-            longer = [row for row in rows if len(recent[row]) > at]
-            for first in range(0, len(longer), most_rows):
-                batch = longer[first : first + most_rows]
-                parts = [recent[row][at : at + BLOCK] for row in batch]
-                read = self._run_tokens(batch, parts, whole(max(map(len, parts)), _STEP))
-                states[batch] = read[range(len(batch)), [len(part) - 1 for part in parts]]
+            longer = {row: BLOCK for row in rows if len(recent[row]) > at}
+            run = partial(self._prefill_block, recent, at, states)
+            for _ in self._runner.in_batches(longer, run):
+                pass
         return states[rows]
+
+    def _prefill_block(
+        self, recent: dict[int, list[int]], at: int, states: Tensor, rows: list[int]
+    ) -> None:
+        """Run the tokens of rows from `at` on, and store their last states in `states`."""
+        parts = [recent[row][at : at + BLOCK] for row in rows]
+        new = self._run_tokens(rows, parts, whole(max(map(len, parts)), _STEP))
+        states[rows] = new[range(len(rows)), [len(part) - 1 for part in parts]]
 
     def _recent(self, ids: list[int]) -> list[int]:
         context = self._runner.context_tokens

@@ -14,10 +14,9 @@ from carbon.inference.generate.prompts import (
     DrawnKmer,
     GeneratedRow,
     Task,
-    conditioned,
     rows_for_prompts,
 )
-from carbon.inference.generate.sampling import draw
+from carbon.inference.generate.sampling import conditioned, draw
 from carbon.inference.generate.speculative import Draft, speculative_rounds
 from carbon.inference.runner import ModelRunner
 from carbon.losses import chain_conditionals
@@ -64,24 +63,25 @@ def generate(
         UserError: a prompt, tag or constraint is invalid.
     """
     rows = rows_for_prompts(prompts, task, samples)
-    waiting = sorted(rows, key=lambda row: -len(row.prompt))
-    while waiting:
-        held = min(waiting[0].whole_kmers, runner.context_tokens)
-        batch = waiting[: min(_MOST_ROWS, max(1, runner.batch_tokens // held))]
-        if _draw_batch(runner, batch, held, task.tags, draft, advance):
-            del waiting[: len(batch)]
+    order = sorted(range(len(rows)), key=lambda n: -len(rows[n].prompt))
+    row_tokens = {n: min(rows[n].whole_kmers, runner.context_tokens) for n in order}
+
+    def run(batch: list[int]) -> None:
+        _draw_batch(runner, [rows[n] for n in batch], task.tags, draft, advance)
+
+    for _ in runner.in_batches(row_tokens, run, most_rows=_MOST_ROWS):
+        pass
     return [row.text for row in rows]
 
 
 def _draw_batch(
     runner: ModelRunner,
     rows: list[GeneratedRow],
-    row_tokens: int,
     tags: tuple[str, ...],
     draft: Draft | None,
     advance: Callable[[int], None],
-) -> bool:
-    """Draw a batch and return True; if memory runs out, undo and halve it and return False.
+) -> None:
+    """Draw a batch; undo it if an error occurs.
 
     Undoing also restores the random numbers of the rows, so that the same text is drawn.
     """
@@ -92,14 +92,12 @@ def _draw_batch(
             num_new = drawn.new.stop - drawn.new.start
             num_bases += num_new
             advance(num_new)
-    except RuntimeError as error:
-        runner.halve(error, len(rows), row_tokens)
+    except RuntimeError:
         advance(-num_bases)
         for row, beginning in zip(rows, beginnings, strict=True):
             row.pop(len(row.kmers))
             row.random.bit_generator.state = beginning
-        return False
-    return True
+        raise
 
 
 def stream(
@@ -146,7 +144,7 @@ def _rounds(decoder: Decoder, rows: list[GeneratedRow]) -> Iterator[list[DrawnKm
         logits = decoder.extend(fresh)[:, 0]
         rule = rows[0].task.rule
         penalised, allowed = conditioned(rows, logits)
-        uniform = np.stack([row.random.random(K) for row in rows])
+        uniform = decoder.to_device(np.stack([row.random.random(K) for row in rows]))
         kmers = draw(penalised, rule, uniform, allowed).tolist()
         yield _pushed(rows, kmers, logits)
         if count := _num_ahead(decoder, rows, logits.device):

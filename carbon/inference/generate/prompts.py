@@ -1,27 +1,100 @@
-"""Rows that grow by 6-mers: prompt, drawn 6-mers, constraints and a random stream each."""
+"""Settings of generation, and rows that grow by 6-mers: prompt, constraints, random stream."""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from carbon.errors import UserError
 from carbon.genome import IUPAC_DNA
-from carbon.inference.checks import check_finite
 from carbon.inference.generate.automaton import Automaton, AutomatonState, automaton_for
 from carbon.inference.generate.constraints import Constraints
-from carbon.inference.generate.sampling import Bools, Floats, SamplingRule, repetitions
-from carbon.tokenizer import KMER_DIGITS, K, Kmers, decode_kmers, encode_kmers, known_bases
+from carbon.inference.options import MODES, Mode
+from carbon.tokenizer import (
+    KMER_DIGITS,
+    NUM_KMERS,
+    K,
+    Kmers,
+    decode_kmers,
+    encode_kmers,
+    known_bases,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 _MOST_TEXTS = 10**6  # of one call, each with its own random stream
 _MOST_BP = 10**9  # of all texts
+
+
+_LEAST_TEMPERATURE = 1e-6  # much smaller values have no finite inverse in fp32
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingRule:
+    """How the next 6-mer is sampled from its distribution.
+
+    The fields apply in this order: penalty, mask of constraints, temperature, top-k, top-p of the
+    remaining choices, min-p. Choices as likely as the last one that passes a cut also pass.
+
+    Attributes:
+        mode: unit of sampling: a 6-mer (`token`), a base by its marginal (`base`), or a base given
+            the bases before it (`chain`).
+        temperature: 0 takes the most likely, 1 samples from the model; otherwise 1e-6 to 100.
+        top_k: sample only from the `k` most likely choices.
+        top_p: sample only from the fewest choices that together have probability `p` (Holtzman et
+            al. 2020, arXiv 1904.09751); 1 cuts nothing.
+        min_p: sample only from choices at least `p` times as likely as the most likely (Nguyen et
+            al. 2024, arXiv 2407.01082).
+        repetition_penalty: nats subtracted from a 6-mer's log-probability for each occurrence in
+            the last `repetition_window_bp` bases, at any offset.
+        repetition_window_bp: bases in which repetitions count, the prompt included.
+
+    Raises:
+        UserError: a value is out of range.
+    """
+
+    mode: Mode = "token"
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float = 0.0
+    repetition_window_bp: int = 1200
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise UserError(f"mode '{self.mode}': give {', '.join(MODES)}")
+        if self.temperature != 0 and not _LEAST_TEMPERATURE <= self.temperature <= 100:
+            raise UserError(f"temperature {self.temperature}: give 0 (greedy) or 1e-6 to 100")
+        if self.top_k is not None and self.top_k < 1:
+            raise UserError(f"top_k {self.top_k}: give 1 or more")
+        for name, share in (("top_p", self.top_p), ("min_p", self.min_p)):
+            if share is not None and not 0 < share <= 1:
+                raise UserError(f"{name} {share}: give a probability above 0, at most 1")
+        if not 0 <= self.repetition_penalty <= 100:
+            raise UserError(f"repetition_penalty {self.repetition_penalty}: give 0 to 100 nats")
+        if self.repetition_window_bp < K:
+            raise UserError(f"repetition_window_bp {self.repetition_window_bp}: give {K} or more")
+
+    @property
+    def draws_kmers(self) -> bool:
+        """Whether 6-mers are sampled, not bases."""
+        return MODES[self.mode].whole_kmers
+
+    @property
+    def draws_by_marginals(self) -> bool:
+        """Whether bases are sampled independently, by their marginals."""
+        return MODES[self.mode].by_marginals
+
+    @property
+    def cuts(self) -> bool:
+        """Whether some choices are excluded by top-k, top-p or min-p."""
+        return not (self.top_k is None and self.top_p in (None, 1) and self.min_p is None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +200,7 @@ class GeneratedRow:
         if self.automaton:
             del self.states[len(self.states) - num_kmers :]
 
-    def allowed(self) -> Bools | None:
+    def allowed(self) -> NDArray[np.bool_] | None:
         """Return which 6-mers may come next, (4096,), or None if all may."""
         tail_bp = 0 if self.kmers else self.tail_bp
         masks = []
@@ -213,22 +286,14 @@ def _random_stream(seed: int, prompt: str, sample: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=[seed, digest], counter=[0, 0, 0, sample]))
 
 
-def conditioned(rows: Sequence[GeneratedRow], logits: "Tensor") -> tuple[Floats, Bools | None]:
-    """Return the distribution of the next 6-mers: penalised logits, and which are allowed.
+def repetitions(digits: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+    """Count the occurrences of each 6-mer in a sequence, at any offset: (4096,).
 
     Args:
-        rows: N rows of one task.
-        logits: (N, 4096) fp32, on any device.
+        digits: (bases,), 0 to 3; negative where unknown. 6-mers with an unknown base do not count.
     """
-    z: Floats = logits.cpu().numpy()
-    for row, total in zip(rows, z.sum(axis=1), strict=True):
-        check_finite(total, f"prompt {row.number}", row.number)
-    rule = rows[0].task.rule
-    if rule.repetition_penalty:
-        digits = [row.recent_digits(rule.repetition_window_bp) for row in rows]
-        counts = np.stack([repetitions(recent) for recent in digits])
-        z = z - np.float32(rule.repetition_penalty) * counts.astype(np.float32)
-    masks = [row.allowed() for row in rows]
-    if all(mask is None for mask in masks):
-        return z, None
-    return z, np.stack([np.ones(z.shape[1], dtype=bool) if m is None else m for m in masks])
+    if len(digits) < K:
+        return np.zeros(NUM_KMERS, dtype=np.int64)
+    windows = np.lib.stride_tricks.sliding_window_view(digits, K)
+    known = windows[(windows >= 0).all(axis=1)]
+    return np.bincount(known @ 4 ** np.arange(K - 1, -1, -1), minlength=NUM_KMERS)

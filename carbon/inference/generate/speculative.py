@@ -7,13 +7,13 @@ algorithm 1); greedy text is identical.
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-import numpy as np
+import torch
 from torch import Tensor
 
 from carbon.errors import UserError
 from carbon.inference.generate.decode import Decoder
-from carbon.inference.generate.prompts import DrawnKmer, GeneratedRow, conditioned
-from carbon.inference.generate.sampling import Floats, distribution, walk
+from carbon.inference.generate.prompts import DrawnKmer, GeneratedRow
+from carbon.inference.generate.sampling import conditioned, distribution, walk
 from carbon.inference.runner import ModelRunner
 from carbon.tokenizer import K
 
@@ -62,7 +62,7 @@ _MOST_BEHIND = 4
 
 class _Proposal(NamedTuple):
     kmer: int
-    shares: Floats  # (4096,), its distribution
+    shares: Tensor  # (4096,) fp64, its distribution
 
 
 def speculative_rounds(
@@ -120,7 +120,7 @@ def _propose(
         last = [max(len(fresh[n]) - 1, 0) for n in active]
         shares = _shares([rows[n] for n in active], logits[active, last])
         for n, q in zip(active, shares, strict=True):
-            kmer = int(walk(q[None], rows[n].random.random((1, K)))[0])
+            kmer = _drawn(rows[n], q)
             proposals[n].append(_Proposal(kmer, q))
             rows[n].push(kmer)
             if not step:
@@ -134,18 +134,25 @@ def _check(row: GeneratedRow, proposals: list[_Proposal], logits: Tensor) -> lis
     for proposal, row_logits in zip(proposals, logits, strict=False):
         kmer, q = proposal
         (p,) = _shares([row], row_logits[None])
-        if row.random.random() * q[kmer] >= p[kmer]:
-            rest = np.maximum(p - q, 0)
-            shares = rest if rest.any() else p  # p and q may be equal up to rounding
+        if row.random.random() * float(q[kmer]) >= float(p[kmer]):
+            rest = (p - q).clamp(min=0)
+            shares = rest if bool(rest.any()) else p  # p and q may be equal up to rounding
             break
         accepted.append(DrawnKmer(row, kmer, row.push(kmer), row_logits))
     else:
         (shares,) = _shares([row], logits[len(proposals)][None])
-    kmer = int(walk(shares[None], row.random.random((1, K)))[0])
+    kmer = _drawn(row, shares)
     return [*accepted, DrawnKmer(row, kmer, row.push(kmer), logits[len(accepted)])]
 
 
-def _shares(rows: Sequence[GeneratedRow], logits: Tensor) -> Floats:
-    """Return the distribution of the next 6-mer of each row, by its rule and constraints."""
+def _drawn(row: GeneratedRow, shares: Tensor) -> int:
+    """Sample a 6-mer of a row from its distribution (4096,)."""
+    uniform = torch.from_numpy(row.random.random((1, K)))
+    return int(walk(shares[None], uniform)[0])
+
+
+@torch.inference_mode()
+def _shares(rows: Sequence[GeneratedRow], logits: Tensor) -> Tensor:
+    """Return the distribution of the next 6-mer of each row on the CPU: (rows, 4096) fp64."""
     penalised, allowed = conditioned(rows, logits)
-    return distribution(penalised, rows[0].task.rule, allowed)
+    return distribution(penalised, rows[0].task.rule, allowed).cpu()

@@ -14,7 +14,7 @@ from carbon.design.strategies import WAYS
 from carbon.errors import UserError
 from carbon.genome import reverse_complement
 from carbon.inference.generate.constraints import Constraints
-from carbon.inference.generate.sampling import SamplingRule
+from carbon.inference.generate.prompts import SamplingRule
 from carbon.inference.options import DesignWay
 
 

@@ -121,7 +121,10 @@ def test_what_cannot_be_done_is_told_before_anything_is_read(folder, tmp_path, c
     for words, message in (
         (["--output", taken], "o.parquet: exists already"),
         (["--output", tmp_path / "no" / "o.tsv"], "the folder"),
-        (["--output", tmp_path / "o.tsv", "--plot", tmp_path / "o.png"], "no readable picture"),
+        (
+            ["--output", tmp_path / "o.tsv", "--plot", tmp_path / "o.png"],
+            "do not fit into a readable figure",
+        ),
     ):
         for more in ([], ["--dry-run"]):
             assert run_scan(folder, "--genome", *HOW, *words, *more) == 2
