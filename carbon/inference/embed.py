@@ -6,19 +6,21 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from carbon.inference.checks import check_finite, check_layer
 from carbon.inference.options import POOLS, Pool, Pooling, check_choice
-from carbon.inference.runner import ModelRunner
 from carbon.inference.score import blocks, overlapping_windows, window_room_bp
 from carbon.io.files import scratch_folder, told_of
 from carbon.tokenizer import K, Vocabulary, encode
+
+if TYPE_CHECKING:  # the driver writes vectors without torch
+    from torch import Tensor
+
+    from carbon.inference.runner import ModelRunner
 
 Float32s = NDArray[np.float32]
 
@@ -34,7 +36,7 @@ class _EmbeddingRow(NamedTuple):
 
 
 def embed_sequences(
-    runner: ModelRunner,
+    runner: "ModelRunner",
     sequences: Iterable[str],
     pool: Pool,
     layer: int | None,
@@ -54,7 +56,7 @@ def embed_sequences(
 
 
 def _embedded(
-    runner: ModelRunner,
+    runner: "ModelRunner",
     sequences: Iterable[str],
     pooling: Pooling,
     layer: int | None,
@@ -112,8 +114,9 @@ def _end_rows(
     yield ids, weights
 
 
-@torch.inference_mode()
-def _weighted_sum(states: Tensor, weights: Float32s) -> Float32s:
+def _weighted_sum(states: "Tensor", weights: Float32s) -> Float32s:
+    import torch
+
     columns = torch.from_numpy(weights).to(states.device)[:, None]
     pooled: Float32s = (states.float() * columns).sum(dim=0).cpu().numpy()
     return pooled
