@@ -4,7 +4,6 @@ import json
 import shutil
 import zipfile
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +14,7 @@ from carbon.inference.checks import check_finite, check_layer
 from carbon.inference.options import POOLS, Pool, Pooling, check_choice
 from carbon.inference.score import blocks, overlapping_windows, window_room_bp
 from carbon.io.files import scratch_folder, told_of
+from carbon.parallel.driver import in_blocks
 from carbon.tokenizer import K, Vocabulary, encode
 
 if TYPE_CHECKING:  # the driver writes vectors without torch
@@ -75,7 +75,7 @@ def _embedded(
             if sequence
             for row in rows_of(sequence, runner.vocabulary, tags, pooling.close, room_bp)
         )
-        while group := list(islice(rows, _ROWS_PER_GROUP)):
+        for group in in_blocks(rows, _ROWS_PER_GROUP):
             states = runner.states([row.ids for row in group], layer)
             pooled = {n: _weighted_sum(state, group[n].weights) for n, state in states}
             for n, row in enumerate(group):  # windows of a sequence are summed in order
@@ -142,10 +142,9 @@ def write_parquet(
         ("embedding", pa.list_(pa.float32(), width)),
     ]
     schema = pa.schema(fields, metadata={"carbon": json.dumps(settings)})
-    stream = iter(rows)
     num_rows = 0
     with pq.ParquetWriter(path, schema) as sink:
-        while group := list(islice(stream, _ROW_GROUP)):
+        for group in in_blocks(rows, _ROW_GROUP):
             names, lengths_bp, vectors = zip(*group, strict=True)
             values = pa.array(np.concatenate(vectors))
             columns = [names, lengths_bp, pa.FixedSizeListArray.from_arrays(values, width)]

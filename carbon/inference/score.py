@@ -3,7 +3,6 @@
 import base64
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import numpy as np
@@ -15,6 +14,7 @@ from carbon.inference.checks import check_finite
 from carbon.inference.options import STRANDS_READ, By, Strands, check_choice
 from carbon.inference.passages import Passage, continuation_of, prefix_of
 from carbon.io.tables import Columns
+from carbon.parallel.driver import in_blocks
 from carbon.tokenizer import K
 
 if TYPE_CHECKING:
@@ -79,16 +79,7 @@ def _scored(
 
 def blocks(sequences: Iterable[str]) -> Iterator[list[str]]:
     """Split a stream into blocks of a bounded number of sequences and of bases."""
-    block: list[str] = []
-    block_bp = 0
-    for sequence in sequences:
-        block.append(sequence)
-        block_bp += len(sequence)
-        if len(block) == _BLOCK_SEQUENCES or block_bp >= _BLOCK_BP:
-            yield block
-            block, block_bp = [], 0
-    if block:
-        yield block
+    return in_blocks(sequences, _BLOCK_SEQUENCES, _BLOCK_BP, len)
 
 
 def base_log_likelihoods(
@@ -141,7 +132,7 @@ def _one_strand(
         for number, sequence in enumerate(sequences)
         for start, scored_from in overlapping_windows(len(sequence), context_bp)
     )
-    while group := list(islice(jobs, _WINDOWS_PER_GROUP)):
+    for group in in_blocks(jobs, _WINDOWS_PER_GROUP):
         windows = [sequences[number][start : start + context_bp] for number, start, _ in group]
         passages = [Passage(prefix, (continuation_of(w, runner.vocabulary),)) for w in windows]
         measured = runner.likelihoods(passages, by)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from carbon.parallel.driver import Job, run_job
+from carbon.parallel.driver import Job, in_blocks, run_job
 from carbon.parallel.engines import MakeWorker
 from carbon.parallel.options import WorkerOptions, is_streamed, workers_of
 
@@ -127,7 +127,9 @@ def _job_of(job: SequenceJob[T], about: dict[str, Any]) -> Job[list[Sequence]]:
         output=Path(job.output or "-"),
         settings=about["settings"] | about["identity"] | job.inputs | digests,
         check=lambda: sum(1 for _ in read_sequences(job.source)),
-        blocks=lambda: _blocks(read_sequences(job.source)),
+        blocks=lambda: in_blocks(
+            read_sequences(job.source), _BLOCK_SEQUENCES, _BLOCK_BP, lambda record: len(record[1])
+        ),
         source=job.source,
         resume=job.resume,
     )
@@ -137,19 +139,6 @@ def _rows(job: SequenceJob[T], results: Iterator[tuple[list[Sequence], list[Any]
     for block, packed in results:
         for (name, bases), each in zip(block, packed, strict=True):
             yield name, bases, job.unpack(bases, each)
-
-
-def _blocks(records: Iterable[Sequence]) -> Iterator[list[Sequence]]:
-    block: list[Sequence] = []
-    block_bp = 0
-    for record in records:
-        block.append(record)
-        block_bp += len(record[1])
-        if len(block) == _BLOCK_SEQUENCES or block_bp >= _BLOCK_BP:
-            yield block
-            block, block_bp = [], 0
-    if block:
-        yield block
 
 
 def _with_names(

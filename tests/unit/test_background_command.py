@@ -243,7 +243,7 @@ def test_kinds_by_consequence_need_an_annotation(folder, tmp_path, capsys):
     assert {"snv stop_gained", "deletion 1 coding", "insertion 12 noncoding"} <= table.keys()
     given = ["--background", str(tmp_path / "b.json")]
     assert score(folder, tmp_path / "out.parquet", *given) == 2
-    assert "give --annotation too" in capsys.readouterr().err
+    assert "also give --annotation" in capsys.readouterr().err
     assert score(folder, tmp_path / "out.parquet", *given, *annotation) == 0
     assert pq.read_table(tmp_path / "out.parquet").column_names[-1] == "percentile_of"
 

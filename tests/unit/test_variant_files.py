@@ -225,7 +225,7 @@ def test_what_disagrees_has_a_reason_of_its_own(tmp_path, folder, capsys):
     (line,) = capsys.readouterr().err.splitlines()
     for part in (
         "1 of 9 REF alleles differ from",
-        "record 5 (c:150) says",
+        "record 5 (c:150) has",
         "2 of 9 REF alleles are not on their contigs: record 6 (c:499): REF ends past",
         "1 of 9 records are on other contigs: no contig 'e' in the FASTA, which has 'c', 'd'",
         f"2 of 9 REF alleles are where {tmp_path / 'r.fa'} has N: record 2 (c:99) has",
@@ -311,7 +311,7 @@ def test_records_by_qual_and_filter(folder, tmp_path, capsys):
     assert kept == [records[n].split("\t")[:7] for n in (0, 5)]
     # Messages have the number of a record in the file.
     assert score(folder, vcf, tmp_path / "p.vcf", "--region", "c:80-200") == 2
-    assert "record 5 (c:91) says" in capsys.readouterr().err
+    assert "record 5 (c:91) has" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("step", "way"), [(1, "before"), (-1, "after")])

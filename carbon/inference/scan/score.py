@@ -3,7 +3,7 @@
 import heapq
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, groupby, islice
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from carbon.inference.checks import check_finite, check_interval
 from carbon.inference.options import COMBINATIONS, STRANDS_READ
 from carbon.inference.passages import Passage, continuation_of, prefix_of
 from carbon.inference.scan.method import ScanMethod
+from carbon.parallel.driver import in_blocks
 from carbon.tokenizer import K
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def scan_region(
 def window_blocks(
     reference: Reference, regions: Iterable[Interval], method: ScanMethod, number: int
 ) -> Iterator[list[ScanWindow]]:
-    """Yield the windows of regions in blocks, ordered by where they end in each region.
+    """Return the windows of regions in blocks, ordered by where they end in each region.
 
     Args:
         reference: the reference sequence.
@@ -177,8 +178,7 @@ def window_blocks(
         number: windows of a block; see `windows_per_block`.
     """
     windows = chain.from_iterable(_in_order(reference, region, method) for region in regions)
-    while block := list(islice(windows, number)):
-        yield block
+    return in_blocks(windows, number)
 
 
 def windows_per_block(runner: "ModelRunner", method: ScanMethod) -> int:

@@ -26,8 +26,8 @@ CONSEQUENCE_COLUMNS: dict[str, ColumnType] = {
 }
 
 
-class Score(NamedTuple):
-    """Output columns of one ALT: its `VariantScore`, percentile and background kind."""
+class AlleleScore(NamedTuple):
+    """Output columns of one ALT: its `VariantScore`, percentile and `Consequence`."""
 
     delta: float | None
     reason: str | None
@@ -39,30 +39,15 @@ class Score(NamedTuple):
     percentile: float | None = None
     percentile_of: str | None = None
     scored_as: str | None = None
+    gene: str | None = None
+    transcript: str | None = None
+    consequence: str | None = None
+    codon: int | None = None
+    codons: str | None = None
+    amino_acids: str | None = None
 
 
-class AnnotatedScore(NamedTuple):
-    """Output columns of one ALT: the fields of `Score` and of `Consequence`."""
-
-    delta: float | None
-    reason: str | None
-    forward: float | None
-    reverse: float | None
-    spread: float | None
-    strand_left_out: str | None
-    unsure: bool | None
-    percentile: float | None
-    percentile_of: str | None
-    scored_as: str | None
-    gene: str | None
-    transcript: str | None
-    consequence: str | None
-    codon: int | None
-    codons: str | None
-    amino_acids: str | None
-
-
-Annotated = Callable[[VcfRow, Sequence[Score]], Sequence[Score | AnnotatedScore]]
+Annotated = Callable[[VcfRow, Sequence[AlleleScore]], Sequence[AlleleScore]]
 
 
 def annotator(annotation: Annotation | None, reference: Reference) -> Annotated:
@@ -71,12 +56,11 @@ def annotator(annotation: Annotation | None, reference: Reference) -> Annotated:
         return lambda _, scores: scores
     consequences = Consequences(reference, annotation)
 
-    def annotated(row: VcfRow, scores: Sequence[Score]) -> list[AnnotatedScore]:
+    def annotated(row: VcfRow, scores: Sequence[AlleleScore]) -> list[AlleleScore]:
         # A REF that contradicts the reference has no consequence.
         effects = (Consequence() if row.disagreement else consequences.of(v) for v in row.variants)
         return [
-            AnnotatedScore(**score._asdict(), **each._asdict())
-            for score, each in zip(scores, effects, strict=True)
+            score._replace(**each._asdict()) for score, each in zip(scores, effects, strict=True)
         ]
 
     return annotated
@@ -90,9 +74,6 @@ class BackgroundChoice(NamedTuple):
 
     background: Background | None
     settings: dict[str, Any]
-
-
-Scores = Sequence[Score | AnnotatedScore]
 
 
 def background_for(
@@ -153,14 +134,12 @@ def _why_not(background: Background, settings: Mapping[str, Any], annotated: boo
     return None
 
 
-def ranker(
-    background: Background | None, reference: Reference
-) -> Callable[[VcfRow, Scores], Scores]:
+def ranker(background: Background | None, reference: Reference) -> Annotated:
     """Return a function that adds percentiles to a record's scores, given a background."""
     if background is None:
         return lambda _, scores: scores
 
-    def ranked(row: VcfRow, scores: Scores) -> Scores:
+    def ranked(row: VcfRow, scores: Sequence[AlleleScore]) -> list[AlleleScore]:
         return [
             score._replace(**_rank(background, reference, variant, score))
             for variant, score in zip(row.variants, scores, strict=True)
@@ -170,11 +149,13 @@ def ranker(
 
 
 def _rank(
-    background: Background, reference: Reference, variant: Variant, score: Score | AnnotatedScore
+    background: Background, reference: Reference, variant: Variant, score: AlleleScore
 ) -> dict[str, Any]:
     """Return the percentile of a score, and the kind of random variants it is compared with."""
-    consequence = getattr(score, "consequence", None)
-    if score.delta is None or not (kind := background.kind_of(reference, variant, consequence)):
+    if score.delta is None:
+        return {}
+    kind = background.kind_of(reference, variant, score.consequence)
+    if kind is None:
         return {}
     percentile = background.percentile_in(kind, score.delta)
     return {"percentile": percentile, "percentile_of": kind}

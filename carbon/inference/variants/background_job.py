@@ -37,7 +37,7 @@ from carbon.inference.variants.background import (
 from carbon.inference.variants.score import score_variants
 from carbon.inference.variants.windows import Method, method_for
 from carbon.io.files import check_no_input, content_sha256, output_path
-from carbon.parallel.driver import Job, Workers, run_job
+from carbon.parallel.driver import Job, Workers, in_blocks, run_job
 from carbon.progress import say
 
 if TYPE_CHECKING:
@@ -214,7 +214,9 @@ def run_background_job(job: BackgroundJob, workers: Workers) -> dict[str, Any]:
         about["drawn"] |= _named(job)
         parts = [_Part(each.variant, False) for each in drawn]
         rounded = [_Part(each.variant, True) for each in sample_of(drawn)]
-        blocks = [*_blocks(parts), *(_blocks(rounded) if scored_by["is_rounded_too"] else [])]
+        blocks = list(in_blocks(parts, _VARIANTS_PER_BLOCK))
+        if scored_by["is_rounded_too"]:
+            blocks += in_blocks(rounded, _VARIANTS_PER_BLOCK)
 
         def write(results: Iterator[tuple[list[_Part], Any]]) -> Background:
             background = _background(drawn, about, results)
@@ -242,11 +244,6 @@ def _named(job: BackgroundJob) -> dict[str, Any]:
     named = {"model": model.name if model.is_dir() else job.model}
     named |= {"annotation": job.annotation.name} if job.annotation else {}
     return named | ({"genetic_code": job.genetic_code} if job.genetic_code else {})
-
-
-def _blocks(parts: list[_Part]) -> Iterator[list[_Part]]:
-    for start in range(0, len(parts), _VARIANTS_PER_BLOCK):
-        yield parts[start : start + _VARIANTS_PER_BLOCK]
 
 
 def _background(

@@ -1,10 +1,9 @@
-"""Score a VCF into a file, in blocks by workers, after checking it against the reference."""
+"""AlleleScore a VCF into a file, in blocks by workers, after checking it against the reference."""
 
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,9 +29,8 @@ from carbon.inference.identity import settings_of as background_settings_of
 from carbon.inference.options import VariantOptions
 from carbon.inference.variants.annotate import (
     ANNOTATION,
+    AlleleScore,
     Annotated,
-    AnnotatedScore,
-    Score,
     annotator,
     background_for,
     ranker,
@@ -42,7 +40,7 @@ from carbon.inference.variants.score import VariantScore, score_variants
 from carbon.inference.variants.windows import Method, method_for
 from carbon.io.files import atomic_file, check_no_input, content_sha256, output_path
 from carbon.io.tables import chosen_by_ending
-from carbon.parallel.driver import Job, Workers, run_job
+from carbon.parallel.driver import Job, Workers, in_blocks, run_job
 from carbon.progress import say
 
 if TYPE_CHECKING:
@@ -235,13 +233,13 @@ class VariantScorer:
             "background": background,
         }
 
-    def __call__(self, payload: list[VcfRow]) -> list[list[Score]]:
+    def __call__(self, payload: list[VcfRow]) -> list[list[AlleleScore]]:
         """Return the scores of the alleles of each record."""
         return _score_block(self._runner, self._reference, payload, self._method)
 
 
 def run_variant_job(job: VariantJob, workers: Workers) -> dict[str, Any]:
-    """Score a VCF into a file, which appears when complete.
+    """AlleleScore a VCF into a file, which appears when complete.
 
     Args:
         job: the job.
@@ -294,7 +292,7 @@ def run_variant_job(job: VariantJob, workers: Workers) -> dict[str, Any]:
             output=job.output,
             settings=settings | about["identity"] | _fingerprints(job),
             check=lambda: _checked(vcf, reference, job),
-            blocks=lambda: _blocks(iter(vcf)),
+            blocks=lambda: in_blocks(vcf, _RECORDS_PER_BLOCK),
             # Workers do not need genotypes, of which there may be thousands.
             payload=lambda block: [row._replace(columns=()) for row in block],
             source=str(job.vcf),
@@ -366,7 +364,7 @@ class _Counts:
     reasons: Counter[str] = field(default_factory=Counter)
     percentiles_of: Counter[str] = field(default_factory=Counter)
 
-    def add(self, scores: Sequence[Score | AnnotatedScore], num_normalised: int) -> None:
+    def add(self, scores: Sequence[AlleleScore], num_normalised: int) -> None:
         """Count a record, its scores, and its alleles that change by normalisation."""
         self.records += 1
         self.scored += sum(score.delta is not None for score in scores)
@@ -483,20 +481,14 @@ def _reaches_too_far(row: VcfRow) -> bool:
     return False
 
 
-def _blocks(rows: Iterator[VcfRow]) -> Iterator[list[VcfRow]]:
-    """Split the records into blocks, so that alleles share batches."""
-    while block := list(islice(rows, _RECORDS_PER_BLOCK)):
-        yield block
-
-
-def _rows(results: Results, reference: Reference) -> Iterator[tuple[VcfRow, list[Score]]]:
+def _rows(results: Results, reference: Reference) -> Iterator[tuple[VcfRow, list[AlleleScore]]]:
     for block, found in results:
         for row, scores in zip(block, found, strict=True):
             forms = _scored_as(reference, row)
             yield (
                 row,
                 [
-                    Score(*score)._replace(scored_as=form)
+                    AlleleScore(*score)._replace(scored_as=form)
                     for score, form in zip(scores, forms, strict=True)
                 ],
             )
@@ -504,17 +496,17 @@ def _rows(results: Results, reference: Reference) -> Iterator[tuple[VcfRow, list
 
 def _score_block(
     runner: "ModelRunner", reference: Reference, block: list[VcfRow], method: Method
-) -> list[list[Score]]:
+) -> list[list[AlleleScore]]:
     variants = [variant for row in block if not row.disagreement for variant in row.variants]
     found = score_variants(runner, reference, variants, method)
     return [
         [
-            Score(None, row.disagreement.reason) if row.disagreement else _score(next(found))
+            AlleleScore(None, row.disagreement.reason) if row.disagreement else _score(next(found))
             for _ in row.variants
         ]
         for row in block
     ]
 
 
-def _score(found: VariantScore) -> Score:
-    return Score(*found[1:], found.unsure)
+def _score(found: VariantScore) -> AlleleScore:
+    return AlleleScore(*found[1:], found.unsure)

@@ -17,13 +17,12 @@ from carbon.inference.variants.annotate import (
     BACKGROUND,
     CONSEQUENCE_COLUMNS,
     CONSEQUENCE_MEANINGS,
-    AnnotatedScore,
+    AlleleScore,
     ColumnType,
-    Score,
 )
 from carbon.io.tables import chosen_by_ending, text_of
 
-Scored = tuple[VcfRow, Sequence[Score | AnnotatedScore]]
+Scored = tuple[VcfRow, Sequence[AlleleScore]]
 Write = Callable[[Scored], None]
 VariantWriter = Callable[[Path, VcfReader, dict[str, Any]], AbstractContextManager[Write]]
 

@@ -12,7 +12,7 @@ Alleles of a site that leave out equally many bases share the prefix of the forw
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice, product
+from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -34,13 +34,14 @@ from carbon.inference.variants.windows import (
     site_of,
     skipped_bp,
 )
+from carbon.parallel.driver import in_blocks
 from carbon.tokenizer import K
 
 if TYPE_CHECKING:
     from carbon.inference.runner import ModelRunner
 
 STRAND_NAMES = {"+": "forward", "-": "reverse"}
-_VARIANTS_AT_ONCE = 512
+_VARIANTS_PER_BLOCK = 512
 
 
 class VariantScore(NamedTuple):
@@ -148,8 +149,7 @@ def score_variants(
     runner: "ModelRunner", reference: Reference, variants: Iterable[Variant], method: Method
 ) -> Iterator[VariantScore]:
     """Yield scores in the order of the variants, a block of them in memory at a time."""
-    stream = iter(variants)
-    while block := list(islice(stream, _VARIANTS_AT_ONCE)):
+    for block in in_blocks(variants, _VARIANTS_PER_BLOCK):
         yield from (score for score, _ in compare_block(runner, reference, block, method))
 
 
