@@ -5,7 +5,7 @@ without padding, and only queries, keys and values are laid out as rows. Padding
 right, where a causal query does not look: no mask is needed, and the fast kernels of SDPA take it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -165,23 +165,6 @@ def tokens_of(length_bp: int, pool: Pool) -> int:
 def room_bp(context_tokens: int, pool: Pool) -> int:
     """Return the bases of the longest sequence that a context holds."""
     return (context_tokens - 1 - POOLS[pool].close) * K
-
-
-def cut(lengths: Sequence[int], most_tokens: int) -> Iterator[list[int]]:
-    """Yield numbers of sequences that are read together, the shortest first.
-
-    Args:
-        lengths: tokens of each.
-        most_tokens: of a batch, its rows as long as the longest; one sequence is always taken.
-    """
-    some: list[int] = []
-    for number in sorted(range(len(lengths)), key=lambda n: lengths[n]):
-        if some and (len(some) + 1) * lengths[number] > most_tokens:
-            yield some
-            some = []
-        some.append(number)
-    if some:
-        yield some
 
 
 def _row(sequence: str, vocabulary: Vocabulary, pool: Pool) -> _Row:

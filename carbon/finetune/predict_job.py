@@ -1,7 +1,7 @@
 """Files of sequences, places or variants in; predictions out, in flat memory, with a journal."""
 
 import base64
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from carbon.genome.contig_names import names_table
 from carbon.genome.vcf import holds_variants
 from carbon.inference.options import Dtype
 from carbon.io.files import atomic_file, check_no_input, content_sha256, output_path, why_no_file
-from carbon.parallel.driver import Job, Workers, run_job
+from carbon.parallel.driver import Job, Workers, in_blocks, run_job
 from carbon.progress import say
 
 if TYPE_CHECKING:
@@ -136,7 +136,9 @@ def run_predict_job(job: PredictJob, dtype: str, workers: Workers) -> dict[str, 
         output=job.output,
         settings=settings | about | _fingerprints(job),
         check=source.check,
-        blocks=lambda: _blocks(source.items()),
+        blocks=lambda: in_blocks(
+            source.items(), _BLOCK_ITEMS, _BLOCK_BP, lambda item: sum(map(len, item.sequences))
+        ),
         payload=_payload,
         source=str(job.source),
         resume=job.resume,
@@ -209,16 +211,3 @@ def _array(finetuned: Described, text: str) -> Floats32:
     array = np.frombuffer(base64.b64decode(text), np.float32)
     question = finetuned.question
     return array.reshape(-1, question.num_outputs) if question.per_base else array
-
-
-def _blocks(items: Iterable[Item]) -> Iterator[list[Item]]:
-    block: list[Item] = []
-    block_bp = 0
-    for item in items:
-        block.append(item)
-        block_bp += sum(map(len, item.sequences))
-        if len(block) == _BLOCK_ITEMS or block_bp >= _BLOCK_BP:
-            yield block
-            block, block_bp = [], 0
-    if block:
-        yield block

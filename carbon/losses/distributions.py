@@ -21,8 +21,8 @@ def marginals(logits: Tensor) -> Tensor:
 def chain(logits: Tensor, kmers: Tensor, known: Tensor) -> Tensor:
     """Return log p(b_j | known bases before j) of the true bases; zero where unknown.
 
-    It is the mass of the 6-mers that match the known bases up to j over the mass of those that
-    match up to j - 1; an unknown base is summed over. The sum of a row is the log-likelihood of the
+    It is a ratio of two masses: 6-mers that match the known bases up to j, over 6-mers that match
+    them up to j - 1; an unknown base is summed over. The sum of a row is the log-likelihood of the
     token's known bases, and log p(y) if all six are known.
 
     Args:
@@ -39,8 +39,7 @@ def chain(logits: Tensor, kmers: Tensor, known: Tensor) -> Tensor:
     steps = []
     for j in range(6):
         remaining = remaining.view(len(flat), 4, remaining.shape[1] // 4)
-        digit = (targets // 4 ** (5 - j)) % 4
-        chosen = remaining.gather(1, digit.view(-1, 1, 1).expand(-1, 1, remaining.shape[2]))[:, 0]
+        chosen = _matching(remaining, targets, j)
         if bool(mask[:, j].all()):
             remaining = chosen
         else:
@@ -87,9 +86,14 @@ def chain_conditionals(logits: Tensor, kmers: Tensor, known: Tensor) -> Tensor:
     for j in range(6):
         remaining = remaining.view(len(flat), 4, remaining.shape[1] // 4)
         steps.append(torch.log_softmax(remaining.logsumexp(dim=2), dim=1))
-        digit = (targets // 4 ** (5 - j)) % 4
-        chosen = remaining.gather(1, digit.view(-1, 1, 1).expand(-1, 1, remaining.shape[2]))[:, 0]
+        chosen = _matching(remaining, targets, j)
         if not bool(mask[:, j].all()):
             chosen = torch.where(mask[:, j, None], chosen, remaining.logsumexp(dim=1))
         remaining = chosen
     return torch.stack(steps, dim=1).view(*kmers.shape, 6, 4)
+
+
+def _matching(remaining: Tensor, kmers: Tensor, j: int) -> Tensor:
+    """Return the entries that share base j with the 6-mers: (N, 4, M) and (N,) to (N, M)."""
+    digits = (kmers // 4 ** (5 - j)) % 4
+    return remaining.gather(1, digits.view(-1, 1, 1).expand(-1, 1, remaining.shape[2]))[:, 0]

@@ -152,7 +152,7 @@ _SPECIALS = ("pad", "oov", "dna_start", "dna_end")
 
 
 def native_network(model: LoadedModel, dtype: torch.dtype) -> LlamaForCausalLM:
-    """Return a network with the native rows; its logits for DNA are those of `model`.
+    """Return a network with the native rows; its logits for DNA equal those of `model`.
 
     From a hybrid model it keeps the rows of 6-mers, `<dna>`, `</dna>`, `<oov>` and padding. A
     native tag is one row, a hybrid tag several byte pairs, so tags cannot be converted: their rows

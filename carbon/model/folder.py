@@ -332,7 +332,7 @@ def _check_native_tokenizer(path: Path) -> None:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Return the weight files that transformers reads: one, or those that an index names.
+    """Return the weight files that transformers reads: one, or all that an index names.
 
     Raises:
         ModelError: there are none, or the index is torn.
@@ -384,7 +384,7 @@ def _shapes_of(folder: Path) -> dict[str, Shape]:
 
 def _check_shapes(folder: Path, config: Mapping[str, Any], shapes: Mapping[str, Shape]) -> None:
     """Raise ModelError unless the weights fit the network that the config describes."""
-    layers = {int(found[1]) for name in shapes if (found := _LAYER.match(name))}
+    layers = {int(match[1]) for name in shapes if (match := _LAYER.match(name))}
     if len(layers) != config["num_hidden_layers"]:
         raise ModelError(
             f"{folder}: config.json says {config['num_hidden_layers']} layers, the weights have "

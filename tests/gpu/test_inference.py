@@ -77,5 +77,5 @@ def test_graphs_find_what_the_plain_way_finds(there: Model, options: dict[str, A
     with mock.patch.object(decode, "CudaGraph", Counted):
         found = there.generate(prompts, 330, **options)
     assert made > 0
-    with mock.patch.object(decode, "_REPLAYING", set()):
+    with mock.patch.object(decode, "_GRAPH_DEVICES", set()):
         assert found == there.generate(prompts, 330, **options)

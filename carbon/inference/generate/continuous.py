@@ -43,14 +43,14 @@ def generate_continuously(
 ) -> list[str]:
     """Return a continuation for each prompt, in order.
 
-    Greedy text is that of `generate`, up to rounding. Sampled text has the same distribution. Its
+    Greedy text equals the text of `generate`, up to rounding. Sampled text has the same distribution. Its
     random numbers belong to the whole call: the same prompts, task and seed give the same text, and
     the continuation of a prompt depends on the others.
 
     Raises:
         UserError: a prompt or tag is invalid, or this engine does not support the task.
     """
-    rows_for_prompts(prompts, task)  # raises what is wrong with prompts
+    rows_for_prompts(prompts, task)  # raises errors of prompts
     _check_task(task)
     starts = _first_bases(runner, prompts, task, samples or samples_of(prompts))
     ids = [

@@ -482,8 +482,8 @@ def _reaches_too_far(row: VcfRow) -> bool:
 
 
 def _rows(results: Results, reference: Reference) -> Iterator[tuple[VcfRow, list[AlleleScore]]]:
-    for block, found in results:
-        for row, scores in zip(block, found, strict=True):
+    for block, results_of_block in results:
+        for row, scores in zip(block, results_of_block, strict=True):
             forms = _scored_as(reference, row)
             yield (
                 row,
@@ -498,15 +498,17 @@ def _score_block(
     runner: "ModelRunner", reference: Reference, block: list[VcfRow], method: Method
 ) -> list[list[AlleleScore]]:
     variants = [variant for row in block if not row.disagreement for variant in row.variants]
-    found = score_variants(runner, reference, variants, method)
+    variant_scores = score_variants(runner, reference, variants, method)
     return [
         [
-            AlleleScore(None, row.disagreement.reason) if row.disagreement else _score(next(found))
+            AlleleScore(None, row.disagreement.reason)
+            if row.disagreement
+            else _allele_score(next(variant_scores))
             for _ in row.variants
         ]
         for row in block
     ]
 
 
-def _score(found: VariantScore) -> AlleleScore:
-    return AlleleScore(*found[1:], found.unsure)
+def _allele_score(score: VariantScore) -> AlleleScore:
+    return AlleleScore(*score[1:], score.unsure)
