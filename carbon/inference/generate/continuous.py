@@ -43,9 +43,9 @@ def generate_continuously(
 ) -> list[str]:
     """Return a continuation for each prompt, in order.
 
-    Greedy text equals the text of `generate`, up to rounding. Sampled text has the same distribution. Its
-    random numbers belong to the whole call: the same prompts, task and seed give the same text, and
-    the continuation of a prompt depends on the others.
+    Greedy text equals the text of `generate`, up to rounding. Sampled text has the same
+    distribution. Its random numbers belong to the whole call: the same prompts, task and seed give
+    the same text, and the continuation of a prompt depends on the others.
 
     Raises:
         UserError: a prompt or tag is invalid, or this engine does not support the task.
