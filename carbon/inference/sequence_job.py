@@ -36,7 +36,7 @@ class SequenceWorker(Generic[T]):
         self,
         source: str,
         about: dict[str, Any],
-        read: Callable[[Iterator[str]], Iterator[T]],
+        compute: Callable[[Iterator[str]], Iterator[T]],
         pack: Callable[[T], Any],
     ) -> None:
         """Store how results are computed.
@@ -44,15 +44,15 @@ class SequenceWorker(Generic[T]):
         Args:
             source: the file, for messages.
             about: see above.
-            read: function from sequences to their results, lazily and in order.
+            compute: function from sequences to their results, lazily and in order.
             pack: function from a result to JSON.
         """
         self.about = about
-        self._source, self._read, self._pack = source, read, pack
+        self._source, self._compute, self._pack = source, compute, pack
 
     def stream(self, records: Iterable[Sequence]) -> Rows[T]:
         """Yield each record with its result."""
-        return _with_names(records, self._read, self._source)
+        return _with_names(records, self._compute, self._source)
 
     def __call__(self, payload: list[Sequence]) -> list[Any]:
         """Return the packed result of each record."""
@@ -142,7 +142,7 @@ def _rows(job: SequenceJob[T], results: Iterator[tuple[list[Sequence], list[Any]
 
 
 def _with_names(
-    records: Iterable[tuple[str, str]], read: Callable[[Iterator[str]], Iterator[T]], path: str
+    records: Iterable[tuple[str, str]], compute: Callable[[Iterator[str]], Iterator[T]], path: str
 ) -> Iterator[tuple[str, str, T]]:
     """Yield name, bases and result of each record.
 
@@ -158,7 +158,7 @@ def _with_names(
             waiting.append(record)
             yield record[1]
 
-    return _named(read(sequences()), waiting, path)
+    return _named(compute(sequences()), waiting, path)
 
 
 def _named(

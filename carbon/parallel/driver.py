@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from carbon.errors import UserError
 from carbon.parallel.engines import MOST_IN_FLIGHT, Answer, Engine, Failure, InProcess
@@ -322,12 +322,8 @@ class Workers:
     def _give_up(self, state: _State, reason: str) -> None:
         state.is_given_up = True
         if all(each.is_given_up for each in self._states):
-            _no_worker(reason)
+            raise UserError(
+                f"no worker could start: each died {MOST_DEATHS} times ({reason}); is there enough "
+                "memory for the model?"
+            )
         say(f"a worker died {MOST_DEATHS} times while it started ({reason}); it is left out")
-
-
-def _no_worker(reason: str) -> NoReturn:
-    raise UserError(
-        f"no worker could start: each died {MOST_DEATHS} times ({reason}); is there enough memory "
-        "for the model?"
-    )

@@ -52,9 +52,9 @@ class Patterns:
     def _add(self, motif: str) -> int:
         """Assign bits to a motif, one a letter, and return them."""
         for letter in motif.upper():
-            for read in IUPAC_DNA:
-                if set(IUPAC_BASES[letter]) & set(IUPAC_BASES[read]):
-                    self._match[read] |= 1 << self._size
+            for code in IUPAC_DNA:
+                if set(IUPAC_BASES[letter]) & set(IUPAC_BASES[code]):
+                    self._match[code] |= 1 << self._size
             self._size += 1
         return (1 << self._size) - (1 << self._size - len(motif))
 

@@ -81,7 +81,7 @@ class RowCache(DynamicCache):
         positions: Tensor,
         num_positions: int,
         written: list[int] | None = None,
-        read: list[int] | None = None,
+        attended: list[int] | None = None,
     ) -> None:
         """Set where the next keys and values are written, and which are attended to.
 
@@ -90,13 +90,13 @@ class RowCache(DynamicCache):
                 padding.
             num_positions: positions of each row that are attended to.
             written: the rows to write; None for all.
-            read: the rows to attend to; None for all.
+            attended: the rows to attend to; None for all.
         """
         rows = self._all_rows if written is None else self._indices(written)
         self._at = (rows[:, None], positions[: len(rows)])
         self._num_positions = num_positions
-        self._read = None if read is None else self._indices(read)
-        self._single_row = read[0] if read is not None and len(set(read)) == 1 else None
+        self._attended = None if attended is None else self._indices(attended)
+        self._single_row = attended[0] if attended is not None and len(set(attended)) == 1 else None
         self._num_rows = len(positions)
 
     def _indices(self, rows: list[int]) -> Tensor:
@@ -118,11 +118,11 @@ class RowCache(DynamicCache):
         rows, positions = self._at
         cached[rows, :, positions] = new[: len(rows)].transpose(1, 2)
         seen = cached[:, :, : self._num_positions]
-        if self._read is None:
+        if self._attended is None:
             return seen
         if self._single_row is not None:
             return seen[self._single_row].expand(self._num_rows, -1, -1, -1)
-        return seen[self._read]
+        return seen[self._attended]
 
 
 def padded_positions(needed: int) -> int:
@@ -312,16 +312,16 @@ class Decoder:
         self._num_cached[rows[: len(fresh)]] += [len(row) for row in fresh]
         return states[: len(fresh)]
 
-    def _forward(self, written: list[int], read: list[int], ids: Tensor) -> Tensor:
-        """Run ids, (read rows, width), after cached tokens; only the written rows are cached."""
-        first = self._num_cached[read]
+    def _forward(self, written: list[int], attended: list[int], ids: Tensor) -> Tensor:
+        """Run ids, (attended rows, width), after cached tokens; cache only the written rows."""
+        first = self._num_cached[attended]
         width = ids.shape[1]
         positions = self.to_device(first)[:, None] + torch.arange(width, device=ids.device)
         num_positions = padded_positions(int(first.max()) + width)
-        if read == list(range(len(self._ids))):
+        if attended == list(range(len(self._ids))):
             self._cache.set_positions(positions, num_positions)
         else:
-            self._cache.set_positions(positions, num_positions, written, read)
+            self._cache.set_positions(positions, num_positions, written, attended)
         return self._states(ids, positions, num_positions)
 
     def _states(self, ids: Tensor, positions: Tensor, num_positions: int) -> Tensor:
