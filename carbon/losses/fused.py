@@ -219,20 +219,8 @@ def kernel_chunk_loss(hidden: Tensor) -> Callable[..., tuple[LossSums, Tensor | 
 
 
 @_head_loss.register_fake
-def _(
-    hidden: Tensor,
-    weight: Tensor,
-    kmers: Tensor,
-    known: Tensor,
-    token_weight: float,
-    bases_weight: float,
-    uniform_weight: float,
-    first_kmer: int,
-    over_vocabulary: bool,
-    chunk_tokens: int,
-    of_hidden: bool,
-    of_weight: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
+def _(hidden: Tensor, weight: Tensor, *settings: Any) -> tuple[Tensor, Tensor, Tensor]:
+    of_hidden, of_weight = settings[-2:]
     return _outputs(hidden, weight, of_hidden, of_weight)
 
 
