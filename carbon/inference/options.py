@@ -182,8 +182,8 @@ class VariantOptions(TypedDict, total=False):
     `carbon.inference.variants.method_for` has the defaults.
 
     Attributes:
-        protocol: compare windows around the variant (centered), or the alleles, up to their first
-            difference, after a window (right_end; default: centered).
+        protocol: compare windows around the variant, or the alleles, up to their first difference,
+            after a window (default: centered).
         window_bp: bases of the window (default: 8192 for centered, 24000 for right_end, or what
             fits).
         by: likelihoods by the chain rule or by marginals (default: chain).

@@ -184,7 +184,9 @@ def test_a_kind_that_is_rare_is_sought_longer_than_one_that_is_nowhere():
     def path_of(variant):
         return ("rare" if variant.alt == "G" else "common", "snv")
 
-    drawn = list(background_module._some(propose, path_of, ("common", "rare", "nowhere"), wanted))
+    drawn = list(
+        background_module._draw_kinds(propose, path_of, ("common", "rare", "nowhere"), wanted)
+    )
     assert Counter(one.path[0] for one in drawn) == {"common": 2, "rare": 2}
     # What is nowhere costs 1,000 draws a variant that is wanted, and no more.
     assert 2000 <= tries["all"] <= 20_000
