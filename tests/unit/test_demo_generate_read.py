@@ -79,7 +79,9 @@ def test_tracks_grow_on_a_ruler_that_stays(generate):
 def test_a_gene_is_read_with_its_flanks(read, lab):
     result = answered(read, {"place": GENE})
     assert result["region"] == "c1:1-1100"  # the gene is 101-1000
-    scanned = join_chunks(lab.model.scan(lab.genome.reference, Interval("c1", 0, 1100), frames=[0]))
+    scanned = join_chunks(
+        lab.model.scan(lab.genome.reference, Interval("c1", 0, 1100), offsets=[0])
+    )
     assert result["entropy_nats"] == pytest.approx(scanned.entropy_nats.tolist())
     assert result["nats_per_base"] == pytest.approx(-float(scanned.log_p_ref.mean()), abs=1e-6)
 
