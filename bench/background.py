@@ -18,7 +18,7 @@ from scipy import stats
 
 import carbon
 from carbon.genome import Consequences, read_gene_file
-from carbon.inference.variants.background import Background, Places
+from carbon.inference.variants.background import Background, VariantSampler
 
 OPTIONS = ("protocol", "window_bp", "by", "strands", "offsets", "tags")
 INDEL = "indel"
@@ -97,7 +97,7 @@ class Study:
         self._model = carbon.load(model)
         self._options = {name: self.background.settings[name] for name in OPTIONS}
         contigs = self.background.drawn["contigs"]
-        self._places = Places(self.reference, contigs, np.random.default_rng(77))
+        self._places = VariantSampler(self.reference, contigs, np.random.default_rng(77))
         self._numbers = np.random.default_rng(5)
         self.snvs = taken(self._places.snv)
 

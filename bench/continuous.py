@@ -65,7 +65,7 @@ def _print_counts(model: Model, prompts: list[str], length_bp: int) -> None:
 
     def count(engine: Engine, ahead: int = 0) -> Counts:
         generate._AHEAD["cpu"] = ahead
-        with counted(model.reader.network.model) as counts:
+        with counted(model.runner.network.model) as counts:
             model.generate(prompts, length_bp, temperature=0, engine=engine)
         return counts
 

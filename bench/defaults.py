@@ -162,7 +162,7 @@ def read(
     found: dict[str, list[list[Deltas]]] = {reading: [] for reading in READINGS}
     for at in range(0, len(variants), AT_ONCE):
         block = variants[at : at + AT_ONCE]
-        for score, strands in compare_block(model.reader, reference, block, method):
+        for score, strands in compare_block(model.runner, reference, block, method):
             for reading in READINGS:
                 found[reading].append([_by_offset(strands[s], reading) for s in ("+", "-")])
             assert score.delta is not None

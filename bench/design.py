@@ -188,7 +188,7 @@ def by_model(
         seed=seed,
         rules=rules,
     )
-    search, checker = search_of(model.reader, config, 1)
+    search, checker = search_of(model.runner, config, 1)
     if is_without:
         search = replace(search, proposer=without_model(search.proposer, units(question)))
     function = lambda texts: list(map(question.value, texts))  # noqa: E731

@@ -123,7 +123,7 @@ def searched(
     config = DesignConfig(
         strategy=name, length_bp=300, calls=arguments.calls, seed=seed, num_designs=BEST, batch=16
     )
-    search, checker = search_of(model.reader, config, 1)
+    search, checker = search_of(model.runner, config, 1)
     if name != way:
         search = replace(search, proposer=without_model(search.proposer, [list("ACGT")] * 300))
     with running_functions([lambda texts: oracle(texts).tolist()], 600) as functions:
@@ -209,7 +209,7 @@ def test_rows(
 ) -> list[dict[str, Any]]:
     """Return what both models and both counts say of sequences that neither learned from."""
     texts = [bases for bases, _ in rows]
-    search, _ = search_of(model.reader, DesignConfig(length_bp=300), 1)
+    search, _ = search_of(model.runner, DesignConfig(length_bp=300), 1)
     nats = search.proposer.nats_per_base(texts)
     said = {f"model_{fold}": measures[fold].model(texts).tolist() for fold in FOLDS}
     said |= {f"kmers_{fold}": measures[fold].kmers(texts).tolist() for fold in FOLDS}

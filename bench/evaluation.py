@@ -20,7 +20,7 @@ from carbon.genome import Interval, Reference, Variant, reverse_complement
 from carbon.inference import Model
 from carbon.inference.options import Strands
 from carbon.model import PRESETS, LoadedModel
-from carbon.model.load import keeping, kept_in
+from carbon.model.load import cache_arguments, cache_of
 from carbon.tokenizer import NATIVE, encode
 from eval import cost
 from eval.contract import Options, Reading
@@ -137,8 +137,8 @@ def _recovery(model: CarbonModel, count: int) -> Trial:
             for _ in range(5):
                 with torch.inference_mode():
                     network = model.carbon.model.network
-                    output = network(input_ids=ids, **keeping(network, cache))
-                cache, ids = kept_in(output), output.logits[:, -1:].argmax(-1)
+                    output = network(input_ids=ids, **cache_arguments(network, cache))
+                cache, ids = cache_of(output), output.logits[:, -1:].argmax(-1)
 
     return _compared(
         "sequence_recovery", count, model, lambda: model.generate(prompts, 30), literally

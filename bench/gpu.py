@@ -107,7 +107,7 @@ def score(preset: str, sizes: Sizes, kind: str) -> Row:
         decode_kmers(type(encoded)(row.numpy(), encoded.known.repeat(len(row)))) for row in kmers
     ]
     ids = torch.nn.functional.pad(kmers + NATIVE.first_kmer, (1, 0), value=NATIVE.pad)
-    ids = ids.to(model.reader.device)
+    ids = ids.to(model.runner.device)
 
     @torch.inference_mode()
     def usual() -> None:
@@ -133,7 +133,7 @@ def decode(preset: str, sizes: Sizes, kind: str) -> Row:
     model = _model(preset, sizes)
     network: Any = model.model.network
     if kind == "without_graphs":
-        decode._REPLAYING.clear()
+        decode._GRAPH_DEVICES.clear()
     if kind != "continuous_batching":
         prompts = ["ACGTTG" * sizes.prompt_tokens] * sizes.prompts
         work = partial(model.generate, prompts, 6 * sizes.new_tokens, temperature=0.0)

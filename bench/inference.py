@@ -155,7 +155,7 @@ def scans(model: Model, reference: Reference, long: Reference, repeats: int) -> 
         "right_end_seconds": slow / len(some),
         "difference_nats": float(np.abs(np.subtract(found, expected)).max()),
     }
-    window_bp = (model.reader.context_tokens - 1) * 6
+    window_bp = (model.runner.context_tokens - 1) * 6
     stretch = window_bp - RIGHT_END_BP
     # A whole window of offset 0 begins and ends here, so that none is read for a part of it.
     start = RIGHT_END_BP + stretch
@@ -176,11 +176,13 @@ def tokens_of_scan(
     model: Model, reference: Reference, offsets: tuple[int, ...], options: dict[str, Any]
 ) -> float:
     """Return the tokens that the scan of a whole contig reads, by base; nothing is computed."""
-    reader = model.reader
+    reader = model.runner
     measure = reader.measure
 
     def uncomputed(passages: Any, _: Any) -> Any:
-        return [[np.zeros((len(b.ids), 6, 4), np.float32) for b in p.branches] for p in passages]
+        return [
+            [np.zeros((len(b.ids), 6, 4), np.float32) for b in p.continuations] for p in passages
+        ]
 
     reader.measure = uncomputed  # type: ignore[method-assign, assignment]
     try:
@@ -210,7 +212,7 @@ def real_panel(folder: Path, number: int) -> dict[str, float] | None:
         output=folder / "panel.scored.vcf.gz",
         options={"window_bp": 1024, "strands": "both"},
     )
-    alone = InProcess(lambda: VariantScorer(model.reader, job))
+    alone = InProcess(lambda: VariantScorer(model.runner, job))
     with _clocked(model) as inside, Workers(alone) as workers:
         whole, done = taken(lambda: run_variant_job(job, workers))
     return {
@@ -225,7 +227,7 @@ def real_panel(folder: Path, number: int) -> dict[str, float] | None:
 def _clocked(model: Model) -> Iterator[dict[str, float]]:
     """Count the seconds inside the network and in what comes after it."""
     inside = {"network": 0.0, "head": 0.0}
-    body, reader = model.model.network.model, model.reader
+    body, reader = model.model.network.model, model.runner
     forward, measure = body.forward, reader._measure_states
 
     def counting(name: str, call: Callable[..., Any]) -> Callable[..., Any]:

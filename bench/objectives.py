@@ -35,7 +35,6 @@ from carbon.inference.held_out import TARGET_BP, choose_sites
 from carbon.inference.options import Dtype
 from carbon.io.files import atomic_file
 from carbon.losses import log_likelihoods
-from carbon.model import kmer_logits
 from carbon.progress import say
 from carbon.tokenizer import K, encode
 from train.config import ParallelConfig, TrainConfig
@@ -288,7 +287,8 @@ def _measure(model: Model, corpus: Path, seed: int) -> dict[str, list[float]]:
         batch = [windows[i] for i in part]
         ids = torch.from_numpy(np.stack([e.ids for e in batch]))
         hidden = network.model(input_ids=ids, use_cache=False)[0][:, :-1]
-        logits = kmer_logits(network, hidden, vocabulary).flatten(0, 1)
+        head = network.lm_head.weight[vocabulary.kmer_rows]
+        logits = torch.nn.functional.linear(hidden, head).flatten(0, 1)
         kmers = torch.from_numpy(np.concatenate([e.kmers[1:] for e in batch]))
         likelihoods = log_likelihoods(logits, kmers)
         by_token = {"chain": likelihoods.token / K, "marginal": likelihoods.bases.mean(dim=-1)}

@@ -160,7 +160,7 @@ def _held_out(folder: Path, corpus: Path, seed: int) -> float:
     nats, bases = 0.0, 0
     for record in choose_records(records, HELDOUT_BP, seed):
         counted = measured_bases(record)
-        (likelihoods,) = base_log_likelihoods(model.reader, [record])
+        (likelihoods,) = base_log_likelihoods(model.runner, [record])
         nats -= float(likelihoods[counted].sum(dtype=np.float64))
         bases += int(counted.sum())
     return nats / bases

@@ -20,7 +20,7 @@ from carbon.errors import ModelError, UserError
 from carbon.genome import Reference, Variant
 from carbon.inference import DTYPES
 from carbon.inference.options import Dtype, Mode
-from carbon.model.load import keeping, kept_in
+from carbon.model.load import cache_arguments, cache_of
 from eval.contract import Floats, Model, Reading
 from eval.markov import base_codes
 from eval.windows import deltas_by_windows, in_blocks
@@ -151,12 +151,12 @@ class HuggingFaceModel(Model):
             if most is not None and history.shape[1] > most:
                 history, cache = history[:, -max(most // 2, 1) :], None
                 fresh = history
-            output = self.network(input_ids=fresh, **keeping(self.network, cache))
+            output = self.network(input_ids=fresh, **cache_arguments(self.network, cache))
             places = choose(output.logits[:, -1, self._ids].float())
             texts = [text + self._texts[at] for text, at in zip(texts, places, strict=True)]
             chosen = self._ids[places][:, None]
             history = torch.cat([history, chosen], dim=1)
-            cache = kept_in(output)
+            cache = cache_of(output)
             fresh = history if cache is None else chosen
         return [text[:length_bp] for text in texts]
 

@@ -13,18 +13,18 @@ from carbon import inference
 from carbon.errors import ModelError
 from carbon.genome import Reference, Variant
 from carbon.inference import (
-    Branch,
+    Continuation,
     Passage,
     VariantOptions,
-    branch_of,
+    continuation_of,
     load,
-    stem_of,
+    prefix_of,
 )
 from carbon.inference.checks import check_finite
 from carbon.inference.options import Dtype, Mode
 from carbon.losses import chain
 from carbon.model.folder import hub_folder, hub_name
-from carbon.model.load import keeping, kept_in
+from carbon.model.load import cache_arguments, cache_of
 from carbon.pretrained import local_folder
 from carbon.tokenizer import (
     ALL_KNOWN,
@@ -61,7 +61,7 @@ class CarbonModel(Model):
     @property
     def network(self) -> torch.nn.Module:
         """Whatever reads tokens."""
-        return cast("torch.nn.Module", self.carbon.reader.network.model)
+        return cast("torch.nn.Module", self.carbon.runner.network.model)
 
     def log_likelihoods(self, sequences: Sequence[str]) -> Floats:
         """Return log-likelihoods by the chain; what is longer than the context is windowed."""
@@ -75,10 +75,10 @@ class CarbonModel(Model):
         for some in in_blocks(prompts, _AT_ONCE):
             parts = [self._cut(prompt) for prompt in some]
             passages = [
-                Passage(self._stem(whole), (branch_of(tail + "A", self._vocabulary),))
+                Passage(self._stem(whole), (continuation_of(tail + "A", self._vocabulary),))
                 for whole, tail in parts
             ]
-            measured = self.carbon.reader.conditionals(passages)
+            measured = self.carbon.runner.conditionals(passages)
             rows += [
                 np.exp(steps[0, len(tail), _ACGT].astype(np.float64))
                 for (steps,), (_, tail) in zip(measured, parts, strict=True)
@@ -108,7 +108,7 @@ class CarbonModel(Model):
             return super().differences(pairs)
         results = []
         for some in in_blocks(pairs, _AT_ONCE):
-            measured = self.carbon.reader.likelihoods([self._fork(*pair) for pair in some], "chain")
+            measured = self.carbon.runner.likelihoods([self._fork(*pair) for pair in some], "chain")
             results += [
                 float(first.sum(dtype=np.float64) - second.sum(dtype=np.float64))
                 for first, second in measured
@@ -121,21 +121,21 @@ class CarbonModel(Model):
         whole, tail = self._cut(prompt, max([length_bp, *map(len, endings)]))
         stem = self._stem(whole)
         output: Any = self._read(stem)
-        cache, last = kept_in(output), output[0][0, -1:]
+        cache, last = cache_of(output), output[0][0, -1:]
         text = self._greedy(cache, last, tail, length_bp)
         likelihoods = []
         for ending in endings:
             _cut_back(cache, len(stem))
-            branch = branch_of(tail + ending, self._vocabulary)
+            branch = continuation_of(tail + ending, self._vocabulary)
             likelihoods.append(self._after(cache, last, branch)[len(tail) :].sum())
         return text, np.array(likelihoods, dtype=np.float64)
 
     @property
     def _vocabulary(self) -> Any:
-        return self.carbon.reader.vocabulary
+        return self.carbon.runner.vocabulary
 
     def _stem(self, whole: str) -> Any:
-        return stem_of(whole, self._vocabulary)
+        return prefix_of(whole, self._vocabulary)
 
     def _cut(self, prompt: str, more_bp: int = 0) -> tuple[str, str]:
         """Return the whole 6-mers of a prompt, as many as fit before more bases, and its tail."""
@@ -147,19 +147,19 @@ class CarbonModel(Model):
     def _fork(self, first: str, second: str) -> Passage:
         shared_bp = _common_bp(first.upper(), second.upper())
         shared_bp = min(shared_bp, len(first) - 1, len(second) - 1) // K * K
-        branches = (branch_of(s[shared_bp:], self._vocabulary) for s in (first, second))
+        branches = (continuation_of(s[shared_bp:], self._vocabulary) for s in (first, second))
         return Passage(self._stem(first[:shared_bp]), tuple(branches))
 
     def _read(self, ids: Any, cache: Any = None) -> Any:
-        tokens = torch.from_numpy(np.asarray(ids))[None].to(self.carbon.reader.device)
-        return self.network(input_ids=tokens, **keeping(self.network, cache))
+        tokens = torch.from_numpy(np.asarray(ids))[None].to(self.carbon.runner.device)
+        return self.network(input_ids=tokens, **cache_arguments(self.network, cache))
 
-    def _after(self, cache: Any, last: Tensor, branch: Branch) -> Any:
+    def _after(self, cache: Any, last: Tensor, branch: Continuation) -> Any:
         """Return the log-likelihood of every base of a branch, by the chain: (bases,) float64."""
         states = last
         if len(branch.ids) > 1:
             states = torch.cat([last, self._read(branch.ids[:-1], cache)[0][0]])
-        logits = self.carbon.reader.logits(states)
+        logits = self.carbon.runner.logits(states)
         kmers = torch.from_numpy(branch.kmers).to(logits.device)
         known = torch.from_numpy(known_bases(branch.known)).to(logits.device)
         return chain(logits, kmers, known).double().cpu().numpy().reshape(-1)
@@ -169,7 +169,7 @@ class CarbonModel(Model):
         while len(kmers) * K < len(tail) + length_bp:
             if kmers:
                 last = self._read([self._vocabulary.first_kmer + kmers[-1]], cache)[0][0, -1:]
-            logits = self.carbon.reader.logits(last)[0].cpu().numpy()
+            logits = self.carbon.runner.logits(last)[0].cpu().numpy()
             check_finite(logits.sum(), "a prompt")
             kmers.append(
                 int(np.where(_begin_with("" if kmers else tail), logits, -np.inf).argmax())

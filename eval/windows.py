@@ -16,7 +16,7 @@ import numpy as np
 from carbon.genome import Reference, Variant
 from carbon.genome.normalize import normalize_variant
 from carbon.inference.options import PROTOCOLS, STRANDS_READ
-from carbon.inference.variants import fork_at, needed_bp, place_of
+from carbon.inference.variants import allele_windows, needed_bp, site_of
 from eval.contract import Model, Reading
 
 _AT_ONCE = 64
@@ -73,8 +73,8 @@ def _window(
 ) -> Window:
     pair = variant.ref.upper(), variant.alt.upper()
     counted_bp = PROTOCOLS[reading.protocol].counted_bp(needed, strand, reading.window_bp)
-    place = place_of(variant, strand, counted_bp)
-    left, rights = fork_at(reference, place, pair, reading.protocol, reading.window_bp)
+    place = site_of(variant, strand, counted_bp)
+    left, rights = allele_windows(reference, place, pair, reading.protocol, reading.window_bp)
     ref, alt = (rights[allele].upper() for allele in pair)
     both_bp = min(len(ref), len(alt))
     return Window(left.upper(), ref[:both_bp], alt[:both_bp])

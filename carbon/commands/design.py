@@ -127,7 +127,7 @@ def design(
     )
     job = DesignJob(loading.model, functions, config, output, resume)
     check_job(job)
-    print(json.dumps(summary_of(job, run_design_job(loading.load(device).reader, job))))
+    print(json.dumps(summary_of(job, run_design_job(loading.load(device).runner, job))))
 
 
 def _rules(constraints: ConstraintOptions, rules: RuleOptions, start: str | None) -> "Rules":

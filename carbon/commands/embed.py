@@ -67,7 +67,7 @@ def embed(
         output=output,
         make=partial(embedder, loading.model, keywords, sequences, method),
         unpack=lambda _, text: np.frombuffer(base64.b64decode(text), dtype=np.float32),
-        asked={},
+        inputs={},
         resume=workers.resume,
     )
     print(json.dumps(run_sequence_job(workers, job, records, write)))

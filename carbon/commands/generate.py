@@ -23,7 +23,7 @@ from carbon.commands.shared import (
     one_of,
 )
 from carbon.inference.options import ConstraintOptions, Engine, SamplingOptions
-from carbon.inference.sequence_job import why_streamed
+from carbon.inference.sequence_job import streaming_reason
 from carbon.io.tables import words_of
 from carbon.parallel import driver
 from carbon.parallel.driver import Job, run_job
@@ -175,9 +175,9 @@ class Drawer:
 
         self._job = job
         self._model, self._draft = job.load(keywords)
-        models = [identity_of(self._model.reader, job.loading.model)]
+        models = [identity_of(self._model.runner, job.loading.model)]
         if self._draft:
-            models.append(identity_of(self._draft.model.reader, job.draft or ""))
+            models.append(identity_of(self._draft.model.runner, job.draft or ""))
         self.about = {"dtype": self._model.dtype, "models": models}
 
     def __call__(self, payload: list[Wanted]) -> dict[str, Any]:
@@ -255,14 +255,13 @@ def _drawn(
     from carbon.inference.checks import NotFinite
     from carbon.inference.generate.constraints import Constraints
     from carbon.inference.generate.continuous import generate_by
-    from carbon.inference.generate.prompts import Task
-    from carbon.inference.generate.sampling import SamplingRule
+    from carbon.inference.generate.prompts import SamplingRule, Task
 
     rule, constraints = SamplingRule(**job.sampling), Constraints(**job.constraints)
     task = Task(job.length_bp, rule, job.seed, job.tags, constraints)
     prompts, samples = [each.prompt for each in wanted], [each.sample for each in wanted]
     try:
-        return generate_by(job.engine, model.reader, prompts, task, draft, advance, samples)
+        return generate_by(job.engine, model.runner, prompts, task, draft, advance, samples)
     except NotFinite as error:
         raise NotFinite(f"prompt '{wanted[(error.number or 1) - 1].name}'") from None
 
@@ -336,7 +335,7 @@ def generate(
         output_path(job.output)
         check_no_input(job.output, job.prompts)
     check_inputs(job.loading.model, job.prompts)
-    reason = why_streamed("", job.output)
+    reason = streaming_reason("", job.output)
     if job.right is not None:
         reason = "a gap (--right) is filled by one process"
     if job.engine != "own":

@@ -95,7 +95,7 @@ def scan(
         resume=workers.resume,
     )
     if dry_run:
-        print(json.dumps(plan_scan_job(lambda: loading.load(workers.device).reader, job)))
+        print(json.dumps(plan_scan_job(lambda: loading.load(workers.device).runner, job)))
         return
     make = partial(scan_worker, loading.worker_keywords(workers))
     print(json.dumps(run_scan_job(job, make, partial(workers_of, workers))))

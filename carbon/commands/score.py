@@ -68,7 +68,7 @@ def score(
         output=output,
         make=partial(scorer, loading.model, keywords, sequences, method, per_base),
         unpack=packing_of(per_base=per_base)[1],
-        asked={"per_base": per_base},
+        inputs={"per_base": per_base},
         resume=workers.resume,
     )
     run_sequence_job(workers, job, records, write)

@@ -26,7 +26,7 @@ def variant_scorer(job: "VariantJob", loading: Loading) -> "VariantScorer":
     from carbon.inference import load
     from carbon.inference.variants import VariantScorer
 
-    return VariantScorer(load(job.model, **loading).reader, job)
+    return VariantScorer(load(job.model, **loading).runner, job)
 
 
 def background_scorer(job: "BackgroundJob", loading: Loading) -> "BackgroundScorer":
@@ -34,7 +34,7 @@ def background_scorer(job: "BackgroundJob", loading: Loading) -> "BackgroundScor
     from carbon.inference import load
     from carbon.inference.variants.background_job import BackgroundScorer
 
-    return BackgroundScorer(load(job.model, **loading).reader, job)
+    return BackgroundScorer(load(job.model, **loading).runner, job)
 
 
 def scan_worker(loading: Loading, job: "ScanJob", options: "ScanOptions") -> "ScanWorker":
@@ -42,7 +42,7 @@ def scan_worker(loading: Loading, job: "ScanJob", options: "ScanOptions") -> "Sc
     from carbon.inference import load
     from carbon.inference.scan import ScanWorker
 
-    return ScanWorker(load(job.model, **loading).reader, job, options)
+    return ScanWorker(load(job.model, **loading).runner, job, options)
 
 
 def scorer(
@@ -92,7 +92,7 @@ def _about(model: str, loaded: "Model", settings: dict[str, Any]) -> dict[str, A
 
     return {
         "settings": {"model": model, "yarn": loaded.yarn, **settings},
-        "identity": identity_of(loaded.reader, model),
+        "identity": identity_of(loaded.runner, model),
     }
 
 

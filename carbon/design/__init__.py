@@ -55,7 +55,7 @@ class _Callable(ModuleType):
         """
         from carbon.design.job import design_with
 
-        return design_with(model.reader, functions, options, output, resume)
+        return design_with(model.runner, functions, options, output, resume)
 
 
 sys.modules[__name__].__class__ = _Callable

@@ -10,7 +10,7 @@ from carbon.design.search import check_distances, records_of
 from carbon.design.strategies import STRATEGIES, Search
 from carbon.errors import UserError
 from carbon.genome.alphabet import IUPAC_DNA
-from carbon.inference.generate.sampling import SamplingRule
+from carbon.inference.generate.prompts import SamplingRule
 from carbon.inference.options import SamplingOptions, SearchOptions, check_choice
 from carbon.inference.runner import ModelRunner
 

@@ -131,7 +131,7 @@ def run_design_job(reader: ModelRunner, job: DesignJob) -> SearchResult:
             designs = designs_of(job.config, search, job.names, history)
             _write(path, job, designs, settings)
         except BaseException:
-            journal.keep()
+            journal.close()
             raise
     journal.remove()
     return SearchResult(search, history, designs)
@@ -140,7 +140,7 @@ def run_design_job(reader: ModelRunner, job: DesignJob) -> SearchResult:
 def _history(
     search: Search, checker: RuleChecker, job: DesignJob, journal: Journal
 ) -> list[Candidate]:
-    stored = list(journal.kept())
+    stored = list(journal.blocks())
     with (
         running_functions(job.functions, job.config.timeout_seconds, COLUMNS) as functions,
         progress("scoring calls", search.config.calls, sum(map(len, stored))) as advance,

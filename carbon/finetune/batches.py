@@ -5,7 +5,7 @@ values are unpacked into rows padded on the right, where a causal query does not
 needed and SDPA uses its fast kernels.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -164,23 +164,6 @@ def tokens_of(length_bp: int, pool: Pool) -> int:
 def room_bp(context_tokens: int, pool: Pool) -> int:
     """Return the bases of the longest sequence that fits a context."""
     return (context_tokens - 1 - POOLS[pool].close) * K
-
-
-def cut(lengths: Sequence[int], most_tokens: int) -> Iterator[list[int]]:
-    """Yield the numbers of sequences that form a batch, the shortest first.
-
-    Args:
-        lengths: tokens of each.
-        most_tokens: maximum number of rows times longest row; one sequence always fits.
-    """
-    batch: list[int] = []
-    for number in sorted(range(len(lengths)), key=lambda n: lengths[n]):
-        if batch and (len(batch) + 1) * lengths[number] > most_tokens:
-            yield batch
-            batch = []
-        batch.append(number)
-    if batch:
-        yield batch
 
 
 def _row(sequence: str, vocabulary: Vocabulary, pool: Pool) -> _TokenRow:

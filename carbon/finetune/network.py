@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from transformers import LlamaForCausalLM, LlamaModel
 
 from carbon.errors import UserError
-from carbon.finetune.batches import Batch, batches, cut, dna_rows, room_bp, tokens_of, use_rows
+from carbon.finetune.batches import Batch, batches, dna_rows, room_bp, tokens_of, use_rows
 from carbon.genome import reverse_complement
 from carbon.inference.options import STRANDS_READ, Pool, Strands
-from carbon.inference.runner import batch_tokens_of
+from carbon.inference.runner import Batcher
 from carbon.inference.score import overlapping_windows
 from carbon.model import LoadedModel
 from carbon.tokenizer import K, Vocabulary
@@ -180,7 +180,6 @@ class Averager:
     Attributes:
         network: maps a `Batch` to (rows, width), or to several rows for each row of the batch.
         room_bp: bases of the longest sequence that is read whole.
-        batch_tokens: maximum tokens of a forward pass.
     """
 
     def __init__(
@@ -208,10 +207,15 @@ class Averager:
         """
         self.network = network
         self.room_bp = room_bp(backbone.config.max_position_embeddings, pool)
-        self.batch_tokens = batch_tokens_of(backbone)
+        self._batcher = Batcher(backbone)
         self._pool, self._width, self._per_base = pool, width, per_base
         self._size_of = size_of or (lambda bases: bases if per_base else 1)
         self._batch = batches(vocabulary, pool, per_base=per_base)
+
+    @property
+    def batch_tokens(self) -> int:
+        """Maximum tokens of a forward pass."""
+        return self._batcher.batch_tokens
 
     def means(
         self, sequences: Sequence[str], strands: Strands, *, tile: bool
@@ -254,10 +258,16 @@ class Averager:
         lengths = [tokens_of(len(w.bases), self._pool) * (1 + self._per_base) for w in windows]
         vectors: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(windows)
         device = next(self.network.parameters()).device
-        for group in cut(lengths, self.batch_tokens):
+
+        def run(group: list[int]) -> list[NDArray[np.float32]]:
             bases = [windows[n].bases for n in group]
             logits = self.network(self._batch(bases).to(device)).cpu().numpy()
             ends = np.cumsum([self._size_of(len(b)) for b in bases])
-            for n, rows in zip(group, np.split(logits, ends[:-1]), strict=True):
-                vectors[n] = rows if self._per_base else rows[0]
+            return np.split(logits, ends[:-1])
+
+        by_length = sorted(range(len(windows)), key=lambda n: lengths[n])
+        row_tokens = {n: lengths[n] for n in by_length}
+        for group, parts in self._batcher.in_batches(row_tokens, run):
+            for n, part in zip(group, parts, strict=True):
+                vectors[n] = part if self._per_base else part[0]
         return vectors

@@ -1,7 +1,7 @@
 """Predict a file of sequences, intervals or variants into another, resumably."""
 
 import base64
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ from carbon.genome.contig_names import names_table
 from carbon.genome.vcf import holds_variants
 from carbon.inference.options import Dtype
 from carbon.io.files import atomic_file, check_no_input, content_sha256, output_path, why_no_file
-from carbon.parallel.driver import Job, Workers, run_job
+from carbon.parallel.driver import Job, Workers, in_blocks, run_job
 from carbon.progress import say
 
 if TYPE_CHECKING:
@@ -137,7 +137,12 @@ def run_predict_job(job: PredictJob, dtype: str, workers: Workers) -> dict[str, 
         output=job.output,
         settings=settings | about | _fingerprints(job),
         check=source.check,
-        blocks=lambda: _blocks(source.records()),
+        blocks=lambda: in_blocks(
+            source.records(),
+            _BLOCK_RECORDS,
+            _BLOCK_BP,
+            lambda record: sum(map(len, record.sequences)),
+        ),
         payload=_payload,
         source=str(job.source),
         resume=job.resume,
@@ -209,16 +214,3 @@ def _fingerprints(job: PredictJob) -> dict[str, Any]:
 def _array(task: LabelTask, text: str) -> Floats32:
     array = np.frombuffer(base64.b64decode(text), np.float32)
     return array.reshape(-1, task.num_outputs) if task.per_base else array
-
-
-def _blocks(records: Iterable[SourceRecord]) -> Iterator[list[SourceRecord]]:
-    block: list[SourceRecord] = []
-    block_bp = 0
-    for record in records:
-        block.append(record)
-        block_bp += sum(map(len, record.sequences))
-        if len(block) == _BLOCK_RECORDS or block_bp >= _BLOCK_BP:
-            yield block
-            block, block_bp = [], 0
-    if block:
-        yield block

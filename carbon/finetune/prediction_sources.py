@@ -313,7 +313,7 @@ class VariantSource(Source):
         for row in self.vcf:
             agreement.add(row)
         if agreement.has_contradictions:
-            raise GenomeError(agreement.told())
+            raise GenomeError(agreement.summary())
         return agreement.num_records
 
     def records(self) -> Iterator[SourceRecord]:

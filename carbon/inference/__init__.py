@@ -1,4 +1,4 @@
-"""Scoring, variants and generation with a loaded model.
+"""Score sequences and variants, embed sequences and generate DNA with a loaded model.
 
 - `model`: `load`, and `Model` with every inference command as a method.
 - `runner`, `passages`: forward passes in batches that fit memory, with shared prefixes.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from carbon.inference.generate.constraints import Constraints
     from carbon.inference.generate.generate import Step
     from carbon.inference.generate.infill import Filling
-    from carbon.inference.generate.sampling import SamplingRule
+    from carbon.inference.generate.prompts import SamplingRule
     from carbon.inference.generate.speculative import Draft
     from carbon.inference.model import DTYPES, Model, load
     from carbon.inference.next_token import NextToken, all_kmers, kmer_index, near_misses
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         Strands,
         VariantOptions,
     )
-    from carbon.inference.passages import Branch, Passage, branch_of, stem_of
+    from carbon.inference.passages import Continuation, Passage, continuation_of, prefix_of
     from carbon.inference.runner import ModelRunner
     from carbon.inference.scan import ScanChunk, ScanMethod, join_chunks
     from carbon.inference.score import SequenceScore, base_log_likelihoods
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 __all__ = [
     "DTYPES",
     "AlleleComparison",
-    "Branch",
     "By",
     "Combine",
     "Constraints",
+    "Continuation",
     "Draft",
     "Filling",
     "Method",
@@ -64,19 +64,19 @@ __all__ = [
     "VariantScore",
     "all_kmers",
     "base_log_likelihoods",
-    "branch_of",
+    "continuation_of",
     "join_chunks",
     "kmer_index",
     "load",
     "near_misses",
-    "stem_of",
+    "prefix_of",
 ]
 
 __getattr__ = lazy_names(
     __name__,
     {
         "AlleleComparison": "carbon.inference.variants.score",
-        "Branch": "carbon.inference.passages",
+        "Continuation": "carbon.inference.passages",
         "By": "carbon.inference.options",
         "Combine": "carbon.inference.options",
         "Constraints": "carbon.inference.generate.constraints",
@@ -89,7 +89,7 @@ __getattr__ = lazy_names(
         "NextToken": "carbon.inference.next_token",
         "Passage": "carbon.inference.passages",
         "SamplingOptions": "carbon.inference.options",
-        "SamplingRule": "carbon.inference.generate.sampling",
+        "SamplingRule": "carbon.inference.generate.prompts",
         "ScanChunk": "carbon.inference.scan.score",
         "ScanMethod": "carbon.inference.scan.method",
         "ScanOptions": "carbon.inference.options",
@@ -100,11 +100,11 @@ __getattr__ = lazy_names(
         "VariantScore": "carbon.inference.variants.score",
         "all_kmers": "carbon.inference.next_token",
         "base_log_likelihoods": "carbon.inference.score",
-        "branch_of": "carbon.inference.passages",
+        "continuation_of": "carbon.inference.passages",
         "join_chunks": "carbon.inference.scan.score",
         "kmer_index": "carbon.inference.next_token",
         "load": "carbon.inference.model",
         "near_misses": "carbon.inference.next_token",
-        "stem_of": "carbon.inference.passages",
+        "prefix_of": "carbon.inference.passages",
     },
 )

@@ -1,7 +1,7 @@
-"""Checks of what a Python caller passes: a wrong type is one line that says what to pass.
+"""Argument checks of the Python interface: a wrong type gives one line that says what to pass.
 
-A bare string is refused where several are expected. Python would read it letter by letter, and a
-file name would be taken for a sequence, so neither guess is made.
+A bare string is refused where a list is expected. Python would iterate over its letters, and a file
+name would be scored as a sequence.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,12 +21,12 @@ _VARIANT_HINT = 'write carbon.Variant("chr1", 9, "A", "T") or Variant.parse("chr
 
 
 def check_several(name: str, values: object, example: str) -> None:
-    """Raise TypeError unless `values` can be iterated and is not one string or file name.
+    """Raise TypeError unless `values` is an iterable other than one string or file name.
 
     Args:
-        name: of the argument.
-        values: what was passed.
-        example: what to pass, such as `["ATGGCC"]`.
+        name: name of the argument.
+        values: the argument.
+        example: a valid value for the message, such as `["ATGGCC"]`.
     """
     if isinstance(values, (str, bytes)):
         raise TypeError(f"{name}: a single {_type(values)}; pass a list, such as {example}")
@@ -53,12 +53,12 @@ def checked_names(name: str, values: Iterable[str]) -> tuple[str, ...]:
 
 
 def checked_dna(sequences: Iterable[str], name: str = "sequences") -> Iterator[str]:
-    """Return an iterator over sequences that checks each of them when it is reached.
+    """Return an iterator that checks each sequence when it is reached.
 
     Raises:
-        TypeError: at once, if `sequences` is a single string or cannot be iterated; when it is
-            reached, if an item is not a string.
-        UserError: when it is reached, if an item has a letter that is not IUPAC DNA or `-`.
+        TypeError: immediately, if `sequences` is a single string or cannot be iterated; on reaching
+            it, if an item is not a string.
+        UserError: on reaching it, if an item has a letter that is not IUPAC DNA or `-`.
     """
     check_several(name, sequences, '["ATGGCC"]')
     return _each(name, sequences, _check_dna)
@@ -107,46 +107,46 @@ EVERY_OFFSET = tuple(range(K))
 
 
 class NotFinite(ModelError):
-    """What a model says of an input is no finite number.
+    """The network returned a value that is not finite.
 
     Attributes:
-        number: of the input among those given, from 1; None where there is but one.
+        number: number of the input, from 1; None if there is only one.
     """
 
     def __init__(self, where: str, number: int | None = None) -> None:
-        """Name the input."""
+        """Describe the input as `where`."""
         super().__init__(
-            f"{where}: what the model says of it is not finite; are its weights damaged, or too "
+            f"{where}: the model's output is not finite; are its weights damaged, or too "
             "large for this dtype?"
         )
         self.number = number
 
 
 def check_finite(values: Any, where: str, number: int | None = None) -> None:
-    """Raise NotFinite unless a number, or all of an array's, are finite."""
+    """Raise NotFinite unless a number, or every number of an array, is finite."""
     if not np.isfinite(values).all():
         raise NotFinite(where, number)
 
 
 def check_layer(network: Any, layer: int) -> None:
-    """Raise UserError unless the network has so many layers."""
+    """Raise UserError unless `layer` is between 0 and the network's number of layers."""
     num_layers = len(network.model.layers)
     if not 0 <= layer <= num_layers:
         raise UserError(f"layer {layer}: the model has {num_layers}; give 0 to {num_layers}")
 
 
 def checked_offsets(offsets: Iterable[int]) -> tuple[int, ...]:
-    """Return offsets once each and in order; raise UserError unless they are some of 0 to 5."""
+    """Return sorted distinct offsets; raise UserError unless there is one and all are 0 to 5."""
     check_several("offsets", offsets, "(0, 3)")
-    found = tuple(sorted(set(offsets)))
-    if not found or not set(found) <= set(EVERY_OFFSET):
-        given = ", ".join(map(str, found)) or "none"
-        raise UserError(f"offsets {given}: give some of 0 to {K - 1}")
-    return found
+    distinct = tuple(sorted(set(offsets)))
+    if not distinct or not set(distinct) <= set(EVERY_OFFSET):
+        shown = ", ".join(map(str, distinct)) or "none"
+        raise UserError(f"offsets {shown}: give some of 0 to {K - 1}")
+    return distinct
 
 
 def check_window(window_bp: int, most_bp: int) -> None:
-    """Raise UserError unless a window has two 6-mers at least and the model holds it."""
+    """Raise UserError unless a window holds two 6-mers and fits into the model's context."""
     if not 2 * K <= window_bp <= most_bp:
         raise UserError(
             f"a window of {window_bp} bp does not fit: give {2 * K} to {most_bp} bp for this model"

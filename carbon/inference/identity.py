@@ -1,4 +1,4 @@
-"""What tells a model from others of its name, and how it is computed with."""
+"""Identify a model: checksums of its weights, and the settings that scores depend on."""
 
 import hashlib
 from typing import TYPE_CHECKING, Any
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 _TOKENIZER = "tokenizer.json"
 
 
-def identity_of(reader: "ModelRunner", model: str) -> dict[str, Any]:
-    """Return what the results of a model follow from, beside its settings.
+def identity_of(runner: "ModelRunner", model: str) -> dict[str, Any]:
+    """Return everything in a model that its results depend on.
 
     Args:
-        reader: of the model.
+        runner: runner of the model.
         model: its folder or name.
 
     Returns:
@@ -29,28 +29,28 @@ def identity_of(reader: "ModelRunner", model: str) -> dict[str, Any]:
     return {
         "carbon": __version__,
         "weights": {path.name: content_sha256(path) for path in files},
-        "config": reader.network.config.to_dict(),
-        "device": reader.device.type,
+        "config": runner.network.config.to_dict(),
+        "device": runner.device.type,
     }
 
 
-def settings_of(reader: "ModelRunner", method: "Method") -> dict[str, Any]:
-    """Return what has to be the same for deltas to be compared."""
+def settings_of(runner: "ModelRunner", method: "Method") -> dict[str, Any]:
+    """Return the settings that must be equal for deltas to be comparable."""
     return {
         **method._asdict(),
-        "yarn": reader.yarn,
-        "dtype": reader.dtype,
-        "weights_sha256": weights_sha256(reader),
+        "yarn": runner.yarn,
+        "dtype": runner.dtype,
+        "weights_sha256": weights_sha256(runner),
     }
 
 
-def weights_sha256(reader: "ModelRunner") -> str:
-    """Return the SHA-256 of a model's weights: names, shapes and values as float32, by name.
+def weights_sha256(runner: "ModelRunner") -> str:
+    """Return the SHA-256 of a model's weights: names, shapes and float32 values, in order of name.
 
-    A model has the same one wherever its files lie and however they are cut.
+    It depends neither on the location of the files nor on their sharding.
     """
-    found = hashlib.sha256()
-    for name, weight in sorted(reader.network.named_parameters()):
-        found.update(f"{name} {tuple(weight.shape)}\n".encode())
-        found.update(weight.detach().float().cpu().contiguous().numpy().data)
-    return found.hexdigest()
+    digest = hashlib.sha256()
+    for name, weight in sorted(runner.network.named_parameters()):
+        digest.update(f"{name} {tuple(weight.shape)}\n".encode())
+        digest.update(weight.detach().float().cpu().contiguous().numpy().data)
+    return digest.hexdigest()

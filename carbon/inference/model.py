@@ -1,4 +1,4 @@
-"""A loaded model and everything it can do: what `carbon.load` returns."""
+"""`Model`: a loaded model and its methods, as returned by `carbon.load`."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -16,8 +16,7 @@ from carbon.inference.generate.constraints import Constraints
 from carbon.inference.generate.continuous import generate_by
 from carbon.inference.generate.generate import Step, stream
 from carbon.inference.generate.infill import Filling, infill
-from carbon.inference.generate.prompts import Task
-from carbon.inference.generate.sampling import SamplingRule
+from carbon.inference.generate.prompts import SamplingRule, Task
 from carbon.inference.generate.speculative import Draft
 from carbon.inference.next_token import NextToken, next_token
 from carbon.inference.options import (
@@ -54,31 +53,32 @@ from carbon.tokenizer import K
 
 
 class Model:
-    """A DNA language model ready to score and to generate; several threads may share it.
+    """A loaded DNA language model that scores, embeds and generates; threads may share it.
 
-    Its methods raise TypeError for a wrong type, such as a single string instead of a list.
+    Its methods raise TypeError for an argument of a wrong type, such as a single string instead of
+    a list.
 
     Attributes:
         model: the network and its vocabulary.
-        reader: runs the network in batches that fit into memory.
-        context_bp: bases that fit into one pass beside `<dna>`.
+        runner: runs the network in batches that fit into memory.
+        context_bp: bases that fit into one forward pass next to `<dna>`.
     """
 
     def __init__(self, model: LoadedModel) -> None:
         """Wrap a loaded model; most users call `carbon.load`."""
         self.model = model
-        self.reader = ModelRunner(model)
-        self.context_bp = (self.reader.context_tokens - 1) * K
+        self.runner = ModelRunner(model)
+        self.context_bp = (self.runner.context_tokens - 1) * K
 
     @property
     def dtype(self) -> str:
-        """That of the weights, by name, such as `float32`."""
-        return self.reader.dtype
+        """Name of the weights' dtype, such as `float32`."""
+        return self.runner.dtype
 
     @property
     def yarn(self) -> float | None:
-        """By how much YaRN stretches the context; None where it does not."""
-        return self.reader.yarn
+        """Factor by which YaRN stretches the context; None without YaRN."""
+        return self.runner.yarn
 
     def score(
         self,
@@ -88,21 +88,21 @@ class Model:
         strands: Strands = "forward",
         tags: Sequence[str] = (),
     ) -> Iterator[SequenceScore]:
-        """Yield the log-likelihood of each sequence, and of every base of it.
+        """Yield the log-likelihood of each sequence and of each of its bases.
 
         Args:
-            sequences: DNA of any length and case; a base that is not ACGT is not counted. What is
-                longer than the context is read in windows that overlap by half.
-            by: `chain` gives log p(base | all before it), whose sum is the likelihood of the
-                sequence; `marginals` gives the base's marginal inside its token.
-            strands: read the sequence, its reverse complement, or the mean of both.
+            sequences: DNA of any length and case; bases that are not ACGT are not scored. Sequences
+                that exceed the context are scored in windows that overlap by half.
+            by: `chain` gives log p(base | all bases before it), which sums to the log-likelihood of
+                the sequence; `marginals` gives the base's marginal within its token.
+            strands: score the sequence, its reverse complement, or the mean of both.
             tags: metadata tags to condition on, such as `<fungi_species>`.
 
         Raises:
-            UserError: a choice or tag is not possible, or a letter of a sequence is not DNA.
+            UserError: a choice or tag is invalid, or a letter of a sequence is not DNA.
         """
-        self.model.vocabulary.prefix(found := checked_names("tags", tags))
-        return score_sequences(self.reader, checked_dna(sequences), by, strands, found)
+        self.model.vocabulary.prefix(tag_names := checked_names("tags", tags))
+        return score_sequences(self.runner, checked_dna(sequences), by, strands, tag_names)
 
     def score_variants(
         self,
@@ -112,35 +112,35 @@ class Model:
     ) -> Iterator[VariantScore]:
         """Yield log-likelihood(ALT) - log-likelihood(REF) for each variant, in order.
 
-        Negative means that the model finds the variant less likely than the reference. A variant is
-        trimmed and left-aligned first, so that its score does not depend on how it is written.
+        A negative delta means that the model finds ALT less likely than REF. Variants are trimmed
+        and left-aligned first, so that the score does not depend on their notation.
 
         Args:
-            reference: the sequence that the variants are of.
-            variants: SNVs, MNVs, insertions and deletions; others get no delta but a reason, and so
-                does one of which the reference has N for a base of REF (`reference_unknown`).
-            **options: keywords, none of which must be given:
-                protocol: `centered` (default) compares windows with the variant in the middle, of
-                    the same length for both alleles; `right_end` the alleles, up to at least the
-                    first base that differs, behind a window that ends where they begin.
-                window_bp: bases; 8,192 for `centered`, 24,000 for `right_end`, or what the model's
-                    context holds, if None (default).
-                by: likelihoods by the `chain` (default), that of the sequence, or `marginals`.
-                strands: `forward`, `reverse` or the mean of `both` (default), which shows how far
-                    they disagree; one that cannot tell the alleles apart is left out.
-                offsets: bases to leave out at the window's start for REF, which shifts the 6-mers,
-                    each 0 to 5; the mean over them is given. (0,) by default. `centered` leaves
-                    out as many more for an ALT as it is longer, so that the 6-mers behind an indel
-                    are the same for both.
+            reference: the reference sequence.
+            variants: SNVs, MNVs, insertions and deletions; others get a reason instead of a delta,
+                as do variants with N in the reference at REF (`reference_unknown`).
+            **options: optional keywords:
+                protocol: `centered` (default) compares windows of equal length with the variant in
+                    the middle; `right_end` compares the alleles, at least up to the first base that
+                    differs, after a window that ends where they begin.
+                window_bp: bases; if None (default), 8,192 for `centered` and 24,000 for
+                    `right_end`, or as many as fit into the context.
+                by: `chain` (default), the likelihood of the sequence, or `marginals`.
+                strands: `forward`, `reverse` or the mean of `both` (default), which also shows how
+                    far they disagree; a strand that cannot distinguish the alleles is left out.
+                offsets: bases to leave out at the start of REF's window, which shifts the 6-mers,
+                    each 0 to 5; the delta is the mean over offsets. (0,) by default. `centered`
+                    shifts an ALT's window by its additional length, so that the 6-mers after an
+                    indel are the same for both alleles.
                 tags: metadata tags to condition on, such as `<fungi_species>`; none by default.
 
         Raises:
-            UserError: a choice, window or offset is not possible, or there is no such tag.
-            GenomeError: a REF does not stand in the reference where it should.
+            UserError: a choice, window, offset or tag is invalid.
+            GenomeError: a REF differs from the reference.
         """
         method = self.variant_method(**options)
         check_reference(reference)
-        return score_variants(self.reader, reference, checked_variants(variants), method)
+        return score_variants(self.runner, reference, checked_variants(variants), method)
 
     def background(
         self,
@@ -152,101 +152,100 @@ class Model:
         contigs: Sequence[str] = (),
         **options: Unpack[VariantOptions],
     ) -> Background:
-        """Score random variants of every kind, for `Background.percentile` of others.
+        """Score random variants of every kind, for `Background.percentile` of other variants.
 
         Args:
-            reference: where variants are drawn, uniformly over known bases.
-            annotation: of the reference: kinds are told by what a variant does to a gene; without,
-                SNVs by their change and the base on either side, indels by their length.
-            variants_per_kind: how many to draw of every narrowest kind.
-            seed: of the random numbers.
-            contigs: where to draw; everywhere if none is named.
-            **options: how they are scored, as for `score_variants`.
+            reference: reference to draw variants from, uniformly over known bases.
+            annotation: annotation of the reference; with it, the kind of a variant is its
+                consequence; without it, the change and neighbouring bases of an SNV and the length
+                of an indel.
+            variants_per_kind: number of variants of every narrowest kind.
+            seed: seed of the random numbers.
+            contigs: contigs to draw from; all by default.
+            **options: scoring options, as for `score_variants`.
 
         Raises:
-            UserError: an option is not possible, or the variants cannot be drawn.
+            UserError: an option is invalid, or the variants cannot be drawn.
         """
         method = self.variant_method(**options)
         check_reference(reference)
         drawing = Drawing(variants_per_kind, seed, checked_names("contigs", contigs))
-        return make_background(self.reader, reference, method, drawing, annotation)
+        return make_background(self.runner, reference, method, drawing, annotation)
 
     def compare_alleles(
         self, reference: Reference, variant: Variant, method: Method
     ) -> tuple[VariantScore, dict[str, AlleleComparison]]:
         """Return a variant's score and, by strand (`+`, `-`), the log-likelihoods that it sums up.
 
-        They are those of every base from the variant on, so that it can be seen what an allele does
-        to the bases behind it. Where the score has a reason and no delta there are none.
+        The log-likelihoods cover every base from the variant on, and so show the effect of an
+        allele on the bases after it. There are none if the score has a reason and no delta.
 
         Args:
-            reference: the sequence that the variant is of.
+            reference: the reference sequence.
             variant: as for `score_variants`.
-            method: of `variant_method`.
+            method: from `variant_method`.
 
         Raises:
-            GenomeError: REF does not stand in the reference where it should.
+            GenomeError: REF differs from the reference.
         """
         check_reference(reference)
-        return next(compare_block(self.reader, reference, [*checked_variants([variant])], method))
+        return next(compare_block(self.runner, reference, [*checked_variants([variant])], method))
 
     def variant_method(self, **options: Unpack[VariantOptions]) -> Method:
-        """Return how variants are scored, the window filled in and everything checked.
+        """Return the checked scoring method of variants, with the window filled in.
 
         Args:
             **options: the keywords of `score_variants`: `protocol`, `window_bp`, `by`, `strands`,
                 `offsets` and `tags`.
 
         Raises:
-            UserError: a choice, window or offset is not possible, or the vocabulary has no such
-                tag.
+            UserError: a choice, window, offset or tag is invalid.
         """
-        return method_for(self.reader, **options)
+        return method_for(self.runner, **options)
 
     def scan(
         self, reference: Reference, interval: Interval, **options: Unpack[ScanOptions]
     ) -> Iterator[ScanChunk]:
         """Yield log p(base | all bases to its left) of A, C, G and T for every base, in chunks.
 
-        The chunks follow one another; `join_chunks` makes one of them. Windows lie where they lie
-        on the contig, so that overlapping intervals agree.
+        Chunks are consecutive; `join_chunks` joins them. The position of windows depends on the
+        contig only, so that overlapping intervals agree.
 
         Args:
-            reference: the sequence; unknown bases are summed over, as in `score`.
+            reference: the reference sequence; unknown bases are summed over, as in `score`.
             interval: of any length; memory does not grow with it.
-            **options: keywords, none of which must be given:
-                offsets: where 6-mers begin, modulo 6, from the start of the strand that is read; if
-                    None (default) offset 0, and all six for `token_start`.
-                combine: `mean` of the offsets (default), or `token_start`: every base in the offset
-                    where it begins a 6-mer, which is the protocol `right_end`.
-                window_bp: most bases that are read at once; 48,000, or what the model's context
-                    holds, if None (default). Rounded down to whole 6-mers.
-                least_context_bp: bases before any that is scored, but at the contig's start; half
-                    of the window if None (default). Rounded up to whole 6-mers.
+            **options: optional keywords:
+                offsets: where 6-mers begin, modulo 6, from the start of the scored strand; if None
+                    (default) offset 0, and all six for `token_start`.
+                combine: `mean` of the offsets (default), or `token_start`: every base at the offset
+                    where it begins a 6-mer, as in the protocol `right_end`.
+                window_bp: maximum bases of a window; 48,000, or as many as fit into the context, if
+                    None (default). Rounded down to whole 6-mers.
+                least_context_bp: minimum bases before a scored base, except at the start of the
+                    contig; half of the window if None (default). Rounded up to whole 6-mers.
                 strands: `forward` by default; on the `reverse` strand a base is predicted from all
                     bases to its right; `both` is the mean.
                 tags: metadata tags to condition on; none by default.
 
         Raises:
-            UserError: a choice, window, context or offset is not possible, or there is no such tag.
-            GenomeError: the contig is not in the reference, or the interval ends past it.
+            UserError: a choice, window, context, offset or tag is invalid.
+            GenomeError: the reference lacks the contig, or the interval extends past its end.
         """
         method = self.scan_method(**options)
         check_reference(reference)
-        return scan_region(self.reader, reference, interval, method)
+        return scan_region(self.runner, reference, interval, method)
 
     def scan_method(self, **options: Unpack[ScanOptions]) -> ScanMethod:
-        """Return how a region is scanned, everything filled in, rounded and checked.
+        """Return the checked scanning method of regions, filled in and rounded.
 
         Args:
             **options: the keywords of `scan`: `offsets`, `combine`, `window_bp`,
-            `least_context_bp`,
-                `strands` and `tags`.
+                `least_context_bp`, `strands` and `tags`.
 
         Raises:
-            UserError: a choice, window, context or offset is not possible, or there is no such tag.
+            UserError: a choice, window, context, offset or tag is invalid.
         """
-        return scan_method_for(self.reader, **options)
+        return scan_method_for(self.runner, **options)
 
     def generate(
         self,
@@ -263,32 +262,31 @@ class Model:
     ) -> list[str]:
         """Continue each prompt by `length_bp` bases and return the continuations, in order.
 
-        A prompt may have any length, or none: its last one to five bases condition the first
-        generated 6-mer, so that nothing is padded or cut. What follows a prompt does not depend on
-        the others; a prompt that is given n times gets n samples.
+        A prompt may have any length, even 0: its last one to five bases condition the first
+        generated 6-mer, without padding or cutting. The continuation of a prompt does not depend on
+        the other prompts; a prompt that occurs n times gets n samples.
 
         Args:
             prompts: DNA.
             length_bp: bases to add.
-            seed: of the random numbers.
+            seed: seed of the random numbers.
             tags: metadata tags to condition on.
-            constraints: what the generated bases must keep to.
-            draft: a small model for speculative decoding; it counts what was accepted.
+            constraints: constraints on the generated bases.
+            draft: a small model for speculative decoding, which counts accepted proposals.
             engine: `own`, or transformers' `continuous` batching, for many prompts of different
-                lengths, in mode `token` alone; sampled text then depends on the other prompts.
-            advance: is told of new bases as they come.
-            **sampling: the fields of `SamplingRule`, none of which must be given: `mode`,
-                `temperature`, `top_k`, `top_p`, `min_p`, `repetition_penalty` and
-                `repetition_window_bp`.
+                lengths in mode `token`; sampled text then depends on the other prompts.
+            advance: called with the number of new bases.
+            **sampling: the fields of `SamplingRule`, all optional: `mode`, `temperature`, `top_k`,
+                `top_p`, `min_p`, `repetition_penalty` and `repetition_window_bp`.
 
         Raises:
-            UserError: an argument makes no sense, or the constraints cannot be kept.
+            UserError: an argument is invalid, or the constraints cannot be satisfied.
         """
         checked = checked_names("prompts", prompts)
         task = Task(
             length_bp, SamplingRule(**sampling), seed, checked_names("tags", tags), constraints
         )
-        return generate_by(engine, self.reader, checked, task, draft, advance)
+        return generate_by(engine, self.runner, checked, task, draft, advance)
 
     def stream(
         self,
@@ -303,15 +301,15 @@ class Model:
     ) -> Iterator[Step]:
         """Yield the continuation of one prompt as it is drawn, with the model's probabilities.
 
-        The bases and the arguments are those of `generate`.
+        Bases and arguments are those of `generate`.
 
         Raises:
-            UserError: an argument makes no sense, or the constraints cannot be kept.
+            UserError: an argument is invalid, or the constraints cannot be satisfied.
         """
         task = Task(
             length_bp, SamplingRule(**sampling), seed, checked_names("tags", tags), constraints
         )
-        return stream(self.reader, prompt, task, draft)
+        return stream(self.runner, prompt, task, draft)
 
     def infill(
         self,
@@ -327,47 +325,47 @@ class Model:
         advance: Callable[[int], None] = lambda num_bases: None,
         **sampling: Unpack[SamplingOptions],
     ) -> list[Filling]:
-        """Fill a gap of `length_bp` bases: return candidates ranked by likelihood, the best first.
+        """Fill a gap of `length_bp` bases; return candidates ranked by likelihood, the best first.
 
-        Candidates are drawn behind `left`; the score is log p(candidate, right | left) by the
-        chain, at temperature 1. Left context that does not fit beside the rest is left out.
+        Candidates are drawn after `left`; the score is log p(candidate, right | left) by the chain,
+        at temperature 1. Left context that exceeds the model's context is cut at its start.
 
         Args:
             left: DNA before the gap, of any length.
-            right: DNA behind it, of which all is scored.
+            right: DNA after the gap; all of it is scored.
             length_bp: bases of the gap.
-            candidates: how many to draw; equal ones are given once.
-            seed: of the random numbers.
+            candidates: number of candidates to draw; equal ones are returned once.
+            seed: seed of the random numbers.
             tags: metadata tags to condition on.
-            constraints: what the bases of the gap must keep to; forbidden motifs may not reach into
+            constraints: constraints on the bases of the gap; forbidden motifs may not extend into
                 either side.
             draft: a small model for speculative decoding.
-            advance: is told of new bases as they come.
+            advance: called with the number of new bases.
             **sampling: as for `generate`.
 
         Raises:
-            UserError: an argument makes no sense, the constraints cannot be kept, or gap and right
-                context do not fit into the model's.
+            UserError: an argument is invalid, the constraints cannot be satisfied, or gap and right
+                context exceed the model's context.
         """
         rule = SamplingRule(**sampling)
         task = Task(length_bp, rule, seed, checked_names("tags", tags), constraints, right)
-        return infill(self.reader, left, task, candidates, draft, advance)
+        return infill(self.runner, left, task, candidates, draft, advance)
 
     def next_token(self, context: str, *, tags: Sequence[str] = ()) -> NextToken:
-        """Return the distribution of the 6-mer that begins right behind a context.
+        """Return the distribution of the 6-mer that follows a context.
 
-        Its `given` fixes bases of the 6-mer and tells how the others adapt.
+        `NextToken.given` conditions it on fixed bases of the 6-mer.
 
         Args:
-            context: DNA of any length; 6-mers are counted from its end, so that its first one to
-                five bases are left out where its length is no multiple of six. Of a context that
-                is longer than the model's the end is read.
+            context: DNA of any length. The 6-mer grid is counted from its end, so that its first
+                one to five bases are left out unless its length is a multiple of six. Only its end
+                is used if it exceeds the model's context.
             tags: metadata tags to condition on.
 
         Raises:
-            UserError: the context is no DNA, or there is no such tag.
+            UserError: the context is not DNA, or a tag is unknown.
         """
-        return next_token(self.reader, context, checked_names("tags", tags))
+        return next_token(self.runner, context, checked_names("tags", tags))
 
     def embed(
         self,
@@ -377,23 +375,23 @@ class Model:
         layer: int | None = None,
         tags: Sequence[str] = (),
     ) -> Iterator[Float32s]:
-        """Yield one vector a sequence, in order: (width,) float32, NaN where there is no base.
+        """Yield one vector a sequence, in order: (width,) float32, NaN without known bases.
 
         Args:
             sequences: DNA of any length and case; memory does not grow with their number.
-            pool: `mean` of the tokens' states, each as often as it has known bases, read in
-                windows that overlap by half where the sequence is longer than the context; `last`,
-                the state of the last 6-mer; `end`, that of a `</dna>` put behind it. The latter two
-                read as many 6-mers before the end as fit.
-            layer: take the states behind this many layers, 0 for the embeddings; those behind all
-                layers and the last norm, which the head reads, if None.
+            pool: `mean` of the token states, each weighted by its number of known bases, in windows
+                that overlap by half if the sequence exceeds the context; `last`, the state of the
+                last 6-mer; `end`, the state of a `</dna>` appended to it. The latter two use as
+                many 6-mers before the end as fit.
+            layer: use the states after this many layers, 0 for the embeddings; if None, the states
+                after all layers and the last norm, which the head takes.
             tags: metadata tags to condition on.
 
         Raises:
-            UserError: there is no such pool, layer or tag, or a letter of a sequence is not DNA.
+            UserError: the pool, layer or a tag is invalid, or a letter of a sequence is not DNA.
         """
         return embed_sequences(
-            self.reader, checked_dna(sequences), pool, layer, checked_names("tags", tags)
+            self.runner, checked_dna(sequences), pool, layer, checked_names("tags", tags)
         )
 
 
@@ -408,24 +406,24 @@ def load(
     attention: str = "auto",
     yarn: float | None = None,
 ) -> Model:
-    """Load a model folder, a bundled model, or the Hub's of that name, to score and generate.
+    """Load a model folder, a bundled model or a model on the Hub, to score and generate.
 
-    A local folder comes before a bundled model of that name.
+    A local folder takes precedence over a bundled model of that name.
 
     Args:
         source: the `export/` folder of a run, any stock folder with one of the vocabularies, or a
-            name such as `yeast`: `carbon models` lists the bundled models.
-        device: `cpu`, `cuda`, `mps` (not tried), or `auto` for a CUDA GPU where there is one.
-        dtype: of weights and activations, `auto` for bfloat16 on a CUDA GPU and float32 elsewhere;
-            log-probabilities are always float32.
-        attention: `sdpa`, `flash_attention_2`, or `auto`: the latter where it is installed, the
-            device is a CUDA GPU and the dtype one it knows.
+            name such as `yeast`; `carbon models` lists the bundled models.
+        device: `cpu`, `cuda`, `mps` (untested), or `auto` for a CUDA GPU if there is one.
+        dtype: dtype of weights and activations, `auto` for bfloat16 on a CUDA GPU and float32
+            elsewhere; log-probabilities are always float32.
+        attention: `sdpa`, `flash_attention_2`, or `auto`: the latter if it is installed, the device
+            is a CUDA GPU and the dtype bfloat16.
         yarn: stretch the context by this factor with YaRN (Peng et al. 2023, arXiv 2309.00071); the
             released models are stretched by 4.
 
     Raises:
-        ModelError: the folder is absent, incomplete or of another kind.
-        UserError: the device, dtype or attention is not there.
+        ModelError: the folder is missing, incomplete or not a Carbon model.
+        UserError: the device, dtype or attention is not available.
     """
     if device == "auto":
         device = default_device()

@@ -1,4 +1,4 @@
-"""What a model expects of the 6-mer behind a context, and how it adapts when bases are fixed."""
+"""Predict the 6-mer that follows a context, with or without some of its bases fixed."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from carbon.errors import UserError
 from carbon.genome import IUPAC_DNA, short
 from carbon.inference.checks import check_finite, check_string
-from carbon.inference.passages import stem_of
+from carbon.inference.passages import prefix_of
 from carbon.inference.runner import ModelRunner
 from carbon.losses import marginals
 from carbon.tokenizer import (
@@ -31,13 +31,13 @@ FREE = "." * K
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NextToken:
-    """A distribution over the 4,096 6-mers, in the order of the index: A=0, T=1, C=2, G=3.
+    """A distribution over the 4,096 6-mers, ordered by index: A=0, T=1, C=2, G=3.
 
     Attributes:
-        context: the bases it follows, a whole number of 6-mers.
-        fixed: the 6-mer's bases that are given, `.` where a base is free.
-        log_probabilities: (4096,) float32, log p(6-mer | context, fixed bases); -inf for a 6-mer
-            that has other bases.
+        context: the preceding bases, a whole number of 6-mers.
+        fixed: the fixed bases of the 6-mer, `.` where a base is free.
+        log_probabilities: (4096,) float32, log p(6-mer | context, fixed bases); -inf for 6-mers
+            that contradict the fixed bases.
     """
 
     context: str
@@ -51,28 +51,28 @@ class NextToken:
 
     @property
     def marginals(self) -> Float32s:
-        """P_j(b), the distribution of each base by itself: (6, 4) float32, bases in order ATCG."""
+        """P_j(b), the marginal distribution of each base: (6, 4) float32, bases in order ATCG."""
         return np.exp(self._log_marginals)
 
     @property
     def cross_entropy_nats(self) -> Float32s:
-        """The loss by cross-entropy if a 6-mer were the true one: (4096,) float32, a token."""
+        """The cross-entropy loss for each 6-mer as the true one: (4096,) float32, per token."""
         return -self.log_probabilities
 
     @property
     def fns_nats(self) -> Float32s:
-        """The loss by FNS if a 6-mer were the true one: (4096,) float32, the mean of six bases."""
+        """The FNS loss for each 6-mer as the true one: (4096,) float32, mean of six bases."""
         losses: Float32s = -self._log_marginals[np.arange(K), KMER_DIGITS].mean(axis=1)
         return losses
 
     def given(self, fixed: str) -> "NextToken":
-        """Return the distribution among the 6-mers with these bases.
+        """Return the distribution over the 6-mers that have these bases.
 
         Args:
-            fixed: six letters, one of ACGT where the base is given and `.` where it is free.
+            fixed: six letters, one of ACGT where the base is fixed and `.` where it is free.
 
         Raises:
-            UserError: it is not six such letters, or all 6-mers with them are excluded already.
+            UserError: not six such letters, or every 6-mer that has them is excluded already.
         """
         fixed = fixed.upper()
         if len(fixed) != K or set(fixed) - set(BASES + "."):
@@ -80,8 +80,8 @@ class NextToken:
                 f"fixed bases '{short(fixed)}': give six letters, A, C, G or T where a base is "
                 "fixed and . where it is free, such as A..T.."
             )
-        wanted = np.array([BASES.find(base) for base in fixed])
-        agrees = ((wanted == KMER_DIGITS) | (wanted < 0)).all(axis=1)
+        digits = np.array([BASES.find(base) for base in fixed])
+        agrees = ((digits == KMER_DIGITS) | (digits < 0)).all(axis=1)
         inside = torch.from_numpy(np.where(agrees, self.log_probabilities, -np.inf))
         if not bool(inside.isfinite().any()):
             raise UserError(f"fixed bases {fixed}: no 6-mer agrees with them and with {self.fixed}")
@@ -90,7 +90,7 @@ class NextToken:
         return NextToken(self.context, both, inside.log_softmax(dim=0).numpy())
 
     def ranked(self) -> list[tuple[str, float]]:
-        """Return the 6-mers with their probabilities, best first, without those excluded."""
+        """Return the 6-mers with their probabilities, most likely first, without excluded ones."""
         kmers, p = all_kmers(), self.probabilities
         best = np.argsort(-self.log_probabilities, kind="stable")
         possible = int(np.isfinite(self.log_probabilities).sum())
@@ -103,31 +103,31 @@ class NextToken:
 
 
 @torch.inference_mode()
-def next_token(reader: ModelRunner, context: str, tags: Sequence[str] = ()) -> NextToken:
-    """Return what a model expects behind a context.
+def next_token(runner: ModelRunner, context: str, tags: Sequence[str] = ()) -> NextToken:
+    """Return the distribution of the 6-mer that follows a context.
 
-    The 6-mer begins right behind the context, so 6-mers are counted from the context's end: its
-    first one to five bases are left out where its length is no multiple of six, and whole 6-mers
-    of it where it is longer than the model's.
+    The 6-mer grid is counted from the context's end. The context's first one to five bases are left
+    out if its length is not a multiple of six, and leading whole 6-mers if it exceeds the model's
+    context.
 
     Raises:
-        UserError: the context is no DNA, or there is no such tag.
+        UserError: the context is not DNA, or the vocabulary lacks a tag.
     """
     check_string("context", context)
     if wrong := set(context.upper()) - set(IUPAC_DNA):
         raise UserError(f"context: {min(wrong)!r} is not a DNA letter (ACGT, N, IUPAC codes)")
-    room_kmers = reader.context_tokens - len(reader.vocabulary.prefix(tuple(tags)))
-    read_bp = K * min(len(context) // K, max(room_kmers, 0))
-    read = context.upper()[len(context) - read_bp :]
-    [(_, states)] = reader.states([stem_of(read, reader.vocabulary, tuple(tags))])
-    log_p = torch.log_softmax(reader.logits(states[-1:])[0], dim=0)
+    room_kmers = runner.context_tokens - len(runner.vocabulary.prefix(tuple(tags)))
+    used_bp = K * min(len(context) // K, max(room_kmers, 0))
+    used = context.upper()[len(context) - used_bp :]
+    [(_, states)] = runner.states([prefix_of(used, runner.vocabulary, tuple(tags))])
+    log_p = torch.log_softmax(runner.logits(states[-1:])[0], dim=0)
     log_probabilities = log_p.cpu().numpy()
-    check_finite(log_probabilities, f"context '{short(read)}'")
-    return NextToken(read, FREE, log_probabilities)
+    check_finite(log_probabilities, f"context '{short(used)}'")
+    return NextToken(used, FREE, log_probabilities)
 
 
 def all_kmers() -> list[str]:
-    """Return the 4,096 6-mers as text, in the order of the index."""
+    """Return the 4,096 6-mers as text, ordered by index."""
     everything = Kmers(np.arange(NUM_KMERS), np.full(NUM_KMERS, ALL_KNOWN, dtype=np.uint8))
     text = decode_kmers(everything)
     return [text[at : at + K] for at in range(0, len(text), K)]
@@ -137,7 +137,7 @@ def kmer_index(kmer: str) -> int:
     """Return the index of a 6-mer, 0 to 4,095.
 
     Raises:
-        UserError: it is not six of ACGT.
+        UserError: `kmer` is not six letters of ACGT.
     """
     if len(kmer) != K or set(kmer.upper()) - set(BASES):
         raise UserError(f"6-mer '{short(kmer)}': give six letters of ACGT")
@@ -145,10 +145,10 @@ def kmer_index(kmer: str) -> int:
 
 
 def near_misses(kmer: str) -> Iterator[str]:
-    """Yield the 18 6-mers that differ from one in a single base, from its first place to its last.
+    """Yield the 18 6-mers that differ in a single base, from the first position to the last.
 
     Raises:
-        UserError: it is not six of ACGT.
+        UserError: `kmer` is not six letters of ACGT.
     """
     kmer_index(kmer)
     for place, true in enumerate(kmer.upper()):
@@ -158,7 +158,7 @@ def near_misses(kmer: str) -> Iterator[str]:
 
 
 def losses_by_wrong_bases(token: NextToken, best: str) -> list[dict[str, float]]:
-    """Return the mean losses of all 6-mers that differ from one in 0 to 6 bases."""
+    """Return the mean losses of all 6-mers that differ from `best` in 0 to 6 bases."""
     wrong = (KMER_DIGITS[kmer_index(best)] != KMER_DIGITS).sum(axis=1)
     losses = {"cross_entropy_nats": token.cross_entropy_nats, "fns_nats": token.fns_nats}
     return [

@@ -1,11 +1,12 @@
-"""What can be chosen where a model reads or draws DNA, and the keywords that choose it.
+"""Choices of the inference commands, and the keywords that take them.
 
-A table lists each choice with what is known of it, and a `TypedDict` lists the keywords of a method
-of `carbon.Model`, which are the options of its command too: `carbon --help` prints the docstrings.
-This is plain Python, so that help needs neither numpy nor torch. A choice is checked
-against its table, and messages and fields list it; the `Literal` beside it is for type checkers,
-and has the same names. Two have their tables where torch is: `By` is that of
-`carbon.inference.runner.LIKELIHOODS`, `Dtype` that of `carbon.inference.DTYPES`.
+A table lists the choices of an option with their properties. A `TypedDict` lists the keywords of a
+method of `carbon.Model`, which are also the options of its command: `carbon --help` prints these
+docstrings. The module is plain Python, so that help needs neither numpy nor torch.
+
+Values are checked against the tables; the `Literal` with the same names is for type checkers. Two
+tables need torch and stay next to their functions: `carbon.inference.runner.LIKELIHOODS` for `By`,
+`carbon.inference.DTYPES` for `Dtype`.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -27,19 +28,19 @@ STRANDS_READ: dict[Strands, tuple[str, ...]] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VariantProtocol:
-    """Which bases are read before a variant, and how many from it on are compared.
+    """Which bases precede a variant, and how many bases are compared from the variant on.
 
     Attributes:
-        default_window_bp: of the window, where the model's context holds it.
-        spare_bp: what the default window leaves of the context, for alleles that come behind it.
-        alleles_alone: the alleles alone are compared, from the start of a 6-mer, and as much behind
-            them as it takes to tell them apart.
-        before_bp: from strand and window to the bases before the variant.
-        counted_bp: from the bases that are needed to tell the alleles apart, the strand and the
-            window to the bases that are compared.
-        most_needed_bp: from the window and the bases that the context reads to the most bases that
-            may be needed to tell the alleles apart.
-        too_long: the reason why a variant that needs more has no score.
+        default_window_bp: default window, if it fits into the model's context.
+        spare_bp: bases that the default window leaves free for the alleles that follow it.
+        alleles_alone: compare only the alleles, from the start of a 6-mer, and as many bases after
+            them as distinguish them.
+        before_bp: function from strand and window to the bases before the variant.
+        counted_bp: function from the bases that distinguish the alleles, the strand and the window
+            to the bases that are compared.
+        most_needed_bp: function from the window and the bases that fit into the context to the
+            maximum bases for distinguishing the alleles.
+        too_long: reason reported for a variant that needs more.
     """
 
     default_window_bp: int
@@ -54,8 +55,7 @@ class VariantProtocol:
 def _half_bp(strand: str, window_bp: int) -> int:
     """Return the bases before the middle of a window.
 
-    An even window cannot have its middle in the middle of an SNV; on the reverse strand it is the
-    very same window.
+    An even window cannot be centred on an SNV; on the reverse strand the window is identical.
     """
     return (window_bp if strand == "+" else window_bp - 1) // 2
 
@@ -64,7 +64,7 @@ def _other_half_bp(needed_bp: int, strand: str, window_bp: int) -> int:
     return window_bp - _half_bp(strand, window_bp)
 
 
-def _half_window_bp(window_bp: int, readable_bp: int) -> int:
+def _half_window_bp(window_bp: int, context_bp: int) -> int:
     return window_bp // 2
 
 
@@ -76,8 +76,8 @@ def _needed_bp(needed_bp: int, strand: str, window_bp: int) -> int:
     return needed_bp
 
 
-def _behind_window_bp(window_bp: int, readable_bp: int) -> int:
-    return readable_bp - window_bp
+def _after_window_bp(window_bp: int, context_bp: int) -> int:
+    return context_bp - window_bp
 
 
 ProtocolName = Literal["centered", "right_end"]
@@ -97,19 +97,19 @@ PROTOCOLS: dict[ProtocolName, VariantProtocol] = {
         alleles_alone=True,
         before_bp=_whole_bp,
         counted_bp=_needed_bp,
-        most_needed_bp=_behind_window_bp,
+        most_needed_bp=_after_window_bp,
         too_long="allele_longer_than_context",
     ),
 }
 
 
 class Combination(NamedTuple):
-    """How the offsets of a scan become one value a base.
+    """How the offsets of a scan are combined into one value a base.
 
     Attributes:
-        default_offsets: that are read if none are given.
-        own_offset: every base is taken in the offset where it begins a 6-mer, so that all six are
-            needed; otherwise it is the mean of the offsets.
+        default_offsets: offsets used by default.
+        own_offset: take every base at the offset where it begins a 6-mer, which needs all six;
+            otherwise average over the offsets.
     """
 
     default_offsets: tuple[int, ...]
@@ -124,12 +124,12 @@ COMBINATIONS: dict[Combine, Combination] = {
 
 
 class Pooling(NamedTuple):
-    """Which states of a sequence make its vector.
+    """Which states of a sequence its vector is computed from.
 
     Attributes:
-        last_alone: the last state alone, of the 6-mers before the end that fit; otherwise the mean
-            of all, each as often as its 6-mer has known bases.
-        close: `</dna>` is put behind the sequence.
+        last_alone: the last state only, after the 6-mers before the end that fit; otherwise the
+            mean of all states, weighted by the known bases of the 6-mers.
+        close: append `</dna>` to the sequence.
     """
 
     last_alone: bool
@@ -145,11 +145,12 @@ POOLS: dict[Pool, Pooling] = {
 
 
 class DrawingMode(NamedTuple):
-    """What is drawn at once.
+    """The unit of sampling.
 
     Attributes:
-        whole_kmers: one of the 4,096 6-mers; otherwise base after base.
-        by_marginals: a base by its own marginal, and not given the bases before it.
+        whole_kmers: sample one of the 4,096 6-mers; otherwise base by base.
+        by_marginals: sample a base from its own marginal, without conditioning on the bases before
+            it.
     """
 
     whole_kmers: bool
@@ -166,7 +167,7 @@ MODES: dict[Mode, DrawingMode] = {
 
 Engine = Literal["own", "continuous"]
 ENGINES: dict[Engine, str] = {
-    "own": "all ways of drawing; text does not depend on what is drawn beside it",
+    "own": "all sampling modes; text does not depend on the other prompts of a batch",
     "continuous": "transformers' continuous batching: many prompts of different lengths, 6-mers",
 }
 
@@ -178,16 +179,17 @@ StrategyName = Literal["beam", "infill", "best_of_n", "rejection"]
 class VariantOptions(TypedDict, total=False):
     """The keywords of `Model.score_variants`, and the options of `carbon variants`.
 
-    A keyword that is not given has the default of `carbon.inference.variants.method_for`.
+    `carbon.inference.variants.method_for` has the defaults.
 
     Attributes:
-        protocol: compare windows around the variant, or the alleles, up to where they differ,
-            behind a window (default: centered).
+        protocol: compare windows around the variant, or the alleles, up to their first difference,
+            after a window (default: centered).
         window_bp: bases of the window (default: 8192 for centered, 24000 for right_end, or what
             fits).
         by: likelihoods by the chain rule or by marginals (default: chain).
-        strands: that are read; the mean of both tells how far they disagree (default: both).
-        offsets: mean over offsets such as 0,2,4, or all (default: 0).
+        strands: strands to score; the mean of both also shows how far they disagree (default:
+            both).
+        offsets: average over 6-mer offsets such as 0,2,4, or all (default: 0).
         tags: metadata tag; may be repeated.
     """
 
@@ -202,16 +204,16 @@ class VariantOptions(TypedDict, total=False):
 class ScanOptions(TypedDict, total=False):
     """The keywords of `Model.scan`, and the options of `carbon scan`.
 
-    A keyword that is not given has the default of `carbon.inference.scan.scan_method_for`.
+    `carbon.inference.scan.scan_method_for` has the defaults.
 
     Attributes:
-        offsets: such as 0,2,4, or all (default: 0, or all for token_start).
-        combine: the mean over the offsets, or every base in the offset where it begins a 6-mer
+        offsets: 6-mer offsets such as 0,2,4, or all (default: 0, or all for token_start).
+        combine: the mean over offsets, or every base at the offset where it begins a 6-mer
             (default: mean).
         window_bp: bases of a window (default: 48000, or what fits).
-        least_context_bp: bases at the start of a window that are read and not scored (default: half
+        least_context_bp: context bases at the start of a window that are not scored (default: half
             of the window).
-        strands: that are read (default: forward).
+        strands: strands to score (default: forward).
         tags: metadata tag; may be repeated.
     """
 
@@ -227,14 +229,14 @@ class SamplingOptions(TypedDict, total=False):
     """The fields of `carbon.inference.SamplingRule`, which has the defaults, as keywords.
 
     Attributes:
-        mode: draw 6-mers, bases by their marginals, or bases one after the other (default: token).
+        mode: sample 6-mers, bases by their marginals, or bases one by one (default: token).
         temperature: 0 takes the most likely (default: 1).
-        top_k: only the K most likely.
-        top_p: only the fewest that together hold probability P.
-        min_p: only those at least P times as likely as the most likely.
-        repetition_penalty: nats for every time that a 6-mer stands in the last bases, in any offset
+        top_k: sample only from the K most likely.
+        top_p: sample only from the fewest that together have probability P.
+        min_p: sample only from those at least P times as likely as the most likely.
+        repetition_penalty: nats for each occurrence of a 6-mer in the last bases, at any offset
             (default: 0).
-        repetition_window_bp: how many bases back repetitions count (default: 1200).
+        repetition_window_bp: bases in which repetitions count (default: 1200).
     """
 
     mode: Mode
@@ -252,10 +254,10 @@ class ConstraintOptions(TypedDict, total=False):
     Attributes:
         forbid: IUPAC motifs that must not occur; may be repeated.
         require: IUPAC motifs that must occur; may be repeated.
-        gc: least and most share of G and C, 0 to 1.
-        gc_window_bp: bases of each window that keeps the share (default: all).
-        no_stop_frame: no stop codon so many bases, and every third, after the prompt's start.
-        protein: amino acids that the generated bases code for, three bases each; * for a stop.
+        gc: minimum and maximum GC content, 0 to 1.
+        gc_window_bp: bases of each window with this GC content (default: all).
+        no_stop_frame: no stop codon in this reading frame, counted from the prompt's start.
+        protein: amino acids that the generated bases encode, three bases each; * for a stop.
     """
 
     forbid: tuple[str, ...]
@@ -311,6 +313,6 @@ class RuleOptions(TypedDict, total=False):
 
 
 def check_choice(name: str, value: str, table: Collection[str]) -> None:
-    """Raise UserError unless a value stands in its table."""
+    """Raise UserError unless a value is in its table."""
     if value not in table:
         raise UserError(f"{name} '{value}': give one of {', '.join(table)}")

@@ -1,4 +1,4 @@
-"""What is read: a stem of tokens, and the branches that may follow it, as rows of a batch."""
+"""Rows of a batch: a prefix of tokens, and the continuations that are scored after it."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -10,16 +10,16 @@ from carbon.tokenizer import K, Vocabulary, encode
 
 Int64s = NDArray[np.int64]
 
-STEP_TOKENS = 32  # a row is padded to whole steps
+STEP_TOKENS = 32  # rows are padded to a multiple of this
 
 
-class Branch(NamedTuple):
-    """Tokens to measure: ids as the network reads them, and what they stand for, all (tokens,).
+class Continuation(NamedTuple):
+    """Tokens to score: ids for the network and their bases, each array (tokens,).
 
     Attributes:
         ids: int64 token ids.
         kmers: int64, the true 6-mers, 0 to 4,095.
-        known: uint8, six bits a token: which of its bases count.
+        known: uint8, six bits a token that mark its known bases; only these are scored.
     """
 
     ids: Int64s
@@ -28,78 +28,80 @@ class Branch(NamedTuple):
 
 
 class Passage(NamedTuple):
-    """A stem of token ids, and the branches that are measured after it.
+    """A prefix of token ids, and the continuations that are scored after it.
 
     Attributes:
-        stem: token ids.
-        branches: what is measured.
-        is_fork: a single branch is read as one of several, stem first, so that its numbers do not
-            change in their last bits where others stand beside it.
+        prefix: token ids.
+        continuations: tokens to score.
+        is_shared: run the prefix separately even for a single continuation, so that its last bits
+            do not depend on the presence of others.
     """
 
-    stem: Int64s
-    branches: tuple[Branch, ...]
-    is_fork: bool = False
+    prefix: Int64s
+    continuations: tuple[Continuation, ...]
+    is_shared: bool = False
 
 
-class Row(NamedTuple):
-    """A stem and a branch, or all branches of one token, which the end of the stem predicts.
+class BatchRow(NamedTuple):
+    """A prefix and one continuation, or all continuations of one token, which the prefix predicts.
 
-    Its shape follows from the whole passage and not from the rows that are read beside it.
+    Its shape depends on its passage only, never on the other rows of a batch.
 
     Attributes:
-        passage: number of the passage; rows of one share their stem.
-        stem: token ids.
-        branches: what is measured.
-        shared_tokens: of the stem, that are read once for all rows of the passage.
-        padded_tokens: of stem and branch.
+        passage: number of the passage; rows of one passage share their prefix.
+        prefix: token ids.
+        continuations: tokens to score.
+        shared_tokens: tokens of the prefix that are computed once for all rows of the passage.
+        padded_tokens: length of prefix and continuation with padding.
     """
 
     passage: int
-    stem: Int64s
-    branches: tuple[Branch, ...]
+    prefix: Int64s
+    continuations: tuple[Continuation, ...]
     shared_tokens: int
     padded_tokens: int
 
     @property
     def ids(self) -> Int64s:
-        """What is read: of the branch all but the last token, which is only predicted."""
-        return np.concatenate([self.stem, *(branch.ids[:-1] for branch in self.branches)])
+        """The input ids: the last token of a continuation is only predicted."""
+        return np.concatenate(
+            [self.prefix, *(continuation.ids[:-1] for continuation in self.continuations)]
+        )
 
 
-def branch_of(sequence: str, vocabulary: Vocabulary) -> Branch:
+def continuation_of(sequence: str, vocabulary: Vocabulary) -> Continuation:
     """Cut a sequence into 6-mers from its first base."""
     encoding = encode(sequence, vocabulary)
     tokens = slice(encoding.num_prefix, None)
-    return Branch(encoding.ids[tokens], encoding.kmers[tokens], encoding.known[tokens])
+    return Continuation(encoding.ids[tokens], encoding.kmers[tokens], encoding.known[tokens])
 
 
-def stem_of(sequence: str, vocabulary: Vocabulary, tags: tuple[str, ...] = ()) -> Int64s:
+def prefix_of(sequence: str, vocabulary: Vocabulary, tags: tuple[str, ...] = ()) -> Int64s:
     """Return the ids of tags, `<dna>` and a sequence of whole 6-mers."""
     if len(sequence) % K:
-        raise ValueError(f"a stem has whole 6-mers; this one has {len(sequence)} bases")
+        raise ValueError(f"a prefix has whole 6-mers; this one has {len(sequence)} bases")
     return encode(sequence, vocabulary, tags=tags).ids
 
 
-def whole_steps(tokens: int) -> int:
-    """Return the tokens of a row with its padding."""
+def padded_length(tokens: int) -> int:
+    """Return the length of a row with padding."""
     return tokens + -tokens % STEP_TOKENS
 
 
-def tokens_of(passage: Passage) -> int:
-    """Return the tokens of the longest row of a passage, the last of which is only predicted."""
-    longest = max((len(branch.ids) for branch in passage.branches), default=0)
-    return len(passage.stem) + max(longest - 1, 0)
+def longest_row_tokens(passage: Passage) -> int:
+    """Return the input tokens of the longest row of a passage; the last token is only predicted."""
+    longest = max((len(continuation.ids) for continuation in passage.continuations), default=0)
+    return len(passage.prefix) + max(longest - 1, 0)
 
 
-def rows_of(number: int, passage: Passage) -> Iterator[Row]:
-    """Yield the rows of a passage; of the stem whole steps are shared by several."""
-    stem, branches, is_fork = passage
-    tokens = tokens_of(passage)
-    if not (is_fork or len(branches) > 1) or tokens == len(stem):
-        yield Row(number, stem, branches, 0, whole_steps(tokens))
+def batch_rows(number: int, passage: Passage) -> Iterator[BatchRow]:
+    """Yield the rows of a passage; several rows share whole steps of the prefix."""
+    prefix, continuations, is_shared = passage
+    tokens = longest_row_tokens(passage)
+    if not (is_shared or len(continuations) > 1) or tokens == len(prefix):
+        yield BatchRow(number, prefix, continuations, 0, padded_length(tokens))
         return
-    shared_tokens = len(stem) // STEP_TOKENS * STEP_TOKENS
-    for branch in branches:
-        longest = tokens if shared_tokens else tokens_of(Passage(stem, (branch,)))
-        yield Row(number, stem, (branch,), shared_tokens, whole_steps(longest))
+    shared_tokens = len(prefix) // STEP_TOKENS * STEP_TOKENS
+    for continuation in continuations:
+        longest = tokens if shared_tokens else longest_row_tokens(Passage(prefix, (continuation,)))
+        yield BatchRow(number, prefix, (continuation,), shared_tokens, padded_length(longest))

@@ -1,9 +1,8 @@
-"""Likelihoods of sequences."""
+"""Score sequences: log-likelihoods of whole sequences and of every base, and their tables."""
 
 import base64
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import numpy as np
@@ -13,26 +12,27 @@ from carbon.errors import UserError
 from carbon.genome import reverse_complement
 from carbon.inference.checks import check_finite
 from carbon.inference.options import STRANDS_READ, By, Strands, check_choice
-from carbon.inference.passages import Passage, branch_of, stem_of
+from carbon.inference.passages import Passage, continuation_of, prefix_of
 from carbon.io.tables import Columns
+from carbon.parallel.driver import in_blocks
 from carbon.tokenizer import K
 
 if TYPE_CHECKING:
     from carbon.inference.runner import ModelRunner
 
-_WINDOWS_AT_ONCE = 512  # batched by length together
-# What is in memory of a stream of sequences.
+_WINDOWS_PER_GROUP = 512  # sorted into batches by length together
+# Part of a stream of sequences that is in memory.
 _BLOCK_SEQUENCES, _BLOCK_BP = 256, 4_000_000
 
 
 class SequenceScore(NamedTuple):
-    """A sequence's score; by the chain it is the likelihood of the sequence itself.
+    """The score of a sequence; by the chain, the log-likelihood of the sequence itself.
 
     Attributes:
         length_bp: bases of the sequence.
-        num_known_bases: those that are ACGT; only these are counted.
+        num_known_bases: number of ACGT bases; only these are scored.
         log_likelihood: natural logarithm, summed in float64 over known bases.
-        bases: (length_bp,) float32, the part of every base, 0 where unknown.
+        bases: (length_bp,) float32, log-likelihood of each base, 0 where unknown.
     """
 
     length_bp: int
@@ -42,33 +42,33 @@ class SequenceScore(NamedTuple):
 
     @property
     def nats_per_base(self) -> float:
-        """Return the mean surprise of a known base, NaN if there is none.
+        """Return the mean surprise of a known base, NaN without known bases.
 
-        1.386 is that of a fair four-sided die.
+        A uniform distribution over the four bases has 1.386.
         """
         return -self.log_likelihood / self.num_known_bases if self.num_known_bases else math.nan
 
 
 def score_sequences(
-    reader: "ModelRunner", sequences: Iterable[str], by: By, strands: Strands, tags: tuple[str, ...]
+    runner: "ModelRunner", sequences: Iterable[str], by: By, strands: Strands, tags: tuple[str, ...]
 ) -> Iterator[SequenceScore]:
-    """Return the score of each sequence, in order and as they are asked for.
+    """Return an iterator over the score of each sequence, in order.
 
     Raises:
-        UserError: a choice is not possible, or the tags leave no room.
+        UserError: a choice is invalid, or the tags leave no room.
     """
     check_choice("by", by, get_args(By))
     check_choice("strands", strands, STRANDS_READ)
-    window_room_bp(reader, tags)  # what is not possible is said at once
-    return _scored(reader, sequences, by, strands, tags)
+    window_room_bp(runner, tags)  # reports invalid tags before the first result
+    return _scored(runner, sequences, by, strands, tags)
 
 
 def _scored(
-    reader: "ModelRunner", sequences: Iterable[str], by: By, strands: Strands, tags: tuple[str, ...]
+    runner: "ModelRunner", sequences: Iterable[str], by: By, strands: Strands, tags: tuple[str, ...]
 ) -> Iterator[SequenceScore]:
     number = 0
     for block in blocks(sequences):
-        values = _base_values(reader, block, tags, by, strands)
+        values = _base_values(runner, block, tags, by, strands)
         for sequence, bases in zip(block, values, strict=True):
             number += 1
             num_known_bases = sum(map(sequence.upper().count, "ACGT"))
@@ -78,93 +78,84 @@ def _scored(
 
 
 def blocks(sequences: Iterable[str]) -> Iterator[list[str]]:
-    """Cut a stream into blocks of a bounded number of sequences and of bases."""
-    block: list[str] = []
-    block_bp = 0
-    for sequence in sequences:
-        block.append(sequence)
-        block_bp += len(sequence)
-        if len(block) == _BLOCK_SEQUENCES or block_bp >= _BLOCK_BP:
-            yield block
-            block, block_bp = [], 0
-    if block:
-        yield block
+    """Split a stream into blocks of a bounded number of sequences and of bases."""
+    return in_blocks(sequences, _BLOCK_SEQUENCES, _BLOCK_BP, len)
 
 
 def base_log_likelihoods(
-    reader: "ModelRunner",
+    runner: "ModelRunner",
     sequences: Sequence[str],
     tags: tuple[str, ...] = (),
     *,
     by: By = "chain",
     strands: Strands = "forward",
 ) -> list[NDArray[np.float32]]:
-    """Return the log-likelihood of every base: one array of the sequence's length each.
+    """Return the log-likelihood of every base: one (bases,) array a sequence.
 
-    By the chain it is log p(base | all before it), by marginals log P_j(base) of its place in its
-    token. With `strands` `both` it is the mean of what the two strands say of the base. Unknown
-    bases get 0. A sequence that does not fit into the context is cut into windows that overlap by
-    half; a base takes its value from the first window it is in.
+    By the chain it is log p(base | all bases before it), by marginals log P_j(base) at its position
+    in its token. With `strands` `both` it is the mean over both strands. Unknown bases get 0. A
+    sequence that exceeds the context is split into windows that overlap by half; a base takes its
+    value from the first window that holds it.
 
     Raises:
         UserError: the tags leave no room.
-        NotFinite: of a sequence the model says no finite number.
+        NotFinite: the log-likelihood of a sequence is not finite.
     """
-    totals = _base_values(reader, sequences, tags, by, strands)
+    totals = _base_values(runner, sequences, tags, by, strands)
     for number, total in enumerate(totals, start=1):
         check_finite(total.sum(dtype=np.float64), f"sequence {number}", number)
     return totals
 
 
 def _base_values(
-    reader: "ModelRunner", sequences: Sequence[str], tags: tuple[str, ...], by: By, strands: Strands
+    runner: "ModelRunner", sequences: Sequence[str], tags: tuple[str, ...], by: By, strands: Strands
 ) -> list[NDArray[np.float32]]:
-    read = STRANDS_READ[strands]
+    read_strands = STRANDS_READ[strands]
     totals = [np.zeros(len(sequence), dtype=np.float32) for sequence in sequences]
-    for strand in read:
-        turned = sequences if strand == "+" else [reverse_complement(s) for s in sequences]
-        for total, values in zip(totals, _one_strand(reader, turned, tags, by), strict=True):
+    for strand in read_strands:
+        oriented = sequences if strand == "+" else [reverse_complement(s) for s in sequences]
+        for total, values in zip(totals, _one_strand(runner, oriented, tags, by), strict=True):
             total += values if strand == "+" else values[::-1]
     for total in totals:
-        total /= len(read)
+        total /= len(read_strands)
     return totals
 
 
 def _one_strand(
-    reader: "ModelRunner", sequences: Sequence[str], tags: tuple[str, ...], by: By
+    runner: "ModelRunner", sequences: Sequence[str], tags: tuple[str, ...], by: By
 ) -> list[NDArray[np.float32]]:
-    stem = stem_of("", reader.vocabulary, tags)
-    context_bp = window_room_bp(reader, tags)
+    prefix = prefix_of("", runner.vocabulary, tags)
+    context_bp = window_room_bp(runner, tags)
     results = [np.zeros(len(sequence), dtype=np.float32) for sequence in sequences]
     jobs = (
         (number, start, scored_from)
         for number, sequence in enumerate(sequences)
         for start, scored_from in overlapping_windows(len(sequence), context_bp)
     )
-    while group := list(islice(jobs, _WINDOWS_AT_ONCE)):
+    for group in in_blocks(jobs, _WINDOWS_PER_GROUP):
         windows = [sequences[number][start : start + context_bp] for number, start, _ in group]
-        passages = [Passage(stem, (branch_of(w, reader.vocabulary),)) for w in windows]
-        measured = reader.likelihoods(passages, by)
+        passages = [Passage(prefix, (continuation_of(w, runner.vocabulary),)) for w in windows]
+        measured = runner.likelihoods(passages, by)
         for (number, start, scored_from), (steps,) in zip(group, measured, strict=True):
             values = steps.reshape(-1)[: len(sequences[number]) - start]
             results[number][scored_from : start + len(values)] = values[scored_from - start :]
     return results
 
 
-def window_room_bp(reader: "ModelRunner", tags: tuple[str, ...], close: bool = False) -> int:
-    """Return how many bases a window holds beside tags and `<dna>`, and `</dna>` if `close`.
+def window_room_bp(runner: "ModelRunner", tags: tuple[str, ...], close: bool = False) -> int:
+    """Return the bases that fit into the context next to tags and `<dna>`, and `</dna>` if `close`.
 
     Raises:
-        UserError: there is no room for two 6-mers, so that windows could not overlap by half.
+        UserError: fewer than two 6-mers fit, so that windows could not overlap by half.
     """
-    num_kmers = reader.context_tokens - len(reader.vocabulary.prefix(tags)) - close
+    num_kmers = runner.context_tokens - len(runner.vocabulary.prefix(tags)) - close
     if num_kmers < 2:
-        raise UserError(f"the tags leave no room in a context of {reader.context_tokens} tokens")
+        raise UserError(f"the tags leave no room in a context of {runner.context_tokens} tokens")
     return num_kmers * K
 
 
 def overlapping_windows(length_bp: int, context_bp: int) -> Iterator[tuple[int, int]]:
-    """Yield `(start, scored_from)` of windows that cover a sequence; starts keep the offset."""
+    """Yield `(start, scored_from)` of windows that cover a sequence; starts keep the 6-mer grid."""
     stride = context_bp // 2 // K * K
     start = scored_from = 0
     while start == 0 or scored_from < length_bp:
@@ -179,8 +170,8 @@ class ScoreTable(NamedTuple):
     """A table of scores.
 
     Attributes:
-        columns: name and type of each.
-        rows: from a sequence's name, its bases and its score to its rows.
+        columns: name and type of each column.
+        rows: function from name, bases and score of a sequence to its rows.
     """
 
     columns: Columns
@@ -195,7 +186,7 @@ def _sequence_row(name: str, sequence: str, score: SequenceScore) -> Iterator[Ro
 
 
 def _base_rows(name: str, sequence: str, score: SequenceScore) -> Iterator[Row]:
-    """Yield a row a base, with its position from 1."""
+    """Yield one row a base, with its 1-based position."""
     for position, (base, value) in enumerate(zip(sequence, score.bases, strict=True), start=1):
         yield name, position, base, float(value) if base in "ACGTacgt" else None
 
@@ -218,18 +209,18 @@ PER_BASE = ScoreTable(
 def packing_of(
     *, per_base: bool
 ) -> tuple[Callable[[SequenceScore], Any], Callable[[str, Any], SequenceScore]]:
-    """Return what makes JSON of a score, and a score of bases and JSON, with all its digits.
+    """Return functions that convert scores to JSON, and bases and JSON to scores, without rounding.
 
     Args:
-        per_base: keep what every base has; without, a score has none of that behind its packing.
+        per_base: keep the value of every base; otherwise `bases` is empty after unpacking.
     """
 
     def packed(score: SequenceScore) -> list[Any]:
         values = score.bases.tobytes() if per_base else b""
         return [score.num_known_bases, score.log_likelihood, base64.b64encode(values).decode()]
 
-    def unpacked(bases: str, kept: list[Any]) -> SequenceScore:
-        num_known_bases, log_likelihood, text = kept
+    def unpacked(bases: str, fields: list[Any]) -> SequenceScore:
+        num_known_bases, log_likelihood, text = fields
         values = np.frombuffer(base64.b64decode(text), dtype=np.float32)
         return SequenceScore(len(bases), num_known_bases, log_likelihood, values)
 

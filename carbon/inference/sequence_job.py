@@ -1,7 +1,6 @@
-"""Results for every sequence of a file: streamed by one process, or computed in blocks by workers.
+"""Compute a result for every sequence of a file, in one process or in blocks by workers.
 
-A file is computed in blocks and can be resumed. Standard input is read once and standard output is
-written at once, so there one process streams.
+Blocks can be resumed. Standard input and standard output are streams, so one process handles them.
 """
 
 from collections import deque
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from carbon.parallel.driver import Job, run_job
+from carbon.parallel.driver import Job, in_blocks, run_job
 from carbon.parallel.engines import MakeWorker
 from carbon.parallel.options import WorkerOptions, is_streamed, workers_of
 
@@ -28,7 +27,7 @@ class SequenceWorker(Generic[T]):
     """Computes a result for each sequence.
 
     Attributes:
-        about: `settings`, which the output holds, and `identity` of the model.
+        about: `settings`, which the output stores, and `identity` of the model.
     """
 
     about: dict[str, Any]
@@ -37,23 +36,23 @@ class SequenceWorker(Generic[T]):
         self,
         source: str,
         about: dict[str, Any],
-        read: Callable[[Iterator[str]], Iterator[T]],
+        compute: Callable[[Iterator[str]], Iterator[T]],
         pack: Callable[[T], Any],
     ) -> None:
-        """Take how results are computed.
+        """Store how results are computed.
 
         Args:
             source: the file, for messages.
             about: see above.
-            read: from sequences to the result of each.
-            pack: a result as JSON holds it.
+            compute: function from sequences to their results, lazily and in order.
+            pack: function from a result to JSON.
         """
         self.about = about
-        self._source, self._read, self._pack = source, read, pack
+        self._source, self._compute, self._pack = source, compute, pack
 
     def stream(self, records: Iterable[Sequence]) -> Rows[T]:
         """Yield each record with its result."""
-        return _read_named(records, self._read, self._source)
+        return _with_names(records, self._compute, self._source)
 
     def __call__(self, payload: list[Sequence]) -> list[Any]:
         """Return the packed result of each record."""
@@ -62,14 +61,14 @@ class SequenceWorker(Generic[T]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SequenceJob(Generic[T]):
-    """What to compute for every sequence.
+    """The computation, its input and its output.
 
     Attributes:
         source: FASTA or FASTQ, or `-`.
         output: a file, None for standard output.
         make: makes a `SequenceWorker`.
-        unpack: from bases and what a worker packed to the result.
-        asked: what else the results follow from.
+        unpack: function from bases and a packed result to the result.
+        inputs: further settings that the results depend on.
         resume: continue the journal of an earlier run.
     """
 
@@ -77,12 +76,12 @@ class SequenceJob(Generic[T]):
     output: str | None
     make: MakeWorker
     unpack: Callable[[str, Any], T]
-    asked: dict[str, Any]
+    inputs: dict[str, Any]
     resume: bool
 
 
-def why_streamed(source: str, output: str | None) -> str | None:
-    """Return why one process has to compute a job, or None."""
+def streaming_reason(source: str, output: str | None) -> str | None:
+    """Return why a job must run in one process, or None."""
     if source == "-":
         return "standard input is read by one process"
     return None if output else "standard output is written by one process"
@@ -97,17 +96,17 @@ def run_sequence_job(
     """Compute a result for every sequence, and write the results in order.
 
     Args:
-        options: that choose the engine.
-        job: what to compute.
-        records: the sequences, which a stream reads once.
+        options: engine and workers.
+        job: the computation.
+        records: the sequences; a stream is read once.
         write: takes the settings, and name, bases and result of each sequence.
 
     Returns:
-        What `write` returns.
+        The return value of `write`.
     """
     from carbon.progress import track
 
-    if is_streamed(options, why_streamed(job.source, job.output)):
+    if is_streamed(options, streaming_reason(job.source, job.output)):
         worker: Any = job.make()
         return write(worker.about["settings"], track(worker.stream(records), "sequences"))
     with workers_of(options, job.make) as workers:
@@ -122,13 +121,15 @@ def _job_of(job: SequenceJob[T], about: dict[str, Any]) -> Job[list[Sequence]]:
     from carbon.genome import read_sequences
     from carbon.io.files import content_sha256
 
-    inputs = {"sequences": content_sha256(job.source)}
+    digests = {"sequences": content_sha256(job.source)}
     return Job(
         description="sequences",
         output=Path(job.output or "-"),
-        settings=about["settings"] | about["identity"] | job.asked | inputs,
+        settings=about["settings"] | about["identity"] | job.inputs | digests,
         check=lambda: sum(1 for _ in read_sequences(job.source)),
-        blocks=lambda: _blocks(read_sequences(job.source)),
+        blocks=lambda: in_blocks(
+            read_sequences(job.source), _BLOCK_SEQUENCES, _BLOCK_BP, lambda record: len(record[1])
+        ),
         source=job.source,
         resume=job.resume,
     )
@@ -140,28 +141,15 @@ def _rows(job: SequenceJob[T], results: Iterator[tuple[list[Sequence], list[Any]
             yield name, bases, job.unpack(bases, each)
 
 
-def _blocks(records: Iterable[Sequence]) -> Iterator[list[Sequence]]:
-    block: list[Sequence] = []
-    block_bp = 0
-    for record in records:
-        block.append(record)
-        block_bp += len(record[1])
-        if len(block) == _BLOCK_SEQUENCES or block_bp >= _BLOCK_BP:
-            yield block
-            block, block_bp = [], 0
-    if block:
-        yield block
-
-
-def _read_named(
-    records: Iterable[tuple[str, str]], read: Callable[[Iterator[str]], Iterator[T]], path: str
+def _with_names(
+    records: Iterable[tuple[str, str]], compute: Callable[[Iterator[str]], Iterator[T]], path: str
 ) -> Iterator[tuple[str, str, T]]:
-    """Return the name and the bases of each record, with what `read` makes of its bases.
+    """Yield name, bases and result of each record.
 
-    Only what is read and not yet answered is in memory.
+    Only records whose result is pending are held in memory.
 
     Raises:
-        ModelError: the model says nothing finite of a record, whose name is told.
+        ModelError: a result is not finite; the message names the record.
     """
     waiting: deque[tuple[str, str]] = deque()
 
@@ -170,7 +158,7 @@ def _read_named(
             waiting.append(record)
             yield record[1]
 
-    return _named(read(sequences()), waiting, path)
+    return _named(compute(sequences()), waiting, path)
 
 
 def _named(

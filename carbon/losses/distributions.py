@@ -1,11 +1,11 @@
-"""Two views of one distribution over 6-mers: the marginals of each base, and the chain."""
+"""Marginal and conditional likelihoods of the bases of a 6-mer, from its logits."""
 
 import torch
 from torch import Tensor
 
 
 def marginals(logits: Tensor) -> Tensor:
-    """Return log P_j(b), the distribution of each base of the next 6-mer.
+    """Return log P_j(b), the marginal distribution of each base of the next 6-mer.
 
     Args:
         logits: (..., 4096), any float type.
@@ -21,9 +21,9 @@ def marginals(logits: Tensor) -> Tensor:
 def chain(logits: Tensor, kmers: Tensor, known: Tensor) -> Tensor:
     """Return log p(b_j | known bases before j) of the true bases; zero where unknown.
 
-    It is the mass of the 6-mers that agree with the known bases up to j over the mass of those that
-    agree up to j - 1; an unknown base is summed over. The sum of a row is the log-likelihood of the
-    token's known bases, and log p(y) where all six are known.
+    It is a ratio of two masses: 6-mers that match the known bases up to j, over 6-mers that match
+    them up to j - 1; an unknown base is summed over. The sum of a row is the log-likelihood of the
+    token's known bases, and log p(y) if all six are known.
 
     Args:
         logits: (..., 4096), any float type.
@@ -39,8 +39,7 @@ def chain(logits: Tensor, kmers: Tensor, known: Tensor) -> Tensor:
     steps = []
     for j in range(6):
         remaining = remaining.view(len(flat), 4, remaining.shape[1] // 4)
-        digit = (targets // 4 ** (5 - j)) % 4
-        chosen = remaining.gather(1, digit.view(-1, 1, 1).expand(-1, 1, remaining.shape[2]))[:, 0]
+        chosen = _matching(remaining, targets, j)
         if bool(mask[:, j].all()):
             remaining = chosen
         else:
@@ -52,7 +51,7 @@ def chain(logits: Tensor, kmers: Tensor, known: Tensor) -> Tensor:
 
 
 def marginal(logits: Tensor, kmers: Tensor, known: Tensor) -> Tensor:
-    """Return log P_j(b_j) of the true bases, by the marginals; zero where unknown.
+    """Return log P_j(b_j) of the true bases, from the marginals; zero where unknown.
 
     Args:
         logits: (..., 4096), any float type.
@@ -69,9 +68,9 @@ def marginal(logits: Tensor, kmers: Tensor, known: Tensor) -> Tensor:
 
 
 def chain_conditionals(logits: Tensor, kmers: Tensor, known: Tensor) -> Tensor:
-    """Return log p(b | known bases before it) of every base b at every place of the 6-mer.
+    """Return log p(b | known bases before it) of every base b at every position of the 6-mer.
 
-    Where the true base is known, the entry of that base is what `chain` gives.
+    If the true base is known, its entry equals the output of `chain`.
 
     Args:
         logits: (..., 4096), any float type.
@@ -87,9 +86,14 @@ def chain_conditionals(logits: Tensor, kmers: Tensor, known: Tensor) -> Tensor:
     for j in range(6):
         remaining = remaining.view(len(flat), 4, remaining.shape[1] // 4)
         steps.append(torch.log_softmax(remaining.logsumexp(dim=2), dim=1))
-        digit = (targets // 4 ** (5 - j)) % 4
-        chosen = remaining.gather(1, digit.view(-1, 1, 1).expand(-1, 1, remaining.shape[2]))[:, 0]
+        chosen = _matching(remaining, targets, j)
         if not bool(mask[:, j].all()):
             chosen = torch.where(mask[:, j, None], chosen, remaining.logsumexp(dim=1))
         remaining = chosen
     return torch.stack(steps, dim=1).view(*kmers.shape, 6, 4)
+
+
+def _matching(remaining: Tensor, kmers: Tensor, j: int) -> Tensor:
+    """Return the entries that share base j with the 6-mers: (N, 4, M) and (N,) to (N, M)."""
+    digits = (kmers // 4 ** (5 - j)) % 4
+    return remaining.gather(1, digits.view(-1, 1, 1).expand(-1, 1, remaining.shape[2]))[:, 0]

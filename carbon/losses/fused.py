@@ -1,10 +1,10 @@
-"""The head and the loss in one: hidden states and head weights in, loss out.
+"""Fused head and loss: from hidden states and head weights to the loss, without all logits.
 
-Logits exist for a chunk of tokens at a time. Their gradient is computed as soon as they are there
-and multiplied into the gradients of hidden states and weights at once, as in Liger's fused linear
-cross-entropy (arXiv:2410.10989): three matrix products in all, the same as without fusing.
+Logits exist for one chunk of tokens at a time. Their gradient is computed immediately and
+multiplied into the gradients of hidden states and weights, as in Liger's fused linear cross-entropy
+(arXiv:2410.10989): three matrix products in all, the same number as without fusing.
 
-It is a custom operator, so that `torch.compile` takes it as a whole.
+It is a custom operator, so that `torch.compile` treats it as one node.
 """
 
 from collections.abc import Callable
@@ -26,9 +26,9 @@ from carbon.losses.likelihoods import (
 )
 from carbon.losses.objectives import Objective
 
-_CHUNK_ELEMENTS = 1 << 21  # logits of a chunk on a CPU; a GPU takes eight times as many
-_LEAST_CHUNK_TOKENS = 128  # a product of fewer rows wastes the machine
-_SCALED_ROWS = 1024  # of a gradient, multiplied in fp32 at once
+_CHUNK_ELEMENTS = 1 << 21  # logits of a chunk on a CPU; eight times as many on a GPU
+_LEAST_CHUNK_TOKENS = 128  # products of fewer rows are inefficient
+_SCALED_ROWS = 1024  # rows of a gradient that are multiplied in fp32 at a time
 
 
 def head_loss(
@@ -42,25 +42,26 @@ def head_loss(
     support: Support = "kmers",
     chunk_tokens: int | None = None,
 ) -> LossSums:
-    """Return `nucleotide_loss` of the logits `hidden @ weight.T`, without their ever being whole.
+    """Return `nucleotide_loss` of the logits `hidden @ weight.T` without storing all of them.
 
-    Gradients of hidden states and weights are exact, without a second derivative. Products are in
-    the dtype of the arguments (of autocast, where that is on; fp32 for fp16), the softmax and all
-    sums in fp32 (fp64 for fp64). In bf16 the gradient of hidden states is rounded once before the
-    loss's own scale is multiplied in and once after.
+    Gradients of hidden states and weights are exact; there is no second derivative. Products are in
+    the dtype of the arguments (of autocast, if enabled; fp32 for fp16), the softmax and all sums in
+    fp32 (fp64 for fp64). In bf16 the gradient of hidden states is rounded once before and once
+    after multiplication with the loss's own scale.
 
     Args:
         hidden: (N, D), states that predict N tokens.
-        weight: (rows, D), the head, tied or not; rows from `first_kmer` on are those of 6-mers.
+        weight: (rows, D), the head, tied or untied; the 6-mers start at row `first_kmer`.
         kmers: (N,) int64, the true 6-mers, from 0.
         known: (N, 6) bool, bases to train.
-        objective: what is minimised; a constant to `torch.compile`.
-        first_kmer: `Vocabulary.first_kmer`, or 0 for a head of 6-mers alone.
-        support: what the softmax runs over: the 6-mers, or all rows of the head.
-        chunk_tokens: tokens whose logits exist at once; chosen by the device if not given.
+        objective: objective to minimise; a constant for `torch.compile`.
+        first_kmer: `Vocabulary.first_kmer`, or 0 for a head of only 6-mers.
+        support: support of the softmax: the 6-mers, or all rows of the head.
+        chunk_tokens: tokens whose logits exist at the same time; by default it depends on the
+            device.
 
     Raises:
-        ValueError: an argument is not one of these.
+        ValueError: an argument is invalid.
     """
     over_vocabulary = _check(weight, first_kmer, support, chunk_tokens)
     hidden, weight = _in_one_dtype(hidden, weight)
@@ -102,7 +103,7 @@ def _check(weight: Tensor, first_kmer: int, support: Support, chunk_tokens: int 
 
 
 def _in_one_dtype(hidden: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Do as autocast does, and spare fp16 its range: gradients come before any loss scaling."""
+    """Cast as autocast does, but fp16 to fp32: gradients are computed before any loss scaling."""
     device = hidden.device.type
     dtype = torch.promote_types(hidden.dtype, weight.dtype)
     if torch.is_autocast_enabled(device) and dtype != torch.float64:
@@ -126,9 +127,10 @@ def _head_loss(
     of_hidden: bool,
     of_weight: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the six sums of `LossSums`, and those gradients that are asked for.
+    """Return the six sums of `LossSums`, and the requested gradients.
 
-    That of hidden states has their dtype, that of the weights, a sum over all tokens, is exact.
+    The gradient of hidden states has their dtype; the gradient of the weights, a sum over all
+    tokens, is exact.
     """
     sums, grad_hidden, grad_weight = _outputs(hidden, weight, of_hidden, of_weight)
     objective = Objective(token=token_weight, bases=bases_weight, uniform=uniform_weight)
@@ -166,7 +168,7 @@ def _outputs(
 def _multiply(
     grad: Tensor, hidden: Tensor, weight: Tensor, grad_hidden: Tensor, grad_weight: Tensor
 ) -> None:
-    """Multiply the logits' gradient of a chunk into those gradients that are asked for."""
+    """Multiply the logits' gradient of a chunk into the requested gradients."""
     if len(grad_hidden):
         torch.mm(grad, weight, out=grad_hidden)
     if len(grad_weight) and grad_weight.dtype == grad.dtype:
@@ -187,7 +189,7 @@ def chunk_loss(
     """Return the sums of a chunk and dL/dlogits, in fp32; `kernel.chunk_loss` in plain PyTorch."""
     z = working(logits)
     inside = z[:, first_kmer : first_kmer + NUM_KMERS]
-    found, likelihoods = kmer_sums(inside, kmers, objective.uniform > 0)
+    sums, likelihoods = kmer_sums(inside, kmers, objective.uniform > 0)
     if over_vocabulary:
         log_total = z.logsumexp(dim=1)
         mass = inside.logsumexp(dim=1) - log_total  # log probability of any 6-mer
@@ -196,11 +198,11 @@ def chunk_loss(
     if not with_gradient:
         return loss, None
     weights = token_weights(known, objective, z.dtype)
-    grad = logits_gradient(found, kmers, inside[found.hard], -weights)
+    grad = logits_gradient(sums, kmers, inside[sums.hard], -weights)
     if over_vocabulary:
-        # The loss holds -c log(mass); d log(mass) / dz is p among the 6-mers less p among all.
+        # The loss includes -c log(mass); d log(mass) / dz is p over 6-mers minus p over all rows.
         c = weights.per_token[:, None]
-        grad -= c * found.exponentials / found.total
+        grad -= c * sums.exponentials / sums.total
         everywhere = torch.sub(z, log_total[:, None]).exp_().mul_(c)
         everywhere[:, first_kmer : first_kmer + NUM_KMERS] += grad
         grad = everywhere
@@ -208,7 +210,7 @@ def chunk_loss(
 
 
 def kernel_chunk_loss(hidden: Tensor) -> Callable[..., tuple[LossSums, Tensor | None]] | None:
-    """Return `kernel.chunk_loss` where Triton runs: CUDA, and any dtype but fp64."""
+    """Return `kernel.chunk_loss` if Triton supports the device: CUDA, and any dtype except fp64."""
     if not hidden.is_cuda or hidden.dtype == torch.float64 or find_spec("triton") is None:
         return None
     from carbon.losses import kernel
@@ -217,26 +219,14 @@ def kernel_chunk_loss(hidden: Tensor) -> Callable[..., tuple[LossSums, Tensor | 
 
 
 @_head_loss.register_fake
-def _(
-    hidden: Tensor,
-    weight: Tensor,
-    kmers: Tensor,
-    known: Tensor,
-    token_weight: float,
-    bases_weight: float,
-    uniform_weight: float,
-    first_kmer: int,
-    over_vocabulary: bool,
-    chunk_tokens: int,
-    of_hidden: bool,
-    of_weight: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
+def _(hidden: Tensor, weight: Tensor, *settings: Any) -> tuple[Tensor, Tensor, Tensor]:
+    of_hidden, of_weight = settings[-2:]
     return _outputs(hidden, weight, of_hidden, of_weight)
 
 
 def _keep_gradients(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     ctx.save_for_backward(*output[1:])
-    ctx.set_materialize_grads(False)  # or zeros would be made for the gradients of the gradients
+    ctx.set_materialize_grads(False)  # otherwise zeros are allocated for second derivatives
     ctx.dtype = inputs[1].dtype
     ctx.needed = inputs[-2:]
 
@@ -257,7 +247,7 @@ def _scale_gradients(ctx: Any, grad_sums: Tensor | None, *_: None) -> tuple[Any,
 
 
 def _scaled(grad: Tensor, scale: Tensor) -> Tensor:
-    """Multiply in the precision of `scale`; in place where nobody will ask for it again."""
+    """Multiply in the precision of `scale`, in place unless the gradient is needed again."""
     again = torch._C._autograd._get_current_graph_task_keep_graph()
     traced = type(grad) is not Tensor
     if again or traced:

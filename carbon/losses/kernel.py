@@ -1,7 +1,7 @@
-"""The middle of the fused head on a GPU: one pass over the logits of a chunk, in place.
+"""Triton kernel of the fused head's loss: one pass over the logits of a chunk, in place.
 
 A program holds the 4,096 logits of one token in registers as a square of (high, low) halves of the
-6-mer, so that every marginal is a sum over rows or columns of it and every logit is read once and
+6-mer. Every marginal is then a sum over rows or columns, and every logit is loaded once and
 overwritten once by its gradient. `fused.chunk_loss` is the same in plain PyTorch.
 """
 
@@ -17,14 +17,14 @@ from carbon.losses.objectives import Objective
 def chunk_loss(
     logits: Tensor, kmers: Tensor, known: Tensor, objective: Objective, with_gradient: bool
 ) -> tuple[LossSums, Tensor | None]:
-    """Return the sums of a chunk and dL/dlogits, which takes the place of the logits.
+    """Return the sums of a chunk and dL/dlogits, which overwrites the logits.
 
     Args:
-        logits: (N, 4096) fp32 or bf16, contiguous; lost if `with_gradient`.
+        logits: (N, 4096) fp32 or bf16, contiguous; overwritten if `with_gradient`.
         kmers: (N,) int64.
         known: (N, 6) bool.
-        objective: what is minimised.
-        with_gradient: or the sums alone.
+        objective: objective to minimise.
+        with_gradient: compute the gradient; otherwise only the sums.
     """
     if logits.shape != (len(kmers), NUM_KMERS) or not logits.is_contiguous():
         raise ValueError(f"logits must be ({len(kmers)}, {NUM_KMERS}) and contiguous")
@@ -56,9 +56,9 @@ def chunk_loss(
     return sums, logits if with_gradient else None
 
 
-# Of the launches whose results were compared the fastest on an H200, though it spills registers:
-# four of its programs fit on a multiprocessor. Of a launch that spills nothing one does, which is
-# slower. ROCm's compiler knows no such limit.
+# The fastest launch with verified results on an H200, although it spills registers: four programs
+# fit on a multiprocessor. Without spilling only one fits, which is slower. ROCm's compiler has no
+# such limit.
 LAUNCH = {"num_warps": 4} | ({} if torch.version.hip else {"maxnreg": 128})
 HALF = tl.constexpr(64)  # 6-mers are 64 x 64: three bases and three
 SMALLEST_SUM = tl.constexpr(1e-30)  # below this a sum of fp32 exponentials has lost its digits
@@ -127,7 +127,7 @@ def _token_loss(
 
 @triton.jit
 def _count(known_ptr):
-    """How many bases of a token are known."""
+    """Number of known bases of a token."""
     num_known = 0.0
     for j in tl.static_range(6):
         num_known += tl.load(known_ptr + j).to(tl.float32)
@@ -136,9 +136,9 @@ def _count(known_ptr):
 
 @triton.jit
 def _soft(rows, columns, total, known_ptr, kmer, half, of_base):
-    """Sum -log S_j over known bases, and w_j / S_j over the halves that agree with the true one.
+    """Sum -log S_j over known bases, and w_j / S_j over the halves that match the true one.
 
-    Bases whose S_j underflows are left out; the smallest S_j tells whether there is one.
+    Bases whose S_j underflows are left out; the smallest S_j shows whether there are any.
     """
     by_row = tl.zeros([HALF], dtype=tl.float32)
     by_column = tl.zeros([HALF], dtype=tl.float32)
@@ -161,7 +161,7 @@ def _soft(rows, columns, total, known_ptr, kmer, half, of_base):
 
 @triton.jit
 def _hard(grad, z, log_total, rows, columns, total, known_ptr, kmer, half, of_base):
-    """Add what `_soft` left out, rare as it is: a softmax inside a group, in the log domain."""
+    """Add the rare bases that `_soft` left out: a softmax inside a group, in the log domain."""
     nats = 0.0
     for j in tl.static_range(6):
         known = tl.load(known_ptr + j).to(tl.float32)
@@ -179,6 +179,6 @@ def _hard(grad, z, log_total, rows, columns, total, known_ptr, kmer, half, of_ba
 
 @triton.jit
 def _agrees(half, kmer, j: tl.constexpr):
-    """Which halves of a 6-mer have the base that the true one has at position j."""
+    """Which halves of a 6-mer have the true base at position j."""
     true_half = kmer // HALF if j < 3 else kmer % HALF
     return (((half ^ true_half) >> (4 - 2 * (j % 3))) & 3) == 0

@@ -1,17 +1,17 @@
 """Cross-entropy and Factorized Nucleotide Supervision over the 4,096 6-mers.
 
 Legend: N tokens, V = 4,096 6-mers, z logits, p = softmax(z), y the true 6-mer, S_j the sum of p
-over the 6-mers that agree with y at base j.
+over the 6-mers that match y at base j.
 
-One differentiable function, `log_likelihoods`, gives log p(y) and the six log S_j, and U, the mean
-of log p(v) over all 6-mers v, if asked; the objectives are weighted sums of these, so that all of
-them share a code path. The gradient is written out:
+A single differentiable function, `log_likelihoods`, returns log p(y), the six log S_j and, on
+request, U, the mean of log p(v) over all 6-mers v. All objectives are weighted sums of these, and
+so share a code path. The gradient is explicit:
 
     d log p(y) / dz_v = [v = y] - p_v          d log S_j / dz_v = p_v [v_j = y_j] / S_j - p_v
     dU / dz_v = 1 / V - p_v
 
-FNS is equations 7 and 8 of the Carbon technical report, with the mask of known bases added. Sums
-of probabilities and logarithms are fp32 whatever the logits are (fp64 for fp64).
+FNS is equations 7 and 8 of the Carbon technical report, plus the mask of known bases. Sums of
+probabilities and logarithms are fp32 for any dtype of the logits (fp64 for fp64).
 """
 
 from typing import Any, Literal, NamedTuple
@@ -30,12 +30,12 @@ Support = Literal["kmers", "vocabulary"]
 
 
 class LogLikelihoods(NamedTuple):
-    """Of N tokens, in nats; or what each of these numbers weighs in a sum, or a derivative by it.
+    """Log-likelihoods of N tokens in nats; also weights of these in a sum, or derivatives by them.
 
     Attributes:
         token: (N,), log p(y).
         bases: (N, 6), log S_j.
-        uniform: (N,), the mean of log p(v) over the 6-mers; None where nobody asked for it.
+        uniform: (N,), the mean of log p(v) over the 6-mers; None unless requested.
     """
 
     token: Tensor
@@ -54,7 +54,7 @@ class LogLikelihoods(NamedTuple):
         return LogLikelihoods(self.token + nats, self.bases + nats[:, None], uniform)
 
     def of(self, tokens: Tensor) -> "LogLikelihoods":
-        """Return the numbers of some tokens, by their indices or a mask."""
+        """Return the numbers of selected tokens, by their indices or a mask."""
         uniform = None if self.uniform is None else self.uniform[tokens]
         return LogLikelihoods(self.token[tokens], self.bases[tokens], uniform)
 
@@ -65,15 +65,15 @@ class LogLikelihoods(NamedTuple):
 
 
 class LossSums(NamedTuple):
-    """Sums over tokens, on the device; whoever reduces over ranks adds them, then divides once.
+    """Sums over tokens, on the device; a reduction over ranks adds them, then divides once.
 
     Attributes:
         loss: scalar in nats, differentiable; the other sums are not.
-        num_tokens: tokens that carry at least one trained base; what `loss` is divided by.
-        chain_nats: -log p(y) over the tokens with six known bases, whatever the objective is.
+        num_tokens: tokens with at least one trained base; the divisor of `loss`.
+        chain_nats: -log p(y) over the tokens with six known bases, for any objective.
         num_chain_bases: six for each of these tokens.
         marginal_nats: -log S_j over all known bases.
-        num_marginal_bases: how many they are.
+        num_marginal_bases: number of known bases.
     """
 
     loss: Tensor
@@ -85,31 +85,31 @@ class LossSums(NamedTuple):
 
     @property
     def nats_per_token(self) -> Tensor:
-        """Return the loss of a mean token, in the unit of the objective."""
+        """Return the mean loss of a token, in the unit of the objective."""
         return self.loss / self.num_tokens.clamp(min=1)
 
     @property
     def nats_per_base(self) -> Tensor:
-        """Return the surprise of a mean base through the chain: the likelihood of the sequence."""
+        """Return the mean surprise of a base by the chain: the likelihood of the sequence."""
         return self.chain_nats / self.num_chain_bases.clamp(min=1)
 
     @property
     def marginal_nats_per_base(self) -> Tensor:
-        """Return the surprise of a mean base through the marginals: what FNS trains."""
+        """Return the mean surprise of a base by the marginals, which FNS trains."""
         return self.marginal_nats / self.num_marginal_bases.clamp(min=1)
 
 
 def next_kmers(labels: Tensor, known_bases: Tensor, first_kmer: int) -> tuple[Tensor, Tensor]:
-    """Return what each position but the last has to predict, in the form the objectives take.
+    """Return the targets of each position except the last, in the form the objectives take.
 
     Args:
-        labels: (B, T) ids of true 6-mers, anything else where there is none; no base of such a
-            token counts, whatever `known_bases` says.
+        labels: (B, T) ids of true 6-mers, or any other id; no base of such a token counts,
+            regardless of `known_bases`.
         known_bases: (B, T) integers, six bits a token.
         first_kmer: `Vocabulary.first_kmer`.
 
     Returns:
-        Of N = B * (T - 1) tokens: 6-mers (N,) int64 from 0, and known bases (N, 6) bool.
+        For N = B * (T - 1) tokens: 6-mers (N,) int64 from 0, and known bases (N, 6) bool.
     """
     kmers = (labels[:, 1:] - first_kmer).flatten()
     is_kmer = (kmers >= 0) & (kmers < NUM_KMERS)
@@ -129,40 +129,39 @@ def log_likelihoods(
     """Return log p(y) and log S_j, exact for any logits and differentiable.
 
     Args:
-        logits: (N, columns), any float type; columns `first_kmer` to `first_kmer + 4095` are those
-            of the 6-mers.
-        kmers: (N,) int64, the true 6-mers, from 0; where a base is unknown its entry is to be
-            ignored.
-        first_kmer: 0 for logits of the 6-mers alone; `Vocabulary.first_kmer` for all of them.
-        support: what the softmax runs over: the 6-mers, or the whole vocabulary, in which the other
-            columns belong to no base.
-        uniform: give the mean of log p(v) over the 6-mers too, for objectives that weigh it.
+        logits: (N, columns), any float type; columns `first_kmer` to `first_kmer + 4095` are the
+            6-mers.
+        kmers: (N,) int64, the true 6-mers, from 0; ignore the entries of unknown bases.
+        first_kmer: 0 for logits of only the 6-mers; `Vocabulary.first_kmer` for all of them.
+        support: support of the softmax: the 6-mers, or the whole vocabulary, whose other columns
+            belong to no base.
+        uniform: also compute the mean of log p(v) over the 6-mers, for objectives that weight it.
     """
     if support not in ("kmers", "vocabulary"):
         raise ValueError(f"support = {support!r}: give 'kmers' or 'vocabulary'")
     inside = logits[:, first_kmer : first_kmer + NUM_KMERS]
-    found = LogLikelihoods(
+    likelihoods = LogLikelihoods(
         *_LogLikelihoods.apply(inside, kmers, uniform)  # type: ignore[no-untyped-call]
     )
     if support == "vocabulary":
         # p over the vocabulary is p over the 6-mers times the probability of any 6-mer.
         exact = working(logits)
-        found = found.plus(working(inside).logsumexp(dim=1) - exact.logsumexp(dim=1))
-    return found
+        likelihoods = likelihoods.plus(working(inside).logsumexp(dim=1) - exact.logsumexp(dim=1))
+    return likelihoods
 
 
 def nucleotide_loss(likelihoods: LogLikelihoods, known: Tensor, objective: Objective) -> LossSums:
-    """Return the objective summed over tokens, and what reports need.
+    """Return the objective summed over tokens, and the sums that reports need.
 
-    Tokens of which the objective's weights leave nothing to train are not counted.
+    Tokens without anything to train under the objective's weights are not counted.
 
     Args:
-        likelihoods: of N tokens, with `uniform` if the objective weighs it.
+        likelihoods: of N tokens, with `uniform` if the objective weights it.
         known: (N, 6) bool, bases to train.
-        objective: what is minimised.
+        objective: objective to minimise.
 
     Raises:
-        ValueError: the objective weighs what the likelihoods do not hold.
+        ValueError: the objective weights `uniform` and the likelihoods lack it.
     """
     weights = token_weights(known, objective, likelihoods.token.dtype)
     loss = -(weights.token * likelihoods.token).sum() - (weights.bases * likelihoods.bases).sum()
@@ -183,7 +182,7 @@ def nucleotide_loss(likelihoods: LogLikelihoods, known: Tensor, objective: Objec
 
 
 def token_weights(known: Tensor, objective: Objective, dtype: torch.dtype) -> LogLikelihoods:
-    """Return what every log-likelihood of every token weighs, the loss being minus their sum."""
+    """Return the weight of every log-likelihood of every token; the loss is minus their sum."""
     num_known = known.sum(dim=1, keepdim=True)
     whole = known.all(dim=1).to(dtype)
     return LogLikelihoods(
@@ -194,12 +193,12 @@ def token_weights(known: Tensor, objective: Objective, dtype: torch.dtype) -> Lo
 
 
 def count_tokens(known: Tensor, objective: Objective) -> Tensor:
-    """Return how many tokens have something to train."""
+    """Return the number of tokens with something to train."""
     return (known.any(dim=1) if objective.bases > 0 else known.all(dim=1)).sum()
 
 
 class _LogLikelihoods(torch.autograd.Function):
-    """What `kmer_sums` gives with the gradient written out."""
+    """The likelihoods of `kmer_sums` with an explicit gradient."""
 
     @staticmethod
     def forward(
@@ -220,13 +219,13 @@ class _LogLikelihoods(torch.autograd.Function):
 
 
 class KmerSums(NamedTuple):
-    """Sums of a softmax over the 6-mers by the bases of the true one, of N tokens.
+    """Sums of a softmax over the 6-mers by the bases of the true one, for N tokens.
 
     Attributes:
         exponentials: (N, 4096), exp(z - max z).
         total: (N, 1), their sum.
         agreeing: (N, 6), S_j; it may underflow.
-        hard: indices of the tokens for which it does; few, mostly none.
+        hard: indices of the tokens whose S_j underflows; usually empty.
     """
 
     exponentials: Tensor
@@ -238,7 +237,7 @@ class KmerSums(NamedTuple):
 def kmer_sums(z: Tensor, kmers: Tensor, uniform: bool) -> tuple[KmerSums, LogLikelihoods]:
     """Sum rows (first three bases) and columns (last three) of the 64 x 64 view of exp(z).
 
-    The log-likelihoods are exact for any logits; `uniform` asks for all of them.
+    The log-likelihoods are exact for any logits; `uniform` requests the mean over all of them.
     """
     top = z.amax(dim=1, keepdim=True)
     exponentials = torch.sub(z, top).exp_()
@@ -246,7 +245,7 @@ def kmer_sums(z: Tensor, kmers: Tensor, uniform: bool) -> tuple[KmerSums, LogLik
     rows, columns = square.sum(dim=2), square.sum(dim=1)
     total = rows.sum(dim=1, keepdim=True)
     high, low = _agreement(kmers)
-    # Sums of products and not matrix products: those may run in bf16 (autocast) or TF32.
+    # Sums of products, because matrix products may run in bf16 (autocast) or TF32.
     halves = (high * rows[:, None, :]).sum(dim=2), (low * columns[:, None, :]).sum(dim=2)
     agreeing = torch.cat(halves, dim=1) / total
     token = (z.gather(1, kmers[:, None]) - top - total.log())[:, 0]
@@ -261,7 +260,7 @@ def kmer_sums(z: Tensor, kmers: Tensor, uniform: bool) -> tuple[KmerSums, LogLik
 def logits_gradient(
     sums: KmerSums, kmers: Tensor, hard_logits: Tensor, by: LogLikelihoods
 ) -> Tensor:
-    """Return dL/dz (N, 4096) of a loss with the derivatives `by` by the log-likelihoods."""
+    """Return dL/dz (N, 4096) of a loss whose derivatives by the log-likelihoods are `by`."""
     high, low = _agreement(kmers)
     weights = (by.bases / sums.agreeing.clamp(min=_SMALLEST_SUM) / sums.total)[:, :, None]
     by_high = (weights[:, :3] * high).sum(dim=1)
@@ -278,7 +277,7 @@ def logits_gradient(
 
 
 def working(values: Tensor) -> Tensor:
-    """Return fp32 for whatever is not fp64."""
+    """Return fp32 values, or fp64 unchanged."""
     return values if values.dtype == torch.float64 else values.float()
 
 
@@ -303,7 +302,7 @@ def _agreeing(kmers: Tensor) -> Tensor:
 
 
 def _log_sums(z: Tensor, kmers: Tensor) -> Tensor:
-    """Return log S_j in the log domain, for tokens so unlikely that S_j itself underflows."""
+    """Return log S_j in the log domain, for tokens so unlikely that S_j underflows."""
     inside = torch.where(_agreeing(kmers), z[:, None, :], -torch.inf)
     return inside.logsumexp(dim=2) - z.logsumexp(dim=1, keepdim=True)
 
@@ -311,7 +310,7 @@ def _log_sums(z: Tensor, kmers: Tensor) -> Tensor:
 def _hard_gradient(z: Tensor, kmers: Tensor, by: LogLikelihoods) -> Tensor:
     """Return the gradient where p_v / S_j is a quotient of underflows: a softmax inside a group.
 
-    What U gives to all 6-mers alike is not in it.
+    It does not include the gradient of U, which is the same for all 6-mers.
     """
     p = z.softmax(dim=1)
     inside = torch.where(_agreeing(kmers), z[:, None, :], -torch.inf).softmax(dim=2)

@@ -1,14 +1,14 @@
-"""What training minimises: the objectives by name, and what each weighs in the loss of a token.
+"""Training objectives by name, with their weights in the loss of a token.
 
 With p the probabilities of the 6-mers, y the true one, and S_j the sum of p over the 6-mers that
-agree with y at base j, the loss of a token is
+match y at base j, the loss of a token is
 
     token * -log p(y)  +  bases * the mean of -log S_j  +  uniform * the mean of -log p(v)
 
-where the second term is over the known bases, and the others are only where all six bases are
-known; the mean of the last is over all 4,096 6-mers v. `carbon.losses` computes it.
+The second term is over the known bases; the others apply only if all six bases are known. The last
+mean is over all 4,096 6-mers v. `carbon.losses` computes the loss.
 
-Standard library only, so that configuration, reports and demo read the table without torch.
+Standard library only, so that configuration, reports and demo import the table without torch.
 """
 
 from collections.abc import Callable
@@ -17,17 +17,17 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Objective:
-    """What is minimised at one step: three weights from 0 to 1, which sum to one."""
+    """Weights of the loss at one step: three numbers from 0 to 1, which sum to one."""
 
     token: float = 0.0
-    """Of the true 6-mer: cross-entropy (CE)."""
+    """Weight of the true 6-mer: cross-entropy (CE)."""
     bases: float = 0.0
-    """Of its known bases through the marginals: factorized nucleotide supervision (FNS)."""
+    """Weight of its known bases by the marginals: factorized nucleotide supervision (FNS)."""
     uniform: float = 0.0
-    """Of all 6-mers alike: with s here and 1 - s on the token, CE with labels smoothed by s."""
+    """Weight of all 6-mers: s here and 1 - s on the token is CE with label smoothing s."""
     label: str = ""
     unit: str = ""
-    """Of the loss."""
+    """Unit of the loss."""
 
     def __post_init__(self) -> None:
         for name in ("token", "bases", "uniform"):
@@ -41,34 +41,34 @@ FnsWeight = tuple[float, ...]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StageObjective:
-    """An objective as a stage of a recipe names it, with all that is said of it."""
+    """An objective as a stage of a recipe names it, with its descriptions."""
 
     name: str
-    """In a recipe and in `metrics.jsonl`."""
+    """Name in a recipe and in `metrics.jsonl`."""
     label: str
-    """In a sentence."""
+    """Name in a sentence."""
     short: str
-    """Beside a curve."""
+    """Name next to a curve."""
     meaning: str
-    """For a reader who has never heard of it, after "is"."""
+    """Definition for readers new to it, to follow "is"."""
     unit: str
-    """Of the loss."""
+    """Unit of the loss."""
     over_stage: Callable[[int, int, FnsWeight], Objective]
-    """Gives the weights by how much of the stage is done, so many steps of so many, and by the
-    stage's `fns_weight`: none of them at its first step, all at its last."""
+    """Function from completed steps, all steps of the stage and its `fns_weight` to the weights;
+    0 steps are completed at the first step, all at the last."""
     num_fns_weights: int = 0
-    """How many numbers from 0 to 1 a stage's `fns_weight` holds."""
+    """Length of a stage's `fns_weight`, whose numbers are 0 to 1."""
     shade: str = ""
-    """CSS colour behind its steps in a figure, if any."""
+    """CSS background colour of its steps in a figure, if any."""
 
     def at(self, done: int = 0, of: int = 1, fns_weight: FnsWeight = ()) -> Objective:
-        """Return what is minimised when so many steps of so many are done."""
+        """Return the objective after `done` of `of` steps."""
         weights = self.over_stage(done, of, fns_weight)
         return replace(weights, label=self.label, unit=self.unit)
 
 
 def _blend(done: int, of: int, fns_weight: FnsWeight) -> Objective:
-    """Go from the first weight of FNS to the last in a line."""
+    """Interpolate linearly from the first weight of FNS to the last."""
     first, last = fns_weight
     of_fns = first + (last - first) * done / of
     return Objective(token=1 - of_fns, bases=of_fns)
@@ -111,9 +111,9 @@ CE, FNS = (OBJECTIVES[name].at() for name in ("ce", "fns"))
 
 
 def objective_named(name: str) -> StageObjective:
-    """Return what is said of an objective; of a name that the table lacks, that name alone.
+    """Return the named objective; for an unknown name, an entry with only that name.
 
-    A run that another version of Carbon trained may hold such a name.
+    Runs of another version of Carbon may have such a name.
     """
     return OBJECTIVES.get(name) or StageObjective(
         name=name,

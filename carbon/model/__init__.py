@@ -1,6 +1,6 @@
-"""Stock Llama networks for DNA: sizes, loading, saving, the 4,096-row head.
+"""Stock Llama networks for DNA: sizes, loading, saving, conversion.
 
-Names are loaded when first used, so that to know the sizes does not take torch.
+Names are imported on first use, so that the sizes do not need torch.
 """
 
 from typing import TYPE_CHECKING
@@ -9,7 +9,6 @@ from carbon.lazy import lazy_names
 
 if TYPE_CHECKING:
     from carbon.model.folder import model_folder
-    from carbon.model.head import kmer_logits
     from carbon.model.load import LoadedModel, load_model
     from carbon.model.presets import PRESETS
     from carbon.model.save import name_tags, save_model
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 _HOMES = {
     "PRESETS": "carbon.model.presets",
     "LoadedModel": "carbon.model.load",
-    "kmer_logits": "carbon.model.head",
     "load_model": "carbon.model.load",
     "name_tags": "carbon.model.save",
     "save_model": "carbon.model.save",
@@ -27,7 +25,6 @@ _HOMES = {
 __all__ = [
     "PRESETS",
     "LoadedModel",
-    "kmer_logits",
     "load_model",
     "model_folder",
     "name_tags",

@@ -1,8 +1,8 @@
-"""A native model as one GGUF file, which llama.cpp reads, text prompts included.
+"""Convert models: the native vocabulary, and GGUF for llama.cpp.
 
-Keys and names of tensors are those of https://github.com/ggml-org/ggml/blob/master/docs/gguf.md for
-the architecture `llama`. The tokenizer is llama.cpp's own kind `hybriddna`, with our ids: DNA is
-what stands behind `<dna>`, and before it there is nothing but tags.
+Keys and tensor names follow https://github.com/ggml-org/ggml/blob/master/docs/gguf.md for the
+architecture `llama`. The tokenizer is llama.cpp's type `hybriddna`, with our ids: DNA follows
+`<dna>`, and only tags precede it.
 """
 
 from pathlib import Path
@@ -29,7 +29,7 @@ from carbon.tokenizer import (
 )
 from carbon.tokenizer.vocabulary import native_tokens
 
-_KMER_MARK = "\ue000"  # llama.cpp tells a 6-mer from text by it, and shows it to nobody
+_KMER_MARK = "\ue000"  # marks 6-mers for llama.cpp, which does not print it
 _NAMES = {
     "model.embed_tokens.weight": "token_embd.weight",
     "model.norm.weight": "output_norm.weight",
@@ -98,7 +98,7 @@ def _add_tokenizer(writer: Any) -> None:
     kmers = wrap(decode_kmers(Kmers(every, np.full(NUM_KMERS, ALL_KNOWN, np.uint8))), K)
     others = native_tokens()
     texts = sorted(others, key=others.__getitem__) + [kmer + _KMER_MARK for kmer in kmers]
-    of_dna = (NATIVE.oov, NATIVE.dna_start, NATIVE.dna_end)  # which its tokenizer knows by itself
+    of_dna = (NATIVE.oov, NATIVE.dna_start, NATIVE.dna_end)  # built into its tokenizer
     types = [TokenType.CONTROL] * len(others) + [TokenType.NORMAL] * NUM_KMERS
     for number in of_dna:
         types[number] = TokenType.NORMAL
@@ -106,8 +106,8 @@ def _add_tokenizer(writer: Any) -> None:
     writer.add_tokenizer_pre("qwen2")
     writer.add_token_list(texts)
     writer.add_token_types(types)
-    writer.add_token_merges(["A A"])  # a file without any is refused; no text is ever merged
-    writer.add_bos_token_id(NATIVE.dna_start)  # its defaults are tags of ours
+    writer.add_token_merges(["A A"])  # a file without merges is refused; no text is ever merged
+    writer.add_bos_token_id(NATIVE.dna_start)  # its defaults are tags here
     writer.add_eos_token_id(NATIVE.pad)
     writer.add_pad_token_id(NATIVE.pad)
     writer.add_add_bos_token(False)
@@ -121,17 +121,17 @@ def _add_tensors(writer: Any, network: LlamaForCausalLM) -> None:
     kinds = {torch.float32: GGMLQuantizationType.F32, torch.bfloat16: GGMLQuantizationType.BF16}
     for name, tensor in network.state_dict().items():
         if name == "lm_head.weight" and config.tie_word_embeddings:
-            continue  # llama.cpp reads the embedding where there is no head
-        found = _gguf_name(name)
-        if part := heads.get(found.rpartition(".")[0].rpartition(".")[2]):
+            continue  # without a head llama.cpp uses the embedding
+        gguf_name = _gguf_name(name)
+        if part := heads.get(gguf_name.rpartition(".")[0].rpartition(".")[2]):
             tensor = _paired(tensor, part)
         values = tensor.float().numpy()
         kind = kinds[tensor.dtype] if tensor.ndim > 1 else GGMLQuantizationType.F32
-        writer.add_tensor(found, quants.quantize(values, kind), raw_dtype=kind)
+        writer.add_tensor(gguf_name, quants.quantize(values, kind), raw_dtype=kind)
 
 
 def _gguf_name(name: str) -> str:
-    """Return what GGUF calls a tensor.
+    """Return the GGUF name of a tensor.
 
     >>> _gguf_name("model.layers.3.self_attn.q_proj.weight")
     'blk.3.attn_q.weight'
@@ -143,7 +143,7 @@ def _gguf_name(name: str) -> str:
 
 
 def _paired(weight: Tensor, num_heads: int) -> Tensor:
-    """Put rows that RoPE turns together beside one another; here they are half a head apart."""
+    """Interleave the rows that RoPE rotates together, which are half a head apart here."""
     halves = weight.view(num_heads, 2, -1, weight.shape[1])
     return halves.transpose(1, 2).reshape(weight.shape)
 
@@ -152,12 +152,12 @@ _SPECIALS = ("pad", "oov", "dna_start", "dna_end")
 
 
 def native_network(model: LoadedModel, dtype: torch.dtype) -> LlamaForCausalLM:
-    """Return a network to save, with the native rows; for DNA its logits are those of `model`.
+    """Return a network with the native rows; its logits for DNA equal those of `model`.
 
-    Of a hybrid's rows it keeps the 6-mers, `<dna>`, `</dna>`, `<oov>` and the padding. Native tags
-    are one row each and those of a hybrid several byte pairs, so no row would be equal to a tag:
-    they are zero, and the config names none. Those that a native model's config names stay named.
-    All else is kept as it is, and may share memory with `model`.
+    From a hybrid model it keeps the rows of 6-mers, `<dna>`, `</dna>`, `<oov>` and padding. A
+    native tag is one row, a hybrid tag several byte pairs, so tags cannot be converted: their rows
+    are zero, and the config names none. Tags in a native model's config remain. Everything else is
+    unchanged, and may share memory with `model`.
     """
     network = model.network
     config = LlamaConfig.from_dict(network.config.to_dict() | native_ids())
@@ -174,7 +174,7 @@ def native_network(model: LoadedModel, dtype: torch.dtype) -> LlamaForCausalLM:
 
 
 def native_ids() -> dict[str, int | None]:
-    """Return what a config says of the native vocabulary."""
+    """Return the entries of a config for the native vocabulary."""
     return {
         "vocab_size": NATIVE.size,
         "pad_token_id": NATIVE.pad,

@@ -1,4 +1,4 @@
-"""Models of the Hub as folders of its cache, and a short message if it cannot be reached."""
+"""Find model folders, local, bundled or on the Hub, and check their files before loading."""
 
 import json
 import re
@@ -39,8 +39,8 @@ class Published(NamedTuple):
 
     Attributes:
         name: `owner/name`.
-        num_parameters: of the network.
-        gigabytes: size of the download, mostly weights in bfloat16.
+        num_parameters: parameters of the network.
+        gigabytes: size of the download, almost only weights in bfloat16.
     """
 
     name: str
@@ -57,7 +57,7 @@ PUBLISHED = (
 
 
 def cached_folder(name: str) -> Path | None:
-    """Return the cached folder with a model's config and weights, without asking the Hub."""
+    """Return the cached folder with a model's config and weights, without contacting the Hub."""
     from huggingface_hub import try_to_load_from_cache
 
     config = try_to_load_from_cache(name, "config.json")
@@ -69,23 +69,24 @@ def cached_folder(name: str) -> Path | None:
 def hub_folder(name: str, *, with_weights: bool) -> Path:
     """Return the cached folder with a model's config, or with all of its files.
 
-    The Hub is asked for a newer version; if it cannot be reached, the cached one is used.
+    The Hub is checked for a newer version; if it is unreachable, the cached version is used.
 
     Raises:
-        ModelError: there is no such model, or the Hub cannot be reached and the cache lacks it.
+        ModelError: the model does not exist, or the Hub is unreachable and the cache lacks it.
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     patterns = list(_FILES if with_weights else _CONFIG)
-    why = why_unreachable()
+    reason_offline = why_unreachable()
     try:
-        offline = why is not None
+        offline = reason_offline is not None
         return Path(snapshot_download(name, allow_patterns=patterns, local_files_only=offline))
     except LocalEntryNotFoundError:
         raise ModelError(
-            f"{name}: there is no such folder, and as a name on the Hub it cannot be asked for: "
-            f"{why or 'the connection broke'}; mend the path, or give the folder of a download"
+            f"{name}: there is no such folder, and the Hub is unreachable: "
+            f"{reason_offline or 'the connection broke'}; correct the path, or give a downloaded "
+            "folder"
         ) from None
     except HfHubHTTPError as error:
         reason = (str(error).strip().splitlines() or ["no answer"])[-1]
@@ -95,9 +96,9 @@ def hub_folder(name: str, *, with_weights: bool) -> Path:
 
 
 def why_unreachable() -> str | None:
-    """Return why the Hub cannot be asked, or None if it answers within some seconds.
+    """Return why the Hub is unreachable, or None if it answers within some seconds.
 
-    `snapshot_download` bounds no time: it waits for minutes for a proxy that does not answer.
+    `snapshot_download` has no time limit: it waits for minutes for a proxy that does not answer.
     """
     from huggingface_hub import constants, get_session
 
@@ -106,7 +107,7 @@ def why_unreachable() -> str | None:
     host = urlsplit(constants.ENDPOINT).hostname
     try:
         get_session().head(constants.ENDPOINT, timeout=_SECONDS_TO_ANSWER)
-    except Exception as error:  # of the HTTP client, which differs between releases of the library
+    except Exception as error:  # the HTTP client differs between releases of the library
         if "Timeout" in type(error).__name__:
             return f"{host}: no answer within {_SECONDS_TO_ANSWER:g} s"
         return f"{host}: {str(error).rpartition('] ')[2].lower()}"
@@ -118,7 +119,7 @@ _CHUNK_BYTES = 1 << 24
 
 
 class _Stored(NamedTuple):
-    """A tensor of a safetensors file: dtype, shape and bytes, mapped from the disk."""
+    """A tensor of a safetensors file: dtype, shape and bytes, memory-mapped."""
 
     dtype: str
     shape: Sequence[int]
@@ -126,15 +127,15 @@ class _Stored(NamedTuple):
 
 
 def check_tying(folder: Path, config: Mapping[str, Any], files: Sequence[Path]) -> None:
-    """Refuse a folder whose config ties the head to the embedding, while its weights have another.
+    """Refuse a folder whose config ties the head to the embedding but whose weights differ.
 
-    Libraries disagree on what such a folder is: transformers 5 reads the head that is stored,
-    transformers 4 and vLLM the embedding.
+    Libraries disagree about such a folder: transformers 5 uses the stored head, transformers 4 and
+    vLLM the embedding.
 
     Args:
-        folder: of the model.
-        config: what `read_config` returns.
-        files: of its weights, whole.
+        folder: folder of the model.
+        config: from `read_config`.
+        files: complete weight files.
 
     Raises:
         ModelError: a tied head differs from the embedding.
@@ -164,7 +165,7 @@ def _stored(files: Sequence[Path], name: str) -> _Stored | None:
 
 
 def _are_equal(one: _Stored, other: _Stored) -> bool:
-    """Compare a piece at a time: heads of large models take gigabytes."""
+    """Compare in chunks: heads of large models have gigabytes."""
     if (one.dtype, one.shape) != (other.dtype, other.shape):
         return False
     return all(
@@ -173,7 +174,7 @@ def _are_equal(one: _Stored, other: _Stored) -> bool:
     )
 
 
-# Which metadata tags a native model was trained with, in its config.json; absent, there are none.
+# Key in config.json of the metadata tags that a native model was trained with; absent without tags.
 TAGS_KEY = "carbon_tags"
 _HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 _LAYER = re.compile(r"model\.layers\.(\d+)\.")
@@ -186,13 +187,13 @@ Shape = tuple[int, ...]
 
 
 class ModelFolder(NamedTuple):
-    """A folder whose config, weights and tokenizer have been held against one another.
+    """A folder whose config, weights and tokenizer are consistent.
 
     Attributes:
-        path: where it lies.
-        config: what its config.json says.
-        shapes: of its tensors, by name.
-        vocabulary: that its rows belong to, with the tags that the model knows.
+        path: the folder.
+        config: content of config.json.
+        shapes: shapes of its tensors, by name.
+        vocabulary: the vocabulary of its rows, with the tags that the model was trained with.
     """
 
     path: Path
@@ -202,19 +203,19 @@ class ModelFolder(NamedTuple):
 
     @property
     def num_parameters(self) -> int:
-        """Of the network; a head that is tied to the embedding counts once."""
+        """Parameters of the network; a head tied to the embedding counts once."""
         is_tied = self.config["tie_word_embeddings"]
         shapes = (s for name, s in self.shapes.items() if not (is_tied and name == HEAD))
         return sum(map(prod, shapes))
 
 
 def model_folder(source: str | Path) -> ModelFolder:
-    """Return the folder of a model, checked: a local one, a bundled one, or one of the Hub.
+    """Return the checked folder of a model: local, bundled, or on the Hub.
 
-    A local folder comes before a bundled model of that name, and both before the Hub.
+    A local folder takes precedence over a bundled model of that name, and both over the Hub.
 
     Raises:
-        ModelError: there is none, or it is no Carbon model, or its files do not fit one another.
+        ModelError: the folder does not exist, is not a Carbon model, or its files are inconsistent.
     """
     here = local_folder(source)
     name = "" if here else hub_name(source)
@@ -230,24 +231,24 @@ def model_folder(source: str | Path) -> ModelFolder:
 
 
 def hub_name(source: str | Path) -> str:
-    """Return what may be a name on the Hub: two words, and no folder of the first.
+    """Return a possible name on the Hub: `owner/name`, without a local folder `owner`.
 
     Raises:
-        ModelError: it can be none.
+        ModelError: it cannot be a name on the Hub.
     """
     name = str(source)
     if Path(source).exists():
-        raise ModelError(f"{source}: is no folder; give the folder that config.json is in")
+        raise ModelError(f"{source}: is not a folder; give the folder that config.json is in")
     if not _HUB_NAME.fullmatch(name) or Path(name).parent.is_dir():
         raise ModelError(f"{source}: no such model folder; `carbon models` lists names")
     return name
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Read a folder's config.json, whose numbers are numbers that a Llama can have.
+    """Read a folder's config.json, and check that its numbers are possible for a Llama.
 
     Raises:
-        ModelError: it is absent, torn, of another kind of model, or says what cannot be.
+        ModelError: it is missing, torn, of another type of model, or has impossible values.
     """
     path = folder / "config.json"
     if not path.is_file():
@@ -280,7 +281,7 @@ def _short(value: Any) -> str:
 
 
 def rows_vocabulary(num_rows: int, source: str) -> Vocabulary:
-    """Tell the native from the hybrid vocabulary by the number of rows."""
+    """Return the native or the hybrid vocabulary, by the number of rows."""
     for vocabulary in (NATIVE, HYBRID):
         if num_rows == vocabulary.size:
             return vocabulary
@@ -291,7 +292,7 @@ def rows_vocabulary(num_rows: int, source: str) -> Vocabulary:
 
 
 def _with_tags(folder: Path, config: Mapping[str, Any], source: str | Path) -> Vocabulary:
-    """Return the vocabulary with the model's tags, held against the tokenizer that lies there."""
+    """Return the vocabulary with the model's tags, checked against its tokenizer."""
     vocabulary = rows_vocabulary(config["vocab_size"], str(source))
     if vocabulary is HYBRID:
         if (folder / "dna_config.json").is_file():
@@ -309,8 +310,9 @@ def _with_tags(folder: Path, config: Mapping[str, Any], source: str | Path) -> V
 
 
 def _check_native_tokenizer(path: Path) -> None:
-    """Refuse a tokenizer.json with other ids of 6-mers: were the weights trained by it, no score
-    would be right, and stock transformers reads DNA by it.
+    """Refuse a tokenizer.json with other ids of 6-mers.
+
+    Scores would be wrong for weights trained with it, and stock transformers tokenizes DNA with it.
     """
     if not path.is_file():
         return
@@ -321,16 +323,16 @@ def _check_native_tokenizer(path: Path) -> None:
     ours = {"<dna>": NATIVE.dna_start, "<oov>": NATIVE.oov}
     ours |= {kmer: NATIVE.first_kmer + index for index, kmer in enumerate(kmers)}
     if other := [token for token, number in ours.items() if ids.get(token) != number]:
-        there = ids.get(other[0], "not there")
+        stored = ids.get(other[0], "missing")
         raise ModelError(
-            f"{path}: is of another vocabulary ({other[0]} is {_short(there)}, for Carbon "
+            f"{path}: is of another vocabulary ({other[0]} is {_short(stored)}, for Carbon "
             f"{ours[other[0]]}); put the model's own back, or remove the file if it is not the "
             "model's"
         )
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Return the files that transformers reads: one, or those that an index names.
+    """Return the weight files that transformers reads: one, or all that an index names.
 
     Raises:
         ModelError: there are none, or the index is torn.
@@ -351,7 +353,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def tensor_names(file: Path) -> list[str]:
-    """Return the names of the tensors of a file that `model_folder` has found whole."""
+    """Return the tensor names of a file that `model_folder` has checked."""
     from safetensors import safe_open
 
     with safe_open(file, framework="np") as opened:
@@ -359,7 +361,7 @@ def tensor_names(file: Path) -> list[str]:
 
 
 def _shapes_of(folder: Path) -> dict[str, Shape]:
-    """Read the shapes from the headers of the weights."""
+    """Read the tensor shapes from the headers of the weight files."""
     from safetensors import SafetensorError, safe_open
 
     shapes: dict[str, Shape] = {}
@@ -381,8 +383,8 @@ def _shapes_of(folder: Path) -> dict[str, Shape]:
 
 
 def _check_shapes(folder: Path, config: Mapping[str, Any], shapes: Mapping[str, Shape]) -> None:
-    """Raise ModelError unless the weights are those of the network that the config describes."""
-    layers = {int(found[1]) for name in shapes if (found := _LAYER.match(name))}
+    """Raise ModelError unless the weights fit the network that the config describes."""
+    layers = {int(match[1]) for name in shapes if (match := _LAYER.match(name))}
     if len(layers) != config["num_hidden_layers"]:
         raise ModelError(
             f"{folder}: config.json says {config['num_hidden_layers']} layers, the weights have "
@@ -399,7 +401,7 @@ def _check_shapes(folder: Path, config: Mapping[str, Any], shapes: Mapping[str, 
             )
     known = {*expected, HEAD}
     for name in sorted(set(shapes) - known):
-        if not name.endswith("rotary_emb.inv_freq"):  # older transformers wrote that
+        if not name.endswith("rotary_emb.inv_freq"):  # written by older releases of transformers
             raise ModelError(
                 f"{folder}: the weights have {_short(name)}, which by config.json the network has "
                 "not; are they of one model?"

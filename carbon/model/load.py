@@ -1,6 +1,7 @@
-"""Keys and values that a network keeps, by the name that its release of transformers has for them.
+"""Load models as `LlamaForCausalLM`, and pass KV caches by their name in transformers.
 
-`past_key_values` is `cache` since transformers 5.24; code of a model on a hub may have either.
+`past_key_values` is called `cache` since transformers 5.24; a model's own code on the Hub may use
+either name.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,9 +20,9 @@ from carbon.model.folder import model_folder
 from carbon.tokenizer import Vocabulary
 
 
-def keeping(network: Any, kept: Any = None) -> dict[str, Any]:
-    """Return arguments by which a network keeps keys and values, behind those that are kept."""
-    return {_name_in(type(network).forward): kept, "use_cache": True}
+def cache_arguments(network: Any, cache: Any = None) -> dict[str, Any]:
+    """Return the keyword arguments that make a network use and extend a KV cache."""
+    return {_name_in(type(network).forward): cache, "use_cache": True}
 
 
 @lru_cache
@@ -29,14 +30,14 @@ def _name_in(forward: Callable[..., Any]) -> str:
     return "cache" if "cache" in signature(forward).parameters else "past_key_values"
 
 
-def kept_in(output: Any) -> Any:
-    """Return the keys and values of an output, None if there are none."""
-    kept = getattr(output, "cache", None)
-    return getattr(output, "past_key_values", None) if kept is None else kept
+def cache_of(output: Any) -> Any:
+    """Return the KV cache of an output, or None."""
+    cache = getattr(output, "cache", None)
+    return getattr(output, "past_key_values", None) if cache is None else cache
 
 
 class LoadedModel(NamedTuple):
-    """A network in evaluation mode and the vocabulary that its rows belong to."""
+    """A network in evaluation mode and the vocabulary of its rows."""
 
     network: LlamaForCausalLM
     vocabulary: Vocabulary
@@ -49,22 +50,22 @@ def load_model(
     attention: str = "sdpa",
     yarn: float | None = None,
 ) -> LoadedModel:
-    """Load a local folder, a bundled model or a model of the Hub, native or hybrid.
+    """Load a local folder, a bundled model or a model on the Hub, native or hybrid.
 
-    Only safetensors are read and no remote code is run. The vocabulary has the tags that the model
-    knows: a native model names them in its config, under `carbon_tags`; those of a hybrid model are
-    text and need its tokenizer files.
+    Only safetensors are read, and no remote code is run. The vocabulary has the tags that the model
+    was trained with: a native model lists them in its config, under `carbon_tags`; the tags of a
+    hybrid model are text and need its tokenizer files.
 
     Args:
         source: a folder, the name of a bundled model, or `owner/name` on the Hub.
-        dtype: of the weights; `auto` for the dtype of the files.
+        dtype: dtype of the weights; `auto` for the dtype of the files.
         attention: name of an attention implementation of transformers.
         yarn: factor by which the context is stretched.
 
     Raises:
-        ModelError: there is no such model, its files are torn or do not fit one another, or it is
-            not a Carbon model.
-        UserError: the attention or the factor is not possible.
+        ModelError: the model does not exist, its files are torn or inconsistent, or it is not a
+            Carbon model.
+        UserError: the attention or the factor is invalid.
     """
     folder, _, _, vocabulary = model_folder(source)
     try:
@@ -80,7 +81,7 @@ def load_model(
                 use_safetensors=True,
                 output_loading_info=True,
             )
-            network, found = loaded
+            network, report = loaded
     except UserError:
         raise
     except (ImportError, ValueError) as error:
@@ -91,7 +92,7 @@ def load_model(
         raise UserError(f"attention '{attention}' cannot be used: {_first_line(error)}") from None
     except Exception as error:  # torn weights surface as errors of many libraries
         raise ModelError(f"{source}: the model cannot be loaded: {_first_line(error)}") from None
-    if missing := sorted(found["missing_keys"]):
+    if missing := sorted(report["missing_keys"]):
         raise ModelError(f"{source}: the weights lack {len(missing)} tensors such as {missing[0]}")
     return LoadedModel(network.eval(), vocabulary)
 
@@ -99,8 +100,7 @@ def load_model(
 def stretch(config: LlamaConfig, factor: float) -> None:
     """Stretch the context of a config by a factor with YaRN (arXiv 2309.00071).
 
-    The factor counts from the context that the network was trained with, also where the config is
-    stretched already.
+    The factor is relative to the context of training, even if the config is already stretched.
 
     Raises:
         UserError: the factor is below 1.
@@ -124,7 +124,7 @@ def _first_line(error: Exception) -> str:
 
 @contextmanager
 def no_bars() -> Iterator[None]:
-    """Keep the progress bars of transformers off stderr, where Carbon prints its own."""
+    """Hide the progress bars of transformers on stderr, where Carbon prints its own."""
     shown = transformers_logging.is_progress_bar_enabled()
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:

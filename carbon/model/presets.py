@@ -1,6 +1,6 @@
-"""Sizes of the stock Llama, each an entry with all its numbers visible.
+"""Sizes of the stock Llama, each with all its numbers.
 
-No transformers is loaded before one is asked for its configuration.
+transformers is imported only when a configuration is requested.
 """
 
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from transformers import LlamaConfig
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Preset:
-    """The numbers by which sizes differ, by the names that `LlamaConfig` has for them."""
+    """The numbers that differ between sizes, named as in `LlamaConfig`."""
 
     hidden_size: int
     num_hidden_layers: int
@@ -24,9 +24,9 @@ class Preset:
     tie_word_embeddings: bool
 
     def __call__(self, vocabulary: Vocabulary = NATIVE) -> "LlamaConfig":
-        """Return the configuration, with what all sizes share.
+        """Return the configuration, including the settings that all sizes share.
 
-        The report gives no RMSNorm epsilon; 1e-5 is Llama 3's.
+        The report does not state the RMSNorm epsilon; 1e-5 is Llama 3's.
         """
         from transformers import LlamaConfig
 
@@ -49,66 +49,17 @@ class Preset:
 
 
 PRESETS = {
+    # Hidden size, layers, intermediate size, heads, key-value heads, tied embeddings.
     # 1.3 M parameters: CPU tests, the quickstart and the bundled model.
-    "tiny": Preset(
-        hidden_size=128,
-        num_hidden_layers=4,
-        intermediate_size=352,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        tie_word_embeddings=True,
-    ),
-    # 3.2 M and 4.8 M parameters: one small genome, hours of a CPU.
-    "3m": Preset(
-        hidden_size=192,
-        num_hidden_layers=6,
-        intermediate_size=512,
-        num_attention_heads=6,
-        num_key_value_heads=3,
-        tie_word_embeddings=True,
-    ),
-    "5m": Preset(
-        hidden_size=256,
-        num_hidden_layers=5,
-        intermediate_size=704,
-        num_attention_heads=8,
-        num_key_value_heads=4,
-        tie_word_embeddings=True,
-    ),
-    # 25 M parameters: a laptop's night, or minutes of a GPU.
-    "mini": Preset(
-        hidden_size=512,
-        num_hidden_layers=8,
-        intermediate_size=1344,
-        num_attention_heads=8,
-        num_key_value_heads=4,
-        tie_word_embeddings=True,
-    ),
+    "tiny": Preset(128, 4, 352, 4, 2, True),
+    # 3.2 M and 4.8 M parameters: one small genome, hours on a CPU.
+    "3m": Preset(192, 6, 512, 6, 3, True),
+    "5m": Preset(256, 5, 704, 8, 4, True),
+    # 25 M parameters: a night on a laptop, or minutes on a GPU.
+    "mini": Preset(512, 8, 1344, 8, 4, True),
     # The shape of Carbon-500M; 512 M parameters with the hybrid vocabulary.
-    "500m": Preset(
-        hidden_size=1024,
-        num_hidden_layers=28,
-        intermediate_size=3072,
-        num_attention_heads=16,
-        num_key_value_heads=8,
-        tie_word_embeddings=True,
-    ),
-    # The shape of Carbon-3B (technical report, table 3).
-    "3b": Preset(
-        hidden_size=3072,
-        num_hidden_layers=30,
-        intermediate_size=8448,
-        num_attention_heads=32,
-        num_key_value_heads=4,
-        tie_word_embeddings=True,
-    ),
-    # The shape of Carbon-8B (technical report, table 3): embeddings not tied.
-    "8b": Preset(
-        hidden_size=4096,
-        num_hidden_layers=32,
-        intermediate_size=14336,
-        num_attention_heads=32,
-        num_key_value_heads=8,
-        tie_word_embeddings=False,
-    ),
+    "500m": Preset(1024, 28, 3072, 16, 8, True),
+    # The shapes of Carbon-3B and Carbon-8B (technical report, table 3).
+    "3b": Preset(3072, 30, 8448, 32, 4, True),
+    "8b": Preset(4096, 32, 14336, 32, 8, False),
 }

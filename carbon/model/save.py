@@ -1,8 +1,8 @@
 """Save a model folder in safetensors, from a network or one weight at a time.
 
-`safetensors` and torch's `HuggingFaceStorageWriter` need all tensors of a file at once. To write
-512 MiB, torch's writer takes 1,521 MiB, `write_streamed` 18 MiB; torch's also names its shards in
-the header, so other bytes come out.
+`safetensors` and torch's `HuggingFaceStorageWriter` need all tensors of a file in memory. To write
+512 MiB, torch's writer needs 1,521 MiB, `write_streamed` 18 MiB. torch's writer also names its
+shards in the header, which changes the bytes.
 """
 
 import json
@@ -21,7 +21,7 @@ from carbon.model.folder import TAGS_KEY
 from carbon.model.load import no_bars
 from carbon.tokenizer import NATIVE, save_stock_tokenizer
 
-# In the order in which the library writes them: those of the widest alignment first.
+# In the library's order: widest alignment first.
 _DTYPES = {
     "I64": torch.int64,
     "F64": torch.float64,
@@ -35,7 +35,7 @@ _DTYPES = {
 
 
 class TensorType(NamedTuple):
-    """Dtype and shape of a tensor that is not read yet."""
+    """Dtype and shape of a tensor that has not been read."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -47,7 +47,7 @@ class TensorType(NamedTuple):
 
 
 class OnDemand(Mapping[str, Tensor]):
-    """Tensors by name, each read on access and not kept."""
+    """Tensors by name, each read on every access."""
 
     def __init__(self, names: Collection[str], read: Callable[[str], Tensor]) -> None:
         """Take the names in order, and a function that reads one of them."""
@@ -82,9 +82,9 @@ def tensor_types(path: Path) -> dict[str, TensorType]:
     from safetensors import safe_open
 
     with safe_open(path, framework="pt") as file:
-        found = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
         return {
-            n: TensorType(_DTYPES[f.get_dtype()], tuple(f.get_shape())) for n, f in found.items()
+            n: TensorType(_DTYPES[f.get_dtype()], tuple(f.get_shape())) for n, f in slices.items()
         }
 
 
@@ -196,13 +196,13 @@ def _complete(folder: Path) -> None:
 
 @contextmanager
 def _errors_of_the_system(folder: str | Path) -> Iterator[None]:
-    """Raise OSError where safetensors and tokenizers name the number of one in a text."""
+    """Raise OSError for errors of safetensors and tokenizers whose text names a system error."""
     try:
         yield
     except Exception as error:
-        if not (found := re.search(r"\(os error (\d+)\)", str(error))):
+        if not (match := re.search(r"\(os error (\d+)\)", str(error))):
             raise
-        raise OSError(int(found[1]), os.strerror(int(found[1])), str(folder)) from None
+        raise OSError(int(match[1]), os.strerror(int(match[1])), str(folder)) from None
 
 
 def _add_older_rope_keys(config_path: Path) -> None:

@@ -1,11 +1,11 @@
-"""Jobs cut into blocks: one driver, one journal, and workers of this machine or of a Ray cluster.
+"""Run jobs in blocks: one driver, one journal, and workers on this machine or a Ray cluster.
 
-- `driver`: reads the input, hands out blocks, journals results, and writes them in input order.
-- `journal`: the file beside the output with a line for each computed block.
-- `engines`: the interface of an engine, the worker's side of it, and the engine of one process.
+- `driver`: reads the input, distributes blocks, journals results, and writes them in input order.
+- `journal`: the file next to the output with a line for each computed block.
+- `engines`: the interface of an engine, the worker's side, and the engine of one process.
 - `local`: workers as processes of this machine.
 - `ray`: workers as Ray actors.
-- `options`: the options of a command line, and the engine they choose.
+- `options`: command-line options, and the engine that they select.
 
-The driver never imports torch and never loads a model. A worker does, in its own process.
+The driver never imports torch and never loads a model; each worker does, in its own process.
 """

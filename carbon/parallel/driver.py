@@ -1,15 +1,15 @@
-"""The driver: reads the input, hands out blocks, journals results, and writes them in input order.
+"""The driver: reads input, distributes blocks, journals results, writes them in input order.
 
-A result follows from its block and the job alone, so it does not matter which worker computes it,
-or whether it is computed twice. Results that come early wait in the journal, not in memory.
+The result of a block depends only on the block and the job, so any worker may compute it, even
+twice. Early results wait in the journal, not in memory.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from carbon.errors import UserError
 from carbon.parallel.engines import MOST_IN_FLIGHT, Answer, Engine, Failure, InProcess
@@ -20,8 +20,8 @@ B = TypeVar("B", bound=Sequence[Any])
 T = TypeVar("T")
 
 MOST_DEATHS = 3
-"""Of workers on one block, and of one worker while it starts."""
-_SECONDS = 0.5  # between two looks at what has happened
+"""Maximum deaths of workers on one block, and of one worker during its start."""
+_SECONDS = 0.5  # of one wait for events
 _SECONDS_OF_SILENCE = 30.0  # before the driver reports that no worker is up
 
 
@@ -30,17 +30,18 @@ class Job(Generic[B]):
     """A job as blocks of records.
 
     Attributes:
-        description: of the work, for progress.
-        output: file or folder to write; the journal lies beside it.
-        settings: everything that the results follow from, as JSON.
-        check: reads the whole input, so that an error in its last record is found first; returns
+        description: description of the work, for progress.
+        output: file or folder to write; the journal is next to it.
+        settings: all settings that the results depend on, as JSON.
+        check: reads the whole input, so that errors in its last record are reported first; returns
             the number of records.
-        blocks: yields the records in order, cut into blocks; the same at every call.
-        payload: makes the part of a block that a worker gets.
-        needed: whether a block's result is needed; if not, it is None.
-        source: of the records, for messages.
-        records: what records are called, for messages.
-        name: of a block's records, for messages; by default source, `records` and their numbers.
+        blocks: yields the records in order, in blocks; the same at every call.
+        payload: function from a block to the part that a worker gets.
+        needed: whether the result of a block is needed; otherwise it is None.
+        source: source of the records, for messages.
+        records: plural noun for the records, for messages.
+        name: function from a block to its name, for messages; by default source, `records` and
+            their numbers.
         resume: continue the journal of an earlier run.
     """
 
@@ -58,16 +59,16 @@ class Job(Generic[B]):
 
 
 Results = Iterator[tuple[B, Any]]
-"""Every block, in input order, with its result as JSON holds it."""
+"""Every block, in input order, with its result as JSON."""
 
 
 class Block(NamedTuple):
-    """A block on its way to a worker.
+    """A block for a worker.
 
     Attributes:
         number: from 0, in input order.
-        name: of its records, for messages.
-        payload: what the worker gets.
+        name: name of its records, for messages.
+        payload: the part that the worker gets.
     """
 
     number: int
@@ -75,37 +76,66 @@ class Block(NamedTuple):
     payload: Any
 
 
-def run_job(job: Job[B], workers: "Workers", write: Callable[[Results[B]], T]) -> T:
-    """Have all blocks computed by workers, and write the results in input order.
+def in_blocks(
+    items: Iterable[T],
+    most_items: int,
+    most_size: int | None = None,
+    size: Callable[[T], int] = lambda item: 0,
+) -> Iterator[list[T]]:
+    """Split a stream into blocks; a block ends when it reaches the maximum number or size.
+
+    >>> list(in_blocks(["ACGT", "A", "C", "G"], 2, 4, len))
+    [['ACGT'], ['A', 'C'], ['G']]
 
     Args:
-        job: what to compute.
-        workers: that compute it.
+        items: the stream.
+        most_items: maximum number of items of a block.
+        most_size: size at which a block ends; None for any size.
+        size: function from an item to its size.
+    """
+    block: list[T] = []
+    block_size = 0
+    for item in items:
+        block.append(item)
+        block_size += size(item)
+        if len(block) == most_items or (most_size is not None and block_size >= most_size):
+            yield block
+            block, block_size = [], 0
+    if block:
+        yield block
+
+
+def run_job(job: Job[B], workers: "Workers", write: Callable[[Results[B]], T]) -> T:
+    """Compute all blocks by workers, and write the results in input order.
+
+    Args:
+        job: the job.
+        workers: workers that compute it.
         write: takes the results and writes the output.
 
     Returns:
-        What `write` returns.
+        The return value of `write`.
 
     Raises:
-        UserError: the input is not possible; a journal is in the way or of another job; three
-            workers died on one block.
+        UserError: the input is invalid; a journal exists or has another job; three workers died on
+            one block.
     """
     num_records = job.check()
     journal = Journal(job.output, job.settings, resume=job.resume)
     try:
-        places = {number: place for place, (number, _) in enumerate(journal.kept())}
+        places = {number: place for place, (number, _) in enumerate(journal.blocks())}
         num_done = _num_records(job, places)
         with progress(job.description, num_records, num_done) as advance:
             written = write(_results(job, workers, journal, places, advance))
     except BaseException:
-        journal.keep()
+        journal.close()
         raise
     journal.remove()
     return written
 
 
 def _num_records(job: Job[B], places: dict[int, int]) -> int:
-    """Return the number of records whose results an earlier run has left."""
+    """Return the number of records in the blocks of an earlier run."""
     if not places:
         return 0
     return sum(len(block) for number, block in enumerate(job.blocks()) if number in places)
@@ -118,8 +148,8 @@ def _results(
     places: dict[int, int],
     advance: Callable[[int], None],
 ) -> Results[B]:
-    """Yield the results in input order; every result is read back from the journal."""
-    num_kept = journal.num_blocks
+    """Yield the results in input order, each from the journal."""
+    num_earlier = journal.num_blocks
     computed = workers.computed(_blocks_left(job, set(places)))
     for number, block in enumerate(job.blocks()):
         if number not in places and not job.needed(block):
@@ -132,12 +162,12 @@ def _results(
             journal.add([done, result])
         place = places.pop(number)
         yield block, journal.read(place)[1]
-        if place >= num_kept:
+        if place >= num_earlier:
             advance(len(block))
 
 
 def _blocks_left(job: Job[B], done: set[int]) -> Iterator[Block]:
-    """Yield the blocks to compute, each with the name of its records."""
+    """Yield the blocks to compute, with their names."""
     first = 1
     for number, block in enumerate(job.blocks()):
         last = first + len(block) - 1
@@ -150,7 +180,7 @@ def _blocks_left(job: Job[B], done: set[int]) -> Iterator[Block]:
 
 @dataclass(slots=True)
 class _State:
-    """What the driver holds of a worker."""
+    """State of a worker."""
 
     is_up: bool = False
     is_given_up: bool = False
@@ -159,14 +189,14 @@ class _State:
 
 
 class Workers:
-    """Workers of an engine, as a context; they start when they are needed."""
+    """Workers of an engine, as a context manager; they start on demand."""
 
     def __init__(self, engine: Engine, most_in_flight: int = MOST_IN_FLIGHT) -> None:
-        """Start none yet.
+        """Store the engine without starting workers.
 
         Args:
-            engine: that runs them.
-            most_in_flight: blocks of a worker.
+            engine: engine of the workers.
+            most_in_flight: maximum number of blocks sent to a worker.
         """
         self._engine, self._most_in_flight = engine, most_in_flight
         self._about: dict[str, Any] | None = None
@@ -191,22 +221,22 @@ class Workers:
         """Start a worker, and return its `about`.
 
         Raises:
-            UserError: the worker cannot be made.
+            UserError: the worker cannot be created.
         """
         self._start(1)
-        num_looks = 0
+        num_waits = 0
         while self._about is None:
             list(self._answers())
-            num_looks += 1
-            if num_looks * _SECONDS == _SECONDS_OF_SILENCE:
+            num_waits += 1
+            if num_waits * _SECONDS == _SECONDS_OF_SILENCE:
                 say("no worker is up yet; is there room for one?")
         return self._about
 
     def computed(self, blocks: Iterator[Block]) -> Iterator[tuple[int, Any]]:
         """Yield numbers and results of blocks, in the order in which they are computed.
 
-        At most two blocks a worker are read ahead. There are no more workers than blocks. A worker
-        has its next block before its last result is yielded.
+        At most two blocks a worker are read ahead. There are at most as many workers as blocks. A
+        worker gets its next block before its last result is yielded.
         """
         self._hand_out(blocks)
         while self._num_read_ahead():
@@ -220,13 +250,13 @@ class Workers:
         return len(self._waiting) + sum(len(state.in_flight) for state in self._states)
 
     def _start(self, number: int) -> None:
-        """Have at least that many workers; each is asked for its `about` first."""
+        """Start workers up to a number; each returns its `about` first."""
         while len(self._states) < number:
             self._states.append(_State())
             self._engine.submit(len(self._states) - 1, None, None)
 
     def _hand_out(self, blocks: Iterator[Block]) -> None:
-        """Read blocks, and give them to the workers that are up, to idle ones first."""
+        """Read blocks, and send them to the workers that are up, to idle ones first."""
         size = self._engine.size
         room = self._most_in_flight * size - self._num_read_ahead()
         self._waiting.extend(islice(blocks, max(0, room)))
@@ -239,7 +269,7 @@ class Workers:
                     self._engine.submit(worker, block.number, block.payload)
 
     def _answers(self) -> Iterator[tuple[int, Any]]:
-        """Wait a little, and yield the results that have come."""
+        """Wait briefly, and yield the results that have arrived."""
         for event in self._engine.results(_SECONDS):
             if not isinstance(event, Answer):
                 self._replace(event.worker, event.reason)
@@ -253,10 +283,10 @@ class Workers:
                 yield event.number, event.value
 
     def _admit(self, state: _State, about: dict[str, Any]) -> None:
-        """Let a worker take part.
+        """Mark a worker as up.
 
         Raises:
-            UserError: its results would follow from something else than those of the others.
+            UserError: its results would depend on other settings than those of the other workers.
         """
         self._about = first = self._about or about
         if other := sorted(n for n in {*about, *first} if about.get(n) != first.get(n)):
@@ -267,12 +297,12 @@ class Workers:
         state.is_up, state.num_false_starts = True, 0
 
     def _replace(self, worker: int, reason: str) -> None:
-        """Start another worker in place of a dead one; the others compute its blocks."""
+        """Start another worker in place of a dead one, and return its blocks to the queue."""
         state = self._states[worker]
         lost, state.in_flight = list(state.in_flight.values()), {}
         self._waiting.extendleft(reversed(lost))
         if lost:
-            self._charge(lost[0], reason)  # it had not begun the next
+            self._charge(lost[0], reason)  # it had not started the next block
         state.num_false_starts += not state.is_up
         state.is_up = False
         if state.num_false_starts == MOST_DEATHS:
@@ -292,12 +322,8 @@ class Workers:
     def _give_up(self, state: _State, reason: str) -> None:
         state.is_given_up = True
         if all(each.is_given_up for each in self._states):
-            _no_worker(reason)
+            raise UserError(
+                f"no worker could start: each died {MOST_DEATHS} times ({reason}); is there enough "
+                "memory for the model?"
+            )
         say(f"a worker died {MOST_DEATHS} times while it started ({reason}); it is left out")
-
-
-def _no_worker(reason: str) -> NoReturn:
-    raise UserError(
-        f"no worker could start: each died {MOST_DEATHS} times ({reason}); is there enough memory "
-        "for the model?"
-    )

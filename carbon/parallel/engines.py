@@ -1,7 +1,7 @@
 """The interface of an engine, the worker's side of it, and the engine of one process.
 
-A worker is made in its own process by a function that is pickled, and is then called for one block
-after another. What it returns must survive JSON, because results pass through the journal.
+A pickled function creates a worker in its own process; the worker is then called for one block
+after another. Its results must survive JSON, because they pass through the journal.
 """
 
 import traceback
@@ -12,28 +12,28 @@ from typing import Any, NamedTuple, Protocol
 from carbon.errors import UserError
 
 MOST_IN_FLIGHT = 2
-"""Blocks of a worker: the one it computes, and the next, so that it never waits for the driver."""
+"""Blocks sent to a worker: the current and the next one, so that it never waits for the driver."""
 
 
 class Worker(Protocol):
     """Computes blocks.
 
     Attributes:
-        about: everything that the results follow from, as JSON; equal for all workers of a job.
+        about: all settings that the results depend on, as JSON; equal for all workers of a job.
     """
 
     about: dict[str, Any]
 
     def __call__(self, payload: Any) -> Any:
-        """Return the result of a block, as JSON holds it."""
+        """Return the result of a block as JSON."""
 
 
 MakeWorker = Callable[[], Worker]
-"""A function or class of a module, or a partial of one: it is pickled."""
+"""A module-level function or class, or a partial of one, because it is pickled."""
 
 
 class Answer(NamedTuple):
-    """What a worker returned: the result of a block, or `about` if the number is None."""
+    """The return value of a worker: the result of a block, or `about` if the number is None."""
 
     worker: int
     number: int | None
@@ -41,7 +41,7 @@ class Answer(NamedTuple):
 
 
 class Death(NamedTuple):
-    """A worker ended; all that was submitted to it is lost."""
+    """A worker ended; all blocks sent to it are lost."""
 
     worker: int
     reason: str
@@ -52,7 +52,7 @@ class Engine(Protocol):
 
     @property
     def size(self) -> int:
-        """Number of workers that there is room for now."""
+        """Number of workers that currently have room."""
 
     def submit(self, worker: int, number: int | None, payload: Any) -> None:
         """Send a block to a worker, or None for its `about`; start the worker if it is not running.
@@ -61,10 +61,10 @@ class Engine(Protocol):
         """
 
     def results(self, seconds: float) -> Iterator[Answer | Death]:
-        """Wait at most that long, and yield what has happened since."""
+        """Wait at most this long, and yield the events since the last call."""
 
     def close(self) -> None:
-        """End all workers, whatever they are doing."""
+        """End all workers immediately."""
 
 
 class Failure(NamedTuple):
@@ -75,10 +75,10 @@ class Failure(NamedTuple):
 
 
 class Seat:
-    """A worker's side of an engine: makes the worker at the first call, and catches its errors."""
+    """A worker's side of an engine: creates the worker on first use, and catches its errors."""
 
     def __init__(self, make: MakeWorker) -> None:
-        """Keep how the worker is made."""
+        """Store the function that creates the worker."""
         self._make = make
         self._worker: Worker | None = None
 
@@ -89,7 +89,7 @@ class Seat:
         return self._worker.about if number is None else self._worker(payload)
 
     def close(self) -> None:
-        """Let the worker end what it has started, if it has a `close`."""
+        """Call the worker's `close`, if it has one."""
         if close := getattr(self._worker, "close", None):
             close()
 
@@ -114,19 +114,19 @@ class InProcess:
     size = 1
 
     def __init__(self, make: MakeWorker) -> None:
-        """Keep how the worker is made."""
+        """Store the function that creates the worker."""
         self._seat = Seat(make)
         self._submitted: deque[tuple[int | None, Any]] = deque()
 
     def submit(self, worker: int, number: int | None, payload: Any) -> None:
-        """Keep a block until its result is requested."""
+        """Queue a block until its result is requested."""
         self._submitted.append((number, payload))
 
     def results(self, seconds: float) -> Iterator[Answer | Death]:
-        """Compute the next block; its exceptions are raised as they are."""
+        """Compute the next block; its exceptions propagate unchanged."""
         number, payload = self._submitted.popleft()
         yield Answer(0, number, self._seat.compute(number, payload))
 
     def close(self) -> None:
-        """Let the worker end what it has started."""
+        """Close the worker."""
         self._seat.close()

@@ -1,8 +1,9 @@
-"""The journal of a job: a file beside the output with one line for each computed block.
+"""The journal of a job: a file next to the output with one line for each computed block.
 
-Each line is JSON preceded by a checksum of all lines up to it. The first line holds everything that
-the results follow from. A line is on the disk before `add` returns. A torn last line is cut off and
-its block computed again; any other damage is refused. The file is removed when the output is whole.
+Each line is JSON preceded by a checksum of all lines up to it. The first line holds all settings
+that the results depend on. `add` returns when the line is on the disk. A torn last line is cut off
+and its block computed again; any other damage is refused. The file is removed when the output is
+complete.
 """
 
 import fcntl
@@ -18,7 +19,7 @@ from carbon.errors import UserError
 from carbon.io.files import errors_naming
 from carbon.progress import say
 
-_FORMAT = {"journal format": 2}  # 1 had no numbers of blocks
+_FORMAT = {"journal format": 2}  # format 1 had no block numbers
 _SUM_BYTES = 9  # eight digits and a blank
 
 
@@ -27,7 +28,7 @@ def _written(checksum: int) -> bytes:
 
 
 def check_same_job(path: Path, earlier: dict[str, Any], job: dict[str, Any]) -> None:
-    """Raise UserError, naming what differs, if an earlier run has left another job at a path."""
+    """Raise UserError, naming the differences, if an earlier run of another job used a path."""
     names = sorted(set(earlier) | set(job))
     if other := [name for name in names if earlier.get(name) != job.get(name)]:
         raise UserError(
@@ -37,7 +38,7 @@ def check_same_job(path: Path, earlier: dict[str, Any], job: dict[str, Any]) -> 
 
 
 def journal_path(output: Path) -> Path:
-    """Return where the journal of an output lies.
+    """Return the journal path of an output.
 
     >>> journal_path(Path("a/scores.tsv"))
     PosixPath('a/.scores.tsv.progress')
@@ -49,16 +50,16 @@ class Journal:
     """The computed blocks of a job.
 
     Attributes:
-        path: `.NAME.progress` beside the output NAME.
+        path: `.NAME.progress` next to the output NAME.
         num_blocks: number of blocks computed, by earlier runs and this one.
     """
 
     def __init__(self, output: Path, job: dict[str, Any], *, resume: bool) -> None:
-        """Begin a journal, or continue the one that an earlier run left.
+        """Create a journal, or continue the journal of an earlier run.
 
         Args:
             output: file or folder that the job writes.
-            job: everything that the results follow from, as JSON.
+            job: all settings that the results depend on, as JSON.
             resume: continue an existing journal.
 
         Raises:
@@ -77,7 +78,7 @@ class Journal:
             self._append(self._job)
 
     def _lock(self) -> None:
-        """Refuse other runs until this process ends, however it ends."""
+        """Lock out other runs until this process ends, even if it is killed."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             is_ours = self.path.stat().st_ino == os.fstat(self._file.fileno()).st_ino
@@ -86,8 +87,8 @@ class Journal:
         if not is_ours:
             raise UserError(f"{self.path}: another run is writing this output; wait for it")
 
-    def kept(self) -> Iterator[Any]:
-        """Yield the blocks that are in the journal now, in the order of their lines."""
+    def blocks(self) -> Iterator[Any]:
+        """Yield the blocks in the journal, in the order of their lines."""
         for place in range(self.num_blocks):
             yield self.read(place)
 
@@ -103,22 +104,22 @@ class Journal:
         self.num_blocks += 1
 
     def remove(self) -> None:
-        """Remove the journal: the output is whole."""
+        """Remove the journal, because the output is complete."""
         self.path.unlink()
         self._file.close()
 
-    def keep(self) -> None:
-        """Close the journal and report how to continue; an empty one is removed."""
+    def close(self) -> None:
+        """Close the journal and report how to continue; remove an empty journal."""
         if self.num_blocks:
-            say(f"what is done is kept in {self.path}; go on with --resume")
+            say(f"progress is saved in {self.path}; continue with --resume")
         else:
             self.path.unlink(missing_ok=True)
         self._file.close()
 
     def _read(self, resume: bool) -> bool:
-        """Find the whole lines and cut off a torn last one; return whether the first is whole.
+        """Find the complete lines and cut off a torn last one; return whether there is one.
 
-        Nothing is cut off where anything else is wrong.
+        Nothing is cut off if there is any other damage.
         """
         whole_bytes, num_lines = 0, 0
         with self.path.open("rb") as source:
@@ -146,14 +147,14 @@ class Journal:
     def _check(self, earlier: Any, resume: bool) -> None:
         if not resume:
             raise UserError(
-                f"{self.path}: an earlier run was stopped; go on with --resume, or remove the file"
+                f"{self.path}: an earlier run was stopped; continue with --resume, or remove it"
             )
         check_same_job(self.path, earlier, self._job)
 
     def _append(self, content: Any) -> None:
         line = json.dumps(content).encode()
         self._sum = zlib.crc32(line, self._sum)
-        with errors_naming(self.path):  # of a full disk
+        with errors_naming(self.path):  # for example a full disk
             self._file.write(_written(self._sum) + line + b"\n")
             self._file.flush()
             os.fsync(self._file.fileno())

@@ -1,7 +1,7 @@
-"""Workers as processes of this machine, each connected to the driver by a pipe of its own.
+"""Workers as processes of this machine, each connected to the driver by its own pipe.
 
 `concurrent.futures` and `multiprocessing.Pool` lose or never return the work of other processes
-when one is killed. Here a dead process loses its own blocks only, and the driver replaces it.
+when one is killed. Here a dead process loses only its own blocks, and the driver replaces it.
 """
 
 import atexit
@@ -22,7 +22,7 @@ from carbon.parallel.engines import Answer, Death, MakeWorker, Seat
 StartMethod = Literal["forkserver", "spawn"]
 
 _PRELOADED = ["carbon.inference.model"]
-"""Imported once, before the forks: a worker is up in 0.2 s instead of 5 s, and shares memory."""
+"""Imported once before forking: a worker starts in 0.2 s instead of 5 s, and shares memory."""
 _SECONDS_TO_END, _SECONDS_TO_CLOSE = 5.0, 1.0
 
 
@@ -40,12 +40,13 @@ class LocalProcesses:
         environments: Sequence[Mapping[str, str]],
         method: StartMethod = "forkserver",
     ) -> None:
-        """Keep how workers are started.
+        """Store how workers are started.
 
         Args:
-            make: makes a worker in its process.
-            environments: what the environment of each process has in addition; as many processes.
-            method: `spawn` for GPUs, because CUDA must not be touched before a fork.
+            make: creates a worker in its process.
+            environments: additional environment variables of each process; their number is the
+                number of processes.
+            method: `spawn` for GPUs, because CUDA must not be used before a fork.
         """
         self._make = make
         self._environments = environments
@@ -61,14 +62,14 @@ class LocalProcesses:
         return len(self._environments)
 
     def submit(self, worker: int, number: int | None, payload: Any) -> None:
-        """Send a block to a worker, whose process is started if it is not running."""
+        """Send a block to a worker; start its process if it is not running."""
         if worker not in self._running:
             self._running[worker] = self._started(self._environments[worker])
-        with suppress(OSError):  # it has just died, which `results` reports
+        with suppress(OSError):  # it has just died; `results` reports it
             self._running[worker].pipe.send((number, payload))
 
     def results(self, seconds: float) -> Iterator[Answer | Death]:
-        """Wait at most that long, and yield answers and deaths."""
+        """Wait at most this long, and yield answers and deaths."""
         workers = {running.pipe: worker for worker, running in self._running.items()}
         for pipe in connection.wait(list(workers), seconds):
             worker = workers[pipe]  # type: ignore[index]
@@ -80,7 +81,7 @@ class LocalProcesses:
                 yield Answer(worker, number, value)
 
     def close(self) -> None:
-        """End all processes: a worker that does not when its pipe is closed is killed."""
+        """End all processes; kill workers that do not exit when their pipe is closed."""
         for running in self._running.values():
             running.pipe.close()
         end = time.monotonic() + _SECONDS_TO_CLOSE
@@ -91,7 +92,7 @@ class LocalProcesses:
         atexit.unregister(self.close)
 
     def pids(self) -> list[int]:
-        """Return the numbers of the processes that run."""
+        """Return the ids of the running processes."""
         return [running.process.pid for running in self._running.values()]
 
     def _started(self, environment: Mapping[str, str]) -> _Running:
@@ -104,19 +105,19 @@ class LocalProcesses:
         return _Running(process, ours)
 
     def _ended(self, worker: int) -> str:
-        """Remove a process that has ended, and return why it did."""
+        """Remove a process that has ended, and return the reason."""
         process, pipe = self._running.pop(worker)
         pipe.close()
         process.join(_SECONDS_TO_END)
         code = process.exitcode
-        if code is None:  # it has closed its pipe and goes on
+        if code is None:  # it has closed its pipe and still runs
             _kill(process)
             return "it no longer answers"
         return signal.Signals(-code).name if code < 0 else f"exit code {code}"
 
 
 def start_fork_server() -> None:
-    """Start the process that workers are forked from, which imports while this one does."""
+    """Start the process that workers are forked from, so that it imports in parallel."""
     forkserver.set_forkserver_preload(_PRELOADED)
     with _started_apart():
         forkserver.ensure_running()
@@ -126,9 +127,9 @@ def start_fork_server() -> None:
 def _started_apart() -> Iterator[None]:
     """Start processes that receive no Ctrl-C and do not run the user's script again.
 
-    SIGINT is blocked and not ignored: if it comes meanwhile, the driver receives it a little later.
-    `multiprocessing` imports the file of `__main__` in each child, which would start the work of a
-    script without `if __name__ == "__main__"` once more.
+    SIGINT is blocked, not ignored: the driver receives a SIGINT during the start slightly later.
+    `multiprocessing` imports the file of `__main__` in each child, which would run a script without
+    `if __name__ == "__main__"` again.
     """
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     script = sys.modules["__main__"]
@@ -141,16 +142,16 @@ def _started_apart() -> Iterator[None]:
 
 
 def _kill(process: Any) -> None:
-    """Kill a worker and all that it has started, which is in its process group."""
+    """Kill a worker and its process group, which includes everything it has started."""
     if process.exitcode is None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.kill()  # it may not have its group yet
+        process.kill()  # it may not have its process group yet
     process.join()
 
 
 def _serve(pipe: connection.Connection, make: MakeWorker, environment: Mapping[str, str]) -> None:
-    """Compute blocks until the driver ends, however it ends."""
+    """Compute blocks until the driver ends, even if it is killed."""
     os.setsid()
     os.environ.clear()
     os.environ.update(environment)
@@ -169,7 +170,7 @@ def _serve(pipe: connection.Connection, make: MakeWorker, environment: Mapping[s
 
 
 def _end() -> NoReturn:
-    """End this process and all that it has started."""
+    """End this process and everything it has started."""
     os.killpg(0, signal.SIGKILL)
     os._exit(1)
 
@@ -177,7 +178,7 @@ def _end() -> NoReturn:
 def _receive(
     pipe: connection.Connection, inbox: "SimpleQueue[tuple[int | None, Any]]", seat: Seat
 ) -> None:
-    """Take blocks from the pipe at once, so that the driver never waits to send one."""
+    """Receive blocks immediately, so that the driver never waits to send one."""
     while True:
         try:
             inbox.put(pipe.recv())
@@ -187,7 +188,7 @@ def _receive(
 
 
 def _limit_threads() -> None:
-    """Set the threads of torch, if it was imported before this process had its environment."""
+    """Set the threads of torch if it was imported before this process got its environment."""
     torch, number = sys.modules.get("torch"), os.environ.get("OMP_NUM_THREADS", "")
     if torch is not None and number.isdigit():
         torch.set_num_threads(max(1, int(number)))

@@ -1,4 +1,4 @@
-"""The options of a command line that choose where its blocks are computed."""
+"""Command-line options that select where blocks are computed."""
 
 import argparse
 import os
@@ -61,18 +61,18 @@ def add_workers(command: argparse.ArgumentParser) -> None:
 
 
 def add_resume(command: argparse.ArgumentParser) -> None:
-    """Add continuing an earlier run."""
+    """Add the option that continues an earlier run."""
     command.add_argument("--resume", action="store_true", help="continue a run that was stopped")
 
 
 def worker_options(arguments: argparse.Namespace) -> WorkerOptions:
-    """Return what a command line of `argparse` gives of them; some commands have none."""
+    """Return the worker options of an `argparse` command line; some commands lack some of them."""
     names = WorkerOptions.__annotations__
     return WorkerOptions(**{k: v for k, v in vars(arguments).items() if k in names})
 
 
 def start_early(options: WorkerOptions) -> None:
-    """Start to import what worker processes need, while the driver imports what it needs."""
+    """Start the imports of worker processes in parallel with those of the driver."""
     number, device = options.processes or 0, options.device
     is_on_cpu = device == "cpu" or (device == _AUTO and not _has_gpu_files())
     if 0 < number <= _MOST_PROCESSES and is_on_cpu and sys.platform == "linux":
@@ -82,7 +82,7 @@ def start_early(options: WorkerOptions) -> None:
 
 
 def loaded_device(options: WorkerOptions) -> str:
-    """Return the device that a worker loads its model on; which GPU that is, its environment says.
+    """Return the device that a worker loads its model on; its environment selects the GPU.
 
     >>> loaded_device(WorkerOptions(device="cuda:0,cuda:1"))
     'cuda'
@@ -91,7 +91,7 @@ def loaded_device(options: WorkerOptions) -> str:
 
 
 def is_streamed(options: WorkerOptions, reason: str | None) -> bool:
-    """Return whether one process has to compute, for a reason that is reported if it matters."""
+    """Return whether one process must compute; report the reason if options have no effect."""
     if reason and (options.ray or options.processes):
         say(f"{reason}; --processes and --ray have no effect")
     return bool(reason)
@@ -101,15 +101,15 @@ def is_streamed(options: WorkerOptions, reason: str | None) -> bool:
 def workers_of(
     options: WorkerOptions, make: MakeWorker, most_in_flight: int = MOST_IN_FLIGHT
 ) -> Iterator["Workers"]:
-    """Yield the workers that a command line asks for, and end them.
+    """Yield the workers that the options select, and end them.
 
     Args:
-        options: that choose the engine.
-        make: makes a worker; pickled unless this process computes alone.
-        most_in_flight: blocks of a worker.
+        options: worker options.
+        make: creates a worker; pickled unless this process computes alone.
+        most_in_flight: maximum number of blocks sent to a worker.
 
     Raises:
-        UserError: the options contradict one another, or a device or cluster is not there.
+        UserError: the options are contradictory, or a device or cluster is not available.
     """
     from carbon.parallel.driver import Workers
 
@@ -118,7 +118,7 @@ def workers_of(
 
 
 def engine_of(options: WorkerOptions, make: MakeWorker) -> Engine:
-    """Return the engine that a command line asks for; `--processes` overrides RAY_ADDRESS."""
+    """Return the engine that the options select; `--processes` overrides RAY_ADDRESS."""
     if options.ray and options.processes is not None:
         raise UserError("--ray and --processes: give one of them")
     address = options.ray or (os.environ.get(_ADDRESS) if options.processes is None else None)
@@ -139,13 +139,13 @@ def engine_of(options: WorkerOptions, make: MakeWorker) -> Engine:
 
 
 def _method(device: str, gpus: list[str]) -> "StartMethod":
-    """Return how processes start: nothing that is forked may have touched a GPU."""
+    """Return the start method of processes: nothing that is forked may have used a GPU."""
     is_on_cpu = device == "cpu" or (device == _AUTO and not gpus and sys.platform == "linux")
     return "forkserver" if is_on_cpu else "spawn"
 
 
 def _environments(gpus: list[str], processes: int | None) -> list[dict[str, str]] | None:
-    """Return what the environment of each process has in addition; None for no processes."""
+    """Return the additional environment of each process; None for no processes."""
     number = processes if processes is not None else (len(gpus) if len(gpus) > 1 else 0)
     if number == 0:
         return None
@@ -158,7 +158,7 @@ def _environments(gpus: list[str], processes: int | None) -> list[dict[str, str]
 
 
 def _threads(number: int) -> dict[str, str]:
-    """Return the threads of each of some processes, unless the user has set them."""
+    """Return the threads of each process, unless the user has set them."""
     if number == 1 or "OMP_NUM_THREADS" in os.environ:
         return {}
     has_affinity = hasattr(os, "sched_getaffinity")  # macOS has none
@@ -170,47 +170,49 @@ def _gpus(device: str) -> list[str]:
     """Return the GPUs to compute on, as `CUDA_VISIBLE_DEVICES` names them; none for the CPU.
 
     Raises:
-        UserError: a GPU is named that is not there, or a list names something else than GPUs.
+        UserError: a named GPU does not exist, or a list names other devices than GPUs.
     """
     if device != _AUTO and not device.startswith(_CUDA):
         if "," in device:
             raise UserError(f"--device {device}: a list names GPUs, such as cuda:0,cuda:1")
         return []
-    there = _visible_gpus()
+    visible = _visible_gpus()
     if device in (_AUTO, _CUDA):
-        return there
+        return visible
     chosen = []
     for name in device.split(","):
         number = name.removeprefix(f"{_CUDA}:")
         if name == number or not number.isdigit():
             raise UserError(f"--device {device}: a list names GPUs, such as cuda:0,cuda:1")
-        if int(number) >= len(there):
-            raise UserError(f"--device {device}: there is no {name}; {len(there)} can be seen")
-        chosen.append(there[int(number)])
+        if int(number) >= len(visible):
+            raise UserError(
+                f"--device {device}: {name} does not exist; {len(visible)} GPUs are visible"
+            )
+        chosen.append(visible[int(number)])
     return chosen
 
 
 def _has_gpu_files() -> bool:
-    """Return whether the driver of NVIDIA shows a GPU."""
+    """Return whether NVIDIA's driver shows a GPU."""
     return any(Path("/dev").glob("nvidia[0-9]*"))
 
 
 def _visible_gpus() -> list[str]:
-    """Return the GPUs that this process may use; a short-lived child counts them."""
+    """Return the GPUs that this process may use, counted by a short-lived child."""
     if not _has_gpu_files():
         return []  # without torch, whose import takes seconds
     count = "import torch; print(torch.cuda.device_count())"
-    found = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", count], stdout=subprocess.PIPE, text=True, check=False
     ).stdout.strip()
-    number = int(found) if found.isdigit() else 0
+    number = int(output) if output.isdigit() else 0
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     return chosen.split(",")[:number] if chosen else [str(n) for n in range(number)]
 
 
 @contextmanager
 def _terminated_by_exit() -> Iterator[None]:
-    """Turn SIGTERM into SystemExit, so that workers end and the journal is closed."""
+    """Convert SIGTERM into SystemExit, so that workers end and the journal is closed."""
 
     def end(number: int, frame: Any) -> NoReturn:
         raise SystemExit(128 + number)

@@ -1,7 +1,7 @@
-"""Workers as Ray actors, on a cluster that is running.
+"""Workers as Ray actors on a running cluster.
 
-Ray places the actors, watches their nodes, and carries blocks and results. It does not restart an
-actor: the driver knows which blocks are lost, and starts another actor wherever there is room.
+Ray places the actors, monitors their nodes, and transports blocks and results. It does not restart
+actors: the driver tracks lost blocks, and starts another actor wherever there is room.
 """
 
 import logging
@@ -15,7 +15,7 @@ from carbon.errors import UserError
 from carbon.parallel.engines import Answer, Death, MakeWorker, Seat
 
 _SECONDS_TO_CONNECT = 10.0
-_SECONDS_BETWEEN_COUNTS = 5.0  # of the nodes, which come and go
+_SECONDS_BETWEEN_COUNTS = 5.0  # nodes may join and leave
 
 
 class RayActors:
@@ -25,13 +25,13 @@ class RayActors:
         """Connect to a cluster.
 
         Args:
-            make: makes a worker in its actor.
+            make: creates a worker in its actor.
             address: HOST:PORT of the head node.
-            threads: of each actor, which reserves as many CPUs.
-            use_gpus: whether each actor has a GPU of its own, if the cluster has GPUs.
+            threads: threads of each actor, which reserves as many CPUs.
+            use_gpus: give each actor its own GPU if the cluster has GPUs.
 
         Raises:
-            UserError: Ray is not installed, or nobody answers at the address.
+            UserError: Ray is not installed, or the address does not answer.
         """
         self._ray = _connected(address)
         self._make, self._threads = make, threads
@@ -42,29 +42,29 @@ class RayActors:
 
     @property
     def size(self) -> int:
-        """Number of actors that the nodes have room for now, at least 1."""
+        """Number of actors that currently fit on the nodes, at least 1."""
         if time.monotonic() - self._counted >= _SECONDS_BETWEEN_COUNTS:
-            there = self._resources()
-            room = there.get("GPU", 0) if self._on_gpus else there.get("CPU", 0) // self._threads
+            total = self._resources()
+            room = total.get("GPU", 0) if self._on_gpus else total.get("CPU", 0) // self._threads
             self._size, self._counted = max(1, int(room)), time.monotonic()
         return self._size
 
     def submit(self, worker: int, number: int | None, payload: Any) -> None:
-        """Send a block to an actor, which is created if it is not there."""
+        """Send a block to an actor; create it if it does not exist."""
         if worker not in self._actors:
             self._actors[worker] = self._created()
         answer = self._actors[worker].answer.remote(number, payload)
         self._pending[answer] = worker, number
 
     def results(self, seconds: float) -> Iterator[Answer | Death]:
-        """Wait at most that long, and yield answers and deaths."""
+        """Wait at most this long, and yield answers and deaths."""
         pending = list(self._pending)
         ready, _ = self._ray.wait(pending, timeout=seconds)
         if ready:
             ready, _ = self._ray.wait(pending, num_returns=len(pending), timeout=0)
         for answer in ready:
             if answer not in self._pending:
-                continue  # its actor has died, which another answer has shown
+                continue  # its actor has died, as another answer showed
             worker, number = self._pending[answer]
             try:
                 value = self._ray.get(answer)
@@ -89,20 +89,20 @@ class RayActors:
         options = {
             "num_gpus": int(self._on_gpus),
             "num_cpus": self._threads,
-            # Without it Ray gives an actor one thread for each reserved CPU, and some more to BLAS.
+            # By default Ray gives an actor one thread for each reserved CPU, and BLAS more.
             "runtime_env": {"env_vars": {"OMP_NUM_THREADS": str(self._threads)}},
         }
         return self._ray.remote(**options)(_Actor).remote(self._make, os.getcwd())
 
     def _removed(self, worker: int) -> None:
-        """Forget an actor and what it was sent, and kill it if it lives."""
+        """Remove an actor and its pending blocks, and kill it if it is alive."""
         actor = self._actors.pop(worker)
         self._pending = {a: sent for a, sent in self._pending.items() if sent[0] != worker}
         self._ray.kill(actor)
 
 
 class _Actor(Seat):
-    """A worker's side of Ray; paths are those of the driver's folder."""
+    """A worker's side of Ray, in the driver's working folder."""
 
     def __init__(self, make: MakeWorker, folder: str) -> None:
         super().__init__(make)
@@ -130,12 +130,12 @@ def _connected(address: str) -> Any:
 
 
 def _check_answers(address: str) -> None:
-    """Raise UserError if nobody listens at an address; Ray itself would wait for a minute."""
+    """Raise UserError if nothing listens at an address; Ray itself would wait for a minute."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
         raise UserError(
-            f"--ray {address}: is no address; give HOST:PORT of the head node, where `ray start "
-            "--head` runs"
+            f"--ray {address}: is not an address; give HOST:PORT of the head node, where `ray "
+            "start --head` runs"
         )
     try:
         socket.create_connection((host, int(port)), timeout=_SECONDS_TO_CONNECT).close()

@@ -18,7 +18,7 @@ from carbon.errors import UserError
 from carbon.genome import Reference, Variant
 from carbon.genome.normalize import other_form
 from carbon.inference import Model, SequenceScore, VariantScore
-from carbon.inference.passages import Passage, branch_of, stem_of
+from carbon.inference.passages import Passage, continuation_of, prefix_of
 from carbon.inference.runner import ModelRunner
 from carbon.losses import chain
 from carbon.serve.schemas import Completion, Embedding, ModelRequest, Scoring, VariantScoring
@@ -46,8 +46,8 @@ def token_scores(
         top = torch.log_softmax(logits, dim=-1).topk(num_top, dim=-1)
         return torch.cat([chain(logits, kmers, known), top.values, top.indices.float()], dim=1)
 
-    stem = stem_of("", reader.vocabulary, tags)
-    passages = [Passage(stem, (branch_of(text, reader.vocabulary),)) for text in texts]
+    stem = prefix_of("", reader.vocabulary, tags)
+    passages = [Passage(stem, (continuation_of(text, reader.vocabulary),)) for text in texts]
     return [values for (values,) in reader.measure(passages, measure)]
 
 
@@ -142,7 +142,7 @@ class Completions(Endpoint[Completion]):
         model, tags, num_top = self.model, tuple(request.tags), request.logprobs
         seed, added_bp = request.seed, request.added_bp
         if num_top is not None:
-            check_room(model.reader, [len(p) + added_bp for p in request.prompt], tags)
+            check_room(model.runner, [len(p) + added_bp for p in request.prompt], tags)
 
         def run(prompts: list[str]) -> list[Any]:
             texts = [""] * len(prompts)
@@ -151,7 +151,7 @@ class Completions(Endpoint[Completion]):
             if num_top is None:
                 return [(text, None) for text in texts]
             whole = [prompt + text for prompt, text in zip(prompts, texts, strict=True)]
-            scores = token_scores(model.reader, whole, tags, num_top)
+            scores = token_scores(model.runner, whole, tags, num_top)
             return list(zip(texts, scores, strict=True))
 
         prompts = [prompt for prompt in request.prompt for _ in range(request.n)]

@@ -67,7 +67,7 @@ class Design(Panel):
 
     def answer(self, values: Values) -> Iterator[Progress | Result]:
         """Yield all scored sequences after every round; nothing that is typed is run."""
-        search, checker = search_of(self.lab.model.reader, DesignConfig(**_options(values)), 1)
+        search, checker = search_of(self.lab.model.runner, DesignConfig(**_options(values)), 1)
         name = _KNOWN.get(values["function"])
         function = getattr(benchmark_functions, name) if name else self._spec(values)
         history: list[Candidate] = []

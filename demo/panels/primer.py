@@ -85,7 +85,7 @@ class Primer(Panel):
                 {"offset": at, "kmers": cut_kmers(sequence, at)} for at in (0, values["offset"])
             ],
             **told,
-            **told_guess(self.lab.model.reader, sequence),
+            **told_guess(self.lab.model.runner, sequence),
         }
 
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:

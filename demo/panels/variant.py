@@ -131,7 +131,7 @@ class VariantEffect(Panel):
 
     def _among_others(self, genome: Genome, variant: Variant, method: Method) -> Result:
         """Return SNVs of the gene, or of what lies around the variant where that is long."""
-        reader, read = self.lab.model.reader, neighbouring_snvs.short_method(method)
+        reader, read = self.lab.model.runner, neighbouring_snvs.short_method(method)
         place = neighbouring_snvs.place_around(genome, variant, _MOST_STRIP_BP)
         snvs = self._strips.get(
             (genome.reference, place, read),

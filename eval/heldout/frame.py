@@ -16,7 +16,7 @@ from torch import Tensor
 
 from carbon.errors import GenomeError
 from carbon.genome import STOP_CODONS, reverse_complement
-from carbon.inference import Model, Passage, all_kmers, branch_of, stem_of
+from carbon.inference import Model, Passage, all_kmers, continuation_of, prefix_of
 from carbon.progress import track
 from carbon.tokenizer import K
 from carbon.uncertainty import wilson
@@ -109,12 +109,12 @@ def _stops_by_slot(model: Model, sequence: str) -> Floats:
 
     A sequence longer than the context is read in parts that follow one another.
     """
-    reader = model.reader
+    reader = model.runner
     context_bp = (reader.context_tokens - len(reader.vocabulary.prefix(()))) * K
     whole_bp = len(sequence) // K * K
     parts = [sequence[at : min(at + context_bp, whole_bp)] for at in range(0, whole_bp, context_bp)]
-    stem = stem_of("", reader.vocabulary, ())
-    passages = [Passage(stem, (branch_of(part, reader.vocabulary),)) for part in parts]
+    stem = prefix_of("", reader.vocabulary, ())
+    passages = [Passage(stem, (continuation_of(part, reader.vocabulary),)) for part in parts]
     measured = [arrays[0] for arrays in reader.measure(passages, _stop_probabilities)]
     return np.concatenate(measured).reshape(-1, 2, _SLOTS).astype(np.float64)
 

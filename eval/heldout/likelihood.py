@@ -91,7 +91,7 @@ def heldout_likelihood(
         values = np.concatenate([values_of(record)[known] for record, known in pairs])
         return np.bincount(block, -values.astype(np.float64)).astype(np.float64)
 
-    network = nats(lambda record: base_log_likelihoods(model.reader, [record])[0], "model")
+    network = nats(lambda record: base_log_likelihoods(model.runner, [record])[0], "model")
     fitted = {}
     for name, make in markov_baselines(train, states).items():
         fitted[name] = nats(make().log_likelihoods, name)

@@ -12,7 +12,7 @@ from transformers import LlamaForCausalLM
 from carbon.genome import Reference, Variant
 from carbon.inference import Model
 from carbon.inference.generate import decode
-from carbon.inference.generate.decode import Replayed
+from carbon.inference.generate.decode import CudaGraph
 from carbon.model import LoadedModel
 from carbon.tokenizer import NATIVE
 from tests.helpers.files import random_bases, write_fasta
@@ -68,14 +68,14 @@ def test_graphs_find_what_the_plain_way_finds(there: Model, options: dict[str, A
     prompts = [BASES[:60], "", BASES[100:143], BASES[:270]]
     made = 0
 
-    class Counted(Replayed):
+    class Counted(CudaGraph):
         def __init__(self, *given: Any) -> None:
             nonlocal made
             made += 1
             super().__init__(*given)
 
-    with mock.patch.object(decode, "Replayed", Counted):
+    with mock.patch.object(decode, "CudaGraph", Counted):
         found = there.generate(prompts, 330, **options)
     assert made > 0
-    with mock.patch.object(decode, "_REPLAYING", set()):
+    with mock.patch.object(decode, "_GRAPH_DEVICES", set()):
         assert found == there.generate(prompts, 330, **options)

@@ -78,7 +78,7 @@ def graphs_on_cpu(tokens_ahead: int = 16) -> Iterator[list[GraphOnCpu]]:
         current_stream=_Stream,
         stream=lambda stream: nullcontext(),
         device=lambda device: nullcontext(),
-    ), mock.patch("carbon.inference.generate.decode._REPLAYING", {"cpu"}), mock.patch.dict(
+    ), mock.patch("carbon.inference.generate.decode._GRAPH_DEVICES", {"cpu"}), mock.patch.dict(
         "carbon.inference.generate.generate._AHEAD", cpu=tokens_ahead
     ):  # fmt: skip
         yield GraphOnCpu.made

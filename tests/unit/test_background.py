@@ -16,12 +16,12 @@ from carbon.genome import Consequences, Reference, Variant, read_gene_file, reve
 from carbon.genome.consequence_terms import VOCABULARY_VERSION
 from carbon.inference.variants import background as background_module
 from carbon.inference.variants.background import (
-    KINDS,
+    KIND_SCHEMES,
     LEAST_VARIANTS,
     Background,
     Drawing,
-    Drawn,
-    Places,
+    RandomVariant,
+    VariantSampler,
     background_of,
     draw_variants,
     quantiles,
@@ -67,16 +67,16 @@ def test_an_snv_has_one_kind_on_either_strand(reference, position, alt):
         return
     forward = Variant("c", position, BASES[position], alt)
     expected = slow_kind(BASES, position, alt)
-    path = KINDS["change"].path_of(reference, forward, None)
+    path = KIND_SCHEMES["change"].path_of(reference, forward, None)
     assert path == (expected, f"snv {expected[6:9]}", "snv")
-    assert path[0] in KINDS["change"].narrowest_snvs
+    assert path[0] in KIND_SCHEMES["change"].narrowest_snvs
     there = len(BASES) - 1 - position
     turned = Variant("turned", there, *map(reverse_complement, (BASES[position], alt)))
-    assert KINDS["change"].path_of(reference, turned, None) == path
+    assert KIND_SCHEMES["change"].path_of(reference, turned, None) == path
     # The same change with bases on either side that do not change.
     written = BASES[position - 1 : position + 2]
     longer = Variant("c", position - 1, written, written[0] + alt + written[2])
-    assert KINDS["change"].path_of(reference, longer, None) == path
+    assert KIND_SCHEMES["change"].path_of(reference, longer, None) == path
 
 
 @given(st.integers(50, 2000), st.integers(1, 14), st.booleans(), st.integers(0, 3))
@@ -89,20 +89,23 @@ def test_an_indel_has_the_kind_of_its_length(reference, position, bp, is_deletio
         alt = ref[0] + random_bases(bp, position) + ref[1:]
     name = "deletion" if is_deletion else "insertion"
     expected = (f"{name} {bp}", name) if bp <= 12 else ()
-    assert KINDS["change"].path_of(reference, Variant("c", position, ref, alt), None) == expected
+    assert (
+        KIND_SCHEMES["change"].path_of(reference, Variant("c", position, ref, alt), None)
+        == expected
+    )
 
 
 @pytest.mark.parametrize(
     ("ref", "alt"), [("AC", "GT"), ("ACG", "TT"), ("A", "<DEL>"), ("A", "*"), ("A", "N")]
 )
 def test_what_is_no_snv_and_no_indel_has_no_kind(reference, ref, alt):
-    for kinds in KINDS.values():
+    for kinds in KIND_SCHEMES.values():
         found = kinds.path_of(reference, Variant("holes", 5, ref, alt), "missense_variant")
         assert found == ()
 
 
 def test_an_snv_beside_an_unknown_base_or_an_edge_has_a_broader_kind(reference):
-    path_of = KINDS["change"].path_of
+    path_of = KIND_SCHEMES["change"].path_of
     for contig, position, ref in (("holes", 8, "T"), ("c", 0, BASES[0]), ("holes", 5, "A")):
         alt = "G" if ref != "G" else "A"
         path = path_of(reference, Variant(contig, position, ref, alt), None)
@@ -112,7 +115,7 @@ def test_an_snv_beside_an_unknown_base_or_an_edge_has_a_broader_kind(reference):
 def test_kinds_by_consequence(genes):
     reference, annotation = genes
     consequences = Consequences(reference, annotation)
-    path_of = KINDS["consequence"].path_of
+    path_of = KIND_SCHEMES["consequence"].path_of
     stop, intron = Variant("c1", 114, "C", "A"), Variant("c1", 161, "T", "C")
     for variant, expected in (
         (stop, ("snv stop_gained", "snv")),
@@ -135,8 +138,8 @@ def test_draws_are_enough_of_the_reference_and_the_same_for_a_seed(reference):
     assert drawn == draw_variants(reference, "change", drawing)
     assert drawn != draw_variants(reference, "change", drawing._replace(seed=4))
     counts = Counter(one.path[0] for one in drawn)
-    assert len(set(KINDS["change"].narrowest_snvs)) == 96
-    for kind in KINDS["change"].narrowest_snvs:
+    assert len(set(KIND_SCHEMES["change"].narrowest_snvs)) == 96
+    for kind in KIND_SCHEMES["change"].narrowest_snvs:
         assert counts[kind] == 7
     assert {kind: n for kind, n in counts.items() if " " in kind and "snv" not in kind} == {
         f"{name} {bp}": 7 for name in ("deletion", "insertion") for bp in range(1, 13)
@@ -155,7 +158,7 @@ def test_indels_are_drawn_left_aligned(tmp_path):
     """In a genome of repeats nearly every place of an indel can be moved."""
     repeats = "".join(unit * 12 for unit in ("A", "CA", "GAT", "TTC", "ACGG"))
     with Reference(write_fasta(tmp_path / "r.fa", {"c": random_bases(50, 1) + repeats})) as genome:
-        places = Places(genome, (), np.random.default_rng(0))
+        places = VariantSampler(genome, (), np.random.default_rng(0))
         sent, moved = 0, 0
         for name in ("deletion", "insertion"):
             for bp in (1, 2, 3, 6) * 40:
@@ -182,7 +185,9 @@ def test_a_kind_that_is_rare_is_sought_longer_than_one_that_is_nowhere():
     def path_of(variant):
         return ("rare" if variant.alt == "G" else "common", "snv")
 
-    drawn = list(background_module._some(propose, path_of, ("common", "rare", "nowhere"), wanted))
+    drawn = list(
+        background_module._draw_kinds(propose, path_of, ("common", "rare", "nowhere"), wanted)
+    )
     assert Counter(one.path[0] for one in drawn) == {"common": 2, "rare": 2}
     # What is nowhere costs 1,000 draws a variant that is wanted, and no more.
     assert 2000 <= tries["all"] <= 20_000
@@ -224,7 +229,7 @@ def background(values_by_path, weights=None):
     drawn, deltas = [], []
     for path, values in values_by_path.items():
         weight = (weights or {}).get(path, 1.0)
-        drawn += [Drawn(Variant("c", 0, "A", "C"), path, weight)] * len(values)
+        drawn += [RandomVariant(Variant("c", 0, "A", "C"), path, weight)] * len(values)
         deltas += values
     about = {"kinds_by": "change", "settings": {"offsets": (0,), "by": "chain"}, "drawn": {}}
     return background_of(drawn, deltas, about)
@@ -363,7 +368,7 @@ def test_percentiles_of_fresh_random_variants_are_uniform(model, reference):
     """By kind, with a random network: the fresh ones are drawn as they come, of no kind."""
     options = {"window_bp": 30}
     made = model.background(reference, variants_per_kind=9, contigs=("c",), **options)
-    places = Places(reference, ("c",), np.random.default_rng(1))
+    places = VariantSampler(reference, ("c",), np.random.default_rng(1))
     lengths_bp = [bp for bp in range(1, 13) for _ in range(9)]
     fresh = [places.snv() for _ in range(300)]
     fresh += [places.indel(name, bp) for bp in lengths_bp for name in ("deletion", "insertion")]

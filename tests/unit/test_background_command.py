@@ -17,7 +17,7 @@ from carbon.inference.variants import background_job
 from carbon.inference.variants.background import (
     Background,
     Drawing,
-    Drawn,
+    RandomVariant,
     background_of,
     draw_variants,
 )
@@ -118,7 +118,7 @@ def test_a_background_of_other_settings_is_one_line(folder, tmp_path, capsys, ne
     (tmp_path / "r.fa").symlink_to(folder / "r.fa")
     (tmp_path / "in.vcf").symlink_to(folder / "in.vcf")
     assert score(tmp_path, tmp_path / "out.tsv", *given) == 2
-    assert "is of a model with other weights" in capsys.readouterr().err
+    assert "was computed with other model weights" in capsys.readouterr().err
     assert not list(tmp_path.glob("*out*"))
 
 
@@ -196,8 +196,8 @@ def test_every_percentile_names_the_variants_that_it_is_among(folder, tmp_path, 
     """A background with enough new stop codons, and too few of all other consequences."""
     own_deltas, rest = np.linspace(-1, 1, 100), np.linspace(-9, 9, 50)
     snv = Variant("c1", 0, "A", "C")
-    drawn = [Drawn(snv, ("snv stop_gained", "snv"), 1.0)] * 100
-    drawn += [Drawn(snv, ("snv synonymous_variant", "snv"), 1.0)] * 50
+    drawn = [RandomVariant(snv, ("snv stop_gained", "snv"), 1.0)] * 100
+    drawn += [RandomVariant(snv, ("snv synonymous_variant", "snv"), 1.0)] * 50
     made = Background.read(folder / "b.json")
     about = {"kinds_by": "consequence", "settings": made.settings, "drawn": made.drawn}
     by_consequence = background_of(drawn, [*own_deltas, *rest], about)
@@ -243,7 +243,7 @@ def test_kinds_by_consequence_need_an_annotation(folder, tmp_path, capsys):
     assert {"snv stop_gained", "deletion 1 coding", "insertion 12 noncoding"} <= table.keys()
     given = ["--background", str(tmp_path / "b.json")]
     assert score(folder, tmp_path / "out.parquet", *given) == 2
-    assert "give --annotation too" in capsys.readouterr().err
+    assert "also give --annotation" in capsys.readouterr().err
     assert score(folder, tmp_path / "out.parquet", *given, *annotation) == 0
     assert pq.read_table(tmp_path / "out.parquet").column_names[-1] == "percentile_of"
 

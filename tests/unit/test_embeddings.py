@@ -118,7 +118,7 @@ def test_sequences_are_read_as_they_are_needed(model):
 def test_rows_are_read_in_groups_and_give_the_same(model, monkeypatch):
     sequences = [random_bases(length_bp, length_bp) for length_bp in (700, 20, 300, 0, 500)]
     expected = [vector.tobytes() for vector in model.embed(sequences)]
-    monkeypatch.setattr(embeddings, "_ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(embeddings, "_ROWS_PER_GROUP", 2)
     assert [vector.tobytes() for vector in model.embed(sequences)] == expected
 
 

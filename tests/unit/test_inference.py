@@ -39,10 +39,10 @@ def wide():
 def test_company_changes_no_byte_of_a_score(wide):
     lengths_bp = (30, 606, 1302, 1806, 2406, 4001)
     sequences = [random_bases(length_bp, length_bp) for length_bp in lengths_bp]
-    together = base_log_likelihoods(wide.reader, sequences, strands="both")
-    back = base_log_likelihoods(wide.reader, sequences[::-1], strands="both")[::-1]
+    together = base_log_likelihoods(wide.runner, sequences, strands="both")
+    back = base_log_likelihoods(wide.runner, sequences[::-1], strands="both")[::-1]
     for sequence, one, two in zip(sequences, together, back, strict=True):
-        (alone,) = base_log_likelihoods(wide.reader, [sequence], strands="both")
+        (alone,) = base_log_likelihoods(wide.runner, [sequence], strands="both")
         assert np.array_equal(one, alone) and np.array_equal(two, alone)
 
 
@@ -113,7 +113,7 @@ class TestModelFolders:
         """Logits are fp32 from rounded states, so the error is that of the states alone."""
         save_model(network, tmp_path / "m")
         rough = load(tmp_path / "m", dtype="bfloat16")
-        assert rough.reader.logits(torch.zeros(1, 32, dtype=torch.bfloat16)).dtype == torch.float32
+        assert rough.runner.logits(torch.zeros(1, 32, dtype=torch.bfloat16)).dtype == torch.float32
         fine = load(tmp_path / "m")
         one, two = (next(iter(m.score([random_bases(200)]))).nats_per_base for m in (rough, fine))
         assert one != two and one == pytest.approx(two, abs=0.05)
@@ -124,7 +124,7 @@ class TestScore:
         sequence = random_bases(120)
         log_p = stock_log_probabilities(network, encode(sequence).ids.tolist())
         expected = [log_p[t, INDEX[sequence[6 * t : 6 * t + 6]]].item() for t in range(20)]
-        (steps,) = base_log_likelihoods(model.reader, [sequence])
+        (steps,) = base_log_likelihoods(model.runner, [sequence])
         np.testing.assert_allclose(steps.reshape(20, 6).sum(axis=1), expected, atol=1e-4)
         (score,) = model.score([sequence])
         assert score.log_likelihood == pytest.approx(sum(expected), abs=1e-3)
@@ -136,15 +136,15 @@ class TestScore:
         expected = sum(
             math.exp(log_p[i]) for i, kmer in enumerate(KMERS) if kmer.startswith(sequence[24:])
         )
-        (steps,) = base_log_likelihoods(model.reader, [sequence])
+        (steps,) = base_log_likelihoods(model.runner, [sequence])
         assert steps[24:].sum() == pytest.approx(math.log(expected), abs=1e-4)
 
     @given(st.lists(st.text("ACGTacgtN", max_size=700), min_size=1, max_size=6))
     @settings(max_examples=10)
     def test_batched_is_single(self, model, sequences):
-        together = base_log_likelihoods(model.reader, sequences)
+        together = base_log_likelihoods(model.runner, sequences)
         for sequence, steps in zip(sequences, together, strict=True):
-            (alone,) = base_log_likelihoods(model.reader, [sequence])
+            (alone,) = base_log_likelihoods(model.runner, [sequence])
             assert steps.shape == (len(sequence),)
             np.testing.assert_allclose(steps, alone, atol=1e-4)
 
@@ -156,9 +156,9 @@ class TestScore:
     def test_long_sequences_are_read_in_overlapping_windows(self, model):
         """A context of 48 tokens holds 47 6-mers, 282 bp; the next window starts 138 bp on."""
         sequence = random_bases(700)
-        (steps,) = base_log_likelihoods(model.reader, [sequence])
-        (first,) = base_log_likelihoods(model.reader, [sequence[:282]])
-        (second,) = base_log_likelihoods(model.reader, [sequence[138:420]])
+        (steps,) = base_log_likelihoods(model.runner, [sequence])
+        (first,) = base_log_likelihoods(model.runner, [sequence[:282]])
+        (second,) = base_log_likelihoods(model.runner, [sequence[138:420]])
         np.testing.assert_allclose(steps[:282], first, atol=1e-5)
         np.testing.assert_allclose(steps[282:420], second[144:], atol=1e-5)
         assert (steps != 0).all()
@@ -180,7 +180,7 @@ class TestScore:
             with pytest.raises(UserError, match="no room in a context of 48 tokens"):
                 model.score([], tags=tags)
             with pytest.raises(UserError, match="no room"):
-                base_log_likelihoods(model.reader, ["ACGTACGTAC"], tags)
+                base_log_likelihoods(model.runner, ["ACGTACGTAC"], tags)
 
     def test_tags_change_the_score(self, model):
         bare, tagged = (

@@ -16,7 +16,7 @@ def whole(tmp_path_factory):
     journal = Journal(folder / "o.tsv", JOB, resume=False)
     for block in BLOCKS:
         journal.add(block)
-    journal.keep()
+    journal.close()
     return (folder / NAME).read_bytes()
 
 
@@ -30,7 +30,7 @@ def reopened(folder, content):
         assert str(error).startswith(f"{path}: is damaged") and "\n" not in str(error)
         assert path.read_bytes() == content
         return None
-    kept = list(journal.kept())
+    kept = list(journal.blocks())
     journal.remove()
     return kept
 

@@ -114,7 +114,7 @@ def swap(ids):
         (in_shards("/etc/passwd"), "is to name files of this folder"),
         (in_shards("a.safetensors"), "a.safetensors: no such file"),
         (with_ids(swap), "AAAAAA is 129, for Carbon 128"),
-        (with_ids(lambda ids: ids.pop("CCCCCC")), "CCCCCC is 'not there', for Carbon 2858"),
+        (with_ids(lambda ids: ids.pop("CCCCCC")), "CCCCCC is 'missing', for Carbon 2858"),
         (with_text(TOKENIZER, '{"model": {"type": "BPE"}}'), "tokenizer.json: is of another"),
         (with_text(TOKENIZER, "{"), "tokenizer.json: is not a table in JSON"),
     ],
@@ -148,7 +148,7 @@ def test_what_is_no_folder_is_refused(tmp_path, monkeypatch):
     for name in ("absent", "runs/absent", "./a/b", "/a/b", "a/b/c", "~/a", "a/"):
         with pytest.raises(ModelError, match="no such model folder"):
             model_folder(name)
-    with pytest.raises(ModelError, match="file: is no folder"):
+    with pytest.raises(ModelError, match="file: is not a folder"):
         model_folder("file")
 
 

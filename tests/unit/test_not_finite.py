@@ -15,7 +15,7 @@ from tests.helpers.files import random_bases, write_fasta, write_vcf
 
 BROKEN = "GATTAC"  # the 6-mer that the network cannot read
 GOOD, BAD = random_bases(90), random_bases(30, 1) + BROKEN + random_bases(54, 2)
-MESSAGE = "what the model says of it is not finite; are its weights damaged"
+MESSAGE = "the model's output is not finite; are its weights damaged"
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_the_package_says_which(folder, value):
     with pytest.raises(ModelError, match=f"sequence 2: {MESSAGE}"):
         list(model.embed([GOOD, BAD]))
     with pytest.raises(ModelError, match=f"sequence 2: {MESSAGE}"):
-        base_log_likelihoods(model.reader, [GOOD, BAD])
+        base_log_likelihoods(model.runner, [GOOD, BAD])
     with pytest.raises(ModelError, match=f"prompt 2: {MESSAGE}"):
         model.generate([GOOD, BAD], 6)
     with pytest.raises(ModelError, match=f"prompt 1: {MESSAGE}"):

@@ -66,7 +66,7 @@ LEAST = {
 def test_a_command_takes_each_option_of_the_library_and_gives_none_by_itself(command):
     """So the defaults are those of the library, which the help repeats."""
     options, make, made = OPTIONS[command]
-    signature = {k: v for k, v in inspect.signature(make).parameters.items() if k != "reader"}
+    signature = {k: v for k, v in inspect.signature(make).parameters.items() if k != "runner"}
     assert set(signature) == set(options.__annotations__) == set(made.__annotations__)
     _, bound = parse([command, "--model", "m", *LEAST[command]])
     assert not bound.arguments.get("method") and not bound.arguments.get("sampling")

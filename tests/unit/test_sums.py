@@ -79,16 +79,16 @@ def test_large_files_are_remembered_in_the_users_cache(file, tmp_path, read, mon
 def test_a_model_is_known_by_its_content(tmp_path, network):
     folder = base_folder(tmp_path, network)
     model = carbon.load(folder, device="cpu")
-    before = identity_of(model.reader, str(folder))
+    before = identity_of(model.runner, str(folder))
     copy = shutil.copytree(folder, tmp_path / "copy", copy_function=shutil.copyfile)
-    assert identity_of(model.reader, str(copy)) == before
+    assert identity_of(model.runner, str(copy)) == before
     weights = folder / "model.safetensors"
     replace_unnoticed(weights, weights.read_bytes()[-8:], bytes(8))
-    changed = identity_of(model.reader, str(folder))
+    changed = identity_of(model.runner, str(folder))
     assert {name for name in before if changed[name] != before[name]} == {"weights"}
 
 
 def test_a_model_that_is_named_has_an_identity():
     model = carbon.load("yeast", device="cpu")
-    found = identity_of(model.reader, "yeast")["weights"]["model.safetensors"]
+    found = identity_of(model.runner, "yeast")["weights"]["model.safetensors"]
     assert len(found) == 64

@@ -98,7 +98,7 @@ def test_an_annotation_is_part_of_what_a_resumed_run_must_repeat(
     folder, tmp_path, capsys, monkeypatch
 ):
     given = ["--annotation", str(folder / "g.gff3")]
-    monkeypatch.setattr(variant_files, "_RECORDS_AT_ONCE", 1)
+    monkeypatch.setattr(variant_files, "_RECORDS_PER_BLOCK", 1)
     kept, blocks = variant_files._score_block, []
 
     def stopped(*arguments):

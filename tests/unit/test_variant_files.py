@@ -135,7 +135,7 @@ def test_a_vcf_without_records_gives_one(folder, tmp_path, capsys):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(variant_files, "_RECORDS_AT_ONCE", 8)
+    monkeypatch.setattr(variant_files, "_RECORDS_PER_BLOCK", 8)
 
 
 def many(path, number=20):
@@ -162,7 +162,7 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(
     output = tmp_path / f"out.{ending}"
     with pytest.raises(Stopped):
         score(folder, vcf, output, *more)
-    assert "go on with --resume" in capsys.readouterr().err
+    assert "continue with --resume" in capsys.readouterr().err
     journal = tmp_path / f".out.{ending}.progress"
     assert journal.exists() and not output.exists()
     monkeypatch.setattr(Journal, "add", add)
@@ -197,7 +197,7 @@ def test_ref_alleles_of_another_build_are_counted(folder, tmp_path, capsys):
     vcf = write_vcf(tmp_path / "a.vcf", good + wrong)
     assert score(folder, vcf, tmp_path / "o.vcf") == 2
     message = capsys.readouterr().err
-    assert "2 of 12 REF alleles are not what" in message and "record 11 (c:120)" in message
+    assert "2 of 12 REF alleles differ from" in message and "record 11 (c:120)" in message
     assert "off by one" not in message and not (tmp_path / "o.vcf").exists()
     assert score(folder, vcf, tmp_path / "o.vcf", "--window", "60", "--skip-mismatches") == 0
     assert json.loads(capsys.readouterr().out)["alleles_scored"] == 10
@@ -226,11 +226,11 @@ def test_what_disagrees_has_a_reason_of_its_own(tmp_path, folder, capsys):
     assert score(tmp_path, vcf, tmp_path / "o.vcf.gz") == 2
     (line,) = capsys.readouterr().err.splitlines()
     for part in (
-        "1 of 9 REF alleles are not what",
-        "record 5 (c:150) says",
+        "1 of 9 REF alleles differ from",
+        "record 5 (c:150) has",
         "2 of 9 REF alleles are not on their contigs: record 6 (c:499): REF ends past",
         "1 of 9 records are on other contigs: no contig 'e' in the FASTA, which has 'c', 'd'",
-        f"2 of 9 REF alleles stand where {tmp_path / 'r.fa'} has N: record 2 (c:99) says",
+        f"2 of 9 REF alleles are where {tmp_path / 'r.fa'} has N: record 2 (c:99) has",
         "is it the assembly that the variants were called on? (--skip-mismatches scores the others",
     ):
         assert part in line
@@ -261,7 +261,7 @@ def test_many_records_where_the_reference_has_n(tmp_path, folder, capsys, num_un
     assert score(tmp_path, vcf, tmp_path / "o.tsv", "--window", "60") == 0
     told = capsys.readouterr()
     assert json.loads(told.out)["reasons"] == {"reference_unknown": num_unknown}
-    warning = f"warning: {vcf}: {num_unknown} of 150 REF alleles stand where"
+    warning = f"warning: {vcf}: {num_unknown} of 150 REF alleles are where"
     assert (warning in told.err) == ("is it the assembly" in told.err) == is_told
 
 
@@ -313,7 +313,7 @@ def test_records_by_qual_and_filter(folder, tmp_path, capsys):
     assert kept == [records[n].split("\t")[:7] for n in (0, 5)]
     # Messages have the number of a record in the file.
     assert score(folder, vcf, tmp_path / "p.vcf", "--region", "c:80-200") == 2
-    assert "record 5 (c:91) says" in capsys.readouterr().err
+    assert "record 5 (c:91) has" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("step", "way"), [(1, "before"), (-1, "after")])

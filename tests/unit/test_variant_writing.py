@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from carbon.finetune.places import alleles_of, fits_window
 from carbon.genome import Consequences, Reference, Variant, read_gene_file, reverse_complement
 from carbon.genome.normalize import normalize_variant
-from carbon.inference.variants.background import KINDS
+from carbon.inference.variants.background import KIND_SCHEMES
 from demo.neighbouring_snvs import told_effects
 from eval.baselines import CpgModel, MarkovModel, TransitionModel, UniformModel, word_tables
 from eval.contract import Reading
@@ -62,7 +62,7 @@ def test_consequence_kind_and_windows_are_the_same(genome, pair):
     consequences = Consequences(reference, annotation)
     one, other = (consequences.of(variant) for variant in pair)
     assert one == other
-    for kinds in KINDS.values():
+    for kinds in KIND_SCHEMES.values():
         paths = [kinds.path_of(reference, variant, one.consequence) for variant in pair]
         assert paths[0] == paths[1]
     assert alleles_of(reference, pair[0], 60) == alleles_of(reference, pair[1], 60)

@@ -13,7 +13,7 @@ from transformers import LlamaForCausalLM
 from carbon.errors import GenomeError, UserError
 from carbon.genome import Reference, Variant, reverse_complement
 from carbon.genome.normalize import normalize_variant
-from carbon.inference import Model, ModelRunner, Passage, branch_of, stem_of
+from carbon.inference import Model, ModelRunner, Passage, continuation_of, prefix_of
 from carbon.inference.variants import compare_block, method_for
 from carbon.losses import chain
 from carbon.model import LoadedModel
@@ -113,7 +113,7 @@ class TokensAlone:
     says = drawn_by_prefix()
 
     def likelihoods(self, passages, by):
-        return [[self.says[branch.kmers] for branch in p.branches] for p in passages]
+        return [[self.says[branch.kmers] for branch in p.continuations] for p in passages]
 
 
 @given(
@@ -142,7 +142,7 @@ def test_behind_any_variant_both_alleles_are_read_in_the_same_6_mers(
 
 def said_from(left, whole):
     """What `TokensAlone` says of all bases from the variant on."""
-    kmers = branch_of(whole, NATIVE).kmers
+    kmers = continuation_of(whole, NATIVE).kmers
     return sum(float(TokensAlone.says[kmers[n // 6], n % 6]) for n in range(len(left), len(whole)))
 
 
@@ -223,7 +223,7 @@ def test_order_company_and_batches_change_no_byte(model, network, reference, pro
         model.score_variants(reference, shuffled, **options)
     )
     small = Model(model.model)
-    small.reader.batch_tokens = 64
+    small.runner.batch_tokens = 64
     assert list(small.score_variants(reference, variants, **options)) == list(expected.values())
     for variant in variants[::8]:
         assert list(model.score_variants(reference, [variant], **options)) == [expected[variant]]
@@ -237,11 +237,13 @@ def test_branches_are_rows_of_their_own(model, lengths, num_kmers, data):
     stem_bp = data.draw(st.integers(0, 282 // 6 - num_kmers)) * 6
     text = data.draw(st.text("ACGTN", min_size=stem_bp, max_size=stem_bp))
     most_bp = 6 * num_kmers
-    branches = tuple(branch_of((BASES[n:] * 2)[: min(n + 1, most_bp)], vocabulary) for n in lengths)
-    stem = stem_of(text, vocabulary)
-    (together,) = model.reader.measure([Passage(stem, branches)], chain)
+    branches = tuple(
+        continuation_of((BASES[n:] * 2)[: min(n + 1, most_bp)], vocabulary) for n in lengths
+    )
+    stem = prefix_of(text, vocabulary)
+    (together,) = model.runner.measure([Passage(stem, branches)], chain)
     for branch, steps in zip(branches, together, strict=True):
-        ((alone,),) = model.reader.measure([Passage(stem, (branch,))], chain)
+        ((alone,),) = model.runner.measure([Passage(stem, (branch,))], chain)
         np.testing.assert_allclose(steps, alone, atol=1e-4)
 
 
@@ -300,7 +302,7 @@ def test_memory_that_runs_out_halves_the_batch(model, network, reference, monkey
     found = [s.delta for s in mine.score_variants(reference, VARIANTS[5:], window_bp=120)]
     assert found == expected[5:]
     many = list(mine.score([BASES[i : i + 90] for i in range(50)]))
-    assert len(many) == 50 and mine.reader.batch_tokens < Model(model.model).reader.batch_tokens
+    assert len(many) == 50 and mine.runner.batch_tokens < Model(model.model).runner.batch_tokens
     assert "out of memory" in capsys.readouterr().err
     monkeypatch.setattr(
         type(network.model), "forward", lambda self, **_: (_ for _ in ()).throw(RuntimeError("no"))
@@ -355,7 +357,7 @@ def test_a_passage_larger_than_a_batch_is_read_in_parts(roomy, reference, monkey
 
     monkeypatch.setattr(network, "forward", counting)
     small = Model(roomy.model)
-    small.reader.batch_tokens = 5 * 96
+    small.runner.batch_tokens = 5 * 96
     assert list(small.score_variants(reference, several, **options)) == expected[:12]
     assert read == [(1, 32), (5, 64)] * 2 + [(1, 32), (3, 64)]
     read.clear()
@@ -368,10 +370,10 @@ def test_a_short_branch_left_over_has_the_bytes_that_it_has_in_company(
     roomy, batch_rows, monkeypatch
 ):
     """Its row is as long as the longest of the passage, wherever that is read."""
-    stem = stem_of(BASES[: 40 * 6], NATIVE)
+    stem = prefix_of(BASES[: 40 * 6], NATIVE)
     lengths_bp = (420, 300, 200, 61, 7)
-    passage = Passage(stem, tuple(branch_of(BASES[240:][:n], NATIVE) for n in lengths_bp))
-    (together,) = roomy.reader.measure([passage], chain)
+    passage = Passage(stem, tuple(continuation_of(BASES[240:][:n], NATIVE) for n in lengths_bp))
+    (together,) = roomy.runner.measure([passage], chain)
     network, lengths = type(roomy.model.network.model), set()
     forward = network.forward
 

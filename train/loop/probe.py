@@ -82,7 +82,7 @@ def _chosen(config: TrainConfig, records: list[str]) -> list[str]:
 def _nats_per_base(model: Model, records: list[str]) -> float:
     nats = bases = 0.0
     for record in records:
-        (likelihoods,) = base_log_likelihoods(model.reader, [record])
+        (likelihoods,) = base_log_likelihoods(model.runner, [record])
         measured = measured_bases(record)
         nats -= float(likelihoods[measured].sum(dtype="float64"))
         bases += int(measured.sum())

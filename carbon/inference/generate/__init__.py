@@ -1,1 +1,1 @@
-"""Sequences drawn: rules, constraints, drafts, gaps."""
+"""Generate DNA: sampling, constraints, speculative decoding, infilling."""

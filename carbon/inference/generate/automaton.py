@@ -1,6 +1,8 @@
-"""Forbidden and required motifs, read base by base: Shift-And, made deterministic.
+"""Constraints as a deterministic automaton over bases, with tables of which 6-mers may follow.
 
-The bits of one number tell which motifs the last bases begin (Baeza-Yates and Gonnet 1992).
+Motifs are matched by Shift-And (Baeza-Yates and Gonnet 1992): each bit of a number marks a motif
+prefix that the last bases match. The reachable states are numbered, and a backward pass marks the
+states from which every constraint can still be satisfied.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,16 +24,16 @@ _MOST_STATES = 20_000
 
 
 class MotifState(NamedTuple):
-    """Bit i of `active`: the last bases are the beginning of a pattern, up to its letter at i."""
+    """Bit i of `active`: the last bases match a motif up to its letter at i."""
 
     active: int
-    phase: int  # of the codon that the next base is in; 0 where frames do not matter
-    found: int  # a bit for each required motif
-    codon: str = ""  # the generated bases of the running codon; empty where no protein is fixed
+    phase: int  # of the next base in its codon; 0 unless frames matter
+    required: int  # a bit for each required motif that has occurred
+    codon: str = ""  # the generated bases of the current codon; empty without a protein
 
 
 class Patterns:
-    """All motifs and stop codons, letter by letter in the bits of one number."""
+    """All motifs and stop codons, with one bit for each letter."""
 
     def __init__(self, constraints: Constraints) -> None:
         self._frame = constraints.no_stop_frame
@@ -48,46 +50,46 @@ class Patterns:
         self._bad = sum(_last(bits) for bits in motifs + stops)
 
     def _add(self, motif: str) -> int:
-        """Give a motif its bits, one a letter, and return them."""
+        """Assign bits to a motif, one a letter, and return them."""
         for letter in motif.upper():
-            for read in IUPAC_DNA:
-                if set(IUPAC_BASES[letter]) & set(IUPAC_BASES[read]):
-                    self._match[read] |= 1 << self._size
+            for code in IUPAC_DNA:
+                if set(IUPAC_BASES[letter]) & set(IUPAC_BASES[code]):
+                    self._match[code] |= 1 << self._size
             self._size += 1
         return (1 << self._size) - (1 << self._size - len(motif))
 
     def after_prompt(self, prompt: str) -> MotifState:
-        """Return the state at the end of a prompt; no required motif begins in it."""
+        """Return the state at the end of a prompt; required motifs cannot begin in the prompt."""
         active = 0
         for place in range(max(0, len(prompt) - self._longest_bp + 1), len(prompt)):
-            active = self._go_on(active, self._phase(place), prompt[place].upper()) & ~self._bad
+            active = self._shifted(active, self._phase(place), prompt[place].upper()) & ~self._bad
         return MotifState(active & ~sum(self._required), self._phase(len(prompt)), 0)
 
     def step(self, state: MotifState, base: str) -> MotifState | None:
-        """Return the state one base on, or None where a forbidden motif is complete."""
-        active, found = self._go_on(state.active, state.phase, base), state.found
+        """Return the state after one more base, or None if it completes a forbidden motif."""
+        active, required = self._shifted(state.active, state.phase, base), state.required
         if active & self._bad:
             return None
         for number, bits in enumerate(self._required):
-            found |= bool(active & _last(bits)) << number
-            if found >> number & 1:
+            required |= bool(active & _last(bits)) << number
+            if required >> number & 1:
                 active &= ~bits
         phase = (state.phase + 1) % 3 if self._frame is not None else 0
         codon = state.codon[: len(state.codon) % 3] + base if self._reads_codons else ""
-        return MotifState(active, phase, found, codon)
+        return MotifState(active, phase, required, codon)
 
     def ends_well(self, state: MotifState, right: str) -> bool:
-        """Tell whether all is found, and nothing forbidden is completed by what stands behind."""
+        """Return whether all required motifs occur, and `right` completes no forbidden one."""
         active = state.active
         for letter in right.upper()[: self._longest_bp - 1]:
             active = active << 1 & self._match[letter] & ~(self._first | self._first_of_stop)
             if active & self._bad:
                 return False
-        return state.found == (1 << len(self._required)) - 1
+        return state.required == (1 << len(self._required)) - 1
 
-    def _go_on(self, active: int, phase: int, letter: str) -> int:
+    def _shifted(self, active: int, phase: int, letter: str) -> int:
         first = self._first | (self._first_of_stop if phase == 0 else 0)
-        # What would move from the last letter of one motif to the first of the next is none.
+        # The last letter of one motif must not shift into the first letter of the next.
         moved = active << 1 & ~(self._first | self._first_of_stop)
         return (moved | first) & self._match[letter]
 
@@ -102,16 +104,16 @@ def _last(bits: int) -> int:
 def deterministic(
     patterns: Patterns, starts: Sequence[MotifState], right: str
 ) -> tuple[NDArray[np.int64], dict[MotifState, int], Bools]:
-    """Walk over all states that can be reached.
+    """Enumerate all reachable states.
 
     Returns:
-        The state after each base, (states + 1, 4), the last state being that of no return; the
-        states' numbers; which of them are a good end, (states + 1,).
+        The state after each base, (states + 1, 4), the last one a dead state; the number of each
+        state; which states are accepting, (states + 1,).
     """
     numbers = {state: number for number, state in enumerate(dict.fromkeys(starts))}
     waiting = list(numbers)
     following: list[list[MotifState | None]] = []
-    for state in waiting:  # which grows
+    for state in waiting:  # the list grows during iteration
         steps = [patterns.step(state, base) for base in BASES]
         following.append(steps)
         for step in steps:
@@ -120,7 +122,7 @@ def deterministic(
                 waiting.append(step)
         if len(numbers) > _MOST_STATES:
             raise UserError(
-                "the motifs are too many, or have too many ambiguous letters, to be kept track of; "
+                "the motifs are too many, or have too many ambiguous letters, for the automaton; "
                 "give fewer or plainer ones"
             )
     dead = len(numbers)
@@ -133,11 +135,11 @@ _ROUNDING = 1e-9  # of a share times a length
 
 
 class GcWindows:
-    """The windows whose G and C are counted.
+    """The windows in which GC content is constrained.
 
     Attributes:
-        are_counted: whether a share is asked for.
-        most: what counts are cut off at: more than any window may hold.
+        are_counted: whether the constraints bound the GC content.
+        most: cap on counts, above the maximum of any window.
     """
 
     def __init__(self, constraints: Constraints, length_bp: int) -> None:
@@ -149,12 +151,12 @@ class GcWindows:
         self.most = floor(self._gc[1] * longest_bp) + 2 if self.are_counted else 0
 
     def end_at(self, position_bp: int) -> bool:
-        """Tell whether a window ends behind so many generated bases."""
+        """Return whether a window ends after this many generated bases."""
         is_end = position_bp == self._length_bp or position_bp % self._window_bp == 0
         return self.are_counted and is_end
 
     def holds(self, end_bp: int) -> Bools:
-        """Tell which counts the window that ends here may have: (most + 1,)."""
+        """Return which counts the window that ends here may have: (most + 1,)."""
         bases = end_bp % self._window_bp or self._window_bp
         least, most = (share * bases for share in self._gc)
         counts = np.arange(self.most + 1)
@@ -167,16 +169,16 @@ class Codons:
     """The codons that a protein allows, each where it ends.
 
     Attributes:
-        are_fixed: whether a protein is asked for.
+        are_fixed: whether the constraints include a protein.
     """
 
     def __init__(
         self, constraints: Constraints, length_bp: int, states: Iterable[MotifState]
     ) -> None:
-        """Take the states in the order of their numbers; behind them is that of no return.
+        """Take the states in order of their numbers; the dead state follows them.
 
         Raises:
-            UserError: the protein is of another length.
+            UserError: the length is not three bases for each amino acid.
         """
         self.are_fixed = constraints.protein is not None
         self._protein = constraints.protein or ""
@@ -189,27 +191,27 @@ class Codons:
         self._coding_for = {each: coded == each for each in set(self._protein)}
 
     def end_at(self, position_bp: int) -> bool:
-        """Tell whether a codon ends behind so many generated bases."""
+        """Return whether a codon ends after this many generated bases."""
         return self.are_fixed and position_bp % 3 == 0
 
     def hold(self, end_bp: int) -> Bools:
-        """Tell which states have the amino acid whose codon ends here: (states + 1,)."""
+        """Return which states encode the amino acid whose codon ends here: (states + 1,)."""
         held: Bools = self._coding_for[self._protein[end_bp // 3 - 1]]
         return held
 
 
-_MOST_CELLS = 250_000_000  # of the table, one byte each
-_LEAST_CELLS = 64  # that a base counts for: its array takes as much beside what it holds
+_MOST_CELLS = 250_000_000  # of the table, one byte a cell
+_LEAST_CELLS = 64  # minimum count for a base: the overhead of its array
 _IS_GC = np.array([base in "GC" for base in BASES]).astype(np.int64)
 
 
 class AutomatonState(NamedTuple):
-    """What the automaton knows of a sequence.
+    """State of the automaton after a number of bases.
 
     Attributes:
-        position_bp: bases that are generated.
-        motifs: number of the state of the motifs.
-        gc: G and C in the running window.
+        position_bp: generated bases.
+        motifs: number of the motif state.
+        gc: number of G and C in the current window.
     """
 
     position_bp: int
@@ -218,7 +220,7 @@ class AutomatonState(NamedTuple):
 
 
 class Automaton:
-    """Constraints for a number of prompts and one length: see `automaton_for`."""
+    """Constraints for some prompts and one length: see `automaton_for`."""
 
     def __init__(
         self, constraints: Constraints, prompts: Sequence[str], length_bp: int, right: str
@@ -234,15 +236,15 @@ class Automaton:
         self._alive = self._reach_backwards(accepts)
 
     def is_possible(self, prompt: int) -> bool:
-        """Tell whether any sequence behind a prompt keeps to all."""
+        """Return whether any continuation of a prompt satisfies all constraints."""
         return bool(self._alive_at(0)[self._starts[prompt].motifs, 0])
 
     def start(self, prompt: int) -> AutomatonState:
-        """Return the state behind a prompt."""
+        """Return the state at the end of a prompt."""
         return self._starts[prompt]
 
     def advance(self, state: AutomatonState, digits: Iterable[int]) -> AutomatonState:
-        """Return the state some bases on, given by their digits; what is past the end is left."""
+        """Return the state after more bases, given as digits; bases past the end are ignored."""
         position_bp, motifs, gc = state
         for digit in digits:
             if position_bp == self._length_bp:
@@ -255,11 +257,11 @@ class Automaton:
         return AutomatonState(position_bp, motifs, gc)
 
     def allowed(self, state: AutomatonState, tail_bp: int = 0) -> Bools:
-        """Tell which 6-mers may come next: (4096,).
+        """Return which 6-mers may come next: (4096,).
 
         Args:
-            state: of the sequence.
-            tail_bp: so many of the 6-mer's first bases are those of the prompt.
+            state: current state.
+            tail_bp: number of leading bases of the 6-mer that belong to the prompt.
         """
         motifs = np.full(4**tail_bp, state.motifs)
         gc = np.full(4**tail_bp, state.gc)
@@ -278,7 +280,7 @@ class Automaton:
         return np.repeat(alive, 4**K // len(alive))
 
     def keeps(self, prompt: int, bases: str) -> bool:
-        """Tell whether bases behind a prompt, all of A, C, G and T, keep to everything."""
+        """Return whether ACGT bases after a prompt satisfy all constraints."""
         state = self.start(prompt)
         kmers = encode_kmers(bases.ljust(-(-len(bases) // K) * K, "A")).indices
         for kmer in kmers.tolist():
@@ -288,14 +290,14 @@ class Automaton:
         return True
 
     def _alive_at(self, position_bp: int) -> Bools:
-        """Tell which states reach a good end from here: (states, G and C in the window)."""
+        """Return which states can reach an accepting end: (states, G and C in the window)."""
         return self._alive[min(self._length_bp - position_bp, len(self._alive) - 1)]
 
     def _reach_backwards(self, accepts: Bools) -> list[Bools]:
-        """Return for each number of bases still to come, from 0, which states reach a good end.
+        """Return which states can reach an accepting end, by the number of remaining bases.
 
-        Each is (states, G and C in the window). Without windows and codons the list ends where it
-        no longer changes: what holds for its last number holds for all greater ones.
+        Each array is (states, G and C in the window). Without windows and codons the list ends
+        where it no longer changes; its last array then holds for all greater numbers.
         """
         cells = max(len(accepts) * (self._windows.most + 1), _LEAST_CELLS) * self._length_bp
         changes = self._windows.are_counted or self._codons.are_fixed
@@ -329,13 +331,13 @@ def automaton_for(
     """Return the automaton of constraints.
 
     Args:
-        constraints: what to keep to.
-        prompts: what stands before the generated bases; their numbers are those of `start`.
+        constraints: the constraints.
+        prompts: the bases before the generated ones; their numbers are arguments of `start`.
         length_bp: bases to generate.
-        right: what stands behind them; no forbidden motif may reach into it.
+        right: the bases after the generated ones; no forbidden motif may extend into them.
 
     Raises:
-        UserError: the constraints cannot be kept, or they take too much memory.
+        UserError: the constraints cannot be satisfied, or need too much memory.
     """
     automaton = Automaton(constraints, prompts, length_bp, right)
     for number, prompt in enumerate(prompts):
@@ -352,7 +354,7 @@ def automaton_for(
 def _impossible_alone(
     constraints: Constraints, prompt: str, length_bp: int, right: str
 ) -> list[str]:
-    """Return which kinds of constraints cannot even be kept without the others."""
+    """Return which types of constraints cannot be satisfied even without the others."""
     alone = {
         "the forbidden motifs": Constraints(forbid=constraints.forbid),
         "the required motifs": Constraints(require=constraints.require),

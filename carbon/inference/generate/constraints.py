@@ -1,4 +1,4 @@
-"""What generated DNA must keep to."""
+"""Constraints on generated DNA."""
 
 from dataclasses import dataclass
 
@@ -12,27 +12,27 @@ _LONGEST_MOTIF_BP = 1000
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """What the generated bases must keep to.
+    """Constraints on the generated bases.
 
-    Motifs are IUPAC and are looked for on the strand that is generated; give the reverse complement
-    too to keep both strands clean.
+    Motifs are IUPAC and apply to the generated strand; also pass their reverse complements to
+    constrain both strands.
 
     Attributes:
-        forbid: motifs of which no occurrence may touch a generated base, even where it begins in
-            the prompt. An unknown base of the prompt is taken for any that it can be.
-        require: motifs that must stand within the generated bases, each at least once.
-        gc: least and most share of G and C, of each consecutive window of `gc_window_bp` bases
-            counted from the first generated one, and, to within one base, of a shorter last one.
-        gc_window_bp: the window's length; all that is generated is one window if None.
-        no_stop_frame: 0, 1 or 2: no codon that begins so many bases, and then every third, after
-            the prompt's first base may be a stop codon of the standard code, if it touches a
-            generated base. This keeps a reading frame open.
-        protein: amino acids in one-letter code, `*` for a stop: what the generated bases code for
-            by the standard code, from the first one on. There are three bases for each.
+        forbid: motifs whose occurrences must not overlap a generated base, even if they begin in
+            the prompt. An unknown base of the prompt matches any base that it may represent.
+        require: motifs that must occur within the generated bases, each at least once.
+        gc: minimum and maximum GC content of each consecutive window of `gc_window_bp` bases,
+            counted from the first generated base; a shorter last window must satisfy it to within
+            one base.
+        gc_window_bp: length of the window; None for one window over all generated bases.
+        no_stop_frame: 0, 1 or 2: the reading frame, as an offset from the prompt's first base, in
+            which no stop codon of the standard code may overlap a generated base.
+        protein: amino acids in one-letter code, `*` for a stop, that the generated bases encode by
+            the standard code from the first base on, three bases each.
 
     Raises:
         TypeError: `forbid` or `require` is a single string, whose letters would be motifs.
-        UserError: a motif is no IUPAC DNA, or a value makes no sense.
+        UserError: a motif is not IUPAC DNA, or a value is out of range.
     """
 
     forbid: tuple[str, ...] = ()

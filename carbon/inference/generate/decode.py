@@ -1,4 +1,4 @@
-"""Work of a GPU that is captured once and replayed: one launch where there were hundreds."""
+"""Incremental decoding: a KV cache of rows, and CUDA graphs that replay a step in one launch."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -11,382 +11,338 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import DynamicCache
 
-from carbon.inference.generate.sampling import SamplingRule
-from carbon.inference.passages import stem_of
+from carbon.inference.generate.prompts import SamplingRule
+from carbon.inference.generate.sampling import draw
+from carbon.inference.passages import prefix_of
 from carbon.inference.runner import ModelRunner
-from carbon.model.load import keeping
+from carbon.model.load import cache_arguments
 from carbon.tokenizer import K
 
-_ONE_CAPTURE = Lock()  # CUDA allows no two in a process
+_ONE_CAPTURE = Lock()  # CUDA allows only one capture in a process at a time
 
 
-class Replayed:
+class CudaGraph:
     """A function of tensors as a CUDA graph.
 
-    The graph has the kernels of one call with the memory that they read and write. So the function
-    asks nothing of the device, all shapes follow from those of its tensors, and what changes from
-    call to call is in them: a number of the host would stay what it was at the capture.
+    The graph replays the kernels of one call on the memory of that call. So the function must not
+    synchronise with the device, all shapes must follow from the inputs, and everything that changes
+    between calls must be in them: a number of the host would keep its value from the capture.
     """
 
-    def __init__(self, function: Callable[..., tuple[Tensor, ...]], *given: Tensor) -> None:
+    def __init__(self, function: Callable[..., tuple[Tensor, ...]], *inputs: Tensor) -> None:
         """Call the function twice on tensors like these: to warm up, and for the capture."""
-        self._given = tuple(tensor.clone() for tensor in given)
-        with _ONE_CAPTURE, torch.cuda.device(given[0].device):
+        self._inputs = tuple(tensor.clone() for tensor in inputs)
+        with _ONE_CAPTURE, torch.cuda.device(inputs[0].device):
             stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
             stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(stream):
-                function(*self._given)  # libraries take their memory here, and not in the graph
+                function(*self._inputs)  # libraries allocate memory here, not in the graph
             torch.cuda.current_stream().wait_stream(stream)
             self._graph = torch.cuda.CUDAGraph()
-            # Another thread may go on with its own work, which is not part of this.
+            # Other threads may continue to launch their own work, which is not captured.
             with torch.cuda.graph(self._graph, stream=stream, capture_error_mode="thread_local"):
-                self._found = function(*self._given)
+                self._outputs = function(*self._inputs)
 
-    def __call__(self, *given: Tensor) -> tuple[Tensor, ...]:
-        """Return what the function finds for other contents; nothing waits for the device."""
-        for tensor, new in zip(self._given, given, strict=True):
+    def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """Return the outputs of the function for new inputs, without waiting for the device."""
+        for tensor, new in zip(self._inputs, inputs, strict=True):
             tensor.copy_(new)
         self._graph.replay()
-        return tuple(tensor.clone() for tensor in self._found)
+        return tuple(tensor.clone() for tensor in self._outputs)
 
 
-BLOCK = 512  # places that torch's attention on a CPU takes at a time; also tokens of one pass
-_FEW = 128  # places of short rows; in a whole block the first so many are summed up alike
+BLOCK = 512  # positions of one block of torch's CPU attention; also tokens of one forward pass
+_SHORT = (
+    128  # positions of short rows; the first ones of a whole block are summed up in the same order
+)
 
 
 class RowCache(DynamicCache):
-    """Keys and values of rows, (rows, heads, places, width) a layer, every token at its place."""
+    """Keys and values of rows: (rows, heads, positions, width) for each layer."""
 
-    def __init__(self, reader: ModelRunner, num_rows: int, most_places: int) -> None:
-        """Take memory for so many places of each row."""
+    def __init__(self, runner: ModelRunner, num_rows: int, most_positions: int) -> None:
+        """Allocate memory for `most_positions` positions of each row."""
         super().__init__()
-        config, weight = reader.network.config, reader.network.lm_head.weight
-        shape = (num_rows, config.num_key_value_heads, whole_places(most_places), config.head_dim)
-        self._kept = [
+        config, weight = runner.network.config, runner.network.lm_head.weight
+        shape = (
+            num_rows,
+            config.num_key_value_heads,
+            padded_positions(most_positions),
+            config.head_dim,
+        )
+        self._layers_kv = [
             (weight.new_zeros(shape), weight.new_zeros(shape))
             for _ in range(config.num_hidden_layers)
         ]
-        self._everything = torch.arange(num_rows, device=weight.device)
+        self._all_rows = torch.arange(num_rows, device=weight.device)
 
-    def aim(
+    def set_positions(
         self,
-        places: Tensor,
-        num_places: int,
+        positions: Tensor,
+        num_positions: int,
         written: list[int] | None = None,
-        read: list[int] | None = None,
+        attended: list[int] | None = None,
     ) -> None:
-        """Say where the next keys and values go, and which are read.
+        """Set where the next keys and values are written, and which are attended to.
 
         Args:
-            places: (rows, tokens) int64 of what comes; rows beyond the written ones are company.
-            num_places: of each row, that are read.
-            written: the rows; None for all.
-            read: the rows; None for all.
+            positions: (rows, tokens) int64 of the new tokens; rows beyond the written ones are
+                padding.
+            num_positions: positions of each row that are attended to.
+            written: the rows to write; None for all.
+            attended: the rows to attend to; None for all.
         """
-        rows = self._everything if written is None else self._indices(written)
-        self._at = (rows[:, None], places[: len(rows)])
-        self._num_places = num_places
-        self._read = None if read is None else self._indices(read)
-        self._only_row = read[0] if read is not None and len(set(read)) == 1 else None
-        self._num_read = len(places)
+        rows = self._all_rows if written is None else self._indices(written)
+        self._at = (rows[:, None], positions[: len(rows)])
+        self._num_positions = num_positions
+        self._attended = None if attended is None else self._indices(attended)
+        self._single_row = attended[0] if attended is not None and len(set(attended)) == 1 else None
+        self._num_rows = len(positions)
 
     def _indices(self, rows: list[int]) -> Tensor:
-        return torch.tensor(rows).to(self._everything.device, non_blocking=True)
+        return torch.tensor(rows).to(self._all_rows.device, non_blocking=True)
 
-    def keep(self, rows: list[int]) -> None:
-        """Drop all rows but these."""
-        self._kept = [(keys[rows], values[rows]) for keys, values in self._kept]
-        self._everything = self._everything[: len(rows)]
+    def keep_rows(self, rows: list[int]) -> None:
+        """Drop all other rows."""
+        self._layers_kv = [(keys[rows], values[rows]) for keys, values in self._layers_kv]
+        self._all_rows = self._all_rows[: len(rows)]
 
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Put new keys and values in their places and return all; `transformers` calls this."""
-        keys, values = self._kept[layer_idx]
+        """Store new keys and values and return all of them; `transformers` calls this."""
+        keys, values = self._layers_kv[layer_idx]
         return self._put(keys, key_states), self._put(values, value_states)
 
-    def _put(self, kept: Tensor, new: Tensor) -> Tensor:
-        rows, places = self._at
-        kept[rows, :, places] = new[: len(rows)].transpose(1, 2)
-        seen = kept[:, :, : self._num_places]
-        if self._read is None:
+    def _put(self, cached: Tensor, new: Tensor) -> Tensor:
+        rows, positions = self._at
+        cached[rows, :, positions] = new[: len(rows)].transpose(1, 2)
+        seen = cached[:, :, : self._num_positions]
+        if self._attended is None:
             return seen
-        if self._only_row is not None:
-            return seen[self._only_row].expand(self._num_read, -1, -1, -1)
-        return seen[self._read]
+        if self._single_row is not None:
+            return seen[self._single_row].expand(self._num_rows, -1, -1, -1)
+        return seen[self._attended]
 
 
-def whole_places(needed: int) -> int:
-    """Return the places of a row that needs so many: in whole blocks, or few."""
-    return whole(needed, _FEW if needed <= _FEW else BLOCK)
+def padded_positions(needed: int) -> int:
+    """Return the positions to allocate for a row: whole blocks, or few for short rows."""
+    return whole(needed, _SHORT if needed <= _SHORT else BLOCK)
 
 
 def whole(number: int, step: int) -> int:
-    """Return the least multiple of a step that is not less than a number."""
+    """Return the least multiple of `step` that is at least `number`."""
     return number + -number % step
 
 
 _STEP = 32  # tokens
-_TILE = 8  # rows, or tokens of few
-_MOST_PADDING = 40  # tokens behind a row's end: those of a draft and the one before, in whole tiles
-_REPLAYING = {"cuda"}  # devices on which a launch takes longer than many a kernel
-_LOOKING_AT_PLACES = {"dynamic", "longrope"}  # rotations that ask the device how long rows are
+_TILE = 8  # rows, or tokens of a short pass
+_MOST_PADDING = 40  # tokens after a row's end: a draft's and the one before, in whole tiles
+_GRAPH_DEVICES = {"cuda"}  # devices on which a launch takes longer than many kernels
+_SYNCHRONISING_ROPE = {
+    "dynamic",
+    "longrope",
+}  # RoPE types that wait for the device to get row lengths
 
 
 class Decoder:
-    """Rows of tokens, read as they grow; what was read is kept as keys and values.
+    """Growing rows of tokens, whose keys and values are cached.
 
-    When a row fills the context, it starts again from its tags, `<dna>` and the last half of the
-    context.
+    A row that fills the context restarts from its tags, `<dna>` and the last half of the context.
     """
 
     def __init__(
         self,
-        reader: ModelRunner,
+        runner: ModelRunner,
         prompts: Sequence[str],
         tags: tuple[str, ...],
         most_kmers: int | None = None,
     ) -> None:
-        """Take a prompt for each row; its whole 6-mers are read, a tail is left out.
+        """Take a prompt for each row; its whole 6-mers are used, its tail is ignored.
 
         Args:
-            reader: runs the network.
+            runner: runs the network.
             prompts: DNA.
             tags: metadata tags to condition on.
-            most_kmers: of a row, prompt and all, for which memory is taken; a context of them, if
-                None or more than that.
+            most_kmers: maximum 6-mers of a row with its prompt, for which memory is allocated; a
+                whole context if None or more than that.
         """
-        self._reader = reader
-        self._num_prefix = len(reader.vocabulary.prefix(tags))
-        stems = [stem_of(p[: len(p) // K * K], reader.vocabulary, tags) for p in prompts]
-        self._ids: list[list[int]] = [stem.tolist() for stem in stems]
-        self._num_read = np.zeros(len(prompts), dtype=np.int64)  # and kept, of each row
-        context = reader.context_tokens
+        self._runner = runner
+        self._num_prefix = len(runner.vocabulary.prefix(tags))
+        prefixes = [prefix_of(p[: len(p) // K * K], runner.vocabulary, tags) for p in prompts]
+        self._ids: list[list[int]] = [prefix.tolist() for prefix in prefixes]
+        self._num_cached = np.zeros(len(prompts), dtype=np.int64)  # cached tokens of each row
+        context = runner.context_tokens
         longest = min(context, self._num_prefix + (context if most_kmers is None else most_kmers))
-        self._cache = RowCache(reader, len(prompts), longest + _MOST_PADDING)
-        self._graphs: dict[tuple[int, SamplingRule], Replayed] = {}
-        rope: Any = reader.network.config.rope_parameters
-        looks = rope.get("rope_type") in _LOOKING_AT_PLACES
-        self._replays = reader.device.type in _REPLAYING and not looks
+        self._cache = RowCache(runner, len(prompts), longest + _MOST_PADDING)
+        self._graphs: dict[tuple[int, SamplingRule], CudaGraph] = {}
+        rope: Any = runner.network.config.rope_parameters
+        synchronises = rope.get("rope_type") in _SYNCHRONISING_ROPE
+        self._uses_graphs = runner.device.type in _GRAPH_DEVICES and not synchronises
 
     def room(self, row: int) -> int:
-        """Return how many tokens a row can take before it starts again; 0 if it is yet to start."""
-        num_read = int(self._num_read[row])
-        return self._reader.context_tokens - num_read if num_read else 0
+        """Return the tokens a row can take before it restarts; 0 before its prompt has run."""
+        num_cached = int(self._num_cached[row])
+        return self._runner.context_tokens - num_cached if num_cached else 0
 
     @torch.inference_mode()
-    def read(self, fresh: Sequence[Sequence[int]], at_once: int = 1) -> Tensor:
-        """Read more 6-mers of each row and return what may follow them.
+    def extend(self, fresh: Sequence[Sequence[int]], max_fresh: int = 1) -> Tensor:
+        """Append 6-mers to each row and return the logits that follow them.
 
         Args:
-            fresh: for each row its next 6-mers, 0 to 4,095. A row that has not started reads its
-                prompt as well; another may have none, and is left alone.
-            at_once: most 6-mers a row can have; shapes follow from it and not from what rows have.
+            fresh: the next 6-mers of each row, 0 to 4,095. The first call also runs the prompt of a
+                row; later, rows without new 6-mers are left alone.
+            max_fresh: maximum number of new 6-mers of a row; it alone determines the shapes.
 
         Returns:
-            (rows, tokens, 4096) fp32 logits on the model's device: at n those behind the n-th fresh
-            6-mer. A row that starts in this call has them behind the last one only, at 0 where it
-            has none. The rest means nothing.
+            (rows, tokens, 4096) fp32 logits on the model's device: at n those after the n-th new
+            6-mer. A row that starts or restarts in this call has only those after its last 6-mer,
+            at 0 if it has none. Other entries are undefined.
         """
         for ids, kmers in zip(self._ids, fresh, strict=True):
-            ids.extend(self._reader.vocabulary.first_kmer + kmer for kmer in kmers)
+            ids.extend(self._runner.vocabulary.first_kmer + kmer for kmer in kmers)
         num_fresh = np.array([len(kmers) for kmers in fresh])
-        fits = self._num_read + num_fresh <= self._reader.context_tokens
-        starts = (self._num_read == 0) | ~fits
-        states = self._no_states(len(fresh), 1 if at_once == 1 else whole(at_once, _TILE))
+        fits = self._num_cached + num_fresh <= self._runner.context_tokens
+        starts = (self._num_cached == 0) | ~fits
+        states = self._empty_states(len(fresh), 1 if max_fresh == 1 else whole(max_fresh, _TILE))
         if starts.any():
             rows = np.flatnonzero(starts).tolist()
-            states[rows, np.maximum(num_fresh[rows] - 1, 0)] = self._start(rows)
+            states[rows, np.maximum(num_fresh[rows] - 1, 0)] = self._prefill(rows)
         rows = np.flatnonzero(~starts & (num_fresh > 0)).tolist()
         if rows:
             chosen = [self._ids[row][-num_fresh[row] :] for row in rows]
-            states[rows] = self._pass(rows, chosen, states.shape[1])
-        return self._reader.logits(states.flatten(0, 1)).view(*states.shape[:2], -1)
+            states[rows] = self._run_tokens(rows, chosen, states.shape[1])
+        return self._runner.logits(states.flatten(0, 1)).view(*states.shape[:2], -1)
 
     def draw_next(self, kmers: Tensor, uniform: Tensor, rule: SamplingRule) -> tuple[Tensor, ...]:
-        """Read a 6-mer of every row and draw the next, of both of which only `note` hears.
+        """Append a 6-mer to every row and draw the next; pass both to `append_tokens` afterwards.
 
-        Nothing here waits for the device. Every row has started and has room. On a GPU the first
-        call for so many rows and places is captured, and the others replay it.
+        The call does not wait for the device. All rows must have started and have room. On a GPU
+        the first call for a number of rows and positions is captured, and later ones replay it.
 
         Args:
             kmers: (rows,) int64, 0 to 4,095, on the device.
             uniform: (rows, 6) fp64 in [0, 1), on the device.
-            rule: how to draw; its penalty of repetitions is left out.
+            rule: sampling rule; its repetition penalty is ignored.
 
         Returns:
-            (rows, 4096) fp32 logits of what may follow, and (rows,) int64 what was drawn of them.
+            (rows, 4096) fp32 logits after these 6-mers, and (rows,) int64 the drawn 6-mers.
         """
-        num_places = whole_places(int(self._num_read.max()) + 1)
-        given = (kmers, self.sent(self._num_read.copy()), uniform)
-        self._num_read += 1
-        step = partial(self._step, num_places=num_places, rule=rule)
-        if not self._replays:
-            return step(*given)
-        if (num_places, rule) not in self._graphs:
-            self._graphs[num_places, rule] = Replayed(step, *given)
-        return self._graphs[num_places, rule](*given)
+        num_positions = padded_positions(int(self._num_cached.max()) + 1)
+        inputs = (kmers, self.to_device(self._num_cached.copy()), uniform)
+        self._num_cached += 1
+        step = partial(self._step, num_positions=num_positions, rule=rule)
+        if not self._uses_graphs:
+            return step(*inputs)
+        if (num_positions, rule) not in self._graphs:
+            self._graphs[num_positions, rule] = CudaGraph(step, *inputs)
+        return self._graphs[num_positions, rule](*inputs)
 
     def _step(
-        self, kmers: Tensor, places: Tensor, uniform: Tensor, *, num_places: int, rule: SamplingRule
+        self,
+        kmers: Tensor,
+        positions: Tensor,
+        uniform: Tensor,
+        *,
+        num_positions: int,
+        rule: SamplingRule,
     ) -> tuple[Tensor, Tensor]:
-        """Read and draw, by nothing but tensors on the device whose shapes stay what they are."""
-        self._cache.aim(places[:, None], num_places)
-        ids = kmers[:, None] + self._reader.vocabulary.first_kmer
-        logits = self._reader.logits(self._states(ids, places[:, None], num_places)[:, 0])
-        return logits, draw_on_device(logits, rule, uniform)
+        """Run the network and draw, with device tensors of constant shapes only."""
+        self._cache.set_positions(positions[:, None], num_positions)
+        ids = kmers[:, None] + self._runner.vocabulary.first_kmer
+        logits = self._runner.logits(self._states(ids, positions[:, None], num_positions)[:, 0])
+        return logits, draw(logits, rule, uniform)
 
-    def note(self, kmers: Sequence[Sequence[int]]) -> None:
-        """Hear of the 6-mers that `draw_next` has read of each row."""
-        for ids, some in zip(self._ids, kmers, strict=True):
-            ids.extend(self._reader.vocabulary.first_kmer + kmer for kmer in some)
+    def append_tokens(self, kmers: Sequence[Sequence[int]]) -> None:
+        """Record the 6-mers that `draw_next` appended to each row."""
+        for ids, row_kmers in zip(self._ids, kmers, strict=True):
+            ids.extend(self._runner.vocabulary.first_kmer + kmer for kmer in row_kmers)
 
-    def forget(self, row: int, tokens: int) -> None:
-        """Take back the last tokens of a row.
+    def drop_last(self, row: int, tokens: int) -> None:
+        """Remove the last tokens of a row.
 
-        Where these are all that was read since the row last started, it is read anew next time.
+        If nothing else has run since the row last restarted, its next call restarts it.
         """
         del self._ids[row][len(self._ids[row]) - tokens :]
-        left = self._num_read[row] - tokens
-        self._num_read[row] = left if left >= self._num_prefix else 0
+        left = self._num_cached[row] - tokens
+        self._num_cached[row] = left if left >= self._num_prefix else 0
 
-    def keep(self, rows: Sequence[int]) -> None:
-        """Drop all rows but these, which are numbered anew."""
+    def keep_rows(self, rows: Sequence[int]) -> None:
+        """Drop all other rows; the remaining rows are renumbered."""
         self._ids = [self._ids[row] for row in rows]
-        self._num_read = self._num_read[list(rows)]
-        self._cache.keep(list(rows))
+        self._num_cached = self._num_cached[list(rows)]
+        self._cache.keep_rows(list(rows))
         self._graphs.clear()
 
-    def _start(self, rows: list[int]) -> Tensor:
-        """Read rows from their beginning, or from that of the last half context: (rows, width)."""
+    def _prefill(self, rows: list[int]) -> Tensor:
+        """Run rows from their start, or from the last half context: (rows, width)."""
         recent = {row: self._recent(self._ids[row]) for row in rows}
-        self._num_read[rows] = 0
-        states = self._no_states(len(self._ids), 1)[:, 0]
-        most_rows = max(1, self._reader.batch_tokens // BLOCK)
+        self._num_cached[rows] = 0
+        states = self._empty_states(len(self._ids), 1)[:, 0]
         for at in range(0, max(map(len, recent.values())), BLOCK):
-            longer = [row for row in rows if len(recent[row]) > at]
-            for first in range(0, len(longer), most_rows):
-                some = longer[first : first + most_rows]
-                parts = [recent[row][at : at + BLOCK] for row in some]
-                read = self._pass(some, parts, whole(max(map(len, parts)), _STEP))
-                states[some] = read[range(len(some)), [len(part) - 1 for part in parts]]
+            longer = {row: BLOCK for row in rows if len(recent[row]) > at}
+            run = partial(self._prefill_block, recent, at, states)
+            for _ in self._runner.in_batches(longer, run):
+                pass
         return states[rows]
 
+    def _prefill_block(
+        self, recent: dict[int, list[int]], at: int, states: Tensor, rows: list[int]
+    ) -> None:
+        """Run the tokens of rows from `at` on, and store their last states in `states`."""
+        parts = [recent[row][at : at + BLOCK] for row in rows]
+        new = self._run_tokens(rows, parts, whole(max(map(len, parts)), _STEP))
+        states[rows] = new[range(len(rows)), [len(part) - 1 for part in parts]]
+
     def _recent(self, ids: list[int]) -> list[int]:
-        context = self._reader.context_tokens
+        context = self._runner.context_tokens
         if len(ids) <= context:
             return ids
         return ids[: self._num_prefix] + ids[-(context // 2) :]
 
-    def _pass(self, rows: list[int], fresh: list[list[int]], width: int) -> Tensor:
-        """Read on: (rows, width, states). Behind a row's end is padding, which nothing sees."""
-        # Company fills the last tile: the first row over and over, of which nothing is kept.
+    def _run_tokens(self, rows: list[int], fresh: list[list[int]], width: int) -> Tensor:
+        """Run new tokens: (rows, width, states). Padding after a row's end is masked."""
+        # Copies of the first row fill the last tile; their states are dropped.
         rows = rows + rows[:1] * (-len(rows) % _TILE if width == 1 else 0)
-        ids = np.full((len(rows), width), self._reader.vocabulary.pad, dtype=np.int64)
+        ids = np.full((len(rows), width), self._runner.vocabulary.pad, dtype=np.int64)
         ids[:, 0] = fresh[0][0]
         for padded, row in zip(ids, fresh, strict=False):
             padded[: len(row)] = row
-        states = self._run(rows[: len(fresh)], rows, self.sent(ids))
-        self._num_read[rows[: len(fresh)]] += [len(row) for row in fresh]
+        states = self._forward(rows[: len(fresh)], rows, self.to_device(ids))
+        self._num_cached[rows[: len(fresh)]] += [len(row) for row in fresh]
         return states[: len(fresh)]
 
-    def _run(self, written: list[int], read: list[int], ids: Tensor) -> Tensor:
-        """Read ids (read rows, width) behind what rows have; the cache keeps the written rows'."""
-        first = self._num_read[read]
+    def _forward(self, written: list[int], attended: list[int], ids: Tensor) -> Tensor:
+        """Run ids, (attended rows, width), after cached tokens; cache only the written rows."""
+        first = self._num_cached[attended]
         width = ids.shape[1]
-        places = self.sent(first)[:, None] + torch.arange(width, device=ids.device)
-        num_places = whole_places(int(first.max()) + width)
-        if read == list(range(len(self._ids))):
-            self._cache.aim(places, num_places)
+        positions = self.to_device(first)[:, None] + torch.arange(width, device=ids.device)
+        num_positions = padded_positions(int(first.max()) + width)
+        if attended == list(range(len(self._ids))):
+            self._cache.set_positions(positions, num_positions)
         else:
-            self._cache.aim(places, num_places, written, read)
-        return self._states(ids, places, num_places)
+            self._cache.set_positions(positions, num_positions, written, attended)
+        return self._states(ids, positions, num_positions)
 
-    def _states(self, ids: Tensor, places: Tensor, num_places: int) -> Tensor:
-        """Run the network over ids at places, both (rows, width): (rows, width, states)."""
-        unseen = torch.arange(num_places, device=ids.device) > places[:, None, :, None]
-        network = self._reader.masked_network
+    def _states(self, ids: Tensor, positions: Tensor, num_positions: int) -> Tensor:
+        """Run the network on ids at positions, both (rows, width): (rows, width, states)."""
+        unseen = torch.arange(num_positions, device=ids.device) > positions[:, None, :, None]
+        network = self._runner.masked_network
         mask = torch.zeros(unseen.shape, dtype=network.dtype, device=ids.device)
         states: Tensor = network.model(
             input_ids=ids,
             attention_mask=mask.masked_fill_(unseen, -torch.inf),
-            position_ids=places,
-            **keeping(network.model, self._cache),
+            position_ids=positions,
+            **cache_arguments(network.model, self._cache),
         )[0]
         return states
 
-    def _no_states(self, *shape: int) -> Tensor:
-        network = self._reader.network
+    def _empty_states(self, *shape: int) -> Tensor:
+        network = self._runner.network
         size = (*shape, network.config.hidden_size)
         return torch.zeros(size, dtype=network.dtype, device=network.device)
 
-    def sent(self, array: NDArray[Any]) -> Tensor:
-        """Return an array on the device of the model."""
-        # Memory that is not pinned is copied aside at once, and nothing waits for the device.
-        return torch.from_numpy(array).to(self._reader.device, non_blocking=True)
-
-
-def draw_on_device(logits: Tensor, rule: SamplingRule, uniform: Tensor) -> Tensor:
-    """Draw a 6-mer a row: (N,) int64 on the device of the logits.
-
-    Args:
-        logits: (N, 4096) fp32.
-        rule: how to draw; its penalty of repetitions is left out.
-        uniform: (N, 6) fp64 in [0, 1), on the same device.
-    """
-    weights = (
-        _shaped_on_device(logits, rule)
-        if rule.draws_kmers
-        else torch.exp(logits - logits.amax(1, keepdim=True))
-    )
-    by_place = _place_weights_on_device(weights) if rule.draws_by_marginals else None
-    kmers = torch.zeros(len(weights), dtype=torch.int64, device=weights.device)
-    for j in range(K):
-        weights = weights.reshape(len(weights), 4, -1)
-        shares = weights.sum(dim=2) if by_place is None else by_place[:, j]
-        if not rule.draws_kmers and (rule.temperature != 1 or rule.cuts):
-            shares = _shaped_on_device(shares.log(), rule)
-        digits = _choose_on_device(shares, uniform[:, j])
-        if by_place is None:
-            at = digits[:, None, None].expand(-1, 1, weights.shape[2])
-            weights = weights.gather(1, at).squeeze(1)
-        kmers = 4 * kmers + digits
-    return kmers
-
-
-def _place_weights_on_device(weights: Tensor) -> Tensor:
-    """Sum the weights of 6-mers over all places but one: (N, 6, 4)."""
-    square = weights.reshape(-1, 64, 64)
-    cubes = [half.reshape(-1, 4, 4, 4) for half in (square.sum(dim=2), square.sum(dim=1))]
-    sums = [cube.sum(dim=dims) for cube in cubes for dims in ((2, 3), (1, 3), (1, 2))]
-    return torch.stack(sums, dim=1)
-
-
-def _shaped_on_device(log_weights: Tensor, rule: SamplingRule) -> Tensor:
-    """Apply temperature and cuts along the last axis; return weights, of which the largest is 1."""
-    top = log_weights.amax(-1, keepdim=True)
-    if rule.temperature == 0:
-        choices = torch.arange(log_weights.shape[-1], device=log_weights.device)
-        best = torch.where(log_weights == top, choices, len(choices)).amin(-1, keepdim=True)
-        return (choices == best).to(log_weights.dtype)
-    weights = torch.exp((log_weights - top) * (1 / rule.temperature))
-    if not rule.cuts:
-        return weights
-    ranked = weights.sort(dim=-1, descending=True).values
-    if rule.top_k is not None:
-        ranked[..., rule.top_k :] = 0
-    if rule.top_p is not None and rule.top_p < 1:
-        held = ranked.cumsum(dim=-1, dtype=torch.float64)
-        ranked = torch.where(held - ranked >= rule.top_p * held[..., -1:], 0, ranked)
-    least = torch.where(ranked > 0, ranked, torch.inf).amin(-1, keepdim=True)
-    if rule.min_p is not None:
-        least = torch.maximum(least, rule.min_p * ranked[..., :1])
-    return torch.where(weights >= least, weights, 0)
-
-
-def _choose_on_device(weights: Tensor, uniform: Tensor) -> Tensor:
-    """Choose along the last axis in proportion: (N, 4) and uniform numbers (N,) to (N,)."""
-    reached = weights.cumsum(dim=1)
-    choices = torch.arange(3, device=weights.device)
-    passed = reached[:, :3] <= uniform[:, None] * reached[:, -1:]
-    return torch.where(passed, choices + 1, 0).amax(dim=1)
+    def to_device(self, array: NDArray[Any]) -> Tensor:
+        """Copy an array to the device of the model."""
+        # Unpinned memory is staged immediately, so the call does not wait for the device.
+        return torch.from_numpy(array).to(self._runner.device, non_blocking=True)

@@ -1,4 +1,4 @@
-"""Generating DNA: prompts in batches, and one prompt as a stream."""
+"""Generate DNA: many prompts in batches, or one prompt as a stream."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,29 +10,34 @@ from torch import Tensor
 
 from carbon.inference.checks import check_finite, check_string
 from carbon.inference.generate.decode import Decoder
-from carbon.inference.generate.prompts import Continuation, Drawn, Task, conditioned, continuations
-from carbon.inference.generate.sampling import draw
+from carbon.inference.generate.prompts import (
+    DrawnKmer,
+    GeneratedRow,
+    Task,
+    rows_for_prompts,
+)
+from carbon.inference.generate.sampling import conditioned, draw
 from carbon.inference.generate.speculative import Draft, speculative_rounds
 from carbon.inference.runner import ModelRunner
 from carbon.losses import chain_conditionals
 from carbon.tokenizer import BASES, KMER_DIGITS, K
 
-_MOST_ROWS = 64
-# By device: 6-mers that are drawn on it before the host looks. A CPU has nothing to wait for.
+_MOST_ROWS = 64  # of a batch
+# By device: 6-mers drawn before the host synchronises. A CPU does not need it.
 _AHEAD = {"cuda": 16}
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one step added to a sequence: up to six bases.
+    """Up to six bases that one step adds to a sequence.
 
-    The probabilities are the model's own, at temperature 1 and before any cut, penalty or
-    constraint: each is p(base | all bases before it).
+    Probabilities are the model's own, at temperature 1 and before any cut, penalty or constraint:
+    each is p(base | all bases before it).
 
     Attributes:
         bases: one to six letters.
-        probabilities: (bases,) float32, of the bases that were drawn.
-        alternatives: (bases, 4) float32, of A, T, C and G at every place, in this order.
+        probabilities: (bases,) float32, of the drawn bases.
+        alternatives: (bases, 4) float32, of A, T, C and G at each position, in this order.
     """
 
     bases: str
@@ -41,7 +46,7 @@ class Step:
 
 
 def generate(
-    reader: ModelRunner,
+    runner: ModelRunner,
     prompts: Sequence[str],
     task: Task,
     draft: Draft | None = None,
@@ -50,67 +55,66 @@ def generate(
 ) -> list[str]:
     """Return a continuation for each prompt, in order.
 
-    Those of like lengths are drawn together, as many as memory holds. `advance` hears of new bases,
-    and of fewer than none where a batch that memory did not hold begins again. `samples` says which
-    sample of its prompt each is, where the prompts are some of a longer list.
+    Prompts of similar length are batched, as many as fit into memory. `advance` is called with the
+    number of new bases, and with a negative number if a batch runs out of memory and restarts.
+    `samples` gives the sample number of each prompt if the prompts are part of a longer list.
 
     Raises:
-        UserError: a prompt, tag or constraint is not possible.
+        UserError: a prompt, tag or constraint is invalid.
     """
-    rows = continuations(prompts, task, samples)
-    waiting = sorted(rows, key=lambda row: -len(row.prompt))
-    while waiting:
-        held = min(waiting[0].whole_kmers, reader.context_tokens)
-        batch = waiting[: min(_MOST_ROWS, max(1, reader.batch_tokens // held))]
-        if _all_drawn(reader, batch, held, task.tags, draft, advance):
-            del waiting[: len(batch)]
+    rows = rows_for_prompts(prompts, task, samples)
+    order = sorted(range(len(rows)), key=lambda n: -len(rows[n].prompt))
+    row_tokens = {n: min(rows[n].whole_kmers, runner.context_tokens) for n in order}
+
+    def run(batch: list[int]) -> None:
+        _draw_batch(runner, [rows[n] for n in batch], task.tags, draft, advance)
+
+    for _ in runner.in_batches(row_tokens, run, most_rows=_MOST_ROWS):
+        pass
     return [row.text for row in rows]
 
 
-def _all_drawn(
-    reader: ModelRunner,
-    rows: list[Continuation],
-    row_tokens: int,
+def _draw_batch(
+    runner: ModelRunner,
+    rows: list[GeneratedRow],
     tags: tuple[str, ...],
     draft: Draft | None,
     advance: Callable[[int], None],
-) -> bool:
-    """Draw a batch and return True; if memory does not hold it, undo all and let batches be half.
+) -> None:
+    """Draw a batch; undo it if an error occurs.
 
-    The rows have the random numbers again that they began with, so that the same is drawn.
+    Undoing also restores the random numbers of the rows, so that the same text is drawn.
     """
     beginnings = [row.random.bit_generator.state for row in rows]
     num_bases = 0
     try:
-        for drawn in _drawn(reader, rows, tags, draft):
+        for drawn in _draw(runner, rows, tags, draft):
             num_new = drawn.new.stop - drawn.new.start
             num_bases += num_new
             advance(num_new)
-    except RuntimeError as error:
-        reader.halve(error, len(rows), row_tokens)
+    except RuntimeError:
         advance(-num_bases)
         for row, beginning in zip(rows, beginnings, strict=True):
             row.pop(len(row.kmers))
             row.random.bit_generator.state = beginning
-        return False
-    return True
+        raise
 
 
 def stream(
-    reader: ModelRunner, prompt: str, task: Task, draft: Draft | None = None
+    runner: ModelRunner, prompt: str, task: Task, draft: Draft | None = None
 ) -> Iterator[Step]:
-    """Yield one prompt's continuation step by step: the bases that `generate` gives.
+    """Yield one prompt's continuation step by step, the same bases as from `generate`.
 
     Raises:
-        UserError: the prompt, a tag or constraint is not possible.
+        UserError: the prompt, a tag or a constraint is invalid.
     """
     check_string("prompt", prompt)
-    reader.vocabulary.prefix(task.tags)
-    rows = continuations([prompt], task)
-    return (_step(drawn) for drawn in _drawn(reader, rows, task.tags, draft))
+    runner.vocabulary.prefix(task.tags)
+    rows = rows_for_prompts([prompt], task)
+    return (_step(drawn) for drawn in _draw(runner, rows, task.tags, draft))
 
 
-def _step(drawn: Drawn) -> Step:
+def _step(drawn: DrawnKmer) -> Step:
     kmer = torch.tensor([drawn.kmer], device=drawn.logits.device)
     known = torch.ones(1, K, dtype=torch.bool, device=drawn.logits.device)
     log_p = chain_conditionals(drawn.logits[None], kmer, known)[0, drawn.new]
@@ -120,12 +124,12 @@ def _step(drawn: Drawn) -> Step:
     return Step("".join(BASES[d] for d in digits), probabilities, alternatives)
 
 
-def _drawn(
-    reader: ModelRunner, rows: list[Continuation], tags: tuple[str, ...], draft: Draft | None
-) -> Iterator[Drawn]:
-    """Draw side by side until all rows are done."""
+def _draw(
+    runner: ModelRunner, rows: list[GeneratedRow], tags: tuple[str, ...], draft: Draft | None
+) -> Iterator[DrawnKmer]:
+    """Draw all rows side by side until they are complete."""
     decoder = Decoder(
-        reader, [row.prompt for row in rows], tags, max(row.whole_kmers for row in rows)
+        runner, [row.prompt for row in rows], tags, max(row.whole_kmers for row in rows)
     )
     for drawn in (
         speculative_rounds(decoder, draft, rows, tags) if draft else _rounds(decoder, rows)
@@ -133,36 +137,36 @@ def _drawn(
         yield from drawn
 
 
-def _rounds(decoder: Decoder, rows: list[Continuation]) -> Iterator[list[Drawn]]:
-    """Draw a 6-mer of each row a round."""
+def _rounds(decoder: Decoder, rows: list[GeneratedRow]) -> Iterator[list[DrawnKmer]]:
+    """Draw one 6-mer of each row a round."""
     fresh: list[list[int]] = [[] for _ in rows]
     while rows:
-        logits = decoder.read(fresh)[:, 0]
+        logits = decoder.extend(fresh)[:, 0]
         rule = rows[0].task.rule
         penalised, allowed = conditioned(rows, logits)
-        uniform = np.stack([row.random.random(K) for row in rows])
+        uniform = decoder.to_device(np.stack([row.random.random(K) for row in rows]))
         kmers = draw(penalised, rule, uniform, allowed).tolist()
         yield _pushed(rows, kmers, logits)
         if count := _num_ahead(decoder, rows, logits.device):
-            ahead = _drawn_ahead(decoder, rows, kmers, count)
+            ahead = _draw_ahead(decoder, rows, kmers, count)
             for kmers, logits in ahead:
                 yield _pushed(rows, kmers, logits)
-        going = [n for n, row in enumerate(rows) if row.tokens_left]
-        if len(going) < len(rows):
-            decoder.keep(going)
-        fresh = [[kmers[n]] for n in going]
-        rows = [rows[n] for n in going]
+        unfinished = [n for n, row in enumerate(rows) if row.tokens_left]
+        if len(unfinished) < len(rows):
+            decoder.keep_rows(unfinished)
+        fresh = [[kmers[n]] for n in unfinished]
+        rows = [rows[n] for n in unfinished]
 
 
-def _pushed(rows: list[Continuation], kmers: list[int], logits: Tensor) -> list[Drawn]:
+def _pushed(rows: list[GeneratedRow], kmers: list[int], logits: Tensor) -> list[DrawnKmer]:
     return [
-        Drawn(row, kmer, row.push(kmer), behind)
-        for row, kmer, behind in zip(rows, kmers, logits, strict=True)
+        DrawnKmer(row, kmer, row.push(kmer), row_logits)
+        for row, kmer, row_logits in zip(rows, kmers, logits, strict=True)
     ]
 
 
-def _num_ahead(decoder: Decoder, rows: list[Continuation], device: torch.device) -> int:
-    """Return how many 6-mers a row can be drawn with no word from the host in between."""
+def _num_ahead(decoder: Decoder, rows: list[GeneratedRow], device: torch.device) -> int:
+    """Return how many 6-mers a row can be drawn without the host."""
     task = rows[0].task
     if task.constraints or task.rule.repetition_penalty:
         return 0
@@ -171,20 +175,20 @@ def _num_ahead(decoder: Decoder, rows: list[Continuation], device: torch.device)
 
 
 @torch.inference_mode()
-def _drawn_ahead(
-    decoder: Decoder, rows: list[Continuation], kmers: list[int], count: int
+def _draw_ahead(
+    decoder: Decoder, rows: list[GeneratedRow], kmers: list[int], count: int
 ) -> list[tuple[list[int], Tensor]]:
-    """Read the last 6-mers and draw so many more a row; the device is waited for at the end."""
+    """Append the last 6-mers and draw `count` more a row; synchronise at the end."""
     uniform = np.stack([row.random.random((count, K)) for row in rows], axis=1)
-    last, numbers = decoder.sent(np.array(kmers)), decoder.sent(uniform)
-    read, logits = [], []
-    for given in numbers:
-        read.append(last)
-        behind, last = decoder.draw_next(last, given, rows[0].task.rule)
-        logits.append(behind)
+    last, numbers = decoder.to_device(np.array(kmers)), decoder.to_device(uniform)
+    appended, logits = [], []
+    for numbers_of_step in numbers:
+        appended.append(last)
+        next_logits, last = decoder.draw_next(last, numbers_of_step, rows[0].task.rule)
+        logits.append(next_logits)
     totals = torch.stack(logits).sum(dim=2).cpu().numpy()
-    for row, of_row in zip(rows, totals.T, strict=True):
-        check_finite(of_row, f"prompt {row.number}", row.number)
-    decoder.note(torch.stack(read, dim=1).tolist())
-    drawn: list[list[int]] = torch.stack([*read[1:], last]).tolist()
+    for row, row_totals in zip(rows, totals.T, strict=True):
+        check_finite(row_totals, f"prompt {row.number}", row.number)
+    decoder.append_tokens(torch.stack(appended, dim=1).tolist())
+    drawn: list[list[int]] = torch.stack([*appended[1:], last]).tolist()
     return list(zip(drawn, logits, strict=True))

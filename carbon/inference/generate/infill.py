@@ -1,4 +1,4 @@
-"""Filling a gap: candidates from the left context, ranked by what they make of the right one."""
+"""Fill a gap: draw candidates after the left context, and rank them with the right context."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from carbon.inference.checks import check_finite, check_string
 from carbon.inference.generate.generate import generate
 from carbon.inference.generate.prompts import Task, check_amount
 from carbon.inference.generate.speculative import Draft
-from carbon.inference.passages import Passage, branch_of, stem_of
+from carbon.inference.passages import Passage, continuation_of, prefix_of
 from carbon.inference.runner import ModelRunner
 from carbon.tokenizer import K
 
@@ -20,9 +20,9 @@ class Filling(NamedTuple):
     """A candidate for a gap, with natural logarithms of likelihoods under the model.
 
     Attributes:
-        bases: what to put between left and right.
+        bases: the bases of the gap.
         gap_log_likelihood: log p(bases | left).
-        right_log_likelihood: log p(right | left, bases), of its known bases.
+        right_log_likelihood: log p(right | left, bases), over known bases.
     """
 
     bases: str
@@ -36,19 +36,19 @@ class Filling(NamedTuple):
 
 
 def infill(
-    reader: ModelRunner,
+    runner: ModelRunner,
     left: str,
     task: Task,
     num_candidates: int,
     draft: Draft | None = None,
     advance: Callable[[int], None] = lambda num_bases: None,
 ) -> list[Filling]:
-    """Draw candidates behind `left` and return them ranked, the best first, each once.
+    """Draw candidates after `left`; return the distinct ones ranked, the best first.
 
-    `advance` hears of new bases.
+    `advance` is called with the number of new bases.
 
     Raises:
-        UserError: nothing can be drawn, or gap and right context do not fit into the context.
+        UserError: nothing can be drawn, or gap and right context exceed the model's context.
     """
     check_string("left", left)
     check_string("right", task.right)
@@ -57,39 +57,41 @@ def infill(
     check_amount(num_candidates, task.length_bp)
     if wrong := set(task.right.upper()) - set(IUPAC_DNA):
         raise UserError(f"right context: {min(wrong)!r} is not a DNA letter (ACGT, N, IUPAC codes)")
-    room = _room_for_left(reader, left, task)
-    drawn = generate(reader, [left] * num_candidates, task, draft, advance)
-    fillings = _measured(reader, left, list(dict.fromkeys(drawn)), task, room)
+    room = _room_for_left(runner, left, task)
+    drawn = generate(runner, [left] * num_candidates, task, draft, advance)
+    fillings = _measured(runner, left, list(dict.fromkeys(drawn)), task, room)
     return sorted(fillings, key=lambda filling: -filling.score)
 
 
-def _room_for_left(reader: ModelRunner, left: str, task: Task) -> int:
-    """Return how many 6-mers to the left fit beside the gap and its right.
+def _room_for_left(runner: ModelRunner, left: str, task: Task) -> int:
+    """Return how many 6-mers of the left context fit next to the gap and the right context.
 
     Raises:
-        UserError: gap and right do not fit.
+        UserError: gap and right context do not fit.
     """
-    num_prefix = len(reader.vocabulary.prefix(task.tags))
-    behind_bp = len(left) % K + task.length_bp + len(task.right)
-    room = reader.context_tokens - num_prefix + 1 - -(-behind_bp // K)
+    num_prefix = len(runner.vocabulary.prefix(task.tags))
+    after_bp = len(left) % K + task.length_bp + len(task.right)
+    room = runner.context_tokens - num_prefix + 1 - -(-after_bp // K)
     if room < 0:
         raise UserError(
             f"a gap of {task.length_bp} bases and {len(task.right)} to its right do not fit into "
-            f"the model's context of {reader.context_tokens} tokens; give fewer"
+            f"the model's context of {runner.context_tokens} tokens; give fewer"
         )
     return room
 
 
 def _measured(
-    reader: ModelRunner, left: str, candidates: list[str], task: Task, room: int
+    runner: ModelRunner, left: str, candidates: list[str], task: Task, room: int
 ) -> list[Filling]:
-    """Return the candidates with their likelihoods and that of what stands to their right."""
+    """Return the candidates with the log-likelihoods of gap and right context."""
     whole_bp = len(left) // K * K
     tail = left[whole_bp:]
-    # If there is too much to the left, its first 6-mers are left out.
-    stem = stem_of(left[max(0, whole_bp - K * room) : whole_bp], reader.vocabulary, task.tags)
-    branches = [branch_of(tail + bases + task.right, reader.vocabulary) for bases in candidates]
-    (measured,) = reader.likelihoods([Passage(stem, tuple(branches))], "chain")
+    # Left context that does not fit is cut at its start.
+    prefix = prefix_of(left[max(0, whole_bp - K * room) : whole_bp], runner.vocabulary, task.tags)
+    continuations = [
+        continuation_of(tail + bases + task.right, runner.vocabulary) for bases in candidates
+    ]
+    (measured,) = runner.likelihoods([Passage(prefix, tuple(continuations))], "chain")
     gap = slice(len(tail), len(tail) + task.length_bp)
     fillings = []
     check_finite(np.concatenate(measured).sum(dtype=np.float64), "the gap")

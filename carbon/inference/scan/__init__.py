@@ -1,4 +1,4 @@
-"""Every base and every SNV of a region: values, files, pictures."""
+"""Scan regions: scores of every base and every SNV, their files and figures."""
 
 from carbon.inference.scan.job import ScanJob, ScanWorker, run_scan_job
 from carbon.inference.scan.method import ScanMethod, scan_method_for

@@ -1,9 +1,10 @@
-"""bigWig files by pyBigWig, written in a process of their own and read back.
+"""Write bigWig files by pyBigWig in a separate process, and verify them by reading them back.
 
-libBigWig ignores errors of the disk: where that is full, it leaves a torn file or corrupts its own
-memory. So it runs in a process that may die, and the file counts only if its values can be read
-again and the disk takes more. This file is that process's program too, and so imports nothing of
-Carbon. pybigtools is no substitute: it prints such an error on stdout and returns, or panics.
+libBigWig ignores disk errors: when the disk is full, it leaves a torn file or corrupts its own
+memory. So it runs in a process that may crash, and the file is valid only if its values can be read
+back and the disk accepts more bytes. This file is also the program of that process, and so imports
+nothing of Carbon. pybigtools is not a substitute: it prints such an error on stdout and returns, or
+panics.
 """
 
 import json
@@ -23,20 +24,20 @@ from numpy.typing import NDArray
 Float32s = NDArray[np.float32]
 Write = Callable[[str, int, Float32s], None]  # contig, 0-based start, values
 
-_READ_BP = 1 << 20  # of the file that is read back, at a time
+_READ_BP = 1 << 20  # bases of the file that are read back at a time
 _SPARE_BYTES = 1 << 16
 
 
 @contextmanager
 def open_bigwig(path: Path, contig_lengths_bp: Mapping[str, int]) -> Iterator[Write]:
-    """Open a bigWig for writing, span after span of each contig, from left to right.
+    """Open a bigWig for writing, span by span of each contig, from left to right.
 
     Yields:
-        A function that writes a value a base from `start` on; a base whose value is NaN has none
-        in the file.
+        A function that writes one value a base from `start` on; bases with NaN have no value in the
+        file.
 
     Raises:
-        OSError: the file does not hold what was written.
+        OSError: the file does not hold the written values.
     """
     child = subprocess.Popen(
         [sys.executable, "-P", __file__, str(path)],
@@ -72,7 +73,7 @@ def open_bigwig(path: Path, contig_lengths_bp: Mapping[str, int]) -> Iterator[Wr
 
 
 class _Span:
-    """What was written of a contig: from where to where, a checksum, and how many values."""
+    """The written part of a contig: start, end, a checksum and the number of values."""
 
     def __init__(self, start: int) -> None:
         self.start = self.end = start
@@ -86,16 +87,16 @@ class _Span:
 
 
 def _write_file(path: str, source: IO[bytes]) -> None:
-    """Write and check a file whose content comes as `open_bigwig` sends it."""
+    """Write and verify a file from the stream that `open_bigwig` sends."""
     import pyBigWig
 
     contig_lengths_bp = json.loads(source.readline())
     written: dict[str, _Span] = {}
     sink = pyBigWig.open(path, "w")
     sink.addHeader(list(contig_lengths_bp.items()))
-    while header := json.loads(source.readline()):  # no JSON at all if the sender died
+    while header := json.loads(source.readline()):  # invalid JSON if the sender died
         contig, start, num_bases = header
-        # After an error the library may take minutes for zoom levels of nothing.
+        # After an error the library may spend minutes on empty zoom levels.
         _check_room(path, _SPARE_BYTES + 2 * 4 * num_bases)
         values = np.frombuffer(source.read(4 * num_bases), dtype="<f4")
         for first, last in _runs(~np.isnan(values)):
@@ -117,10 +118,10 @@ def _runs(flags: Any) -> list[tuple[int, int]]:
 
 
 def _check_room(path: str, spare_bytes: int, *, sync: bool = False) -> None:
-    """Raise OSError if a file cannot grow: then the disk may not have taken all of it."""
+    """Raise OSError if a file cannot grow: then the disk may not have accepted all of it."""
     with open(path, "r+b", buffering=0) as file:
         num_bytes = file.seek(0, os.SEEK_END)
-        num_taken = file.write(os.urandom(spare_bytes))  # zeros need no room on some disks
+        num_taken = file.write(os.urandom(spare_bytes))  # some disks store zeros without space
         if sync:
             os.fsync(file.fileno())
         file.truncate(num_bytes)
@@ -129,7 +130,7 @@ def _check_room(path: str, spare_bytes: int, *, sync: bool = False) -> None:
 
 
 def _check_values(path: str, contig_lengths_bp: dict[str, int], written: dict[str, _Span]) -> None:
-    """Raise ValueError unless the file has what was written, and nothing else."""
+    """Raise ValueError unless the file holds exactly the written values."""
     import pyBigWig
 
     num_values = sum(span.num_values for span in written.values())
@@ -137,11 +138,11 @@ def _check_values(path: str, contig_lengths_bp: dict[str, int], written: dict[st
         _expect(source.chroms() == contig_lengths_bp, "its contigs")
         _expect(source.header()["nBasesCovered"] == num_values, "its summary")
         for contig, span in written.items() if num_values else ():
-            found = _Span(span.start)
+            read_back = _Span(span.start)
             for start in range(span.start, span.end, _READ_BP):
                 end = min(start + _READ_BP, span.end)
-                found.add(source.values(contig, start, end, numpy=True).astype(np.float32))
-            _expect(vars(found) == vars(span), f"the values of '{contig}'")
+                read_back.add(source.values(contig, start, end, numpy=True).astype(np.float32))
+            _expect(vars(read_back) == vars(span), f"the values of '{contig}'")
 
 
 def _expect(is_so: bool, what: str) -> None:
@@ -152,9 +153,9 @@ def _expect(is_so: bool, what: str) -> None:
 def _main() -> None:
     try:
         _write_file(sys.argv[1], sys.stdin.buffer)
-    except Exception as error:  # of any kind: the file is not whole
+    except Exception as error:  # of any type: the file is incomplete
         print(str(error).partition("\n")[0] or type(error).__name__, end="", flush=True)
-        os._exit(1)  # the library's own ending may never come
+        os._exit(1)  # the library may never exit by itself
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The picture of a scan: all SNVs of a region as a heat map, over it their mean, below it genes."""
+"""Draw a scan: a heat map of all SNVs of a region, their mean above it, genes below it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,14 +41,15 @@ def draw_scan(chunk: ScanChunk, genes: Sequence[Gene], path: Path, title: str) -
     """Draw a scan into a .png, .svg or .pdf.
 
     The map is red where a base is less likely than the reference and blue where it is more likely,
-    which the colour-blind tell apart; the reference itself, and what has no delta, is grey. Colours
-    end at the 99th percentile. In a region of more than 2,000 bases a column is a mean of several.
+    which colour-blind readers can distinguish. The reference, and bases without a delta, are grey.
+    The colour range ends at the 99th percentile. In a region of more than 2,000 bases a column is
+    the mean of several.
 
     Args:
-        chunk: the region, which should be of 50 bp to some kbp.
-        genes: those that overlap it; the longest six are drawn.
-        path: to write to.
-        title: over the picture.
+        chunk: the region, ideally of 50 bp to some kbp.
+        genes: overlapping genes; the longest six are drawn.
+        path: output file.
+        title: title of the figure.
     """
     longest = sorted(genes, key=lambda gene: (-gene.interval.length_bp, gene.gene_id))
     shown = sorted(longest[:_MOST_GENES], key=lambda gene: (gene.interval, gene.gene_id))
@@ -73,7 +74,7 @@ def draw_scan(chunk: ScanChunk, genes: Sequence[Gene], path: Path, title: str) -
 
 
 def _draw_legend(figure: Figure, *, has_genes: bool) -> None:
-    """Tell below the picture what its colours are."""
+    """Draw a legend of the colours below the figure."""
     colours = {**_LEGEND, **(_LEGEND_OF_GENES if has_genes else {})}
     patches = [
         Patch(facecolor=colour, edgecolor="none", label=label) for label, colour in colours.items()
@@ -90,13 +91,13 @@ def _draw_means(axes: Any, chunk: ScanChunk) -> None:
 
 
 def _draw_map(figure: Figure, axes: Any, chunk: ScanChunk) -> None:
-    # A column is a base, or the mean of some where there are too many to tell apart.
+    # A column is a base, or the mean of several where single bases would be too narrow.
     deltas = np.ma.masked_invalid(np.where(chunk.is_base, np.nan, chunk.deltas))
     column_bp = -(-len(deltas) // _MOST_COLUMNS)
     starts = range(0, len(deltas), column_bp)
     columns = np.ma.stack([deltas[at : at + column_bp].mean(axis=0) for at in starts], axis=1)
     known = np.abs(columns.compressed())
-    # A few extremes would take the colour from all others.
+    # A few extremes would leave all other values pale.
     most = float(np.percentile(known, 99)) if len(known) else 1.0
     axes.set_facecolor(_REFERENCE_GREY)
     first = chunk.interval.start + 0.5
@@ -121,7 +122,7 @@ def _draw_map(figure: Figure, axes: Any, chunk: ScanChunk) -> None:
 
 
 def _draw_genes(axes: Any, chunk: ScanChunk, genes: Sequence[Gene]) -> None:
-    """Draw a gene a row: a line, thin boxes for exons of any transcript, thick ones for its CDS."""
+    """Draw one row a gene: a line, thin boxes for exons of any transcript, thick ones for CDS."""
     region = chunk.interval
     for row, gene in enumerate(genes):
         ends = gene.interval.start + 0.5, gene.interval.end + 0.5

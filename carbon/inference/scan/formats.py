@@ -1,4 +1,4 @@
-"""Scans as Parquet, TSV and bigWig, chunk by chunk: the ending of an output says which."""
+"""Write scans as Parquet, TSV or bigWig, chunk by chunk, by the file's suffix."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -44,7 +44,7 @@ def _columns_of(chunk: ScanChunk) -> list[Any]:
 def write_tsv(
     path: Path, contig_lengths_bp: Mapping[str, int], settings: dict[str, Any]
 ) -> Iterator[Write]:
-    """Write a row a base."""
+    """Write one row a base."""
     with tables.write_tsv(path, COLUMNS, settings) as write_row:
 
         def write(chunk: ScanChunk) -> None:
@@ -59,7 +59,7 @@ def write_tsv(
 def write_parquet(
     path: Path, contig_lengths_bp: Mapping[str, int], settings: dict[str, Any]
 ) -> Iterator[Write]:
-    """Write a row a base, in row groups."""
+    """Write one row a base, in row groups."""
     with _row_groups(path, settings, _columns_of, COLUMNS) as write:
         yield write
 
@@ -68,7 +68,7 @@ def write_parquet(
 def write_dataset(
     path: Path, contig_lengths_bp: Mapping[str, int], settings: dict[str, Any]
 ) -> Iterator[Write]:
-    """Write a folder with a file a contig, whose name is that of its folder, as of Hive.
+    """Write a Hive-partitioned folder with one file for each contig.
 
     https://arrow.apache.org/docs/python/dataset.html#reading-partitioned-data.
     """
@@ -85,7 +85,7 @@ def write_dataset(
                 folder.mkdir()
                 part = folder / "part-0.parquet"
                 opened[contig] = sink.enter_context(
-                    _row_groups(part, settings, _behind_contig, columns)
+                    _row_groups(part, settings, _columns_without_contig, columns)
                 )
             opened[contig](chunk)
 
@@ -99,7 +99,7 @@ def _row_groups(
     columns_of: Callable[[ScanChunk], list[Any]],
     columns: Columns,
 ) -> Iterator[Write]:
-    """Write row groups of whole columns: a chromosome has too many rows to take one by one."""
+    """Write row groups from whole columns: a chromosome has too many rows for single writes."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -131,7 +131,7 @@ def _row_groups(
         flush()
 
 
-def _behind_contig(chunk: ScanChunk) -> list[Any]:
+def _columns_without_contig(chunk: ScanChunk) -> list[Any]:
     return _columns_of(chunk)[1:]
 
 
@@ -139,9 +139,9 @@ def _behind_contig(chunk: ScanChunk) -> list[Any]:
 def write_bigwig(
     path: Path, contig_lengths_bp: Mapping[str, int], settings: dict[str, Any]
 ) -> Iterator[Write]:
-    """Write one value a base; a base without one is left out, as the format has it.
+    """Write one value a base; bases without a value are omitted, as the format specifies.
 
-    A .bw holds one track, which its name tells: x.entropy_nats.bw, and x.bw for the mean delta.
+    A .bw holds one track, named in the file name: x.entropy_nats.bw; x.bw is the mean delta.
     """
     track = next((name for name in TRACKS if path.name.endswith(f".{name}.bw")), TRACKS[0])
     value_of = attrgetter(track)

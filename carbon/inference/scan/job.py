@@ -1,4 +1,4 @@
-"""What to scan: a region, a gene, a contig or a genome, and the files that are to come of it."""
+"""Scan a region, a gene, a contig or a genome into files, in blocks by workers."""
 
 import base64
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,13 +28,13 @@ from carbon.inference.scan.formats import ScanWriter
 from carbon.inference.scan.method import ScanMethod, scan_method_for
 from carbon.inference.scan.score import (
     ScanChunk,
-    Window,
+    ScanWindow,
     WindowValues,
     chunks_of,
     join_chunks,
-    read_windows,
+    score_windows,
     window_blocks,
-    windows_at_once,
+    windows_per_block,
 )
 from carbon.io.files import (
     atomic_file,
@@ -59,25 +59,26 @@ _DATASET = ".parquet"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScanJob:
-    """What to scan, and what to write of it.
+    """Regions to scan and outputs to write.
 
     Attributes:
-        model: its name, for the record.
+        model: name of the model, for the record.
         reference: FASTA.
-        outputs: .parquet, .tsv and .bw files; of a genome, a .parquet is a folder.
-        region: `contig:first-last`, 1-based and inclusive; one of this and the next four is given.
-        contig: the whole of it.
-        gene: name or identifier, in the annotation.
+        outputs: .parquet, .tsv and .bw files; for a genome, a .parquet is a folder.
+        region: `contig:first-last`, 1-based and inclusive. Exactly one of this and the next four
+            fields is set.
+        contig: a whole contig.
+        gene: name or identifier in the annotation.
         genome: all contigs of the reference.
-        regions: a BED whose regions are scanned.
-        annotation: GFF3, GTF or BED, for the gene and for the exons of the picture.
-        contigs: `chr`, or a table, where the region, the contig or the annotation names contigs
-            otherwise than the reference.
-        flank_bp: scanned on both sides beside it.
-        plot: a picture to draw.
-        along_gene: read the strand of the gene.
-        options: how the region is scanned.
-        resume: go on with what was left of blocks.
+        regions: a BED of regions.
+        annotation: GFF3, GTF or BED, for the gene and for the exons of the figure.
+        contigs: `chr`, or a table, if the region, the contig or the annotation uses other contig
+            names than the reference.
+        flank_bp: additional bases on both sides.
+        plot: a figure to draw.
+        along_gene: score the strand of the gene.
+        options: scanning options.
+        resume: continue an earlier run from its blocks.
     """
 
     model: str
@@ -98,29 +99,29 @@ class ScanJob:
 
     @property
     def wanted(self) -> list[Path]:
-        """All that is to be written."""
+        """All outputs."""
         return [*self.outputs, *([self.plot] if self.plot else [])]
 
     @property
     def folders(self) -> list[Path]:
-        """Those of the outputs that are folders."""
+        """The outputs that are folders."""
         return [path for path in self.outputs if self.genome and path.suffix == _DATASET]
 
     def check_outputs(self) -> None:
-        """Raise UserError where an output cannot be written."""
+        """Raise UserError if an output cannot be written."""
         for path in self.wanted:
             free_folder(path) if path in self.folders else output_path(path)
 
 
-class Asked(NamedTuple):
-    """What a job asks for, found in its files.
+class OpenedScan(NamedTuple):
+    """A checked job with its opened files.
 
     Attributes:
-        writers: one for each output.
-        reference: opened.
-        annotation: if one is given.
-        places: to scan, of a contig each.
-        options: how.
+        writers: a writer for each output.
+        reference: the opened reference.
+        annotation: the annotation, if there is one.
+        places: intervals to scan, each within a contig.
+        options: scanning options.
     """
 
     writers: list[ScanWriter]
@@ -131,12 +132,12 @@ class Asked(NamedTuple):
 
 
 @contextmanager
-def asked(job: ScanJob) -> Iterator[Asked]:
+def open_scan(job: ScanJob) -> Iterator[OpenedScan]:
     """Check a job, and open its reference.
 
     Raises:
-        GenomeError: the region or the gene is not there, or a file is malformed.
-        UserError: an ending or a combination of settings is not possible.
+        GenomeError: the region or the gene does not exist, or a file is malformed.
+        UserError: a suffix or a combination of settings is invalid.
     """
     writers = _checked(job)
     with Reference(job.reference) as reference:
@@ -148,23 +149,23 @@ def asked(job: ScanJob) -> Iterator[Asked]:
         num_bases = sum(place.length_bp for place in places)
         if job.plot and (len(places) > 1 or num_bases > MOST_DRAWN_BP):
             raise UserError(
-                f"{job.plot}: {num_bases} bases make no readable picture; draw at most "
-                f"{MOST_DRAWN_BP}, and look at more in a genome browser (an output that ends in "
+                f"{job.plot}: {num_bases} bases do not fit into a readable figure; draw at most "
+                f"{MOST_DRAWN_BP}, and view more in a genome browser (an output that ends in "
                 ".bw)"
             )
-        yield Asked(writers, reference, annotation, places, options)
+        yield OpenedScan(writers, reference, annotation, places, options)
 
 
 def settings_of(
     job: ScanJob, model: Mapping[str, Any], places: tuple[Interval, ...], method: ScanMethod
 ) -> dict[str, Any]:
-    """Return what is written beside the numbers.
+    """Return the settings to store with the scores.
 
     Args:
-        job: what is scanned.
-        model: its `yarn` and `dtype`.
-        places: that are scanned.
-        method: how.
+        job: the scan.
+        model: `yarn` and `dtype` of the model.
+        places: scanned intervals.
+        method: scanning method.
     """
     return {
         "model": job.model,
@@ -188,18 +189,18 @@ def _region_of(job: ScanJob, places: tuple[Interval, ...]) -> str:
 
 
 def fingerprints(job: ScanJob) -> dict[str, Any]:
-    """Return what distinguishes the reference from others of the same name."""
-    found = {"reference": content_sha256(job.reference)}
-    return found | ({"regions": content_sha256(job.regions)} if job.regions else {})
+    """Return checksums of the inputs."""
+    digests = {"reference": content_sha256(job.reference)}
+    return digests | ({"regions": content_sha256(job.regions)} if job.regions else {})
 
 
 def _checked(job: ScanJob) -> list[ScanWriter]:
-    """Return a writer for each output; what is wrong with the names is known at once."""
+    """Return a writer for each output, after checking the file names."""
     kind = "genome scan" if job.genome else "scan"
     writers = [chosen_by_ending(path, kind) for path in job.outputs]
     check_picture(job.plot)
-    given = (job.reference, job.annotation, names_table(job.contigs), job.regions)
-    resolved = [behind_links(path) for path in (*given, *job.wanted) if path]
+    inputs = (job.reference, job.annotation, names_table(job.contigs), job.regions)
+    resolved = [behind_links(path) for path in (*inputs, *job.wanted) if path]
     for path in job.wanted:
         if resolved.count(behind_links(path)) > 1:
             raise UserError(f"{path}: is named twice, or an input too; name another output")
@@ -215,7 +216,7 @@ def _checked(job: ScanJob) -> list[ScanWriter]:
 def _places(
     reference: Reference, annotation: Annotation | None, job: ScanJob, names: Mapping[str, str]
 ) -> tuple[tuple[Interval, ...], ScanOptions]:
-    """Return where to scan, and how."""
+    """Return the intervals to scan, and the scanning options."""
     lengths_bp = reference.contig_lengths_bp
     if job.genome:
         contigs = [Interval(contig, 0, end) for contig, end in lengths_bp.items() if end]
@@ -235,7 +236,7 @@ def _places(
 def _place(
     reference: Reference, annotation: Annotation | None, job: ScanJob, names: Mapping[str, str]
 ) -> tuple[Interval, ScanOptions]:
-    """Return a region, a gene or a contig, and how to scan there."""
+    """Return the interval of a region, gene or contig, and the scanning options."""
     lengths_bp, options = reference.contig_lengths_bp, job.options
     if job.gene and annotation:
         gene = find_gene(annotation, job.gene)
@@ -258,53 +259,53 @@ def _place(
 
 
 Packed = dict[str, Any]
-"""The values of a block's windows, as JSON holds them."""
+"""The scores of a block's windows as JSON."""
 
 
 class ScanWorker:
-    """A worker: windows in, the log-probabilities of their bases out.
+    """A worker that scores the bases of windows.
 
     Attributes:
-        about: `method`, how regions are scanned; `windows`, how many a block has; `model`, what of
-            the model the output holds; and its `identity`.
+        about: `method`, the scanning method; `windows`, the number of windows a block; `model`, the
+            model settings that the output stores; and `identity` of the model.
     """
 
-    def __init__(self, reader: "ModelRunner", job: ScanJob, options: ScanOptions) -> None:
+    def __init__(self, runner: "ModelRunner", job: ScanJob, options: ScanOptions) -> None:
         """Open the reference.
 
         Args:
-            reader: of the model.
-            job: what to scan.
-            options: how, which of a gene's strand depend on the annotation.
+            runner: runner of the model.
+            job: the scan.
+            options: scanning options; strands may depend on the gene.
 
         Raises:
-            UserError: an option is not possible.
+            UserError: an option is invalid.
         """
-        self._reader, self._method = reader, scan_method_for(reader, **options)
+        self._runner, self._method = runner, scan_method_for(runner, **options)
         self._reference = Reference(job.reference)
         self.about = {
             "method": self._method._asdict(),
-            "windows": windows_at_once(reader, self._method),
-            "model": {"yarn": reader.yarn, "dtype": reader.dtype},
-            "identity": identity_of(reader, job.model),
+            "windows": windows_per_block(runner, self._method),
+            "model": {"yarn": runner.yarn, "dtype": runner.dtype},
+            "identity": identity_of(runner, job.model),
         }
 
-    def __call__(self, payload: list[Window]) -> Packed:
-        """Return the values of each window, and the number of tokens that were read."""
-        found = read_windows(self._reader, self._reference, payload, self._method)
-        texts = [base64.b64encode(values.tobytes()).decode() for values in found.values]
-        return {"values": texts, "tokens_read": found.tokens_read}
+    def __call__(self, payload: list[ScanWindow]) -> Packed:
+        """Return the scores of each window, and the number of input tokens."""
+        scores = score_windows(self._runner, self._reference, payload, self._method)
+        texts = [base64.b64encode(values.tobytes()).decode() for values in scores.values]
+        return {"values": texts, "tokens_read": scores.tokens_read}
 
 
 def chunks_from(
-    results: Iterator[tuple[list[Window], Packed]],
+    results: Iterator[tuple[list[ScanWindow], Packed]],
     reference: Reference,
     regions: Sequence[Interval],
     method: ScanMethod,
 ) -> Iterator[ScanChunk]:
     """Yield the chunks of regions from the results of their blocks; see `chunks_of`."""
-    read = ((block, _unpacked(packed)) for block, packed in results)
-    return chunks_of(read, reference, regions, method)
+    scored = ((block, _unpacked(packed)) for block, packed in results)
+    return chunks_of(scored, reference, regions, method)
 
 
 def _unpacked(packed: Packed) -> WindowValues:
@@ -317,39 +318,39 @@ def run_scan_job(
     make: Callable[[ScanJob, ScanOptions], ScanWorker],
     start: Callable[[MakeWorker], AbstractContextManager[Workers]],
 ) -> dict[str, Any]:
-    """Scan a region, or a genome, into files, which appear when they are whole.
+    """Scan a region or a genome into files, which appear when complete.
 
-    Workers start when all else is known to be right.
+    Workers start after all other checks.
 
     Args:
-        job: what to scan.
-        make: makes a worker; a function of a module, or a partial of one.
-        start: starts workers, given how to make one.
+        job: the scan.
+        make: makes a worker; a module-level function, or a partial of one.
+        start: starts workers from a function that makes one.
 
     Returns:
         The summary.
 
     Raises:
-        GenomeError: the region or the gene is not there, or a file is malformed.
-        UserError: an ending, a window or a combination of settings is not possible.
+        GenomeError: the region or the gene does not exist, or a file is malformed.
+        UserError: a suffix, a window or a combination of settings is invalid.
     """
-    with asked(job) as found:
+    with open_scan(job) as scan:
         job.check_outputs()
-        with start(partial(make, job, found.options)) as workers:
-            return _run(job, found, workers)
+        with start(partial(make, job, scan.options)) as workers:
+            return _run(job, scan, workers)
 
 
-def _run(job: ScanJob, found: Asked, workers: Workers) -> dict[str, Any]:
+def _run(job: ScanJob, scan: OpenedScan, workers: Workers) -> dict[str, Any]:
     about = workers.about()
     method = ScanMethod(**about["method"])
-    settings = settings_of(job, about["model"], found.places, method)
+    settings = settings_of(job, about["model"], scan.places, method)
 
-    def blocks() -> Iterator[list[Window]]:
-        return window_blocks(found.reference, found.places, method, about["windows"])
+    def blocks() -> Iterator[list[ScanWindow]]:
+        return window_blocks(scan.reference, scan.places, method, about["windows"])
 
-    def write(results: Iterator[tuple[list[Window], Packed]]) -> dict[str, int]:
-        chunks = chunks_from(results, found.reference, found.places, method)
-        return _write(chunks, found, job, settings)
+    def write(results: Iterator[tuple[list[ScanWindow], Packed]]) -> dict[str, int]:
+        chunks = chunks_from(results, scan.reference, scan.places, method)
+        return _write(chunks, scan, job, settings)
 
     work = Job(
         description="scanning windows",
@@ -366,23 +367,23 @@ def _run(job: ScanJob, found: Asked, workers: Workers) -> dict[str, Any]:
 
 
 def _write(
-    chunks: Iterator[ScanChunk], found: Asked, job: ScanJob, settings: dict[str, Any]
+    chunks: Iterator[ScanChunk], scan: OpenedScan, job: ScanJob, settings: dict[str, Any]
 ) -> dict[str, int]:
-    """Write all outputs, which have their names when this returns; return what was scanned."""
+    """Write all outputs and rename them to their final names; return counts of scanned bases."""
     drawn: list[ScanChunk] = []
     with ExitStack() as files:
         where = _temporaries(files, job)
         with ExitStack() as sinks:
-            writes = open_all(sinks, found, job, where, settings)
+            writes = open_all(sinks, scan, job, where, settings)
             writes += [drawn.append] if job.plot else []
             counts = _write_all(chunks, writes)
         if job.plot:
-            _draw(join_chunks(drawn), found.annotation, where[job.plot], settings)
+            _draw(join_chunks(drawn), scan.annotation, where[job.plot], settings)
     return counts
 
 
 def _temporaries(files: ExitStack, job: ScanJob) -> dict[Path, Path]:
-    """Open what is to be written, under temporary names."""
+    """Open all outputs under temporary names."""
     return {
         path: files.enter_context((atomic_folder if path in job.folders else atomic_file)(path))
         for path in job.wanted
@@ -390,17 +391,21 @@ def _temporaries(files: ExitStack, job: ScanJob) -> dict[Path, Path]:
 
 
 def open_all(
-    sinks: ExitStack, found: Asked, job: ScanJob, where: dict[Path, Path], settings: dict[str, Any]
+    sinks: ExitStack,
+    scan: OpenedScan,
+    job: ScanJob,
+    where: dict[Path, Path],
+    settings: dict[str, Any],
 ) -> list[Callable[[ScanChunk], None]]:
     """Open the writers of all outputs."""
-    # Of a bigWig the contigs with values alone, as of UCSC's tools: 100,000 of them would take
-    # libBigWig longer than the scan.
+    # A bigWig lists only contigs with values, as with UCSC's tools: for 100,000 contigs libBigWig
+    # would take longer than the scan.
     lengths_bp = {
-        place.contig: found.reference.contig_lengths_bp[place.contig] for place in found.places
+        place.contig: scan.reference.contig_lengths_bp[place.contig] for place in scan.places
     }
     return [
         sinks.enter_context(_opened(writer(where[path], lengths_bp, settings), path))
-        for path, writer in zip(job.outputs, found.writers, strict=True)
+        for path, writer in zip(job.outputs, scan.writers, strict=True)
     ]
 
 
@@ -408,7 +413,7 @@ def open_all(
 def _opened(
     opened: AbstractContextManager[Callable[[ScanChunk], None]], path: Path
 ) -> Iterator[Callable[[ScanChunk], None]]:
-    """Name the output that cannot be written, of several."""
+    """Name the output in errors of its writer."""
 
     def write(chunk: ScanChunk) -> None:
         with errors_naming(path):
@@ -421,7 +426,7 @@ def _opened(
 def _write_all(
     chunks: Iterator[ScanChunk], writes: list[Callable[[ScanChunk], None]]
 ) -> dict[str, int]:
-    """Hand every chunk to all that write; return what was scanned."""
+    """Pass every chunk to all writers; return counts of scanned bases."""
     counts = {"bases": 0, "known_bases": 0, "tokens_read": 0}
     for chunk in chunks:
         for write in writes:

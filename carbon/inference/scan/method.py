@@ -1,4 +1,4 @@
-"""How a region is scanned: the method that `carbon.inference.options.ScanOptions` make."""
+"""Scanning methods of regions, from `carbon.inference.options.ScanOptions`."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,20 +11,20 @@ from carbon.tokenizer import K
 if TYPE_CHECKING:
     from carbon.inference.runner import ModelRunner
 
-_DEFAULT_WINDOW_BP = 48_000  # half of it is the context that `right_end` reads
+_DEFAULT_WINDOW_BP = 48_000  # half of it is the context of `right_end`
 
 
 class ScanMethod(NamedTuple):
     """How a region is scanned.
 
     Attributes:
-        window_bp: of a window, whole 6-mers.
-        least_context_bp: whole 6-mers at the start of a window that are read and not scored, except
-            where the contig begins.
-        offsets: where 6-mers begin, modulo 6, counted from the start of the strand that is read.
-        combine: `mean` over the offsets, or `token_start`: every base in the offset where it is the
-            first of a 6-mer.
-        strands: read the forward strand, the reverse strand, or the mean of both.
+        window_bp: bases of a window, whole 6-mers.
+        least_context_bp: context bases at the start of a window that are not scored, whole 6-mers;
+            none at the start of the contig.
+        offsets: where 6-mers begin, modulo 6, counted from the start of the scored strand.
+        combine: `mean` over the offsets, or `token_start`: every base at the offset where it begins
+            a 6-mer.
+        strands: score the forward strand, the reverse strand, or the mean of both.
         tags: metadata tags to condition on.
     """
 
@@ -37,7 +37,7 @@ class ScanMethod(NamedTuple):
 
 
 def scan_method_for(
-    reader: "ModelRunner",
+    runner: "ModelRunner",
     *,
     offsets: Sequence[int] | None = None,
     combine: Combine = "mean",
@@ -49,33 +49,32 @@ def scan_method_for(
     """Return a method whose windows are whole 6-mers and fit into the model's context.
 
     Raises:
-        UserError: a choice, window, context or offset is not possible, or the vocabulary has no
-            such tag.
+        UserError: a choice, window, context, offset or tag is invalid.
     """
     check_choice("combine", combine, COMBINATIONS)
     check_choice("strands", strands, STRANDS_READ)
-    found_offsets = _offsets(offsets, combine)
-    found_tags = checked_names("tags", tags)
-    window_bp = _window_bp(reader, found_tags, window_bp)
+    checked = _offsets(offsets, combine)
+    tag_names = checked_names("tags", tags)
+    window_bp = _window_bp(runner, tag_names, window_bp)
     least_context_bp = _least_context_bp(least_context_bp, window_bp)
-    return ScanMethod(window_bp, least_context_bp, found_offsets, combine, strands, found_tags)
+    return ScanMethod(window_bp, least_context_bp, checked, combine, strands, tag_names)
 
 
 def _offsets(offsets: Sequence[int] | None, combine: Combine) -> tuple[int, ...]:
     if offsets is None:
         return COMBINATIONS[combine].default_offsets
-    found = checked_offsets(offsets)
-    if COMBINATIONS[combine].own_offset and found != EVERY_OFFSET:
+    checked = checked_offsets(offsets)
+    if COMBINATIONS[combine].own_offset and checked != EVERY_OFFSET:
         raise UserError(
             f"{combine} reads each base at its own offset: leave the offsets at all six"
         )
-    return found
+    return checked
 
 
-def _window_bp(reader: "ModelRunner", tags: tuple[str, ...], window_bp: int | None) -> int:
-    """Return a window of whole 6-mers that the model's context holds."""
-    # The last 6-mer of a window is predicted and never read.
-    most_bp = (reader.context_tokens - len(reader.vocabulary.prefix(tags)) + 1) * K
+def _window_bp(runner: "ModelRunner", tags: tuple[str, ...], window_bp: int | None) -> int:
+    """Return a window of whole 6-mers that fits into the model's context."""
+    # The last 6-mer of a window is only predicted.
+    most_bp = (runner.context_tokens - len(runner.vocabulary.prefix(tags)) + 1) * K
     if window_bp is None:
         window_bp = min(_DEFAULT_WINDOW_BP, most_bp)
     check_window(window_bp, most_bp)
@@ -83,7 +82,7 @@ def _window_bp(reader: "ModelRunner", tags: tuple[str, ...], window_bp: int | No
 
 
 def _least_context_bp(least_context_bp: int | None, window_bp: int) -> int:
-    """Return the least context in whole 6-mers; half of the window if none is given."""
+    """Return the least context in whole 6-mers, by default half of the window."""
     if least_context_bp is None:
         least_context_bp = window_bp // 2
     if not 0 <= least_context_bp <= window_bp - K:

@@ -1,4 +1,4 @@
-"""What a scan will cost: counted, and measured on its first windows."""
+"""Estimate the cost of a scan: count its windows, and time the first of them."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -7,19 +7,19 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from carbon.inference.scan.job import Asked, ScanJob, asked, open_all, settings_of
+from carbon.inference.scan.job import OpenedScan, ScanJob, open_all, open_scan, settings_of
 from carbon.inference.scan.method import ScanMethod, scan_method_for
 from carbon.inference.scan.score import (
     SCANNED_BASES,
     ScanChunk,
-    Window,
+    ScanWindow,
     WindowValues,
     chunks_of,
     num_passes,
-    read_windows,
-    tokens_of,
+    num_window_tokens,
+    score_windows,
     window_blocks,
-    windows_at_once,
+    windows_per_block,
 )
 from carbon.io.files import scratch_folder
 
@@ -27,79 +27,81 @@ if TYPE_CHECKING:
     from carbon.inference.runner import ModelRunner
 
 _LEAST_SECONDS = 2.0
-_KEPT_BYTES = 4 * len(SCANNED_BASES) * 4 / 3
-"""Of a base and pass in the journal: float32 as base64."""
+_JOURNAL_BYTES = 4 * len(SCANNED_BASES) * 4 / 3
+"""Bytes of a base and pass in the journal: float32 as base64."""
 
 
 def plan_scan_job(load: Callable[[], "ModelRunner"], job: ScanJob) -> dict[str, Any]:
-    """Tell what a scan will read and write, and how long it takes; write nothing.
+    """Estimate the windows, tokens, time and bytes of a scan, without writing output.
 
-    Windows and tokens are counted. Time and bytes are those of the first windows, read here for two
-    seconds or more, as often as they go into the whole.
+    Windows and tokens are counted. Time and bytes are extrapolated from the first windows, which
+    are scored here for at least two seconds.
 
     Args:
         load: loads the model.
-        job: what would be scanned.
+        job: the scan.
 
     Returns:
-        `contigs`, `bases`, `windows`, `tokens`; `tokens_per_second` of this process and `hours` for
-        one like this; `bytes` of each output, and of the `blocks` in the journal beside the
-        first until all is done.
+        `contigs`, `bases`, `windows`, `tokens`; `tokens_per_second` of this process and `hours` in
+        one such process; `bytes` of each output, and of the `blocks` in the journal that exists
+        until the scan is complete.
 
     Raises:
-        GenomeError, UserError: as of `run_scan_job`.
+        GenomeError, UserError: as for `run_scan_job`.
     """
-    with asked(job) as found:
+    with open_scan(job) as scan:
         job.check_outputs()
-        reader = load()
-        method = scan_method_for(reader, **found.options)
-        model = {"yarn": reader.yarn, "dtype": reader.dtype}
-        settings = settings_of(job, model, found.places, method)
+        runner = load()
+        method = scan_method_for(runner, **scan.options)
+        model = {"yarn": runner.yarn, "dtype": runner.dtype}
+        settings = settings_of(job, model, scan.places, method)
         num_windows = num_tokens = 0
-        for block in _blocks(reader, found, method):
+        for block in _blocks(runner, scan, method):
             num_windows += len(block)
-            num_tokens += sum(tokens_of(window, reader, method) for window in block)
-        num_bases = sum(place.length_bp for place in found.places)
-        chunks, tokens_per_second = _sample(reader, found, method)
+            num_tokens += sum(num_window_tokens(window, runner, method) for window in block)
+        num_bases = sum(place.length_bp for place in scan.places)
+        chunks, tokens_per_second = _sample(runner, scan, method)
         return {
-            "contigs": len(found.places),
+            "contigs": len(scan.places),
             "bases": num_bases,
             "windows": num_windows,
             "tokens": num_tokens,
             "tokens_per_second": round(tokens_per_second),
             "hours": round(num_tokens / tokens_per_second / 3600, 4),
             "bytes": {
-                **_bytes_of_outputs(chunks, num_bases, found, job, settings),
-                "blocks": round(num_bases * num_passes(method) * _KEPT_BYTES),
+                **_bytes_of_outputs(chunks, num_bases, scan, job, settings),
+                "blocks": round(num_bases * num_passes(method) * _JOURNAL_BYTES),
             },
         } | settings
 
 
-def _blocks(reader: "ModelRunner", found: Asked, method: ScanMethod) -> Iterator[list[Window]]:
-    number = windows_at_once(reader, method)
-    return window_blocks(found.reference, found.places, method, number)
+def _blocks(
+    runner: "ModelRunner", scan: OpenedScan, method: ScanMethod
+) -> Iterator[list[ScanWindow]]:
+    number = windows_per_block(runner, method)
+    return window_blocks(scan.reference, scan.places, method, number)
 
 
 def _sample(
-    reader: "ModelRunner", found: Asked, method: ScanMethod
+    runner: "ModelRunner", scan: OpenedScan, method: ScanMethod
 ) -> tuple[list[ScanChunk], float]:
-    """Read the first windows, twice as many each time, until that takes long enough.
+    """Score the first windows, twice as many each time, until it takes long enough.
 
     Returns:
-        The bases that are whole, and the tokens a second of the last reading.
+        The completed bases, and the tokens per second of the last batch.
     """
-    reference = found.reference
-    windows = (window for block in _blocks(reader, found, method) for window in block)
+    reference = scan.reference
+    windows = (window for block in _blocks(runner, scan, method) for window in block)
     chunks: list[ScanChunk] = []
-    read: list[tuple[list[Window], WindowValues]] = []
+    scored: list[tuple[list[ScanWindow], WindowValues]] = []
     tokens_per_second, number = 0.0, num_passes(method)
-    while some := list(islice(windows, number)):
+    while batch := list(islice(windows, number)):
         began = time.perf_counter()
-        values = read_windows(reader, reference, some, method)
+        values = score_windows(runner, reference, batch, method)
         seconds = time.perf_counter() - began
         tokens_per_second = values.tokens_read / seconds
-        read.append((some, values))
-        chunks = list(chunks_of(read, reference, found.places, method))
+        scored.append((batch, values))
+        chunks = list(chunks_of(scored, reference, scan.places, method))
         if chunks and seconds > _LEAST_SECONDS:
             break
         number *= 2
@@ -107,16 +109,20 @@ def _sample(
 
 
 def _bytes_of_outputs(
-    chunks: list[ScanChunk], num_bases: int, found: Asked, job: ScanJob, settings: dict[str, Any]
+    chunks: list[ScanChunk],
+    num_bases: int,
+    scan: OpenedScan,
+    job: ScanJob,
+    settings: dict[str, Any],
 ) -> dict[str, int]:
-    """Write the first bases, and tell how many bytes all will take."""
+    """Write the first bases, and extrapolate the bytes of each output."""
     times = num_bases / sum(chunk.interval.length_bp for chunk in chunks)
     with scratch_folder("scan-plan") as folder:
         where = {path: folder / f"{n}{path.suffix}" for n, path in enumerate(job.outputs)}
         for path in job.folders:
             where[path].mkdir()
         with ExitStack() as sinks:
-            writes = open_all(sinks, found, job, where, settings)
+            writes = open_all(sinks, scan, job, where, settings)
             for chunk in chunks:
                 for write in writes:
                     write(chunk)

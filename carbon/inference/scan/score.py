@@ -1,9 +1,9 @@
-"""Scanned bases, and what follows from their log-probabilities."""
+"""Scores of every base of a region: windows, passes over offsets and strands, and chunks."""
 
 import heapq
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, groupby, islice
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from carbon.genome import Interval, Reference, reverse_complement
 from carbon.inference.checks import check_finite, check_interval
 from carbon.inference.options import COMBINATIONS, STRANDS_READ
-from carbon.inference.passages import Passage, branch_of, stem_of
+from carbon.inference.passages import Passage, continuation_of, prefix_of
 from carbon.inference.scan.method import ScanMethod
+from carbon.parallel.driver import in_blocks
 from carbon.tokenizer import K
 
 if TYPE_CHECKING:
@@ -28,11 +29,10 @@ class ScanChunk(NamedTuple):
     """Scanned bases of a contig.
 
     Attributes:
-        interval: where they lie.
+        interval: their interval.
         bases: the reference, upper-case.
         log_probabilities: (bases, 4) float32, in nats, of A, C, G and T on the forward strand.
-        tokens_read: tokens that the network has read since the chunk before, `<dna>` and tags
-            included.
+        tokens_read: input tokens of the network since the previous chunk, with `<dna>` and tags.
     """
 
     interval: Interval
@@ -42,77 +42,77 @@ class ScanChunk(NamedTuple):
 
     @property
     def is_base(self) -> NDArray[np.bool_]:
-        """Tell where the reference has that base: (bases, 4); nowhere in the row of an N."""
+        """Whether each base is the reference base: (bases, 4); the row of an N is all false."""
         letters = np.frombuffer(self.bases.encode("ascii"), dtype=np.uint8)
-        found: NDArray[np.bool_] = letters[:, None] == np.frombuffer(b"ACGT", dtype=np.uint8)
-        return found
+        is_base: NDArray[np.bool_] = letters[:, None] == np.frombuffer(b"ACGT", dtype=np.uint8)
+        return is_base
 
     @property
     def log_p_ref(self) -> Float32s:
-        """Log-probability of the reference base, (bases,); NaN where that is unknown."""
+        """Log-probability of the reference base, (bases,); NaN where it is unknown."""
         chosen = np.where(self.is_base, self.log_probabilities, 0).sum(axis=1)
         return np.where(self.is_base.any(axis=1), chosen, np.float32(np.nan))
 
     @property
     def deltas(self) -> Float32s:
         """Log p(base) - log p(reference base): (bases, 4), 0 for the reference base, or NaN."""
-        found: Float32s = self.log_probabilities - self.log_p_ref[:, None]
-        return found
+        deltas: Float32s = self.log_probabilities - self.log_p_ref[:, None]
+        return deltas
 
     @property
     def mean_delta(self) -> Float32s:
-        """Mean of the three SNVs' deltas, (bases,); NaN where the reference is unknown."""
-        found: Float32s = self.deltas.sum(axis=1) / np.float32(3)
-        return found
+        """Mean delta of the three SNVs, (bases,); NaN where the reference is unknown."""
+        mean: Float32s = self.deltas.sum(axis=1) / np.float32(3)
+        return mean
 
     @property
     def worst_delta(self) -> Float32s:
-        """Least of the three SNVs' deltas, (bases,); NaN where the reference is unknown."""
-        found: Float32s = np.where(self.is_base, np.float32(np.inf), self.deltas).min(axis=1)
-        return found
+        """Lowest delta of the three SNVs, (bases,); NaN where the reference is unknown."""
+        worst: Float32s = np.where(self.is_base, np.float32(np.inf), self.deltas).min(axis=1)
+        return worst
 
     @property
     def entropy_nats(self) -> Float32s:
-        """Entropy of the four bases, (bases,): 0 where one is certain, 1.386 where none is."""
-        found: Float32s = -(np.exp(self.log_probabilities) * self.log_probabilities).sum(axis=1)
-        return found
+        """Entropy of the four bases, (bases,): 0 if one is certain, 1.386 if uniform."""
+        entropy: Float32s = -(np.exp(self.log_probabilities) * self.log_probabilities).sum(axis=1)
+        return entropy
 
 
 def join_chunks(chunks: Iterable[ScanChunk]) -> ScanChunk:
-    """Return consecutive chunks as one, for a region that memory holds.
+    """Return consecutive chunks as one, for a region that fits into memory.
 
     Raises:
-        ValueError: there is no chunk.
+        ValueError: there are no chunks.
     """
-    given = list(chunks)
-    if not given:
+    parts = list(chunks)
+    if not parts:
         raise ValueError("no chunk to join: was the interval empty?")
-    first, last = given[0].interval, given[-1].interval
+    first, last = parts[0].interval, parts[-1].interval
     return ScanChunk(
         Interval(first.contig, first.start, last.end),
-        "".join(chunk.bases for chunk in given),
-        np.concatenate([chunk.log_probabilities for chunk in given]),
-        sum(chunk.tokens_read for chunk in given),
+        "".join(chunk.bases for chunk in parts),
+        np.concatenate([chunk.log_probabilities for chunk in parts]),
+        sum(chunk.tokens_read for chunk in parts),
     )
 
 
-_BLOCK_TOKENS = 2**16  # of the windows that are read, and kept, together
-# Columns of the chain, which are ATCG, as ACGT of the forward strand.
+_BLOCK_TOKENS = 2**16  # of the windows that are scored and held together
+# Order of the chain's columns, ATCG, as ACGT of the forward strand.
 _COLUMNS = {"+": [0, 2, 3, 1], "-": [1, 3, 2, 0]}
 
 
-class Window(NamedTuple):
-    """A window of one pass over a contig; its places count along the strand that is read.
+class ScanWindow(NamedTuple):
+    """A window of one pass over a contig; positions count along the scored strand.
 
     Attributes:
-        contig_start: the first scored base on the contig, by which windows are put in order.
-        number: of the pass.
-        strand: that is read.
-        contig: its name.
+        contig_start: the first scored base on the contig; windows are ordered by it.
+        number: number of the pass.
+        strand: the scored strand.
+        contig: name of the contig.
         contig_bp: length of the contig.
-        start: of the window.
-        scored_from: the first base to score.
-        scored_to: behind the last base to score.
+        start: start of the window.
+        scored_from: the first scored base.
+        scored_to: end of the scored bases, exclusive.
     """
 
     contig_start: int
@@ -126,21 +126,21 @@ class Window(NamedTuple):
 
     @property
     def first_token(self) -> int:
-        """Where the 6-mer of the first scored base begins."""
+        """Start of the 6-mer that holds the first scored base."""
         return self.scored_from - (self.scored_from - self.start) % K
 
     @property
     def stop(self) -> int:
-        """Where the 6-mer of the last scored base ends, or the contig."""
+        """End of the 6-mer that holds the last scored base, or of the contig."""
         return min(self.scored_to + (self.start - self.scored_to) % K, self.contig_bp)
 
 
 class WindowValues(NamedTuple):
-    """What reading some windows gave.
+    """Scores of some windows.
 
     Attributes:
-        values: (scored bases, 4) float32 of each window, as `ScanChunk.log_probabilities`.
-        tokens_read: by the network, for all of them.
+        values: (scored bases, 4) float32 for each window, as `ScanChunk.log_probabilities`.
+        tokens_read: input tokens of the network, for all windows.
     """
 
     values: list[Float32s]
@@ -148,117 +148,120 @@ class WindowValues(NamedTuple):
 
 
 def scan_region(
-    reader: "ModelRunner", reference: Reference, region: Interval, method: ScanMethod
+    runner: "ModelRunner", reference: Reference, region: Interval, method: ScanMethod
 ) -> Iterator[ScanChunk]:
-    """Return the chunks of a region in order, each as soon as all offsets and strands have it.
+    """Return an iterator over the chunks of a region, each complete for all offsets and strands.
 
-    Memory depends on the window, and not on the region.
+    Memory depends on the window, not on the region.
 
     Raises:
-        GenomeError: the contig is not in the reference, or the region ends past it.
+        GenomeError: the reference lacks the contig, or the region extends past its end.
     """
     check_interval(region)
-    reference.fetch(Interval(region.contig, region.end, region.end))  # raises what is to be raised
-    blocks = window_blocks(reference, [region], method, windows_at_once(reader, method))
-    read = ((block, read_windows(reader, reference, block, method)) for block in blocks)
-    return chunks_of(read, reference, [region], method)
+    reference.fetch(
+        Interval(region.contig, region.end, region.end)
+    )  # raises errors before the first chunk
+    blocks = window_blocks(reference, [region], method, windows_per_block(runner, method))
+    scored = ((block, score_windows(runner, reference, block, method)) for block in blocks)
+    return chunks_of(scored, reference, [region], method)
 
 
 def window_blocks(
     reference: Reference, regions: Iterable[Interval], method: ScanMethod, number: int
-) -> Iterator[list[Window]]:
-    """Yield the windows of regions, in the order in which they finish each, in blocks.
+) -> Iterator[list[ScanWindow]]:
+    """Return the windows of regions in blocks, ordered by where they end in each region.
 
     Args:
-        reference: the sequence.
-        regions: of it.
-        method: how they are scanned.
-        number: of windows of a block; see `windows_at_once`.
+        reference: the reference sequence.
+        regions: regions to scan.
+        method: scanning method.
+        number: windows of a block; see `windows_per_block`.
     """
     windows = chain.from_iterable(_in_order(reference, region, method) for region in regions)
-    while block := list(islice(windows, number)):
-        yield block
+    return in_blocks(windows, number)
 
 
-def windows_at_once(reader: "ModelRunner", method: ScanMethod) -> int:
-    """Return how many windows a block has."""
-    row_tokens = method.window_bp // K + len(reader.vocabulary.prefix(method.tags))
+def windows_per_block(runner: "ModelRunner", method: ScanMethod) -> int:
+    """Return the number of windows of a block."""
+    row_tokens = method.window_bp // K + len(runner.vocabulary.prefix(method.tags))
     return max(1, _BLOCK_TOKENS // row_tokens)
 
 
-def read_windows(
-    reader: "ModelRunner", reference: Reference, block: Sequence[Window], method: ScanMethod
+def score_windows(
+    runner: "ModelRunner", reference: Reference, block: Sequence[ScanWindow], method: ScanMethod
 ) -> WindowValues:
-    """Read some windows."""
-    passages = [_passage(reader, reference, window, method.tags) for window in block]
-    measured = reader.conditionals(passages)
+    """Return the scores of some windows."""
+    passages = [_passage(runner, reference, window, method.tags) for window in block]
+    measured = runner.conditionals(passages)
     values = [_on_contig(window, steps) for window, (steps,) in zip(block, measured, strict=True)]
-    return WindowValues(values, sum(len(p.stem) + len(p.branches[0].ids) - 1 for p in passages))
+    return WindowValues(
+        values, sum(len(p.prefix) + len(p.continuations[0].ids) - 1 for p in passages)
+    )
 
 
 def chunks_of(
-    blocks: Iterable[tuple[Sequence[Window], WindowValues]],
+    blocks: Iterable[tuple[Sequence[ScanWindow], WindowValues]],
     reference: Reference,
     regions: Sequence[Interval],
     method: ScanMethod,
 ) -> Iterator[ScanChunk]:
-    """Yield the chunks of regions in order, each as soon as all offsets and strands have it.
+    """Yield the chunks of regions in order, each complete for all offsets and strands.
 
     Args:
-        blocks: of `window_blocks`, with what reading them gave.
-        reference: the sequence.
-        regions: in the order of the blocks, none of which overlap, and none is empty unless it is
-            alone.
-        method: how they are scanned.
+        blocks: blocks of `window_blocks`, with their scores.
+        reference: the reference sequence.
+        regions: in the order of the blocks; they do not overlap, and none is empty unless it is the
+            only one.
+        method: scanning method.
 
     Raises:
-        ModelError: the model says nothing finite of a base.
+        ModelError: the score of a base is not finite.
     """
     region_of, tokens_read = _finder(regions), 0
-    arriving: _Arriving | None = None
-    for block, found in blocks:
-        tokens_read += found.tokens_read
-        read = zip(block, found.values, strict=True)
-        for region, windows in groupby(read, key=lambda pair: region_of(pair[0])):
-            if arriving is None or arriving.region != region:
-                arriving = _Arriving(region, method)
+    open_region: _OpenRegion | None = None
+    for block, scores in blocks:
+        tokens_read += scores.tokens_read
+        pairs = zip(block, scores.values, strict=True)
+        for region, windows in groupby(pairs, key=lambda pair: region_of(pair[0])):
+            if open_region is None or open_region.region != region:
+                open_region = _OpenRegion(region, method)
             for window, values in windows:
-                arriving.add(window, values)
-            if chunk := arriving.ready(reference, tokens_read):
+                open_region.add(window, values)
+            if chunk := open_region.ready(reference, tokens_read):
                 yield chunk
                 tokens_read = 0
 
 
-def _finder(regions: Sequence[Interval]) -> Callable[[Window], Interval]:
-    """Return what finds the region whose bases a window scores."""
+def _finder(regions: Sequence[Interval]) -> Callable[[ScanWindow], Interval]:
+    """Return a function from a window to the region that it scores."""
     by_contig: dict[str, list[Interval]] = {}
     for region in regions:
         by_contig.setdefault(region.contig, []).append(region)
-    starts = {contig: [each.start for each in some] for contig, some in by_contig.items()}
+    starts = {contig: [r.start for r in in_contig] for contig, in_contig in by_contig.items()}
 
-    def region_of(window: Window) -> Interval:
+    def region_of(window: ScanWindow) -> Interval:
         number = bisect_right(starts[window.contig], window.contig_start) - 1
         return by_contig[window.contig][number]
 
     return region_of
 
 
-class _Arriving:
-    """A region of which windows come, and what has come of it that is not handed on yet."""
+class _OpenRegion:
+    """A region whose windows arrive, with the scores that are not in a chunk yet."""
 
     def __init__(self, region: Interval, method: ScanMethod) -> None:
         self.region = region
         self._method = method
         self._start = region.start
-        # What each pass has given from the start on.
+        # Scores of each pass from the start on.
         self._passes = [np.empty((0, 4), dtype=np.float32) for _ in _passes(method)]
 
-    def add(self, window: Window, values: Float32s) -> None:
-        """Take what reading a window gave."""
+    def add(self, window: ScanWindow, values: Float32s) -> None:
+        """Append the scores of a window."""
         self._passes[window.number] = np.concatenate([self._passes[window.number], values])
 
     def ready(self, reference: Reference, tokens_read: int) -> ScanChunk | None:
-        """Return what all passes have, if anything, and begin behind it."""
+        """Return the bases that all passes have scored, if any, and remove them."""
         ready_bp = min(map(len, self._passes))
         if not ready_bp:
             return None
@@ -273,23 +276,23 @@ class _Arriving:
 
 
 def num_passes(method: ScanMethod) -> int:
-    """Return how often a region is read."""
+    """Return the number of passes over a region."""
     return len(_passes(method))
 
 
-def tokens_of(window: Window, reader: "ModelRunner", method: ScanMethod) -> int:
-    """Return how many tokens the network reads of a window; its last one is predicted only."""
+def num_window_tokens(window: ScanWindow, runner: "ModelRunner", method: ScanMethod) -> int:
+    """Return the input tokens of a window; its last token is only predicted."""
     num_kmers = -(-(window.stop - window.start) // K)
-    return len(reader.vocabulary.prefix(method.tags)) + num_kmers - 1
+    return len(runner.vocabulary.prefix(method.tags)) + num_kmers - 1
 
 
 def _passes(method: ScanMethod) -> list[tuple[str, int]]:
-    """Return the strands and offsets in which a region is read."""
+    """Return strand and offset of each pass over a region."""
     return [(strand, f) for strand in STRANDS_READ[method.strands] for f in method.offsets]
 
 
-def _in_order(reference: Reference, region: Interval, method: ScanMethod) -> Iterator[Window]:
-    """Return the windows of a region, in the order in which they finish it."""
+def _in_order(reference: Reference, region: Interval, method: ScanMethod) -> Iterator[ScanWindow]:
+    """Return the windows of a region, ordered by where they end."""
     length_bp = reference.contig_lengths_bp[region.contig]
     return heapq.merge(
         *(
@@ -301,8 +304,8 @@ def _in_order(reference: Reference, region: Interval, method: ScanMethod) -> Ite
 
 def _windows(
     number: int, strand: str, offset: int, region: Interval, contig_bp: int, method: ScanMethod
-) -> Iterator[Window]:
-    """Yield the windows of one pass that score bases of a region, in the order of the contig."""
+) -> Iterator[ScanWindow]:
+    """Yield the windows of one pass that score bases of a region, in contig order."""
     start, end = region.start, region.end
     if strand == "-":
         start, end = contig_bp - end, contig_bp - start
@@ -312,7 +315,7 @@ def _windows(
     stride_bp = window_bp - context_bp
 
     def index_at(place: int) -> int:
-        """Return which window scores a place; -1 is what lies before the first."""
+        """Return the index of the window that scores a position; -1 before the first window."""
         if place < offset:
             return -1
         return max(0, 1 + (place - offset - window_bp) // stride_bp)
@@ -321,19 +324,19 @@ def _windows(
     for index in indices if strand == "+" else reversed(indices):
         first = offset + index * stride_bp
         scored = (first + (context_bp if index else 0), first + window_bp)
-        if index < 0:  # the bases before the offset are the beginning of a 6-mer behind `<dna>`
+        if index < 0:  # the bases before the offset begin a 6-mer after `<dna>`
             first, scored = 0, (0, offset)
         scored_from, scored_to = max(scored[0], start), min(scored[1], end)
         contig_start = scored_from if strand == "+" else contig_bp - scored_to
-        yield Window(
+        yield ScanWindow(
             contig_start, number, strand, region.contig, contig_bp, first, scored_from, scored_to
         )
 
 
 def _passage(
-    reader: "ModelRunner", reference: Reference, window: Window, tags: tuple[str, ...]
+    runner: "ModelRunner", reference: Reference, window: ScanWindow, tags: tuple[str, ...]
 ) -> Passage:
-    """Return what is read for a window: its context, and the tokens with bases to score."""
+    """Return the batch row of a window: its context, and the tokens with scored bases."""
     contig, start, stop = window.contig, window.start, window.stop
     if window.strand == "+":
         bases = reference.fetch(Interval(contig, start, stop))
@@ -343,12 +346,12 @@ def _passage(
             reference.fetch(Interval(contig, length_bp - stop, length_bp - start))
         )
     context_bp = window.first_token - start
-    stem = stem_of(bases[:context_bp], reader.vocabulary, tags)
-    return Passage(stem, (branch_of(bases[context_bp:], reader.vocabulary),))
+    prefix = prefix_of(bases[:context_bp], runner.vocabulary, tags)
+    return Passage(prefix, (continuation_of(bases[context_bp:], runner.vocabulary),))
 
 
-def _on_contig(window: Window, steps: Float32s) -> Float32s:
-    """Turn the chain of a window's tokens, (tokens, 6, 4), to scored bases of the contig."""
+def _on_contig(window: ScanWindow, steps: Float32s) -> Float32s:
+    """Convert the chain of a window's tokens, (tokens, 6, 4), to scored bases of the contig."""
     scored = slice(window.scored_from - window.first_token, window.scored_to - window.first_token)
     values = steps.reshape(-1, 4)[scored, _COLUMNS[window.strand]]
     return values if window.strand == "+" else values[::-1]
@@ -357,10 +360,10 @@ def _on_contig(window: Window, steps: Float32s) -> Float32s:
 def _combined(
     passes: Sequence[Float32s], start: int, contig_bp: int, method: ScanMethod
 ) -> Float32s:
-    """Join the passes over bases from `start` on: (bases, 4) each and in all.
+    """Combine the passes over bases from `start` on: each (bases, 4), result (bases, 4).
 
-    The mean of log-probabilities is brought to a sum of probabilities of 1, which changes no
-    difference of two of them: a delta is the mean of the deltas.
+    The mean of log-probabilities is normalised to probabilities that sum to 1. This leaves
+    differences unchanged: a delta is the mean of the deltas.
     """
     if len(passes) == 1:
         return passes[0]

@@ -1,4 +1,4 @@
-"""Likelihoods of alleles compared: a score a variant, a scored file a VCF."""
+"""Score variants by the likelihoods of their alleles, singly or for a whole VCF."""
 
 from carbon.inference.variants.files import VariantJob, VariantScorer, run_variant_job
 from carbon.inference.variants.score import (
@@ -7,20 +7,27 @@ from carbon.inference.variants.score import (
     compare_block,
     score_variants,
 )
-from carbon.inference.variants.windows import Fork, Method, fork_at, method_for, needed_bp, place_of
+from carbon.inference.variants.windows import (
+    AlleleWindows,
+    Method,
+    allele_windows,
+    method_for,
+    needed_bp,
+    site_of,
+)
 
 __all__ = [
     "AlleleComparison",
-    "Fork",
+    "AlleleWindows",
     "Method",
     "VariantJob",
     "VariantScore",
     "VariantScorer",
+    "allele_windows",
     "compare_block",
-    "fork_at",
     "method_for",
     "needed_bp",
-    "place_of",
     "run_variant_job",
     "score_variants",
+    "site_of",
 ]

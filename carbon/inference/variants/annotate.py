@@ -1,4 +1,4 @@
-"""What is written beside the scores of a variant: its most severe consequence for a gene."""
+"""Annotate variant scores with consequences for genes and percentiles among random variants."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -10,10 +10,10 @@ from carbon.inference.variants.background import Background
 from carbon.io.files import sha256_of_file
 from carbon.progress import say
 
-Kind = type[str] | type[float] | type[int] | type[bool]
-ANNOTATION = "annotation"  # the setting that is there where consequences are written
+ColumnType = type[str] | type[float] | type[int] | type[bool]
+ANNOTATION = "annotation"  # the setting that is present if consequences are written
 
-MEANINGS = {
+CONSEQUENCE_MEANINGS = {
     "gene": "Gene of CARBON_CONSEQUENCE",
     "transcript": "Transcript of CARBON_CONSEQUENCE",
     "consequence": "Most severe consequence for any transcript, as the Sequence Ontology names it",
@@ -21,11 +21,13 @@ MEANINGS = {
     "codons": "Codons before and after, as the transcript reads them",
     "amino_acids": "Amino acids before and after, or the one that stays",
 }
-KINDS: dict[str, Kind] = {name: int if name == "codon" else str for name in MEANINGS}
+CONSEQUENCE_COLUMNS: dict[str, ColumnType] = {
+    name: int if name == "codon" else str for name in CONSEQUENCE_MEANINGS
+}
 
 
-class Score(NamedTuple):
-    """What is written of one ALT: its `VariantScore`, its percentile, and among which variants."""
+class AlleleScore(NamedTuple):
+    """Output columns of one ALT: its `VariantScore`, percentile and `Consequence`."""
 
     delta: float | None
     reason: str | None
@@ -37,95 +39,76 @@ class Score(NamedTuple):
     percentile: float | None = None
     percentile_of: str | None = None
     scored_as: str | None = None
+    gene: str | None = None
+    transcript: str | None = None
+    consequence: str | None = None
+    codon: int | None = None
+    codons: str | None = None
+    amino_acids: str | None = None
 
 
-class AnnotatedScore(NamedTuple):
-    """What is written of one ALT; the fields are those of `Score` and of `Consequence`."""
-
-    delta: float | None
-    reason: str | None
-    forward: float | None
-    reverse: float | None
-    spread: float | None
-    strand_left_out: str | None
-    unsure: bool | None
-    percentile: float | None
-    percentile_of: str | None
-    scored_as: str | None
-    gene: str | None
-    transcript: str | None
-    consequence: str | None
-    codon: int | None
-    codons: str | None
-    amino_acids: str | None
-
-
-Annotated = Callable[[VcfRow, Sequence[Score]], Sequence[Score | AnnotatedScore]]
+Annotated = Callable[[VcfRow, Sequence[AlleleScore]], Sequence[AlleleScore]]
 
 
 def annotator(annotation: Annotation | None, reference: Reference) -> Annotated:
-    """Return what adds consequences to the scores of a record; without an annotation, nothing."""
+    """Return a function that adds consequences to a record's scores, given an annotation."""
     if annotation is None:
         return lambda _, scores: scores
     consequences = Consequences(reference, annotation)
 
-    def annotated(row: VcfRow, scores: Sequence[Score]) -> list[AnnotatedScore]:
-        # Of a base that the reference has not, nothing is known.
-        found = (Consequence() if row.disagreement else consequences.of(v) for v in row.variants)
+    def annotated(row: VcfRow, scores: Sequence[AlleleScore]) -> list[AlleleScore]:
+        # A REF that contradicts the reference has no consequence.
+        effects = (Consequence() if row.disagreement else consequences.of(v) for v in row.variants)
         return [
-            AnnotatedScore(**score._asdict(), **each._asdict())
-            for score, each in zip(scores, found, strict=True)
+            score._replace(**each._asdict()) for score, each in zip(scores, effects, strict=True)
         ]
 
     return annotated
 
 
-BACKGROUND = "background"  # the setting that is there where percentiles are written
+BACKGROUND = "background"  # the setting that is present if percentiles are written
 
 
-class Found(NamedTuple):
-    """A background, and what is written of it among the settings: without one, the reason."""
+class BackgroundChoice(NamedTuple):
+    """A background and its entries in the settings; without a background, the reason."""
 
     background: Background | None
     settings: dict[str, Any]
 
 
-Scores = Sequence[Score | AnnotatedScore]
-
-
 def background_for(
-    scored_by: Mapping[str, Any], given: Path | None, own: Path | None, *, annotated: bool
-) -> Found:
-    """Return the background that is given, or else the one that the model brings with it.
+    scored_by: Mapping[str, Any], chosen: Path | None, own: Path | None, *, annotated: bool
+) -> BackgroundChoice:
+    """Return the background the user chose, or else the model's own.
 
-    If the model's own does not fit, there are no percentiles; the settings that are returned say
-    why, and so does a line on stderr.
+    If the model's own background does not fit, there are no percentiles; the returned settings and
+    a line on stderr state the reason.
 
     Args:
-        scored_by: what deltas follow from, as `settings_of` returns it; read if there is a file.
-        given: by the user.
-        own: where the model's own may lie; None if no percentiles are wanted.
+        scored_by: settings that deltas depend on, from `settings_of`; used only if there is a file.
+        chosen: path from the user.
+        own: where the model's own may be; None if no percentiles are requested.
         annotated: whether consequences are known.
 
     Raises:
-        UserError: a file is absent or torn, or the given one of another model or other settings.
+        UserError: a file is missing or torn, or the chosen one has another model or other settings.
     """
-    path = given or own
+    path = chosen or own
     if path is None:
-        return _without("not asked for")
-    if not given and not path.is_file():
-        return _without(f"the model has no {path.name}; `carbon background` makes one")
+        return _without("not requested")
+    if not chosen and not path.is_file():
+        return _without(f"the model has no {path.name}; `carbon background` creates one")
     background = Background.read(path)
     if not (why := _why_not(background, scored_by, annotated)):
-        return Found(background, _about(path, background, scored_by["dtype"]))
-    if given:
+        return BackgroundChoice(background, _about(path, background, scored_by["dtype"]))
+    if chosen:
         raise UserError(f"{path}: {why}")
     say(f"no percentiles: {path} {why}")
     return _without(f"{path.name} {why}")
 
 
-def _without(why: str) -> Found:
-    return Found(None, {"percentile": f"none: {why}"})
+def _without(why: str) -> BackgroundChoice:
+    return BackgroundChoice(None, {"percentile": f"none: {why}"})
 
 
 def _about(path: Path, background: Background, dtype: str) -> dict[str, Any]:
@@ -145,20 +128,18 @@ def _about(path: Path, background: Background, dtype: str) -> dict[str, Any]:
 
 def _why_not(background: Background, settings: Mapping[str, Any], annotated: bool) -> str | None:
     if why := background.why_other(settings):
-        return f"{why}; score as it was made, or make one that is like this run"
+        return f"{why}; use its settings, or create a background with these settings"
     if background.needs_consequence and not annotated:
-        return "tells variants by consequence; give --annotation too"
+        return "has kinds by consequence; also give --annotation"
     return None
 
 
-def ranker(
-    background: Background | None, reference: Reference
-) -> Callable[[VcfRow, Scores], Scores]:
-    """Return what adds percentiles to the scores of a record; without a background, nothing."""
+def ranker(background: Background | None, reference: Reference) -> Annotated:
+    """Return a function that adds percentiles to a record's scores, given a background."""
     if background is None:
         return lambda _, scores: scores
 
-    def ranked(row: VcfRow, scores: Scores) -> Scores:
+    def ranked(row: VcfRow, scores: Sequence[AlleleScore]) -> list[AlleleScore]:
         return [
             score._replace(**_rank(background, reference, variant, score))
             for variant, score in zip(row.variants, scores, strict=True)
@@ -168,11 +149,13 @@ def ranker(
 
 
 def _rank(
-    background: Background, reference: Reference, variant: Variant, score: Score | AnnotatedScore
+    background: Background, reference: Reference, variant: Variant, score: AlleleScore
 ) -> dict[str, Any]:
-    """Return the percentile of a score and the kind of random variants that it is among."""
-    consequence = getattr(score, "consequence", None)
-    if score.delta is None or not (kind := background.kind_of(reference, variant, consequence)):
+    """Return the percentile of a score, and the kind of random variants it is compared with."""
+    if score.delta is None:
+        return {}
+    kind = background.kind_of(reference, variant, score.consequence)
+    if kind is None:
         return {}
     percentile = background.percentile_in(kind, score.delta)
     return {"percentile": percentile, "percentile_of": kind}

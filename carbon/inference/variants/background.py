@@ -1,8 +1,9 @@
-"""Kinds of variants: those of one kind are compared with one another.
+"""Backgrounds: score quantiles of random variants of every kind, for percentiles.
 
-A variant has a path of kinds, the narrowest first. `change` tells what becomes of the bases and
-nothing of what that does, so that a percentile among them still tells harmful from harmless.
-`consequence` tells what it does to a gene: a percentile among them is within one consequence.
+The kinds of a variant form a path, the narrowest first. With the scheme `change` a kind depends on
+the bases alone, so that a percentile still separates harmful from harmless variants. With the
+scheme `consequence` it depends on the consequence for a gene, so that a percentile compares
+variants of one consequence.
 """
 
 import hashlib
@@ -32,15 +33,15 @@ _BASES = "ACGT"
 _PYRIMIDINES = "CT"
 
 
-class Kinds(NamedTuple):
-    """One way to tell variants apart.
+class KindScheme(NamedTuple):
+    """A scheme that assigns kinds to variants.
 
     Attributes:
-        path_of: from reference, variant and its consequence to the kinds of a variant, the
-            narrowest first; empty for one of no kind.
+        path_of: function from reference, variant and its consequence to the kinds of a variant, the
+            narrowest first; empty if it has none.
         narrowest_snvs: kinds of SNVs that variants are drawn for.
-        narrowest_indels: from `deletion` or `insertion` and a length in bp to those of indels.
-        needs_consequence: whether the consequence is looked at.
+        narrowest_indels: function from `deletion` or `insertion` and a length in bp to their kinds.
+        needs_consequence: whether the consequence is used.
     """
 
     path_of: Callable[[Reference, Variant, str | None], KindPath]
@@ -50,12 +51,12 @@ class Kinds(NamedTuple):
 
 
 def _change(reference: Reference, variant: Variant, consequence: str | None) -> KindPath:
-    """Tell SNVs by their change and the base on either side, indels by their length."""
+    """Classify SNVs by their change and the base on either side, indels by their length."""
     return _indel(variant) or _snv_in_context(reference, variant)
 
 
 def _consequence(reference: Reference, variant: Variant, consequence: str | None) -> KindPath:
-    """Tell SNVs by their consequence, indels by their length and whether they are in a CDS."""
+    """Classify SNVs by their consequence, indels by their length and whether they are in a CDS."""
     if broad := _indel(variant):
         return (_indel_where(broad[0], consequence), *broad) if consequence in TERMS else broad
     if not _is_snv(variant):
@@ -70,7 +71,7 @@ def _is_snv(variant: Variant) -> bool:
 
 
 def _indel(variant: Variant) -> KindPath:
-    """Return the kinds of a short insertion or deletion that replaces nothing; otherwise none."""
+    """Return the kinds of a short insertion or deletion that replaces no bases; otherwise none."""
     if variant.why_unscorable():
         return ()
     start, end, alt = trimmed(variant)
@@ -86,7 +87,7 @@ def _indel_where(kind: str, consequence: str | None) -> str:
 
 
 def _snv_in_context(reference: Reference, variant: Variant) -> KindPath:
-    """Return the kinds of an SNV, told on the strand where REF is C or T."""
+    """Return the kinds of an SNV, on the strand where REF is C or T."""
     if not _is_snv(variant):
         return ()
     start, end, alt = trimmed(variant)
@@ -94,7 +95,7 @@ def _snv_in_context(reference: Reference, variant: Variant) -> KindPath:
     around = Interval(variant.contig, max(0, start - 1), min(end + 1, length_bp))
     left, right = start - around.start, around.end - end
     bases = reference.fetch(around).upper()
-    # REF may be one of several bases that a code of the reference stands for.
+    # The reference may have an ambiguity code at REF.
     bases = bases[:left] + variant.ref[start - variant.position].upper() + bases[left + 1 :]
     if bases[left] not in _PYRIMIDINES:
         bases, alt, left = reverse_complement(bases), reverse_complement(alt), right
@@ -111,14 +112,14 @@ _CONTEXTS = tuple(
     if ref != alt
 )
 
-KINDS: dict[str, Kinds] = {
-    "change": Kinds(
+KIND_SCHEMES: dict[str, KindScheme] = {
+    "change": KindScheme(
         _change,
         narrowest_snvs=_CONTEXTS,
         narrowest_indels=lambda name, bp: (f"{name} {bp}",),
         needs_consequence=False,
     ),
-    "consequence": Kinds(
+    "consequence": KindScheme(
         _consequence,
         narrowest_snvs=tuple(
             dict.fromkeys(f"snv {term.snv_kind}" for term in TERMS.values() if term.snv_kind)
@@ -129,18 +130,18 @@ KINDS: dict[str, Kinds] = {
 }
 
 
-_TRIES_A_VARIANT = 1000  # after so many without a kind, the contigs count as having none of it
-_MOST_TRIES_A_VARIANT = 10_000  # a kind rarer than that among draws has fewer variants than wanted
+_TRIES_A_VARIANT = 1000  # tries without a kind after which it counts as absent from the contigs
+_MOST_TRIES_A_VARIANT = 10_000  # tries after which a rare kind keeps too few variants
 
 
-class Drawn(NamedTuple):
-    """A variant that was drawn.
+class RandomVariant(NamedTuple):
+    """A random variant.
 
     Attributes:
-        variant: what to score.
+        variant: the variant to score.
         path: its kinds, the narrowest first.
-        weight: its share of the broadest of them: of a kind that is rare in the genome as many are
-            drawn as of another, and each of them weighs less.
+        weight: its share of the broadest kind. A rare kind gets as many variants as a common one,
+            so each of its variants weighs less.
     """
 
     variant: Variant
@@ -152,9 +153,9 @@ class Drawing(NamedTuple):
     """How variants are drawn.
 
     Attributes:
-        variants_per_kind: how many of every narrowest kind.
-        seed: of the random numbers, 0 or more; the same gives the same variants.
-        contigs: where places are; all if none is named.
+        variants_per_kind: number of variants of every narrowest kind.
+        seed: seed of the random numbers, 0 or more; the same seed gives the same variants.
+        contigs: contigs to draw from; all if empty.
     """
 
     variants_per_kind: int = 200
@@ -164,77 +165,79 @@ class Drawing(NamedTuple):
 
 def draw_variants(
     reference: Reference, kinds: str, drawing: Drawing, consequences: Consequences | None = None
-) -> list[Drawn]:
-    """Draw variants until there are enough of every narrowest kind, or a kind is too rare.
+) -> list[RandomVariant]:
+    """Draw variants until every narrowest kind has enough, or is too rare.
 
-    Places are uniform over the known bases of the contigs, ALTs of SNVs over the three other bases;
-    what is inserted stands elsewhere in the contigs. All lengths of indels weigh the same. Indels
-    are left-aligned, as every variant is before it is scored.
+    Positions are uniform over the known bases of the contigs, ALTs of SNVs over the three other
+    bases; inserted bases are copied from elsewhere in the contigs. All lengths of indels have equal
+    weight. Indels are left-aligned, as every variant is before scoring.
 
     Args:
-        reference: where they are drawn.
-        kinds: a name of `KINDS`.
-        drawing: how many, and where.
-        consequences: that kinds by consequence are told by.
+        reference: reference to draw from.
+        kinds: a name of `KIND_SCHEMES`.
+        drawing: number of variants, and contigs.
+        consequences: source of consequences, for kinds by consequence.
 
     Raises:
-        UserError: a number is not possible, there is no such contig, or the contigs have next to
-            no known bases.
+        UserError: a number is out of range, a contig does not exist, or the contigs have almost no
+            known bases.
     """
     if drawing.variants_per_kind < 1 or drawing.seed < 0:
         raise UserError(
             f"variants per kind {drawing.variants_per_kind}, seed {drawing.seed}: give 1 or more, "
             "and a seed of 0 or more"
         )
-    table = KINDS[kinds]
-    places = Places(reference, drawing.contigs, np.random.default_rng(drawing.seed))
+    table = KIND_SCHEMES[kinds]
+    sampler = VariantSampler(reference, drawing.contigs, np.random.default_rng(drawing.seed))
 
     def path_of(variant: Variant) -> KindPath:
         term = consequences.of(variant).consequence if consequences else None
         return table.path_of(reference, variant, term)
 
-    def some(propose: Callable[[], Variant | None], narrowest: Sequence[str]) -> Iterator[Drawn]:
-        return _some(propose, path_of, narrowest, drawing.variants_per_kind)
+    def draw(
+        propose: Callable[[], Variant | None], narrowest: Sequence[str]
+    ) -> Iterator[RandomVariant]:
+        return _draw_kinds(propose, path_of, narrowest, drawing.variants_per_kind)
 
-    drawn = list(some(places.snv, table.narrowest_snvs))
+    drawn = list(draw(sampler.snv, table.narrowest_snvs))
     for name in INDELS:
         for length_bp in range(1, LONGEST_INDEL_BP + 1):
             narrowest = table.narrowest_indels(name, length_bp)
-            drawn += some(lambda: places.indel(name, length_bp), narrowest)  # noqa: B023
+            drawn += draw(lambda: sampler.indel(name, length_bp), narrowest)  # noqa: B023
     if not drawn:
         raise UserError(f"{reference.path}: no variants can be drawn; has it known bases?")
     return drawn
 
 
-def _some(
+def _draw_kinds(
     propose: Callable[[], Variant | None],
     path_of: Callable[[Variant], KindPath],
     narrowest: Sequence[str],
-    wanted: int,
-) -> Iterator[Drawn]:
-    """Keep the first variants of every kind, and count all to know how common the kind is."""
-    kept: dict[KindPath, list[Variant]] = defaultdict(list)
+    num_wanted: int,
+) -> Iterator[RandomVariant]:
+    """Yield the first variants of every kind, weighted by the frequency of the kind."""
+    variants: dict[KindPath, list[Variant]] = defaultdict(list)
     seen: Counter[KindPath] = Counter()
     missing = set(narrowest)
-    for number in range(_MOST_TRIES_A_VARIANT * wanted):
-        if number == _TRIES_A_VARIANT * wanted:
+    for number in range(_MOST_TRIES_A_VARIANT * num_wanted):
+        if number == _TRIES_A_VARIANT * num_wanted:
             missing &= {path[0] for path in seen}
         if not missing:
             break
         if (variant := propose()) is None or not (path := path_of(variant)):
             continue
         seen[path] += 1
-        if len(kept[path]) < wanted:
-            kept[path].append(variant)
-        if len(kept[path]) == wanted:
+        if len(variants[path]) < num_wanted:
+            variants[path].append(variant)
+        if len(variants[path]) == num_wanted:
             missing.discard(path[0])
-    for path, variants in kept.items():
-        weight = seen[path] / seen.total() / len(variants)
-        yield from (Drawn(variant, path, weight) for variant in variants)
+    for path, of_path in variants.items():
+        weight = seen[path] / seen.total() / len(of_path)
+        yield from (RandomVariant(variant, path, weight) for variant in of_path)
 
 
-class Places:
-    """Draws variants at random places of some contigs."""
+class VariantSampler:
+    """Draws variants at random positions of some contigs."""
 
     def __init__(
         self, reference: Reference, contigs: Sequence[str], numbers: np.random.Generator
@@ -247,7 +250,7 @@ class Places:
         self._ends = list(accumulate(lengths_bp[name] for name in self._contigs))
 
     def snv(self) -> Variant | None:
-        """Draw an SNV; None where the reference has no known base."""
+        """Draw an SNV; None if the reference base is unknown."""
         contig, position = self._place()
         ref = self._known(contig, position, position + 1)
         if not ref:
@@ -255,12 +258,12 @@ class Places:
         return Variant(contig, position, ref, self._one_of(_BASES.replace(ref, "")))
 
     def indel(self, name: str, length_bp: int) -> Variant | None:
-        """Draw a deletion or an insertion of a length; it is returned left-aligned."""
-        found = self._indel(name, length_bp)
-        return normalize_variant(self._reference, found) if found else None
+        """Draw a left-aligned deletion or insertion of a length."""
+        variant = self._indel(name, length_bp)
+        return normalize_variant(self._reference, variant) if variant else None
 
     def _indel(self, name: str, length_bp: int) -> Variant | None:
-        """Draw an indel after the base that VCF puts before it, in a repeat at any copy."""
+        """Draw an indel with the preceding base that VCF requires, in a repeat at any copy."""
         contig, position = self._place()
         if name == "deletion":
             ref = self._known(contig, position, position + 1 + length_bp)
@@ -279,7 +282,7 @@ class Places:
         return bases[int(self._numbers.integers(len(bases)))]
 
     def _known(self, contig: str, start: int, end: int) -> str:
-        """Return bases in upper case; nothing if one is unknown or past the contig's end."""
+        """Return bases in upper case; empty if one is unknown or past the contig's end."""
         if end > self._reference.contig_lengths_bp[contig]:
             return ""
         bases = self._reference.fetch(Interval(contig, start, end)).upper()
@@ -287,10 +290,10 @@ class Places:
 
 
 FILE_NAME = "background.json"
-"""Of a background that a model brings with it, in its folder."""
+"""Name of a model's own background in its folder."""
 
 LEAST_VARIANTS = 100
-"""With fewer, a kind has no quantiles, and the next broader one stands in for it."""
+"""With fewer variants a kind has no quantiles, and the next broader kind is used."""
 
 _FORMAT = "carbon background 1"
 _SUM = "sha256"
@@ -303,25 +306,25 @@ Float64s = NDArray[np.float64]
 
 
 class _Steps(NamedTuple):
-    """A curve from deltas to percentiles; deltas rise and no two are the same."""
+    """A piecewise linear curve from strictly increasing deltas to percentiles."""
 
     deltas: Float64s
     percents: Float64s
 
 
 class Background:
-    """The deltas of random variants of every kind.
+    """Quantiles of the deltas of random variants of every kind.
 
     Attributes:
-        kinds: which table of kinds, `change` or `consequence`.
-        settings: the model and the method that scored the variants; others are refused.
-        drawn: what was drawn, for the record.
-        table: from the name of a kind to what is known of it: `variants`, how many were drawn, and
-            `quantiles` in nats at `percents`, or else `instead`, the broader kind that is taken.
+        kinds: name of the scheme, `change` or `consequence`.
+        settings: model and method that scored the variants; scores with other settings are refused.
+        drawn: how the variants were drawn, for the record.
+        table: entry by kind: `variants`, the number of variants, and `quantiles` in nats at
+            `percents`, or else `instead`, the broader kind to use.
     """
 
     def __init__(self, content: Mapping[str, Any]) -> None:
-        """Take what a file holds, without its sum."""
+        """Take the content of a file, without its checksum."""
         self._content = content
         self.kinds: str = content["kinds_by"]
         self.settings: dict[str, Any] = content["settings"]
@@ -357,39 +360,39 @@ class Background:
         return cls(content)
 
     def write(self, path: str | Path) -> None:
-        """Write the file, which appears when it is whole."""
+        """Write the file, which appears when complete."""
         with atomic_file(path) as temporary:
             temporary.write_bytes(self.to_bytes())
 
     def to_bytes(self) -> bytes:
-        """Return what the file holds: JSON, a line a kind."""
+        """Return the content of the file: JSON, one line a kind."""
         content = {**self._content, _SUM: _sum_of(self._content)}
         lines = [f"{json.dumps(name)}: {_lines(value)}" for name, value in content.items()]
         return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
 
     @property
     def needs_consequence(self) -> bool:
-        """Whether kinds cannot be told without an annotation."""
-        return KINDS[self.kinds].needs_consequence
+        """Whether kinds depend on an annotation."""
+        return KIND_SCHEMES[self.kinds].needs_consequence
 
     @property
     def tolerances(self) -> dict[str, dict[str, Any]]:
-        """By a dtype other than that of the settings: how far it moves deltas and percentiles.
+        """Effect of other dtypes on deltas and percentiles, by dtype.
 
-        `delta`, in nats, and `percentile`, in points, hold for 95 % of `variants` variants;
-        `weights_sha256` is that of the rounded weights.
+        `delta`, in nats, and `percentile`, in points, bound the change for 95 % of `variants`
+        variants; `weights_sha256` is the checksum of the rounded weights.
         """
-        found: dict[str, dict[str, Any]] = self._content.get("tolerances", {})
-        return found
+        tolerances: dict[str, dict[str, Any]] = self._content.get("tolerances", {})
+        return tolerances
 
     def with_tolerance(self, dtype: str, tolerance: Mapping[str, Any]) -> "Background":
-        """Return a background that serves deltas of another dtype too."""
+        """Return a background that also accepts deltas of another dtype."""
         return Background({**self._content, "tolerances": {**self.tolerances, dtype: tolerance}})
 
     def why_other(self, settings: Mapping[str, Any]) -> str | None:
-        """Name the first setting of a scoring that does not fit the background, or None.
+        """Return which setting of a scoring differs first from the background's, or None.
 
-        A dtype that has a tolerance fits.
+        A dtype with a tolerance is accepted.
         """
         others = json.loads(json.dumps(settings))
         own = self.settings
@@ -397,24 +400,24 @@ class Background:
             rounded = {"dtype": others["dtype"], "weights_sha256": tolerance["weights_sha256"]}
             own = own | rounded
         for name in others | own:
-            there, here = own.get(name), others.get(name)
-            if there != here:
+            of_background, of_scoring = own.get(name), others.get(name)
+            if of_background != of_scoring:
                 if name == "weights_sha256":
-                    return "is of a model with other weights"
-                return f"was made with {name} {there}, and this is {name} {here}"
+                    return "was computed with other model weights"
+                return f"was made with {name} {of_background}, not {name} {of_scoring}"
         return None
 
     def kind_of(
         self, reference: Reference, variant: Variant, consequence: str | None = None
     ) -> str | None:
-        """Return the kind that a variant is compared with; None if it is of no kind.
+        """Return the kind that a variant is compared with; None if it has no kind.
 
         Args:
-            reference: of the variant.
-            variant: with bases for alleles.
-            consequence: of `carbon.genome.Consequences`, where kinds are told by it.
+            reference: the reference sequence.
+            variant: a variant whose alleles are bases.
+            consequence: from `carbon.genome.Consequences`, if kinds depend on it.
         """
-        path = KINDS[self.kinds].path_of(reference, variant, consequence)
+        path = KIND_SCHEMES[self.kinds].path_of(reference, variant, consequence)
         return next((kind for kind in path if "quantiles" in self.table.get(kind, ())), None)
 
     def percentile(
@@ -424,24 +427,24 @@ class Background:
         delta: float | None,
         consequence: str | None = None,
     ) -> float | None:
-        """Return how many in a hundred random variants of the same kind have a lower delta.
+        """Return the percentage of random variants of the same kind with a lower delta.
 
-        Of those with the same delta half are counted.
+        Half of those with an equal delta are counted.
 
         Args:
-            reference: of the variant.
-            variant: with bases for alleles.
-            delta: of the same model and settings, in nats.
-            consequence: of `carbon.genome.Consequences`, where kinds are told by it.
+            reference: the reference sequence.
+            variant: a variant whose alleles are bases.
+            delta: from the same model and settings, in nats.
+            consequence: from `carbon.genome.Consequences`, if kinds depend on it.
 
         Returns:
-            0 to 100; None without a delta, or where the variant is of no kind.
+            0 to 100; None without a delta, or if the variant has no kind.
         """
         kind = None if delta is None else self.kind_of(reference, variant, consequence)
         return None if kind is None or delta is None else self.percentile_in(kind, delta)
 
     def percentile_in(self, kind: str, delta: float) -> float:
-        """Return the percentile of a delta among those of a kind that has quantiles."""
+        """Return the percentile of a delta within a kind that has quantiles."""
         curve = self._curves[kind]
         return float(np.interp(delta, curve.deltas, curve.percents))
 
@@ -456,24 +459,24 @@ class Background:
 
 
 def background_of(
-    drawn: Iterable[Drawn], deltas: Iterable[float | None], about: Mapping[str, Any]
+    drawn: Iterable[RandomVariant], deltas: Iterable[float | None], about: Mapping[str, Any]
 ) -> Background:
-    """Make a background of variants and their scores.
+    """Compute a background from variants and their scores.
 
     Args:
-        drawn: variants, their kinds and weights.
-        deltas: of each in nats, None where it has no score.
+        drawn: variants with kinds and weights.
+        deltas: delta of each in nats, None without a score.
         about: `kinds_by`, `settings` and `drawn` of the file.
     """
     values: dict[str, list[tuple[float, float]]] = {}
     broader: dict[str, str] = {}
-    for one, delta in zip(drawn, deltas, strict=True):
-        broader.update(zip(one.path, one.path[1:], strict=False))
-        for kind in one.path:
+    for each, delta in zip(drawn, deltas, strict=True):
+        broader.update(zip(each.path, each.path[1:], strict=False))
+        for kind in each.path:
             values.setdefault(kind, [])
             if delta is not None:
-                values[kind].append((delta, one.weight))
-    enough = {kind for kind, some in values.items() if len(some) >= LEAST_VARIANTS}
+                values[kind].append((delta, each.weight))
+    enough = {kind for kind, deltas in values.items() if len(deltas) >= LEAST_VARIANTS}
     table = {
         kind: {"variants": len(values[kind])}
         | (
@@ -489,10 +492,10 @@ def background_of(
 
 
 def quantiles(weighted: Iterable[tuple[float, float]]) -> list[float]:
-    """Return the deltas below which lie so many percent, to four digits.
+    """Return the weighted quantiles of deltas at `_PERCENTS`, to four digits.
 
-    A sorted delta stands at the middle of its own weight, and between two it is linear (Hazen's
-    plotting positions); the first and the last are the least and the greatest.
+    Each sorted delta is placed at the middle of its own weight, with linear interpolation between
+    them (Hazen's plotting positions); the first and last quantiles are the minimum and maximum.
 
     Args:
         weighted: deltas and weights.
@@ -508,7 +511,7 @@ def _instead(kind: str, broader: Mapping[str, str], enough: set[str]) -> str | N
 
 
 def _curve(deltas: Float64s, percents: Float64s) -> _Steps:
-    """Join quantiles that are the same: a delta that many variants have stands at their middle."""
+    """Merge equal quantiles: a delta that many variants share is placed at their middle."""
     values = np.unique(deltas)
     first = np.searchsorted(deltas, values, side="left")
     last = np.searchsorted(deltas, values, side="right") - 1
@@ -521,7 +524,7 @@ def _sum_of(content: Mapping[str, Any]) -> str:
 
 
 def _lines(value: Any) -> str:
-    """Write an object with a line a key, and anything else in one line."""
+    """Format an object with one line a key, and any other value in one line."""
     if not isinstance(value, dict) or not value:
         return json.dumps(value, separators=(",", ":"))
     inside = (f"{json.dumps(k)}: {json.dumps(v, separators=(',', ':'))}" for k, v in value.items())

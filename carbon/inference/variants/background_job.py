@@ -1,7 +1,8 @@
-"""How far percentiles move when a model computes in bfloat16 and its background is of float32.
+"""Compute a background: draw variants, score them in blocks by workers, measure its tolerance.
 
-Rounding moves each delta a little, and not to one side, so the quantiles of both are the same but
-for noise. What matters is how far it moves the percentile of one variant, which is measured here.
+A background of a float32 model also serves bfloat16. Rounding shifts each delta slightly in either
+direction, so quantiles agree up to noise. The tolerance is how far rounding moves the percentile of
+a single variant; it is measured here.
 """
 
 import copy
@@ -29,14 +30,14 @@ from carbon.inference.variants.background import (
     LEAST_VARIANTS,
     Background,
     Drawing,
-    Drawn,
+    RandomVariant,
     background_of,
     draw_variants,
 )
 from carbon.inference.variants.score import score_variants
 from carbon.inference.variants.windows import Method, method_for
 from carbon.io.files import check_no_input, content_sha256, output_path
-from carbon.parallel.driver import Job, Workers, run_job
+from carbon.parallel.driver import Job, Workers, in_blocks, run_job
 from carbon.progress import say
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ROUNDED = "bfloat16"
-_VARIANTS = 320  # evenly over what was drawn, and so over the kinds
+_VARIANTS = 320  # evenly spaced over the variants, and so over the kinds
 _SHARE = 0.95
 
 
@@ -53,33 +54,33 @@ class RoundedDeltas(NamedTuple):
     """Deltas of some variants, computed with rounded weights.
 
     Attributes:
-        weights_sha256: of the rounded weights.
-        deltas: in nats, None where a variant has no score.
+        weights_sha256: checksum of the rounded weights.
+        deltas: in nats, None for a variant without a score.
     """
 
     weights_sha256: str
     deltas: list[float | None]
 
 
-def rounded_reader(reader: "ModelRunner") -> "ModelRunner":
-    """Return a reader of the same network with rounded weights; positions stay in float32."""
+def rounded_runner(runner: "ModelRunner") -> "ModelRunner":
+    """Return a runner of the same network with bfloat16 weights; positions stay in float32."""
     from carbon.inference.runner import ModelRunner
     from carbon.model import LoadedModel
 
-    network: Any = copy.deepcopy(reader.network)
+    network: Any = copy.deepcopy(runner.network)
     for weight in network.parameters():
         weight.data = weight.data.bfloat16()
-    return ModelRunner(LoadedModel(network, reader.vocabulary), reader.batch_tokens)
+    return ModelRunner(LoadedModel(network, runner.vocabulary), runner.batch_tokens)
 
 
-def chosen(drawn: Sequence[T]) -> Sequence[T]:
-    """Return the variants, or deltas, of which the tolerance is measured: evenly over all."""
+def sample_of(drawn: Sequence[T]) -> Sequence[T]:
+    """Return an evenly spaced sample of variants, or deltas, to measure the tolerance on."""
     return drawn[:: max(1, -(-len(drawn) // _VARIANTS))]
 
 
 def with_tolerance(
     background: Background,
-    drawn: Sequence[Drawn],
+    drawn: Sequence[RandomVariant],
     deltas: Sequence[float | None],
     rounded: RoundedDeltas | None,
 ) -> Background:
@@ -88,13 +89,13 @@ def with_tolerance(
     Args:
         background: of these variants and deltas.
         drawn: the variants.
-        deltas: of each in nats, None where it has no score.
-        rounded: of the chosen ones; None if the background is not of float32.
+        deltas: delta of each in nats, None without a score.
+        rounded: deltas of the sample; None if the background is not float32.
     """
     if rounded is None:
         return background
     moved = []
-    both = zip(chosen(drawn), chosen(deltas), rounded.deltas, strict=True)
+    both = zip(sample_of(drawn), sample_of(deltas), rounded.deltas, strict=True)
     for each, delta, rounded_delta in both:
         kind = next((k for k in each.path if "quantiles" in background.table[k]), None)
         if kind and delta is not None and rounded_delta is not None:
@@ -114,11 +115,11 @@ def with_tolerance(
     )
 
 
-_VARIANTS_AT_ONCE = 64  # of a block
+_VARIANTS_PER_BLOCK = 64
 
 
 class _Part(NamedTuple):
-    """A variant to score, and whether with rounded weights."""
+    """A variant to score, and whether to use rounded weights."""
 
     variant: Variant
     is_rounded: bool
@@ -126,19 +127,20 @@ class _Part(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BackgroundJob:
-    """What to draw and how to score it.
+    """Variants to draw, how to score them, and the output.
 
     Attributes:
-        model: its name, for the record.
+        model: name of the model, for the record.
         reference: FASTA.
-        output: the JSON file to write.
-        annotation: GFF3, GTF, BED or GenBank of the reference: kinds are told by consequence.
-        contigs: `chr`, or a table, where the annotation names contigs otherwise than the reference.
-        genetic_code: NCBI translation table where the annotation states none, such as `4`, or
+        output: JSON file to write.
+        annotation: GFF3, GTF, BED or GenBank of the reference; with it, kinds depend on
+            consequences.
+        contigs: `chr`, or a table, if the annotation uses other contig names than the reference.
+        genetic_code: NCBI translation table if the annotation states none, such as `4`, or
             `1,Mito=3`.
-        drawing: how many variants are drawn, and where.
-        options: how the variants are scored.
-        resume: go on with what an earlier run left.
+        drawing: number of variants, and contigs.
+        options: scoring options.
+        resume: continue an earlier run.
     """
 
     model: str
@@ -153,66 +155,68 @@ class BackgroundJob:
 
 
 class BackgroundScorer:
-    """A worker: variants in, their deltas out.
+    """A worker that computes the deltas of variants.
 
     Attributes:
-        about: `settings`, what a delta follows from; `device`; and `is_rounded_too`: whether deltas
-            of rounded weights are needed for the tolerance.
+        about: `settings` that a delta depends on; `device`; and `is_rounded_too`: whether the
+            tolerance needs deltas of rounded weights.
     """
 
-    def __init__(self, reader: "ModelRunner", job: BackgroundJob) -> None:
+    def __init__(self, runner: "ModelRunner", job: BackgroundJob) -> None:
         """Open the reference.
 
         Args:
-            reader: of the model.
-            job: what to score.
+            runner: runner of the model.
+            job: the job.
 
         Raises:
-            UserError: an option is not possible.
+            UserError: an option is invalid.
         """
-        self._reader, self._method = reader, method_for(reader, **job.options)
+        self._runner, self._method = runner, method_for(runner, **job.options)
         self._reference = Reference(job.reference)
         self._rounded: ModelRunner | None = None
         self.about = {
             "carbon": __version__,
-            "settings": settings_of(reader, self._method),
-            "device": reader.device.type,
-            "is_rounded_too": reader.dtype == "float32",
+            "settings": settings_of(runner, self._method),
+            "device": runner.device.type,
+            "is_rounded_too": runner.dtype == "float32",
         }
 
     def __call__(self, payload: list[_Part]) -> RoundedDeltas:
-        """Return the deltas of variants, all of them with rounded weights or none."""
-        reader, weights = self._reader, ""
+        """Return the deltas of variants, all or none of them with rounded weights."""
+        runner, weights = self._runner, ""
         if payload[0].is_rounded:
-            reader = self._rounded = self._rounded or rounded_reader(self._reader)
-            weights = weights_sha256(reader)
+            runner = self._rounded = self._rounded or rounded_runner(self._runner)
+            weights = weights_sha256(runner)
         variants = [part.variant for part in payload]
-        found = score_variants(reader, self._reference, variants, self._method)
-        return RoundedDeltas(weights, [score.delta for score in found])
+        scores = score_variants(runner, self._reference, variants, self._method)
+        return RoundedDeltas(weights, [score.delta for score in scores])
 
 
 def run_background_job(job: BackgroundJob, workers: Workers) -> dict[str, Any]:
-    """Write a background, which appears when it is whole; return what was done.
+    """Write a background, which appears when complete; return a summary.
 
     Args:
-        job: what to draw and score.
-        workers: each a `BackgroundScorer` of this job.
+        job: the job.
+        workers: workers, each a `BackgroundScorer` of this job.
 
     Raises:
-        GenomeError: the reference or the annotation is malformed, or they do not fit one another.
-        UserError: a setting is not possible, or another run is in the way.
+        GenomeError: the reference or the annotation is malformed, or they do not match.
+        UserError: a setting is invalid, or another run writes the same output.
     """
     output_path(job.output)
     check_no_input(job.output, job.reference, job.annotation, names_table(job.contigs))
     with Reference(job.reference) as reference:
         names = contig_names(job.contigs, reference.contig_lengths_bp)
         genes = _annotation(job, reference, names)
-        told = workers.about()
-        drawn, about = _drawn(reference, told["settings"], genes, job.drawing)
+        scored_by = workers.about()
+        drawn, about = _draw(reference, scored_by["settings"], genes, job.drawing)
         about["drawn"] |= _named(job)
-        parts = [_Part(one.variant, False) for one in drawn]
-        rounded = [_Part(one.variant, True) for one in chosen(drawn)]
-        blocks = [*_blocks(parts), *(_blocks(rounded) if told["is_rounded_too"] else [])]
+        parts = [_Part(each.variant, False) for each in drawn]
+        rounded = [_Part(each.variant, True) for each in sample_of(drawn)]
+        blocks = list(in_blocks(parts, _VARIANTS_PER_BLOCK))
+        if scored_by["is_rounded_too"]:
+            blocks += in_blocks(rounded, _VARIANTS_PER_BLOCK)
 
         def write(results: Iterator[tuple[list[_Part], Any]]) -> Background:
             background = _background(drawn, about, results)
@@ -222,7 +226,7 @@ def run_background_job(job: BackgroundJob, workers: Workers) -> dict[str, Any]:
         work = Job(
             description="scoring random variants",
             output=job.output,
-            settings=about | _fingerprints(job, told["device"]),
+            settings=about | _fingerprints(job, scored_by["device"]),
             check=lambda: sum(map(len, blocks)),
             blocks=lambda: iter(blocks),
             records="random variants",
@@ -235,87 +239,83 @@ def run_background_job(job: BackgroundJob, workers: Workers) -> dict[str, Any]:
 
 
 def _named(job: BackgroundJob) -> dict[str, Any]:
-    """Return the model and the files of a job by name."""
+    """Return the names of the job's model and files."""
     model = Path(job.model)
     named = {"model": model.name if model.is_dir() else job.model}
     named |= {"annotation": job.annotation.name} if job.annotation else {}
     return named | ({"genetic_code": job.genetic_code} if job.genetic_code else {})
 
 
-def _blocks(parts: list[_Part]) -> Iterator[list[_Part]]:
-    for start in range(0, len(parts), _VARIANTS_AT_ONCE):
-        yield parts[start : start + _VARIANTS_AT_ONCE]
-
-
 def _background(
-    drawn: list[Drawn], about: dict[str, Any], results: Iterator[tuple[list[_Part], Any]]
+    drawn: list[RandomVariant], about: dict[str, Any], results: Iterator[tuple[list[_Part], Any]]
 ) -> Background:
-    """Return the background of the results of all blocks."""
+    """Compute the background from the results of all blocks."""
     deltas: list[float | None] = []
     rounded: RoundedDeltas | None = None
     for block, result in results:
-        found = RoundedDeltas(*result)
+        of_block = RoundedDeltas(*result)
         if not block[0].is_rounded:
-            deltas += found.deltas
+            deltas += of_block.deltas
         elif rounded is None:
-            rounded = found
+            rounded = of_block
         else:
-            rounded.deltas.extend(found.deltas)
+            rounded.deltas.extend(of_block.deltas)
     return with_tolerance(background_of(drawn, deltas, about), drawn, deltas, rounded)
 
 
 def _annotation(
     job: BackgroundJob, reference: Reference, names: Mapping[str, str]
 ) -> Annotation | None:
-    """Read the annotation, and print how many CDS of it have an unknown genetic code."""
+    """Read the annotation, and report its CDS with an unknown genetic code."""
     if job.annotation is None:
         return None
-    found = read_gene_file(job.annotation, reference, names, job.genetic_code)
-    for line in unknown_code_warnings(job.annotation, cds_of_unknown_code(reference, found)):
+    annotation = read_gene_file(job.annotation, reference, names, job.genetic_code)
+    for line in unknown_code_warnings(job.annotation, cds_of_unknown_code(reference, annotation)):
         say(f"warning: {line}")
-    return found
+    return annotation
 
 
 def make_background(
-    reader: "ModelRunner",
+    runner: "ModelRunner",
     reference: Reference,
     method: Method,
     drawing: Drawing,
     annotation: Annotation | None = None,
 ) -> Background:
-    """Draw random variants of every kind, score them and keep the quantiles.
+    """Draw random variants of every kind, score them and compute the quantiles.
 
     Args:
-        reader: of the model.
-        reference: where variants are drawn.
-        method: how they are scored.
-        drawing: how many are drawn, and where.
-        annotation: of the reference: kinds are told by consequence; without, by change.
+        runner: runner of the model.
+        reference: reference to draw from.
+        method: scoring method.
+        drawing: number of variants, and contigs.
+        annotation: annotation of the reference; with it, kinds depend on consequences, otherwise on
+            changes.
 
     Raises:
         UserError: the variants cannot be drawn.
     """
-    drawn, about = _drawn(reference, settings_of(reader, method), annotation, drawing)
+    drawn, about = _draw(reference, settings_of(runner, method), annotation, drawing)
 
-    def deltas_of(reader: "ModelRunner", some: Sequence[Drawn]) -> list[float | None]:
-        scores = score_variants(reader, reference, (one.variant for one in some), method)
+    def deltas_of(runner: "ModelRunner", drawn: Sequence[RandomVariant]) -> list[float | None]:
+        scores = score_variants(runner, reference, (each.variant for each in drawn), method)
         return [score.delta for score in scores]
 
-    deltas = deltas_of(reader, drawn)
+    deltas = deltas_of(runner, drawn)
     rounded = None
-    if reader.dtype == "float32":
-        small = rounded_reader(reader)
-        rounded = RoundedDeltas(weights_sha256(small), deltas_of(small, chosen(drawn)))
+    if runner.dtype == "float32":
+        small = rounded_runner(runner)
+        rounded = RoundedDeltas(weights_sha256(small), deltas_of(small, sample_of(drawn)))
     return with_tolerance(background_of(drawn, deltas, about), drawn, deltas, rounded)
 
 
-def _drawn(
+def _draw(
     reference: Reference,
     settings: dict[str, Any],
     annotation: Annotation | None,
     drawing: Drawing,
-) -> tuple[list[Drawn], dict[str, Any]]:
-    """Draw variants, and return them with what their background holds beside the quantiles."""
+) -> tuple[list[RandomVariant], dict[str, Any]]:
+    """Draw variants; return them with the content of their background except the quantiles."""
     kinds = "consequence" if annotation else "change"
     consequences = Consequences(reference, annotation) if annotation else None
     drawn = draw_variants(reference, kinds, drawing, consequences)
@@ -329,7 +329,7 @@ def _drawn(
 
 
 def _fingerprints(job: BackgroundJob, device: str) -> dict[str, Any]:
-    """Return what distinguishes the inputs from others of the same names."""
+    """Return checksums of the inputs."""
     inputs = {
         "reference file": job.reference,
         "annotation file": job.annotation,

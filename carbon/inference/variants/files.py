@@ -1,10 +1,9 @@
-"""Are the records of a VCF those of the reference? Told in one line before anything is scored."""
+"""AlleleScore a VCF into a file, in blocks by workers, after checking it against the reference."""
 
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,9 +29,8 @@ from carbon.inference.identity import settings_of as background_settings_of
 from carbon.inference.options import VariantOptions
 from carbon.inference.variants.annotate import (
     ANNOTATION,
+    AlleleScore,
     Annotated,
-    AnnotatedScore,
-    Score,
     annotator,
     background_for,
     ranker,
@@ -42,37 +40,37 @@ from carbon.inference.variants.score import VariantScore, score_variants
 from carbon.inference.variants.windows import Method, method_for
 from carbon.io.files import atomic_file, check_no_input, content_sha256, output_path
 from carbon.io.tables import chosen_by_ending
-from carbon.parallel.driver import Job, Workers, run_job
+from carbon.parallel.driver import Job, Workers, in_blocks, run_job
 from carbon.progress import say
 
 if TYPE_CHECKING:
     from carbon.inference.runner import ModelRunner
 
 _SHOWN = 3
-_LOOKED_AT = 1000  # for a shift of the positions
-# A larger share of records where the reference has N is told: a caller finds next to none there.
+_MOST_COMPARED = 1000  # records checked for a shift of the positions
+# A larger share of records at reference N is reported: callers find almost none there.
 _MANY_UNKNOWN = 0.01
-_TOLD = {
-    "ref_mismatch": "{of_all} REF alleles are not what {fasta} has: {some}{shift}",
-    "ref_past_end": "{of_all} REF alleles are not on their contigs: {some}",
+_MESSAGES = {
+    "ref_mismatch": "{of_all} REF alleles differ from {fasta}: {examples}{shift}",
+    "ref_past_end": "{of_all} REF alleles are not on their contigs: {examples}",
     "contig_unknown": "{of_all} records are on other contigs: {missing}",
-    "reference_unknown": "{of_all} REF alleles stand where {fasta} has N: {some}",
+    "reference_unknown": "{of_all} REF alleles are where {fasta} has N: {examples}",
 }
 
 
 class Agreement:
-    """How many records disagree with the reference, by reason, and the first of each.
+    """Counts of records that disagree with the reference, by reason, with the first of each.
 
     Attributes:
-        num_records: that were added.
+        num_records: number of records added.
     """
 
     def __init__(self, path: Path, reference: Reference) -> None:
-        """Begin with no record of the VCF `path`."""
+        """Start counting records of the VCF `path`."""
         self.num_records = 0
         self._path, self._reference = path, reference
         self._counts: Counter[str] = Counter()
-        self._first: dict[str, list[VcfRow]] = {reason: [] for reason in _TOLD}
+        self._first: dict[str, list[VcfRow]] = {reason: [] for reason in _MESSAGES}
         self._missing: dict[str, None] = {}  # contigs, in the order they come
 
     def add(self, row: VcfRow) -> None:
@@ -82,41 +80,41 @@ class Agreement:
             return
         reason = row.disagreement.reason
         self._counts[reason] += 1
-        if len(self._first[reason]) < _LOOKED_AT:
+        if len(self._first[reason]) < _MOST_COMPARED:
             self._first[reason].append(row)
         if reason == "contig_unknown" and len(self._missing) <= _SHOWN:
             self._missing[row.columns[0]] = None
 
     @property
     def has_contradictions(self) -> bool:
-        """Whether a REF cannot stand in the reference."""
+        """Whether a REF contradicts the reference."""
         return self._counts.total() > self._counts["reference_unknown"]
 
     @property
     def has_others(self) -> bool:
-        """Whether some record does not disagree."""
+        """Whether some record agrees with the reference."""
         return self._counts.total() < self.num_records
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether the reference may be another, of what was read."""
+        """Whether the records suggest another reference."""
         many = _MANY_UNKNOWN * self.num_records
         return self.has_contradictions or self._counts["reference_unknown"] > many
 
-    def told(self) -> str:
-        """Return one line that says what disagrees, and what that may come from."""
-        parts = [self._told(reason) for reason in _TOLD if self._counts[reason]]
+    def summary(self) -> str:
+        """Return one line that states the disagreements and their possible cause."""
+        parts = [self._message(reason) for reason in _MESSAGES if self._counts[reason]]
         question = "; is it the assembly that the variants were called on?"
-        # What is said of missing contigs asks already, or says what to do.
-        asks = set(+self._counts) != {"contig_unknown"}
-        return f"{self._path}: {'; '.join(parts)}{question if asks else ''}"
+        # The message on missing contigs already has a question or a remedy.
+        is_needed = set(+self._counts) != {"contig_unknown"}
+        return f"{self._path}: {'; '.join(parts)}{question if is_needed else ''}"
 
-    def _told(self, reason: str) -> str:
+    def _message(self, reason: str) -> str:
         first = self._first[reason]
-        return _TOLD[reason].format(
+        return _MESSAGES[reason].format(
             of_all=f"{self._counts[reason]:,} of {self.num_records:,}",
             fasta=self._reference.path,
-            some="; ".join(map(self._shown, first[:_SHOWN])),
+            examples="; ".join(map(self._shown, first[:_SHOWN])),
             shift=_shift(self._reference, first),
             missing=self._reference.explain_missing(self._missing),
         )
@@ -130,23 +128,23 @@ class Agreement:
 
 
 def _shift(reference: Reference, rows: list[VcfRow]) -> str:
-    """Say so if the positions are off by one: if nearly all REF stand one base beside."""
-    for step, way in ((1, "after"), (-1, "before")):
+    """Return a hint if the positions are off by one: nearly all REF match one base further."""
+    for step, direction in ((1, "after"), (-1, "before")):
         agree = 0
         for row in rows:
             contig, ref = row.contig, row.columns[3].upper()
             start = int(row.columns[1]) - 1 + step
             length_bp = reference.contig_lengths_bp.get(contig, -1)
             if start >= 0 and start + len(ref) <= length_bp:
-                there = reference.fetch(Interval(contig, start, start + len(ref)))
-                agree += there.upper() == ref
+                shifted = reference.fetch(Interval(contig, start, start + len(ref)))
+                agree += shifted.upper() == ref
         if agree > 0.9 * len(rows) and len(rows) > 2:
-            return f"; {agree:,} of them stand one base {way}: are the positions off by one?"
+            return f"; {agree:,} of them match one base {direction}: are the positions off by one?"
     return ""
 
 
 _UNKNOWN_CODES = "cds_of_unknown_genetic_code"  # of the summary
-_RECORDS_AT_ONCE = 128  # scored together, and kept together
+_RECORDS_PER_BLOCK = 128
 _TABIX_MOST_BP = 2**29  # https://samtools.github.io/hts-specs/tabix.pdf
 _CSI_MOST_BP = 2**31  # as htslib writes it
 Results = Iterator[tuple[list[VcfRow], Any]]
@@ -155,30 +153,30 @@ _REACH = re.compile(r"(?:^|;)(END|SVLEN)=([^;]*)")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VariantJob:
-    """What to score and how.
+    """A VCF to score, how to score it, and the output.
 
     Attributes:
-        model: its name, for the record.
+        model: name of the model, for the record.
         reference: FASTA.
-        vcf: of this reference.
+        vcf: variants of this reference.
         output: a .vcf, .vcf.gz, .tsv, .json or .parquet.
-        options: how the variants are scored.
-        resume: go on with what an earlier run left.
-        skip_mismatches: pass over records whose REF cannot stand in the reference.
-        strict: refuse a VCF that breaks any rule of its specification.
-        annotation: GFF3, GTF, BED or GenBank of the reference, for what the variants do to genes.
-        contigs: `chr`, or a table, where the VCF and the annotation name contigs otherwise than the
+        options: scoring options.
+        resume: continue an earlier run.
+        skip_mismatches: skip records whose REF contradicts the reference.
+        strict: refuse a VCF that violates its specification.
+        annotation: GFF3, GTF, BED or GenBank of the reference, for consequences.
+        contigs: `chr`, or a table, if the VCF and the annotation use other contig names than the
             reference.
-        genetic_code: NCBI translation table where the annotation states none, such as `4`, or
+        genetic_code: NCBI translation table if the annotation states none, such as `4`, or
             `1,Mito=3`.
-        region: `contig` or `contig:first-last`: score the records whose POS is in it.
-        regions: a BED: score the records whose POS is in one of its regions.
-        min_qual: score the records whose QUAL is at least this.
-        filters: score the records whose FILTER has one of these names, such as `PASS`; `.` stands
-            for records that no filter was applied to.
-        background: of `carbon background`, for percentiles.
-        own_background: where the model's own may lie; taken if there is no other, and it fits.
-            None for no percentiles.
+        region: `contig` or `contig:first-last`: score the records with POS in it.
+        regions: a BED: score the records with POS in one of its regions.
+        min_qual: score the records with at least this QUAL.
+        filters: score the records with one of these names in FILTER, such as `PASS`; `.` selects
+            records without filters.
+        background: file of `carbon background`, for percentiles.
+        own_background: where the model's own background may be; used without `background` if it
+            fits. None for no percentiles.
     """
 
     model: str
@@ -200,57 +198,57 @@ class VariantJob:
     own_background: Path | None = None
 
     def __post_init__(self) -> None:
-        """Raise UserError if `min_qual` or `filters` are not possible."""
+        """Raise UserError if `min_qual` or `filters` is invalid."""
         RecordFilter(min_qual=self.min_qual, filters=self.filters)
 
 
 class VariantScorer:
-    """A worker: records of a VCF in, the scores of their alleles out.
+    """A worker that scores the alleles of VCF records.
 
     Attributes:
-        about: `settings`, which the output holds, `identity` of the model, and `background`: what a
-            background of random variants has to agree with.
+        about: `settings`, which the output stores, `identity` of the model, and `background`:
+            settings that a background must share.
     """
 
-    def __init__(self, reader: "ModelRunner", job: VariantJob) -> None:
+    def __init__(self, runner: "ModelRunner", job: VariantJob) -> None:
         """Open the reference.
 
         Args:
-            reader: of the model.
-            job: what to score.
+            runner: runner of the model.
+            job: the job.
 
         Raises:
-            UserError: an option is not possible.
+            UserError: an option is invalid.
         """
-        self._reader, self._method = reader, method_for(reader, **job.options)
+        self._runner, self._method = runner, method_for(runner, **job.options)
         self._reference = Reference(job.reference)
         background = {}
         if job.background or (job.own_background and job.own_background.is_file()):
-            background = background_settings_of(reader, self._method)
+            background = background_settings_of(runner, self._method)
         self.about = {
-            "settings": _settings(reader, job, self._method),
-            "identity": identity_of(reader, job.model),
+            "settings": _settings(runner, job, self._method),
+            "identity": identity_of(runner, job.model),
             "background": background,
         }
 
-    def __call__(self, payload: list[VcfRow]) -> list[list[Score]]:
+    def __call__(self, payload: list[VcfRow]) -> list[list[AlleleScore]]:
         """Return the scores of the alleles of each record."""
-        return _score_block(self._reader, self._reference, payload, self._method)
+        return _score_block(self._runner, self._reference, payload, self._method)
 
 
 def run_variant_job(job: VariantJob, workers: Workers) -> dict[str, Any]:
-    """Score a VCF into a file, which appears when it is whole.
+    """AlleleScore a VCF into a file, which appears when complete.
 
     Args:
-        job: what to score.
-        workers: each a `VariantScorer` of this job.
+        job: the job.
+        workers: workers, each a `VariantScorer` of this job.
 
     Returns:
         The summary.
 
     Raises:
         GenomeError: the VCF is malformed, unsorted or of another reference.
-        UserError: the output's ending or the window is not possible.
+        UserError: the output's suffix or the window is invalid.
     """
     writer = chosen_by_ending(job.output, "variants")
     output_path(job.output)
@@ -292,18 +290,18 @@ def run_variant_job(job: VariantJob, workers: Workers) -> dict[str, Any]:
             output=job.output,
             settings=settings | about["identity"] | _fingerprints(job),
             check=lambda: _checked(vcf, reference, job),
-            blocks=lambda: _blocks(iter(vcf)),
-            # The genotypes of a thousand samples stay with the driver.
+            blocks=lambda: in_blocks(vcf, _RECORDS_PER_BLOCK),
+            # Workers do not need genotypes, of which there may be thousands.
             payload=lambda block: [row._replace(columns=()) for row in block],
             source=str(job.vcf),
             resume=job.resume,
         )
         counts = run_job(blocks, workers, write)
-    return _told(job, vcf, counts | unknown_codes) | _part_of(job) | settings
+    return _message(job, vcf, counts | unknown_codes) | _part_of(job) | settings
 
 
 def _part_of(job: VariantJob) -> dict[str, str]:
-    """Return the region whose records are scored, for the summary."""
+    """Return the scored region, for the summary."""
     region = job.regions.name if job.regions else job.region
     return {"region": region} if region else {}
 
@@ -311,29 +309,30 @@ def _part_of(job: VariantJob) -> dict[str, str]:
 def _annotator(
     job: VariantJob, reference: Reference, names: Mapping[str, str]
 ) -> tuple[Annotated, dict[str, Any]]:
-    """Return what adds consequences, and for the summary the CDS of unknown genetic code."""
+    """Return the annotator, and for the summary the CDS with an unknown genetic code."""
     if job.annotation is None:
         return annotator(None, reference), {}
-    found = read_gene_file(job.annotation, reference, names, job.genetic_code)
-    return annotator(found, reference), {_UNKNOWN_CODES: cds_of_unknown_code(reference, found)}
+    annotation = read_gene_file(job.annotation, reference, names, job.genetic_code)
+    unknown = cds_of_unknown_code(reference, annotation)
+    return annotator(annotation, reference), {_UNKNOWN_CODES: unknown}
 
 
 def _num_normalized(reference: Reference, row: VcfRow) -> int:
-    """Return how many alleles of a record are not written as they are scored."""
+    """Return how many alleles of a record change by normalisation."""
     return sum(text is not None for text in _scored_as(reference, row))
 
 
 def _scored_as(reference: Reference, row: VcfRow) -> list[str | None]:
-    """Return `contig:position:REF:ALT` of each allele that is not written as it is scored.
+    """Return `contig:position:REF:ALT` of each allele that changes by normalisation.
 
-    The contig has the name that the VCF has for it.
+    The contig has its name in the VCF.
     """
     if row.disagreement:
         return [None] * len(row.variants)
     return [other_form(reference, variant, row.columns[0]) for variant in row.variants]
 
 
-def _told(job: VariantJob, vcf: VcfReader, counts: dict[str, Any]) -> dict[str, Any]:
+def _message(job: VariantJob, vcf: VcfReader, counts: dict[str, Any]) -> dict[str, Any]:
     for line in vcf.warning_lines():
         say(line)
     for line in unknown_code_warnings(job.annotation, counts.get(_UNKNOWN_CODES, {})):
@@ -343,7 +342,7 @@ def _told(job: VariantJob, vcf: VcfReader, counts: dict[str, Any]) -> dict[str, 
 
 
 def _left_out(job: VariantJob, vcf: VcfReader) -> dict[str, dict[str, int]]:
-    """Return how many records of the region QUAL and FILTER leave out; nothing without such."""
+    """Return how many records of the region QUAL and FILTER exclude; empty without such filters."""
     if job.min_qual is None and not job.filters:
         return {}
     return {"records_left_out": {name: vcf.left_out[name] for name in ("qual", "filter")}}
@@ -351,7 +350,7 @@ def _left_out(job: VariantJob, vcf: VcfReader) -> dict[str, dict[str, int]]:
 
 @dataclass(slots=True)
 class _Counts:
-    """What was done so far."""
+    """Counts of scored records."""
 
     records: int = 0
     scored: int = 0
@@ -363,8 +362,8 @@ class _Counts:
     reasons: Counter[str] = field(default_factory=Counter)
     percentiles_of: Counter[str] = field(default_factory=Counter)
 
-    def add(self, scores: Sequence[Score | AnnotatedScore], num_normalised: int) -> None:
-        """Count a record, the scores of its alleles, and alleles that it writes in another way."""
+    def add(self, scores: Sequence[AlleleScore], num_normalised: int) -> None:
+        """Count a record, its scores, and its alleles that change by normalisation."""
         self.records += 1
         self.scored += sum(score.delta is not None for score in scores)
         self.not_scored += sum(score.delta is None for score in scores)
@@ -376,7 +375,7 @@ class _Counts:
         self.percentiles_of.update(s.percentile_of for s in scores if s.percentile_of)
 
     def shown(self) -> dict[str, Any]:
-        """Return them as they are printed; a record has as many alleles as it has ALTs."""
+        """Return the counts for the summary; a record has as many alleles as ALTs."""
         return {
             "records": self.records,
             "alleles": self.scored + self.not_scored,
@@ -391,18 +390,18 @@ class _Counts:
 
 
 def index_paths(output: Path) -> list[Path]:
-    """Return what an index of the output may be called; htslib takes the first that is there."""
+    """Return the possible index files of the output; htslib takes the first that exists."""
     endings = ("csi", "tbi") if output.name.endswith(".vcf.gz") else ()
     return [Path(f"{output}.{ending}") for ending in endings]
 
 
 def write_index(output: Path, longest_bp: int) -> None:
-    """Write the index of a bgzip VCF: tabix, or CSI where a position is too far for that."""
+    """Write the index of a bgzip VCF: tabix, or CSI for positions beyond its limit."""
     csi, tbi = index_paths(output)
     if longest_bp < _TABIX_MOST_BP:
         try:
             return _write_index(output, tbi)
-        except OSError:  # a record or its END lies further off than any contig is long
+        except OSError:  # a record or its END is beyond the end of any contig
             pass
     try:
         _write_index(output, csi)
@@ -413,17 +412,17 @@ def write_index(output: Path, longest_bp: int) -> None:
 
 def _write_index(output: Path, path: Path) -> None:
     is_csi = path.suffix == ".csi"
-    pysam.set_verbosity(0)  # what fails is an exception
+    pysam.set_verbosity(0)  # errors are raised
     with atomic_file(path) as index:
         pysam.tabix_index(str(output), preset="vcf", force=True, csi=is_csi, index=str(index))
 
 
-def _settings(reader: "ModelRunner", job: VariantJob, method: Method) -> dict[str, Any]:
+def _settings(runner: "ModelRunner", job: VariantJob, method: Method) -> dict[str, Any]:
     return {
         "model": job.model,
-        "yarn": reader.yarn,
+        "yarn": runner.yarn,
         **method._asdict(),
-        "dtype": reader.dtype,
+        "dtype": runner.dtype,
         **({"contigs": job.contigs} if job.contigs else {}),
         **({"genetic_code": job.genetic_code} if job.genetic_code else {}),
         **({"min_qual": job.min_qual} if job.min_qual is not None else {}),
@@ -435,7 +434,7 @@ def _settings(reader: "ModelRunner", job: VariantJob, method: Method) -> dict[st
 
 
 def _fingerprints(job: VariantJob) -> dict[str, Any]:
-    """Return what distinguishes the inputs from others of the same names."""
+    """Return checksums of the inputs."""
     table = names_table(job.contigs)
     return {
         "VCF": content_sha256(job.vcf),
@@ -450,13 +449,13 @@ def _checked(vcf: VcfReader, reference: Reference, job: VariantJob) -> int:
     """Read all records and return how many are to be scored.
 
     Raises:
-        GenomeError: records disagree with the reference, and that is not to be passed over.
+        GenomeError: records disagree with the reference, and the job does not skip them.
     """
     agreement = Agreement(vcf.path, reference)
     for row in vcf:
         wrong = None
         if OUR_FIELD.search(row.columns[7]):
-            wrong = "has CARBON_ fields already: is it scored? give the original"
+            wrong = "already has CARBON_ fields; give the VCF without scores"
         elif index_paths(job.output) and _reaches_too_far(row):
             wrong = "its END or SVLEN is too far off for the index of a .vcf.gz; write a .vcf"
         if wrong:
@@ -464,14 +463,14 @@ def _checked(vcf: VcfReader, reference: Reference, job: VariantJob) -> int:
         agreement.add(row)
     if agreement.has_contradictions and not job.skip_mismatches:
         others = " (--skip-mismatches scores the others)" if agreement.has_others else ""
-        raise GenomeError(f"{agreement.told()}{others}")
+        raise GenomeError(f"{agreement.summary()}{others}")
     if agreement.is_doubtful:
-        say(f"warning: {agreement.told()}")
+        say(f"warning: {agreement.summary()}")
     return agreement.num_records
 
 
 def _reaches_too_far(row: VcfRow) -> bool:
-    """Tell whether a record ends, for htslib, where no index has a place for it."""
+    """Return whether a record ends, for htslib, beyond the limit of an index."""
     for key, text in _REACH.findall(row.columns[7]):
         start = int(row.columns[1]) if key == "SVLEN" else 0
         for number in re.findall("[0-9]+", text):
@@ -480,38 +479,34 @@ def _reaches_too_far(row: VcfRow) -> bool:
     return False
 
 
-def _blocks(rows: Iterator[VcfRow]) -> Iterator[list[VcfRow]]:
-    """Cut the records into blocks, so that alleles share batches."""
-    while block := list(islice(rows, _RECORDS_AT_ONCE)):
-        yield block
-
-
-def _rows(results: Results, reference: Reference) -> Iterator[tuple[VcfRow, list[Score]]]:
-    for block, found in results:
-        for row, scores in zip(block, found, strict=True):
+def _rows(results: Results, reference: Reference) -> Iterator[tuple[VcfRow, list[AlleleScore]]]:
+    for block, results_of_block in results:
+        for row, scores in zip(block, results_of_block, strict=True):
             forms = _scored_as(reference, row)
             yield (
                 row,
                 [
-                    Score(*score)._replace(scored_as=form)
+                    AlleleScore(*score)._replace(scored_as=form)
                     for score, form in zip(scores, forms, strict=True)
                 ],
             )
 
 
 def _score_block(
-    reader: "ModelRunner", reference: Reference, block: list[VcfRow], method: Method
-) -> list[list[Score]]:
+    runner: "ModelRunner", reference: Reference, block: list[VcfRow], method: Method
+) -> list[list[AlleleScore]]:
     variants = [variant for row in block if not row.disagreement for variant in row.variants]
-    found = score_variants(reader, reference, variants, method)
+    variant_scores = score_variants(runner, reference, variants, method)
     return [
         [
-            Score(None, row.disagreement.reason) if row.disagreement else _score(next(found))
+            AlleleScore(None, row.disagreement.reason)
+            if row.disagreement
+            else _allele_score(next(variant_scores))
             for _ in row.variants
         ]
         for row in block
     ]
 
 
-def _score(found: VariantScore) -> Score:
-    return Score(*found[1:], found.unsure)
+def _allele_score(score: VariantScore) -> AlleleScore:
+    return AlleleScore(*score[1:], score.unsure)

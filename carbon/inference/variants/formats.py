@@ -1,4 +1,4 @@
-"""Scored variants as VCF, TSV, JSON or Parquet: the ending of the output says which."""
+"""Write scored variants as VCF, TSV, JSON or Parquet, by the suffix of the output."""
 
 import json
 import re
@@ -15,19 +15,18 @@ from carbon.genome.vcf import info_text
 from carbon.inference.variants.annotate import (
     ANNOTATION,
     BACKGROUND,
-    KINDS,
-    MEANINGS,
-    AnnotatedScore,
-    Kind,
-    Score,
+    CONSEQUENCE_COLUMNS,
+    CONSEQUENCE_MEANINGS,
+    AlleleScore,
+    ColumnType,
 )
 from carbon.io.tables import chosen_by_ending, text_of
 
-Scored = tuple[VcfRow, Sequence[Score | AnnotatedScore]]
+Scored = tuple[VcfRow, Sequence[AlleleScore]]
 Write = Callable[[Scored], None]
 VariantWriter = Callable[[Path, VcfReader, dict[str, Any]], AbstractContextManager[Write]]
 
-_MEANINGS = MEANINGS | {
+_MEANINGS = CONSEQUENCE_MEANINGS | {
     "delta": "log-likelihood(ALT) - log-likelihood(REF), nats",
     "forward": "CARBON_DELTA of the forward strand",
     "reverse": "CARBON_DELTA of the reverse strand",
@@ -43,35 +42,35 @@ _MEANINGS = MEANINGS | {
 _PLACE = {"contig": str, "position": int, "id": str, "ref": str, "alt": str}
 
 
-# What a scored record has in its INFO.
+# Matches the INFO of a scored record.
 OUR_FIELD = re.compile(rf"(?:^|;)CARBON_(?:{'|'.join(_MEANINGS).upper()})\b")
 _TYPES = {float: "Float", int: "Integer", bool: "Integer", str: "String"}
 
 
-def _fields(settings: dict[str, Any]) -> dict[str, Kind]:
-    """Return the fields to write: the strands apart only where there are two."""
+def _fields(settings: dict[str, Any]) -> dict[str, ColumnType]:
+    """Return the columns to write, single strands only if both are scored."""
     both = settings["strands"] == "both"
     strands = ["forward", "reverse"] if both else []
-    scores: dict[str, Kind] = {name: float for name in ["delta", *strands, "spread"]}
+    scores: dict[str, ColumnType] = {name: float for name in ["delta", *strands, "spread"]}
     scores |= (
         {"unsure": bool, "scored_as": str}
         | ({"strand_left_out": str} if both else {})
         | {"reason": str}
     )
-    ranks: dict[str, Kind] = {"percentile": float, "percentile_of": str}
-    annotation = KINDS if ANNOTATION in settings else {}
+    ranks: dict[str, ColumnType] = {"percentile": float, "percentile_of": str}
+    annotation = CONSEQUENCE_COLUMNS if ANNOTATION in settings else {}
     return scores | annotation | (ranks if BACKGROUND in settings else {})
 
 
 def scored_header(vcf: VcfReader, settings: dict[str, Any]) -> list[str]:
-    """Return the header with what was added: our fields, and how the scores were made.
+    """Return the header with the CARBON_ fields and the scoring settings.
 
     Raises:
-        GenomeError: it has such fields already.
+        GenomeError: the header already has such fields.
     """
     *lines, columns = vcf.header
     if any(line.startswith("##INFO=<ID=CARBON_") for line in lines):
-        raise GenomeError(f"{vcf.path}: has CARBON_DELTA already: is it scored? give the original")
+        raise GenomeError(f"{vcf.path}: already has CARBON_DELTA; give the VCF without scores")
     apart = ("delta", "spread", ANNOTATION, BACKGROUND, "background_sha256", "percentile")
     made = "; ".join(f"{name} {value}" for name, value in settings.items() if name not in apart)
     added = []
@@ -87,7 +86,7 @@ def scored_header(vcf: VcfReader, settings: dict[str, Any]) -> list[str]:
 
 @contextmanager
 def write_vcf(path: Path, vcf: VcfReader, settings: dict[str, Any]) -> Iterator[Write]:
-    """Write each record as it is, with the scores of its alleles in INFO."""
+    """Write each record unchanged, with the scores of its alleles in INFO."""
     opened = pysam.BGZFile(str(path), "w", index=None) if path.suffix == ".gz" else path.open("wb")
     fields = _fields(settings)
     with opened as sink:
@@ -106,14 +105,16 @@ def write_vcf(path: Path, vcf: VcfReader, settings: dict[str, Any]) -> Iterator[
 
 
 def _info_text(value: str | float | None) -> str:
-    if isinstance(value, bool):  # INFO has no truth values but flags, of whole records
+    if isinstance(
+        value, bool
+    ):  # the only booleans of INFO are flags, which apply to a whole record
         return str(int(value))
     return info_text(value) if isinstance(value, str) else text_of(value)
 
 
 @contextmanager
 def write_table(path: Path, vcf: VcfReader, settings: dict[str, Any]) -> Iterator[Write]:
-    """Write a row an ALT, with the 1-based position of the VCF."""
+    """Write one row an ALT, with the 1-based position of the VCF."""
     fields = _fields(settings)
     with chosen_by_ending(path, "table")(path, _PLACE | fields, settings) as write_row:
 

@@ -1,18 +1,18 @@
-"""Zero-shot variant scoring: how much less likely is ALT than REF?
+"""Zero-shot variant scores: the log-likelihood of ALT minus the log-likelihood of REF.
 
-A variant is trimmed and left-aligned first, so that it has one score however it is written. Both
-protocols read the bases before the variant and compare the same number of bases from the variant
-on, with ALT and with REF. What lies before is the same for both and is not compared. A strand on
-which the contig ends before the alleles differ cannot tell them apart; it is left out and named.
+Variants are trimmed and left-aligned first, so that a score does not depend on notation. Both
+protocols condition on the bases before the variant and compare an equal number of bases from the
+variant on, with ALT and with REF. A strand on which the contig ends before the alleles differ
+cannot distinguish them; it is left out and reported.
 
-An indel moves the 6-mers of all that follows, and the same bases in other 6-mers have another
-likelihood. So `centered` leaves out more or fewer bases at the start of ALT's window than of REF's:
-behind the variant the 6-mers of both begin at the same bases of the reference. What lies before is
-read once for all alleles of a place that leave out as many.
+An indel shifts the 6-mers of all bases after it, and shifting the 6-mer boundaries changes the
+likelihood of identical sequence. So `centered` leaves out more or fewer bases at the start of ALT's
+window than of REF's, and the 6-mers of both after the variant begin at the same reference bases.
+Alleles of a site that leave out equally many bases share the prefix of the forward pass.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice, product
+from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -22,41 +22,42 @@ from carbon.genome import Reference, Variant
 from carbon.genome.normalize import normalize_variant
 from carbon.inference.checks import check_finite
 from carbon.inference.options import PROTOCOLS, STRANDS_READ
-from carbon.inference.passages import Passage, branch_of, stem_of
+from carbon.inference.passages import Passage, continuation_of, prefix_of
 from carbon.inference.variants.windows import (
-    Fork,
+    AlleleWindows,
     Method,
-    Place,
-    fork_at,
-    in_frame,
+    VariantSite,
+    allele_windows,
     needed_bp,
-    place_of,
+    on_grid,
     room_bp,
+    site_of,
     skipped_bp,
 )
+from carbon.parallel.driver import in_blocks
 from carbon.tokenizer import K
 
 if TYPE_CHECKING:
     from carbon.inference.runner import ModelRunner
 
 STRAND_NAMES = {"+": "forward", "-": "reverse"}
-_VARIANTS_AT_ONCE = 512
+_VARIANTS_PER_BLOCK = 512
 
 
 class VariantScore(NamedTuple):
-    """A variant's score.
+    """The score of a variant.
 
     Attributes:
-        variant: as it was given.
-        delta: log-likelihood(ALT) - log-likelihood(REF) in nats, the mean of the strands that can
-            tell the alleles apart; None where there is a reason.
-        reason: why the variant has no score; None where it has one.
-        forward: the delta of the forward strand; None if it was not read, or is left out.
-        reverse: the delta of the reverse strand; None if it was not read, or is left out.
-        spread: standard deviation of the deltas of all offsets and strands that were read
-            (the root of the mean square about their mean); None where only one was.
-        strand_left_out: `forward` or `reverse` where `delta` is that of the other strand alone,
-            because this one cannot tell the alleles apart; None otherwise.
+        variant: the variant as given.
+        delta: log-likelihood(ALT) - log-likelihood(REF) in nats, the mean of the strands that
+            distinguish the alleles; None if there is a reason.
+        reason: why the variant has no score; None if it has one.
+        forward: delta of the forward strand; None if it was not scored or is left out.
+        reverse: delta of the reverse strand; None if it was not scored or is left out.
+        spread: offset/strand standard deviation: the root mean square deviation of the deltas of
+            all scored offsets and strands from their mean; None if there is only one.
+        strand_left_out: `forward` or `reverse` if this strand cannot distinguish the alleles, so
+            that `delta` is from the other strand alone; None otherwise.
     """
 
     variant: Variant
@@ -69,9 +70,9 @@ class VariantScore(NamedTuple):
 
     @property
     def unsure(self) -> bool | None:
-        """Whether the delta lies inside its spread; None where there is no spread.
+        """Whether the delta is low-confidence: smaller than its SD; None without an SD.
 
-        Of two offsets or strands that is: they disagree about the sign.
+        With two offsets or strands this means that they disagree about the sign.
         """
         if self.delta is None or self.spread is None:
             return None
@@ -79,11 +80,11 @@ class VariantScore(NamedTuple):
 
 
 class AlleleComparison(NamedTuple):
-    """What one strand says of the bases from a variant on, behind what is the same before it.
+    """Log-likelihoods of the bases from a variant on, on one strand.
 
-    The rows of `ref` and `alt` have one length, that of the window; behind an insertion or deletion
-    they do not end with the same base of the contig. A row of `alt` is read in the offset in which
-    6-mers behind the variant begin where those of the same row of `ref` do.
+    The rows of `ref` and `alt` have equal length; for an insertion or deletion they do not end at
+    the same base of the contig. A row of `alt` uses the offset at which the 6-mers after the
+    variant begin at the same bases as in the same row of `ref`.
 
     Attributes:
         ref_bp: length of REF, trimmed and left-aligned, with which the rows of `ref` begin.
@@ -99,7 +100,7 @@ class AlleleComparison(NamedTuple):
 
     @property
     def offset_deltas(self) -> list[float]:
-        """Log-likelihood(ALT) - log-likelihood(REF) of all the bases, by offset."""
+        """Log-likelihood(ALT) - log-likelihood(REF) over all bases, by offset."""
         return [
             float((of_alt.astype(np.float64) - of_ref).sum())
             for of_ref, of_alt in zip(self.ref, self.alt, strict=True)
@@ -107,19 +108,19 @@ class AlleleComparison(NamedTuple):
 
     @property
     def delta(self) -> float:
-        """The mean over offsets."""
+        """Mean over offsets."""
         deltas = self.offset_deltas
         return sum(deltas) / len(deltas)
 
     @property
     def allele_delta(self) -> float:
-        """The part of the alleles' own bases."""
+        """Contribution of the bases of the alleles."""
         ref, alt = self._means
         return float(alt[: self.alt_bp].sum() - ref[: self.ref_bp].sum())
 
     @property
     def downstream_deltas(self) -> NDArray[np.float64]:
-        """The part of each base that both windows have behind the variant, the nearest first."""
+        """Contribution of each base after the variant in both windows, the nearest first."""
         ref, alt = self._means
         behind_ref, behind_alt = ref[self.ref_bp :], alt[self.alt_bp :]
         shared_bp = min(len(behind_ref), len(behind_alt))
@@ -127,7 +128,7 @@ class AlleleComparison(NamedTuple):
 
     @property
     def length_delta(self) -> float:
-        """The part of the last bases, which only the window of the shorter allele reaches."""
+        """Contribution of the last bases, which only the window of the shorter allele includes."""
         ref, alt = self._means
         shared_bp = len(self.downstream_deltas)
         return float(alt[self.alt_bp + shared_bp :].sum() - ref[self.ref_bp + shared_bp :].sum())
@@ -138,67 +139,68 @@ class AlleleComparison(NamedTuple):
 
 
 Compared = tuple[VariantScore, dict[str, AlleleComparison]]
-"""A variant's score and what it sums up, by strand (`+`, `-`); nothing where there is a reason."""
+"""A variant's score, and its comparison by strand (`+`, `-`), empty if there is a reason."""
 
-_Steps = dict[tuple[Place, int], dict[str, NDArray[np.float32]]]
-"""Log-likelihoods of the bases from the variant on, by place and bases left out, then by allele."""
+_Steps = dict[tuple[VariantSite, int], dict[str, NDArray[np.float32]]]
+"""Log-likelihoods of the bases from the variant on, by site and bases left out, then by allele."""
 
 
 def score_variants(
-    reader: "ModelRunner", reference: Reference, variants: Iterable[Variant], method: Method
+    runner: "ModelRunner", reference: Reference, variants: Iterable[Variant], method: Method
 ) -> Iterator[VariantScore]:
-    """Yield scores in the order of the variants; a block of them is in memory at a time."""
-    stream = iter(variants)
-    while block := list(islice(stream, _VARIANTS_AT_ONCE)):
-        yield from (score for score, _ in compare_block(reader, reference, block, method))
+    """Yield scores in the order of the variants, a block of them in memory at a time."""
+    for block in in_blocks(variants, _VARIANTS_PER_BLOCK):
+        yield from (score for score, _ in compare_block(runner, reference, block, method))
 
 
 def compare_block(
-    reader: "ModelRunner", reference: Reference, block: list[Variant], method: Method
+    runner: "ModelRunner", reference: Reference, block: list[Variant], method: Method
 ) -> Iterator[Compared]:
-    """Yield the scores of some variants, each with what it sums up, by strand (`+`, `-`)."""
-    # The last 6-mer of a window is predicted and never read.
-    readable_bp = room_bp(reader, method.tags) + K
-    asked = [_asked(reference, variant, method, readable_bp) for variant in block]
-    comparisons = _comparisons(reader, reference, asked, method)
-    for variant, question, by_strand in zip(block, asked, comparisons, strict=True):
-        if question.reason:
-            yield VariantScore(variant, None, question.reason), by_strand
+    """Yield the score of each variant, and its comparison by strand (`+`, `-`)."""
+    # The last 6-mer of a window is only predicted.
+    readable_bp = room_bp(runner, method.tags) + K
+    prepared = [_prepared(reference, variant, method, readable_bp) for variant in block]
+    comparisons = _comparisons(runner, reference, prepared, method)
+    for variant, prepared_variant, by_strand in zip(block, prepared, comparisons, strict=True):
+        if prepared_variant.reason:
+            yield VariantScore(variant, None, prepared_variant.reason), by_strand
             continue
         deltas = {strand: comparison.delta for strand, comparison in by_strand.items()}
         mean = sum(deltas.values()) / len(deltas)
         check_finite(mean, f"variant {variant.to_text()}")
         both = deltas.get("+"), deltas.get("-")
-        left_out = next((STRAND_NAMES[s] for s in question.left_out), None)
+        left_out = next((STRAND_NAMES[s] for s in prepared_variant.left_out), None)
         score = VariantScore(variant, mean, None, *both, spread_of(by_strand), left_out)
         yield score, by_strand
 
 
 def spread_of(by_strand: Mapping[str, AlleleComparison]) -> float | None:
-    """Return how far offsets and strands disagree, in nats; None where there is but one of them."""
+    """Return the offset/strand SD in nats; None if there is only one delta."""
     deltas = [delta for compared in by_strand.values() for delta in compared.offset_deltas]
     return float(np.std(deltas)) if len(deltas) > 1 else None
 
 
-class _Asked(NamedTuple):
-    """A variant to score: trimmed and left-aligned, where each strand reads it, or why none does.
+class _PreparedVariant(NamedTuple):
+    """A variant trimmed and left-aligned, with its site on each strand or the reason for no score.
 
     Attributes:
-        variant: as `normalize_variant` writes it.
+        variant: normalised by `normalize_variant`.
         reason: why it has no score, or None.
-        places: by strand that can tell the alleles apart.
-        left_out: the strands that cannot.
+        sites: site by strand that distinguishes the alleles.
+        left_out: strands that cannot.
     """
 
     variant: Variant
     reason: str | None
-    places: dict[str, Place]
+    sites: dict[str, VariantSite]
     left_out: tuple[str, ...]
 
 
-def _asked(reference: Reference, variant: Variant, method: Method, readable_bp: int) -> _Asked:
+def _prepared(
+    reference: Reference, variant: Variant, method: Method, readable_bp: int
+) -> _PreparedVariant:
     if reason := _why_no_bases(reference, variant):
-        return _Asked(variant, reason, {}, ())
+        return _PreparedVariant(variant, reason, {}, ())
     plain, protocol = normalize_variant(reference, variant), PROTOCOLS[method.protocol]
     most_bp = protocol.most_needed_bp(method.window_bp, readable_bp)
     needed = {
@@ -206,48 +208,51 @@ def _asked(reference: Reference, variant: Variant, method: Method, readable_bp: 
         for strand in STRANDS_READ[method.strands]
     }
     if any(bp is not None and bp > most_bp for bp in needed.values()):
-        return _Asked(plain, protocol.too_long, {}, ())
-    places = {
-        strand: place_of(plain, strand, protocol.counted_bp(bp, strand, method.window_bp))
+        return _PreparedVariant(plain, protocol.too_long, {}, ())
+    sites = {
+        strand: site_of(plain, strand, protocol.counted_bp(bp, strand, method.window_bp))
         for strand, bp in needed.items()
         if bp is not None
     }
     left_out = tuple(strand for strand, bp in needed.items() if bp is None)
-    return _Asked(plain, None if places else "contig_edge", places, left_out)
+    return _PreparedVariant(plain, None if sites else "contig_edge", sites, left_out)
 
 
 def _why_no_bases(reference: Reference, variant: Variant) -> str | None:
-    """Return why a variant, as it was given, does not say which bases to read, or None.
+    """Return why a variant has no bases to score, or None.
 
     Raises:
-        GenomeError: REF does not stand in the reference where it should.
+        GenomeError: REF differs from the reference.
     """
     contig, position = variant.contig, variant.position
     if reason := reference.check_ref(contig, position, variant.ref, f"variant {variant.to_text()}"):
         return reason
     if reason := variant.why_unscorable():
         return reason
-    is_there = 0 <= position < reference.contig_lengths_bp[contig]
-    return None if is_there else "telomere"
+    is_inside = 0 <= position < reference.contig_lengths_bp[contig]
+    return None if is_inside else "telomere"
 
 
 def _comparisons(
-    reader: "ModelRunner", reference: Reference, asked: Sequence[_Asked], method: Method
+    runner: "ModelRunner",
+    reference: Reference,
+    prepared: Sequence[_PreparedVariant],
+    method: Method,
 ) -> Iterator[dict[str, AlleleComparison]]:
-    """Yield the comparison by strand of each variant; none where there is a reason."""
-    alleles: dict[Place, dict[str, None]] = {}  # in the order they come, as a set does not keep it
-    for variant, _, places, _ in asked:
-        for place in places.values():
-            alleles.setdefault(place, {}).update(dict.fromkeys(_pair(variant)))
-    forks = {
-        place: fork_at(reference, place, some, method.protocol, method.window_bp)
-        for place, some in alleles.items()
+    """Yield the comparison by strand of each variant; none if there is a reason."""
+    alleles: dict[VariantSite, dict[str, None]] = {}  # in order of arrival, unlike a set
+    for variant, _, sites, _ in prepared:
+        for site in sites.values():
+            alleles.setdefault(site, {}).update(dict.fromkeys(_pair(variant)))
+    windows = {
+        site: allele_windows(reference, site, at_site, method.protocol, method.window_bp)
+        for site, at_site in alleles.items()
     }
-    steps = _measured(reader, forks, method)
-    for variant, _, places, _ in asked:
+    steps = _measured(runner, windows, method)
+    for variant, _, sites, _ in prepared:
         yield {
-            strand: _compared(variant, place, forks[place], steps, method)
-            for strand, place in places.items()
+            strand: _compared(variant, site, windows[site], steps, method)
+            for strand, site in sites.items()
         }
 
 
@@ -256,17 +261,15 @@ def _pair(variant: Variant) -> tuple[str, str]:
 
 
 def _compared(
-    variant: Variant, place: Place, fork: Fork, steps: _Steps, method: Method
+    variant: Variant, site: VariantSite, window: AlleleWindows, steps: _Steps, method: Method
 ) -> AlleleComparison:
-    """Return what one strand says of a variant, up to the length that the texts of both have."""
+    """Return the comparison of a variant on one strand, up to the length that both texts have."""
     pair = _pair(variant)
-    counted_bp = min(len(fork.rights[allele]) for allele in pair)
+    counted_bp = min(len(window.rights[allele]) for allele in pair)
     of_ref, of_alt = (
         np.stack(
             [
-                steps[place, skipped_bp(place, allele, offset, method.protocol)][allele][
-                    :counted_bp
-                ]
+                steps[site, skipped_bp(site, allele, offset, method.protocol)][allele][:counted_bp]
                 for offset in method.offsets
             ]
         )
@@ -275,27 +278,31 @@ def _compared(
     return AlleleComparison(len(pair[0]), len(pair[1]), of_ref, of_alt)
 
 
-def _measured(reader: "ModelRunner", forks: dict[Place, Fork], method: Method) -> _Steps:
+def _measured(
+    runner: "ModelRunner", windows: dict[VariantSite, AlleleWindows], method: Method
+) -> _Steps:
     """Return the log-likelihood of every base from the variant on.
 
-    Alleles that leave out as many bases at the window's start share what is before them.
+    Alleles that leave out equally many bases at the window's start share the prefix.
     """
-    vocabulary = reader.vocabulary
-    jobs: dict[tuple[Place, int], dict[str, str]] = {}
-    for place, fork in forks.items():
-        for offset, (allele, right) in product(method.offsets, fork.rights.items()):
-            skip_bp = skipped_bp(place, allele, offset, method.protocol)
-            jobs.setdefault((place, skip_bp), {})[allele] = right
+    vocabulary = runner.vocabulary
+    jobs: dict[tuple[VariantSite, int], dict[str, str]] = {}
+    for site, window in windows.items():
+        for offset, (allele, right) in product(method.offsets, window.rights.items()):
+            skip_bp = skipped_bp(site, allele, offset, method.protocol)
+            jobs.setdefault((site, skip_bp), {})[allele] = right
     passages, tails_bp = [], []
-    for (place, skip_bp), rights in jobs.items():
-        left = in_frame(forks[place].left, skip_bp, method.protocol)
-        # A token that begins before the variant and ends in it belongs to the branches.
+    for (site, skip_bp), rights in jobs.items():
+        left = on_grid(windows[site].left, skip_bp, method.protocol)
+        # A token that begins before the variant and ends in it belongs to the continuations.
         whole_bp = len(left) // K * K
-        stem = stem_of(left[:whole_bp], vocabulary, method.tags)
-        branches = (branch_of(left[whole_bp:] + right, vocabulary) for right in rights.values())
-        passages.append(Passage(stem, tuple(branches), is_fork=True))
+        prefix = prefix_of(left[:whole_bp], vocabulary, method.tags)
+        continuations = (
+            continuation_of(left[whole_bp:] + right, vocabulary) for right in rights.values()
+        )
+        passages.append(Passage(prefix, tuple(continuations), is_shared=True))
         tails_bp.append(len(left) - whole_bp)
-    measured = reader.likelihoods(passages, method.by)
+    measured = runner.likelihoods(passages, method.by)
     return {
         job: {
             allele: steps.reshape(-1)[tail_bp : tail_bp + len(right)]

@@ -1,4 +1,4 @@
-"""How variants are scored: the method that `carbon.inference.options.VariantOptions` make."""
+"""Windows of alleles: scoring methods, sites, and the bases before and after a variant."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, get_args
@@ -25,15 +25,15 @@ class Method(NamedTuple):
     """How variants are scored.
 
     Attributes:
-        protocol: `centered` compares the second half of a window around the variant, `right_end`
-            the alleles, up to at least the first base that differs, behind a window that ends
-            where they begin.
-        window_bp: of the whole window; for `right_end` what is read before the variant.
+        protocol: `centered` compares the second half of a window around the variant; `right_end`
+            compares the alleles, at least up to the first base that differs, after a window that
+            ends where they begin.
+        window_bp: bases of the whole window; for `right_end`, the bases before the variant.
         by: likelihoods by the chain or by marginals.
-        strands: read the forward strand, the reverse strand, or the mean of both.
-        offsets: how many bases at the window's start are left out for REF, which shifts the 6-mers;
-            `centered` leaves out as many more for an ALT as it is longer, modulo six. The score is
-            the mean over the offsets.
+        strands: score the forward strand, the reverse strand, or the mean of both.
+        offsets: bases left out at the start of REF's window, which shifts the 6-mers; `centered`
+            shifts an ALT's window by its additional length, modulo six. The delta is the mean over
+            the offsets.
         tags: metadata tags to condition on.
     """
 
@@ -46,7 +46,7 @@ class Method(NamedTuple):
 
 
 def method_for(
-    reader: "ModelRunner",
+    runner: "ModelRunner",
     *,
     protocol: ProtocolName = "centered",
     window_bp: int | None = None,
@@ -58,39 +58,38 @@ def method_for(
     """Return a method whose window fits into the model's context.
 
     Raises:
-        UserError: a choice, the window or an offset is not possible, or the vocabulary has no such
-            tag.
+        UserError: a choice, the window, an offset or a tag is invalid.
     """
     check_choice("protocol", protocol, PROTOCOLS)
     check_choice("by", by, get_args(By))
     check_choice("strands", strands, STRANDS_READ)
-    found_offsets, found_tags = checked_offsets(offsets), checked_names("tags", tags)
-    most_bp = room_bp(reader, found_tags)
+    checked, tag_names = checked_offsets(offsets), checked_names("tags", tags)
+    most_bp = room_bp(runner, tag_names)
     if window_bp is None:
-        known = PROTOCOLS[protocol]
-        window_bp = min(known.default_window_bp, most_bp - min(known.spare_bp, most_bp // 4))
+        row = PROTOCOLS[protocol]
+        window_bp = min(row.default_window_bp, most_bp - min(row.spare_bp, most_bp // 4))
     check_window(window_bp, most_bp)
-    return Method(protocol, window_bp, by, strands, found_offsets, found_tags)
+    return Method(protocol, window_bp, by, strands, checked, tag_names)
 
 
-def room_bp(reader: "ModelRunner", tags: tuple[str, ...]) -> int:
-    """Return how many bases fit into one pass beside `<dna>` and tags."""
-    return (reader.context_tokens - len(reader.vocabulary.prefix(tags))) * K
+def room_bp(runner: "ModelRunner", tags: tuple[str, ...]) -> int:
+    """Return how many bases fit into one forward pass next to `<dna>` and tags."""
+    return (runner.context_tokens - len(runner.vocabulary.prefix(tags))) * K
 
 
 _FIRST_FETCH_BP = 64  # doubled with each further fetch, so that a long repeat takes linear time
 
 
-class Place(NamedTuple):
-    """Where a variant is read: variants of one place share what is before them.
+class VariantSite(NamedTuple):
+    """A site on a strand; variants at one site share the bases before them.
 
     Attributes:
-        contig: of the reference.
-        start: of REF.
-        end: of REF.
-        strand: that is read.
-        counted_bp: bases that are compared, from the variant on. How many they are tells places
-            apart, so that the numbers of a variant do not depend on what is read beside it.
+        contig: contig of the reference.
+        start: start of REF.
+        end: end of REF.
+        strand: the scored strand.
+        counted_bp: compared bases, from the variant on. It is part of the site, so that the score
+            of a variant does not depend on other variants of its batch.
     """
 
     contig: str
@@ -100,38 +99,38 @@ class Place(NamedTuple):
     counted_bp: int
 
 
-class Fork(NamedTuple):
-    """What is read at a place: bases before the variant, and the alleles with what follows.
+class AlleleWindows(NamedTuple):
+    """The bases before a site, and each allele with the bases after it.
 
-    Both run in the direction of the strand, in the case of the reference.
+    Both run along the strand, in the case of the reference.
     """
 
     left: str
     rights: dict[str, str]  # by allele
 
 
-def place_of(variant: Variant, strand: str, counted_bp: int) -> Place:
-    """Return where a variant is read on a strand, and how many bases are compared there."""
+def site_of(variant: Variant, strand: str, counted_bp: int) -> VariantSite:
+    """Return the site of a variant on a strand."""
     here = variant.interval
-    return Place(here.contig, here.start, here.end, strand, counted_bp)
+    return VariantSite(here.contig, here.start, here.end, strand, counted_bp)
 
 
 def needed_bp(reference: Reference, variant: Variant, strand: str, most_bp: int) -> int | None:
-    """Return how many bases are needed, from the variant on, to tell REF and ALT apart.
+    """Return how many bases, from the variant on, distinguish REF and ALT.
 
-    They hold the longer allele, and the first base at which the two texts, an allele followed by
-    the reference, differ. Behind an insertion or deletion in a repeat that base comes after the
-    last copy of the repeated unit.
+    They include the longer allele, and the first base at which the two texts, each an allele
+    followed by the reference, differ. For an insertion or deletion in a repeat that base follows
+    the last copy of the repeated unit.
 
     Args:
-        reference: of the variant.
-        variant: as `normalize_variant` writes it.
-        strand: in whose direction the texts run.
-        most_bp: where to stop looking.
+        reference: the reference sequence.
+        variant: normalised by `normalize_variant`.
+        strand: direction of the texts.
+        most_bp: maximum length to compare.
 
     Returns:
         More than `most_bp` if the texts do not differ up to there; None if the contig ends before
-        they differ, or a base that is not known comes first.
+        they differ, or an unknown base comes first.
     """
     longer_bp = max(len(variant.ref), len(variant.alt))
     if longer_bp > most_bp:
@@ -141,7 +140,7 @@ def needed_bp(reference: Reference, variant: Variant, strand: str, most_bp: int)
 
 
 def _same_bp(reference: Reference, variant: Variant, strand: str, most_bp: int) -> int | None:
-    """Return how many bases the two texts begin with in common, `most_bp` if it is more."""
+    """Return the length of the common start of the two texts, at most `most_bp`."""
     alleles = tuple(_along(strand, allele.upper()) for allele in (variant.ref, variant.alt))
     after = _sides(reference, variant.interval, strand)[1]
     fetch_bp = _FIRST_FETCH_BP
@@ -160,36 +159,36 @@ def _same_bp(reference: Reference, variant: Variant, strand: str, most_bp: int) 
         texts = tuple(allele + following for allele in alleles)
 
 
-def fork_at(
+def allele_windows(
     reference: Reference,
-    place: Place,
+    site: VariantSite,
     alleles: Iterable[str],
     protocol: ProtocolName,
     window_bp: int,
-) -> Fork:
-    """Return what a protocol reads at a place, whatever the tokens of the model that reads it.
+) -> AlleleWindows:
+    """Return the windows of alleles at a site, before tokenization.
 
-    A window that reaches past a contig's edge is cut there; so rights may differ in length.
+    A window is cut at the end of the contig, so the right sides may differ in length.
 
     Args:
-        reference: the sequence.
-        place: where REF lies, the strand that is read, and how many bases are compared.
-        alleles: on the forward strand, REF among them.
+        reference: the reference sequence.
+        site: site of REF, with strand and compared bases.
+        alleles: on the forward strand, including REF.
         protocol: `centered` or `right_end`.
-        window_bp: of the protocol.
+        window_bp: window of the protocol.
     """
-    strand, counted_bp = place.strand, place.counted_bp
-    before, after = _sides(reference, Interval(place.contig, place.start, place.end), strand)
+    strand, counted_bp = site.strand, site.counted_bp
+    before, after = _sides(reference, Interval(site.contig, site.start, site.end), strand)
     opposite = "-" if strand == "+" else "+"
     before = _nearest(before, PROTOCOLS[protocol].before_bp(strand, window_bp), opposite)
     after = _nearest(after, counted_bp - min(map(len, alleles)), strand)
     left, rest = (_along(strand, reference.fetch(side)) for side in (before, after))
     rights = {allele: (_along(strand, allele) + rest)[:counted_bp] for allele in alleles}
-    return Fork(left, rights)
+    return AlleleWindows(left, rights)
 
 
 def _sides(reference: Reference, here: Interval, strand: str) -> tuple[Interval, Interval]:
-    """Return what is read before a place and what after it, up to the contig's ends."""
+    """Return the intervals before and after a site along the strand, to the contig's ends."""
     contig_bp = reference.contig_lengths_bp[here.contig]
     left = Interval(here.contig, 0, here.start)
     right = Interval(here.contig, here.end, contig_bp)
@@ -197,7 +196,7 @@ def _sides(reference: Reference, here: Interval, strand: str) -> tuple[Interval,
 
 
 def _nearest(side: Interval, length_bp: int, strand: str) -> Interval:
-    """Return the first bases of an interval in the direction of a strand; all if it has fewer."""
+    """Return the first bases of an interval along a strand, all of them if it is shorter."""
     length_bp = min(length_bp, side.length_bp)
     if strand == "+":
         return Interval(side.contig, side.start, side.start + length_bp)
@@ -208,30 +207,30 @@ def _along(strand: str, bases: str) -> str:
     return bases if strand == "+" else reverse_complement(bases)
 
 
-def skipped_bp(place: Place, allele: str, offset: int, protocol: ProtocolName) -> int:
-    """Return how many bases at the window's start are left out where an allele is read.
+def skipped_bp(site: VariantSite, allele: str, offset: int, protocol: ProtocolName) -> int:
+    """Return the bases to leave out at the start of an allele's window.
 
-    For `centered` as many more, modulo six, as the allele is longer than REF, so that the 6-mers
-    behind it begin at the same bases of the reference whatever the allele. On either strand the
-    window starts at the side that is read first, and the same number does it.
+    For `centered` it is the offset plus the additional length of the allele, modulo six, so that
+    the 6-mers after the variant begin at the same reference bases for every allele. This holds for
+    either strand, because the window starts at the side that is scored first.
 
     Args:
-        place: where REF lies.
+        site: site of REF.
         allele: REF or an ALT.
-        offset: that are left out where REF is read.
+        offset: bases left out for REF.
         protocol: `centered`, or `right_end`, in which every allele begins a 6-mer.
     """
     if PROTOCOLS[protocol].alleles_alone:
         return offset
-    return (offset + len(allele) - (place.end - place.start)) % K
+    return (offset + len(allele) - (site.end - site.start)) % K
 
 
-def in_frame(left: str, skip_bp: int, protocol: ProtocolName) -> str:
-    """Return what is read before the variant, the first bases left out.
+def on_grid(left: str, skip_bp: int, protocol: ProtocolName) -> str:
+    """Return the bases before the variant without the first ones, aligned to 6-mers.
 
-    For alleles alone so many are left out that the variant begins a token, and then `skip_bp`.
-    Otherwise, where fewer bases than that stand before the variant, unknown ones fill the 6-mer
-    that the variant then begins in.
+    If the alleles are compared alone, the variant begins a token, and `skip_bp` more bases are left
+    out. Otherwise, if fewer than `skip_bp` bases precede the variant, unknown bases complete the
+    6-mer in which the variant then begins.
     """
     if PROTOCOLS[protocol].alleles_alone:
         return left[len(left) % K + skip_bp :]

@@ -53,14 +53,14 @@ def test_codons_of_yeast():
 
 def test_rounds_are_those_of_the_search(model):
     task = DesignConfig(length_bp=60, calls=40, batch=8, seed=3)
-    search, checker = search_of(model.reader, task, 1)
+    search, checker = search_of(model.runner, task, 1)
     history, sizes = [], []
     for measured in rounds(search, checker, [CallableFunction(gc_window)], history):
         sizes.append(len(measured))
         assert history[-len(measured) :] == measured
     assert sum(sizes) == len(history) == 40 and len(sizes) >= 5
     assert history == run_search(
-        *search_of(model.reader, task, 1), start_functions([gc_window], 60)
+        *search_of(model.runner, task, 1), start_functions([gc_window], 60)
     )
     found = candidates_to_json(history)["candidates"]
     values = [each["value"] for each in found]

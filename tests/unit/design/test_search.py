@@ -120,7 +120,7 @@ def test_a_window_drawn_anew_keeps_to_what_the_whole_keeps_to(model, name, redra
     """Required motifs apart, which the checker looks for in the whole."""
     constraints = CONSTRAINTS[name]
     proposer = Proposer(
-        reader=model.reader,
+        reader=model.runner,
         prompt="ACG",
         length_bp=45,
         rule=SamplingRule(),
@@ -143,7 +143,7 @@ def test_a_window_drawn_anew_keeps_to_what_the_whole_keeps_to(model, name, redra
 def test_what_fills_a_window_is_what_makes_the_whole_likeliest(model):
     """Of the draws of `regrown` with the same seed, by the likelihood of whole sequences."""
     proposer = Proposer(
-        reader=model.reader, prompt="ACG", length_bp=30, rule=SamplingRule(),
+        reader=model.runner, prompt="ACG", length_bp=30, rule=SamplingRule(),
         constraints=Constraints(), seed=5, tags=(),
     )  # fmt: skip
     (parent,) = proposer.fresh([0])
@@ -158,7 +158,7 @@ def test_what_fills_a_window_is_what_makes_the_whole_likeliest(model):
 
 
 def test_infill_needs_designs_that_fit(model):
-    most_bp = (model.reader.context_tokens - 1) * 6 + 1
+    most_bp = (model.runner.context_tokens - 1) * 6 + 1
     with pytest.raises(UserError, match="--strategy infill reads whole designs"):
         carbon.design(model, [gc], strategy="infill", length_bp=most_bp + 1, calls=1)
     carbon.design(model, [gc], strategy="infill", start="ACGTTGC" * (most_bp // 7), calls=3)

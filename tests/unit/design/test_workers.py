@@ -78,7 +78,7 @@ def test_log_probabilities_of_a_worker_are_those_of_scoring(trainer):
     ids = draw_samples(network, NATIVE, task, 1, range(3))
     log_probs = log_probs_of(network, prompt, ids)
     bases = ["ACGTTG" + decode_ids(row, NATIVE) for row in ids.numpy()]
-    scored = base_log_likelihoods(carbon.load("base", device="cpu").reader, bases)
+    scored = base_log_likelihoods(carbon.load("base", device="cpu").runner, bases)
     ours = [float(values[6:].sum()) for values in scored]
     assert log_probs.sum(dim=1).tolist() == pytest.approx(ours, abs=1e-3)
 

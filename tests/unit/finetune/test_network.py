@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from carbon.finetune.batches import batches, cut, first_row
+from carbon.finetune.batches import batches, first_row
 from carbon.finetune.network import FinetunedNetwork, Head, OpenedModel, pooled
 from carbon.genome import reverse_complement
 from carbon.inference import Model
@@ -132,10 +132,3 @@ def test_a_closed_model_is_what_it_was_but_for_what_was_learned(network, layer):
     ids = torch.from_numpy(encode(random_bases(60)).ids)[None]
     with torch.inference_mode():
         torch.testing.assert_close(closed(ids).logits, expected(ids).logits)
-
-
-def test_batches_hold_every_sequence_once_and_keep_to_their_size():
-    lengths = [5, 3, 9, 1, 1, 40, 8, 2]
-    some = list(cut(lengths, 16))
-    assert sorted(n for batch in some for n in batch) == list(range(8))
-    assert all(len(b) == 1 or len(b) * max(lengths[n] for n in b) <= 16 for b in some)

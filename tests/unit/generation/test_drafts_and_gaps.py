@@ -7,7 +7,7 @@ import torch
 from carbon.errors import UserError
 from carbon.inference import Constraints, Draft, Model, SamplingRule
 from carbon.inference.generate import speculative
-from carbon.inference.generate.prompts import Task, continuations
+from carbon.inference.generate.prompts import Task, rows_for_prompts
 from carbon.inference.generate.sampling import distribution
 from carbon.inference.generate.speculative import _check, _Proposal
 from carbon.inference.options import MODES
@@ -60,7 +60,7 @@ class TestSpeculative:
         propose, num_read = speculative._propose, []
 
         def watched(helper, rows, behind, wanted):
-            num_read.extend(helper._num_read.tolist())
+            num_read.extend(helper._num_cached.tolist())
             for ids, row, unread in zip(helper._ids, rows, behind, strict=True):
                 stem = encode(row.prompt[: len(row.prompt) // 6 * 6]).ids.tolist()
                 assert ids + [128 + k for k in unread] == stem + [128 + k for k in row.kmers]
@@ -98,14 +98,14 @@ class TestSpeculative:
         random = np.random.default_rng(12)
         z = np.full((2, 4096), -80.0, dtype=np.float32)  # of the target, of the draft
         z[:, random.choice(4096, 10, replace=False)] = 1.5 * random.normal(size=(2, 10))
-        p, q = distribution(z, rule, None)
-        (row,) = continuations(["ACGTAC"], Task(60, rule))
+        p, q = distribution(torch.from_numpy(z), rule)
+        (row,) = rows_for_prompts(["ACGTAC"], Task(60, rule))
         num, counts = 300, np.zeros(4096)
-        for kmer in random.choice(4096, num, p=q / q.sum()):
+        for kmer in random.choice(4096, num, p=(q / q.sum()).numpy()):
             kept = _check(row, [_Proposal(int(kmer), q)], torch.from_numpy(z[[0, 0]]))
             counts[kept[0].kmer] += 1
             row.pop(len(kept))
-        assert agree(counts, p)
+        assert agree(counts, p.numpy())
 
     def test_company_does_not_matter(self, model, likeness):
         rule = {"seed": 5, "temperature": 0.8, "top_p": 0.9, "repetition_penalty": 0.1}

@@ -29,18 +29,18 @@ class TestDecoder:
     @pytest.mark.parametrize(("context_tokens", "at_once"), [(48, 1), (48, 3), (700, 3)])
     def test_a_row_is_read_as_if_alone_to_the_last_bit(self, context_tokens, at_once):
         """Short and long neighbours, rows that start again, rows in which nothing is read."""
-        reader = other_network(5, context_tokens=context_tokens).reader
+        reader = other_network(5, context_tokens=context_tokens).runner
         lengths = [0, 40, 100, 130, 280] if context_tokens == 48 else [0, 700, 1300, 2100, 4100]
         prompts = [random_bases(n, seed=n) for n in lengths]
         kmers = np.random.default_rng(6).integers(0, 4096, (len(prompts), 8, at_once)).tolist()
 
         def read(rows: list[int]) -> list[list[torch.Tensor]]:
             decoder = Decoder(reader, [prompts[row] for row in rows], ())
-            heard = [[logits[0]] for logits in decoder.read([[] for _ in rows])]
+            heard = [[logits[0]] for logits in decoder.extend([[] for _ in rows])]
             for step in range(8):
                 fresh = [kmers[row][step] if (row + step) % 5 else [] for row in rows]
                 starts = [len(f) > decoder.room(n) for n, f in enumerate(fresh)]
-                logits = decoder.read(fresh, at_once)
+                logits = decoder.extend(fresh, at_once)
                 for n, new in enumerate(fresh):
                     heard[n] += logits[n, len(new) - 1 if starts[n] else 0 : len(new)]
             return heard
@@ -54,12 +54,12 @@ class TestDecoder:
     def test_logits_are_those_of_a_whole_stock_forward(self, model, network):
         prompts = [random_bases(n, seed=n) for n in (0, 60, 120)]
         kmers = np.random.default_rng(7).integers(0, 4096, (3, 5)).tolist()
-        decoder = Decoder(model.reader, prompts, ("<fungi_species>",))
-        decoder.read([[], [], []])
-        decoder.read([[*row[:2], 9, 9] for row in kmers], at_once=4)
+        decoder = Decoder(model.runner, prompts, ("<fungi_species>",))
+        decoder.extend([[], [], []])
+        decoder.extend([[*row[:2], 9, 9] for row in kmers], max_fresh=4)
         for row in range(3):
-            decoder.forget(row, 2)
-        logits = decoder.read([row[2:] for row in kmers], at_once=3)
+            decoder.drop_last(row, 2)
+        logits = decoder.extend([row[2:] for row in kmers], max_fresh=3)
         for prompt, row, found in zip(prompts, kmers, logits, strict=True):
             ids = [*encode(prompt, tags=("<fungi_species>",)).ids, *(128 + k for k in row)]
             with torch.inference_mode():
@@ -70,21 +70,21 @@ class TestDecoder:
     def test_a_row_of_which_all_is_taken_back_is_read_anew(self, taken_back):
         """A context of 16 tokens is full; the row starts again, with 8 6-mers, and reads two."""
         tags = ("<fungi_species>", "<transfer_rna>") if taken_back % 2 else ()
-        reader = other_network(5, context_tokens=16).reader
+        reader = other_network(5, context_tokens=16).runner
         num_prefix = len(tags) + 1
         whole = random_bases(6 * (16 - num_prefix + 3))
         decoder = Decoder(reader, [whole[:-18]], tags)
-        decoder.read([[]])
+        decoder.extend([[]])
         for at in (-18, -12, -6):
-            decoder.read([[INDEX[whole[at:][:6]]]])
+            decoder.extend([[INDEX[whole[at:][:6]]]])
         assert decoder.room(0) == 16 - (num_prefix + 10)
-        decoder.forget(0, taken_back)
+        decoder.drop_last(0, taken_back)
         if taken_back <= 10:
             assert decoder.room(0) == 16 - (num_prefix + 10) + taken_back
         else:
             assert decoder.room(0) == 0
             fresh = Decoder(reader, [whole[: -6 * taken_back]], tags)
-            assert torch.equal(decoder.read([[7]]), fresh.read([[7]]))
+            assert torch.equal(decoder.extend([[7]]), fresh.extend([[7]]))
 
     def test_attention_by_name(self, network):
         """A network with eager attention takes the same mask."""

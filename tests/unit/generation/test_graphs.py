@@ -12,9 +12,9 @@ from torch.utils._pytree import tree_map_only
 from transformers import DynamicCache, LlamaForCausalLM
 
 from carbon.inference import Constraints, Draft, Model, SamplingRule
-from carbon.inference.generate.decode import Decoder, Replayed
+from carbon.inference.generate.decode import CudaGraph, Decoder
 from carbon.model import LoadedModel
-from carbon.model.load import keeping
+from carbon.model.load import cache_arguments
 from carbon.tokenizer import NATIVE, encode
 from tests.conftest import small_config
 from tests.helpers.files import random_bases
@@ -26,8 +26,8 @@ LENGTHS_BP = [0, 6, 660, 3000, 3060]
 
 def begun(model: Model, lengths_bp: list[int]) -> tuple[Decoder, torch.Tensor, torch.Tensor]:
     """Return rows that have read their prompts, 6-mers to read next, and random numbers."""
-    decoder = Decoder(model.reader, [random_bases(n, seed=n) for n in lengths_bp], ())
-    decoder.read([[] for _ in lengths_bp])
+    decoder = Decoder(model.runner, [random_bases(n, seed=n) for n in lengths_bp], ())
+    decoder.extend([[] for _ in lengths_bp])
     rng = np.random.default_rng(3)
     kmers = torch.from_numpy(rng.integers(0, 4096, len(lengths_bp)))
     return decoder, kmers, torch.from_numpy(rng.random((20, len(lengths_bp), 6)))
@@ -39,7 +39,7 @@ def shape_of(tensor: torch.Tensor) -> tuple[object, ...]:
 
 def test_what_asks_the_device_is_refused():
     with graphs_on_cpu(), pytest.raises(RuntimeError, match="asks the device"):
-        Replayed(lambda x: (x * x.sum().item(),), torch.ones(2))
+        CudaGraph(lambda x: (x * x.sum().item(),), torch.ones(2))
 
 
 class TestStep:
@@ -59,10 +59,10 @@ class TestStep:
             kept = DynamicCache()
             ids = torch.from_numpy(encode(random_bases(length_bp, seed=length_bp)).ids)[None]
             with torch.inference_mode():
-                network(ids, **keeping(network, kept))
+                network(ids, **cache_arguments(network, kept))
                 for some, logits in zip(read, found, strict=True):
                     ids = NATIVE.first_kmer + some[row].view(1, 1)
-                    expected = network(ids, **keeping(network, kept)).logits[0, -1, 128:]
+                    expected = network(ids, **cache_arguments(network, kept)).logits[0, -1, 128:]
                     error = (logits[row] - expected).abs().max() / expected.abs().max()
                     assert error < 1e-5
 
@@ -71,19 +71,19 @@ class TestStep:
         """Operators, shapes, the host's numbers, and where keys and values lie."""
         decoder, kmers, numbers = begun(other_network(5, context_tokens=700), [0, 60, 600])
         rule = SamplingRule(**options)
-        kept = [tensor.data_ptr() for pair in decoder._cache._kept for tensor in pair]
+        kept = [tensor.data_ptr() for pair in decoder._cache._layers_kv for tensor in pair]
         recorded = []
         for given in numbers[:3]:
             graph = GraphOnCpu()
-            places = torch.from_numpy(decoder._num_read.copy())
+            places = torch.from_numpy(decoder._num_cached.copy())
             with torch.inference_mode(), Capture(graph, None, ""):
-                decoder._step(kmers, places, given, num_places=128, rule=rule)
+                decoder._step(kmers, places, given, num_positions=128, rule=rule)
             recorded.append(tree_map_only(torch.Tensor, shape_of, graph.operators))
             with torch.inference_mode():
                 _, kmers = decoder.draw_next(kmers, given, rule)
         assert len(recorded[0]) > 100
         assert recorded[0] == recorded[1] == recorded[2]
-        assert kept == [tensor.data_ptr() for pair in decoder._cache._kept for tensor in pair]
+        assert kept == [tensor.data_ptr() for pair in decoder._cache._layers_kv for tensor in pair]
 
 
 class TestText:
@@ -140,7 +140,7 @@ class TestText:
         assert not made
 
     def test_a_stream_is_the_same(self):
-        """Drawn ahead by a graph."""
+        """DrawnKmer ahead by a graph."""
         model = other_network(5, context_tokens=700)
         steps = partial(model.stream, PROMPTS[6], 300, seed=2)
         expected = list(steps())

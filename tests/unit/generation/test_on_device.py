@@ -7,27 +7,13 @@ from transformers import LlamaForCausalLM
 
 from carbon.inference import Model, SamplingRule
 from carbon.inference.generate import generate
-from carbon.inference.generate.decode import Decoder, draw_on_device
+from carbon.inference.generate.decode import Decoder
 from carbon.inference.generate.sampling import draw
-from carbon.inference.options import MODES
 from carbon.inference.runner import ModelRunner
 from carbon.model import LoadedModel
 from carbon.tokenizer import NATIVE
 from tests.conftest import small_config
 from tests.helpers.generation import PROMPTS, RULES, other_network
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("options", RULES)
-def test_a_draw_is_that_of_the_host(mode, options):
-    rng = np.random.default_rng(0)
-    logits = 2 * rng.standard_normal((200, 4096)).astype(np.float32)
-    logits[:5, 7] = logits[:5, 3000] = 30  # ties
-    uniform = rng.random((200, 6))
-    rule = SamplingRule(mode=mode, **options)
-    found = draw_on_device(torch.from_numpy(logits), rule, torch.from_numpy(uniform))
-    assert (found.numpy() == draw(logits, rule, uniform, None)).mean() > 0.99
-    assert rule.temperature or (found.numpy() == draw(logits, rule, uniform, None)).all()
 
 
 @pytest.mark.parametrize(
@@ -56,10 +42,10 @@ def test_no_token_waits_for_the_device(num_rows, options):
         network = LlamaForCausalLM(small_config(700)).to(torch.bfloat16).eval()
     reader = ModelRunner(LoadedModel(network, NATIVE), batch_tokens=4096)
     decoder = Decoder(reader, ["A" * 6 * 125] * num_rows, ())
-    logits = decoder.read([[] for _ in range(num_rows)])[:, 0]
-    numbers = decoder.sent(np.random.default_rng(0).random((num_rows, 6)))
+    logits = decoder.extend([[] for _ in range(num_rows)])[:, 0]
+    numbers = decoder.to_device(np.random.default_rng(0).random((num_rows, 6)))
     with torch.inference_mode():
-        kmers = draw_on_device(logits, SamplingRule(**options), numbers)
+        kmers = draw(logits, SamplingRule(**options), numbers)
         for _ in range(4):  # past the first 128 places
             logits, kmers = decoder.draw_next(kmers, numbers, SamplingRule(**options))
     assert (logits.device.type, logits.shape) == ("meta", (num_rows, 4096))
@@ -75,7 +61,7 @@ def test_what_takes_no_mask_has_a_network_beside_it_that_does():
     network.config._attn_implementation = "flash_attention_2"
     beside = Model(model.model)
     assert beside.generate(PROMPTS[:8], 60, seed=1) == expected
-    masked = beside.reader.masked_network
+    masked = beside.runner.masked_network
     assert masked.config._attn_implementation == "sdpa"
     assert network.config._attn_implementation == "flash_attention_2"
     pairs = zip(masked.parameters(), network.parameters(), strict=True)

@@ -4,12 +4,15 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from carbon.errors import UserError
 from carbon.inference import Constraints, SamplingRule
-from carbon.inference.generate.sampling import distribution, draw, repetitions, walk
+from carbon.inference.checks import NotFinite
+from carbon.inference.generate import sampling
+from carbon.inference.generate.prompts import Task, repetitions, rows_for_prompts
 from carbon.inference.options import MODES
 from tests.helpers.generation import RULES, agree
 from tests.helpers.reference import (
@@ -19,6 +22,19 @@ from tests.helpers.reference import (
 
 # Every rule and every mode, for properties that no pair of them makes special.
 RULES_IN_MODES = [([*MODES][n % len(MODES)], rule) for n, rule in enumerate(RULES)]
+
+
+def tensor(array: np.ndarray | None) -> torch.Tensor | None:
+    return None if array is None else torch.from_numpy(array)
+
+
+def draw(logits, rule, uniform, allowed):
+    drawn = sampling.draw(tensor(logits), rule, tensor(uniform), tensor(allowed))
+    return drawn.numpy()
+
+
+def distribution(logits, rule, allowed):
+    return sampling.distribution(tensor(logits), rule, tensor(allowed)).numpy()
 
 
 def random_logits(rows: int, seed: int = 0) -> np.ndarray:
@@ -158,16 +174,13 @@ def test_top_p_adds_up_thousands_of_small_weights(top_p):
         assert kept == least
 
 
-@pytest.mark.parametrize(("mode", "settings"), RULES_IN_MODES)
-@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
-def test_nothing_is_drawn_from_logits_that_are_not_numbers(mode, settings):
-    for wrong in (math.nan, -math.inf):
-        logits, uniform = random_logits(3), np.zeros((3, 6))
-        logits[1] = wrong
-        with pytest.raises(FloatingPointError):
-            draw(logits, SamplingRule(mode=mode, **settings), uniform, None)
-    with pytest.raises(FloatingPointError):
-        walk(np.zeros((1, 4096)), uniform[:1])
+@pytest.mark.parametrize("wrong", [math.nan, -math.inf])
+def test_logits_that_are_not_finite_are_refused(wrong):
+    rows = rows_for_prompts(["ACG", "AC"], Task(60, SamplingRule()))
+    logits = torch.from_numpy(random_logits(2))
+    logits[1, 7] = wrong
+    with pytest.raises(NotFinite, match="prompt 2"):
+        sampling.conditioned(rows, logits)
 
 
 @given(st.text("ACGTN", max_size=60))

@@ -87,7 +87,7 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(
     kept = stop_once_behind(monkeypatch, 1)
     with pytest.raises(Stopped):
         main(stopped)
-    assert not resumed.exists() and "go on with --resume" in capsys.readouterr().err
+    assert not resumed.exists() and "continue with --resume" in capsys.readouterr().err
     assert main(words_of(command, folder, resumed)) == 2
     assert "an earlier run was stopped" in capsys.readouterr().err
     assert main([*words_of(command, folder, resumed), "--tag", "<fungi_species>", "--resume"]) == 2

@@ -127,10 +127,10 @@ def test_another_number_of_processes_goes_on(tmp_path, capsys, first, then):
     (tmp_path / "user-41").touch()
     with workers_of(tmp_path, first) as workers, pytest.raises(UserError, match="record 41"):
         run(job_of(tmp_path / "o"), workers)
-    assert "what is done is kept in" in capsys.readouterr().err
+    assert "progress is saved in" in capsys.readouterr().err
     (tmp_path / "user-41").unlink()
     for change, message in (
-        ({}, "an earlier run was stopped; go on with --resume"),
+        ({}, "an earlier run was stopped; continue with --resume"),
         ({"resume": True, "seed": 2}, "the earlier run differs in: seed; give the same"),
     ):
         with workers_of(tmp_path, then) as workers, pytest.raises(UserError, match=message):

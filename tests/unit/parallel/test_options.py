@@ -88,7 +88,7 @@ def test_each_worker_sees_its_own_gpu_and_threads(monkeypatch, tmp_path):
     ("words", "message"),
     [
         (["--ray", "h:1", "--processes", "2"], "--ray and --processes: give one of them"),
-        (["--device", "cuda:0,cuda:9"], "there is no cuda:9; 2 can be seen"),
+        (["--device", "cuda:0,cuda:9"], "cuda:9 does not exist; 2 GPUs are visible"),
         (["--device", "cuda:0,cpu"], "a list names GPUs, such as cuda:0,cuda:1"),
         (["--device", "cpu,cpu"], "a list names GPUs, such as cuda:0,cuda:1"),
         (["--processes", "5000"], "give 0 to 1024"),

@@ -71,7 +71,7 @@ def test_a_genome_goes_on_where_it_was_stopped(folder, tmp_path, capsys, monkeyp
         scan("cut")
     assert not list(tmp_path.glob("cut.*"))
     assert scan("cut") == 2
-    assert "go on with --resume" in capsys.readouterr().err
+    assert "continue with --resume" in capsys.readouterr().err
     assert scan("cut", "--resume") == 0
     assert written == list(range(len(written)))
     assert (tmp_path / "cut.tsv").read_bytes() == (tmp_path / "whole.tsv").read_bytes()
@@ -121,7 +121,10 @@ def test_what_cannot_be_done_is_told_before_anything_is_read(folder, tmp_path, c
     for words, message in (
         (["--output", taken], "o.parquet: exists already"),
         (["--output", tmp_path / "no" / "o.tsv"], "the folder"),
-        (["--output", tmp_path / "o.tsv", "--plot", tmp_path / "o.png"], "no readable picture"),
+        (
+            ["--output", tmp_path / "o.tsv", "--plot", tmp_path / "o.png"],
+            "do not fit into a readable figure",
+        ),
     ):
         for more in ([], ["--dry-run"]):
             assert run_scan(folder, "--genome", *HOW, *words, *more) == 2

@@ -146,7 +146,7 @@ class TestWindows:
         for batch_tokens, block_tokens in ((100, 1), (None, 100), (100, 2**16)):
             model = Model(LoadedModel(network, NATIVE))
             if batch_tokens:
-                model.reader.batch_tokens = batch_tokens
+                model.runner.batch_tokens = batch_tokens
             monkeypatch.setattr(scan_score, "_BLOCK_TOKENS", block_tokens)
             chunks = list(model.scan(reference, whole(reference, "c"), **how))
             assert [c.interval.start for c in chunks[1:]] == [c.interval.end for c in chunks[:-1]]
