@@ -24,11 +24,11 @@ import numpy as np
 import carbon
 from carbon.console import natural, run_command
 from carbon.design.benchmark_functions import codon_adaptation, gc_window, motif_pair
-from carbon.design.config import DesignConfig, search_of
+from carbon.design.config import DesignConfig
 from carbon.design.functions import running_functions
 from carbon.design.proposals import Proposer
 from carbon.design.rules import Rules
-from carbon.design.search import run_search
+from carbon.design.search import run_search, search_of
 from carbon.genome.alphabet import GENETIC_CODE
 from carbon.inference.generate.constraints import Constraints
 from carbon.progress import say

@@ -28,9 +28,9 @@ from promoter_folds import FOLDS, OTHER, PROMOTER, TEST, Row, parts_of
 
 import carbon
 from carbon.console import natural, run_command
-from carbon.design.config import DesignConfig, search_of
+from carbon.design.config import DesignConfig
 from carbon.design.functions import running_functions
-from carbon.design.search import best_designs, nearest_records, run_search
+from carbon.design.search import best_designs, nearest_records, run_search, search_of
 from carbon.design.strategies import Candidate
 from carbon.finetune.baselines import FITS
 from carbon.finetune.data import Examples

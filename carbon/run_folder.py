@@ -138,14 +138,16 @@ def _read_file(path: Path, most_lines: int | None) -> list[Line]:
     """Read a file of JSON objects, without an incomplete last line, which is being written."""
     if not path.is_file():
         return []
-    texts = read_bytes(path, _MOST_BYTES, ConfigError).splitlines()
+    content = read_bytes(path, _MOST_BYTES, ConfigError)
+    texts = content.splitlines()
+    num_whole = len(texts) - (not content.endswith(b"\n"))
     every = -(-len(texts) // most_lines) if most_lines and texts else 1
     lines = []
     for number in range((len(texts) - 1) % every + 1, len(texts) + 1, every):
         try:
             line = json.loads(texts[number - 1])
         except (ValueError, RecursionError) as error:
-            if number < len(texts):
+            if number <= num_whole:
                 raise ConfigError(f"{path} line {number}: is not valid JSON ({error})") from None
             continue
         if not isinstance(line, dict) or not isinstance(line.get("step"), int):

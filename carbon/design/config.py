@@ -1,18 +1,19 @@
-"""Options of a design run, checked, and the search that follows from them."""
+"""Options of a design run, checked."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import get_args
 
-from carbon.design.goals import Goal, goals_for
-from carbon.design.proposals import Proposer
-from carbon.design.rules import RuleChecker, Rules
-from carbon.design.search import check_distances, records_of
-from carbon.design.strategies import STRATEGIES, Search
+from carbon.design.rules import Rules
 from carbon.errors import UserError
 from carbon.genome.alphabet import IUPAC_DNA
 from carbon.inference.generate.prompts import SamplingRule
-from carbon.inference.options import SamplingOptions, SearchOptions, check_choice
-from carbon.inference.runner import ModelRunner
+from carbon.inference.options import (
+    SamplingOptions,
+    SearchOptions,
+    StrategyName,
+    check_choice,
+)
 
 _MAX_CALLS = 10**6
 
@@ -83,7 +84,7 @@ class DesignConfig:
     timeout_seconds: float = 600.0
 
     def __post_init__(self) -> None:
-        check_choice("strategy", self.strategy, STRATEGIES)
+        check_choice("strategy", self.strategy, get_args(StrategyName))
         for name in ("calls", "batch", "width", "num_designs"):
             if not 1 <= (number := getattr(self, name)) <= _MAX_CALLS:
                 raise UserError(f"{name} {number}: give 1 to {_MAX_CALLS:,}")
@@ -122,49 +123,3 @@ class DesignConfig:
         if length_bp < 1:
             raise UserError(f"length {length_bp}: give 1 base or more")
         return length_bp
-
-    def goals_for(self, num_functions: int) -> tuple[Goal, ...]:
-        """Return a goal for each scoring function.
-
-        Raises:
-            UserError: the numbers of goals and functions differ, or the strategy needs other goals.
-        """
-        goals = goals_for(self.goals, num_functions)
-        STRATEGIES[self.strategy].check(goals)
-        return goals
-
-
-def search_of(
-    reader: ModelRunner, config: DesignConfig, num_functions: int
-) -> tuple[Search, RuleChecker]:
-    """Return the search that a config describes, and the checker of its rules.
-
-    Raises:
-        UserError: no sequence satisfies the rules, or an option does not fit the model or the
-            number of scoring functions.
-    """
-    reader.vocabulary.prefix(tuple(config.tags))
-    if config.start or config.records:
-        check_distances()
-    if config.records:
-        next(records_of(config.records), None)  # an unreadable file is reported before the search
-    goals = config.goals_for(num_functions)
-    checker = RuleChecker(config.rules, config.prompt, config.bases_bp)
-    start = config.start.upper() if config.start else None
-    proposer = Proposer(
-        reader=reader,
-        prompt=config.prompt,
-        length_bp=config.bases_bp,
-        rule=SamplingRule(**config.sampling),
-        constraints=config.rules.exact,
-        seed=config.seed,
-        tags=tuple(config.tags),
-    )
-    STRATEGIES[config.strategy].check_proposer(proposer)
-    search = Search(
-        config=config,
-        proposer=proposer,
-        goals=goals,
-        start=start if start and checker.accepts(start) else None,
-    )
-    return search, checker

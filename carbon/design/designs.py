@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from carbon.design.config import DesignConfig, search_of
+from carbon.design.config import DesignConfig
 from carbon.design.functions import Function, running_functions
 from carbon.design.goals import fronts
 from carbon.design.search import (
@@ -13,6 +13,7 @@ from carbon.design.search import (
     nearest_records,
     records_of,
     run_search,
+    search_of,
 )
 from carbon.design.strategies import Candidate, Search
 from carbon.errors import UserError

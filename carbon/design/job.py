@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from carbon.__version__ import __version__
-from carbon.design.config import DesignConfig, DesignOptions, search_of
+from carbon.design.config import DesignConfig, DesignOptions
 from carbon.design.designs import COLUMNS, Design, columns_of, design, designs_of, row_of
 from carbon.design.functions import Function, finetuned_digests, parse_function, running_functions
 from carbon.design.goals import goal_texts
 from carbon.design.rules import RuleChecker, Rules
-from carbon.design.search import run_search
+from carbon.design.search import goals_of, run_search, search_of
 from carbon.design.strategies import Candidate, Search
 from carbon.errors import UserError
 from carbon.finetune.folder import weights_sha256
@@ -112,7 +112,7 @@ def check_job(job: DesignJob) -> None:
         UserError: the output, a scoring function or a goal is invalid.
     """
     check_ending(job.output, "designs")
-    job.config.goals_for(len(job.names))
+    goals_of(job.config, len(job.names))
 
 
 def run_design_job(reader: ModelRunner, job: DesignJob) -> SearchResult:

@@ -9,13 +9,17 @@ import numpy as np
 
 from carbon.corpus import read_manifest
 from carbon.corpus.schema import parquet
+from carbon.design.config import DesignConfig
 from carbon.design.functions import ScoringFunction
-from carbon.design.goals import best, fronts
+from carbon.design.goals import Goal, best, fronts, goals_for
+from carbon.design.proposals import Proposer
 from carbon.design.rules import RuleChecker
 from carbon.design.strategies import STRATEGIES, Candidate, Proposal, Search
 from carbon.errors import UserError
 from carbon.genome import read_sequences, reverse_complement
 from carbon.genome.kmers import canonical_kmers
+from carbon.inference.generate.prompts import SamplingRule
+from carbon.inference.runner import ModelRunner
 
 NEAREST_K = 16
 """In 100 million bases, both strands, a given 16-mer occurs by chance with p = 1/20: 2e8 / 4^16."""
@@ -236,3 +240,50 @@ def _scored(
 def _unpacked(packed: Sequence[Any]) -> Candidate:
     number, round_number, parent, bases, values, nats = packed
     return Candidate(number, round_number, parent, bases, tuple(values), nats)
+
+
+def goals_of(config: DesignConfig, num_functions: int) -> tuple[Goal, ...]:
+    """Return a goal for each scoring function.
+
+    Raises:
+        UserError: the numbers of goals and functions differ, or the strategy needs other goals.
+    """
+    goals = goals_for(config.goals, num_functions)
+    STRATEGIES[config.strategy].check(goals)
+    return goals
+
+
+def search_of(
+    reader: ModelRunner, config: DesignConfig, num_functions: int
+) -> tuple[Search, RuleChecker]:
+    """Return the search that a config describes, and the checker of its rules.
+
+    Raises:
+        UserError: no sequence satisfies the rules, or an option does not fit the model or the
+            number of scoring functions.
+    """
+    reader.vocabulary.prefix(tuple(config.tags))
+    if config.start or config.records:
+        check_distances()
+    if config.records:
+        next(records_of(config.records), None)  # an unreadable file is reported before the search
+    goals = goals_of(config, num_functions)
+    checker = RuleChecker(config.rules, config.prompt, config.bases_bp)
+    start = config.start.upper() if config.start else None
+    proposer = Proposer(
+        reader=reader,
+        prompt=config.prompt,
+        length_bp=config.bases_bp,
+        rule=SamplingRule(**config.sampling),
+        constraints=config.rules.exact,
+        seed=config.seed,
+        tags=tuple(config.tags),
+    )
+    STRATEGIES[config.strategy].check_proposer(proposer)
+    search = Search(
+        config=config,
+        proposer=proposer,
+        goals=goals,
+        start=start if start and checker.accepts(start) else None,
+    )
+    return search, checker

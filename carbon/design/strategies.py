@@ -6,16 +6,14 @@ continue from them.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from carbon.design.config import DesignConfig
 from carbon.design.goals import Floats, Goal, best, gains
 from carbon.design.proposals import Proposer
 from carbon.errors import UserError
-
-if TYPE_CHECKING:
-    from carbon.design.config import DesignConfig
 
 Redraw = Callable[[str, int, tuple[int, int], float, float], list[str]]
 
@@ -66,7 +64,7 @@ class Search:
         start: a sequence to begin from that satisfies the rules, or None.
     """
 
-    config: "DesignConfig"
+    config: DesignConfig
     proposer: Proposer
     goals: tuple[Goal, ...]
     start: str | None

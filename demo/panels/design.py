@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 from carbon.__version__ import __version__
 from carbon.design import benchmark_functions
-from carbon.design.config import DesignConfig, search_of
+from carbon.design.config import DesignConfig
 from carbon.design.functions import running_functions
 from carbon.design.rules import Rules
-from carbon.design.search import candidates_to_json, rounds
+from carbon.design.search import candidates_to_json, rounds, search_of
 from carbon.design.strategies import Candidate
 from carbon.finetune.folder import HEAD, MANIFEST
 from carbon.genome import fasta_text

@@ -20,7 +20,7 @@ TASKS = {"promoter": BINARY, "numbers": NUMBERS, "genes": BASES}
 def lab(tmp_path_factory, model):
     lab = make_lab(tmp_path_factory.mktemp("lab"), model)
     for name, task in TASKS.items():
-        write_predictor(lab, f"fine-tuned/{name}", task)
+        write_predictor(lab, f"finetuned/{name}", task)
     return lab
 
 
@@ -31,8 +31,8 @@ def panel(lab):
 
 def test_folders_are_offered_the_newest_first(panel):
     newest, *names = panel.fields[0].choices
-    assert newest == "newest" and names[0] == "fine-tuned/genes"
-    assert set(names) == {f"fine-tuned/{name}" for name in TASKS}
+    assert newest == "newest" and names[0] == "finetuned/genes"
+    assert set(names) == {f"finetuned/{name}" for name in TASKS}
 
 
 def test_it_opens_with_pieces_of_the_genome(panel, lab):
@@ -51,7 +51,7 @@ def test_predictions_are_those_of_the_folder(panel, lab, name, strands):
     text = f">one\n{random_bases(40)}\n>two more\n{random_bases(61, 1)}\n"
     _, result, shown = visited(panel, model=f"finetuned/{name}", sequences=text, strands=strands)
     given = None if strands == "as learned" else strands
-    expected = load_finetuned(lab.runs / "fine-tuned" / name).predict(
+    expected = load_finetuned(lab.runs / "finetuned" / name).predict(
         [random_bases(40), random_bases(61, 1)], strands=given
     )
     for ours, other in zip(result["predictions"], expected, strict=True):

@@ -121,10 +121,12 @@ class Agreement:
 
     def _shown(self, row: VcfRow) -> str:
         contig, position, _, ref = row.columns[:4]
-        where, found = f"record {row.number} ({contig}:{position})", row.disagreement
-        if found and found.reference_bases:
-            return f"{where} says {short(ref)}, there is {short(found.reference_bases)}"
-        return f"{where}: {self._reference.explain(found, row.contig, ref)}" if found else where
+        where, mismatch = f"record {row.number} ({contig}:{position})", row.disagreement
+        if mismatch and mismatch.reference_bases:
+            return f"{where} has {short(ref)}, the reference {short(mismatch.reference_bases)}"
+        if not mismatch:
+            return where
+        return f"{where}: {self._reference.explain(mismatch, row.contig, ref)}"
 
 
 def _shift(reference: Reference, rows: list[VcfRow]) -> str:

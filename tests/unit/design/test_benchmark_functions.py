@@ -11,9 +11,9 @@ from carbon.design.benchmark_functions import (
     motif_pair,
     yeast_codons,
 )
-from carbon.design.config import DesignConfig, search_of
+from carbon.design.config import DesignConfig
 from carbon.design.functions import CallableFunction, start_functions
-from carbon.design.search import candidates_to_json, rounds, run_search
+from carbon.design.search import candidates_to_json, rounds, run_search, search_of
 from carbon.genome.genome import Genome
 from carbon.pretrained import BUNDLED_MODELS
 from tests.helpers.demo import write_genome

@@ -131,7 +131,7 @@ def test_what_is_learned_from_is_normalised_over_6_mers(start, ready):
     job, _, trainer = ready
     samples = [random_bases(30, seed) for seed in range(4)]
     wholes = [job.config.prompt + bases for bases in samples]
-    scored = base_log_likelihoods(carbon.load(start, device="cpu").reader, wholes, job.config.tags)
+    scored = base_log_likelihoods(carbon.load(start, device="cpu").runner, wholes, job.config.tags)
     ours = [float(values[12:].sum()) for values in scored]
     (prompt,) = trainer.processing_class(text=[trainer.train_dataset[0]["prompt"]])["input_ids"]
     ids = [[*NATIVE.prefix(job.config.tags), *encode(whole).ids[1:]] for whole in wholes]
