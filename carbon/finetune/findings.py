@@ -14,18 +14,13 @@ from carbon.errors import ModelError
 from carbon.finetune.config import BASELINES, FinetuneConfig
 from carbon.finetune.data import SPLITS
 from carbon.finetune.folder import Manifest, read_manifest
+from carbon.finetune.metrics import SCORE_INFO
 from carbon.finetune.tasks import LabelTask
 from carbon.progress import shown
 from carbon.uncertainty import verdict
 
 MOST_SCORES = 40
 RESULTS, CONFIG, PREDICTIONS = "results.json", "config.toml", "predictions.tsv"
-
-_SCORE_LABELS = {
-    "auroc": "AUROC", "auprc": "AUPRC", "mcc": "MCC", "macro_f1": "macro F1", "f1": "F1",
-    "pearson": "Pearson's r", "spearman": "Spearman's rho", "r2": "R²",
-    "mse": "mean squared error",
-}  # fmt: skip
 
 
 class TaskText(NamedTuple):
@@ -283,7 +278,7 @@ def score_label(score: str) -> str:
     'AUROC, liver'
     """
     name, _, of = score.partition("[")
-    label = _SCORE_LABELS.get(name, name.replace("_", " "))
+    label = SCORE_INFO[name].label
     return f"{label}, {of.removesuffix(']')}" if of else label
 
 

@@ -2,10 +2,14 @@
 
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired
 
 import torch
+from pydantic import Field
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import nn
+from typing_extensions import TypedDict
 
 from carbon.errors import ModelError, UserError
 from carbon.finetune.folder import (
@@ -21,9 +25,25 @@ from carbon.finetune.linear import Linear
 from carbon.finetune.network import FinetunedNetwork, Head, OpenedModel
 from carbon.finetune.predict import FinetunedModel
 from carbon.inference.options import Dtype
+from carbon.io.structured import read_json
 from carbon.model import LoadedModel, model_folder
-from carbon.model.load import no_bars
+from carbon.model.load import check_finite_weights, no_bars
 from carbon.tokenizer import K
+
+_REMEDY = "copy the folder again"
+
+
+class AdapterConfig(TypedDict):
+    """`adapter_config.json` of peft, whose names of modules are lists: text would be a pattern.
+
+    A regular expression from a file is not executed, because it can take for ever.
+    """
+
+    target_modules: list[str]
+    exclude_modules: NotRequired[list[str] | None]
+    layers_pattern: NotRequired[None]
+    rank_pattern: NotRequired[Annotated[dict[str, int], Field(max_length=0)]]
+    alpha_pattern: NotRequired[Annotated[dict[str, int], Field(max_length=0)]]
 
 
 def load_finetuned(
@@ -83,14 +103,27 @@ def _base_of(folder: Path, manifest: Manifest, base: str | Path | None) -> Path:
 
 def _with_adapter(backbone: Any, folder: Path) -> nn.Module:
     try:
-        from peft import PeftModel
+        from peft import PeftModel, get_peft_model_state_dict
     except ImportError:
         raise UserError(f"{folder}: needs peft; install carbon-dna[finetune]") from None
+    read_json(folder / "adapter_config.json", AdapterConfig, error=ModelError, remedy=_REMEDY)
     try:
-        return PeftModel.from_pretrained(backbone, str(folder))
+        adapted = PeftModel.from_pretrained(backbone, str(folder))
+        saved = load_file(folder / "adapter_model.safetensors")
     except Exception as error:  # truncated files raise errors of many libraries
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ModelError(f"{folder}: the adapter cannot be loaded: {reason}") from None
+    expected = get_peft_model_state_dict(adapted)
+    shapes, expected_shapes = (
+        {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+        for tensors in (saved, expected)
+    )
+    if wrong := sorted(dict(shapes.items() ^ expected_shapes.items())):
+        raise ModelError(
+            f"{folder}: the adapter does not fit the base model at {wrong[0]}; {_REMEDY}"
+        )
+    check_finite_weights(adapted, folder)
+    return adapted
 
 
 def head_for(manifest: Manifest, width: int) -> Head:
@@ -105,9 +138,6 @@ def read_head(folder: Path, manifest: Manifest, width: int) -> Head:
     Raises:
         ModelError: the file is absent or truncated, or its tensors do not fit `finetune.json`.
     """
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
     head = head_for(manifest, width)
     path = folder / HEAD
     try:
@@ -115,6 +145,7 @@ def read_head(folder: Path, manifest: Manifest, width: int) -> Head:
     except (OSError, SafetensorError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[-1].strip()
         raise ModelError(f"{path}: the head cannot be loaded: {reason}") from None
+    check_finite_weights(head, path)
     return head
 
 

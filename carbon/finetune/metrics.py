@@ -7,7 +7,7 @@ define is NaN, such as AUROC with one class. The statistics equal scikit-learn's
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,29 @@ from carbon.uncertainty import (
     affordable_resamples,
     bootstrap,
 )
+
+
+class ScoreInfo(NamedTuple):
+    """Label of a score in reports, and its direction."""
+
+    label: str
+    higher_is_better: bool = True
+
+
+SCORE_INFO = {
+    "auroc": ScoreInfo("AUROC"),
+    "auprc": ScoreInfo("AUPRC"),
+    "mcc": ScoreInfo("MCC"),
+    "f1": ScoreInfo("F1"),
+    "macro_f1": ScoreInfo("macro F1"),
+    "balanced_accuracy": ScoreInfo("balanced accuracy"),
+    "accuracy": ScoreInfo("accuracy"),
+    "pearson": ScoreInfo("Pearson's r"),
+    "spearman": ScoreInfo("Spearman's rho"),
+    "r2": ScoreInfo("R²"),
+    "mse": ScoreInfo("mean squared error", higher_is_better=False),
+}
+"""Every score by the name in `results.json`, before the label in brackets."""
 
 Statistics = dict[str, Statistic]
 Scores = Callable[[Sequence[str], Floats, Floats], Statistics]

@@ -21,6 +21,7 @@ from carbon.finetune.findings import (
     read_predictions,
     score_label,
 )
+from carbon.finetune.metrics import SCORE_INFO
 from carbon.io.files import atomic_file
 from carbon.reports.figures import BLUE, COLOURS, GREY, LINE, ORANGE, PAGE_STYLE, axes_of, svg_of
 from carbon.reports.render import (
@@ -262,8 +263,9 @@ def _scores(findings: Findings) -> str:
         text = (
             "The choice of test examples does not explain a difference whose interval excludes 0."
         )
-        if findings.manifest.task.task_type.is_number:
-            text += " Of mean squared errors, lower is better."
+        for name in dict.fromkeys(name.partition("[")[0] for name in tested["model"]):
+            if not SCORE_INFO[name].higher_is_better:
+                text += f" Of the {SCORE_INFO[name].label}, lower is better."
         parts += [
             html_heading("Model minus baseline, on the same draws"),
             html_table(findings.score_rows("model_minus", MOST_SCORES), header),

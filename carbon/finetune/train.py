@@ -1,6 +1,5 @@
 """Train adapters or all weights with transformers.Trainer."""
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -199,7 +198,9 @@ def with_lora(backbone: Any, method: MethodConfig, base: str) -> Any:
         r=method.rank,
         lora_alpha=method.scale,  # type: ignore[arg-type]
         lora_dropout=method.dropout,
-        target_modules=targets if method.layer is None else _below(method.layer, targets),
+        target_modules=(
+            targets if method.layer is None else _below(backbone, method.layer, targets)
+        ),
         task_type="FEATURE_EXTRACTION",
         base_model_name_or_path=base,
     )
@@ -211,13 +212,18 @@ def with_lora(backbone: Any, method: MethodConfig, base: str) -> Any:
     return finetuned
 
 
-def _below(layer: int, targets: Sequence[str]) -> str:
-    """Return a pattern for the target modules of the first layers, in any stock class.
+def _below(backbone: nn.Module, layer: int, targets: Sequence[str]) -> list[str]:
+    """Return the names of the target modules of the first layers, which every stock class finds.
 
-    peft's `layers_to_transform` does not find the layers of a bare decoder.
+    peft's `layers_to_transform` does not find the layers of a bare decoder, and loading a folder
+    refuses a pattern in place of names.
     """
-    layers = "|".join(map(str, range(layer)))
-    return rf"(.*\.)?layers\.({layers})\..*\.({'|'.join(map(re.escape, targets))})"
+    names = (name.split(".") for name, _ in backbone.named_modules())
+    return [
+        ".".join(parts)
+        for parts in names
+        if parts[-1] in targets and parts[0] == "layers" and int(parts[1]) < layer
+    ]
 
 
 def train_weights(

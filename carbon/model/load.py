@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import torch
+from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.utils import logging as transformers_logging
 
@@ -94,7 +95,22 @@ def load_model(
         raise ModelError(f"{source}: the model cannot be loaded: {_first_line(error)}") from None
     if missing := sorted(report["missing_keys"]):
         raise ModelError(f"{source}: the weights lack {len(missing)} tensors such as {missing[0]}")
+    check_finite_weights(network, source)
     return LoadedModel(network.eval(), vocabulary)
+
+
+def check_finite_weights(network: nn.Module, where: str | Path) -> None:
+    """Check that every weight of a network is a finite number.
+
+    Raises:
+        ModelError: a weight is NaN or infinite; the message begins with `where`.
+    """
+    for name, weight in network.named_parameters():
+        if not torch.isfinite(weight).all():
+            raise ModelError(
+                f"{where}: weight {name} is not finite; the file is damaged, or the training "
+                "diverged: take an earlier checkpoint"
+            )
 
 
 def stretch(config: LlamaConfig, factor: float) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from peft import PeftModel
+from safetensors.torch import load_file, save_file
 from transformers import AutoModel
 
 from carbon.errors import ModelError, UserError
@@ -90,6 +91,50 @@ def test_an_adapter_is_read_by_stock_classes_alone(tmp_path, base, layer):
         logits = ours.network.head((known @ states / known.sum())[None])
     (found,) = ours.predict(SEQUENCES[:1], strands="forward")
     np.testing.assert_allclose(found, logits[0].sigmoid().numpy(), atol=1e-6)
+
+
+def changed(tensors: dict, change: str) -> None:
+    """Damage the first tensor of a file."""
+    name = next(iter(tensors))
+    if change == "dropped":
+        del tensors[name]
+    elif change == "renamed":
+        tensors[f"{name}x"] = tensors.pop(name)
+    elif change == "extra":
+        tensors["extra.weight"] = torch.zeros(2)
+    elif change == "another shape":
+        tensors[name] = torch.zeros(3, 3)
+    else:
+        tensors[name].view(-1)[0] = float(change)
+
+
+@pytest.mark.parametrize("change", ["dropped", "renamed", "extra", "another shape", "nan", "inf"])
+@pytest.mark.parametrize("file", ["adapter/adapter_model.safetensors", "head.safetensors"])
+def test_damaged_weights_are_refused(tmp_path, finetuned, file, change):
+    folder = shutil.copytree(finetuned("lora"), tmp_path / "lora")
+    tensors = load_file(folder / file)
+    changed(tensors, change)
+    save_file(tensors, folder / file)
+    with pytest.raises(ModelError, match="lora") as caught:
+        load_finetuned(folder)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"target_modules": "(a+)+$"},
+        {"target_modules": None},
+        {"exclude_modules": "(a+)+$"},
+        {"rank_pattern": {"(a+)+$": 3}},
+    ],
+)
+def test_a_pattern_of_an_adapter_is_not_executed(tmp_path, finetuned, change):
+    folder = shutil.copytree(finetuned("lora"), tmp_path / "lora")
+    path = folder / "adapter" / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(ModelError, match=rf"adapter_config\.json: {next(iter(change))}"):
+        load_finetuned(folder)
 
 
 def test_a_tuned_model_is_a_stock_model(finetuned, network):
