@@ -16,6 +16,7 @@ import jsonschema
 
 from carbon.errors import ConfigError, UserError
 from carbon.io.files import atomic_file
+from carbon.io.structured import JSON_OBJECT, parse_json
 from eval.contract import Result
 
 SCHEMA_NAME = "carbon-eval-record/1"
@@ -156,13 +157,7 @@ def _text_of(path: Path) -> str:
 
 
 def _parsed(text: str, where: str) -> Json:
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"{where}: is not valid JSON ({error}); was it cut off?") from None
-    if not isinstance(value, dict):
-        raise ConfigError(f"{where}: is {type(value).__name__} and not a JSON object")
-    return value
+    return parse_json(text, where, JSON_OBJECT, error=ConfigError, remedy="was it cut off?")
 
 
 @cache

@@ -8,9 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import NonNegativeInt
+from typing_extensions import TypedDict
 
-from carbon.corpus.schema import mapped
+from carbon.corpus.schema import REMEDY, mapped
 from carbon.corpus.store import RecordStore, made_whole
+from carbon.errors import CorpusError
+from carbon.io.structured import read_json
 from carbon.progress import progress
 from carbon.tokenizer import K
 
@@ -60,10 +64,18 @@ def open_packing(store: RecordStore, row_tokens: int) -> Packing:
     """
     folder = store.folder / f"rows-{row_tokens}"
     made_whole(folder, "packing.json", lambda made: _make(store, row_tokens, made))
-    info = json.loads((folder / "packing.json").read_text(encoding="utf-8"))
+    info = read_json(folder / "packing.json", _Info, error=CorpusError, remedy=REMEDY)
     counts = dict.fromkeys(_ARRAYS, info["pieces"]) | {"row_start": info["rows"] + 1}
     arrays = {name: mapped(folder / f"{name}.bin", np.int64, counts[name]) for name in _ARRAYS}
     return Packing(**arrays, num_tokens=info["tokens"])
+
+
+class _Info(TypedDict):
+    """`packing.json`: how many segments, rows and tokens the arrays hold."""
+
+    pieces: NonNegativeInt
+    rows: NonNegativeInt
+    tokens: NonNegativeInt
 
 
 def _make(store: RecordStore, row_tokens: int, folder: Path) -> None:

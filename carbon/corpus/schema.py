@@ -1,6 +1,5 @@
 """Schema, manifest and files of a corpus, on disk or at a URL."""
 
-import json
 import mmap
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -9,8 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from pydantic import ConfigDict
+from typing_extensions import TypedDict
 
 from carbon.errors import CorpusError
+from carbon.io.structured import parse_json
 
 
 def opened(path: str) -> IO[bytes]:
@@ -136,6 +138,20 @@ SCHEMA = pa.schema(
 )
 
 
+REMEDY = "remove its folder, which is made again"
+"""For a damaged file of what a run derives from a corpus."""
+
+
+class Manifest(TypedDict):
+    """The keys of `manifest.json` that every reader needs; builds write more."""
+
+    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
+
+    held_out: list[Any]
+    outputs: dict[str, Any]
+    sources: dict[str, Any]
+
+
 def read_manifest(corpus: str | Path) -> dict[str, Any]:
     """Return the manifest of a corpus, which is a folder or an fsspec URL.
 
@@ -156,14 +172,10 @@ def _manifest_if_there(corpus: str | Path) -> dict[str, Any] | None:
     content = content_if_there(path)
     if content is None:
         return None
-    try:
-        manifest: dict[str, Any] = json.loads(content)
-    except ValueError as error:
-        raise CorpusError(f"{path}: is not valid JSON ({error}); build the corpus again") from None
-    for key, kind in (("held_out", list), ("outputs", dict), ("sources", dict)):
-        if not isinstance(manifest, dict) or not isinstance(manifest.get(key), kind):
-            raise CorpusError(f"{path}: has no '{key}'; build the corpus again")
-    return manifest
+    manifest = parse_json(
+        content, path, Manifest, error=CorpusError, remedy="build the corpus again"
+    )
+    return dict(manifest)
 
 
 def source_files(corpus: str | Path, source: str, split: Split) -> dict[str, str | None]:

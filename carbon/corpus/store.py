@@ -23,11 +23,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pydantic import NonNegativeInt
+from typing_extensions import TypedDict
 
-from carbon.corpus.schema import mapped, opened, parquet
-from carbon.errors import CorpusError
+from carbon.corpus.schema import REMEDY, mapped, opened, parquet
+from carbon.errors import CorpusError, UserError
 from carbon.io.files import atomic_folder, remembered_sha256
 from carbon.io.locks import locked_output
+from carbon.io.structured import JSON_OBJECT, read_json
 from carbon.progress import progress
 from carbon.tokenizer import TAGS, Tag, tags_of
 
@@ -148,9 +151,17 @@ def made_whole(folder: Path, marker: str, make: Callable[[Path], None]) -> None:
 
 def _is_whole(marker: Path) -> bool:
     try:
-        return isinstance(json.loads(marker.read_text(encoding="utf-8")), dict)
-    except (OSError, ValueError):
+        read_json(marker, JSON_OBJECT)
+    except (OSError, UserError):
         return False
+    return True
+
+
+class _Info(TypedDict):
+    """`store.json`: how many records and bases the arrays hold."""
+
+    records: NonNegativeInt
+    bases: NonNegativeInt
 
 
 def mapped_store(folder: Path, files: tuple[str, ...] = ()) -> RecordStore:
@@ -159,7 +170,7 @@ def mapped_store(folder: Path, files: tuple[str, ...] = ()) -> RecordStore:
     Raises:
         CorpusError: a file of the store is missing or truncated.
     """
-    info = json.loads((folder / "store.json").read_text(encoding="utf-8"))
+    info = read_json(folder / "store.json", _Info, error=CorpusError, remedy=REMEDY)
     records = info["records"]
     return RecordStore(
         folder,

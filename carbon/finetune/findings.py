@@ -1,7 +1,6 @@
 """Read the results of a run, and the tables that its report and its model card share."""
 
 import csv
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ConfigDict
+from typing_extensions import TypedDict
 
 from carbon.errors import ModelError
 from carbon.finetune.config import BASELINES, FinetuneConfig
@@ -16,11 +17,22 @@ from carbon.finetune.data import SPLITS
 from carbon.finetune.folder import Manifest, read_manifest
 from carbon.finetune.metrics import SCORE_INFO
 from carbon.finetune.tasks import LabelTask
+from carbon.io.structured import read_json
 from carbon.progress import shown
 from carbon.uncertainty import verdict
 
 MOST_SCORES = 40
 RESULTS, CONFIG, PREDICTIONS = "results.json", "config.toml", "predictions.tsv"
+
+
+class _Results(TypedDict):
+    """The keys of `results.json` that tell a whole file; it has more."""
+
+    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
+
+    details: Any
+    leaks: Any
+    files: list[dict[str, Any]]
 
 
 class TaskText(NamedTuple):
@@ -221,15 +233,12 @@ def read_findings(folder: Path, name: str | None = None) -> Findings:
     """
     manifest = read_manifest(folder)
     try:
-        results = json.loads((folder / RESULTS).read_text(encoding="utf-8"))
-        _ = results["details"], results["leaks"], results["files"]
-    except (OSError, ValueError, KeyError) as error:
-        raise ModelError(
-            f"{folder / RESULTS}: cannot be read ({error!r}); fine-tune again"
-        ) from None
+        results = read_json(folder / RESULTS, _Results, error=ModelError, remedy="fine-tune again")
+    except OSError as error:
+        raise ModelError(f"{folder / RESULTS}: {error.strerror}; fine-tune again") from None
     return Findings(
         name=name or folder.resolve().name,
-        results=results,
+        results=dict(results),
         manifest=manifest,
         config=FinetuneConfig.load(folder / CONFIG, ()),
     )

@@ -36,6 +36,7 @@ from carbon.inference import load
 from carbon.io.config import with_overrides
 from carbon.io.files import atomic_file, content_sha256
 from carbon.io.locks import locked_output
+from carbon.io.structured import read_json
 from carbon.model import model_folder
 from carbon.model.folder import weight_files
 from carbon.progress import say
@@ -78,12 +79,12 @@ def check_identity(folder: Path, identity: Identity, what: str) -> None:
             change.
     """
     try:
-        earlier = json.loads((folder / IDENTITY).read_text(encoding="utf-8"))
+        earlier = read_json(folder / IDENTITY, dict[str, dict[str, Any]])
         changes = [
             *_changed_settings(earlier["settings"], identity["settings"]),
             *_changed_hashes(earlier["hashes"], identity["hashes"]),
         ]
-    except (OSError, ValueError, KeyError):
+    except (OSError, UserError, KeyError):
         changes = [f"{folder / IDENTITY} cannot be read"]
     if changes:
         raise UserError(

@@ -7,6 +7,7 @@ from typing import Any
 
 from carbon.errors import UserError
 from carbon.io.files import atomic_file, check_no_input, output_path
+from carbon.io.structured import JSON_OBJECT, parse_json
 from carbon.io.tables import PARQUET_ROWS, chosen_by_ending
 
 _OF_PART = "region"
@@ -147,9 +148,9 @@ def _joined_settings(parts: Sequence[Path], texts: Sequence[str | bytes]) -> Map
 
 def _object(part: Path, text: str | bytes) -> dict[str, Any]:
     try:
-        content = json.loads(text)
-    except ValueError:
-        content = None
-    if not isinstance(content, dict) or "rows" in content:
+        content = parse_json(text, str(part), JSON_OBJECT)
+    except UserError:
+        content = {"rows": None}
+    if "rows" in content:
         raise UserError(f"{part}: is not a table or summary of Carbon that can be joined")
     return content

@@ -21,6 +21,7 @@ from tenacity import (
 
 from carbon.errors import UserError
 from carbon.io.files import atomic_file, sha256_of_file
+from carbon.io.structured import JSON_OBJECT, parse_json
 from carbon.progress import say
 
 _ATTEMPTS = 10
@@ -78,10 +79,9 @@ class Store:
     def read_table(self, path: str) -> dict[str, Any] | None:
         """Return a JSON table; None if it does not exist or is incomplete."""
         try:
-            table = json.loads(self._read("cat_file", self.place(path)))
-        except (FileNotFoundError, ValueError):
+            return parse_json(self._read("cat_file", self.place(path)), path, JSON_OBJECT)
+        except (FileNotFoundError, UserError):
             return None
-        return table if isinstance(table, dict) else None
 
     def write_table(self, path: str, table: Mapping[str, Any]) -> None:
         """Write a JSON table, replacing an existing one."""

@@ -12,7 +12,9 @@ from torch import Tensor
 from transformers import TrainerCallback
 
 from carbon.design.job import write_fasta
+from carbon.errors import UserError
 from carbon.io.files import atomic_file, behind_links, free_folder
+from carbon.io.structured import JSON_OBJECT, read_json
 from carbon.model.folder import weight_files
 from carbon.model.save import OnDemand, tensor_types, write_streamed
 from carbon.parallel.journal import check_same_job
@@ -93,8 +95,8 @@ def step_of(checkpoint: Path | None) -> int:
 
 def _is_complete(checkpoint: Path, processes: int) -> bool:
     try:
-        json.loads((checkpoint / _LAST_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        read_json(checkpoint / _LAST_FILE, JSON_OBJECT)
+    except (OSError, UserError):
         return False
     # `torch.save` writes a ZIP; an incomplete one lacks the directory at its end.
     return sum(map(is_zipfile, checkpoint.glob(_RANDOM_NUMBERS))) == processes
@@ -114,7 +116,7 @@ def begin_folder(path: Path, settings: dict[str, Any], *, resume: bool) -> Path:
         with atomic_file(folder / SETTINGS) as temporary:
             temporary.write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
         return folder
-    earlier = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+    earlier = read_json(folder / SETTINGS, JSON_OBJECT, remedy="start the run again")
     check_same_job(folder, earlier, settings)
     if not (folder / MODEL).is_dir():
         _truncate(folder / METRICS, step_of(last_checkpoint(folder, settings["processes"])))

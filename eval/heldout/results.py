@@ -1,11 +1,11 @@
 """What a run and a measurement of it leave as JSON, and the few numbers that tell how it went."""
 
-import json
 import statistics
 from pathlib import Path
 from typing import Any
 
 from carbon.errors import ConfigError
+from carbon.io.structured import JSON_OBJECT, parse_json
 
 _LAST_STEPS = 20  # of which the loss at the end is the mean
 
@@ -36,11 +36,7 @@ def read_results(path: Path) -> dict[str, Any]:
 
 
 def _parsed(text: str, where: str) -> dict[str, Any]:
-    try:
-        value: dict[str, Any] = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"{where}: is not valid JSON ({error}); was it cut off?") from None
-    return value
+    return parse_json(text, where, JSON_OBJECT, error=ConfigError, remedy="was it cut off?")
 
 
 def key_numbers(run: Path, results: Path) -> dict[str, Any]:

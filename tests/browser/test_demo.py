@@ -3,7 +3,9 @@
 import json
 import re
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
+from threading import Event
 
 import pytest
 from playwright.sync_api import expect
@@ -218,8 +220,16 @@ def test_enter_answers_a_wrong_letter_is_marked_and_a_cell_is_a_click(visitor):
     visitor.page.wait_for_url("**/variant?variant=c1%3A*")
 
 
-def test_a_cancelled_job(visitor, lab, tmp_path):
+def test_a_cancelled_job(visitor, lab, tmp_path, monkeypatch):
     """Many variants are stopped half-way, and the next question is answered."""
+    score, num_scored, is_stopped = lab.model.score_variants, count(1), Event()
+
+    def score_twenty_and_wait(*arguments, **options):
+        if next(num_scored) > 20:
+            is_stopped.wait(60)
+        return score(*arguments, **options)
+
+    monkeypatch.setattr(lab.model, "score_variants", score_twenty_and_wait)
     bases = random_bases(1400, seed=1)
     records = [f"c1\t{n}\t.\t{bases[n - 1]}\t{'A' if bases[n - 1] != 'A' else 'C'}\t.\t.\t."
                for n in range(100, 300)]  # fmt: skip
@@ -234,6 +244,7 @@ def test_a_cancelled_job(visitor, lab, tmp_path):
     visitor.page.locator("#status progress").wait_for()
     visitor.keep("progress-1400")
     visitor.page.get_by_role("button", name="Stop", exact=True).click()
+    is_stopped.set()
     status = visitor.page.locator("#status")
     status.get_by_text("Stopped.").wait_for()
     # The model has its next turn when the job has ended, and nothing more can come of it.

@@ -24,6 +24,7 @@ from carbon.genome.consequence_terms import TERMS, VOCABULARY_VERSION, is_coding
 from carbon.genome.consequences import trimmed
 from carbon.genome.normalize import normalize_variant
 from carbon.io.files import atomic_file, why_no_file
+from carbon.io.structured import JSON_OBJECT, read_json
 
 LONGEST_INDEL_BP = 12
 INDELS = ("deletion", "insertion")
@@ -342,10 +343,10 @@ class Background:
         if not Path(path).is_file():
             raise UserError(f"{path}: {why_no_file(path)}; `carbon background` writes one")
         try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (ValueError, RecursionError):
-            content = None
-        if not isinstance(content, dict) or content.get("format") != _FORMAT:
+            content = read_json(path, JSON_OBJECT)
+        except UserError:
+            content = {}
+        if content.get("format") != _FORMAT:
             raise UserError(
                 f"{path}: is torn or no file of `carbon background` of this version; make it again"
             )

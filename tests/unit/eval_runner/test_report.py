@@ -110,8 +110,8 @@ def test_torn_records_and_rows_are_named(folder):
     record = json.loads(whole)
     del record["summary"]["value"]["low"]
     for torn, message in (
-        (whole[:200].encode(), "is not valid JSON"),
-        (b"\xff\xfe" + whole.encode(), "is not valid JSON"),
+        (whole[:200].encode(), "Invalid JSON"),
+        (b"\xff\xfe" + whole.encode(), "Invalid JSON"),
         (json.dumps(record).encode(), "is no record of an evaluation"),
     ):
         path.write_bytes(torn)
@@ -121,9 +121,9 @@ def test_torn_records_and_rows_are_named(folder):
     rows = path.with_suffix(".jsonl")
     text = rows.read_bytes()
     for torn, message in (
-        (text[:-20], " line 30: is not valid JSON"),
+        (text[:-20], " line 30: Invalid JSON"),
         (b"".join(text.splitlines(keepends=True)[:-1]), ": has 29 results, of 30"),
-        (b"\xff\xfe", " line 1: is not valid JSON"),
+        (b"\xff\xfe", " line 1: Invalid JSON"),
         (None, ": no such file"),
     ):
         rows.unlink() if torn is None else rows.write_bytes(torn)

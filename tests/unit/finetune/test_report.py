@@ -208,4 +208,4 @@ def test_the_command_writes_them_again(tmp_path, capsys):
     assert "<h1>run</h1>" in (folder / "report.html").read_text()
     (folder / "results.json").write_text("{}")
     assert main(["finetune", "--report", str(folder)]) == 2
-    assert "cannot be read" in capsys.readouterr().err
+    assert "results.json: details: Field required" in capsys.readouterr().err
