@@ -224,7 +224,7 @@ def test_the_report_says_when_a_model_does_not_beat_markov(tmp_path):
 def test_what_a_report_lacks_is_named(tmp_path):
     for lines, message in (
         ("", r"metrics\.jsonl: no such file"),
-        ('{"step": 1}\n{"st', r"metrics\.jsonl line 2: is not valid JSON"),
+        ('{"step": 1}\n{"st', r"metrics\.jsonl line 2: Invalid JSON"),
     ):
         if lines:
             (tmp_path / "metrics.jsonl").write_text(lines)
