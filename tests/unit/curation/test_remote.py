@@ -241,7 +241,7 @@ def test_an_upload_that_breaks_off_never_looks_whole(corpus, memory, monkeypatch
     words = ["publish", str(corpus), "--to", "memory://hub/c"]
     assert main(words) == 2
     assert "memory://hub/c: cannot be written (OSError: the line is cut)" in capsys.readouterr().err
-    with pytest.raises(CorpusError, match=r"manifest\.json: has no 'held_out'"):
+    with pytest.raises(CorpusError, match=r"manifest\.json: held_out: Field required"):
         source_files("memory://hub/c", "genome", "train")
     monkeypatch.setattr(type(memory), "put_file", put)
     assert main(words) == 0
