@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import threading
+import traceback
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -90,32 +91,41 @@ def killed_at(moment: int, kind: str, target: Path) -> bool:
 
         for name in ("open", "close", "fsync", "replace", "link", "unlink", "mkdir", "listdir"):
             setattr(os, name, counted(getattr(os, name)))
-        with suppress(BaseException):
+        try:
             write(kind, target)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
         os._exit(0)
-    return os.waitpid(child, 0)[1] == signal.SIGKILL
+    status = os.waitpid(child, 0)[1]
+    assert status in (0, signal.SIGKILL)
+    return status == signal.SIGKILL
 
 
 @pytest.mark.parametrize("kind", ["replaced", "created", "folder"])
 def test_what_is_killed_at_any_moment_is_whole_or_absent(tmp_path, kind):
-    target, seen = tmp_path / "a", set()
+    seen = set()
     for moment in count():
+        # A folder for each: what a killed process has left takes calls of the next one.
+        target = tmp_path / str(moment) / "a"
+        target.parent.mkdir()
         if kind == "replaced":
             target.write_text("old")
         if not killed_at(moment, kind, target):
             break
-        found = sorted(target.iterdir()) if kind == "folder" and target.is_dir() else [target]
-        texts = [path.read_text() for path in found if path.exists()]
+        files = sorted(target.iterdir()) if kind == "folder" and target.is_dir() else [target]
+        texts = [path.read_text() for path in files if path.exists()]
         assert texts in ([], ["old"], ["new"], ["new", "new"])
         seen.add(str(texts))
-        shutil.rmtree(target) if kind == "folder" and texts else target.unlink(missing_ok=True)
     assert len(seen) == 2 and moment > 5  # before the rename, and after it
-    for left in tmp_path.iterdir():
-        os.utime(left, (1, 1))
-    write(kind, tmp_path / "b")
-    shutil.rmtree(target, ignore_errors=True) if kind == "folder" else target.unlink()
-    write(kind, target)  # and removes what the killed have left
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+    for folder in tmp_path.iterdir():
+        for left in folder.iterdir():
+            os.utime(left, (1, 1))
+        target = folder / "a"
+        write(kind, folder / "b")
+        shutil.rmtree(target, ignore_errors=True) if kind == "folder" else target.unlink(True)
+        write(kind, target)  # and removes what the killed have left
+        assert sorted(path.name for path in folder.iterdir()) == ["a", "b"]
 
 
 def test_a_file_system_that_cannot_sync_folders_is_no_error(tmp_path, monkeypatch):
