@@ -228,6 +228,18 @@ def test_of_many_that_take_an_abandoned_lock_one_holds_it(tmp_path, content, sys
     assert holders(4, tmp_path) == 1
 
 
+def test_a_marker_that_a_killed_process_left_is_outwaited(tmp_path, monkeypatch):
+    call = (lambda *_: errno.EINVAL, 2)
+    monkeypatch.setattr("filelock._filesystem._exchange._rename_call", lambda: call)
+    monkeypatch.setattr(locks, "_WRITTEN_SECONDS", 0.3)
+    here = locks._us()
+    write_lock(tmp_path, host=here.hostname, pid=os.getpid(), start=here.start - 1)
+    marker = tmp_path / ".lock.replacing"
+    marker.touch()
+    assert is_free(tmp_path)
+    assert not marker.exists()
+
+
 @pytest.mark.parametrize(("second_look", "is_lost"), [("ours", False), ("theirs", True)])
 def test_a_lock_is_lost_if_two_looks_see_another(monkeypatch, second_look, is_lost):
     """Who replaces an abandoned lock second holds its name for a moment, and gives it back."""
