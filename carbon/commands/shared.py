@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "functions": "function",
     "goals": "goal",
+    "grace_seconds": "grace",
     "least_kcal": "hairpin",
     "most_bp": "most-bp",
     "most_stale": "stale",
@@ -72,6 +73,8 @@ WORK = group("Workers", is_last=True)
 
 Natural = Annotated[int, Parameter(validator=Number(gte=0))]
 """An integer of 0 or more."""
+Positive = Annotated[int, Parameter(validator=Number(gte=1))]
+"""An integer of 1 or more."""
 Port = Annotated[int, Parameter(converter=_port, n_tokens=1)]
 Offsets = Annotated[tuple[int, ...], Parameter(converter=offsets, n_tokens=1, metavar="OFFSETS")]
 Several = Annotated[tuple[str, ...], Parameter(consume_multiple=(1, 10**9))]

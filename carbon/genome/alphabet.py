@@ -14,6 +14,8 @@ IUPAC_BASES = {
 }  # fmt: skip
 IUPAC_DNA = "ACGTURYSWKMBDHVN"
 FASTA_LETTERS = (IUPAC_DNA + IUPAC_DNA.lower() + "-").encode()
+DNA_LETTERS = frozenset(IUPAC_DNA + IUPAC_DNA.lower())
+"""Of a sequence; to compare capitals would also accept letters such as ß, whose capital is SS."""
 # U is not a DNA base and counts as unknown, and so does its complement.
 _COMPLEMENT = str.maketrans("ACGTURYSWKMBDHVNacgturyswkmbdhvn", "TGCANYRSWMKVHDBNtgcanyrswmkvhdbn")
 

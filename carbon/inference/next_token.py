@@ -8,7 +8,8 @@ import torch
 from numpy.typing import NDArray
 
 from carbon.errors import UserError
-from carbon.genome import IUPAC_DNA, short
+from carbon.genome import short
+from carbon.genome.alphabet import DNA_LETTERS
 from carbon.inference.checks import check_finite, check_string
 from carbon.inference.passages import prefix_of
 from carbon.inference.runner import ModelRunner
@@ -114,7 +115,7 @@ def next_token(runner: ModelRunner, context: str, tags: Sequence[str] = ()) -> N
         UserError: the context is not DNA, or the vocabulary lacks a tag.
     """
     check_string("context", context)
-    if wrong := set(context.upper()) - set(IUPAC_DNA):
+    if wrong := set(context) - DNA_LETTERS:
         raise UserError(f"context: {min(wrong)!r} is not a DNA letter (ACGT, N, IUPAC codes)")
     room_kmers = runner.context_tokens - len(runner.vocabulary.prefix(tuple(tags)))
     used_bp = K * min(len(context) // K, max(room_kmers, 0))

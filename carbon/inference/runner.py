@@ -115,11 +115,13 @@ class Batcher:
     Attributes:
         batch_tokens: maximum tokens of one forward pass: as many as fit into half of the memory
             next to the weights. It is halved when memory runs out nevertheless.
+        after_batch: called after each batch; a server runs other requests then.
     """
 
     def __init__(self, network: Any, batch_tokens: int | None = None) -> None:
         """Take the network that is run, to measure its memory."""
         self.batch_tokens = batch_tokens or batch_tokens_of(network)
+        self.after_batch: Callable[[], None] = lambda: None
 
     def in_batches(
         self,
@@ -153,6 +155,7 @@ class Batcher:
                 continue
             for _ in batch:
                 waiting.popleft()
+            self.after_batch()
             yield batch, result
 
     def _next_batch(

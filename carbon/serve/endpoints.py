@@ -18,14 +18,21 @@ from carbon.errors import UserError
 from carbon.genome import Reference, Variant
 from carbon.genome.normalize import other_form
 from carbon.inference import Model, SequenceScore, VariantScore
-from carbon.inference.passages import Passage, continuation_of, prefix_of
+from carbon.inference.generate.generate import generate
+from carbon.inference.generate.prompts import SamplingRule, Task, samples_of
+from carbon.inference.options import STRANDS_READ
+from carbon.inference.passages import Passage, continuation_of, padded_length, prefix_of
 from carbon.inference.runner import ModelRunner
+from carbon.inference.score import window_room_bp
+from carbon.inference.variants.windows import room_bp
 from carbon.losses import chain
 from carbon.serve.schemas import Completion, Embedding, ModelRequest, Scoring, VariantScoring
 from carbon.serve.worker import ModelJob
 from carbon.tokenizer import ALL_KNOWN, K, Kmers, decode_kmers
 
 Float32s = NDArray[np.float32]
+
+_DRAWN_COST = 16  # a drawn 6-mer takes about as long as this many tokens of a given sequence
 
 
 def token_scores(
@@ -104,6 +111,7 @@ class Endpoint(Generic[Q]):
         model: computes the results.
         name: of the model.
         reference: for variants, or None.
+        pause: called in the model's thread after each drawn 6-mer.
     """
 
     path: ClassVar[str]
@@ -112,9 +120,13 @@ class Endpoint(Generic[Q]):
     model: Model
     name: str
     reference: Reference | None
+    pause: Callable[[], None] = lambda: None
 
     def job(self, request: Q) -> ModelJob:
-        """Return the job for the model's thread.
+        """Return the job for the model's thread, after all checks.
+
+        Everything that is invalid by itself is found here, so that a request is valid in a batch if
+        and only if it is valid alone.
 
         Raises:
             UserError: the request is invalid.
@@ -127,6 +139,21 @@ class Endpoint(Generic[Q]):
 
     def _batch_key(self, request: Q) -> tuple[str, str]:
         return self.path, request.settings
+
+    def _tokens(self, length_bp: int, tags: Sequence[str]) -> int:
+        """Return the maximum tokens of the forward passes over a sequence.
+
+        A sequence that exceeds the context is read in windows that overlap by half.
+
+        Raises:
+            UserError: the model lacks a tag, or the tags leave no room.
+        """
+        runner = self.model.runner
+        room_bp = window_room_bp(runner, tuple(tags))
+        context_tokens = runner.context_tokens
+        if length_bp > room_bp:
+            return context_tokens * (1 + math.ceil((length_bp - room_bp) / (room_bp // 2 // K * K)))
+        return min(context_tokens, padded_length(context_tokens - (room_bp - length_bp) // K))
 
 
 class Completions(Endpoint[Completion]):
@@ -141,13 +168,16 @@ class Completions(Endpoint[Completion]):
             request.seed = secrets.randbelow(2**32)
         model, tags, num_top = self.model, tuple(request.tags), request.logprobs
         seed, added_bp = request.seed, request.added_bp
+        task = Task(max(added_bp, 1), SamplingRule(**request.sampling), seed, tags)
         if num_top is not None:
             check_room(model.runner, [len(p) + added_bp for p in request.prompt], tags)
 
-        def run(prompts: list[str]) -> list[Any]:
+        def run(samples: list[tuple[str, int]]) -> list[Any]:
+            prompts, numbers = [prompt for prompt, _ in samples], [n for _, n in samples]
             texts = [""] * len(prompts)
-            if added_bp:
-                texts = model.generate(prompts, added_bp, seed=seed, tags=tags, **request.sampling)
+            if added_bp and samples:
+                advance = lambda num_bases: self.pause()  # noqa: E731
+                texts = generate(model.runner, prompts, task, None, advance, numbers)
             if num_top is None:
                 return [(text, None) for text in texts]
             whole = [prompt + text for prompt, text in zip(prompts, texts, strict=True)]
@@ -155,7 +185,11 @@ class Completions(Endpoint[Completion]):
             return list(zip(texts, scores, strict=True))
 
         prompts = [prompt for prompt in request.prompt for _ in range(request.n)]
-        return ModelJob(self._batch_key(request), prompts, run, is_separate=True)
+        drawn = _DRAWN_COST * math.ceil(added_bp / K)
+        num_passes = 1 if num_top is None else 2
+        tokens = [drawn + num_passes * self._tokens(len(p) + added_bp, tags) for p in prompts]
+        samples = list(zip(prompts, samples_of(prompts), strict=True))
+        return ModelJob(self._batch_key(request), samples, tokens, run)
 
     def reply(self, request: Completion, results: list[Any]) -> dict[str, Any]:
         """Return a choice for each sample, grouped by prompt."""
@@ -202,7 +236,9 @@ class Embeddings(Endpoint[Embedding]):
         def run(sequences: list[str]) -> list[Any]:
             return list(model.embed(sequences, pool=pool, layer=layer, tags=tags))
 
-        return ModelJob(self._batch_key(request), request.input, run)
+        run([])  # checks pool, layer and tags
+        tokens = [self._tokens(len(sequence), tags) for sequence in request.input]
+        return ModelJob(self._batch_key(request), request.input, tokens, run)
 
     def reply(self, request: Embedding, results: list[Any]) -> dict[str, Any]:
         """Return the vectors in the requested format."""
@@ -231,7 +267,9 @@ class Scores(Endpoint[Scoring]):
         def run(sequences: list[str]) -> list[Any]:
             return list(model.score(sequences, by=by, strands=strands, tags=tags))
 
-        return ModelJob(self._batch_key(request), request.sequences, run)
+        num_strands = len(STRANDS_READ[strands])
+        tokens = [num_strands * self._tokens(len(each), tags) for each in request.sequences]
+        return ModelJob(self._batch_key(request), request.sequences, tokens, run)
 
     def reply(self, request: Scoring, results: list[SequenceScore]) -> dict[str, Any]:
         """Return a score for each sequence."""
@@ -273,7 +311,15 @@ class Variants(Endpoint[VariantScoring]):
             ]
 
         variants = [Variant.parse(text) for text in request.variants]
-        return ModelJob(self._batch_key(request), variants, run)
+        method = model.variant_method(**options)
+        num_pairs = len(STRANDS_READ[method.strands]) * len(method.offsets)
+        context_bp = room_bp(model.runner, method.tags)
+        tokens = [
+            # A window with each allele; an allele that exceeds the context is not scored.
+            2 * num_pairs * self._tokens(min(method.window_bp + len(v.alt), context_bp), method.tags)
+            for v in variants
+        ]
+        return ModelJob(self._batch_key(request), variants, tokens, run)
 
     def reply(self, request: VariantScoring, results: list[VariantScore]) -> dict[str, Any]:
         """Return a delta for each variant, or a reason."""

@@ -1,4 +1,4 @@
-"""Requests of the endpoints. Unknown fields are refused.
+"""Requests of the endpoints. Unknown fields are refused, and numbers that are not finite.
 
 `Completion` and `Embedding` have the fields of OpenAI's API
 (https://platform.openai.com/docs/api-reference/completions/create). Fields without a meaning for
@@ -7,18 +7,18 @@ DNA accept only the value without an effect.
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, FailFast, Field
 
-from carbon.genome import IUPAC_DNA
+from carbon.genome.alphabet import DNA_LETTERS
 from carbon.inference import SamplingOptions
 from carbon.inference.options import By, Mode, Pool, ProtocolName, Strands
 from carbon.tokenizer import K
 
 
 def _dna(text: str) -> str:
-    wrong = sorted(set(text.upper()) - set(IUPAC_DNA))
-    if wrong:
-        raise ValueError(f"'{wrong[0]}' is not a letter of DNA")
+    if set(text) - DNA_LETTERS:
+        at = next(at for at, letter in enumerate(text) if letter not in DNA_LETTERS)
+        raise ValueError(f"letter {at + 1}: {text[at]!a} is not a DNA letter (ACGT, N, IUPAC codes)")
     return text
 
 
@@ -27,7 +27,7 @@ def _as_list(value: Any) -> Any:
 
 
 Dna = Annotated[str, AfterValidator(_dna)]
-OneOrMore = Annotated[list[Dna], BeforeValidator(_as_list), Field(min_length=1)]
+OneOrMore = Annotated[list[Dna], FailFast(), BeforeValidator(_as_list), Field(min_length=1)]
 Zero = Annotated[float, Field(ge=0, le=0)]
 
 
@@ -40,11 +40,11 @@ class ModelRequest(BaseModel):
         tags: metadata tags to condition on.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
     items_field: ClassVar[str]
 
     model: str | None = None
-    tags: list[str] = []
+    tags: Annotated[list[str], FailFast()] = []
 
     @property
     def settings(self) -> str:
@@ -52,9 +52,9 @@ class ModelRequest(BaseModel):
         return self.model_dump_json(exclude={self.items_field})
 
     @property
-    def size_bp(self) -> int:
-        """Number of bases, given and requested."""
-        return sum(map(len, getattr(self, self.items_field)))
+    def num_items(self) -> int:
+        """Number of results."""
+        return len(getattr(self, self.items_field))
 
 
 class Completion(ModelRequest):
@@ -101,9 +101,9 @@ class Completion(ModelRequest):
         return K * self.max_tokens if self.length_bp is None else self.length_bp
 
     @property
-    def size_bp(self) -> int:
-        """Number of bases, given and requested."""
-        return sum(len(prompt) + self.added_bp for prompt in self.prompt) * self.n
+    def num_items(self) -> int:
+        """Number of samples."""
+        return len(self.prompt) * self.n
 
     @property
     def sampling(self) -> SamplingOptions:
@@ -164,9 +164,9 @@ class VariantScoring(ModelRequest):
 
     items_field = "variants"
 
-    variants: Annotated[list[str], BeforeValidator(_as_list), Field(min_length=1)]
+    variants: Annotated[list[str], FailFast(), BeforeValidator(_as_list), Field(min_length=1)]
     protocol: ProtocolName = "centered"
     window_bp: int | None = None
     by: By = "chain"
     strands: Strands = "both"
-    offsets: list[int] = [0]
+    offsets: Annotated[list[int], FailFast()] = [0]

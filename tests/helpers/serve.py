@@ -4,19 +4,18 @@ import threading
 import time
 from contextlib import contextmanager
 
-import uvicorn
-
-from carbon.serve import ServeOptions, make_app
+from carbon.serve import ConnectionLimits, ServeOptions, make_app, make_server
+from carbon.serve.server import bind
 from tests.helpers.files import random_bases
 
 BASES = random_bases(900, 21)
 
 
 @contextmanager
-def serving(model, **options):
+def serving(model, limits=None, **options):
     """Yield the address of a server, which has ended its work when this ends."""
-    config = uvicorn.Config(make_app(model, ServeOptions(**options)), port=0, log_level="error")
-    server, listening = uvicorn.Server(config), config.bind_socket()
+    server = make_server(make_app(model, ServeOptions(**options)), limits or ConnectionLimits())
+    listening = bind("127.0.0.1", 0)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:

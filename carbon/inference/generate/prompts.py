@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carbon.errors import UserError
-from carbon.genome import IUPAC_DNA
+from carbon.genome.alphabet import DNA_LETTERS
 from carbon.inference.generate.automaton import Automaton, AutomatonState, automaton_for
 from carbon.inference.generate.constraints import Constraints
 from carbon.inference.options import MODES, Mode
@@ -265,7 +265,7 @@ def rows_for_prompts(
     """
     check_amount(len(prompts), task.length_bp)
     for n, prompt in enumerate(prompts, start=1):
-        if wrong := set(prompt.upper()) - set(IUPAC_DNA):
+        if wrong := set(prompt) - DNA_LETTERS:
             raise UserError(
                 f"prompt {n}: {min(wrong)!r} is not a DNA letter (ACGT, N, IUPAC codes)"
             )

@@ -1,93 +1,129 @@
-"""The thread that runs the model: what is joined, what is refused, and nothing is lost."""
+"""The thread that runs the model: batches, slices of large jobs, and jobs that are dropped."""
 
 import threading
-import time
 
 import pytest
 
-from carbon.serve.worker import Busy, ModelJob, ModelThread
+from carbon.serve.worker import SLICE_TOKENS, Busy, Dropped, ModelJob, ModelThread
+from tests.helpers.processes import waits_for
+
+HALF = SLICE_TOKENS // 2
 
 
 class Model:
-    """Doubles numbers, and keeps what it was given together."""
+    """Doubles numbers, and records its batches; the first one waits until `go` is set."""
 
-    def __init__(self):
+    def __init__(self, most_waiting=10):
         self.calls, self.go = [], threading.Event()
+        self.thread = ModelThread(most_waiting)
 
     def run(self, items):
-        self.go.wait(300)
         self.calls.append(list(items))
+        self.go.wait(300)
         if "bad" in items:
             raise ValueError("bad")
         return [2 * item for item in items]
+
+    def submit(self, key, items, tokens=1, run=None):
+        job = ModelJob(key, items, [tokens] * len(items), run or self.run)
+        self.thread.submit(job)
+        return job
+
+    def submit_all(self, *jobs):
+        """Submit a job that blocks the thread, and then others."""
+        first = self.submit("x", [0])
+        waits_for(lambda: self.calls)
+        return [first, *(self.submit(*job) for job in jobs)]
+
+    def finish(self):
+        self.go.set()
+        self.thread.close()
 
 
 def results(jobs):
     return [job.future.result(300) for job in jobs]
 
 
-def test_what_is_alike_is_run_together_and_each_gets_its_own():
-    model, worker = Model(), ModelThread(10)
-    jobs = [ModelJob(kind, items, model.run) for kind, items in (
-        ("x", [0]), ("a", [1, 2]), ("b", [3]), ("a", [4]), ("a", [1]), ("b", []),
-    )]  # fmt: skip
-    for job in jobs:
-        worker.submit(job)
+@pytest.mark.parametrize(
+    ("jobs", "calls"),
+    [
+        # Equal settings run together, in the order of arrival.
+        (
+            [("a", [1, 2]), ("b", [3]), ("a", [4]), ("a", [1]), ("b", [])],
+            [[1, 2, 4, 1], [3]],
+        ),
+        # A batch has at most a slice of tokens.
+        ([("a", [1], HALF), ("a", [2], HALF), ("a", [3], HALF)], [[1, 2], [3]]),
+        # A large job runs in slices, with a batch of small jobs after each.
+        (
+            [("a", [1, 2, 3, 4, 5], HALF), ("b", [6]), ("c", [7])],
+            [[1, 2], [6], [3, 4], [7], [5]],
+        ),
+        # Large jobs take turns; an item that exceeds a slice runs alone.
+        (
+            [("a", [1, 2], SLICE_TOKENS + 1), ("b", [3, 4], SLICE_TOKENS)],
+            [[1], [3], [2], [4]],
+        ),
+    ],
+)
+def test_order_of_batches(jobs, calls):
+    model = Model()
+    submitted = model.submit_all(*jobs)
+    model.finish()
+    assert results(submitted) == [[0], *([2 * item for item in job[1]] for job in jobs)]
+    assert model.calls[1:] == calls
+
+
+def test_a_small_job_runs_between_two_forward_passes_of_a_large_one():
+    model, order = Model(), []
+
+    def slow(items):
+        order.append("pass")
+        small = model.submit("b", [1])
+        model.thread.pause()
+        assert small.future.result(0) == [2]
+        return ["large"]
+
     model.go.set()
-    assert results(jobs) == [[0], [2, 4], [6], [8], [2], []]
-    assert model.calls[-2:] == [[1, 2, 4, 1], [3]]
-    worker.close()
+    large = model.submit("a", [1], SLICE_TOKENS + 1, slow)
+    assert large.future.result(300) == ["large"] and order == ["pass"]
+    model.thread.close()
 
 
-def test_what_depends_on_how_often_it_is_given_is_run_apart():
-    model, worker = Model(), ModelThread(10)
-    jobs = [ModelJob("a", items, model.run, is_separate=True) for items in ([1, 1], [2], [1], [3])]
-    for job in (ModelJob("x", [0], model.run), *jobs):
-        worker.submit(job)
-    model.go.set()
-    results(jobs)
-    assert model.calls[-2:] == [[1, 1, 2, 3], [1]]
-    worker.close()
-
-
-def test_one_that_fails_does_no_harm_to_others():
-    model, worker = Model(), ModelThread(10)
-    first, *others = jobs = [ModelJob("a", items, model.run) for items in ([0], [1], ["bad"], [2])]
-    for job in jobs:
-        worker.submit(job)
-    model.go.set()
-    assert first.future.result(300) == [0]
+def test_an_invalid_job_does_not_affect_others():
+    model = Model()
+    first, *others = model.submit_all(("a", [1]), ("a", ["bad"]), ("a", [2]))
+    model.finish()
     with pytest.raises(ValueError, match="bad"):
         others[1].future.result(300)
-    assert results([others[0], others[2]]) == [[2], [4]]
-    worker.close()
+    assert results([first, others[0], others[2]]) == [[0], [2], [4]]
 
 
-def test_too_many_are_refused_and_what_waits_is_done_before_the_end():
-    model, worker = Model(), ModelThread(2)
-    begun = ModelJob("x", [0], model.run)
-    worker.submit(begun)
-    while not begun.future.running():
-        time.sleep(0.001)
-    waiting = [ModelJob("a", [1], model.run), ModelJob("b", [2], model.run)]
-    for job in waiting:
-        worker.submit(job)
+def test_a_full_queue_refuses_and_queued_jobs_finish_before_the_end():
+    model = Model(2)
+    jobs = model.submit_all(("a", [1]), ("b", [2], SLICE_TOKENS + 1))
     with pytest.raises(Busy, match="2 requests are waiting"):
-        worker.submit(ModelJob("c", [3], model.run))
-    ending = threading.Thread(target=worker.close)
-    ending.start()
-    model.go.set()
-    ending.join(300)
-    assert results([begun, *waiting]) == [[0], [2], [4]] and not ending.is_alive()
+        model.submit("c", [3])
+    model.finish()
+    assert results(jobs) == [[0], [2], [4]]
 
 
-def test_who_no_longer_waits_is_passed_over():
-    model, worker = Model(), ModelThread(10)
-    first, gone, last = jobs = [ModelJob(kind, [n], model.run) for n, kind in enumerate("xab")]
-    for job in jobs:
-        worker.submit(job)
-    assert gone.future.cancel()
+def test_a_dropped_job_ends_at_the_next_forward_pass():
+    model = Model()
+    passes = []
+
+    def endless(items):
+        while True:
+            passes.append(items)
+            model.thread.pause()
+
+    _, waiting, last = model.submit_all(("a", [1]), ("b", [2]))
+    model.thread.drop(waiting)
     model.go.set()
-    assert results([first, last]) == [[0], [4]]
-    assert [1] not in model.calls
-    worker.close()
+    assert last.future.result(300) == [4] and [1] not in model.calls
+    running = model.submit("c", [3], SLICE_TOKENS + 1, endless)
+    waits_for(lambda: passes)
+    model.thread.drop(running)
+    with pytest.raises(Dropped):
+        running.future.result(300)
+    model.thread.close()
