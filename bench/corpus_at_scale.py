@@ -196,7 +196,7 @@ def _toml(assemblies: list[dict[str, Any]], workers: int) -> str:
 
 
 def _start(folder: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "data_pipeline", "build", "--config", RECIPE]
+    command = [sys.executable, "-m", "carbon", "corpus", "build", "--config", RECIPE]
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     log = (folder / "log").open("ab")
     return subprocess.Popen(

@@ -34,13 +34,13 @@ from carbon.inference.generate.constraints import Constraints
 from carbon.progress import say
 from carbon.reports.card import table
 from carbon.rl.config import RLOptions
-from data_pipeline.simulation.codons import FLY_CODON_USAGE
+from data_pipeline.simulate import FLY_CODON_USAGE
 
 REACHED = 0.9
 # Of that of `best_of_n` nothing but the time follows.
 BATCHES = {"beam": 16, "infill": 16, "best_of_n": 64}
 PROTEIN = "MSKGEELFTGVVPILVELDGDVNGHKFSVSGEGEGDATYGKLTLKFICTTGKL"  # of GFP, its first 53
-TATA_BOX, INITIATOR, BOX_AT = "TATAAAAG", "TCA", 69  # of data_pipeline/simulation/genome.py
+TATA_BOX, INITIATOR, BOX_AT = "TATAAAAG", "TCA", 69  # of data_pipeline/simulate.py
 FLY_USAGE = {codon: share for each in FLY_CODON_USAGE.values() for codon, share in each.items()}
 
 

@@ -2,7 +2,7 @@
 
     python bench/family_leaks.py GENOME ANNOTATION [--holdout auto | chrVIII ...]
 
-Families are those of `data_pipeline.steps.families` (mmseqs or diamond, 80 % of both proteins
+Families are those of `data_pipeline.families` (mmseqs or diamond, 80 % of both proteins
 covered), at 50 and at 90 % identity.
 """
 
@@ -15,10 +15,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from carbon.io.files import scratch_folder
-from data_pipeline.reading.assemblies import opened
+from data_pipeline.families import check_engine, clusters_of, protein_of
+from data_pipeline.inputs.assemblies import opened
 from data_pipeline.recipe import AssemblyConfig
-from data_pipeline.sources.held_out import held_out_regions
-from data_pipeline.steps.families import check_engine, clusters_of, protein_of
+from data_pipeline.split import held_out_regions
 
 
 def main() -> None:

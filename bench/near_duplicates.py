@@ -27,11 +27,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from carbon.genome import reverse_complement
 from carbon.io.files import atomic_folder
-from data_pipeline.duplicates import bands
-from data_pipeline.duplicates.sketches import sketch_of
-from data_pipeline.records.record import digest_of
-from data_pipeline.records.shard_files import ShardWriter, shard_columns
-from data_pipeline.steps import select as selection
+from data_pipeline.dedup import bands
+from data_pipeline.dedup import select as selection
+from data_pipeline.dedup.sketch import sketch_of
+from data_pipeline.records import ShardWriter, digest_of, shard_columns
 
 RECORDS_A_SHARD = 50_000
 DIVERGENCES = (0.02, 0.05, 0.08, 0.12)

@@ -129,7 +129,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _pipeline(*arguments: str) -> None:
-    subprocess.run([sys.executable, "-m", "data_pipeline", *arguments], check=True)
+    subprocess.run([sys.executable, "-m", "carbon", "corpus", *arguments], check=True)
 
 
 def _corpus(folder: Path, genome: str | Path, annotation: str | Path, holdout: str) -> Path:
