@@ -1,15 +1,16 @@
-"""From a recipe to a corpus, in four steps on datatrove's executors.
+"""From a recipe to a corpus, in steps of independent tasks.
 
-    extract   one task an input: records, filtered; one shard on disk
-    select    one task: duplicates within and between shards, chosen in the order of the recipe
-    write     one task an input: the shard's records that stay, as Parquet
-    publish   one task: manifest and list of what was dropped; the output takes its name
+    extract   a task per input: records, filtered; one shard on disk
+    index     one task: stops if an input had an error; numbers all records
+    dedup     tasks of `data_pipeline.dedup`: equal and nearly equal records
+    write     a task per input: the shard's records that stay, as Parquet
+    publish   one task: manifest and list of dropped records; the output takes its name
 
-Two more stand before them where families of proteins are held out (`data_pipeline.families`).
+Two more come first where families of proteins are held out (`data_pipeline.families`).
 
-Everything on the way lies in `OUTPUT.work`. A step that finds its result there does nothing, so
-that a build that was killed goes on where it was, and gives the same bytes. Nothing depends on the
-order in which tasks end.
+Intermediate results lie in `OUTPUT.work`. A task that finds its result there does nothing, so a
+build that was killed continues and writes the same bytes. Nothing depends on the order in which
+tasks end.
 """
 
 import hashlib
@@ -26,7 +27,8 @@ from carbon.errors import UserError
 from carbon.io.files import TEMPORARY, behind_links, content_sha256, free_folder
 from carbon.io.locks import locked_output
 from carbon.progress import say
-from data_pipeline.dedup.select import select
+from data_pipeline.dedup import dedup_steps
+from data_pipeline.dedup.rows import index_rows
 from data_pipeline.executors import Step, run_steps
 from data_pipeline.extract import make_shard
 from data_pipeline.families import (
@@ -129,7 +131,8 @@ def _build(
     steps = [
         *_family_steps(config, work, tasks),
         Step("extract", partial(_extract, config, work), tasks),
-        Step("select", partial(_select, config, work), 1),
+        Step("index", partial(_index, config, work), 1),
+        *dedup_steps(work, config.keep.near_identity),
         Step("write", partial(write_part, work), tasks),
         Step("publish", partial(_publish, config, work, output, recipe, fetched), 1),
     ]
@@ -188,13 +191,14 @@ def _prepared_work(config: BuildConfig, output: Path) -> Path:
     if work.exists() and (work / "key").read_text(encoding="utf-8") != key:
         say(f"{work}: is of another recipe or input; starting over")
         shutil.rmtree(work)
-    for folder in ("shards", "selected", "parts", "errors"):
+    for folder in ("shards", "errors"):
         (work / folder).mkdir(parents=True, exist_ok=True)
-    left = [found for step in ("shards", "parts", "proteins") for found in (work / step).glob(".*")]
+    left = [found for step in ("shards", "proteins") for found in (work / step).glob(".*")]
+    left += [*(work / "dedup").glob("*/.*"), *(work / "dedup").glob("*/*/.*")]
     left += work.glob(".*.families")
     left += output.parent.glob(f".*.{output.name}")
     for unfinished in left:  # of a task that was killed
-        if TEMPORARY.match(unfinished.name):
+        if TEMPORARY.match(unfinished.name) and unfinished.is_dir():
             shutil.rmtree(unfinished)
     shutil.rmtree(work / "errors")
     (work / "errors").mkdir()
@@ -238,10 +242,10 @@ def _check_errors(config: BuildConfig, work: Path) -> None:
     raise UserError(f"{errors[0]['error']}{more}{rest}")
 
 
-def _select(config: BuildConfig, work: Path, rank: int) -> None:
+def _index(config: BuildConfig, work: Path, rank: int) -> None:
     del rank
     _check_errors(config, work)
-    select(work, config.keep.near_identity)
+    index_rows(work)
 
 
 def _publish(

@@ -1,10 +1,16 @@
-"""Where steps run: in this process, or by datatrove's executors: here, under Slurm or under Ray."""
+"""Where steps run: in processes of this machine, or by datatrove under Slurm or Ray."""
 
+import errno
+import multiprocessing
+import os
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, NoReturn
 
 from pydantic import Field
 
@@ -41,14 +47,53 @@ class Executor:
 
 
 def _run_local(config: "ExecutorConfig", steps: list[Step], logs: Path) -> None:
-    for step in steps:
-        if min(config.workers, step.num_ranks) == 1:
-            for rank in range(step.num_ranks):
-                step.run(rank)
-        else:
-            from data_pipeline.tasks import LocalPipelineExecutor
+    """Run the ranks of each step in worker processes, or in this one if one is enough.
 
-            LocalPipelineExecutor(**_common(config, step, logs)).run()
+    datatrove's local executor waits forever for the rank of a worker that was killed; a pool of the
+    standard library reports it.
+    """
+    del logs  # steps report by themselves
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(config.workers, spawn, _end_with_driver) as pool:
+        for step in steps:
+            if min(config.workers, step.num_ranks) == 1:
+                for rank in range(step.num_ranks):
+                    step.run(rank)
+            else:
+                _run_ranks(pool, step)
+
+
+def _run_ranks(pool: ProcessPoolExecutor, step: Step) -> None:
+    """Run the ranks of a step in a pool; the first error ends it.
+
+    Raises:
+        ChildProcessError: a worker was killed.
+    """
+    ranks = [pool.submit(step.run, rank) for rank in range(step.num_ranks)]
+    try:
+        for rank in as_completed(ranks):
+            rank.result()
+    except BrokenProcessPool:
+        reason = "a worker process was killed, perhaps for lack of memory; the same command goes on"
+        raise ChildProcessError(errno.ECHILD, reason, f"step {step.name}") from None
+    finally:
+        for rank in ranks:
+            rank.cancel()
+
+
+def _end_with_driver() -> None:
+    """End this worker when its driver ends, however it ended.
+
+    A task that outlived its driver would put its results among those of the next build.
+    """
+    driver = multiprocessing.parent_process()
+    assert driver
+
+    def watch() -> NoReturn:
+        driver.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _run_ray(config: "ExecutorConfig", steps: list[Step], logs: Path) -> None:
@@ -86,7 +131,7 @@ EXECUTORS = {
 
 
 class ExecutorConfig(Recipe):
-    """Where the steps run: datatrove's executors."""
+    """Where the steps run: worker processes, or datatrove's executors."""
 
     kind: ExecutorName = "local"
     workers: int = Field(default=1, ge=1)

@@ -6,9 +6,9 @@ region, one an exon for a transcript. From them every base can be traced back to
 
 import hashlib
 import os
+import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -92,23 +92,19 @@ def _bits_of(letters: bytes) -> int:
 
 SPLITS = ("train", "test")
 BASES_A_BATCH, _ROWS_A_BATCH = 1 << 25, 1 << 16
-_FILES_OPEN = 64
-# A shard on its way: the corpus's columns, and what is decided on. `digest` is the same for both
-# strands; `sketch` is a MinHash, where near-duplicates are looked for.
-SHARD_SCHEMA = pa.schema(
-    [
-        *SCHEMA,
-        ("split", pa.string()),
-        ("digest", pa.uint64()),
-        ("sketch", pa.binary()),
-    ]
-)
+_COUNT = struct.Struct("<QQ")
+SHARD_SCHEMA = pa.schema([*SCHEMA, ("split", pa.string())])
+FACTS = np.dtype([("digest", "<u8"), ("length_bp", "<u4"), ("held_out", "?")])
+"""What deduplication needs of every record; both strands have the same digest."""
 
 
 class ShardWriter:
-    """Writes rows to one Arrow file a source, a batch in memory at a time.
+    """Writes the records of a shard, a batch in memory at a time, to four files per source.
 
-    The files are not compressed, so that a reader maps them and touches what it needs alone.
+    SOURCE.arrow      rows of SHARD_SCHEMA, not compressed, so readers map what they need
+    SOURCE.facts      FACTS of each record
+    SOURCE.sketches   the sketch of each record, where records are sketched
+    SOURCE.bands      the same sketches band by band, in blocks (`bands_of`)
     """
 
     def __init__(self, folder: Path) -> None:
@@ -118,7 +114,7 @@ class ShardWriter:
         self._bases: dict[str, int] = {}
 
     def add(self, row: dict[str, Any]) -> None:
-        """Add one row of SHARD_SCHEMA."""
+        """Add one row of SHARD_SCHEMA, with `digest` and `sketch` (None, or bytes)."""
         source = row["source"]
         rows = self._rows.setdefault(source, [])
         rows.append(row)
@@ -138,9 +134,36 @@ class ShardWriter:
         if source not in self._writers:
             path = self._folder / f"{source}.arrow"
             self._writers[source] = pa.ipc.new_file(str(path), SHARD_SCHEMA)
-        self._writers[source].write_batch(_batch(self._rows[source]))
-        self._rows[source].clear()
+        rows = self._rows[source]
+        self._writers[source].write_batch(_batch(rows))
+        facts = [(r["digest"], len(r["sequence"]), r["split"] == "test") for r in rows]
+        self._append(source, "facts", np.array(facts, dtype=FACTS).tobytes())
+        if rows[0]["sketch"] is not None:
+            sketches = b"".join(row["sketch"] for row in rows)
+            self._append(source, "sketches", sketches)
+            bands = np.frombuffer(sketches, dtype="<u8").reshape(len(rows), -1)
+            self._append(source, "bands", _COUNT.pack(*bands.shape) + bands.T.tobytes())
+        rows.clear()
         self._bases[source] = 0
+
+    def _append(self, source: str, ending: str, content: bytes) -> None:
+        with (self._folder / f"{source}.{ending}").open("ab") as sink:
+            sink.write(content)
+
+
+def bands_of(path: Path, number: int) -> NDArray[np.uint64]:
+    """Return one band of all sketches in a file of bands: (n,).
+
+    Each block has the number of its records and of bands, then the bands one after another.
+    """
+    found = []
+    with path.open("rb") as file:
+        while header := file.read(_COUNT.size):
+            records, bands = _COUNT.unpack(header)
+            file.seek(8 * records * number, os.SEEK_CUR)
+            found.append(np.frombuffer(file.read(8 * records), dtype="<u8"))
+            file.seek(8 * records * (bands - number - 1), os.SEEK_CUR)
+    return np.concatenate(found)
 
 
 def _batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
@@ -173,16 +196,6 @@ def shard_batches(path: Path) -> Iterator[pa.RecordBatch]:
             yield reader.get_batch(i)
 
 
-def shard_columns(path: Path, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield some columns of a shard's file, a batch in memory at a time."""
-    options = pa.ipc.IpcReadOptions(
-        included_fields=[SHARD_SCHEMA.get_field_index(name) for name in names]
-    )
-    with pa.OSFile(str(path)) as source, pa.ipc.open_file(source, options=options) as reader:
-        for i in range(reader.num_record_batches):
-            yield reader.get_batch(i)
-
-
 def lengths_of(column: pa.LargeStringArray) -> NDArray[np.int64]:
     """Return the lengths of a column of sequences, whose letters are a byte each: (n,)."""
     offsets = np.frombuffer(column.buffers()[1], dtype="<i8")
@@ -191,53 +204,41 @@ def lengths_of(column: pa.LargeStringArray) -> NDArray[np.int64]:
 
 
 class ShardTexts:
-    """A column of text of many shards' files, of which one value at a time is read.
+    """A text column of a shard's file, of which one value at a time is read.
 
-    A map of the files would be quicker to write down, and count as memory what it has touched.
+    A map of the file would be shorter, but memory counts what has been touched of a map.
     """
 
-    def __init__(self, paths: Iterable[Path], column: str) -> None:
-        """Find where the batches of the files lie."""
-        self._pieces: list[tuple[Path, int, int]] = []  # a batch: file, its offsets and letters
+    def __init__(self, path: Path, column: str) -> None:
+        """Find where the batches of the file lie."""
+        self._pieces: list[tuple[int, int]] = []  # of a batch: where its offsets and letters lie
         starts = [0]
-        wide = pa.types.is_large_string(SHARD_SCHEMA.field(column).type)
-        self._offset = np.dtype("<i8" if wide else "<i4")
-        for path in paths:
-            with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as reader:
-                source.seek(0)
-                first = source.read_buffer(1).address
-                for i in range(reader.num_record_batches):
-                    batch = reader.get_batch(i)
-                    _, offsets, letters = batch.column(column).buffers()
-                    self._pieces.append((path, offsets.address - first, letters.address - first))
-                    starts.append(starts[-1] + batch.num_rows)
+        is_wide = pa.types.is_large_string(SHARD_SCHEMA.field(column).type)
+        self._offset = np.dtype("<i8" if is_wide else "<i4")
+        with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as reader:
+            source.seek(0)
+            first = source.read_buffer(1).address
+            for i in range(reader.num_record_batches):
+                batch = reader.get_batch(i)
+                _, offsets, letters = batch.column(column).buffers()
+                self._pieces.append((offsets.address - first, letters.address - first))
+                starts.append(starts[-1] + batch.num_rows)
         self._starts = np.array(starts)
-        self._open = lru_cache(_FILES_OPEN)(_OpenFile)
+        self._file = os.open(path, os.O_RDONLY)
 
     def __call__(self, row: int) -> str:
-        """Return the value of a row, counted over all files."""
+        """Return the value of a row."""
         piece = int(np.searchsorted(self._starts, row, side="right")) - 1
-        path, offsets, letters = self._pieces[piece]
-        file, size = self._open(path), self._offset.itemsize
-        ends = file.read(offsets + (row - int(self._starts[piece])) * size, 2 * size)
+        offsets, letters = self._pieces[piece]
+        size = self._offset.itemsize
+        ends = os.pread(self._file, 2 * size, offsets + (row - int(self._starts[piece])) * size)
         start, end = np.frombuffer(ends, dtype=self._offset).tolist()
-        return file.read(letters + start, end - start).decode()
-
-
-class _OpenFile:
-    """A file to read at any place, closed when nothing holds it any more."""
-
-    def __init__(self, path: Path) -> None:
-        self._number = os.open(path, os.O_RDONLY)
-
-    def read(self, start: int, length: int) -> bytes:
-        return os.pread(self._number, length, start)
+        return os.pread(self._file, end - start, letters + start).decode()
 
     def __del__(self) -> None:
-        os.close(self._number)
+        os.close(self._file)
 
 
-def shard_sources(shard: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the sources of a shard and their files, in the order of their names."""
-    for path in sorted(shard.glob("*.arrow")):
-        yield path.stem, path
+def shard_sources(shard: Path) -> list[str]:
+    """Return the sources of a shard, in the order of their files."""
+    return [path.stem for path in sorted(shard.glob("*.arrow"))]

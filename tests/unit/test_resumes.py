@@ -117,7 +117,7 @@ def test_a_corpus_is_built_of_what_the_inputs_hold_now(tmp_path, monkeypatch, ca
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(building, "select", stop)
+        patch.setattr(building, "index_rows", stop)
         assert build(tmp_path / "c", *assembly(tmp_path)) == 130
     first_line = genome.read_bytes().splitlines()[1]
     replace_unnoticed(genome, first_line, first_line[::-1])
