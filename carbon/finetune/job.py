@@ -19,13 +19,11 @@ import numpy as np
 import torch
 
 from carbon.errors import UserError
-from carbon.finetune.batches import room_bp
-from carbon.finetune.checkpoints import FINISHED
 from carbon.finetune.config import FinetuneConfig, MethodConfig
 from carbon.finetune.data import Examples
 from carbon.finetune.folder import Manifest, weights_sha256
 from carbon.finetune.load import head_for, with_linear
-from carbon.finetune.network import FinetunedNetwork, OpenedModel
+from carbon.finetune.network import FinetunedNetwork, OpenedModel, room_bp
 from carbon.finetune.outcome import TrainedSeed, results_of, write_outcome
 from carbon.finetune.predict import FinetunedModel, predictions_of
 from carbon.finetune.prepare import PreparedData, fit_to_context, prepare
@@ -241,7 +239,7 @@ def _record_identity(config: FinetuneConfig, prepared: PreparedData, progress: P
 
 def _say_what_remains(progress: Path) -> None:
     """Report how to resume if there are checkpoints; otherwise remove the progress folder."""
-    if any(progress.glob("*/checkpoint-*")) or any(progress.glob(f"*/{FINISHED}")):
+    if any(progress.glob("*/checkpoint-*")):
         say(f"checkpoints are in {progress}; continue with --resume")
     else:
         shutil.rmtree(progress, ignore_errors=True)

@@ -8,11 +8,11 @@ batch.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.nn.functional import all_reduce
 from torch.nn import functional as F
 
 LEAST_FOR_CORRELATION = 3
@@ -127,29 +127,10 @@ OF_A_WHOLE_BATCH = frozenset({"correlation", "correlation_huber"})
 """Losses that are not sums over rows: the mean over two halves differs from the whole."""
 
 
-class _SumOverProcesses(torch.autograd.Function):
-    """A sum over processes whose gradient is summed over processes too."""
-
-    @staticmethod
-    def forward(context: Any, values: Tensor) -> Tensor:
-        return _over_processes(values)
-
-    @staticmethod
-    def backward(context: Any, gradient: Tensor) -> Tensor:
-        return _over_processes(gradient)
-
-
 def _summed(values: Tensor) -> Tensor:
-    total: Tensor = _SumOverProcesses.apply(values)  # type: ignore[no-untyped-call]
+    """Return a sum over processes whose gradient is summed over processes too."""
+    total: Tensor = values if _num_processes() == 1 else all_reduce(values)
     return total
-
-
-def _over_processes(values: Tensor) -> Tensor:
-    if _num_processes() == 1:
-        return values
-    values = values.clone()
-    dist.all_reduce(values)
-    return values
 
 
 def _num_processes() -> int:

@@ -1,4 +1,8 @@
-"""The fine-tuned network: a stock Llama, pooling to a vector per sequence or base, and a head."""
+"""The fine-tuned network: padded batches, a stock Llama, pooling per sequence or base, and a head.
+
+Rows of a batch are padded on the right. A causal state does not depend on the tokens after it, so
+no mask is needed, and padding has weight 0.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -11,13 +15,104 @@ from torch import Tensor, nn
 from transformers import LlamaForCausalLM, LlamaModel
 
 from carbon.errors import UserError
-from carbon.finetune.batches import Batch, batches, dna_rows, room_bp, tokens_of, use_rows
 from carbon.genome import reverse_complement
-from carbon.inference.options import STRANDS_READ, Pool, Strands
+from carbon.inference.options import POOLS, STRANDS_READ, Pool, Strands
 from carbon.inference.runner import Batcher
 from carbon.inference.score import overlapping_windows
 from carbon.model import LoadedModel
-from carbon.tokenizer import K, Vocabulary
+from carbon.tokenizer import K, Vocabulary, encode
+
+
+class Batch(NamedTuple):
+    """Padded token rows; all tensors are on one device.
+
+    Attributes:
+        ids: (rows, longest) int64, counted from the first row of the DNA vocabulary: see
+            `first_row`.
+        weights: (rows, longest) float32, weight of each state in the vector of its row.
+        pairs: for a label of every base: (2, 6-mers), flat token index of each 6-mer in the forward
+            row, and in the reverse complement.
+        bases: for a label of every base: (bases,), index of each real base among six per 6-mer.
+    """
+
+    ids: Tensor
+    weights: Tensor
+    pairs: Tensor | None = None
+    bases: Tensor | None = None
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """Return the batch on another device."""
+        return Batch(*(None if tensor is None else tensor.to(device) for tensor in self))  # type: ignore[arg-type]
+
+
+MakeBatch = Callable[[Sequence[str]], Batch]
+"""Makes a batch of sequences, at least one base each."""
+
+
+def first_row(vocabulary: Vocabulary) -> int:
+    """Return the first embedding row that DNA needs; text tokens come before it."""
+    return min(vocabulary.oov, vocabulary.dna_start, vocabulary.dna_end)
+
+
+def dna_rows(vocabulary: Vocabulary) -> slice:
+    """Return the embedding rows that DNA needs, without tags."""
+    return slice(first_row(vocabulary), vocabulary.kmer_rows.stop)
+
+
+def tokens_of(length_bp: int, pool: Pool) -> int:
+    """Return the tokens of a sequence, `<dna>` included."""
+    return 1 - (-length_bp // K) + POOLS[pool].close
+
+
+def room_bp(context_tokens: int, pool: Pool) -> int:
+    """Return the bases of the longest sequence that fits a context."""
+    return (context_tokens - 1 - POOLS[pool].close) * K
+
+
+def batches(vocabulary: Vocabulary, pool: Pool, *, per_base: bool = False) -> MakeBatch:
+    """Return a function that makes batches, for one vector per sequence or one per base."""
+    if per_base:
+        return lambda sequences: _batch_of_bases(sequences, vocabulary)
+    return lambda sequences: _padded(sequences, vocabulary, pool)
+
+
+def _padded(sequences: Sequence[str], vocabulary: Vocabulary, pool: Pool) -> Batch:
+    pooling, longest = POOLS[pool], max(tokens_of(len(s), pool) for s in sequences)
+    ids = np.zeros((len(sequences), longest), dtype=np.int64)
+    weights = np.zeros((len(sequences), longest), dtype=np.float32)
+    for row, sequence in enumerate(sequences):
+        encoding = encode(sequence, vocabulary, close=pooling.close)
+        size = len(encoding.ids)
+        ids[row, :size] = encoding.ids - first_row(vocabulary)
+        if pooling.last_alone:
+            weights[row, size - 1] = 1
+        else:
+            weights[row, :size] = np.bitwise_count(encoding.known)
+    return Batch(torch.from_numpy(ids), torch.from_numpy(weights))
+
+
+def _batch_of_bases(sequences: Sequence[str], vocabulary: Vocabulary) -> Batch:
+    """Read both strands: forward rows first, then their reverse complements in the same order.
+
+    A tail of one to five bases is padded with A. The reverse complement is padded with T in front,
+    so that both have the same 6-mer boundaries: 6-mer t of n is the complement of n - 1 - t.
+    """
+    turned = ["T" * (-len(s) % K) + reverse_complement(s) for s in sequences]
+    batch = _padded([*sequences, *turned], vocabulary, "mean")
+    num_rows, longest = batch.ids.shape
+    num_kmers = np.array([-(-len(s) // K) for s in sequences])
+    starts = longest * np.arange(num_rows)  # of `<dna>`, before the first 6-mer of each row
+    forward = [start + np.arange(1, n + 1) for start, n in zip(starts, num_kmers, strict=False)]
+    reverse = [
+        start + np.arange(n, 0, -1)
+        for start, n in zip(starts[len(sequences) :], num_kmers, strict=True)
+    ]
+    first_bases = K * (np.cumsum(num_kmers) - num_kmers)
+    bases = [first + np.arange(len(s)) for first, s in zip(first_bases, sequences, strict=True)]
+    return batch._replace(
+        pairs=torch.from_numpy(np.stack([np.concatenate(forward), np.concatenate(reverse)])),
+        bases=torch.from_numpy(np.concatenate(bases)),
+    )
 
 
 class Head(nn.Module):
@@ -38,7 +133,7 @@ class Head(nn.Module):
 
 
 class FinetunedNetwork(nn.Module):
-    """A stock backbone and a head, for packed sequences.
+    """A stock backbone and a head.
 
     The vector of a sequence is the mean of its states weighted by known bases, or its last state,
     as `carbon.inference.options.POOLS` defines; it equals `Model.embed`.
@@ -70,28 +165,23 @@ class FinetunedNetwork(nn.Module):
         return of_tokens.view(len(of_tokens) * K, -1).index_select(0, batch.bases)
 
     def states(self, batch: Batch) -> Tensor:
-        """Return the state of every token after the last layer and norm: (tokens, width)."""
-        output: Any = self.backbone(
-            input_ids=batch.ids[None],
-            position_ids=batch.positions[None],
-            layout=batch.layout,
-            use_cache=False,
-        )
-        states: Tensor = output.last_hidden_state[0]
+        """Return the state of every token after the last layer and norm: (rows, longest, width)."""
+        output: Any = self.backbone(input_ids=batch.ids, use_cache=False)
+        states: Tensor = output.last_hidden_state
         return states
 
 
 def pooled(states: Tensor, batch: Batch) -> Tensor:
     """Return the weighted mean of each row's states: (rows, width) float32, NaN for zero weight."""
-    weights = batch.layout.as_rows(batch.weights)
-    sums = torch.einsum("rtw,rt->rw", batch.layout.as_rows(states.float()), weights)
-    return sums / weights.sum(dim=1, keepdim=True)
+    sums = torch.einsum("rtw,rt->rw", states.float(), batch.weights)
+    return sums / batch.weights.sum(dim=1, keepdim=True)
 
 
 def both_sides(states: Tensor, batch: Batch) -> Tensor:
     """Return the states of each 6-mer in both passes, concatenated: (6-mers, 2 x width)."""
     assert batch.pairs is not None
-    return torch.cat([states.index_select(0, places) for places in batch.pairs], dim=1)
+    flat = states.flatten(0, 1)
+    return torch.cat([flat.index_select(0, places) for places in batch.pairs], dim=1)
 
 
 class OpenedModel:
@@ -99,7 +189,7 @@ class OpenedModel:
 
     Attributes:
         model: native or hybrid; unusable for other purposes until `closed` is called.
-        backbone: its decoder, which takes packed batches. The embedding has the rows of DNA only.
+        backbone: its decoder. The embedding has the rows of DNA only.
     """
 
     def __init__(self, model: LoadedModel, layer: int | None = None) -> None:
@@ -116,7 +206,6 @@ class OpenedModel:
         self.backbone: LlamaModel = model.network.model
         whole: Any = self.backbone
         self._whole = (whole.embed_tokens, whole.layers, whole.norm)
-        self._attention = whole.config._attn_implementation
         num_layers = len(whole.layers)
         if layer is not None:
             if not 0 <= layer <= num_layers:
@@ -126,7 +215,6 @@ class OpenedModel:
         rows = whole.embed_tokens.weight.detach()[dna_rows(model.vocabulary)].clone()
         embedding: Any = nn.Embedding
         whole.embed_tokens = embedding.from_pretrained(rows, freeze=False)
-        use_rows(whole)
 
     def closed(self) -> LlamaForCausalLM:
         """Restore the model, with the fine-tuned weights, and return it."""
@@ -136,7 +224,6 @@ class OpenedModel:
         with torch.no_grad():
             backbone.embed_tokens.weight[dna_rows(self.model.vocabulary)] = embeddings
         backbone.config.num_hidden_layers = len(backbone.layers)
-        backbone.config._attn_implementation = self._attention
         return self.model.network
 
 

@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from carbon.errors import UserError
-from carbon.finetune.batches import Batch
 from carbon.finetune.config import MethodConfig
 from carbon.finetune.data import Examples
 from carbon.finetune.linear import Linear, fit_linear
-from carbon.finetune.network import Averager, OpenedModel, SequenceWindow, both_sides, pooled
+from carbon.finetune.network import Averager, Batch, OpenedModel, SequenceWindow, both_sides, pooled
 from carbon.finetune.tasks import LabelTask
 from carbon.inference.runner import Observed, decoder_with
 from carbon.inference.score import blocks
@@ -152,7 +151,7 @@ class LayerStates(nn.Module):
 
         def observed(module: nn.Module, layer: int | None) -> nn.Module:
             def observe(states: Tensor) -> None:
-                vectors[layer] = vectors_from(states[0], batch)
+                vectors[layer] = vectors_from(states, batch)
 
             return Observed(module, observe) if layer in self.layers else module
 
@@ -163,12 +162,7 @@ class LayerStates(nn.Module):
             layers=nn.ModuleList(layers),
             norm=observed(self.backbone.norm, None),
         )
-        decoder(
-            input_ids=batch.ids[None],
-            position_ids=batch.positions[None],
-            layout=batch.layout,
-            use_cache=False,
-        )
+        decoder(input_ids=batch.ids, use_cache=False)
         return torch.cat([vectors[layer] for layer in self.layers], dim=1)
 
 
