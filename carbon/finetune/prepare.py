@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carbon.errors import UserError
-from carbon.finetune.config import DataConfig, MethodConfig, SplitConfig, TaskConfig
+from carbon.finetune.config import LOSSES_OF, DataConfig, MethodConfig, SplitConfig, TaskConfig
 from carbon.finetune.data import SPLITS, Examples, Transform, read_labels
 from carbon.finetune.readers import read_rows
 from carbon.finetune.split import LEAK_RULES, Leak, assign_splits, canonical
@@ -126,7 +126,7 @@ def fitted_task(config: TaskConfig, names: Sequence[str], examples: Examples) ->
     return LabelTask(
         type=config.type,
         names=tuple(names),
-        loss=config.loss or task_type.losses[0],
+        loss=config.loss or LOSSES_OF[config.type][0],
         transforms=transforms,
         class_weights=_balanced(names, train, task_type.one_column)
         if config.class_weights == "balanced"

@@ -1,6 +1,6 @@
 """Task types and fitted tasks: labels, logits, predictions, losses and scores.
 
-A new task type is an entry of `TASK_TYPES`, with its scores in `carbon.finetune.metrics.SCORES`.
+A new task type is an entry of `TASK_TYPES`: what is predicted, trained, scored and reported.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from carbon.finetune.config import LOSSES_OF
 from carbon.finetune.data import Transform
-from carbon.finetune.metrics import Statistics, statistics_of, with_intervals
+from carbon.finetune.metrics import (
+    Statistics,
+    statistics_of_classes,
+    statistics_of_columns,
+    with_intervals,
+)
 from carbon.uncertainty import Estimate, Statistic
 
 if TYPE_CHECKING:
@@ -26,8 +30,14 @@ class TaskType(NamedTuple):
 
     Attributes:
         description: a few words for help and reports.
-        losses: losses of the type, the default first.
         predict: maps logits (rows, outputs) to predictions of the same shape.
+        scores: keys of `carbon.finetune.metrics.SCORES`. The first selects checkpoints, and is
+            higher for better predictions.
+        meaning: of the first score; `{first}`, `{second}` and `{number}` stand for class names and
+            their number.
+        prediction: description of the predictions.
+        certainty: the probability whose calibration is reported; empty for numbers.
+        pipeline: task of the Hugging Face hub.
         per_base: whether every base is a row.
         one_column: whether the label is one of the names; otherwise each name has a column.
         one_logit: whether two names share one logit, the second name's.
@@ -35,8 +45,12 @@ class TaskType(NamedTuple):
     """
 
     description: str
-    losses: tuple[str, ...]
     predict: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    scores: tuple[str, ...]
+    meaning: str
+    prediction: str
+    certainty: str = ""
+    pipeline: str = "text-classification"
     per_base: bool = False
     one_column: bool = False
     one_logit: bool = False
@@ -53,17 +67,57 @@ def _softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
     return probabilities
 
 
+_OF_CLASSES = ("mcc", "macro_f1", "balanced_accuracy", "accuracy")
+
 TASK_TYPES: dict[str, TaskType] = {
     "binary": TaskType(
-        "one of two classes", LOSSES_OF["binary"], _sigmoid, one_column=True, one_logit=True
+        "one of two classes",
+        _sigmoid,
+        ("auroc", "auprc", *_OF_CLASSES),
+        "AUROC is the probability that an example of class '{second}' ranks above one of "
+        "'{first}': 1 is perfect, 0.5 is chance.",
+        "one of two classes of a sequence; the prediction is the probability of the second",
+        "the probability of the second class",
+        one_column=True,
+        one_logit=True,
     ),
-    "classes": TaskType("one of many classes", LOSSES_OF["classes"], _softmax, one_column=True),
-    "labels": TaskType("any of many labels", LOSSES_OF["labels"], _sigmoid),
+    "classes": TaskType(
+        "one of many classes",
+        _softmax,
+        (*_OF_CLASSES, "auroc", "auprc"),
+        "MCC (Matthews' correlation) is 1 if every class is correct, and 0 for a guess.",
+        "one of many classes of a sequence; the prediction is the probability of each",
+        "the probability of the predicted class",
+        one_column=True,
+    ),
+    "labels": TaskType(
+        "any of many labels",
+        _sigmoid,
+        ("auroc", "auprc", "mcc", "f1"),
+        "AUROC is the probability that an example with a label ranks above one without it, as a "
+        "mean over {number} labels: 1 is perfect, 0.5 is chance.",
+        "any of many labels of a sequence; the prediction is the probability of each",
+        "the probability of each label",
+    ),
     "numbers": TaskType(
-        "one or more numbers", LOSSES_OF["numbers"], lambda logits: logits, is_number=True
+        "one or more numbers",
+        lambda logits: logits,
+        ("pearson", "spearman", "r2", "mse"),
+        "Pearson's r is 1 if predictions rise linearly with the measured values, and 0 without a "
+        "linear relation.",
+        "numbers of a sequence, in the unit of the training table",
+        is_number=True,
     ),
     "bases": TaskType(
-        "a class of every base", LOSSES_OF["bases"], _softmax, per_base=True, one_column=True
+        "a class of every base",
+        _softmax,
+        (*_OF_CLASSES, "auprc", "f1"),
+        "MCC (Matthews' correlation) is 1 if every base is correct, and 0 for a guess.",
+        "a class of every base; the prediction is the probability of each class",
+        "the probability of the predicted class",
+        "token-classification",
+        per_base=True,
+        one_column=True,
     ),
 }
 
@@ -184,14 +238,14 @@ class LabelTask:
                 together.
             seed: seed of the bootstrap.
         """
-        return with_intervals(*self._statistics(predictions, labels), groups, seed)
+        return with_intervals(*self.statistics(predictions, labels), groups, seed)
 
     def score(self, predictions: NDArray[Any], labels: NDArray[Any]) -> float:
         """Return the first of `scores` without its interval, which selects checkpoints.
 
         Higher is better for every task type.
         """
-        statistics, rows = self._statistics(predictions, labels)
+        statistics, rows = self.statistics(predictions, labels)
         return next(iter(statistics.values()))(np.ones(len(rows))) if len(rows) else float("nan")
 
     def differences(
@@ -206,17 +260,21 @@ class LabelTask:
 
         `first` and `second` are predictions, (rows, num_outputs); the rest is as in `scores`.
         """
-        (ours, rows), (theirs, _) = (self._statistics(each, labels) for each in (first, second))
+        (ours, rows), (theirs, _) = (self.statistics(each, labels) for each in (first, second))
 
         def minus(name: str) -> Statistic:
             return lambda weights: ours[name](weights) - theirs[name](weights)
 
         return with_intervals({name: minus(name) for name in ours}, rows, groups, seed)
 
-    def _statistics(
+    def statistics(
         self, predictions: NDArray[Any], labels: NDArray[Any]
     ) -> tuple[Statistics, NDArray[np.int64]]:
-        return statistics_of(self.type, self.names, predictions, labels)
+        """Return scores as statistics, and the rows they use: those with any known label."""
+        rows = np.flatnonzero(~np.isnan(labels).all(axis=1))
+        known, truth = (np.asarray(each, dtype=np.float64)[rows] for each in (predictions, labels))
+        of = statistics_of_classes if self.task_type.one_column else statistics_of_columns
+        return of(self.task_type.scores, self.names, known, truth), rows
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
