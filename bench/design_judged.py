@@ -33,10 +33,9 @@ from carbon.design.functions import running_functions
 from carbon.design.search import best_designs, nearest_records, run_search, search_of
 from carbon.design.strategies import Candidate
 from carbon.finetune.baselines import FITS
-from carbon.finetune.data import Examples
+from carbon.finetune.data import Examples, prepare
 from carbon.finetune.job import as_config, run_finetune
-from carbon.finetune.load import load_finetuned
-from carbon.finetune.prepare import prepare
+from carbon.finetune.predict import load_finetuned
 from carbon.finetune.results import read_findings, read_predictions
 from carbon.finetune.tasks import LabelTask
 from carbon.io.files import atomic_file

@@ -31,10 +31,9 @@ from transformers import LlamaForCausalLM
 
 from carbon.console import natural, run_command
 from carbon.finetune.baselines import FITS
-from carbon.finetune.config import BASELINES, FinetuneConfig
-from carbon.finetune.data import SPLITS
+from carbon.finetune.config import BASELINES, SPLITS, FinetuneConfig
+from carbon.finetune.data import prepare
 from carbon.finetune.job import as_config, run_finetune
-from carbon.finetune.prepare import prepare
 from carbon.finetune.results import read_findings, read_predictions
 from carbon.finetune.tasks import LabelTask
 from carbon.genome import GENETIC_CODE, STOP_CODONS, read_sequences, reverse_complement

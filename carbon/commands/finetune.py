@@ -123,8 +123,7 @@ def predict(
 
     read_manifest(model)
 
-    from carbon.finetune.predict_job import PredictWorker, check_job, run_predict_job
-    from carbon.finetune.prediction_sources import PredictJob
+    from carbon.finetune.predict_job import PredictJob, PredictWorker, check_job, run_predict_job
 
     job = PredictJob(
         model=model,

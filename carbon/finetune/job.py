@@ -20,12 +20,16 @@ import torch
 
 from carbon.errors import UserError
 from carbon.finetune.config import FinetuneConfig, MethodConfig
-from carbon.finetune.data import Examples
+from carbon.finetune.data import Examples, PreparedData, fit_to_context, prepare
 from carbon.finetune.folder import Manifest, weights_sha256
-from carbon.finetune.load import head_for, with_linear, write_finetuned
 from carbon.finetune.network import FinetunedNetwork, OpenedModel, room_bp
-from carbon.finetune.predict import FinetunedModel, predictions_of
-from carbon.finetune.prepare import PreparedData, fit_to_context, prepare
+from carbon.finetune.predict import (
+    FinetunedModel,
+    head_for,
+    predictions_of,
+    with_linear,
+    write_finetuned,
+)
 from carbon.finetune.probe import probe
 from carbon.finetune.recipes import read_run
 from carbon.finetune.report import write_pages

@@ -13,8 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from carbon import __version__
-from carbon.finetune.config import METHODS
-from carbon.finetune.data import SPLITS
+from carbon.finetune.config import METHODS, SPLITS
 from carbon.finetune.folder import ADAPTER
 from carbon.finetune.metrics import SCORES
 from carbon.finetune.results import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from carbon.finetune.data import Transform
+from carbon.errors import UserError
 from carbon.finetune.metrics import (
     Statistics,
     statistics_of_classes,
@@ -22,7 +22,89 @@ from carbon.uncertainty import Estimate, Statistic
 if TYPE_CHECKING:
     from torch import Tensor
 
+Floats = NDArray[np.float64]
 Floats32 = NDArray[np.float32]
+
+
+class TransformFunctions(NamedTuple):
+    """The functions of a transform.
+
+    Attributes:
+        forward: maps a label to a training target, before standardisation.
+        inverse: undoes `forward`.
+        above: labels must be larger than this.
+        standardised: whether targets are scaled to mean 0 and standard deviation 1 on the train
+            split.
+    """
+
+    forward: Callable[[Floats], Floats]
+    inverse: Callable[[Floats], Floats]
+    above: float
+    standardised: bool
+
+
+def _same(values: Floats) -> Floats:
+    return values
+
+
+TRANSFORMS: dict[str, TransformFunctions] = {
+    "z_score": TransformFunctions(_same, _same, -np.inf, standardised=True),
+    "none": TransformFunctions(_same, _same, -np.inf, standardised=False),
+    "log1p": TransformFunctions(np.log1p, np.expm1, -1.0, standardised=False),
+    "log1p_z_score": TransformFunctions(np.log1p, np.expm1, -1.0, standardised=True),
+    "asinh_z_score": TransformFunctions(np.arcsinh, np.sinh, -np.inf, standardised=True),
+}
+
+
+@dataclass(frozen=True)
+class Transform:
+    """A transform of one number, fitted to the train split.
+
+    Attributes:
+        name: key of `TRANSFORMS`.
+        mean: subtracted after `forward`.
+        sd: divisor after that.
+    """
+
+    name: str = "none"
+    mean: float = 0.0
+    sd: float = 1.0
+
+    @classmethod
+    def fitted(cls, name: str, labels: NDArray[Any], what: str) -> Self:
+        """Fit to labels, (rows,), ignoring NaN; SD is the population's.
+
+        Raises:
+            UserError: a label lies outside of the transform's domain, or all are equal.
+        """
+        form = TRANSFORMS[name]
+        known = np.asarray(labels, dtype=np.float64)
+        known = known[~np.isnan(known)]
+        if not len(known):
+            raise UserError(f"{what}: all numbers are unknown; give at least one")
+        if known.min() <= form.above:
+            raise UserError(
+                f"{what}: {known.min():g} has no {name}, which takes numbers above {form.above:g}; "
+                "choose another task.transform"
+            )
+        if not form.standardised:
+            return cls(name)
+        values = form.forward(known)
+        if not values.std() > 0:
+            raise UserError(f"{what}: all {len(known)} numbers to learn from are {known[0]:g}")
+        return cls(name, float(values.mean()), float(values.std()))
+
+    def apply(self, labels: NDArray[Any]) -> Floats:
+        """Return training targets; NaN stay NaN, and so do labels outside of the domain."""
+        form = TRANSFORMS[self.name]
+        # Labels of other splits may lie outside of the domain; they become unknown.
+        with np.errstate(invalid="ignore", divide="ignore"):
+            values = form.forward(np.asarray(labels, dtype=np.float64))
+        return (np.where(np.isfinite(values), values, np.nan) - self.mean) / self.sd
+
+    def undo(self, values: NDArray[Any]) -> Floats:
+        """Return numbers in the unit of the labels."""
+        return TRANSFORMS[self.name].inverse(np.asarray(values, np.float64) * self.sd + self.mean)
 
 
 class TaskType(NamedTuple):
@@ -130,7 +212,7 @@ class LabelTask:
         type: key of `TASK_TYPES`.
         names: names of two or more classes, labels or numbers. Of two classes, the probability of
             the second is predicted.
-        loss: key of `carbon.finetune.losses.LOSSES`.
+        loss: key of `carbon.finetune.network.LOSSES`.
         transforms: one for each number; empty if nothing is transformed.
         class_weights: one for each class; for `labels`, the weight of examples that have each
             label, relative to 1 for those without it. Empty for equal weights.
@@ -210,7 +292,7 @@ class LabelTask:
                 microbatch.
             alone: compute the loss of this process without waiting for others.
         """
-        from carbon.finetune.losses import mean_loss
+        from carbon.finetune.network import mean_loss
 
         weights = self.weights_of(targets)
         return mean_loss(self.loss, logits, targets, weights, total_weight, alone=alone)
@@ -287,6 +369,6 @@ class LabelTask:
             type=str(values["type"]),
             names=tuple(values["names"]),
             loss=str(values["loss"]),
-            transforms=tuple(Transform.from_json(each) for each in values["transforms"]),
+            transforms=tuple(Transform(**each) for each in values["transforms"]),
             class_weights=tuple(values["class_weights"]),
         )

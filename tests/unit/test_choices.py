@@ -13,9 +13,9 @@ from carbon.errors import ConfigError
 from carbon.finetune import config
 from carbon.finetune import config as finetune
 from carbon.finetune.baselines import FITS
-from carbon.finetune.data import SPLITS, TRANSFORMS
-from carbon.finetune.losses import LOSSES
-from carbon.finetune.tasks import TASK_TYPES
+from carbon.finetune.config import SPLITS
+from carbon.finetune.network import LOSSES
+from carbon.finetune.tasks import TASK_TYPES, TRANSFORMS
 from carbon.inference.options import POOLS, STRANDS_READ
 from carbon.losses.objectives import OBJECTIVES
 from carbon.model import PRESETS

@@ -10,7 +10,7 @@ import pytest
 from carbon.cli import main
 from carbon.errors import ConfigError, UserError
 from carbon.finetune.config import DataConfig, FinetuneConfig, SplitConfig
-from carbon.finetune.prepare import prepare
+from carbon.finetune.data import prepare
 from carbon.finetune.readers import read_rows
 from carbon.finetune.recipes import read_run, recipe_of, recipes
 from carbon.finetune.tasks import TASK_TYPES, LabelTask

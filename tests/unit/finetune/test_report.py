@@ -9,8 +9,8 @@ import pytest
 
 from carbon.cli import main
 from carbon.finetune.config import FinetuneConfig
+from carbon.finetune.data import prepare
 from carbon.finetune.folder import Manifest, write_manifest
-from carbon.finetune.prepare import prepare
 from carbon.finetune.report import write_pages
 from carbon.finetune.results import (
     Findings,

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from carbon.errors import UserError
 from carbon.finetune.config import LOSSES_OF
-from carbon.finetune.data import TRANSFORMS, Transform
-from carbon.finetune.losses import LOSSES, mean_loss
-from carbon.finetune.tasks import TASK_TYPES, LabelTask
+from carbon.finetune.network import LOSSES, mean_loss
+from carbon.finetune.tasks import TASK_TYPES, TRANSFORMS, LabelTask, Transform
 
 UNKNOWN = float("nan")
 
