@@ -146,7 +146,7 @@ class Watch(TrainerCallback):
 
 
 def plain(name: str, examples: Examples, vocabulary: Vocabulary) -> float:
-    """Return the seconds of one reading by a plain trainer, its batches padded."""
+    """Return the seconds of one epoch by a plain trainer, with an attention mask."""
     base = network(vocabulary)
     config = base.config
     config.num_labels = 2

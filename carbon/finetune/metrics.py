@@ -43,7 +43,8 @@ def predicted_classes(predictions: NDArray[Any]) -> NDArray[np.int64]:
     """Return the most probable class of each row; of one output the second above one half."""
     if predictions.shape[1] == 1:
         return (predictions[:, 0] > 0.5).astype(np.int64)
-    return predictions.argmax(axis=1).astype(np.int64)
+    classes: NDArray[np.int64] = predictions.argmax(axis=1).astype(np.int64)
+    return classes
 
 
 def confusion_cells(predictions: NDArray[Any], truth: NDArray[Any]) -> tuple[NDArray[Any], int]:
@@ -163,11 +164,12 @@ def statistics_of_classes(
     scores: Sequence[str], names: Sequence[str], predictions: Floats, labels: Floats
 ) -> Statistics:
     """Return scores of one column of classes; `f1` becomes the F1 of each class."""
-    truth, found = labels[:, 0], {}
+    truth = labels[:, 0]
+    found: Statistics = {}
     for score in scores:
         if score == "f1":
-            each = enumerate(names)
-            found |= {f"f1[{name}]": _confused(f1_of(i))(predictions, truth) for i, name in each}
+            for i, name in enumerate(names):
+                found[f"f1[{name}]"] = _confused(f1_of(i))(predictions, truth)
         else:
             found[score] = SCORES[score].of(predictions, truth)
     return found
@@ -180,7 +182,8 @@ def statistics_of_columns(
 
     A column counts the rows where its label is known.
     """
-    means, each = {}, {}
+    means: Statistics = {}
+    each: Statistics = {}
     for score in scores:
         columns = [
             _of_column(score, predictions[:, i : i + 1], labels[:, i]) for i in range(len(names))

@@ -473,7 +473,7 @@ OF_A_WHOLE_BATCH = frozenset({"correlation", "correlation_huber"})
 
 def _summed(values: Tensor) -> Tensor:
     """Return a sum over processes whose gradient is summed over processes too."""
-    total: Tensor = values if _num_processes() == 1 else all_reduce(values)
+    total: Tensor = values if _num_processes() == 1 else all_reduce(values)  # type: ignore[no-untyped-call]
     return total
 
 
