@@ -33,12 +33,11 @@ from carbon.design.functions import running_functions
 from carbon.design.search import best_designs, nearest_records, run_search, search_of
 from carbon.design.strategies import Candidate
 from carbon.finetune.baselines import FITS
-from carbon.finetune.data import Examples
-from carbon.finetune.findings import read_findings, read_predictions
+from carbon.finetune.data import Examples, prepare
 from carbon.finetune.job import as_config, run_finetune
-from carbon.finetune.load import load_finetuned
-from carbon.finetune.metrics import statistics_of
-from carbon.finetune.prepare import prepare
+from carbon.finetune.predict import load_finetuned
+from carbon.finetune.results import read_findings, read_predictions
+from carbon.finetune.tasks import LabelTask
 from carbon.io.files import atomic_file
 from carbon.progress import say
 from carbon.reports.card import table
@@ -86,7 +85,7 @@ def measures_of(arguments: argparse.Namespace, fold: str, parts: dict[str, list[
         run_finetune(config)
     findings = read_findings(folder)
     labels, said = read_predictions(folder, findings)
-    statistics, _ = statistics_of("binary", [OTHER, PROMOTER], said, labels)
+    statistics, _ = LabelTask("binary", (OTHER, PROMOTER), "").statistics(said, labels)
     prepared = prepare(config.data, config.task)
     train, validation = map(prepared.examples.split, ("train", "validation"))
     answer = FITS["kmers"](train, validation, prepared.task, 0)

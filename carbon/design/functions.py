@@ -147,7 +147,7 @@ def _load_python(argument: str) -> Function:
 
 def _load_finetuned(argument: str) -> Function:
     # Imported by name: fine-tuned models are loaded with `Model`, whose layer is below this one.
-    load = import_module("carbon.finetune.load")
+    load = import_module("carbon.finetune.predict")
     finetuned = load.load_finetuned(split_label(argument)[0])
     column = column_of(argument, finetuned.task)
     return lambda sequences: [outputs[column] for outputs in finetuned.predict(sequences)]

@@ -7,16 +7,18 @@ on examples added later. With folds, every example is tested once.
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from carbon.errors import UserError
-from carbon.finetune.config import SplitConfig
-from carbon.finetune.data import SPLITS, Examples
+from carbon.finetune.config import SPLITS, SplitConfig
 from carbon.genome import reverse_complement
 from carbon.genome.kmers import UInt64s, canonical_kmers
+
+if TYPE_CHECKING:
+    from carbon.finetune.data import Examples
 
 SPLIT_WORDS = {
     "train": ("train", "training"),
@@ -250,7 +252,7 @@ def _sampled(kmers: UInt64s, scale: int) -> UInt64s:
     return sampled
 
 
-def find_leaks(examples: Examples, share: float) -> list[Leak]:
+def find_leaks(examples: "Examples", share: float) -> list[Leak]:
     """Return the leaks of each split, test first.
 
     Args:
@@ -260,7 +262,7 @@ def find_leaks(examples: Examples, share: float) -> list[Leak]:
     return _leaks(examples, _Index(examples.sequences), share)
 
 
-def _leaks(examples: Examples, index: _Index, share: float) -> list[Leak]:
+def _leaks(examples: "Examples", index: _Index, share: float) -> list[Leak]:
     members = _members(examples)
     leaks = []
     for split in reversed(SPLITS):
@@ -284,7 +286,7 @@ def _leaks(examples: Examples, index: _Index, share: float) -> list[Leak]:
     return leaks
 
 
-def _members(examples: Examples) -> dict[str, Flags]:
+def _members(examples: "Examples") -> dict[str, Flags]:
     splits = np.asarray(examples.splits, dtype=str)
     return {split: splits == split for split in SPLITS}
 
@@ -298,17 +300,17 @@ class LeakResult(NamedTuple):
         leaks: leaks that remain.
     """
 
-    examples: Examples
+    examples: "Examples"
     notes: list[str]
     leaks: list[Leak]
 
 
-def _report(examples: Examples, share: float) -> LeakResult:
+def _report(examples: "Examples", share: float) -> LeakResult:
     leaks = find_leaks(examples, share)
     return LeakResult(examples, [leak.to_text() for leak in leaks], leaks)
 
 
-def _refuse(examples: Examples, share: float) -> LeakResult:
+def _refuse(examples: "Examples", share: float) -> LeakResult:
     if leaks := find_leaks(examples, share):
         raise UserError(
             f'data: {leaks[0].to_text()} Split by group, or set data.leaks = "drop" or "tell"'
@@ -316,7 +318,7 @@ def _refuse(examples: Examples, share: float) -> LeakResult:
     return LeakResult(examples, [], [])
 
 
-def _drop(examples: Examples, share: float) -> LeakResult:
+def _drop(examples: "Examples", share: float) -> LeakResult:
     """Remove from train what occurs in validation or test, and from validation what occurs in test.
 
     A sequence whose 31-mers still occur elsewhere, such as a short test sequence within a long one
@@ -345,7 +347,7 @@ def _drop(examples: Examples, share: float) -> LeakResult:
     return LeakResult(subset, notes, [])
 
 
-LEAK_RULES: dict[str, Callable[[Examples, float], LeakResult]] = {
+LEAK_RULES: dict[str, Callable[["Examples", float], LeakResult]] = {
     "tell": _report,
     "refuse": _refuse,
     "drop": _drop,

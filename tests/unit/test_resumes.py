@@ -9,7 +9,7 @@ import pytest
 from carbon.corpus import open_store, read_manifest
 from carbon.design import functions
 from carbon.finetune import predict_job
-from carbon.finetune.prediction_sources import PredictJob
+from carbon.finetune.predict_job import PredictJob
 from carbon.inference.scan.job import ScanJob, fingerprints
 from carbon.inference.variants import files as variant_files
 from carbon.inference.variants.files import VariantJob

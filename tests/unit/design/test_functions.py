@@ -11,7 +11,7 @@ import torch
 
 from carbon.design.functions import LOADERS, column_of, parse_function, start_functions
 from carbon.errors import UserError
-from carbon.finetune.load import load_finetuned
+from carbon.finetune.predict import load_finetuned
 from tests.helpers.files import random_bases
 from tests.helpers.finetune import BASES as OF_BASES
 from tests.helpers.finetune import BINARY, NUMBERS, base_folder, untrained_folder
