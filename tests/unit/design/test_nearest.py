@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from carbon.design.search import edits_between, edits_within, nearest_records, records_of
+from carbon.design.designs import edits_between, edits_within, nearest_records, records_of
 from carbon.errors import CorpusError
 from carbon.genome import reverse_complement
 from tests.helpers.files import random_bases, write_fasta

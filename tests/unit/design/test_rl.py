@@ -11,13 +11,13 @@ from transformers import AutoModelForCausalLM
 
 import carbon
 from carbon.cli import main
-from carbon.design.functions import CallableFunction
+from carbon.design.functions import running_functions
 from carbon.design.goals import Goal
 from carbon.errors import UserError
 from carbon.genome.sequences import read_records
 from carbon.inference.score import base_log_likelihoods
 from carbon.model import load_model
-from carbon.rl.config import RLConfig, RLJob
+from carbon.rl.config import RLConfig, RLJob, SamplerOptions
 from carbon.rl.grpo import kmers_only, make_trainer, prompt_of, tokenizer_of
 from carbon.rl.rewards import Rewards
 from carbon.run_folder import read_lines
@@ -115,9 +115,14 @@ def ready(start, tmp_path):
     """The start with its head held, and trl's trainer of it."""
     loaded = load_model(start)
     task = RLConfig(length_bp=30, prompt="ACGTTGCAACGT", tags=("<fungi_species>",), group=4)
-    job = RLJob(str(start), ["python:some_functions:gc"], task, tmp_path / "o", on_cpu=True)
-    rewards = Rewards([CallableFunction(lambda s: [1.0] * len(s))], [Goal(1.0)], loaded.vocabulary)
-    with kmers_only(loaded):
+    job = RLJob(
+        str(start), ["python:some_functions:gc"], task, tmp_path / "o", SamplerOptions(device="cpu")
+    )
+    with (
+        running_functions([lambda s: [1.0] * len(s)], 60) as functions,
+        kmers_only(loaded),
+    ):
+        rewards = Rewards(functions, [Goal(1.0)], loaded.vocabulary)
         yield (
             job,
             loaded,

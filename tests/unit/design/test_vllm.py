@@ -10,7 +10,7 @@ import torch
 
 from carbon.errors import UserError
 from carbon.model import load_model, save_model
-from carbon.rl.config import RLConfig, RLJob
+from carbon.rl.config import RLConfig, RLJob, SamplerOptions
 from carbon.rl.grpo import kmers_only, prompt_of, tokenizer_of, with_adapters
 from carbon.rl.rollouts import VllmServer, draw_locally
 
@@ -25,7 +25,9 @@ def worker(tmp_path, network):
     loaded = load_model(name)
     tokenizer = tokenizer_of(name, loaded.vocabulary)
     with kmers_only(loaded):
-        network = with_adapters(RLJob(name, [], TASK, tmp_path, on_cpu=True), loaded, tokenizer)
+        network = with_adapters(
+            RLJob(name, [], TASK, tmp_path, SamplerOptions(device="cpu")), loaded, tokenizer
+        )
         (prompt,) = tokenizer(text=[prompt_of(TASK)])["input_ids"]
         yield network, loaded.vocabulary, prompt
 

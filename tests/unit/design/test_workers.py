@@ -5,12 +5,12 @@ import torch
 
 import carbon
 from carbon.cli import main
-from carbon.design.functions import CallableFunction
+from carbon.design.functions import running_functions
 from carbon.design.goals import Goal
 from carbon.errors import UserError
 from carbon.inference.score import base_log_likelihoods
 from carbon.model import load_model, save_model
-from carbon.rl.config import RLConfig, RLJob
+from carbon.rl.config import RLConfig, RLJob, SamplerOptions
 from carbon.rl.grpo import kmers_only, make_trainer, tokenizer_of
 from carbon.rl.rewards import Rewards
 from carbon.rl.rollouts import WorkerRollouts, draw_samples, log_probs_of
@@ -60,11 +60,14 @@ def trainer(folder):
     """A learner at its first step, for which a group lies ready that other weights drew."""
     loaded = load_model("base")
     task = RLConfig(length_bp=30, group=4, kl=0.0)
-    job = RLJob("base", ["python:shares:gc"], task, folder / "out", on_cpu=True)
-    rewards = Rewards([CallableFunction(lambda s: [0.0] * len(s))], [Goal(1.0)], loaded.vocabulary)
+    job = RLJob("base", ["python:shares:gc"], task, folder / "out", SamplerOptions(device="cpu"))
     workers = Groups()
     tokenizer = tokenizer_of("base", loaded.vocabulary)
-    with kmers_only(loaded):
+    with (
+        running_functions([lambda s: [0.0] * len(s)], 60) as functions,
+        kmers_only(loaded),
+    ):
+        rewards = Rewards(functions, [Goal(1.0)], loaded.vocabulary)
         yield (
             make_trainer(job, loaded, tokenizer, rewards, WorkerRollouts(workers, task)),
             workers.groups,
