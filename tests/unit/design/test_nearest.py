@@ -1,4 +1,4 @@
-"""The nearest record, found again among others after changes of known number."""
+"""The nearest record after a known number of edits."""
 
 import json
 
@@ -33,7 +33,7 @@ def test_the_nearest_record_is_the_one_it_was_made_of():
 
 
 def slow_distance(a: str, b: str, *, inside: bool) -> int:
-    """Sellers 1980: where `inside`, what stands before and behind in b is free."""
+    """Edit distance (Sellers 1980); with `inside`, the ends of b cost nothing."""
     row = [0 if inside else n for n in range(len(b) + 1)]
     for i, x in enumerate(a, start=1):
         last, row = row, [i]

@@ -1,4 +1,4 @@
-"""What a worker of `carbon rl` asks of a vLLM server; a real one is in tests/servers."""
+"""Requests of a worker of `carbon rl` to a vLLM server; tests/servers starts a real server."""
 
 import json
 import threading
@@ -34,7 +34,7 @@ def worker(tmp_path, network):
 
 @pytest.fixture
 def server(worker):
-    """A stand-in that draws by our engine: its address, what it was asked, and how it is off."""
+    """A simulated server that draws with our engine: its URL, its requests, and its faults."""
     network, vocabulary, _ = worker
     asked, off = [], {"status": 200, "nats": 0.0, "ids": "token_ids"}
 
@@ -75,7 +75,7 @@ def server(worker):
 
 
 def test_what_it_is_asked(worker, server):
-    """An adapter is loaded once a round, the one before let go, and the last at the end."""
+    """Each round loads one adapter and unloads the previous one; `close` unloads the last."""
     address, asked, _ = server
     network, vocabulary, prompt = worker
     drawing = VllmServer(address, *worker, TASK)

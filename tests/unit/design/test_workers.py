@@ -45,7 +45,7 @@ def test_a_function_that_no_worker_can_have(folder):
 
 
 class Groups:
-    """Workers whose groups are those of a list."""
+    """Simulated workers that return prepared groups."""
 
     def __init__(self):
         self.groups = []
@@ -57,7 +57,7 @@ class Groups:
 
 @pytest.fixture
 def trainer(folder):
-    """A learner at its first step, for which a group lies ready that other weights drew."""
+    """A trainer at its first step, and a list for groups drawn with other weights."""
     loaded = load_model("base")
     task = RLConfig(length_bp=30, group=4, kl=0.0)
     job = RLJob("base", ["python:shares:gc"], task, folder / "out", SamplerOptions(device="cpu"))
@@ -87,7 +87,7 @@ def test_log_probabilities_of_a_worker_are_those_of_scoring(trainer):
 
 
 def test_the_loss_corrects_for_the_weights_that_drew(trainer):
-    """By arithmetic: mean of -min(r A, clip(r) A), r = p now / p of who drew, A the z-score."""
+    """Mean of -min(r A, clip(r) A): r is the ratio to the drawing weights, A the z-score."""
     learner, groups = trainer
     prompt = list(NATIVE.prefix())
     ids = torch.tensor([encode(random_bases(30, seed)).ids[1:6] for seed in range(4)])
