@@ -188,12 +188,12 @@ def by_model(
         seed=seed,
         rules=rules,
     )
-    search, checker = search_of(model.runner, config, 1)
+    search = search_of(model.runner, config, 1)
     if is_without:
         search = replace(search, proposer=without_model(search.proposer, units(question)))
     function = lambda texts: list(map(question.value, texts))  # noqa: E731
     with running_functions([function], 60) as functions:
-        return (candidate.bases for candidate in run_search(search, checker, functions))
+        return (candidate.bases for candidate in run_search(search, functions))
 
 
 def by_rl(

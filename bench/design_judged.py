@@ -29,8 +29,9 @@ from promoter_folds import FOLDS, OTHER, PROMOTER, TEST, Row, parts_of
 import carbon
 from carbon.console import natural, run_command
 from carbon.design.config import DesignConfig
+from carbon.design.designs import nearest_records
 from carbon.design.functions import running_functions
-from carbon.design.search import best_designs, nearest_records, run_search, search_of
+from carbon.design.search import best_designs, run_search, search_of
 from carbon.design.strategies import Candidate
 from carbon.finetune.baselines import FITS
 from carbon.finetune.data import Examples, prepare
@@ -122,11 +123,11 @@ def searched(
     config = DesignConfig(
         strategy=name, length_bp=300, calls=arguments.calls, seed=seed, num_designs=BEST, batch=16
     )
-    search, checker = search_of(model.runner, config, 1)
+    search = search_of(model.runner, config, 1)
     if name != way:
         search = replace(search, proposer=without_model(search.proposer, [list("ACGT")] * 300))
     with running_functions([lambda texts: oracle(texts).tolist()], 600) as functions:
-        history = run_search(search, checker, functions)
+        history = run_search(search, functions)
     return history, best_designs(search, history)
 
 
@@ -208,7 +209,7 @@ def test_rows(
 ) -> list[dict[str, Any]]:
     """Return what both models and both counts say of sequences that neither learned from."""
     texts = [bases for bases, _ in rows]
-    search, _ = search_of(model.runner, DesignConfig(length_bp=300), 1)
+    search = search_of(model.runner, DesignConfig(length_bp=300), 1)
     nats = search.proposer.nats_per_base(texts)
     said = {f"model_{fold}": measures[fold].model(texts).tolist() for fold in FOLDS}
     said |= {f"kmers_{fold}": measures[fold].kmers(texts).tolist() for fold in FOLDS}
