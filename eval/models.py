@@ -25,6 +25,7 @@ from carbon.inference.options import Dtype, Mode
 from carbon.losses import chain
 from carbon.model.folder import hub_folder, hub_name
 from carbon.model.load import cache_arguments, cache_of
+from carbon.parallel.driver import in_blocks
 from carbon.pretrained import local_folder
 from carbon.tokenizer import (
     ALL_KNOWN,
@@ -39,7 +40,6 @@ from carbon.tokenizer import (
 )
 from eval.contract import Floats, Model, Reading
 from eval.hugging_face import HuggingFaceModel, load_hugging_face
-from eval.windows import in_blocks
 
 _AT_ONCE = 64
 _ACGT = [0, 2, 3, 1]  # places of A, C, G and T among the digits of a 6-mer
