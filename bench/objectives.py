@@ -256,12 +256,12 @@ def _train(
     if done:
         before = trunks[json.dumps(quarters[:done])]
         network.load_state_dict(before[0])
-        trainer.optimizer.load_state_dict(copy.deepcopy(before[1]))
+        trainer.optimizers[0].load_state_dict(copy.deepcopy(before[1]))
         trainer.state = RunState(step=done * steps, updates=done * steps)
     taken = trainer.steps()
     for quarter in range(done, 4):
         deque(itertools.islice(taken, steps), maxlen=0)
-        state = (network.state_dict(), trainer.optimizer.state_dict())
+        state = (network.state_dict(), trainer.optimizers[0].state_dict())
         trunks[json.dumps(quarters[: quarter + 1])] = copy.deepcopy(state)
     trainer.export(folder)
 

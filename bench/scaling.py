@@ -94,7 +94,7 @@ def _grown(arguments: argparse.Namespace, size: str, ranks: Ranks) -> list[dict[
         deque(itertools.islice(taken, branch - done), maxlen=0)
         seconds += time.perf_counter() - started
         (network,) = trainer.parts
-        state = network.state_dict(), trainer.optimizer.state_dict()
+        state = network.state_dict(), trainer.optimizers[0].state_dict()
         trunk = branch, *copy.deepcopy(state)
         started = time.perf_counter()
         deque(taken, maxlen=0)
@@ -121,7 +121,7 @@ def _take_up(trainer: Trainer, trunk: tuple[int, Any, Any] | None) -> int:
     done, weights, moments = trunk
     (network,) = trainer.parts
     network.load_state_dict(weights)
-    trainer.optimizer.load_state_dict(copy.deepcopy(moments))
+    trainer.optimizers[0].load_state_dict(copy.deepcopy(moments))
     trainer.state = RunState(step=done, updates=done)
     return done
 
