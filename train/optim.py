@@ -35,7 +35,7 @@ class UpdateSizes:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OptimizerEntry:
-    """All that Carbon knows of an optimizer.
+    """Facts and functions of an optimizer.
 
     Attributes:
         label: its name and settings as a sentence of a report has them.
@@ -108,7 +108,7 @@ def _make_adamw(config: OptimizerConfig, parameters: "Parameters") -> tuple["Opt
 
 
 def _make_muon(config: OptimizerConfig, parameters: "Parameters") -> tuple["Optimizer", ...]:
-    """Make Muon for the matrices of layers, and AdamW for all else (Jordan 2024).
+    """Make Muon for the matrices of layers, and AdamW for other parameters (Jordan 2024).
 
     An update is scaled to the root mean square of AdamW's (arXiv 2502.16982), so both share rates
     and weight decay.
@@ -158,13 +158,13 @@ def optimizer_state(
 ) -> dict[str, dict[str, "Tensor"]]:
     """Return the optimizers' tensors by parameter and name: their own memory, no copies.
 
-    Torch makes the tensors where no update has. It does so by an update without gradients, which a
-    counter must not count, so counters (tensors without dimensions) are set and not returned.
+    Before the first update, torch makes the tensors by an update without gradients. Counters
+    (tensors without dimensions) must not include it, so they are set here and not returned.
 
     Args:
         module: that has the parameters. Torch caches their names by module.
-        optimizers: whose parameters have no gradients now.
-        updates: that have been made.
+        optimizers: of these parameters, which have no gradients at present.
+        updates: number of updates so far.
     """
     from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
 
