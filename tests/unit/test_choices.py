@@ -38,10 +38,12 @@ from train.config import (
     GuardConfig,
     LearnersConfig,
     ModelConfig,
+    OptimizerConfig,
     ParallelConfig,
     StageConfig,
     TrainConfig,
 )
+from train.optim import OPTIMIZERS
 
 STAGE = {
     "name": "s", "objective": "ce", "tokens": 32, "mixture": {"a": 1.0}, "context_tokens": 32,
@@ -84,6 +86,7 @@ def names_of(hint) -> list[str]:
         (ModelConfig, "kmer_rows", KMER_ROWS),
         (ModelConfig, "preset", PRESETS),
         (ModelConfig, "tune", TUNINGS),
+        (OptimizerConfig, "name", OPTIMIZERS),
         (ParallelConfig, "schedule", PIPELINE_SCHEDULES),
         (StageConfig, "objective", OBJECTIVES),
         (StageConfig, "schedule", RATE_SCHEDULES),
@@ -124,7 +127,7 @@ def test_a_choice_is_checked_by_hand_too():
 
 @pytest.mark.parametrize("schedule", RATE_SCHEDULES.values(), ids=RATE_SCHEDULES)
 def test_a_rate_begins_at_its_peak_and_never_rises(schedule):
-    rates = [schedule.curve(i / 50) for i in range(51)]
+    rates = [schedule.share(step, 10, 60) for step in range(10, 61)]
     assert rates[0] == 1 and rates == sorted(rates, reverse=True)
     assert rates[-1] == pytest.approx(0 if schedule.falls else 1)
 
