@@ -30,7 +30,7 @@ from carbon.design.proposals import Proposer
 from carbon.design.rules import Rules
 from carbon.design.search import run_search, search_of
 from carbon.genome.alphabet import GENETIC_CODE
-from carbon.inference.generate.constraints import Constraints
+from carbon.inference.options import Constraints, StrategyName
 from carbon.progress import say
 from carbon.reports.card import table
 from carbon.rl.config import RLOptions
@@ -173,7 +173,7 @@ def calls_and_best(
 def by_model(
     model: "carbon.Model",
     question: Question,
-    strategy: str,
+    strategy: StrategyName,
     calls: int,
     seed: int,
     is_without: bool = False,

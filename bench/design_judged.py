@@ -119,7 +119,7 @@ def searched(
     seed: int,
 ) -> tuple[list[Candidate], list[Candidate]]:
     """Return all that was measured, and the best of it."""
-    name = way.partition(",")[0]
+    name: Any = way.partition(",")[0]
     config = DesignConfig(
         strategy=name, length_bp=300, calls=arguments.calls, seed=seed, num_designs=BEST, batch=16
     )

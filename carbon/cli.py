@@ -107,8 +107,11 @@ def application(imports_all: bool = False) -> App:
 
 
 def _shown_default(value: Any) -> str | None:
-    is_nothing = value is None or value is False or value in ("", ())
-    return None if is_nothing else str(value)
+    if value is None or value is False or value in ("", ()):
+        return None
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def parse(words: list[str]) -> tuple[Callable[..., Any], inspect.BoundArguments]:

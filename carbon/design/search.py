@@ -18,7 +18,7 @@ from carbon.design.strategies import STRATEGIES, Candidate, Proposal, Search
 from carbon.errors import UserError
 from carbon.genome import read_sequences, reverse_complement
 from carbon.genome.kmers import canonical_kmers
-from carbon.inference.generate.prompts import SamplingRule
+from carbon.inference.options import SamplingRule
 from carbon.inference.runner import ModelRunner
 
 NEAREST_K = 16

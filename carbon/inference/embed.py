@@ -1,15 +1,21 @@
 """Embed sequences, one vector each, and write the vectors as Parquet or .npz."""
 
+import base64
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from carbon.inference.checks import check_finite, check_layer
-from carbon.inference.options import POOLS, Pool, Pooling, check_choice
+from carbon.inference.checks import check_finite, check_layer, checked_dna, checked_names
+from carbon.inference.jobs import EmbedJob
+from carbon.inference.options import POOLS, EmbedOptions, Pooling, check_choice
 from carbon.inference.score import blocks, overlapping_windows, window_room_bp
+from carbon.inference.sequence_job import Rows, SequenceWorker, run_sequence_job
+from carbon.io.files import atomic_file
+from carbon.io.tables import chosen_by_ending
 from carbon.parallel.driver import in_blocks
+from carbon.parallel.options import WorkerOptions
 from carbon.tokenizer import K, Vocabulary, encode
 
 if TYPE_CHECKING:  # the driver writes vectors without torch
@@ -31,23 +37,19 @@ class _EmbeddingRow(NamedTuple):
 
 
 def embed_sequences(
-    runner: "ModelRunner",
-    sequences: Iterable[str],
-    pool: Pool,
-    layer: int | None,
-    tags: tuple[str, ...],
+    runner: "ModelRunner", sequences: Iterable[str], options: EmbedOptions
 ) -> Iterator[Float32s]:
     """Return an iterator over the embedding of each sequence, (width,) float32, in order.
 
     Raises:
         UserError: the pool, layer or a tag is invalid.
     """
-    check_choice("pool", pool, POOLS)
-    pooling = POOLS[pool]
-    if layer is not None:
-        check_layer(runner.network, layer)
+    check_choice("pool", options.pool, POOLS)
+    pooling, tags = POOLS[options.pool], checked_names("tags", options.tags)
+    if options.layer is not None:
+        check_layer(runner.network, options.layer)
     room_bp = window_room_bp(runner, tags, close=pooling.close)
-    return _embedded(runner, sequences, pooling, layer, tags, room_bp)
+    return _embedded(runner, sequences, pooling, options.layer, tags, room_bp)
 
 
 def _embedded(
@@ -115,3 +117,42 @@ def _weighted_sum(states: "Tensor", weights: Float32s) -> Float32s:
     columns = torch.from_numpy(weights).to(states.device)[:, None]
     pooled: Float32s = (states.float() * columns).sum(dim=0).cpu().numpy()
     return pooled
+
+
+class EmbedWorker(SequenceWorker[Float32s]):
+    """A worker that computes the embeddings of sequences."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return the length of the vectors."""
+        return {"width": self.model.model.network.config.hidden_size}
+
+    def compute(self, sequences: Iterator[str]) -> Iterator[Float32s]:
+        """Yield the embedding of each sequence."""
+        return embed_sequences(self.model.runner, checked_dna(sequences), self.job.method)
+
+    def pack(self, vector: Float32s) -> str:
+        """Return a vector as JSON."""
+        return base64.b64encode(vector.tobytes()).decode()
+
+    @staticmethod
+    def unpack(bases: str, packed: str) -> Float32s:
+        """Return a vector from JSON."""
+        return np.frombuffer(base64.b64decode(packed), dtype=np.float32)
+
+
+def run_embed_job(source: str, job: EmbedJob, options: WorkerOptions) -> dict[str, Any]:
+    """Embed the sequences of a file; return the summary.
+
+    Raises:
+        UserError: an option, an ending or a record is invalid.
+    """
+    write_vectors = chosen_by_ending(job.output, "embeddings")
+
+    def write(settings: dict[str, Any], vectors: Rows[Float32s]) -> dict[str, Any]:
+        written = {name: value for name, value in settings.items() if name != "width"}
+        rows = ((name, len(bases), vector) for name, bases, vector in vectors)
+        with atomic_file(job.output) as path:
+            num_rows = write_vectors(path, rows, settings["width"], written)
+        return {"sequences": num_rows, "width": settings["width"], **written}
+
+    return run_sequence_job(source, job, EmbedWorker, options, write)

@@ -1,6 +1,6 @@
 """Score variants by the likelihoods of their alleles, singly or for a whole VCF."""
 
-from carbon.inference.variants.files import VariantJob, VariantScorer, run_variant_job
+from carbon.inference.variants.files import VariantScorer, run_variant_job
 from carbon.inference.variants.score import (
     AlleleComparison,
     VariantScore,
@@ -20,7 +20,6 @@ __all__ = [
     "AlleleComparison",
     "AlleleWindows",
     "Method",
-    "VariantJob",
     "VariantScore",
     "VariantScorer",
     "allele_windows",

@@ -6,41 +6,34 @@ a single variant; it is measured here.
 """
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from carbon.__version__ import __version__
-from carbon.genome import (
-    Annotation,
-    Consequences,
-    Reference,
-    Variant,
-    contig_names,
-    read_gene_file,
-)
-from carbon.genome.cds_codes import cds_of_unknown_code, unknown_code_warnings
+from carbon.genome import Annotation, Consequences, Reference, Variant, contig_names
 from carbon.genome.contig_names import names_table
 from carbon.inference.identity import settings_of, weights_sha256
-from carbon.inference.options import VariantOptions
+from carbon.inference.jobs import BackgroundJob, workers_for
+from carbon.inference.options import BackgroundOptions, input_files
+from carbon.inference.variants.annotate import read_genes, warn_of_unknown_codes
 from carbon.inference.variants.background import (
     LEAST_VARIANTS,
     Background,
-    Drawing,
     RandomVariant,
     background_of,
     draw_variants,
 )
-from carbon.inference.variants.score import score_variants
-from carbon.inference.variants.windows import Method, method_for
+from carbon.inference.variants.score import VariantWorker, score_variants
+from carbon.inference.variants.windows import Method
 from carbon.io.files import check_no_input, content_sha256, output_path
-from carbon.parallel.driver import Job, Workers, in_blocks, run_job
-from carbon.progress import say
+from carbon.parallel.driver import Job, in_blocks, run_job
+from carbon.parallel.options import WorkerOptions
 
 if TYPE_CHECKING:
+    from carbon.inference.model import Model
     from carbon.inference.runner import ModelRunner
 
 T = TypeVar("T")
@@ -125,36 +118,7 @@ class _Part(NamedTuple):
     is_rounded: bool
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BackgroundJob:
-    """Variants to draw, how to score them, and the output.
-
-    Attributes:
-        model: name of the model, for the record.
-        reference: FASTA.
-        output: JSON file to write.
-        annotation: GFF3, GTF, BED or GenBank of the reference; with it, kinds depend on
-            consequences.
-        contigs: `chr`, or a table, if the annotation uses other contig names than the reference.
-        genetic_code: NCBI translation table if the annotation states none, such as `4`, or
-            `1,Mito=3`.
-        drawing: number of variants, and contigs.
-        options: scoring options.
-        resume: continue an earlier run.
-    """
-
-    model: str
-    reference: Path
-    output: Path
-    annotation: Path | None = None
-    contigs: str | None = None
-    genetic_code: str | None = None
-    drawing: Drawing = field(default_factory=Drawing)
-    options: VariantOptions = field(default_factory=VariantOptions)
-    resume: bool = False
-
-
-class BackgroundScorer:
+class BackgroundScorer(VariantWorker):
     """A worker that computes the deltas of variants.
 
     Attributes:
@@ -162,55 +126,46 @@ class BackgroundScorer:
             tolerance needs deltas of rounded weights.
     """
 
-    def __init__(self, runner: "ModelRunner", job: BackgroundJob) -> None:
-        """Open the reference.
-
-        Args:
-            runner: runner of the model.
-            job: the job.
-
-        Raises:
-            UserError: an option is invalid.
-        """
-        self._runner, self._method = runner, method_for(runner, **job.options)
-        self._reference = Reference(job.reference)
+    def __init__(self, model: "Model", job: BackgroundJob) -> None:
+        """Describe the model and the method."""
+        super().__init__(model, job)
         self._rounded: ModelRunner | None = None
         self.about = {
             "carbon": __version__,
-            "settings": settings_of(runner, self._method),
-            "device": runner.device.type,
-            "is_rounded_too": runner.dtype == "float32",
+            "settings": settings_of(self.runner, self.method),
+            "device": self.runner.device.type,
+            "is_rounded_too": self.runner.dtype == "float32",
         }
 
     def __call__(self, payload: list[_Part]) -> RoundedDeltas:
         """Return the deltas of variants, all or none of them with rounded weights."""
-        runner, weights = self._runner, ""
+        runner, weights = self.runner, ""
         if payload[0].is_rounded:
-            runner = self._rounded = self._rounded or rounded_runner(self._runner)
+            runner = self._rounded = self._rounded or rounded_runner(self.runner)
             weights = weights_sha256(runner)
         variants = [part.variant for part in payload]
-        scores = score_variants(runner, self._reference, variants, self._method)
+        scores = score_variants(runner, self.reference, variants, self.method)
         return RoundedDeltas(weights, [score.delta for score in scores])
 
 
-def run_background_job(job: BackgroundJob, workers: Workers) -> dict[str, Any]:
+def run_background_job(job: BackgroundJob, options: WorkerOptions) -> dict[str, Any]:
     """Write a background, which appears when complete; return a summary.
-
-    Args:
-        job: the job.
-        workers: workers, each a `BackgroundScorer` of this job.
 
     Raises:
         GenomeError: the reference or the annotation is malformed, or they do not match.
         UserError: a setting is invalid, or another run writes the same output.
     """
     output_path(job.output)
-    check_no_input(job.output, job.reference, job.annotation, names_table(job.contigs))
-    with Reference(job.reference) as reference:
-        names = contig_names(job.contigs, reference.contig_lengths_bp)
-        genes = _annotation(job, reference, names)
+    check_no_input(job.output, *input_files(job), names_table(job.genes.contigs))
+    with (
+        workers_for(job, BackgroundScorer, options) as workers,
+        Reference(job.reference) as reference,
+    ):
+        names = contig_names(job.genes.contigs, reference.contig_lengths_bp)
+        genes = read_genes(job.genes, reference, names)
+        warn_of_unknown_codes(job.genes, genes)
         scored_by = workers.about()
-        drawn, about = _draw(reference, scored_by["settings"], genes, job.drawing)
+        drawn, about = _draw(reference, scored_by["settings"], genes.annotation, job.drawing)
         about["drawn"] |= _named(job)
         parts = [_Part(each.variant, False) for each in drawn]
         rounded = [_Part(each.variant, True) for each in sample_of(drawn)]
@@ -230,7 +185,6 @@ def run_background_job(job: BackgroundJob, workers: Workers) -> dict[str, Any]:
             check=lambda: sum(map(len, blocks)),
             blocks=lambda: iter(blocks),
             records="random variants",
-            resume=job.resume,
         )
         background = run_job(work, workers, write)
     short = sum("instead" in known for known in background.table.values())
@@ -240,10 +194,10 @@ def run_background_job(job: BackgroundJob, workers: Workers) -> dict[str, Any]:
 
 def _named(job: BackgroundJob) -> dict[str, Any]:
     """Return the names of the job's model and files."""
-    model = Path(job.model)
-    named = {"model": model.name if model.is_dir() else job.model}
-    named |= {"annotation": job.annotation.name} if job.annotation else {}
-    return named | ({"genetic_code": job.genetic_code} if job.genetic_code else {})
+    model, genes = Path(job.loading.model), job.genes
+    named = {"model": model.name if model.is_dir() else job.loading.model}
+    named |= {"annotation": genes.annotation.name} if genes.annotation else {}
+    return named | ({"genetic_code": genes.genetic_code} if genes.genetic_code else {})
 
 
 def _background(
@@ -263,23 +217,11 @@ def _background(
     return with_tolerance(background_of(drawn, deltas, about), drawn, deltas, rounded)
 
 
-def _annotation(
-    job: BackgroundJob, reference: Reference, names: Mapping[str, str]
-) -> Annotation | None:
-    """Read the annotation, and report its CDS with an unknown genetic code."""
-    if job.annotation is None:
-        return None
-    annotation = read_gene_file(job.annotation, reference, names, job.genetic_code)
-    for line in unknown_code_warnings(job.annotation, cds_of_unknown_code(reference, annotation)):
-        say(f"warning: {line}")
-    return annotation
-
-
 def make_background(
     runner: "ModelRunner",
     reference: Reference,
     method: Method,
-    drawing: Drawing,
+    drawing: BackgroundOptions,
     annotation: Annotation | None = None,
 ) -> Background:
     """Draw random variants of every kind, score them and compute the quantiles.
@@ -313,7 +255,7 @@ def _draw(
     reference: Reference,
     settings: dict[str, Any],
     annotation: Annotation | None,
-    drawing: Drawing,
+    drawing: BackgroundOptions,
 ) -> tuple[list[RandomVariant], dict[str, Any]]:
     """Draw variants; return them with the content of their background except the quantiles."""
     kinds = "consequence" if annotation else "change"
@@ -321,7 +263,9 @@ def _draw(
     drawn = draw_variants(reference, kinds, drawing, consequences)
     record = {
         "reference": reference.path.name,
-        **drawing._asdict(),
+        "variants_per_kind": drawing.variants_per_kind,
+        "seed": drawing.seed,
+        "contigs": drawing.draw_from,
         "least_variants": LEAST_VARIANTS,
         "variants": len(drawn),
     }
@@ -332,8 +276,8 @@ def _fingerprints(job: BackgroundJob, device: str) -> dict[str, Any]:
     """Return checksums of the inputs."""
     inputs = {
         "reference file": job.reference,
-        "annotation file": job.annotation,
-        "table of contigs": names_table(job.contigs),
+        "annotation file": job.genes.annotation,
+        "table of contigs": names_table(job.genes.contigs),
     }
     sums = {name: content_sha256(path) for name, path in inputs.items() if path}
-    return sums | {"carbon": __version__, "device": device, "contigs": job.contigs}
+    return sums | {"carbon": __version__, "device": device, "contigs": job.genes.contigs}
