@@ -20,8 +20,8 @@ from transformers import LlamaForCausalLM
 
 from carbon.genome import Interval, Reference, Variant, VcfReader
 from carbon.inference import Model
-from carbon.inference.jobs import VariantJob
-from carbon.inference.options import LoadingOptions, VariantOptions
+from carbon.inference.jobs import LoadingOptions, VariantJob
+from carbon.inference.options import VariantOptions
 from carbon.inference.variants.files import VariantScorer, score_vcf
 from carbon.model import PRESETS, LoadedModel, save_model
 from carbon.parallel.driver import Workers

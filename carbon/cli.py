@@ -54,6 +54,7 @@ COMMANDS = {
 _HELP = {"--help", "-h", "--version"}
 _OPTIONS = ("--help", "--version")
 _WHOLE = (int, int | None)
+_FLATTENED = "*"  # name of a parameter whose fields are options
 
 PACKAGES = ("data_pipeline", "train", "eval", "demo")
 """Packages of a checkout with their own commands, found by name; `carbon` does not import them."""
@@ -190,7 +191,7 @@ def _missing(arguments: ArgumentCollection, missing: Argument, words: list[str])
         for each in arguments
         if each.required
         and not names_given.intersection(each.names)
-        and (each.name.startswith("-") or each.name == missing.name)
+        and (each.name.startswith("-") or each.name == missing.name != _FLATTENED)
     ]
     return f"required: {', '.join(required)}"
 

@@ -11,7 +11,7 @@ from cyclopts import Parameter, Token
 from carbon.commands.shared import (
     DesignConstraints,
     Device,
-    LoadingOptions,
+    Loading,
     Natural,
     RuleOptions,
     SamplingRule,
@@ -66,7 +66,7 @@ _CONSTRAINTS, _RULES = options.Constraints(), options.RuleOptions()
 
 def design(
     *,
-    loading: LoadingOptions,
+    loading: Loading,
     device: Device = "auto",
     tags: Tags = (),
     functions: Functions,

@@ -18,6 +18,6 @@ def embed(sequences: File, /, *, job: EmbedJob, workers: Workers = WORKERS) -> N
     check_ending(job.output, "embeddings")
     check_job(job)
 
-    from carbon.inference.embed import run_embed_job
+    from carbon.inference.sequence_job import run_embed_job
 
     print(json.dumps(run_embed_job(sequences, job, workers)))

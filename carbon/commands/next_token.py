@@ -4,7 +4,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from carbon.commands.shared import Device, LoadingOptions, Table, Tags, check_inputs
+from carbon.commands.shared import Device, Loading, Table, Tags, check_inputs
 from carbon.io.tables import chosen_by_ending, write_tsv
 
 COLUMNS = {"kmer": str, "probability": float, "cross_entropy_nats": float, "fns_nats": float}
@@ -12,7 +12,7 @@ COLUMNS = {"kmer": str, "probability": float, "cross_entropy_nats": float, "fns_
 
 def next_token(
     *,
-    loading: LoadingOptions,
+    loading: Loading,
     device: Device = "auto",
     tags: Tags = (),
     prompt: str = "",

@@ -13,7 +13,8 @@ def scan(*, job: ScanJob, workers: Workers = WORKERS) -> None:
     likely. --strands gene reads the strand of the gene.
     """
     check_job(job)
-    from carbon.inference.scan import plan_scan_job, run_scan_job
+    from carbon.inference.scan.job import run_scan_job
+    from carbon.inference.scan.plan import plan_scan_job
 
     run = plan_scan_job if job.dry_run else run_scan_job
     print(json.dumps(run(job, workers)))

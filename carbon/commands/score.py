@@ -17,6 +17,6 @@ def score(sequences: File, /, *, job: ScoreJob, workers: Workers = WORKERS) -> N
         check_ending(job.output, "table")
     check_job(job)
 
-    from carbon.inference.score import run_score_job
+    from carbon.inference.sequence_job import run_score_job
 
     run_score_job(sequences, job, workers)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from carbon.commands.shared import Device, LoadingOptions, Natural, Port, check_inputs
+from carbon.commands.shared import Device, Loading, Natural, Port, check_inputs
 from carbon.errors import UserError
 from carbon.progress import say
 
@@ -11,7 +11,7 @@ _LOCAL = "127.0.0.1"
 
 def serve(
     *,
-    loading: LoadingOptions,
+    loading: Loading,
     device: Device = "auto",
     reference: Path | None = None,
     host: str = _LOCAL,

@@ -136,42 +136,19 @@ def _of_group(kind: type, under: options.Group) -> Any:
 
 
 if TYPE_CHECKING:
-    from carbon.inference.jobs import (
-        BackgroundJob as BackgroundJob,
-    )
-    from carbon.inference.jobs import (
-        EmbedJob as EmbedJob,
-    )
-    from carbon.inference.jobs import (
-        GenerateJob as GenerateJob,
-    )
-    from carbon.inference.jobs import (
-        ScanJob as ScanJob,
-    )
-    from carbon.inference.jobs import (
-        ScoreJob as ScoreJob,
-    )
-    from carbon.inference.jobs import (
-        VariantJob as VariantJob,
-    )
-    from carbon.inference.options import Constraints
-    from carbon.inference.options import (
-        LoadingOptions as LoadingOptions,
-    )
-    from carbon.inference.options import (
-        Natural as Natural,
-    )
-    from carbon.inference.options import (
-        RuleOptions as RuleOptions,
-    )
-    from carbon.inference.options import (
-        SamplingRule as SamplingRule,
-    )
-    from carbon.inference.options import (
-        SearchOptions as SearchOptions,
-    )
-
-    DesignConstraints = Constraints
+    BackgroundJob = jobs.BackgroundJob
+    EmbedJob = jobs.EmbedJob
+    GenerateJob = jobs.GenerateJob
+    ScanJob = jobs.ScanJob
+    ScoreJob = jobs.ScoreJob
+    VariantJob = jobs.VariantJob
+    DesignConstraints = options.Constraints
+    Loading = jobs.LoadingOptions
+    Natural = int
+    RuleOptions = options.RuleOptions
+    SamplingRule = options.SamplingRule
+    SearchOptions = options.SearchOptions
+    Several = tuple[str, ...]
     Contigs = str | None
     Device = str
 else:
@@ -182,7 +159,8 @@ else:
             jobs.VariantJob,
         )
     )  # fmt: skip
-    LoadingOptions = _of_group(options.LoadingOptions, options.MODEL)
+    Loading = _of_group(jobs.LoadingOptions, options.MODEL)
+    Several = as_options(options.Words, tuple[str, ...])
     DesignConstraints = Annotated[
         _flattened(options.Constraints, without="protein"),
         Parameter(name="*", group=group_of(options.CONSTRAINTS)),

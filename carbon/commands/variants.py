@@ -21,7 +21,7 @@ def variants(*, job: VariantJob, workers: Workers = WORKERS) -> None:
     check_job(job)
     job.genes.check()
 
-    from carbon.inference.variants import run_variant_job
+    from carbon.inference.variants.files import run_variant_job
 
     check_ending(job.output, "variants")  # a wrong ending is known before anything is loaded
     print(json.dumps(run_variant_job(job, workers)))

@@ -1,21 +1,15 @@
 """Embed sequences, one vector each, and write the vectors as Parquet or .npz."""
 
-import base64
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from carbon.inference.checks import check_finite, check_layer, checked_dna, checked_names
-from carbon.inference.jobs import EmbedJob
+from carbon.inference.checks import check_finite, check_layer, checked_names
 from carbon.inference.options import POOLS, EmbedOptions, Pooling, check_choice
 from carbon.inference.score import blocks, overlapping_windows, window_room_bp
-from carbon.inference.sequence_job import Rows, SequenceWorker, run_sequence_job
-from carbon.io.files import atomic_file
-from carbon.io.tables import chosen_by_ending
 from carbon.parallel.driver import in_blocks
-from carbon.parallel.options import WorkerOptions
 from carbon.tokenizer import K, Vocabulary, encode
 
 if TYPE_CHECKING:  # the driver writes vectors without torch
@@ -117,42 +111,3 @@ def _weighted_sum(states: "Tensor", weights: Float32s) -> Float32s:
     columns = torch.from_numpy(weights).to(states.device)[:, None]
     pooled: Float32s = (states.float() * columns).sum(dim=0).cpu().numpy()
     return pooled
-
-
-class EmbedWorker(SequenceWorker[Float32s]):
-    """A worker that computes the embeddings of sequences."""
-
-    def facts(self) -> dict[str, Any]:
-        """Return the length of the vectors."""
-        return {"width": self.model.model.network.config.hidden_size}
-
-    def compute(self, sequences: Iterator[str]) -> Iterator[Float32s]:
-        """Yield the embedding of each sequence."""
-        return embed_sequences(self.model.runner, checked_dna(sequences), self.job.method)
-
-    def pack(self, vector: Float32s) -> str:
-        """Return a vector as JSON."""
-        return base64.b64encode(vector.tobytes()).decode()
-
-    @staticmethod
-    def unpack(bases: str, packed: str) -> Float32s:
-        """Return a vector from JSON."""
-        return np.frombuffer(base64.b64decode(packed), dtype=np.float32)
-
-
-def run_embed_job(source: str, job: EmbedJob, options: WorkerOptions) -> dict[str, Any]:
-    """Embed the sequences of a file; return the summary.
-
-    Raises:
-        UserError: an option, an ending or a record is invalid.
-    """
-    write_vectors = chosen_by_ending(job.output, "embeddings")
-
-    def write(settings: dict[str, Any], vectors: Rows[Float32s]) -> dict[str, Any]:
-        written = {name: value for name, value in settings.items() if name != "width"}
-        rows = ((name, len(bases), vector) for name, bases, vector in vectors)
-        with atomic_file(job.output) as path:
-            num_rows = write_vectors(path, rows, settings["width"], written)
-        return {"sequences": num_rows, "width": settings["width"], **written}
-
-    return run_sequence_job(source, job, EmbedWorker, options, write)

@@ -1,7 +1,7 @@
 """Jobs of the inference commands: what is computed from which files, and where it is written.
 
 A field is an option of the command of the same name, and the docstring has its help; options of the
-method, the model and the annotation are the dataclasses of `carbon.inference.options`. The module
+method and the annotation are the dataclasses of `carbon.inference.options`. The module
 is plain Python, so that help needs neither numpy nor torch.
 """
 
@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from carbon.inference.options import (
     CONSTRAINTS,
@@ -25,7 +25,6 @@ from carbon.inference.options import (
     Engine,
     Group,
     InputFile,
-    LoadingOptions,
     Natural,
     Option,
     SamplingRule,
@@ -42,6 +41,31 @@ from carbon.parallel.options import WorkerOptions, loaded_device, workers_of
 if TYPE_CHECKING:
     from carbon.inference.model import Model
     from carbon.parallel.driver import Workers
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoadingOptions:
+    """Model and how to load it: keywords of `carbon.load`.
+
+    Attributes:
+        model: model folder, or the name of a bundled or Hub model.
+        dtype: of weights and activations; auto is bfloat16 on a CUDA GPU, else float32.
+        attention: sdpa, flash_attention_2, or auto.
+        yarn: stretch the context by this factor.
+    """
+
+    model: str
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    attention: str = "auto"
+    yarn: float | None = None
+
+    def load(self, device: str) -> "Model":
+        """Load the model."""
+        from carbon.inference.model import load
+
+        keywords: Any = {"dtype": self.dtype, "attention": self.attention, "yarn": self.yarn}
+        return load(self.model, device=device, **keywords)
+
 
 _Loading = Annotated[LoadingOptions, Option(group=MODEL)]
 _Genes = Annotated[AnnotationOptions, Option(group=GENES)]

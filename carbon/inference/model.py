@@ -53,7 +53,7 @@ from carbon.inference.variants import (
     score_variants,
 )
 from carbon.inference.variants.background import Background
-from carbon.inference.variants.background_job import make_background
+from carbon.inference.variants.background_scores import make_background
 from carbon.model import LoadedModel, load_model
 from carbon.tokenizer import K
 

@@ -17,7 +17,6 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
 from textwrap import dedent, indent
 from typing import (
-    TYPE_CHECKING,
     Annotated,
     Any,
     Literal,
@@ -29,9 +28,6 @@ from typing import (
 )
 
 from carbon.errors import UserError
-
-if TYPE_CHECKING:
-    from carbon.inference.model import Model
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -283,30 +279,6 @@ Words = Annotated[tuple[str, ...], Option(is_list=True)]
 Offsets = Annotated[Sequence[int], Option(parse=parse_offsets, metavar="OFFSETS")]
 InputFile = Annotated[Path, Option(is_input=True)]
 Tags = Sequence[str]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LoadingOptions:
-    """Model and how to load it: keywords of `carbon.load`.
-
-    Attributes:
-        model: model folder, or the name of a bundled or Hub model.
-        dtype: of weights and activations; auto is bfloat16 on a CUDA GPU, else float32.
-        attention: sdpa, flash_attention_2, or auto.
-        yarn: stretch the context by this factor.
-    """
-
-    model: str
-    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    attention: str = "auto"
-    yarn: float | None = None
-
-    def load(self, device: str) -> "Model":
-        """Load the model."""
-        from carbon.inference.model import load
-
-        keywords: Any = {"dtype": self.dtype, "attention": self.attention, "yarn": self.yarn}
-        return load(self.model, device=device, **keywords)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

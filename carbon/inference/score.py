@@ -1,10 +1,7 @@
 """Score sequences: log-likelihoods of whole sequences and of every base, and their tables."""
 
-import base64
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import numpy as np
@@ -12,15 +9,11 @@ from numpy.typing import NDArray
 
 from carbon.errors import UserError
 from carbon.genome import reverse_complement
-from carbon.inference.checks import check_finite, checked_dna, checked_names
-from carbon.inference.jobs import ScoreJob
+from carbon.inference.checks import check_finite, checked_names
 from carbon.inference.options import STRANDS_READ, By, ScoreOptions, Strands, check_choice
 from carbon.inference.passages import Passage, continuation_of, prefix_of
-from carbon.inference.sequence_job import Rows, SequenceWorker, run_sequence_job
-from carbon.io.files import atomic_file
-from carbon.io.tables import Columns, chosen_by_ending, write_tsv
+from carbon.io.tables import Columns
 from carbon.parallel.driver import in_blocks
-from carbon.parallel.options import WorkerOptions
 from carbon.tokenizer import K
 
 if TYPE_CHECKING:
@@ -211,48 +204,3 @@ PER_SEQUENCE = ScoreTable(
 PER_BASE = ScoreTable(
     {"name": str, "position": int, "base": str, "log_likelihood": float}, _base_rows
 )
-
-
-class ScoreWorker(SequenceWorker[SequenceScore]):
-    """A worker that computes the likelihoods of sequences; `bases` is kept only `per_base`."""
-
-    def facts(self) -> dict[str, Any]:
-        """Return the unit of the log-likelihoods."""
-        return {"unit": "nats"}
-
-    def compute(self, sequences: Iterator[str]) -> Iterator[SequenceScore]:
-        """Yield the score of each sequence."""
-        return score_sequences(self.model.runner, checked_dna(sequences), self.job.method)
-
-    def pack(self, score: SequenceScore) -> list[Any]:
-        """Return a score as JSON."""
-        values = score.bases.tobytes() if self.job.per_base else b""
-        return [score.num_known_bases, score.log_likelihood, base64.b64encode(values).decode()]
-
-    @staticmethod
-    def unpack(bases: str, packed: list[Any]) -> SequenceScore:
-        """Return a score from JSON; `bases` is empty unless it was kept."""
-        num_known_bases, log_likelihood, text = packed
-        values = np.frombuffer(base64.b64decode(text), dtype=np.float32)
-        return SequenceScore(len(bases), num_known_bases, log_likelihood, values)
-
-
-def run_score_job(source: str, job: ScoreJob, options: WorkerOptions) -> None:
-    """Score the sequences of a file into a table, or as TSV on standard output.
-
-    Raises:
-        UserError: an option, an ending or a record is invalid.
-    """
-    writer = chosen_by_ending(job.output, "table") if job.output else write_tsv
-    table = PER_BASE if job.per_base else PER_SEQUENCE
-
-    def write(settings: dict[str, Any], scores: Rows[SequenceScore]) -> None:
-        with (
-            atomic_file(job.output) if job.output else nullcontext(Path("-")) as path,
-            writer(path, table.columns, settings) as write_row,
-        ):
-            for name, bases, score in scores:
-                for row in table.rows(name, bases, score):
-                    write_row(row)
-
-    run_sequence_job(source, job, ScoreWorker, options, write, per_base=job.per_base)

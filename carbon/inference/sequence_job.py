@@ -3,19 +3,26 @@
 Blocks can be resumed. Standard input and standard output are streams, so one process handles them.
 """
 
+import base64
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import numpy as np
+
 from carbon.genome import read_sequences
 from carbon.inference.checks import NotFinite
+from carbon.inference.embed import Float32s
 from carbon.inference.identity import identity_of
-from carbon.inference.jobs import model_worker, workers_for
-from carbon.io.files import check_no_input, content_sha256, output_path
+from carbon.inference.jobs import EmbedJob, ScoreJob, model_worker, workers_for
+from carbon.inference.score import PER_BASE, PER_SEQUENCE, SequenceScore
+from carbon.io.files import atomic_file, check_no_input, content_sha256, output_path
+from carbon.io.tables import chosen_by_ending, write_tsv
 from carbon.parallel.driver import Job, in_blocks, run_job
 from carbon.parallel.options import WorkerOptions, is_streamed, loaded_device
 from carbon.progress import track
@@ -152,3 +159,87 @@ def _rows(
     for block, packed in results:
         for (name, bases), each in zip(block, packed, strict=True):
             yield name, bases, kind.unpack(bases, each)
+
+
+class ScoreWorker(SequenceWorker[SequenceScore]):
+    """A worker that computes the likelihoods of sequences; `bases` is kept only `per_base`."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return the unit of the log-likelihoods."""
+        return {"unit": "nats"}
+
+    def compute(self, sequences: Iterator[str]) -> Iterator[SequenceScore]:
+        """Yield the score of each sequence."""
+        return self.model.score(sequences, **asdict(self.job.method))
+
+    def pack(self, score: SequenceScore) -> list[Any]:
+        """Return a score as JSON."""
+        values = score.bases.tobytes() if self.job.per_base else b""
+        return [score.num_known_bases, score.log_likelihood, base64.b64encode(values).decode()]
+
+    @staticmethod
+    def unpack(bases: str, packed: list[Any]) -> SequenceScore:
+        """Return a score from JSON; `bases` is empty unless it was kept."""
+        num_known_bases, log_likelihood, text = packed
+        values = np.frombuffer(base64.b64decode(text), dtype=np.float32)
+        return SequenceScore(len(bases), num_known_bases, log_likelihood, values)
+
+
+def run_score_job(source: str, job: ScoreJob, options: WorkerOptions) -> None:
+    """Score the sequences of a file into a table, or as TSV on standard output.
+
+    Raises:
+        UserError: an option, an ending or a record is invalid.
+    """
+    writer = chosen_by_ending(job.output, "table") if job.output else write_tsv
+    table = PER_BASE if job.per_base else PER_SEQUENCE
+
+    def write(settings: dict[str, Any], scores: Rows[SequenceScore]) -> None:
+        with (
+            atomic_file(job.output) if job.output else nullcontext(Path("-")) as path,
+            writer(path, table.columns, settings) as write_row,
+        ):
+            for name, bases, score in scores:
+                for row in table.rows(name, bases, score):
+                    write_row(row)
+
+    run_sequence_job(source, job, ScoreWorker, options, write, per_base=job.per_base)
+
+
+class EmbedWorker(SequenceWorker[Float32s]):
+    """A worker that computes the embeddings of sequences."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return the length of the vectors."""
+        return {"width": self.model.model.network.config.hidden_size}
+
+    def compute(self, sequences: Iterator[str]) -> Iterator[Float32s]:
+        """Yield the embedding of each sequence."""
+        return self.model.embed(sequences, **asdict(self.job.method))
+
+    def pack(self, vector: Float32s) -> str:
+        """Return a vector as JSON."""
+        return base64.b64encode(vector.tobytes()).decode()
+
+    @staticmethod
+    def unpack(bases: str, packed: str) -> Float32s:
+        """Return a vector from JSON."""
+        return np.frombuffer(base64.b64decode(packed), dtype=np.float32)
+
+
+def run_embed_job(source: str, job: EmbedJob, options: WorkerOptions) -> dict[str, Any]:
+    """Embed the sequences of a file; return the summary.
+
+    Raises:
+        UserError: an option, an ending or a record is invalid.
+    """
+    write_vectors = chosen_by_ending(job.output, "embeddings")
+
+    def write(settings: dict[str, Any], vectors: Rows[Float32s]) -> dict[str, Any]:
+        written = {name: value for name, value in settings.items() if name != "width"}
+        rows = ((name, len(bases), vector) for name, bases, vector in vectors)
+        with atomic_file(job.output) as path:
+            num_rows = write_vectors(path, rows, settings["width"], written)
+        return {"sequences": num_rows, "width": settings["width"], **written}
+
+    return run_sequence_job(source, job, EmbedWorker, options, write)

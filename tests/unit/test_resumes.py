@@ -10,8 +10,8 @@ from carbon.corpus import open_store, read_manifest
 from carbon.design import functions
 from carbon.finetune import predict_job
 from carbon.finetune.prediction_sources import PredictJob
-from carbon.inference.jobs import ScanJob, VariantJob
-from carbon.inference.options import AnnotationOptions, LoadingOptions
+from carbon.inference.jobs import LoadingOptions, ScanJob, VariantJob
+from carbon.inference.options import AnnotationOptions
 from carbon.inference.scan.job import fingerprints
 from carbon.inference.variants import files as variant_files
 from carbon.io import files

@@ -19,7 +19,7 @@ from carbon.genome.notation import write_vcf_of_texts
 from carbon.genome.vcf import RecordFilter
 from carbon.inference.identity import identity_of
 from carbon.inference.identity import settings_of as background_settings_of
-from carbon.inference.jobs import VariantJob, workers_for
+from carbon.inference.jobs import BackgroundJob, VariantJob, workers_for
 from carbon.inference.options import input_files
 from carbon.inference.variants.annotate import (
     ANNOTATION,
@@ -33,8 +33,8 @@ from carbon.inference.variants.annotate import (
 )
 from carbon.inference.variants.background import FILE_NAME
 from carbon.inference.variants.formats import OUR_FIELD, scored_header
-from carbon.inference.variants.score import VariantScore, VariantWorker, score_variants
-from carbon.inference.variants.windows import Method
+from carbon.inference.variants.score import VariantScore, score_variants
+from carbon.inference.variants.windows import Method, method_for
 from carbon.io.files import (
     atomic_file,
     check_no_input,
@@ -159,6 +159,26 @@ Results = Iterator[tuple[list[VcfRow], Any]]
 _SCORED = (*VariantScore._fields[1:], "unsure")
 """Columns that a worker returns for an allele."""
 _REACH = re.compile(r"(?:^|;)(END|SVLEN)=([^;]*)")
+
+
+class VariantWorker:
+    """A worker that scores variants with the model and the method of a job.
+
+    Attributes:
+        runner: runner of the model.
+        method: scoring method.
+        reference: the opened reference.
+    """
+
+    def __init__(self, model: "Model", job: VariantJob | BackgroundJob) -> None:
+        """Check the method, and open the reference.
+
+        Raises:
+            UserError: an option is invalid.
+        """
+        self.runner = model.runner
+        self.method = method_for(self.runner, job.method)
+        self.reference = Reference(job.reference)
 
 
 class VariantScorer(VariantWorker):

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from carbon.genome import Reference, Variant
 from carbon.genome.normalize import normalize_variant
 from carbon.inference.checks import check_finite
-from carbon.inference.jobs import BackgroundJob, VariantJob
 from carbon.inference.options import PROTOCOLS, STRANDS_READ
 from carbon.inference.passages import Passage, continuation_of, prefix_of
 from carbon.inference.variants.windows import (
@@ -29,7 +28,6 @@ from carbon.inference.variants.windows import (
     Method,
     VariantSite,
     allele_windows,
-    method_for,
     needed_bp,
     on_grid,
     room_bp,
@@ -40,7 +38,6 @@ from carbon.parallel.driver import in_blocks
 from carbon.tokenizer import K
 
 if TYPE_CHECKING:
-    from carbon.inference.model import Model
     from carbon.inference.runner import ModelRunner
 
 STRAND_NAMES = {"+": "forward", "-": "reverse"}
@@ -313,23 +310,3 @@ def _measured(
         }
         for (job, rights), tail_bp, arrays in zip(jobs.items(), tails_bp, measured, strict=True)
     }
-
-
-class VariantWorker:
-    """A worker that scores variants with the model and the method of a job.
-
-    Attributes:
-        runner: runner of the model.
-        method: scoring method.
-        reference: the opened reference.
-    """
-
-    def __init__(self, model: "Model", job: VariantJob | BackgroundJob) -> None:
-        """Check the method, and open the reference.
-
-        Raises:
-            UserError: an option is invalid.
-        """
-        self.runner = model.runner
-        self.method = method_for(self.runner, job.method)
-        self.reference = Reference(job.reference)
