@@ -15,7 +15,7 @@ from carbon.genome import Reference, Variant
 from carbon.inference import (
     Continuation,
     Passage,
-    VariantOptions,
+    VariantKeywords,
     continuation_of,
     load,
     prefix_of,
@@ -94,7 +94,7 @@ class CarbonModel(Model):
         self, reference: Reference, variants: Sequence[Variant], reading: Reading
     ) -> list[float | None]:
         """Score as `carbon variants` does: what is before a variant is read once."""
-        options: VariantOptions = {
+        options: VariantKeywords = {
             "protocol": reading.protocol,
             "window_bp": reading.window_bp,
             "strands": reading.strands,

@@ -12,7 +12,7 @@ from carbon.design.goals import Goal, best, fronts, goals_for
 from carbon.design.proposals import Proposer
 from carbon.design.rules import RuleChecker
 from carbon.design.strategies import STRATEGIES, Candidate, Proposal, Search
-from carbon.inference.generate.prompts import SamplingRule
+from carbon.inference.options import SamplingRule
 from carbon.inference.runner import ModelRunner
 
 _MAX_EMPTY_ROUNDS = 50  # in a row, without a new proposal

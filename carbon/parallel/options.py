@@ -113,7 +113,11 @@ def workers_of(
     """
     from carbon.parallel.driver import Workers
 
-    with _terminated_by_exit(), Workers(engine_of(options, make), most_in_flight) as workers:
+    engine = engine_of(options, make)
+    with (
+        _terminated_by_exit(),
+        Workers(engine, most_in_flight, resume=options.resume) as workers,
+    ):
         yield workers
 
 

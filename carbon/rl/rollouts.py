@@ -22,7 +22,8 @@ from torch import Tensor
 from carbon.design.functions import ScoringFunction
 from carbon.errors import UserError
 from carbon.inference.generate.generate import generate
-from carbon.inference.generate.prompts import SamplingRule, Task
+from carbon.inference.generate.prompts import Task
+from carbon.inference.options import SamplingRule
 from carbon.inference.runner import ModelRunner
 from carbon.io.files import scratch_folder
 from carbon.model import LoadedModel
