@@ -15,7 +15,7 @@ import inspect
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
-from textwrap import dedent, indent
+from textwrap import indent
 from typing import (
     Annotated,
     Any,
@@ -27,6 +27,7 @@ from typing import (
     get_type_hints,
 )
 
+from carbon.console import option_help
 from carbon.errors import UserError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -164,25 +165,9 @@ POOLS: dict[Pool, Pooling] = {
 }
 
 
-class DrawingMode(NamedTuple):
-    """The unit of sampling.
-
-    Attributes:
-        whole_kmers: sample one of the 4,096 6-mers; otherwise base by base.
-        by_marginals: sample a base from its own marginal, without conditioning on the bases before
-            it.
-    """
-
-    whole_kmers: bool
-    by_marginals: bool
-
-
 Mode = Literal["token", "base", "chain"]
-MODES: dict[Mode, DrawingMode] = {
-    "token": DrawingMode(whole_kmers=True, by_marginals=False),
-    "base": DrawingMode(whole_kmers=False, by_marginals=True),
-    "chain": DrawingMode(whole_kmers=False, by_marginals=False),
-}
+"""The unit of sampling: one of the 4,096 6-mers, a base by its marginal, or a base by the chain."""
+MODES: tuple[Mode, ...] = get_args(Mode)
 
 
 Engine = Literal["own", "continuous"]
@@ -511,12 +496,12 @@ class SamplingRule:
     @property
     def draws_kmers(self) -> bool:
         """Whether 6-mers are sampled, not bases."""
-        return MODES[self.mode].whole_kmers
+        return self.mode == "token"
 
     @property
     def draws_by_marginals(self) -> bool:
         """Whether bases are sampled independently, by their marginals."""
-        return MODES[self.mode].by_marginals
+        return self.mode == "base"
 
     @property
     def cuts(self) -> bool:
@@ -684,16 +669,11 @@ def takes(options: type) -> Callable[[F], F]:
         described: Any = function
         described.__signature__ = signature.replace(parameters=[*own, *keywords])
         before, name, after = (function.__doc__ or "").partition(f"`{options.__name__}`:\n")
-        described.__doc__ = before + name + indent(help_of(options), " " * 16) + after
+        lines = [f"{each}: {text}" for each, text in option_help(options).items()]
+        described.__doc__ = before + name + indent("\n".join(lines), " " * 16) + "\n" + after
         return function
 
     return described
-
-
-def help_of(options: type) -> str:
-    """Return the section `Attributes` of a dataclass's docstring."""
-    attributes = (inspect.getdoc(options) or "").partition("Attributes:\n")[2]
-    return dedent(attributes.partition("\n\n")[0]) + "\n"
 
 
 def check_choice(name: str, value: str, table: Collection[str]) -> None:

@@ -13,7 +13,7 @@ from carbon.cli import parse
 from carbon.design.config import DesignConfig, DesignOptions
 from carbon.errors import UserError
 from carbon.genome import Interval
-from carbon.inference import Model, model
+from carbon.inference import Model, model, options
 from carbon.inference.jobs import VariantJob
 from carbon.inference.options import (
     COMBINATIONS,
@@ -21,15 +21,8 @@ from carbon.inference.options import (
     POOLS,
     PROTOCOLS,
     STRANDS_READ,
-    EmbedKeywords,
-    EmbedOptions,
-    SamplingKeywords,
     SamplingRule,
-    ScanKeywords,
     ScanOptions,
-    ScoreKeywords,
-    ScoreOptions,
-    VariantKeywords,
     VariantOptions,
     changed,
     input_files,
@@ -50,17 +43,12 @@ TABLES = {
 }
 # By dataclass of options: the keywords that type checkers know.
 KEYWORDS = {
-    ScoreOptions: ScoreKeywords,
-    EmbedOptions: EmbedKeywords,
-    VariantOptions: VariantKeywords,
-    ScanOptions: ScanKeywords,
-    SamplingRule: SamplingKeywords,
-    RLConfig: RLOptions,
-    DesignConfig: DesignOptions,
-}
+    getattr(options, f"{kind}Options"): getattr(options, f"{kind}Keywords")
+    for kind in ("Score", "Embed", "Variant", "Scan")
+} | {SamplingRule: options.SamplingKeywords, RLConfig: RLOptions, DesignConfig: DesignOptions}
 METHODS = {
-    "score": ScoreOptions,
-    "embed": EmbedOptions,
+    "score": options.ScoreOptions,
+    "embed": options.EmbedOptions,
     "score_variants": VariantOptions,
     "variant_method": VariantOptions,
     "background": VariantOptions,
@@ -77,16 +65,16 @@ LEAST = {
 }
 
 
-@pytest.mark.parametrize("options", KEYWORDS)
-def test_type_checkers_know_the_fields_of_each_dataclass(options):
-    assert get_type_hints(KEYWORDS[options]) == get_type_hints(options)
+@pytest.mark.parametrize("kind", KEYWORDS)
+def test_type_checkers_know_the_fields_of_each_dataclass(kind):
+    assert get_type_hints(KEYWORDS[kind]) == get_type_hints(kind)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_method_has_the_signature_and_the_help_of_its_options(method):
-    options, function = METHODS[method], getattr(Model, method)
+    function = getattr(Model, method)
     parameters = inspect.signature(function).parameters
-    for field in dataclasses.fields(options):
+    for field in dataclasses.fields(METHODS[method]):
         assert parameters[field.name].default == field.default
         assert f"    {field.name}: " in inspect.getdoc(function)
 
