@@ -22,6 +22,7 @@ from cyclopts import (
 )
 
 from carbon.__version__ import __version__
+from carbon.commands.corpus import corpus
 from carbon.console import run_command
 from carbon.errors import UserError
 from carbon.launcher import end_with_launcher
@@ -29,6 +30,7 @@ from carbon.parallel.options import WorkerOptions, start_early
 
 COMMANDS = {
     "tokenize": "tokenize:tokenize",
+    "corpus": "corpus:corpus",
     "score": "score:score",
     "variants": "variants:variants",
     "compare": "compare:compare",
@@ -56,7 +58,7 @@ _OPTIONS = ("--help", "--version")
 _WHOLE = (int, int | None)
 _FLATTENED = "*"  # name of a parameter whose fields are options
 
-PACKAGES = ("data_pipeline", "train", "eval", "demo")
+PACKAGES = ("train", "eval", "demo")
 """Packages of a checkout with their own commands, found by name; `carbon` does not import them."""
 
 
@@ -68,6 +70,8 @@ def main(argv: list[str] | None = None) -> int:
     def run() -> int | None:
         if words and words[0] in PACKAGES:
             raise UserError(_elsewhere(words[0]))
+        if words and words[0] == "corpus":  # its words are those of another parser
+            return corpus(*words[1:])
         command, bound = parse(words)
         for value in bound.arguments.values():
             if isinstance(value, WorkerOptions):

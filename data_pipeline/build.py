@@ -5,7 +5,7 @@
     write     one task an input: the shard's records that stay, as Parquet
     publish   one task: manifest and list of what was dropped; the output takes its name
 
-Two more stand before them where families of proteins are held out (`data_pipeline.steps.families`).
+Two more stand before them where families of proteins are held out (`data_pipeline.families`).
 
 Everything on the way lies in `OUTPUT.work`. A step that finds its result there does nothing, so
 that a build that was killed goes on where it was, and gives the same bytes. Nothing depends on the
@@ -26,9 +26,18 @@ from carbon.errors import UserError
 from carbon.io.files import TEMPORARY, behind_links, content_sha256, free_folder
 from carbon.io.locks import locked_output
 from carbon.progress import say
-from data_pipeline.publishing.hub import check_is_free, publish_to
-from data_pipeline.reading.listing import inputs_of, paths_of, title_of
-from data_pipeline.reading.remote import (
+from data_pipeline.dedup.select import select
+from data_pipeline.executors import Step, run_steps
+from data_pipeline.extract import make_shard
+from data_pipeline.families import (
+    asks_for_families,
+    check_engine,
+    choose_families,
+    family_regions,
+    write_proteins,
+)
+from data_pipeline.inputs.listing import inputs_of, paths_of, title_of
+from data_pipeline.inputs.remote import (
     Records,
     cache_of,
     is_url,
@@ -36,19 +45,9 @@ from data_pipeline.reading.remote import (
     with_inputs_here,
     with_public_urls,
 )
+from data_pipeline.publish import check_is_free, publish_to
 from data_pipeline.recipe import AssemblyConfig, BuildConfig
-from data_pipeline.running.executors import Step, run_steps
-from data_pipeline.steps.extract import make_shard
-from data_pipeline.steps.families import (
-    asks_for_families,
-    check_engine,
-    choose_families,
-    family_regions,
-    write_proteins,
-)
-from data_pipeline.steps.publish import NothingLeftError, publish
-from data_pipeline.steps.select import select
-from data_pipeline.steps.write import write_part
+from data_pipeline.write import NothingLeftError, publish, write_part
 
 
 def build(config: BuildConfig) -> dict[str, Any] | None:
@@ -116,7 +115,7 @@ def _shared_files(config: BuildConfig) -> list[str]:
     """Return the files that all inputs are looked at with."""
     paths = [each.path for each in config.evaluations]
     if config.taxdump:
-        from data_pipeline.reading.taxonomy import files_of
+        from data_pipeline.inputs.taxonomy import files_of
 
         paths += files_of(config.taxdump)
     return paths

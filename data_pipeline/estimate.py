@@ -17,17 +17,16 @@ from typing import Any
 
 from carbon.errors import UserError
 from carbon.io.files import scratch_folder, sha256_of_file
-from data_pipeline.reading.listing import Input, inputs_of, paths_of
-from data_pipeline.reading.remote import with_inputs_here
+from data_pipeline.cuts import Dropped
+from data_pipeline.dedup.select import select
+from data_pipeline.extract import make_shard
+from data_pipeline.inputs.listing import Input, inputs_of, paths_of
+from data_pipeline.inputs.remote import with_inputs_here
 from data_pipeline.recipe import AssemblyConfig, BuildConfig, may_hold_out
-from data_pipeline.records.record import Record
-from data_pipeline.records.shard_files import BASES_A_BATCH
+from data_pipeline.records import BASES_A_BATCH, Record
 from data_pipeline.sources import Source
-from data_pipeline.sources.cuts import Dropped
-from data_pipeline.sources.samples import is_fastq
-from data_pipeline.steps.extract import make_shard
-from data_pipeline.steps.select import select
-from data_pipeline.steps.write import write_part
+from data_pipeline.split import is_fastq
+from data_pipeline.write import write_part
 
 _INPUTS_A_KIND = 3
 _SAMPLED_BP = 1_000_000  # of each source of an input

@@ -106,7 +106,7 @@ class DataConfig(Recipe):
     """What is read, by all stages."""
 
     corpus: Name
-    """Folder made by `python -m data_pipeline build`, or of the released layout; or the URL of one
+    """Folder made by `carbon corpus build`, or of the released layout; or the URL of one
     that fsspec opens."""
     microbatch_tokens: int = Field(ge=1)
     """Most tokens that one process reads at once, a row at least; the rest of its share of a batch

@@ -234,7 +234,7 @@ def read_manifest(corpus: str | Path) -> dict[str, Any]:
     if manifest is None:
         raise CorpusError(
             f"{corpus}: is not a corpus: it has no manifest.json; make one with "
-            "`python -m data_pipeline build`"
+            "`carbon corpus build`"
         )
     return manifest
 

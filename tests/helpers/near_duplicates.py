@@ -8,8 +8,8 @@ import numpy as np
 from datasketch import MinHash, MinHashLSH
 
 from carbon.genome import reverse_complement
-from data_pipeline.duplicates.near import Candidates, near_duplicates
-from data_pipeline.duplicates.sketches import sketch_of
+from data_pipeline.dedup.near import Candidates, near_duplicates
+from data_pipeline.dedup.sketch import sketch_of
 
 
 def found_in(sequences, held_out, identity, folder, gone=()):

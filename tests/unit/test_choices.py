@@ -20,9 +20,9 @@ from carbon.inference.options import POOLS, STRANDS_READ
 from carbon.losses.objectives import OBJECTIVES
 from carbon.model import PRESETS
 from carbon.tokenizer import SPECIES_TAG_OF
+from data_pipeline.executors import EXECUTORS, ExecutorConfig
+from data_pipeline.limits import STOPS_AT_INCOMPLETE_CDS
 from data_pipeline.recipe import AssemblyConfig
-from data_pipeline.running.executors import EXECUTORS, ExecutorConfig
-from data_pipeline.sources.limits import STOPS_AT_INCOMPLETE_CDS
 from train.choices.attentions import ATTENTIONS
 from train.choices.codecs import CODEC_CHOICES
 from train.choices.computing import ACTIVATION_CHECKPOINTINGS, COMPUTE_DTYPES, DTYPE_BYTES

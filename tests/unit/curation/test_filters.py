@@ -14,9 +14,9 @@ from carbon.corpus import read_manifest, read_source
 from carbon.genome import Interval, Reference, reverse_complement
 from carbon.io.files import sha256_of_file
 from data_pipeline import build as building
-from data_pipeline.duplicates.contained import EvaluationSequences
-from data_pipeline.records.record import digest_of
-from data_pipeline.steps.filters import compositions_of
+from data_pipeline.filters import compositions_of
+from data_pipeline.inputs.evaluations import EvaluationSequences
+from data_pipeline.records import digest_of
 from tests.helpers.curation import assembly, build, rows_of
 from tests.helpers.files import place_gene, random_bases, write_fasta
 from tests.helpers.near_duplicates import mutated

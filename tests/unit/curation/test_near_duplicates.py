@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from carbon.genome import reverse_complement
 from carbon.genome.kmers import canonical_kmers
-from data_pipeline.duplicates import bands
-from data_pipeline.duplicates import near as duplicates
-from data_pipeline.duplicates.sketches import sketch_of
+from data_pipeline.dedup import bands
+from data_pipeline.dedup import near as duplicates
+from data_pipeline.dedup.sketch import sketch_of
 from tests.helpers.curation import build, rows_of
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.near_duplicates import found_in, found_in_memory, mutated
@@ -112,7 +112,7 @@ class TestNearDuplicates:
         assert found_in([random_bases(90, 1)], [False], 0.9, tmp_path) == {}
 
     def test_records_that_fill_a_batch(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("data_pipeline.records.shard_files._ROWS_A_BATCH", 2)
+        monkeypatch.setattr("data_pipeline.records._ROWS_A_BATCH", 2)
         write_fasta(tmp_path / "x.fa", {f"s{i}": random_bases(90, i) for i in range(5)})
         words = [f"files.0.path={tmp_path}/x.fa", "files.0.source=mrna"]
         assert build(tmp_path / "c", *words) == 0
@@ -136,7 +136,7 @@ class TestNearDuplicates:
             made.append(sequence)
             return sketch_of(sequence)
 
-        monkeypatch.setattr("data_pipeline.steps.extract.sketch_of", sketch)
+        monkeypatch.setattr("data_pipeline.extract.sketch_of", sketch)
         write_fasta(tmp_path / "x.fa", {f"s{i}": random_bases(300, i) for i in range(3)})
         words = [f"files.0.{key}={value}" for key, value in recipe.items()]
         assert build(tmp_path / "c", f"files.0.path={tmp_path}/x.fa", *words) == 0

@@ -10,8 +10,8 @@ from Bio.SeqRecord import SeqRecord
 
 from carbon.corpus import read_source
 from carbon.errors import CorpusError, GenomeError
-from data_pipeline.inspecting.record import inspect_record
-from data_pipeline.inspecting.report import inspect_summary, write_report
+from data_pipeline.inspect.record import inspect_record
+from data_pipeline.inspect.report import inspect_summary, write_report
 from tests.helpers.curation import build
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.inspect import SOURCES, SPLITS, cells, rewritten, slow_numbers

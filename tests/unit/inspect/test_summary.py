@@ -10,9 +10,9 @@ import pytest
 
 from carbon.corpus import read_manifest, read_source
 from carbon.errors import ConfigError, CorpusError
-from data_pipeline.inspecting.census import count_corpus
-from data_pipeline.inspecting.record import inspect_dropped
-from data_pipeline.inspecting.report import BASE_MIXTURE, draw, inspect_summary, write_report
+from data_pipeline.inspect.census import count_corpus
+from data_pipeline.inspect.record import inspect_dropped
+from data_pipeline.inspect.report import BASE_MIXTURE, draw, inspect_summary, write_report
 from tests.helpers.curation import assembly, build
 from tests.helpers.files import place_gene, random_bases, write_fasta
 from tests.helpers.inspect import (
