@@ -3,14 +3,12 @@
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from carbon.errors import UserError
 from carbon.finetune.config import (
@@ -22,93 +20,10 @@ from carbon.finetune.config import (
     TaskConfig,
 )
 from carbon.finetune.readers import SPLIT_COLUMN, Rows, read_rows
-from carbon.finetune.split import LEAK_RULES, Leak, assign_splits, canonical
+from carbon.finetune.split import LEAK_RULES, Examples, Labels, Leak, assign_splits, canonical
 from carbon.finetune.tasks import TASK_TYPES, LabelTask, Transform
 from carbon.genome.alphabet import FASTA_LETTERS
 from carbon.io.files import content_sha256
-
-MIN_GROUPS = 10
-"""Below this number of groups, a bootstrap over groups is unreliable."""
-
-Labels = NDArray[np.float32]
-
-
-@dataclass(frozen=True, eq=False)
-class Examples:
-    """Labelled sequences.
-
-    Attributes:
-        names: (examples,) unique.
-        sequences: (examples,) upper-case IUPAC letters, at least one each.
-        labels: (rows, columns) in the unit of the file, NaN where unknown. A row is an example, or,
-            if `per_base`, a base: all bases of all examples in order. Of classes there is one
-            column with the class index (0 or 1 for two classes); otherwise a column for each label
-            or number.
-        splits: (examples,) names of `SPLITS`.
-        groups: (examples,) contig or group of each, "" if none; a bootstrap draws groups whole.
-        per_base: whether every base has a label.
-    """
-
-    names: tuple[str, ...]
-    sequences: tuple[str, ...]
-    labels: Labels
-    splits: tuple[str, ...]
-    groups: tuple[str, ...]
-    per_base: bool = False
-
-    def __post_init__(self) -> None:
-        """Raise ValueError if the columns differ in length."""
-        num_rows = int(self.starts[-1])
-        lengths = {len(self.names), len(self.sequences), len(self.splits), len(self.groups)}
-        if len(lengths) != 1 or self.labels.ndim != 2 or len(self.labels) != num_rows:
-            raise ValueError(f"{lengths} examples, {self.labels.shape} labels, {num_rows} rows")
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    @cached_property
-    def starts(self) -> NDArray[np.int64]:
-        """The first row of each example, followed by the number of all rows."""
-        sizes = map(len, self.sequences) if self.per_base else (1 for _ in self.sequences)
-        return np.cumsum([0, *sizes], dtype=np.int64)
-
-    def rows_of(self, example: int) -> slice:
-        """Return the rows of `labels` that belong to an example."""
-        return slice(int(self.starts[example]), int(self.starts[example + 1]))
-
-    @property
-    def row_groups(self) -> tuple[str, ...]:
-        """Return, for each row, the unit that a bootstrap draws: its group, or else its example.
-
-        With fewer than `MIN_GROUPS` groups, such as the two chromosomes of a test split, examples
-        are drawn, all bases of one together.
-        """
-        units = self.groups if len(set(self.groups)) >= MIN_GROUPS else self.names
-        return tuple(np.repeat(np.asarray(units, dtype=object), np.diff(self.starts)).tolist())
-
-    def subset(self, which: Iterable[int]) -> "Examples":
-        """Return the examples with these numbers, in the order given."""
-        which = [int(i) for i in which]
-        rows = [np.arange(self.starts[i], self.starts[i + 1]) for i in which]
-        return Examples(
-            names=tuple(self.names[i] for i in which),
-            sequences=tuple(self.sequences[i] for i in which),
-            labels=self.labels[np.concatenate([np.zeros(0, dtype=np.int64), *rows])],
-            splits=tuple(self.splits[i] for i in which),
-            groups=tuple(self.groups[i] for i in which),
-            per_base=self.per_base,
-        )
-
-    def split(self, name: str) -> "Examples":
-        """Return the examples of a split, in their order.
-
-        Raises:
-            UserError: `name` is not a split.
-        """
-        if name not in SPLITS:
-            raise UserError(f"split '{name}': give one of {', '.join(SPLITS)}")
-        return self.subset(i for i, split in enumerate(self.splits) if split == name)
-
 
 _YES_AND_NO = {"0": 0.0, "1": 1.0, "false": 0.0, "true": 1.0, "no": 0.0, "yes": 1.0}
 _SHOWN = 8
@@ -580,7 +495,7 @@ def _unknown_windows(examples: Examples, room_bp: int) -> list[str]:
 
 def _labels_read(
     examples: Examples, long: list[int], method: MethodConfig, room_bp: int
-) -> tuple[NDArray[np.float32], int]:
+) -> tuple[Labels, int]:
     """Return labels, unknown for bases that no window reads, and how many became unknown."""
     from carbon.finetune.network import windows_read
 

@@ -20,7 +20,7 @@ import torch
 
 from carbon.errors import UserError
 from carbon.finetune.config import FinetuneConfig, MethodConfig
-from carbon.finetune.data import Examples, PreparedData, fit_to_context, prepare
+from carbon.finetune.data import PreparedData, fit_to_context, prepare
 from carbon.finetune.folder import Manifest, weights_sha256
 from carbon.finetune.network import FinetunedNetwork, OpenedModel, room_bp
 from carbon.finetune.predict import (
@@ -42,6 +42,7 @@ from carbon.finetune.results import (
     results_of,
     write_predictions,
 )
+from carbon.finetune.split import Examples
 from carbon.finetune.train import train_weights, with_lora
 from carbon.inference import load
 from carbon.io.config import with_overrides

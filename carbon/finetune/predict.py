@@ -17,7 +17,6 @@ from typing_extensions import TypedDict
 
 from carbon.errors import ModelError, UserError
 from carbon.finetune.config import TOO_LONG, MethodConfig
-from carbon.finetune.data import Examples
 from carbon.finetune.folder import (
     ADAPTER,
     HEAD,
@@ -29,6 +28,7 @@ from carbon.finetune.folder import (
 )
 from carbon.finetune.network import Averager, FinetunedNetwork, Head, OpenedModel
 from carbon.finetune.probe import Linear
+from carbon.finetune.split import Examples
 from carbon.finetune.tasks import LabelTask
 from carbon.inference.checks import checked_dna
 from carbon.inference.options import STRANDS_READ, Dtype, Strands, check_choice

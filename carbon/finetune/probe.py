@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from carbon.errors import UserError
 from carbon.finetune.config import MethodConfig
-from carbon.finetune.data import Examples
 from carbon.finetune.network import Averager, Batch, OpenedModel, SequenceWindow, both_sides, pooled
+from carbon.finetune.split import Examples
 from carbon.finetune.tasks import LabelTask
 from carbon.inference.runner import Observed, decoder_with
 from carbon.inference.score import blocks

@@ -16,10 +16,11 @@ from typing_extensions import TypedDict
 from carbon.errors import ModelError
 from carbon.finetune.baselines import FITS
 from carbon.finetune.config import BASELINES, SPLITS, FinetuneConfig
-from carbon.finetune.data import Examples, PreparedData
+from carbon.finetune.data import PreparedData
 from carbon.finetune.folder import Manifest, read_manifest
 from carbon.finetune.metrics import SCORES, confusion_cells, predicted_classes
 from carbon.finetune.predict_job import table_cells
+from carbon.finetune.split import Examples
 from carbon.finetune.tasks import LabelTask
 from carbon.io.structured import read_json
 from carbon.io.tables import write_tsv

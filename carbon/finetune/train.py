@@ -24,9 +24,9 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from carbon.errors import UserError
 from carbon.finetune.config import MethodConfig
-from carbon.finetune.data import Examples
 from carbon.finetune.network import OF_A_WHOLE_BATCH, FinetunedNetwork, batches
 from carbon.finetune.predict import FinetunedModel, validate
+from carbon.finetune.split import Examples
 from carbon.finetune.tasks import LabelTask
 from carbon.genome import reverse_complement
 from carbon.progress import progress

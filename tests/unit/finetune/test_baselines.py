@@ -11,8 +11,9 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from carbon.finetune import baselines
 from carbon.finetune.baselines import FITS, CnnSettings, ConvNet, predict_cnn
 from carbon.finetune.config import LOSSES_OF, TaskConfig
-from carbon.finetune.data import Examples, fitted_task
+from carbon.finetune.data import fitted_task
 from carbon.finetune.probe import LOGISTIC_C, RIDGE_ALPHA, fit_linear
+from carbon.finetune.split import Examples
 from carbon.finetune.tasks import LabelTask
 from carbon.genome import reverse_complement
 from tests.helpers.files import random_bases

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from carbon.errors import UserError
 from carbon.finetune.config import SPLITS, SplitConfig
-from carbon.finetune.data import Examples
-from carbon.finetune.split import LEAK_RULES, assign_splits, find_leaks
+from carbon.finetune.split import LEAK_RULES, Examples, assign_splits, find_leaks
 from carbon.genome import reverse_complement
 from tests.helpers.files import random_bases
 
