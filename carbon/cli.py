@@ -56,6 +56,7 @@ COMMANDS = {
 _HELP = {"--help", "-h", "--version"}
 _OPTIONS = ("--help", "--version")
 _WHOLE = (int, int | None)
+_FLATTENED = "*"  # name of a parameter whose fields are options
 
 PACKAGES = ("train", "eval", "demo")
 """Packages of a checkout with their own commands, found by name; `carbon` does not import them."""
@@ -111,8 +112,11 @@ def application(imports_all: bool = False) -> App:
 
 
 def _shown_default(value: Any) -> str | None:
-    is_nothing = value is None or value is False or value in ("", ())
-    return None if is_nothing else str(value)
+    if value is None or value is False or value in ("", ()):
+        return None
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def parse(words: list[str]) -> tuple[Callable[..., Any], inspect.BoundArguments]:
@@ -191,7 +195,7 @@ def _missing(arguments: ArgumentCollection, missing: Argument, words: list[str])
         for each in arguments
         if each.required
         and not names_given.intersection(each.names)
-        and (each.name.startswith("-") or each.name == missing.name)
+        and (each.name.startswith("-") or each.name == missing.name != _FLATTENED)
     ]
     return f"required: {', '.join(required)}"
 

@@ -183,11 +183,12 @@ def _publish(arguments: argparse.Namespace) -> None:
 
 
 def _mixture(arguments: argparse.Namespace) -> None:
-    from carbon.corpus import read_manifest
+    from carbon.corpus import check_corpus, read_manifest
     from data_pipeline.inspect.clades import mixture_by_clade, whole_sources
     from data_pipeline.inspect.report import BASE_MIXTURE
 
     manifest = read_manifest(arguments.corpus)
+    check_corpus(arguments.corpus)
     wholes = whole_sources(manifest)
     there = {name: share for name, share in BASE_MIXTURE.items() if name in wholes}
     shares = _numbers(arguments.share) or there or dict.fromkeys(wholes, 1.0)

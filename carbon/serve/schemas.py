@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from carbon.genome import IUPAC_DNA
-from carbon.inference import SamplingOptions
+from carbon.inference import SamplingKeywords
 from carbon.inference.options import By, Mode, Pool, ProtocolName, Strands
 from carbon.tokenizer import K
 
@@ -106,7 +106,7 @@ class Completion(ModelRequest):
         return sum(len(prompt) + self.added_bp for prompt in self.prompt) * self.n
 
     @property
-    def sampling(self) -> SamplingOptions:
+    def sampling(self) -> SamplingKeywords:
         """How a 6-mer is drawn."""
         return {
             "mode": self.mode,

@@ -5,6 +5,7 @@ are counts, of which `data_pipeline.inspect.report` makes tables and a page.
 """
 
 import csv
+import hashlib
 import heapq
 import io
 from collections import Counter
@@ -16,12 +17,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from carbon.corpus import SCHEMA, Split, read_manifest
-from carbon.corpus.schema import listed, opened
-from carbon.corpus.schema import parquet as open_parquet
-from carbon.errors import CorpusError
+from carbon.corpus import Split, check_corpus, read_manifest
+from carbon.corpus.schema import compare_sums, opened
+from carbon.corpus.shards import Shard, open_shards
 from carbon.progress import progress
 from carbon.tokenizer import K
 
@@ -37,61 +36,40 @@ _LETTERS[ord("a") : ord("z") + 1, 2] = 1
 class RowGroup(NamedTuple):
     """Some consecutive rows of one split of one source, not yet read."""
 
-    path: str
-    parquet: pq.ParquetFile
+    shard: Shard
     number: int
     first_row: int
     num_rows: int
 
     def read(self, columns: list[str]) -> pa.Table:
-        """Read some columns; a CorpusError if the file is torn."""
-        try:
-            return self.parquet.read_row_group(self.number, columns=columns)
-        except (pa.ArrowException, OSError) as error:
-            raise _unreadable(self.path, str(error)) from None
+        """Read some columns; a CorpusError if the file is damaged."""
+        return self.shard.read(columns, self.number)
 
 
 def row_groups(corpus: str | Path, source: str, split: Split) -> Iterator[RowGroup]:
     """Yield the row groups of one split of one source, in the order of the files' names.
 
     Raises:
-        CorpusError: the source is absent, or a file of it is torn or lacks a column.
+        CorpusError: the source is absent, or a file of it is missing, torn or lacks a column.
     """
-    paths = _files(corpus, source, split)
-    if not paths:
-        known = ", ".join(read_manifest(corpus)["sources"])
-        raise CorpusError(
-            f"{corpus}/{source}: has no {split}-*.parquet; the corpus has sources: {known}"
-        )
     first_row = 0
-    for path in paths:
-        try:
-            parquet = open_parquet(path)
-        except (pa.ArrowException, OSError) as error:
-            raise _unreadable(path, str(error)) from None
-        if missing := set(SCHEMA.names) - set(parquet.schema_arrow.names):
-            raise _unreadable(path, f"no column '{min(missing)}'")
-        for number in range(parquet.num_row_groups):
-            num_rows = parquet.metadata.row_group(number).num_rows
-            yield RowGroup(path, parquet, number, first_row, num_rows)
+    for shard in open_shards(corpus, source, split):
+        for number, num_rows in enumerate(shard.group_rows):
+            yield RowGroup(shard, number, first_row, num_rows)
             first_row += num_rows
 
 
-def _files(corpus: str | Path, source: str, split: Split) -> list[str]:
-    folder = f"{corpus}/{source}"
-    if "://" in folder:
-        found = listed(folder, ".parquet")
-        return [path for path in found if path.rpartition("/")[2].startswith(f"{split}-")]
-    return [str(path) for path in sorted(Path(folder).glob(f"{split}-*.parquet"))]
-
-
-def _unreadable(path: str, reason: str) -> CorpusError:
-    return CorpusError(f"{path}: cannot be read ({reason.splitlines()[0]}); build it again")
-
-
 def read_dropped(corpus: str | Path) -> Iterator[dict[str, str]]:
-    """Yield the rows of `dropped.tsv`, from column to value."""
-    with io.TextIOWrapper(opened(f"{corpus}/dropped.tsv"), encoding="utf-8", newline="") as lines:
+    """Yield the rows of `dropped.tsv`, from column to value.
+
+    Raises:
+        CorpusError: the file is missing, or not the one that the manifest names.
+    """
+    path = f"{corpus}/dropped.tsv"
+    with opened(path) as source:
+        sha256 = hashlib.file_digest(source, "sha256").hexdigest()  # type: ignore[arg-type]
+    compare_sums(path, sha256, read_manifest(corpus)["outputs"].get("dropped.tsv"))
+    with io.TextIOWrapper(opened(path), encoding="utf-8", newline="") as lines:
         yield from csv.DictReader(lines, delimiter="\t")
 
 
@@ -181,8 +159,9 @@ def count_corpus(corpus: str | Path, manifest: dict[str, Any]) -> Counts:
     """Read every record once; return the counts of each source and split.
 
     Raises:
-        CorpusError: a file is absent or torn.
+        CorpusError: a file is absent or damaged.
     """
+    check_corpus(corpus)
     counts: Counts = {name: {"train": Census(), "test": Census()} for name in manifest["sources"]}
     total = sum(
         split["records"] for each in manifest["sources"].values() for split in each.values()
@@ -198,5 +177,5 @@ def count_corpus(corpus: str | Path, manifest: dict[str, Any]) -> Counts:
 
 def dropped_counts(manifest: dict[str, Any]) -> list[tuple[str, str, int]]:
     """Return source, kind of reason and how often; by source, the most frequent first."""
-    rows = [(*key.split(":", 1), count) for key, count in manifest["dropped"].items()]
+    rows = [(*key.partition(":")[::2], count) for key, count in manifest["dropped"].items()]
     return sorted(rows, key=lambda row: (row[0], -row[2], row[1]))

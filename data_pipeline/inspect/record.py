@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from carbon.corpus import SCHEMA, Split, read_manifest
+from carbon.corpus.shards import check_split
 from carbon.errors import CorpusError, GenomeError
 from carbon.genome import Reference, is_genbank, unpack_genbank
 from carbon.io.files import scratch_folder
@@ -44,6 +45,7 @@ def inspect_record(
         CorpusError: there is no such record, or the corpus cannot be read.
         GenomeError: the genome cannot be read, or lacks the record's contig.
     """
+    check_split(corpus, source, split)
     row = which if isinstance(which, int) else _row_of_name(corpus, source, split, which)
     if row is None:
         return 0

@@ -301,7 +301,7 @@ def _steps(manifest: dict[str, Any]) -> str:
     for source in manifest["sources"]:
         cells: list[int] = []
         for step in ("cut", "filtered", "written"):  # none may have passed the filters
-            count = manifest["steps"][step].get(source, {})
+            count = manifest["steps"].get(step, {}).get(source, {})
             cells += [count.get("records", 0), count.get("bases", 0)]
         rows.append((source, *cells))
     header = ("source", "cut", "bases", "passed filters", "bases", "written", "bases")

@@ -76,7 +76,8 @@ def material(folder: Path, network, genome) -> dict[str, Path]:
     recipe = TrainConfig.load(ROOT / "train" / "recipes" / "yeast.toml", words)
     (run / "config.toml").write_text(recipe.to_toml())
     inputs = [{"path": str(folder / p.name), "sha256": sha256_of_file(p)} for p in genome[:2]]
-    manifest = {"recipe": {"output": str(corpus)}, "inputs": [{"files": inputs}]}
+    one = {"title": "genome", "recipe": {}, "files": inputs}
+    manifest = {"recipe": {"output": str(corpus)}, "inputs": [one]}
     manifest |= {"held_out": ["VIII:1-601"], "outputs": {}, "sources": {}}
     (corpus / "manifest.json").write_text(json.dumps(manifest))
     (work / "eval" / "results.json").write_text(json.dumps(RESULTS))

@@ -23,6 +23,7 @@ from tests.helpers.inspect import (
     number,
     rewritten,
     slow_numbers,
+    state_files,
 )
 
 
@@ -102,6 +103,7 @@ class TestSummary:
         table = pq.read_table(path)
         pq.write_table(table.slice(0, 5), path, row_group_size=2)
         pq.write_table(table.slice(5), path.with_name("train-00001.parquet"), row_group_size=3)
+        state_files(copy)
         manifest = read_manifest(corpus)
         assert count_corpus(copy, manifest) == count_corpus(corpus, manifest)
 
