@@ -116,7 +116,7 @@ class Rows:
 
         Steps are submitted with `most` tasks before anyone knows how many records there are.
         """
-        return min(most, 1 + self.size // _ROWS_A_TASK)
+        return int(min(most, 1 + self.size // _ROWS_A_TASK))
 
     def facts(self, rows: Ids) -> tuple[NDArray[np.void], NDArray[np.int64]]:
         """Return FACTS and index of the source of some rows: (n,) each."""

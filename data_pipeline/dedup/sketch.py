@@ -51,4 +51,5 @@ def similar(one: UInt32s, other: UInt32s) -> NDArray[np.bool_]:
 
 def most_edits(longer_bp: Lengths, identity: float) -> Lengths:
     """Return the most edits between near-duplicates, from the length of the longer one."""
-    return np.floor((1 - identity) * longer_bp + 1e-9).astype(np.int64)
+    edits: Lengths = np.floor((1 - identity) * longer_bp + 1e-9).astype(np.int64)
+    return edits

@@ -205,7 +205,7 @@ def test_the_steps_from_genome_to_measures(start, tmp_path, capsys):
     assert code == 0 and capsys.readouterr().out == "made\n"
     work = tmp_path / "a work"
     kinds = [words[1] + (f" {words[2]}" if words[2][0] != "-" else "") for words in ran]
-    assert kinds == ["data_pipeline build", "train.launch", "train export", "carbon.cli convert",
+    assert kinds == ["carbon.cli corpus", "train.launch", "train export", "carbon.cli convert",
                      "carbon.cli background", "eval heldout"]  # fmt: skip
     build, train, export, convert, background, *evaluations = ran
     assert background[-1] == f"{convert[4]}/background.json" and "VIII" in background

@@ -203,7 +203,7 @@ class TestEvaluationSets:
         more = [f"evaluations.0.path={path}", "evaluations.0.assembly=genome"]
         path.write_text(f"{first['record_id']}\t{first['start']}\t{first['start'] + 9}\n")
         with monkeypatch.context() as patch:
-            patch.setattr(building, "select", stop)
+            patch.setattr(building, "index_rows", stop)
             assert build(tmp_path / "c", *assembly(genome), *more) == 130
         path.write_text(f"{last['record_id']}\t{last['start']}\t{last['end'] - 1}\n")
         assert build(tmp_path / "c", *assembly(genome), *more) == 0
