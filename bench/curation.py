@@ -104,14 +104,14 @@ def build_words(files: tuple[str, str], output: str, near_identity: float) -> li
         "assemblies.0.holdout=[]",
         f"keep.near_identity={near_identity}",
     )
-    return ["-m", "data_pipeline", "build", *(w for each in settings for w in ("--set", each))]
+    return ["-m", "carbon", "corpus", "build", *(w for each in settings for w in ("--set", each))]
 
 
 def build_corpus(files: tuple[str, str], output: str, near_identity: float = 1.0) -> None:
     """Build with the default recipe, on one core."""
     from data_pipeline.build import build
+    from data_pipeline.limits import KeepConfig
     from data_pipeline.recipe import AssemblyConfig, BuildConfig
-    from data_pipeline.sources.limits import KeepConfig
 
     assembly = AssemblyConfig(genome=files[0], annotation=files[1], holdout=())
     keep = KeepConfig(near_identity=near_identity)

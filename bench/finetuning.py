@@ -31,12 +31,10 @@ from transformers import LlamaForCausalLM
 
 from carbon.console import natural, run_command
 from carbon.finetune.baselines import FITS
-from carbon.finetune.config import BASELINES, FinetuneConfig
-from carbon.finetune.data import SPLITS
-from carbon.finetune.findings import read_findings, read_predictions
+from carbon.finetune.config import BASELINES, SPLITS, FinetuneConfig
+from carbon.finetune.data import prepare
 from carbon.finetune.job import as_config, run_finetune
-from carbon.finetune.metrics import statistics_of
-from carbon.finetune.prepare import prepare
+from carbon.finetune.results import read_findings, read_predictions
 from carbon.finetune.tasks import LabelTask
 from carbon.genome import GENETIC_CODE, STOP_CODONS, read_sequences, reverse_complement
 from carbon.io.files import atomic_file
@@ -242,7 +240,9 @@ def _print_table(found: dict[str, Answer]) -> None:
     for cell, answer in found.items():
         task, entrant, seed = cell.split()
         said, labels = (np.array(answer[key]) for key in ("said", "labels"))
-        statistics, _ = statistics_of(answer["kind"], answer["names"], said, labels)
+        statistics, _ = LabelTask(answer["kind"], tuple(answer["names"]), "").statistics(
+            said, labels
+        )
         by_task[task][entrant][seed] = statistics[SCORES[task]]
         sizes[task, seed] = len(labels)
     for task, entrants in by_task.items():

@@ -24,9 +24,10 @@ from carbon.losses.objectives import FNS
 from carbon.tokenizer import NATIVE
 from train.config import ParallelConfig, TrainConfig
 from train.network.batch import Batch, packed_batch
-from train.network.parallel import build_optimizer, build_parts
+from train.network.parallel import build_parts, trained_parameters
 from train.network.pipeline import Pipeline, finish_gradients
 from train.network.ranks import Ranks, joined_ranks
+from train.optim import make_optimizers
 from train.planning.sizes import flops_a_token, llama_config
 
 ROW_TOKENS = 8192
@@ -97,7 +98,8 @@ def batch_of(rows: int, device: torch.device, row_tokens: int = ROW_TOKENS) -> B
 def our_step(config: TrainConfig, ranks: Ranks, batch: Batch) -> Callable[[], None]:
     """Return a step of the trainer."""
     parts = build_parts(config, ranks)
-    pipeline, optimizer = Pipeline(config, ranks, parts), build_optimizer(config, parts)
+    pipeline = Pipeline(config, ranks, parts)
+    (optimizer,) = make_optimizers(config.optimizer, trained_parameters(parts))
 
     def step() -> None:
         sums = pipeline.forward_backward([batch], FNS)

@@ -20,7 +20,9 @@ from transformers import LlamaForCausalLM
 
 from carbon.genome import Interval, Reference, Variant, VcfReader
 from carbon.inference import Model
-from carbon.inference.variants import VariantJob, VariantScorer, run_variant_job
+from carbon.inference.jobs import LoadingOptions, VariantJob
+from carbon.inference.options import VariantOptions
+from carbon.inference.variants.files import VariantScorer, score_vcf
 from carbon.model import PRESETS, LoadedModel, save_model
 from carbon.parallel.driver import Workers
 from carbon.parallel.engines import InProcess
@@ -206,15 +208,15 @@ def real_panel(folder: Path, number: int) -> dict[str, float] | None:
     vcf = folder / "panel.vcf"
     vcf.write_text("\n".join([*reader.header, *lines]) + "\n", encoding="utf-8")
     job = VariantJob(
-        model=str(folder / "tiny"),
+        loading=LoadingOptions(model=str(folder / "tiny")),
         reference=Path(data) / _FASTA,
         vcf=vcf,
         output=folder / "panel.scored.vcf.gz",
-        options={"window_bp": 1024, "strands": "both"},
+        method=VariantOptions(window_bp=1024),
     )
-    alone = InProcess(lambda: VariantScorer(model.runner, job))
+    alone = InProcess(lambda: VariantScorer(model, job))
     with _clocked(model) as inside, Workers(alone) as workers:
-        whole, done = taken(lambda: run_variant_job(job, workers))
+        whole, done = taken(lambda: score_vcf(job, vcf, workers))
     return {
         "variants": done["alleles"],
         "seconds": whole,

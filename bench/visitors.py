@@ -30,7 +30,7 @@ def waits(port: int, rounds: int) -> dict[str, tuple[float, float, float]]:
         folder = Path(name)
         torch.manual_seed(0)
         save_model(LlamaForCausalLM(PRESETS["tiny"]()), folder / "model")
-        words = ["-m", "data_pipeline", "simulate", "--output", f"{folder}/genome"]
+        words = ["-m", "carbon", "corpus", "simulate", "--output", f"{folder}/genome"]
         subprocess.run([sys.executable, *words, "--genome-bp", "600000"], cwd=ROOT, check=True)
         server = subprocess.Popen(
             [sys.executable, "-m", "demo", "--model", f"{folder}/model",

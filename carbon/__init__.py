@@ -16,8 +16,7 @@ from carbon.lazy import lazy_names
 if TYPE_CHECKING:
     from carbon import design, finetune, pretrained, rl
     from carbon.errors import UserError
-    from carbon.finetune.load import load_finetuned
-    from carbon.finetune.predict import FinetunedModel
+    from carbon.finetune.predict import FinetunedModel, load_finetuned
     from carbon.genome import Interval, Reference, Variant, read_annotation, reverse_complement
     from carbon.genome.genome import Genome
     from carbon.inference import (
@@ -50,7 +49,7 @@ _HOMES = {
     "VariantScore": "carbon.inference",
     "join_chunks": "carbon.inference",
     "load": "carbon.inference",
-    "load_finetuned": "carbon.finetune.load",
+    "load_finetuned": "carbon.finetune.predict",
     "HybridDNATokenizer": "carbon.tokenizer.tokenizers",
     "NativeDNATokenizer": "carbon.tokenizer.tokenizers",
     "decode": "carbon.tokenizer",

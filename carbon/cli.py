@@ -22,6 +22,7 @@ from cyclopts import (
 )
 
 from carbon.__version__ import __version__
+from carbon.commands.corpus import corpus
 from carbon.console import run_command
 from carbon.errors import UserError
 from carbon.launcher import end_with_launcher
@@ -29,6 +30,7 @@ from carbon.parallel.options import WorkerOptions, start_early
 
 COMMANDS = {
     "tokenize": "tokenize:tokenize",
+    "corpus": "corpus:corpus",
     "score": "score:score",
     "variants": "variants:variants",
     "compare": "compare:compare",
@@ -54,8 +56,9 @@ COMMANDS = {
 _HELP = {"--help", "-h", "--version"}
 _OPTIONS = ("--help", "--version")
 _WHOLE = (int, int | None)
+_FLATTENED = "*"  # name of a parameter whose fields are options
 
-PACKAGES = ("data_pipeline", "train", "eval", "demo")
+PACKAGES = ("train", "eval", "demo")
 """Packages of a checkout with their own commands, found by name; `carbon` does not import them."""
 
 
@@ -67,6 +70,8 @@ def main(argv: list[str] | None = None) -> int:
     def run() -> int | None:
         if words and words[0] in PACKAGES:
             raise UserError(_elsewhere(words[0]))
+        if words and words[0] == "corpus":  # its words are those of another parser
+            return corpus(*words[1:])
         command, bound = parse(words)
         for value in bound.arguments.values():
             if isinstance(value, WorkerOptions):
@@ -107,8 +112,11 @@ def application(imports_all: bool = False) -> App:
 
 
 def _shown_default(value: Any) -> str | None:
-    is_nothing = value is None or value is False or value in ("", ())
-    return None if is_nothing else str(value)
+    if value is None or value is False or value in ("", ()):
+        return None
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def parse(words: list[str]) -> tuple[Callable[..., Any], inspect.BoundArguments]:
@@ -187,7 +195,7 @@ def _missing(arguments: ArgumentCollection, missing: Argument, words: list[str])
         for each in arguments
         if each.required
         and not names_given.intersection(each.names)
-        and (each.name.startswith("-") or each.name == missing.name)
+        and (each.name.startswith("-") or each.name == missing.name != _FLATTENED)
     ]
     return f"required: {', '.join(required)}"
 

@@ -2,8 +2,10 @@
 
 import argparse
 import errno
+import inspect
 import io
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -27,6 +29,13 @@ def port_number(text: str) -> int:
     if not text.isdigit() or int(text) > 65_535:
         raise argparse.ArgumentTypeError(f"'{text}' is not a port; give 0 to 65535")
     return int(text)
+
+
+def option_help(options: type) -> dict[str, str]:
+    """Return the help of each field of a dataclass: the section `Attributes` of its docstring."""
+    section = (inspect.getdoc(options) or "").partition("Attributes:\n")[2].partition("\n\n")[0]
+    entries = re.findall(r"^    (\w+): ((?:.|\n {8})*)", section, flags=re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in entries}
 
 
 class Parser(argparse.ArgumentParser):

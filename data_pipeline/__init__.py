@@ -1,1 +1,1 @@
-"""Genomes and annotation in, corpus out. Runs from a checkout: `python -m data_pipeline`."""
+"""Genomes and annotation in, corpus out. Runs from a checkout: `carbon corpus`."""

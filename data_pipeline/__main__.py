@@ -1,10 +1,9 @@
-"""The data pipeline's commands: `python -m data_pipeline build|inspect|download|...`.
+"""The commands of the corpus builder: `carbon corpus build|inspect|download|...`.
 
-What a command computes with is imported when it runs, so that none waits for what others need.
+Each command imports what it needs when it runs.
 """
 
 import argparse
-import gc
 import json
 import sys
 from collections import Counter
@@ -32,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="python -m data_pipeline", description=__doc__)
+    parser = Parser(prog="carbon corpus", description="Build, inspect and publish corpora.")
     verbs = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, verb in _VERBS.items():
         mine = verbs.add_parser(name, help=verb.help)
@@ -121,7 +120,7 @@ def _build(arguments: argparse.Namespace) -> None:
         config = BuildConfig.from_table(with_overrides({}, arguments.overrides), "--set")
     if arguments.dry_run:
         from data_pipeline.estimate import estimated
-        from data_pipeline.reading.remote import with_public_urls
+        from data_pipeline.inputs.remote import with_public_urls
 
         # Logs keep what is printed, so it has no secrets; the cache is no secret.
         sys.stdout.write(with_public_urls(config).replace(cache=config.cache).to_toml())
@@ -151,8 +150,7 @@ def _say_what_is_not_there(manifest: dict[str, Any]) -> None:
 
 
 def _download(arguments: argparse.Namespace) -> int:
-    from data_pipeline.ncbi.connection import NCBI
-    from data_pipeline.ncbi.download import main_download
+    from data_pipeline.inputs.ncbi import NCBI, main_download
 
     server = arguments.server or NCBI
     with locked_folder(arguments.output):
@@ -160,8 +158,8 @@ def _download(arguments: argparse.Namespace) -> int:
 
 
 def _inspect(arguments: argparse.Namespace) -> int:
-    from data_pipeline.inspecting.record import inspect_dropped, inspect_record
-    from data_pipeline.inspecting.report import inspect_summary, write_report
+    from data_pipeline.inspect.record import inspect_dropped, inspect_record
+    from data_pipeline.inspect.report import inspect_summary, write_report
 
     if arguments.report:
         write_report(arguments.corpus, arguments.report, arguments.tokens)
@@ -179,17 +177,18 @@ def _inspect(arguments: argparse.Namespace) -> int:
 
 
 def _publish(arguments: argparse.Namespace) -> None:
-    from data_pipeline.publishing.hub import publish_to
+    from data_pipeline.publish import publish_to
 
     publish_to(arguments.corpus, arguments.to)
 
 
 def _mixture(arguments: argparse.Namespace) -> None:
-    from carbon.corpus import read_manifest
-    from data_pipeline.inspecting.clades import mixture_by_clade, whole_sources
-    from data_pipeline.inspecting.report import BASE_MIXTURE
+    from carbon.corpus import check_corpus, read_manifest
+    from data_pipeline.inspect.clades import mixture_by_clade, whole_sources
+    from data_pipeline.inspect.report import BASE_MIXTURE
 
     manifest = read_manifest(arguments.corpus)
+    check_corpus(arguments.corpus)
     wholes = whole_sources(manifest)
     there = {name: share for name, share in BASE_MIXTURE.items() if name in wholes}
     shares = _numbers(arguments.share) or there or dict.fromkeys(wholes, 1.0)
@@ -212,7 +211,7 @@ def _numbers(given: list[str]) -> dict[str, float]:
 
 
 def _simulate(arguments: argparse.Namespace) -> None:
-    from data_pipeline.simulation.genome import simulate
+    from data_pipeline.simulate import simulate
 
     with atomic_folder(arguments.output) as output:
         say(f"simulating {arguments.genome_bp:,} bp")
@@ -223,7 +222,7 @@ def _variants(arguments: argparse.Namespace) -> None:
     from carbon.corpus import read_manifest
     from carbon.genome import Reference, contig_names, read_gene_file, region_by_name
     from carbon.genome.contig_names import names_table
-    from data_pipeline.simulation.variants import write_labelled_variants
+    from data_pipeline.variants import write_labelled_variants
 
     table = names_table(arguments.contigs)
     check_no_input(arguments.output, arguments.genome, arguments.annotation, table)
@@ -268,19 +267,5 @@ _VERBS = {
 }
 
 
-class _WithoutPandas:
-    """Keeps Arrow from importing pandas at its first array: no command here makes or takes one.
-
-    `sys.modules["pandas"] = None` would be shorter, but Arrow takes that for an imported pandas.
-    """
-
-    def find_spec(self, name: str, *_: object) -> None:
-        """Raise ImportError for pandas, and leave all else to the other finders."""
-        if name == "pandas":
-            raise ImportError(name)
-
-
 if __name__ == "__main__":
-    gc.set_threshold(200_000)  # records are many objects, and hardly one is part of a circle
-    sys.meta_path.insert(0, _WithoutPandas())
     raise SystemExit(main())

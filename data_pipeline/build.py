@@ -1,15 +1,16 @@
-"""From a recipe to a corpus, in four steps on datatrove's executors.
+"""From a recipe to a corpus, in steps of independent tasks.
 
-    extract   one task an input: records, filtered; one shard on disk
-    select    one task: duplicates within and between shards, chosen in the order of the recipe
-    write     one task an input: the shard's records that stay, as Parquet
-    publish   one task: manifest and list of what was dropped; the output takes its name
+    extract   a task per input: records, filtered; one shard on disk
+    index     one task: stops if an input had an error; numbers all records
+    dedup     tasks of `data_pipeline.dedup`: equal and nearly equal records
+    write     a task per input: the shard's records that stay, as Parquet
+    publish   one task: manifest and list of dropped records; the output takes its name
 
-Two more stand before them where families of proteins are held out (`data_pipeline.steps.families`).
+Two more come first where families of proteins are held out (`data_pipeline.families`).
 
-Everything on the way lies in `OUTPUT.work`. A step that finds its result there does nothing, so
-that a build that was killed goes on where it was, and gives the same bytes. Nothing depends on the
-order in which tasks end.
+Intermediate results lie in `OUTPUT.work`. A task that finds its result there does nothing, so a
+build that was killed continues and writes the same bytes. Nothing depends on the order in which
+tasks end.
 """
 
 import hashlib
@@ -26,9 +27,19 @@ from carbon.errors import UserError
 from carbon.io.files import TEMPORARY, behind_links, content_sha256, free_folder
 from carbon.io.locks import locked_output
 from carbon.progress import say
-from data_pipeline.publishing.hub import check_is_free, publish_to
-from data_pipeline.reading.listing import inputs_of, paths_of, title_of
-from data_pipeline.reading.remote import (
+from data_pipeline.dedup import dedup_steps
+from data_pipeline.dedup.rows import index_rows
+from data_pipeline.executors import Step, run_steps
+from data_pipeline.extract import make_shard
+from data_pipeline.families import (
+    asks_for_families,
+    check_engine,
+    choose_families,
+    family_regions,
+    write_proteins,
+)
+from data_pipeline.inputs.listing import inputs_of, paths_of, title_of
+from data_pipeline.inputs.remote import (
     Records,
     cache_of,
     is_url,
@@ -36,19 +47,9 @@ from data_pipeline.reading.remote import (
     with_inputs_here,
     with_public_urls,
 )
+from data_pipeline.publish import check_is_free, publish_to
 from data_pipeline.recipe import AssemblyConfig, BuildConfig
-from data_pipeline.running.executors import Step, run_steps
-from data_pipeline.steps.extract import make_shard
-from data_pipeline.steps.families import (
-    asks_for_families,
-    check_engine,
-    choose_families,
-    family_regions,
-    write_proteins,
-)
-from data_pipeline.steps.publish import NothingLeftError, publish
-from data_pipeline.steps.select import select
-from data_pipeline.steps.write import write_part
+from data_pipeline.write import NothingLeftError, publish, write_part
 
 
 def build(config: BuildConfig) -> dict[str, Any] | None:
@@ -116,7 +117,7 @@ def _shared_files(config: BuildConfig) -> list[str]:
     """Return the files that all inputs are looked at with."""
     paths = [each.path for each in config.evaluations]
     if config.taxdump:
-        from data_pipeline.reading.taxonomy import files_of
+        from data_pipeline.inputs.taxonomy import files_of
 
         paths += files_of(config.taxdump)
     return paths
@@ -130,7 +131,8 @@ def _build(
     steps = [
         *_family_steps(config, work, tasks),
         Step("extract", partial(_extract, config, work), tasks),
-        Step("select", partial(_select, config, work), 1),
+        Step("index", partial(_index, config, work), 1),
+        *dedup_steps(work, config.keep.near_identity),
         Step("write", partial(write_part, work), tasks),
         Step("publish", partial(_publish, config, work, output, recipe, fetched), 1),
     ]
@@ -189,13 +191,14 @@ def _prepared_work(config: BuildConfig, output: Path) -> Path:
     if work.exists() and (work / "key").read_text(encoding="utf-8") != key:
         say(f"{work}: is of another recipe or input; starting over")
         shutil.rmtree(work)
-    for folder in ("shards", "selected", "parts", "errors"):
+    for folder in ("shards", "errors"):
         (work / folder).mkdir(parents=True, exist_ok=True)
-    left = [found for step in ("shards", "parts", "proteins") for found in (work / step).glob(".*")]
+    left = [found for step in ("shards", "proteins") for found in (work / step).glob(".*")]
+    left += [*(work / "dedup").glob("*/.*"), *(work / "dedup").glob("*/*/.*")]
     left += work.glob(".*.families")
     left += output.parent.glob(f".*.{output.name}")
     for unfinished in left:  # of a task that was killed
-        if TEMPORARY.match(unfinished.name):
+        if TEMPORARY.match(unfinished.name) and unfinished.is_dir():
             shutil.rmtree(unfinished)
     shutil.rmtree(work / "errors")
     (work / "errors").mkdir()
@@ -239,10 +242,10 @@ def _check_errors(config: BuildConfig, work: Path) -> None:
     raise UserError(f"{errors[0]['error']}{more}{rest}")
 
 
-def _select(config: BuildConfig, work: Path, rank: int) -> None:
+def _index(config: BuildConfig, work: Path, rank: int) -> None:
     del rank
     _check_errors(config, work)
-    select(work, config.keep.near_identity)
+    index_rows(work)
 
 
 def _publish(

@@ -17,27 +17,26 @@ from typing import Any
 
 from carbon.errors import UserError
 from carbon.io.files import scratch_folder, sha256_of_file
-from data_pipeline.reading.listing import Input, inputs_of, paths_of
-from data_pipeline.reading.remote import with_inputs_here
+from data_pipeline.cuts import Dropped
+from data_pipeline.dedup import dedup_steps
+from data_pipeline.dedup.rows import Rows, index_rows
+from data_pipeline.extract import make_shard
+from data_pipeline.inputs.listing import Input, inputs_of, paths_of
+from data_pipeline.inputs.remote import with_inputs_here
 from data_pipeline.recipe import AssemblyConfig, BuildConfig, may_hold_out
-from data_pipeline.records.record import Record
-from data_pipeline.records.shard_files import BASES_A_BATCH
+from data_pipeline.records import BASES_A_BATCH, Record
 from data_pipeline.sources import Source
-from data_pipeline.sources.cuts import Dropped
-from data_pipeline.sources.samples import is_fastq
-from data_pipeline.steps.extract import make_shard
-from data_pipeline.steps.select import select
-from data_pipeline.steps.write import write_part
+from data_pipeline.split import is_fastq
+from data_pipeline.write import write_part
 
 _INPUTS_A_KIND = 3
 _SAMPLED_BP = 1_000_000  # of each source of an input
-_STEPS = ("start", "extract", "select", "write", "publish")
+_STEPS = ("start", "extract", "dedup", "write", "publish")
 # A batch is in memory as text in rows, as Arrow, and once more on its way to Parquet.
 _COPIES_OF_A_BATCH = 3
-_BYTES_A_RECORD = 17  # digest, order and flags in `select`
-# Of records with sketches: their order and a band (10^6 took 286 MiB more than 10^4).
-_BYTES_A_CANDIDATE = 300
-_DISK_BYTES_A_CANDIDATE = 1024  # its bands
+_BYTES_A_RECORD = 17  # labels and flags in `dedup.components`
+_BYTES_A_CANDIDATE = 60  # of records with sketches: key, row, length and order of a band
+_FILES_OF_A_SHARD = ("arrow", "facts", "sketches", "bands")
 
 
 @dataclass(slots=True)
@@ -135,14 +134,16 @@ def estimate(config: BuildConfig) -> Estimate:
     result.seconds["start"] = process_time()
     with scratch_folder("estimate") as scratch:
         work = Path(scratch)
-        for folder in ("shards", "selected", "parts"):
-            (work / folder).mkdir()
+        (work / "shards").mkdir()
         samples = {
             rank: (_sample(config, rank, work, result, factor), factor)
             for rank, factor in _chosen(inputs).items()
         }
         start = process_time()
-        select(work, config.keep.near_identity)
+        index_rows(work)
+        for step in dedup_steps(work, config.keep.near_identity):
+            for number in range(step.num_ranks):
+                step.run(number)
         selecting = process_time() - start
         sampled_records = 0
         all_records = candidates = 0.0
@@ -151,10 +152,9 @@ def estimate(config: BuildConfig) -> Estimate:
             sampled_records += sum(each.sampled_records for each in sampler.of.values())
             all_records += factor * sum(each.records for each in sampler.of.values())
             candidates += factor * sum(e.records for e in sampler.of.values() if e.is_sketched)
-        result.seconds["select"] = selecting * all_records / max(sampled_records, 1)
+        result.seconds["dedup"] = selecting * all_records / max(sampled_records, 1)
     candidates *= config.keep.near_identity < 1
     selecting_bytes = _BYTES_A_RECORD * all_records + _BYTES_A_CANDIDATE * candidates
-    result.work_bytes += _DISK_BYTES_A_CANDIDATE * candidates
     base_bytes = _peak_bytes()
     result.memory_bytes = max(result.memory_bytes, base_bytes + selecting_bytes)
     result.sampled = (len(samples), len(inputs))
@@ -217,7 +217,7 @@ def _write(
     start = process_time()
     write_part(work, rank)
     writing = process_time() - start
-    part = work / "parts" / f"{rank:05d}"
+    part = Rows(work).folder / "parts" / f"{rank:05d}"
     counts = json.loads((part / "counts.json").read_text(encoding="utf-8"))
     everything = sum(each.bases for each in sampled.values())
     written = sum(each.sampled_bases for each in sampled.values())
@@ -233,8 +233,9 @@ def _write(
             sha256_of_file(path)
         result.seconds["publish"] += scale * (process_time() - start)
         in_part = sum(path.stat().st_size for path in files)
-        shard = work / "shards" / f"{rank:05d}" / f"{source}.arrow"
-        in_shard = shard.stat().st_size if shard.is_file() else 0
+        shard = work / "shards" / f"{rank:05d}"
+        files_in_shard = [shard / f"{source}.{ending}" for ending in _FILES_OF_A_SHARD]
+        in_shard = sum(path.stat().st_size for path in files_in_shard if path.is_file())
         result.corpus_bytes += scale * in_part
         result.work_bytes += scale * (in_part + in_shard)
 

@@ -10,10 +10,10 @@ from pydantic import AfterValidator, Field
 from carbon.errors import GenomeError
 from carbon.genome.alphabet import genetic_code
 from carbon.io.config import Name, Recipe, refusal
-from data_pipeline.running.executors import EXECUTORS, ExecutorConfig
+from data_pipeline.executors import EXECUTORS, ExecutorConfig
+from data_pipeline.limits import Bases, CutConfig, FamilyConfig, KeepConfig
 from data_pipeline.sources import SOURCES
-from data_pipeline.sources.limits import Bases, CutConfig, FamilyConfig, KeepConfig
-from data_pipeline.sources.samples import is_fastq
+from data_pipeline.split import is_fastq
 
 SpeciesType = Literal["mam", "vrt", "inv", "pln", "fng", "prt", "pro", ""]
 """A code of `carbon.tokenizer.SPECIES_TAG_OF`, or none."""
@@ -207,7 +207,7 @@ class BuildConfig(Recipe):
             yield (
                 "output",
                 f"is a URL, and {self.executor.kind} returns before the corpus is there; build "
-                "into a folder, then `python -m data_pipeline publish FOLDER --to URL`",
+                "into a folder, then `carbon corpus publish FOLDER --to URL`",
             )
         if self.divide_by and not self.taxdump:
             yield "divide_by", "needs lineages; give a taxdump"

@@ -62,7 +62,7 @@ def find_genome(model: str, home: Path) -> Genome:
         folder = home.with_name(f"{home.name}-genome")
         if not (folder / "genes.gff3").exists():
             say(f"{folder}: simulating an annotated genome")
-            _run("-m", "data_pipeline", "simulate", "--output", str(behind_links(folder)))
+            _run("-m", "carbon", "corpus", "simulate", "--output", str(behind_links(folder)))
     return Genome(str(folder / "genome.fa"), str(folder / "genes.gff3"))
 
 

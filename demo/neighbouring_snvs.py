@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from carbon.genome.genome import Genome
 from carbon.genome.normalize import normalize_variant
 from carbon.genome.notation import read_variant
 from carbon.genome.vcf import Listed
+from carbon.inference.options import ScanOptions
 from carbon.inference.runner import ModelRunner
 from carbon.inference.scan import join_chunks, scan_method_for, scan_region
 from carbon.inference.scan.score import SCANNED_BASES, ScanChunk
@@ -227,7 +228,7 @@ def short_method(method: Method) -> Method:
     """Return the method by which SNVs of a stretch are read: windows of `centered` are short."""
     if method.protocol == "right_end":
         return method
-    return method._replace(window_bp=min(_CENTERED_WINDOW_BP, method.window_bp))
+    return replace(method, window_bp=min(_CENTERED_WINDOW_BP, method.window_bp))
 
 
 def read_snvs(
@@ -244,7 +245,9 @@ def read_snvs(
     """
     terms = consequences_in(genome.reference, place, genome.annotation)
     if method.protocol == "right_end":
-        scanning = scan_method_for(reader, window_bp=method.window_bp, strands=method.strands)
+        scanning = scan_method_for(
+            reader, ScanOptions(window_bp=method.window_bp, strands=method.strands)
+        )
         scan = join_chunks(scan_region(reader, genome.reference, place, scanning))
         return SnvsByConsequence(terms, deltas_in(scan))
     some = sorted(some_of_each(terms, most), key=lambda variant: variant.position)

@@ -21,9 +21,10 @@ from carbon.genome import Reference, Variant
 from carbon.inference import DTYPES
 from carbon.inference.options import Dtype, Mode
 from carbon.model.load import cache_arguments, cache_of
+from carbon.parallel.driver import in_blocks
 from eval.contract import Floats, Model, Reading
 from eval.markov import base_codes
-from eval.windows import deltas_by_windows, in_blocks
+from eval.windows import deltas_by_windows
 
 _BATCH_TOKENS = 16_384
 _SAMPLE_BP = 20_000

@@ -15,7 +15,7 @@ from carbon.genome import Reference, Variant
 from carbon.inference import (
     Continuation,
     Passage,
-    VariantOptions,
+    VariantKeywords,
     continuation_of,
     load,
     prefix_of,
@@ -25,6 +25,7 @@ from carbon.inference.options import Dtype, Mode
 from carbon.losses import chain
 from carbon.model.folder import hub_folder, hub_name
 from carbon.model.load import cache_arguments, cache_of
+from carbon.parallel.driver import in_blocks
 from carbon.pretrained import local_folder
 from carbon.tokenizer import (
     ALL_KNOWN,
@@ -39,7 +40,6 @@ from carbon.tokenizer import (
 )
 from eval.contract import Floats, Model, Reading
 from eval.hugging_face import HuggingFaceModel, load_hugging_face
-from eval.windows import in_blocks
 
 _AT_ONCE = 64
 _ACGT = [0, 2, 3, 1]  # places of A, C, G and T among the digits of a 6-mer
@@ -94,7 +94,7 @@ class CarbonModel(Model):
         self, reference: Reference, variants: Sequence[Variant], reading: Reading
     ) -> list[float | None]:
         """Score as `carbon variants` does: what is before a variant is read once."""
-        options: VariantOptions = {
+        options: VariantKeywords = {
             "protocol": reading.protocol,
             "window_bp": reading.window_bp,
             "strands": reading.strands,

@@ -8,8 +8,8 @@ bases before the variant, and behind them the alleles up to at least the first b
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,17 +17,10 @@ from carbon.genome import Reference, Variant
 from carbon.genome.normalize import normalize_variant
 from carbon.inference.options import PROTOCOLS, STRANDS_READ
 from carbon.inference.variants import allele_windows, needed_bp, site_of
+from carbon.parallel.driver import in_blocks
 from eval.contract import Model, Reading
 
 _AT_ONCE = 64
-
-T = TypeVar("T")
-
-
-def in_blocks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """Cut a sequence into blocks of so many."""
-    for at in range(0, len(items), size):
-        yield items[at : at + size]
 
 
 class Window(NamedTuple):

@@ -8,7 +8,7 @@ from quickstart_steps import Step
 
 BUILD = Step(
     "build", "building the corpus, one chromosome held out", """
-    -m data_pipeline build --config data_pipeline/recipes/yeast_bundled_model.toml
+    -m carbon.cli corpus build --config data_pipeline/recipes/yeast_bundled_model.toml
     --set output="{corpus!j}" --set assemblies.0.genome="{genome!j}"
     --set assemblies.0.annotation="{annotation!j}" """,
 )  # fmt: skip

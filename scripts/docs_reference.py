@@ -26,7 +26,7 @@ from train.config import TrainConfig
 
 RECIPES: dict[str, tuple[type[Recipe], str, str]] = {
     "Training": (TrainConfig, "torchrun --nproc-per-node N -m train --config FILE", "training.md"),
-    "A corpus": (BuildConfig, "python -m data_pipeline build --config FILE", "corpus.md"),
+    "A corpus": (BuildConfig, "carbon corpus build --config FILE", "corpus.md"),
     "Labels": (FinetuneConfig, "carbon finetune --config FILE", "finetuning.md"),
 }
 PACKAGES = ("train.__main__", "data_pipeline.__main__", "eval.__main__",
@@ -74,6 +74,8 @@ def _carbon_helps() -> Iterator[str]:
     """Yield the help of `carbon`, then that of each of its commands."""
     app = application(imports_all=True)
     for name in ("", *COMMANDS):
+        if name == "corpus":  # has a parser of its own
+            continue
         console = Console(file=io.StringIO(), width=_WIDTH)
         app.help_print([name] if name else [], console=console)
         lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
@@ -203,7 +205,7 @@ def _formats(root: Path) -> Iterator[str]:
         "[design.md](../design.md) |\n"
         "| `carbon convert` | a model folder, native or hybrid, or `.gguf` | "
         "[serving.md](../serving.md) |\n"
-        "| `python -m data_pipeline build` | a folder of Parquet files and `manifest.json` | "
+        "| `carbon corpus build` | a folder of Parquet files and `manifest.json` | "
         "[corpus.md](../corpus.md) |\n"
         "| `python -m train` | a run folder: `metrics.jsonl`, `export/`, checkpoints | "
         "[training.md](../training.md) |\n"

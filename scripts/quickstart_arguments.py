@@ -9,7 +9,7 @@ from carbon.errors import UserError
 from carbon.genome.alphabet import genetic_code
 from carbon.genome.contig_names import names_table
 from carbon.io.files import why_no_file
-from data_pipeline.sources.limits import STOPS_AT_INCOMPLETE_CDS
+from data_pipeline.limits import STOPS_AT_INCOMPLETE_CDS
 from train.config import TrainConfig
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -49,13 +49,13 @@ TRAIN = """
 STEPS = (
     Step(
         "simulate", "simulating an annotated genome", """
-        -m data_pipeline simulate --output {output}/genome --genome-bp {genome_bp}
+        -m carbon.cli corpus simulate --output {output}/genome --genome-bp {genome_bp}
         --variants {variants} --seed {seed}""",
         own=False, replaces="genome",
     ),
     Step(
         "build", "building the corpus, one chromosome held out", """
-        -m data_pipeline build --set output="{output!j}/corpus"
+        -m carbon.cli corpus build --set output="{output!j}/corpus"
         --set assemblies.0.genome="{genome!j}" --set assemblies.0.annotation="{annotation!j}"
         --set assemblies.0.contigs="{contigs!j}" --set assemblies.0.holdout=["{holdout!j}"]
         --set assemblies.0.incomplete_cds="{incomplete_cds}" *coded""",
@@ -63,7 +63,7 @@ STEPS = (
     ),
     Step(
         "choose_variants", "choosing variants of known effect", """
-        -m data_pipeline variants --genome {genome} --annotation {annotation} *renamed *code
+        -m carbon.cli corpus variants --genome {genome} --annotation {annotation} *renamed *code
         --corpus {output}/corpus --variants {variants} --seed {seed} --output {vcf}""",
         own=True, needs="annotation",
         or_else="no variants of known effect: {reason}; the report goes without their AUROC",

@@ -17,6 +17,7 @@ PresetName = Literal["tiny", "3m", "5m", "mini", "500m", "3b", "8b"]
 KmerRowsName = Literal["independent", "bases"]
 TuningName = Literal["whole", "lora", "last"]
 Linear = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+OptimizerName = Literal["adamw", "muon"]
 ObjectiveName = Literal["ce", "fns", "blend"]
 RateScheduleName = Literal["constant", "linear", "cosine", "wsd"]
 StageEndName = Literal["tokens", "gradient_norm", "precision_gap"]
@@ -105,7 +106,7 @@ class DataConfig(Recipe):
     """What is read, by all stages."""
 
     corpus: Name
-    """Folder made by `python -m data_pipeline build`, or of the released layout; or the URL of one
+    """Folder made by `carbon corpus build`, or of the released layout; or the URL of one
     that fsspec opens."""
     microbatch_tokens: int = Field(ge=1)
     """Most tokens that one process reads at once, a row at least; the rest of its share of a batch
@@ -137,8 +138,10 @@ class DataConfig(Recipe):
 
 
 class OptimizerConfig(Recipe):
-    """AdamW; the defaults are those of the released models."""
+    """How gradients become updates; the defaults are those of the released models."""
 
+    name: OptimizerName = "adamw"
+    """AdamW; or Muon for the matrices of layers, with AdamW for embedding, head and norms."""
     beta1: float = Field(default=0.9, ge=0, lt=1)
     beta2: float = Field(default=0.95, ge=0, lt=1)
     epsilon: float = Field(default=1e-8, gt=0)
@@ -146,6 +149,13 @@ class OptimizerConfig(Recipe):
     """On matrices; norms have none."""
     clip_norm: float = Field(default=1.0, gt=0)
     """Largest norm of the gradient over all parameters and processes."""
+    momentum: float = Field(default=0.95, ge=0, lt=1)
+    """Of Muon."""
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yield a momentum that the optimizer does not have."""
+        if self.name != "muon" and self.momentum != type(self).model_fields["momentum"].default:
+            yield "momentum", f"{self.momentum}: only name = 'muon' has one; leave it out"
 
 
 class ShortRows(Recipe):

@@ -2,26 +2,27 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter, Token
 
 from carbon.commands.shared import (
-    CONSTRAINTS,
-    NONE,
+    DesignConstraints,
     Device,
     Loading,
     Natural,
-    Sampling,
-    Several,
+    RuleOptions,
+    SamplingRule,
+    SearchOptions,
     Tags,
     check_inputs,
-    group,
-    options,
+    group_of,
 )
 from carbon.errors import UserError
-from carbon.inference.options import ConstraintOptions, RuleOptions, SearchOptions
+from carbon.inference import options
+from carbon.inference.options import changed
 from carbon.io.tables import FORMATS, any_of
 
 if TYPE_CHECKING:
@@ -48,19 +49,19 @@ Goals = Annotated[
         help="a goal for each scoring function, in their order; default: maximize.",
     ),
 ]
-if TYPE_CHECKING:
-    Strategy = SearchOptions
-    Constrained = ConstraintOptions
-    More = RuleOptions
-else:
-    _Protein = Annotated[
-        tuple[str, ...], Parameter(converter=_protein, consume_multiple=(0, 1), metavar="[LETTERS]")
-    ]
-    Strategy = options(SearchOptions, group("Search"))
-    Constrained = options(
-        ConstraintOptions, CONSTRAINTS, forbid=Several, require=Several, protein=_Protein
-    )
-    More = options(RuleOptions, group("More rules"), sites=Several)
+Protein = Annotated[
+    tuple[str, ...] | None,
+    Parameter(
+        group=group_of(options.CONSTRAINTS),
+        converter=_protein,
+        consume_multiple=(0, 1),
+        metavar="[LETTERS]",
+    ),
+]
+
+
+_SEARCH, _SAMPLING = options.SearchOptions(), options.SamplingRule()
+_CONSTRAINTS, _RULES = options.Constraints(), options.RuleOptions()
 
 
 def design(
@@ -76,10 +77,11 @@ def design(
     prompt: str = "",
     num_designs: Annotated[Natural, Parameter(name="-n")] = 10,
     seed: Natural = 0,
-    search: Strategy = NONE,
-    sampling: Sampling = NONE,
-    constraints: Constrained = NONE,
-    rules: More = NONE,
+    search: SearchOptions = _SEARCH,
+    sampling: SamplingRule = _SAMPLING,
+    constraints: DesignConstraints = _CONSTRAINTS,
+    protein: Protein = None,
+    rules: RuleOptions = _RULES,
     records: Annotated[str | None, Parameter(metavar="FASTA|CORPUS")] = None,
     timeout_seconds: float = 600.0,
     resume: bool = False,
@@ -97,6 +99,7 @@ def design(
         start: FASTA whose first record lineages begin from.
         prompt: DNA before every design, not part of it.
         num_designs: number of designs to write.
+        protein: amino acids that the generated bases encode, three bases each; * for a stop.
         seed: of the random numbers.
         records: training data of the model: report the nearest record to each design.
         timeout_seconds: for a batch of a scoring function.
@@ -111,6 +114,7 @@ def design(
     from carbon.genome import read_sequences
 
     first = next(read_sequences(start))[1] if start else None
+    given: Any = changed(sampling)
     config = DesignConfig(
         length_bp=length_bp,
         start=first,
@@ -119,25 +123,29 @@ def design(
         num_designs=num_designs,
         seed=seed,
         tags=tags,
-        rules=_rules(constraints, rules, first),
-        sampling=sampling,
+        rules=_rules(constraints, protein, rules, first),
+        sampling=given,
         records=records,
         timeout_seconds=timeout_seconds,
-        **search,
+        **changed(search),
     )
     job = DesignJob(loading.model, functions, config, output, resume)
     check_job(job)
     print(json.dumps(summary_of(job, run_design_job(loading.load(device).runner, job))))
 
 
-def _rules(constraints: ConstraintOptions, rules: RuleOptions, start: str | None) -> "Rules":
+def _rules(
+    constraints: DesignConstraints,
+    protein: tuple[str, ...] | None,
+    rules: RuleOptions,
+    start: str | None,
+) -> "Rules":
     from carbon.design.rules import Rules
     from carbon.genome.alphabet import translate
-    from carbon.inference import Constraints
 
-    if "protein" in constraints:
-        letters = "".join(constraints["protein"] or ())
+    if protein is not None:
+        letters = "".join(protein)
         if not letters and start is None:
             raise UserError("--protein: give its letters, or a --start to translate")
-        constraints = {**constraints, "protein": letters or translate(start or "")}
-    return Rules(constraints=Constraints(**constraints), **rules)
+        constraints = replace(constraints, protein=letters or translate(start or ""))
+    return Rules(constraints=constraints, **changed(rules))

@@ -67,12 +67,10 @@ def _report(folder: Path) -> None:
 
     check_installed("matplotlib", "finetune")
 
-    from carbon.finetune.card import write_card
-    from carbon.finetune.findings import read_findings
-    from carbon.finetune.report import write_report
+    from carbon.finetune.report import write_pages
+    from carbon.finetune.results import read_findings
 
-    findings = read_findings(folder)
-    report, card = write_report(folder, findings), write_card(folder, findings)
+    report, card = write_pages(folder, read_findings(folder))
     print(json.dumps({"report": str(report), "card": str(card)}))
 
 
@@ -125,8 +123,7 @@ def predict(
 
     read_manifest(model)
 
-    from carbon.finetune.predict_job import PredictWorker, check_job, run_predict_job
-    from carbon.finetune.prediction_sources import PredictJob
+    from carbon.finetune.predict_job import PredictJob, PredictWorker, check_job, run_predict_job
 
     job = PredictJob(
         model=model,

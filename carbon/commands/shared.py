@@ -1,20 +1,18 @@
-"""Options of several commands, and checks that run before large imports."""
+"""Options of commands from the fields of dataclasses, and checks that run before large imports."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import field, fields, is_dataclass, make_dataclass
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from cyclopts import ArgumentCollection, Group, Parameter, Token
 from cyclopts.validators import Number
 
 from carbon.errors import UserError
-from carbon.inference.options import ConstraintOptions, SamplingOptions, VariantOptions
-from carbon.io.tables import FORMATS, any_of
-from carbon.parallel.options import WorkerOptions, loaded_device
-
-if TYPE_CHECKING:
-    from carbon.inference import Model
+from carbon.inference import jobs, options
+from carbon.inference.options import Option, input_files
+from carbon.parallel.options import WorkerOptions
 
 _NAMES = {
     "functions": "function",
@@ -29,6 +27,7 @@ _NAMES = {
     "tags": "tag",
     "timeout_seconds": "timeout",
 }
+_ANY_NUMBER = 10**9
 
 
 def option_name(name: str) -> str:
@@ -40,23 +39,6 @@ def option_name(name: str) -> str:
     return _NAMES.get(name, name.removesuffix("_bp").replace("_", "-"))
 
 
-def offsets(hint: Any, tokens: Sequence[Token]) -> tuple[int, ...]:
-    """Read offsets such as `0,2,4` or `all`."""
-    text = tokens[-1].value
-    if text == "all":
-        return (0, 1, 2, 3, 4, 5)
-    if not all(part in "012345" and len(part) == 1 for part in text.split(",")):
-        raise ValueError(f"'{text}' is not a list of offsets such as 0,2,4 or all")
-    return tuple(int(part) for part in text.split(","))
-
-
-def _port(hint: Any, tokens: Sequence[Token]) -> int:
-    text = tokens[-1].value
-    if not text.isdigit() or int(text) > 65_535:
-        raise ValueError(f"'{text}' is not a port; give 0 to 65535")
-    return int(text)
-
-
 def group(
     title: str, check: Callable[[ArgumentCollection], None] | None = None, is_last: bool = False
 ) -> Group:
@@ -64,152 +46,169 @@ def group(
     return Group.create_ordered(title, sort_key=int(is_last), validator=check)
 
 
-MODEL = group("Model")
-METHOD = group("Method")
-GENES = group("Genes and contigs")
-SAMPLING = group("Sampling")
-CONSTRAINTS = group("Constraints, kept exactly")
-WORK = group("Workers", is_last=True)
-
-Natural = Annotated[int, Parameter(validator=Number(gte=0))]
-"""An integer of 0 or more."""
-Positive = Annotated[int, Parameter(validator=Number(gte=1))]
-"""An integer of 1 or more."""
-Port = Annotated[int, Parameter(converter=_port, n_tokens=1)]
-Offsets = Annotated[tuple[int, ...], Parameter(converter=offsets, n_tokens=1, metavar="OFFSETS")]
-Several = Annotated[tuple[str, ...], Parameter(consume_multiple=(1, 10**9))]
-"""Words up to the next option: `--sites EcoRI BamHI`; the option may be repeated."""
-File = Annotated[str, Parameter(allow_leading_hyphen=True, metavar="FILE")]
-"""A path, or `-` for standard input."""
-
-Table = Annotated[str, Parameter(help=f"a {any_of(FORMATS['table'])} to write.", metavar="FILE")]
-
-
-def one_of(title: str, is_required: bool = False) -> Group:
-    """Return a group of mutually exclusive options."""
+@cache
+def group_of(known: options.Group) -> Group:
+    """Return a group of options for cyclopts."""
 
     def check(arguments: ArgumentCollection) -> None:
         names = [argument.name for argument in arguments.filter_by(value_set=True)]
         if len(names) > 1:
             raise ValueError(f"{' and '.join(names)}: give one of them")
-        if is_required and not names:
+        if known.is_required and not names:
             raise ValueError(f"give one of {', '.join(argument.name for argument in arguments)}")
 
-    return group(title, check)
+    return group(known.title, check if known.takes_one else None)
 
 
-def options(keys: type, under: Group, **hints: Any) -> Any:
-    """Return the type of a parameter whose options are the keys of a `TypedDict`.
+for _known in (
+    options.MODEL,
+    options.METHOD,
+    options.GENES,
+    options.SAMPLING,
+    options.CONSTRAINTS,
+):
+    group_of(_known)  # these are listed first
+WORK = group("Workers", is_last=True)
+
+
+def parameter(option: Option) -> Parameter:
+    """Return an option of a field for cyclopts."""
+    set_values: dict[str, Any] = {
+        "name": option.name,
+        "group": option.group and group_of(option.group),
+        "metavar": option.metavar,
+        "help": option.help,
+        "allow_leading_hyphen": option.may_be_stdin,
+    }
+    chosen = {name: value for name, value in set_values.items() if value}
+    if option.least is not None:
+        chosen["validator"] = Number(gte=option.least)
+    if option.is_list:
+        chosen["consume_multiple"] = (1, _ANY_NUMBER)
+    if option.is_hidden:
+        chosen["show"] = False
+    if parse := option.parse:
+
+        def convert(hint: Any, tokens: Sequence[Token]) -> Any:
+            return parse(tokens[-1].value)
+
+        chosen |= {"converter": convert, "n_tokens": 1}
+    return Parameter(**chosen)
+
+
+def as_options(hint: Any, plain: Any) -> Any:
+    """Return a type for cyclopts: with a `Parameter` for each `Option`, and dataclasses flattened.
 
     Args:
-        keys: the `TypedDict`; its docstring is the help.
-        under: group of the help.
-        **hints: types of keys that differ on a command line.
+        hint: a type.
+        plain: the same without its annotations.
     """
-    option_keys: Any = TypedDict(keys.__name__, get_type_hints(keys) | hints, total=False)  # type: ignore[misc]
-    option_keys.__doc__ = keys.__doc__
-    return Annotated[option_keys, Parameter(name="*", group=under)]
+    known = [parameter(option) for option in options.options_of(hint)]
+    if is_dataclass(plain) and isinstance(plain, type):
+        return Annotated[_flattened(plain), Parameter(name="*"), *known]
+    return Annotated[plain, *known] if known else plain
 
 
-NONE: Any = {}
-"""The default of `options`: omitted keywords take the defaults of the library."""
+@cache
+def _flattened(job: Any, without: str = "") -> Any:
+    """Return the fields of a dataclass, but one, for cyclopts, which makes objects of `job`."""
+    hints, plain = get_type_hints(job, include_extras=True), get_type_hints(job)
+    converted = [
+        (
+            each.name,
+            as_options(hints[each.name], plain[each.name]),
+            field(default=each.default, default_factory=each.default_factory),
+        )
+        for each in fields(job)
+        if each.name != without
+    ]
+    namespace = {
+        "__new__": lambda cls, **values: job(**values),
+        # If pydantic is imported, cyclopts compares the value with the type.
+        "__get_pydantic_core_schema__": lambda source, handler: handler(job),
+        "__doc__": job.__doc__,
+        "__module__": job.__module__,
+    }
+    return make_dataclass(job.__name__, converted, namespace=namespace, kw_only=True)
+
+
+def _of_group(kind: type, under: options.Group) -> Any:
+    return as_options(Annotated[kind, Option(group=under)], kind)
+
 
 if TYPE_CHECKING:
-    Sampling = SamplingOptions
-    Constrained = ConstraintOptions
-    VariantMethod = VariantOptions
+    BackgroundJob = jobs.BackgroundJob
+    EmbedJob = jobs.EmbedJob
+    GenerateJob = jobs.GenerateJob
+    ScanJob = jobs.ScanJob
+    ScoreJob = jobs.ScoreJob
+    VariantJob = jobs.VariantJob
+    DesignConstraints = options.Constraints
+    Loading = jobs.LoadingOptions
+    Natural = int
+    Positive = int
+    RuleOptions = options.RuleOptions
+    SamplingRule = options.SamplingRule
+    SearchOptions = options.SearchOptions
+    Several = tuple[str, ...]
+    Contigs = str | None
+    Device = str
 else:
-    Sampling = options(SamplingOptions, SAMPLING)
-    Constrained = options(ConstraintOptions, CONSTRAINTS, forbid=Several, require=Several)
-    VariantMethod = options(VariantOptions, METHOD, offsets=Offsets)
+    BackgroundJob, EmbedJob, GenerateJob, ScanJob, ScoreJob, VariantJob = (
+        as_options(job, job)
+        for job in (
+            jobs.BackgroundJob, jobs.EmbedJob, jobs.GenerateJob, jobs.ScanJob, jobs.ScoreJob,
+            jobs.VariantJob,
+        )
+    )  # fmt: skip
+    Loading = _of_group(jobs.LoadingOptions, options.MODEL)
+    Several = as_options(options.Words, tuple[str, ...])
+    DesignConstraints = Annotated[
+        _flattened(options.Constraints, without="protein"),
+        Parameter(name="*", group=group_of(options.CONSTRAINTS)),
+    ]
+    SamplingRule = _of_group(options.SamplingRule, options.SAMPLING)
+    SearchOptions = _of_group(options.SearchOptions, options.Group("Search"))
+    RuleOptions = _of_group(options.RuleOptions, options.Group("More rules"))
+    Natural = as_options(options.Natural, int)
+    Positive = as_options(options.Positive, int)
+    Contigs = as_options(jobs.Contigs, str | None)
+    Device = Annotated[
+        str, Parameter(group=group_of(options.MODEL), help="cpu, mps, cuda, cuda:1, or auto.")
+    ]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LoadingOptions:
-    """Model and how to load it: keywords of `carbon.load`.
-
-    Attributes:
-        model: model folder, or the name of a bundled or Hub model.
-        dtype: of weights and activations; auto is bfloat16 on a CUDA GPU, else float32.
-        attention: sdpa, flash_attention_2, or auto.
-        yarn: stretch the context by this factor.
-    """
-
-    model: str
-    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    attention: str = "auto"
-    yarn: float | None = None
-
-    def keywords(self, device: str) -> dict[str, Any]:
-        """Return the keywords of `carbon.load` except for the model."""
-        keywords = {"dtype": self.dtype, "attention": self.attention, "yarn": self.yarn}
-        return {"device": device} | keywords
-
-    def worker_keywords(self, workers: WorkerOptions) -> dict[str, Any]:
-        """Return the keywords of `carbon.load` for a worker."""
-        return self.keywords(loaded_device(workers))
-
-    def load(self, device: str) -> "Model":
-        """Load the model."""
-        from carbon.inference import load
-
-        return load(self.model, **self.keywords(device))
+def _port(text: str) -> int:
+    if not text.isdigit() or int(text) > 65_535:
+        raise ValueError(f"'{text}' is not a port; give 0 to 65535")
+    return int(text)
 
 
-Loading = Annotated[LoadingOptions, Parameter(name="*", group=MODEL)]
+Port = Annotated[int, parameter(Option(parse=_port))]
+File = Annotated[str, Parameter(allow_leading_hyphen=True, metavar="FILE")]
+"""A path, or `-` for standard input."""
+Table = Annotated[str, parameter(jobs.output_of("table"))]
+Tags = Annotated[tuple[str, ...], Parameter(help="metadata tag; may be repeated.")]
 Workers = Annotated[WorkerOptions, Parameter(name="*", group=WORK)]
 WORKERS = WorkerOptions()
-Device = Annotated[str, Parameter(group=MODEL, help="cpu, mps, cuda, cuda:1, or auto.")]
-Tags = Annotated[tuple[str, ...], Parameter(help="metadata tag; may be repeated.")]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AnnotationOptions:
-    """Genes and contig names.
+def one_of(title: str, is_required: bool = False) -> Group:
+    """Return a group of mutually exclusive options."""
+    return group_of(options.Group(title, takes_one=True, is_required=is_required))
 
-    Attributes:
-        annotation: GFF3, GTF, BED or GenBank, plain or gzip: source of genes for
-            consequences and kinds of variants.
-        contigs: if a file uses other contig names than the reference: a table of its names and the
-            reference's, or chr to add or remove 'chr' (and M for MT).
-        genetic_code: NCBI translation table of CDS without transl_table in the annotation, such as
-            4, or 1,Mito=3 with contigs of the reference; default: 1, and none for mitochondria.
+
+def check_job(job: Any) -> None:
+    """Check that the model and the input files of a job exist, before large imports.
+
+    Raises:
+        UserError: the model is unknown, its files contradict one another, or a file is absent.
     """
-
-    annotation: Path | None = None
-    contigs: str | None = None
-    genetic_code: str | None = None
-
-    def check(self) -> None:
-        """Check the genetic code before large imports.
-
-        Raises:
-            UserError: the table is unknown, or no annotation is given.
-        """
-        from carbon.genome.alphabet import tables_chosen
-
-        tables_chosen(self.genetic_code)
-        if self.genetic_code and not self.annotation:
-            raise UserError("--genetic-code: give the --annotation that it is for")
+    check_inputs(job.loading.model, *input_files(job))
 
 
-Genes = Annotated[AnnotationOptions, Parameter(name="*", group=GENES)]
-NO_GENES = AnnotationOptions()
-Contigs = Annotated[
-    str | None,
-    Parameter(
-        metavar="TABLE|chr",
-        help="if a file uses other contig names than the reference: a table of its names and the "
-        "reference's, or chr to add or remove 'chr' (and M for MT).",
-    ),
-]
-
-
-def check_inputs(model: str, *paths: str | Path | None) -> Path:
-    """Check that the model and input files exist, before large imports.
-
-    Returns:
-        The model's folder.
+def check_inputs(model: str, *paths: str | Path | None) -> None:
+    """Check that a model and some input files exist.
 
     Raises:
         UserError: the model is unknown, its files contradict one another, or a file is absent.
@@ -219,4 +218,4 @@ def check_inputs(model: str, *paths: str | Path | None) -> Path:
     for path in paths:
         if path is not None and str(path) != "-" and not Path(path).exists():
             raise UserError(f"{path}: no such file")
-    return model_folder(model).path
+    model_folder(model)

@@ -16,10 +16,10 @@ from carbon.corpus.schema import (
     SCHEMA,
     Split,
     read_manifest,
-    read_source,
     reads_both_strands,
     source_files,
 )
+from carbon.corpus.shards import check_corpus, check_records, read_source
 from carbon.corpus.store import RecordStore, open_store
 
 __all__ = [
@@ -39,6 +39,8 @@ __all__ = [
     "Stream",
     "TokenRow",
     "TokenRows",
+    "check_corpus",
+    "check_records",
     "open_packed",
     "open_packing",
     "open_store",

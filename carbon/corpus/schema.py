@@ -1,18 +1,19 @@
 """Schema, manifest and files of a corpus, on disk or at a URL."""
 
 import mmap
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, NotRequired
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from pydantic import ConfigDict
+from pydantic import ConfigDict, NonNegativeInt
 from typing_extensions import TypedDict
 
 from carbon.errors import CorpusError
-from carbon.io.structured import parse_json
+from carbon.io.structured import open_parquet, parse_json
 
 
 def opened(path: str) -> IO[bytes]:
@@ -66,10 +67,18 @@ def listed(folder: str, ending: str) -> list[str]:
     return [system.unstrip_protocol(name) for name in sorted(names) if name.endswith(ending)]
 
 
-def parquet(path: str) -> pq.ParquetFile:
-    """Open a Parquet file, by name if it is on disk: pyarrow's threads outlive Python's files."""
+def parquet(path: str, columns: Mapping[str, pa.DataType] | None = None) -> pq.ParquetFile:
+    """Open a Parquet file, by name if it is on disk: pyarrow's threads outlive Python's files.
+
+    Raises:
+        CorpusError: the file is missing, torn, or lacks a column of the given types.
+    """
     inner = path.removeprefix("file://")
-    return pq.ParquetFile(opened(path) if "://" in inner else inner)
+    file = opened(path) if "://" in inner else None
+    try:
+        return open_parquet(inner, columns or {}, file=file, error=CorpusError, remedy=REBUILD)
+    except OSError as error:
+        raise CorpusError(f"{path}: cannot be opened: {_reason(error)}") from None
 
 
 def mapped(path: Path, dtype: Any, count: int, *, scattered: bool = False) -> NDArray[Any]:
@@ -102,6 +111,11 @@ def _reason(error: Exception) -> str:
 
 
 Split = Literal["train", "test"]
+
+REMEDY = "remove its folder, which is made again"
+"""For a damaged file of what a run derives from a corpus."""
+REBUILD = "build or fetch the corpus again"
+"""For a damaged file of a corpus."""
 
 # Sources that are read on either strand if the manifest does not say: sources of corpora built
 # before manifests had that field, and two of the released corpus. The list is frozen.
@@ -138,18 +152,76 @@ SCHEMA = pa.schema(
 )
 
 
-REMEDY = "remove its folder, which is made again"
-"""For a damaged file of what a run derives from a corpus."""
+class Count(TypedDict):
+    """Records and bases of a source in a split."""
+
+    records: NonNegativeInt
+    bases: NonNegativeInt
 
 
-class Manifest(TypedDict):
-    """The keys of `manifest.json` that every reader needs; builds write more."""
+class InputFile(TypedDict):
+    """A file that a corpus was built from."""
 
     __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
 
-    held_out: list[Any]
-    outputs: dict[str, Any]
-    sources: dict[str, Any]
+    path: str
+    sha256: str
+
+
+class InputRecipe(TypedDict):
+    """The keys that are read of an input's table in the recipe."""
+
+    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
+
+    genome: NotRequired[str]
+    organism: NotRequired[str]
+    accession: NotRequired[str]
+    licence: NotRequired[str]
+    taxonomy: NotRequired[str]
+
+
+class Input(TypedDict):
+    """An assembly or file that a corpus was built from."""
+
+    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
+
+    title: str
+    recipe: InputRecipe
+    files: list[InputFile]
+
+
+class LeftOut(TypedDict):
+    """An input that could not be read and was left out."""
+
+    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
+
+    error: str
+
+
+class Manifest(TypedDict):
+    """The keys of `manifest.json` that are read; builds write more.
+
+    `outputs` has the SHA-256 of each file. Absent keys are empty, except the required ones.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
+
+    held_out: list[str]
+    outputs: dict[str, str]
+    sources: dict[str, dict[Split, Count]]
+    both_strands: NotRequired[dict[str, bool]]
+    clades: NotRequired[dict[str, str]]
+    dropped: NotRequired[dict[str, int]]
+    inputs: NotRequired[list[Input]]
+    left_out: NotRequired[list[LeftOut]]
+    recipe: NotRequired[dict[str, Any]]
+    steps: NotRequired[dict[str, dict[str, Count]]]
+
+
+_EMPTY: dict[str, Any] = {
+    "both_strands": {}, "clades": {}, "dropped": {}, "inputs": [], "left_out": [], "recipe": {},
+    "steps": {},
+}  # fmt: skip
 
 
 def read_manifest(corpus: str | Path) -> dict[str, Any]:
@@ -162,7 +234,7 @@ def read_manifest(corpus: str | Path) -> dict[str, Any]:
     if manifest is None:
         raise CorpusError(
             f"{corpus}: is not a corpus: it has no manifest.json; make one with "
-            "`python -m data_pipeline build`"
+            "`carbon corpus build`"
         )
     return manifest
 
@@ -172,34 +244,32 @@ def _manifest_if_there(corpus: str | Path) -> dict[str, Any] | None:
     content = content_if_there(path)
     if content is None:
         return None
-    manifest = parse_json(
-        content, path, Manifest, error=CorpusError, remedy="build the corpus again"
-    )
-    return dict(manifest)
+    manifest = parse_json(content, path, Manifest, error=CorpusError, remedy=REBUILD)
+    return {**_EMPTY, **manifest}
 
 
 def source_files(corpus: str | Path, source: str, split: Split) -> dict[str, str | None]:
     """Return the files of a source and split, in order, each with its SHA-256 from the manifest.
 
-    Without a manifest, as in the released layout, the train split is all Parquet files in the
-    source's folder without a held-out name, and checksums are None.
+    Without a manifest, as in the released layout, a split is the Parquet files in the source's
+    folder with a held-out name, or without one, and checksums are None.
 
     Raises:
         CorpusError: the source does not exist, or the manifest is incomplete.
     """
     root = str(corpus).rstrip("/")
     manifest = _manifest_if_there(root)
-    if manifest is None and split == "train":
+    if manifest is None:
+        is_held_out = split == "test"
         files: dict[str, str | None] = {
             path: None
             for path in listed(f"{root}/{source}", ".parquet")
-            if not path.rpartition("/")[2].startswith(_HELD_OUT_NAMES)
+            if path.rpartition("/")[2].startswith(_HELD_OUT_NAMES) == is_held_out
         }
     else:
-        outputs = read_manifest(root)["outputs"]
-        prefix = f"{source}/{split}-"
+        outputs, prefix = manifest["outputs"], f"{source}/{split}-"
         names = sorted(name for name in outputs if name.startswith(prefix))
-        files = {f"{root}/{name}": str(outputs[name]) for name in names}
+        files = {f"{root}/{name}": outputs[name] for name in names}
     if not files:
         known = ", ".join(sorted(manifest["sources"])) if manifest else "folders of Parquet"
         raise CorpusError(
@@ -215,35 +285,25 @@ def reads_both_strands(corpus: str | Path, source: str) -> bool:
     Raises:
         CorpusError: the manifest is incomplete.
     """
-    root = str(corpus).rstrip("/")
-    stated = (_manifest_if_there(root) or {}).get("both_strands", {})
-    both = stated.get(source, source in BOTH_STRANDS) if isinstance(stated, dict) else stated
-    if not isinstance(both, bool):
-        raise CorpusError(
-            f"{root}/manifest.json: both_strands of '{source}' is {both!r}, not true or false; "
-            "build the corpus again"
-        )
-    return both
+    manifest = _manifest_if_there(str(corpus).rstrip("/")) or _EMPTY
+    return bool(manifest["both_strands"].get(source, source in BOTH_STRANDS))
 
 
-def read_source(
-    corpus: str | Path, source: str, split: Split, columns: list[str] | None = None
-) -> pa.Table:
-    """Read one split of one source, with rows in the order of the file names.
+def stated_count(corpus: str | Path, source: str, split: Split) -> int | None:
+    """Return the number of records that the manifest states for a split, if it does."""
+    manifest = _manifest_if_there(str(corpus).rstrip("/")) or {"sources": {}}
+    counts = manifest["sources"].get(source, {})
+    return counts[split]["records"] if split in counts else None
+
+
+def compare_sums(path: str, sha256: str, known: str | None) -> None:
+    """Compare the SHA-256 of a file with the one in the manifest, if there is one.
 
     Raises:
-        CorpusError: the source is missing, or a file is damaged or lacks a column.
+        CorpusError: they differ.
     """
-    folder = Path(corpus) / source
-    paths = sorted(folder.glob(f"{split}-*.parquet"))
-    if not paths:
-        known = ", ".join(sorted(p.name for p in Path(corpus).glob("*/"))) or "none"
-        raise CorpusError(f"{folder}: has no {split}-*.parquet; the corpus has sources: {known}")
-    tables = []
-    for path in paths:
-        try:
-            tables.append(pq.read_table(path, columns=columns or SCHEMA.names))
-        except (pa.ArrowException, KeyError, OSError) as error:
-            reason = str(error).splitlines()[0]
-            raise CorpusError(f"{path}: cannot be read ({reason}); build it again") from None
-    return pa.concat_tables(tables, promote_options="default")
+    if known is not None and sha256 != known:
+        raise CorpusError(
+            f"{path}: is not the file that the manifest names (its sha256 is {sha256[:12]}..., not "
+            f"{known[:12]}...); is it of another build? Build or fetch the corpus again"
+        )

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from pydantic import NonNegativeInt
 from typing_extensions import TypedDict
 
-from carbon.corpus.schema import REMEDY, mapped, opened, parquet
+from carbon.corpus.schema import REBUILD, REMEDY, compare_sums, mapped, opened, parquet
 from carbon.errors import CorpusError, UserError
 from carbon.io.files import atomic_folder, remembered_sha256
 from carbon.io.locks import locked_output
@@ -194,7 +194,7 @@ def _key_of(files: Mapping[str, str | None], cache: Path) -> str:
         local = Path(path.removeprefix("file://"))
         if local.is_file():
             sha256 = _sum_of(local, cache)
-            _compare_sums(path, sha256, known)
+            compare_sums(path, sha256, known)
             sums.update(sha256.encode())
         else:
             sums.update(known.encode() if known else _footer(path))
@@ -254,15 +254,7 @@ def _check_remote_sum(path: str, known: str | None) -> None:
     if known is not None and not Path(path.removeprefix("file://")).is_file():
         with opened(path) as source:
             sha256 = hashlib.file_digest(source, "sha256").hexdigest()  # type: ignore[arg-type]
-        _compare_sums(path, sha256, known)
-
-
-def _compare_sums(path: str, sha256: str, known: str | None) -> None:
-    if known is not None and sha256 != known:
-        raise CorpusError(
-            f"{path}: is not the file that the manifest names (its sha256 is {sha256[:12]}..., not "
-            f"{known[:12]}...); is it of another build? Build or fetch the corpus again"
-        )
+        compare_sums(path, sha256, known)
 
 
 class _Columns(NamedTuple):
@@ -281,13 +273,13 @@ def _batches(path: str) -> Iterator[_Columns]:
             columns = [sequence, *(n for n in ("species_type", "gene_type") if n in names)]
             for batch in source.iter_batches(_ROWS_A_BATCH, columns=columns):
                 if batch.column(sequence).null_count:
-                    raise CorpusError(f"{path}: a record has no sequence; build it again")
+                    raise CorpusError(f"{path}: a record has no sequence; {REBUILD}")
                 letters = _as_text(batch.column(sequence)).cast(pa.large_binary())
                 species = _codes(batch, "species_type", tags_of("species"))
                 yield _Columns(letters, species, _codes(batch, "gene_type", tags_of("gene")))
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]
-        raise CorpusError(f"{path}: cannot be read ({reason}); build or fetch it again") from None
+        raise CorpusError(f"{path}: cannot be read ({reason}); {REBUILD}") from None
 
 
 def _values_in(column: NDArray[np.int8]) -> set[int]:

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import get_args
+from typing import TypedDict, get_args
 
 from carbon.design.rules import Rules
 from carbon.errors import UserError
 from carbon.genome.alphabet import IUPAC_DNA
-from carbon.inference.generate.prompts import SamplingRule
 from carbon.inference.options import (
-    SamplingOptions,
+    SamplingKeywords,
+    SamplingRule,
     SearchOptions,
     StrategyName,
     check_choice,
@@ -18,9 +18,16 @@ from carbon.inference.options import (
 _MAX_CALLS = 10**6
 
 
-class DesignOptions(SearchOptions, total=False):
+class DesignOptions(TypedDict, total=False):
     """The fields of `DesignConfig` as keyword arguments; omitted keys take the defaults."""
 
+    strategy: StrategyName
+    calls: int
+    batch: int
+    width: int
+    initial_temperature: float
+    final_temperature: float
+    within: float
     length_bp: int | None
     start: str | None
     prompt: str
@@ -29,14 +36,14 @@ class DesignOptions(SearchOptions, total=False):
     seed: int
     tags: Sequence[str]
     rules: Rules
-    sampling: SamplingOptions
+    sampling: SamplingKeywords
     records: str | None
     timeout_seconds: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DesignConfig:
-    """Options of a design run.
+class DesignConfig(SearchOptions):
+    """Options of a design run; one call is one sequence, however many scoring functions there are.
 
     Attributes:
         length_bp: length of a design; the length of `start` or of the protein if None.
@@ -44,14 +51,6 @@ class DesignConfig:
         prompt: DNA before every design, which conditions it.
         goals: for each scoring function `maximize`, `minimize` or a target number; `maximize` for
             all if empty.
-        strategy: a key of `STRATEGIES`.
-        calls: maximum number of sequences to score; one call is one sequence, however many scoring
-            functions there are.
-        batch: maximum number of sequences in a round, which are scored together.
-        width: lineages of `beam` or `infill`.
-        initial_temperature: of their first round.
-        final_temperature: when the calls are used up.
-        within: largest distance from a target that `rejection` accepts.
         num_designs: number of designs to return.
         seed: of the random numbers.
         tags: metadata tags to condition on.
@@ -68,18 +67,11 @@ class DesignConfig:
     start: str | None = None
     prompt: str = ""
     goals: Sequence[str | float] = ()
-    strategy: str = "beam"
-    calls: int = 1000
-    batch: int = 16
-    width: int = 4
-    initial_temperature: float = 1.2
-    final_temperature: float = 0.8
-    within: float = 0.0
     num_designs: int = 10
     seed: int = 0
     tags: Sequence[str] = ()
     rules: Rules = field(default_factory=Rules)
-    sampling: SamplingOptions = field(default_factory=SamplingOptions)
+    sampling: SamplingKeywords = field(default_factory=SamplingKeywords)
     records: str | None = None
     timeout_seconds: float = 600.0
 

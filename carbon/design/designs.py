@@ -1,23 +1,20 @@
-"""Designs: the best candidates of a search, with the likelihoods and distances to assess them."""
+"""Designs, and the edit distances that show how new they are."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple, get_args, get_type_hints
 
-from carbon.design.config import DesignConfig
-from carbon.design.functions import Function, running_functions
-from carbon.design.goals import fronts
-from carbon.design.search import (
-    best_designs,
-    edits_between,
-    nearest_records,
-    records_of,
-    run_search,
-    search_of,
-)
-from carbon.design.strategies import Candidate, Search
+import numpy as np
+
+from carbon.corpus import read_manifest
+from carbon.corpus.schema import parquet
 from carbon.errors import UserError
-from carbon.inference.runner import ModelRunner
+from carbon.genome import read_sequences, reverse_complement
+from carbon.genome.kmers import canonical_kmers
+
+NEAREST_K = 16
+"""In 100 million bases, both strands, a given 16-mer occurs by chance with p = 1/20: 2e8 / 4^16."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,117 +23,133 @@ class Design:
 
     Attributes:
         name: `design_` and its number in scoring order.
-        round: in which it was scored, from 0.
-        parent: name of the design that it was made from; None if drawn whole.
-        front: number of its Pareto front; 1 is the best.
         values: scores by the name of the scoring function.
+        front: number of its Pareto front; 1 is the best.
         nats_per_base: mean negative log-likelihood; random bases have 1.386.
         edits_to_start: edit distance to the start; None without a start.
         nearest_record: the record that shares most 16-mers; None if no record shares any.
         nearest_shared: share of the design's 16-mers that the nearest record has.
         nearest_edits: edit distance to the most similar stretch of the nearest record.
+        round: in which it was scored, from 0.
+        parent: name of the design that it was made from; None if drawn whole.
         bases: A, C, G and T.
     """
 
     name: str
-    round: int
-    parent: str | None
-    front: int
     values: dict[str, float]
+    front: int
     nats_per_base: float
     edits_to_start: int | None
     nearest_record: str | None
     nearest_shared: float | None
     nearest_edits: int | None
+    round: int
+    parent: str | None
     bases: str
 
 
 def columns_of(function_names: Sequence[str]) -> dict[str, Any]:
     """Return the columns of a table of designs, with their types."""
-    return {
-        "name": str,
-        **dict.fromkeys(function_names, float),
-        "front": int,
-        "nats_per_base": float,
-        "edits_to_start": int,
-        "nearest_record": str,
-        "nearest_shared": float,
-        "nearest_edits": int,
-        "round": int,
-        "parent": str,
-        "bases": str,
-    }
+    columns: dict[str, Any] = {}
+    for field, hint in get_type_hints(Design).items():
+        if field == "values":
+            columns |= dict.fromkeys(function_names, float)
+        else:
+            columns[field] = next(iter(get_args(hint)), hint)  # the type without None
+    return columns
 
 
 COLUMNS = tuple(columns_of([]))
 
 
-def row_of(design: Design) -> dict[str, Any]:
+def row_of(design: Design) -> list[Any]:
     """Return a design as a row with the columns of `columns_of`."""
-    return {
-        name: design.values[name] if name in design.values else getattr(design, name)
-        for name in columns_of(list(design.values))
-    }
-
-
-def design(
-    reader: ModelRunner, functions: Sequence[str | Function], config: DesignConfig
-) -> list[Design]:
-    """Run a search and return the best designs, best first.
-
-    Raises:
-        UserError: options contradict one another, a scoring function fails, or no candidate
-            qualifies.
-    """
-    search, checker = search_of(reader, config, len(functions))
-    with running_functions(functions, config.timeout_seconds, COLUMNS) as running:
-        history = run_search(search, checker, running)
-    return designs_of(config, search, [function.name for function in running], history)
-
-
-def designs_of(
-    config: DesignConfig, search: Search, names: Sequence[str], history: Sequence[Candidate]
-) -> list[Design]:
-    """Return the designs of a finished search, with their edit distances.
-
-    Raises:
-        UserError: no candidate qualifies.
-    """
-    best = best_designs(search, history)
-    if not best:
-        raise UserError(_why_none(search, names, history))
-    sequences = [candidate.bases for candidate in best]
-    nearest = nearest_records(sequences, records_of(config.records) if config.records else [])
-    front_of = {
-        n: number
-        for number, front in enumerate(fronts(search.gains(best), len(best)), start=1)
-        for n in front
-    }
-    start = config.start.upper() if config.start else None
     return [
-        Design(
-            name=candidate.name,
-            round=candidate.round,
-            parent=f"design_{candidate.parent}" if candidate.parent else None,
-            front=front_of[n],
-            values=dict(zip(names, candidate.values, strict=True)),
-            nats_per_base=candidate.nats_per_base,
-            edits_to_start=edits_between(candidate.bases, start) if start else None,
-            nearest_record=near.record if near else None,
-            nearest_shared=near.shared if near else None,
-            nearest_edits=near.edits if near else None,
-            bases=candidate.bases,
-        )
-        for n, (candidate, near) in enumerate(zip(best, nearest, strict=True))
+        design.values[name] if name in design.values else getattr(design, name)
+        for name in columns_of(list(design.values))
     ]
 
 
-def _why_none(search: Search, names: Sequence[str], history: Sequence[Candidate]) -> str:
-    if not history:
-        return "nothing was scored: all drawn sequences break a rule; give less strict rules"
-    missed = -search.gains(history).max(axis=0)
-    near = ", ".join(f"{name} {miss:.4g}" for name, miss in zip(names, missed, strict=True))
-    return (
-        f"none of {len(history)} sequences is near enough; the least distances to the targets "
-        f"are: {near}; give a larger --within or more --calls"
+class Nearest(NamedTuple):
+    """The record that shares most 16-mers with a design, on either strand.
+
+    Attributes:
+        record: its name.
+        shared: share of the design's 16-mers that the record has.
+        edits: edit distance from the design to the most similar stretch of the record.
+    """
+
+    record: str
+    shared: float
+    edits: int
+
+
+def records_of(path: str | Path) -> Iterator[tuple[str, str]]:
+    """Yield name and bases of the records of a FASTA, or of the training records of a corpus.
+
+    Raises:
+        CorpusError, GenomeError: the path is neither.
+    """
+    if not Path(path).is_dir():
+        yield from read_sequences(path)
+        return
+    for name in sorted(read_manifest(path)["outputs"]):
+        if "/train-" in name:
+            with parquet(f"{path}/{name}") as source:
+                for rows in source.iter_batches(256, columns=["record_id", "sequence"]):
+                    columns = (column.to_pylist() for column in rows.columns)
+                    yield from zip(*columns, strict=True)
+
+
+def nearest_records(
+    designs: Sequence[str], records: Iterable[tuple[str, str]]
+) -> list[Nearest | None]:
+    """Return the nearest record of each design; None if no record shares a 16-mer with it.
+
+    Reads the records once. Keeps one in memory, and the nearest record of each design.
+    """
+    kmers = [np.unique(canonical_kmers(bases, NEAREST_K)) for bases in designs]
+    sought, place = np.unique(np.concatenate([*kmers, []]).astype(np.uint64), return_inverse=True)
+    owner = np.repeat(np.arange(len(designs)), [len(each) for each in kmers])
+    most = np.zeros(len(designs))
+    nearest: dict[int, tuple[str, str]] = {}
+    for name, bases in records:
+        is_shared = np.isin(sought, canonical_kmers(bases, NEAREST_K))
+        shared = np.bincount(owner, is_shared[place], minlength=len(designs))
+        for n in np.flatnonzero(shared > most).tolist():
+            most[n], nearest[n] = shared[n], (name, bases)
+    return [
+        Nearest(nearest[n][0], most[n] / len(kmers[n]), edits_within(design, nearest[n][1]))
+        if n in nearest
+        else None
+        for n, design in enumerate(designs)
+    ]
+
+
+def edits_within(design: str, record: str) -> int:
+    """Return the edit distance to the most similar stretch of a record, on either strand."""
+    return min(
+        _distance(strand, record.upper(), "HW") for strand in (design, reverse_complement(design))
     )
+
+
+def edits_between(first: str, second: str) -> int:
+    """Return the edit distance: substitutions, insertions and deletions.
+
+    >>> edits_between("ACGT", "AGGTT")
+    2
+    """
+    return _distance(first, second, "NW")
+
+
+def check_distances() -> None:
+    """Raise UserError unless edit distances can be computed."""
+    _distance("A", "A", "NW")
+
+
+def _distance(query: str, target: str, mode: str) -> int:
+    try:
+        import edlib
+    except ImportError:
+        raise UserError("distances need edlib: pip install 'carbon-dna[design]'") from None
+    return int(edlib.align(query, target, mode=mode, task="distance")["editDistance"])

@@ -1,6 +1,8 @@
 """Scoring functions: Python functions, fine-tuned models, commands and callables.
 
-Each returns a finite number for each sequence, or raises a UserError that names the sequence.
+Each returns a finite number for each sequence, or raises a UserError that names the sequence. A
+callable is called in this process; the others have a worker process of their own, so that a time
+limit holds for them.
 """
 
 import math
@@ -12,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from importlib import import_module
 from numbers import Real
@@ -20,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from carbon.errors import UserError
-from carbon.parallel.engines import Answer, Death
+from carbon.parallel.engines import Death, Engine, Failure, InProcess
 from carbon.parallel.local import LocalProcesses
 
 if TYPE_CHECKING:
@@ -29,17 +31,30 @@ if TYPE_CHECKING:
 Function = Callable[[list[str]], Iterable[float]]
 """From sequences to a number for each."""
 
+Compute = Callable[[Sequence[str], list[str]], Iterable[Any]]
+"""From names and sequences to a number for each, or text in place of a missing number."""
+
 
 class ScoringFunction:
-    """Computes a number for each sequence.
+    """A running scoring function.
 
     Attributes:
         name: of the column of its values.
         spec: kind and argument, such as `python:MODULE:FUNCTION`.
     """
 
-    def __init__(self, name: str, spec: str) -> None:
+    def __init__(self, name: str, spec: str, engine: Engine, timeout_seconds: float) -> None:
+        """Start the worker, and wait until it is ready.
+
+        Args:
+            name: see above.
+            spec: see above.
+            engine: of one `ScoringWorker`.
+            timeout_seconds: for the start and for each batch; a callable has no limit.
+        """
         self.name, self.spec = name, spec
+        self._engine, self._timeout_seconds = engine, timeout_seconds
+        self._answer(None, None, "the start")
 
     def values(self, names: Sequence[str], sequences: Sequence[str]) -> list[float]:
         """Return a finite number for each sequence.
@@ -51,35 +66,27 @@ class ScoringFunction:
         Raises:
             UserError: the function fails, exceeds its time limit, or returns anything else.
         """
-        values = list(self._compute(names, sequences))
-        if len(values) != len(sequences):
-            raise self._error(
-                f"gave {len(values)} numbers for {len(sequences)} sequences", batch_name(names)
-            )
-        for name, value in zip(names, values, strict=True):
-            if isinstance(value, str):
-                raise self._error(f"gave {value[:60]!r}, which is not a number", name)
-            if not isinstance(value, Real):
-                raise self._error(f"gave {value!r}, which is not a number", name)
-            if not math.isfinite(value):
-                raise self._error(f"gave {value}, which is not finite", name)
-        return [float(value) for value in values]
+        values: list[float] = self._answer(0, (names, sequences), batch_name(names))
+        return values
 
     def close(self) -> None:
-        """End the worker process, if there is one."""
+        """End the worker process and its children, if there is one."""
+        self._engine.close()
 
-    def _compute(self, names: Sequence[str], sequences: Sequence[str]) -> Iterable[Any]:
-        """Return a number for each sequence, or text in place of a missing number."""
-        raise NotImplementedError
-
-    def _exception(self, error: str, number: int | None, names: Sequence[str]) -> UserError:
-        """Return an error that names the failing sequence, or the batch if unknown."""
-        return self._error(
-            f"raised {error}", batch_name(names) if number is None else names[number]
-        )
-
-    def _error(self, problem: str, subject: str) -> UserError:
-        return UserError(f"scoring function '{self.name}': {subject}: it {problem}; correct it")
+    def _answer(self, number: int | None, payload: Any, subject: str) -> Any:
+        """Return the worker's answer, and end the worker if it is late or fails to start."""
+        self._engine.submit(0, number, payload)
+        end = time.monotonic() + self._timeout_seconds
+        while (left := end - time.monotonic()) > 0:
+            for event in self._engine.results(left):
+                if isinstance(event, Death):
+                    raise _error(self.name, subject, f"ended ({event.reason})")
+                if isinstance(event.value, Failure):
+                    raise event.value.kind(*event.value.arguments)
+                return event.value
+        self.close()
+        late = f"did not answer in {self._timeout_seconds:g} seconds (--timeout)"
+        raise _error(self.name, subject, late)
 
 
 def batch_name(names: Sequence[str]) -> str:
@@ -91,24 +98,65 @@ def batch_name(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
 
 
-def _failing_index(function: Function, sequences: Sequence[str]) -> int | None:
-    """Return the first sequence that fails alone; None if none does."""
-    for number, sequence in enumerate(sequences):
+def _error(function: str, subject: str, problem: str) -> UserError:
+    return UserError(f"scoring function '{function}': {subject}: it {problem}; correct it")
+
+
+class ScoringWorker:
+    """Computes and checks the values of batches, each a pair of names and sequences."""
+
+    about: dict[str, Any]
+
+    def __init__(self, name: str, load: Callable[[], Compute]) -> None:
+        """Load the function, such as by an import.
+
+        Args:
+            name: of the scoring function, for messages.
+            load: returns the function.
+        """
+        self.about, self._name = {}, name
         try:
-            function([sequence])
-        except Exception:
-            return number
-    return None
+            self._compute = load()
+        except Exception as error:
+            raise _error(name, "the start", f"raised {_describe(error)}") from error
+
+    def __call__(self, payload: tuple[Sequence[str], Sequence[str]]) -> list[float]:
+        """Return a finite number for each sequence.
+
+        Raises:
+            UserError: the function fails or returns anything else.
+        """
+        names, sequences = payload
+        try:
+            values = [_plain(value) for value in self._compute(names, list(sequences))]
+        except _CommandError as error:
+            raise _error(self._name, batch_name(names), str(error)) from None
+        except Exception as error:
+            subject = self._first_failing(names, sequences)
+            raise _error(self._name, subject, f"raised {_describe(error)}") from error
+        if len(values) != len(sequences):
+            problem = f"gave {len(values)} numbers for {len(sequences)} sequences"
+            raise _error(self._name, batch_name(names), problem)
+        for name, value in zip(names, values, strict=True):
+            if not isinstance(value, Real):
+                raise _error(self._name, name, f"gave {value!r:.60}, which is not a number")
+            if not math.isfinite(value):
+                raise _error(self._name, name, f"gave {value}, which is not finite")
+        return [float(value) for value in values]
+
+    def _first_failing(self, names: Sequence[str], sequences: Sequence[str]) -> str:
+        """Return the name of the first sequence that fails alone, or of the batch."""
+        for name, sequence in zip(names, sequences, strict=True):
+            try:
+                self._compute([name], [sequence])
+            except Exception:
+                return name
+        return batch_name(names)
 
 
-def _json_values(values: Any) -> list[Any]:
-    """Return floats, and the `repr` of values that are not numbers."""
-    return [_json_value(value) for value in values]
-
-
-def _json_value(value: Any) -> float | str:
-    value = value.item() if hasattr(value, "item") else value
-    return float(value) if isinstance(value, Real) else repr(value)
+def _plain(value: Any) -> Any:
+    """Return the number in a scalar of NumPy or torch."""
+    return value.item() if hasattr(value, "item") else value
 
 
 def _describe(error: Exception) -> str:
@@ -117,160 +165,49 @@ def _describe(error: Exception) -> str:
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
-class CallableFunction(ScoringFunction):
-    """A callable that runs in this process, without a time limit."""
-
-    def __init__(self, function: Function) -> None:
-        name = _callable_name(function)
-        super().__init__(name, f"callable:{name}")
-        self._function = function
-
-    def _compute(self, names: Sequence[str], sequences: Sequence[str]) -> Iterable[Any]:
-        try:
-            return _json_values(self._function(list(sequences)))
-        except Exception as error:
-            failing = _failing_index(self._function, sequences)
-            raise self._exception(_describe(error), failing, names) from error
+def _computing(function: Function) -> Compute:
+    return lambda names, sequences: function(sequences)
 
 
-def _callable_name(function: Function) -> str:
-    return getattr(function, "__name__", type(function).__name__).strip("<>")
-
-
-def _load_python(argument: str) -> Function:
+def _load_python(argument: str) -> Compute:
     """Import `MODULE:FUNCTION`, from the working folder or an installed package."""
     sys.path.insert(0, os.getcwd())
     module, _, name = argument.partition(":")
-    function: Function = getattr(import_module(module), name)
-    return function
+    return _computing(getattr(import_module(module), name))
 
 
-def _load_finetuned(argument: str) -> Function:
+def _load_finetuned(argument: str) -> Compute:
     # Imported by name: fine-tuned models are loaded with `Model`, whose layer is below this one.
-    load = import_module("carbon.finetune.load")
+    load = import_module("carbon.finetune.predict")
     finetuned = load.load_finetuned(split_label(argument)[0])
     column = column_of(argument, finetuned.task)
-    return lambda sequences: [outputs[column] for outputs in finetuned.predict(sequences)]
+    return _computing(
+        lambda sequences: [outputs[column] for outputs in finetuned.predict(sequences)]
+    )
 
 
-LOADERS: dict[str, Callable[[str], Function]] = {
-    "python": _load_python,
-    "finetuned": _load_finetuned,
-}
+class _CommandError(Exception):
+    """A command cannot be started or fails; the text is the problem."""
 
 
-class ScoringWorker:
-    """A worker process: takes sequences; returns `values`, or `error` and the failing `number`.
-
-    Attributes:
-        about: has an `error` if the function cannot be imported or the model cannot be loaded.
-    """
-
-    about: dict[str, Any]
-
-    def __init__(self, kind: str, argument: str) -> None:
-        """Import the function or load the model."""
-        self.about = {"values": []}
-        try:
-            self._function = LOADERS[kind](argument)
-        except Exception as error:
-            self.about = {"error": _describe(error)}
-
-    def __call__(self, payload: list[str]) -> dict[str, Any]:
-        """Return the value of each sequence."""
-        try:
-            return {"values": _json_values(self._function(payload))}
-        except Exception as error:
-            number = _failing_index(self._function, payload)
-            return {"error": _describe(error), "number": number}
+def _load_command(argument: str) -> Compute:
+    """Return a function that starts a command for each batch; no shell interprets it."""
+    return partial(_run_command, shlex.split(argument))
 
 
-class ProcessFunction(ScoringFunction):
-    """A Python function or a fine-tuned model in a persistent worker process."""
-
-    def __init__(self, name: str, argument: str, timeout_seconds: float, *, kind: str) -> None:
-        """Start the process, and wait until the function is imported or the model is loaded."""
-        super().__init__(name, f"{kind}:{argument}")
-        self._timeout_seconds = timeout_seconds
-        self._process = LocalProcesses(partial(ScoringWorker, kind, argument), [{}], "spawn")
-        self._process.submit(0, None, None)
-        self._wait_for_values(["the start"])
-
-    def _compute(self, names: Sequence[str], sequences: Sequence[str]) -> Iterable[Any]:
-        self._process.submit(0, 0, list(sequences))
-        return self._wait_for_values(names)
-
-    def _wait_for_values(self, names: Sequence[str]) -> list[Any]:
-        answer = self._wait_for_event(names)
-        if isinstance(answer, Death):
-            raise self._error(f"ended ({answer.reason})", batch_name(names))
-        if "error" in answer.value:
-            raise self._exception(answer.value["error"], answer.value.get("number"), names)
-        values: list[Any] = answer.value["values"]
-        return values
-
-    def _wait_for_event(self, names: Sequence[str]) -> Answer | Death:
-        """Wait until the process answers or ends, or the time limit is exceeded."""
-        end = time.monotonic() + self._timeout_seconds
-        while (left := end - time.monotonic()) > 0:
-            for event in self._process.results(left):
-                return event
-        self.close()
-        raise self._error(_late(self._timeout_seconds), batch_name(names))
-
-    def close(self) -> None:
-        """End the process and its children."""
-        self._process.close()
-
-
-class CommandFunction(ScoringFunction):
-    """A command that reads FASTA and prints one number per line; it is started for every batch."""
-
-    def __init__(self, name: str, argument: str, timeout_seconds: float) -> None:
-        """Split the command into words; no shell interprets it."""
-        super().__init__(name, f"command:{argument}")
-        self._words = shlex.split(argument)
-        self._timeout_seconds = timeout_seconds
-
-    def _compute(self, names: Sequence[str], sequences: Sequence[str]) -> Iterable[Any]:
-        fasta = "".join(f">{n}\n{s}\n" for n, s in zip(names, sequences, strict=True))
-        try:
-            process = subprocess.Popen(
-                self._words,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                errors="replace",
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise self._error(f"cannot be started ({error.strerror})", batch_name(names)) from None
-        try:
-            stdout, stderr = process.communicate(fasta, self._timeout_seconds)
-        except subprocess.TimeoutExpired:
-            raise self._error(_late(self._timeout_seconds), batch_name(names)) from None
-        finally:
-            _end_group(process)
-        if process.returncode:
-            last = stderr.strip().rpartition("\n")[2]
-            raise self._error(f"ended ({last or _exit(process.returncode)})", batch_name(names))
-        return [_number_or_text(line.strip()) for line in stdout.splitlines() if line.strip()]
-
-
-def _late(seconds: float) -> str:
-    return f"did not answer in {seconds:g} seconds (--timeout)"
-
-
-def _end_group(process: "subprocess.Popen[Any]") -> None:
-    """End a process and its children."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    for pipe in (process.stdin, process.stdout, process.stderr):
-        if pipe is not None:
-            with suppress(BrokenPipeError):
-                pipe.close()
+def _run_command(words: list[str], names: Sequence[str], sequences: list[str]) -> list[Any]:
+    """Send sequences as FASTA to a command, and return the number in each printed line."""
+    fasta = "".join(f">{n}\n{s}\n" for n, s in zip(names, sequences, strict=True))
+    try:
+        done = subprocess.run(
+            words, input=fasta, capture_output=True, text=True, errors="replace", check=False
+        )
+    except OSError as error:
+        raise _CommandError(f"cannot be started ({error.strerror})") from None
+    if code := done.returncode:
+        ended = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        raise _CommandError(f"ended ({done.stderr.strip().rpartition(chr(10))[2] or ended})")
+    return [_number_or_text(line.strip()) for line in done.stdout.splitlines() if line.strip()]
 
 
 def _number_or_text(text: str) -> float | str:
@@ -278,10 +215,6 @@ def _number_or_text(text: str) -> float | str:
         return float(text)
     except ValueError:
         return text
-
-
-def _exit(code: int) -> str:
-    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
 
 
 def split_label(argument: str) -> tuple[str, str | None]:
@@ -316,13 +249,13 @@ class FunctionType(NamedTuple):
         form: syntax of the argument after the colon.
         name: from the argument to a default name.
         check: raises UserError if the argument is invalid.
-        start: from name, argument, and seconds for a batch.
+        load: from the argument to the function, in the worker process.
     """
 
     form: str
     name: Callable[[str], str]
     check: Callable[[str], object]
-    start: Callable[[str, str, float], ScoringFunction]
+    load: Callable[[str], Compute]
 
 
 def _check_python(argument: str) -> None:
@@ -351,22 +284,18 @@ def _folder_name(argument: str) -> str:
     return label or Path(folder).name
 
 
+def _function_name(argument: str) -> str:
+    return argument.partition(":")[2]
+
+
+def _command_name(argument: str) -> str:
+    return Path(shlex.split(argument)[0]).stem
+
+
 FUNCTION_TYPES: dict[str, FunctionType] = {
-    "finetuned": FunctionType(
-        "FOLDER[:LABEL]", _folder_name, _check_folder, partial(ProcessFunction, kind="finetuned")
-    ),
-    "python": FunctionType(
-        "MODULE:FUNCTION",
-        lambda argument: argument.partition(":")[2],
-        _check_python,
-        partial(ProcessFunction, kind="python"),
-    ),
-    "command": FunctionType(
-        "COMMAND",
-        lambda argument: Path(shlex.split(argument)[0]).stem,
-        _check_command,
-        CommandFunction,
-    ),
+    "finetuned": FunctionType("FOLDER[:LABEL]", _folder_name, _check_folder, _load_finetuned),
+    "python": FunctionType("MODULE:FUNCTION", _function_name, _check_python, _load_python),
+    "command": FunctionType("COMMAND", _command_name, _check_command, _load_command),
 }
 
 
@@ -377,6 +306,11 @@ class FunctionSpec(NamedTuple):
     kind: str
     argument: str
 
+    @property
+    def text(self) -> str:
+        """Return kind and argument, for the settings of a run."""
+        return f"{self.kind}:{self.argument}"
+
 
 def parse_function(function: str | Function) -> FunctionSpec:
     """Parse and check a scoring function.
@@ -385,7 +319,7 @@ def parse_function(function: str | Function) -> FunctionSpec:
         UserError: the kind, the folder or the syntax is invalid.
     """
     if not isinstance(function, str):
-        name = _callable_name(function)
+        name = getattr(function, "__name__", type(function).__name__).strip("<>")
         return FunctionSpec(name, "callable", name)
     head, colon, argument = function.partition(":")
     name, _, kind = head.rpartition("=")
@@ -402,10 +336,16 @@ def parse_function(function: str | Function) -> FunctionSpec:
     return FunctionSpec(name, kind, argument)
 
 
-def start_functions(
+def functions_text(functions: Sequence[str | Function]) -> str:
+    """Return scoring functions as text, for the settings of a run."""
+    return ",".join(f"{spec.name}={spec.text}" for spec in map(parse_function, functions))
+
+
+@contextmanager
+def running_functions(
     functions: Sequence[str | Function], timeout_seconds: float, reserved: Sequence[str] = ()
-) -> list[ScoringFunction]:
-    """Start scoring functions; the caller closes them.
+) -> Iterator[list[ScoringFunction]]:
+    """Start scoring functions, and close them at the end.
 
     Args:
         functions: text for `parse_function`, or callables.
@@ -422,30 +362,19 @@ def start_functions(
     if twice := [name for name in names if [*names, *reserved].count(name) > 1]:
         raise UserError(f"two columns would be called '{twice[0]}'; name it: NAME=KIND:...")
     with ExitStack() as stack:
-        started = [
-            stack.enter_context(closing(_start(function, spec, timeout_seconds)))
-            for function, spec in zip(functions, specs, strict=True)
-        ]
-        stack.pop_all()
-    return started
+        running = []
+        for function, spec in zip(functions, specs, strict=True):
+            engine = stack.enter_context(closing(_engine_of(function, spec)))
+            running.append(ScoringFunction(spec.name, spec.text, engine, timeout_seconds))
+        yield running
 
 
-def _start(function: str | Function, spec: FunctionSpec, timeout_seconds: float) -> ScoringFunction:
+def _engine_of(function: str | Function, spec: FunctionSpec) -> Engine:
+    """Return the engine of a scoring function: this process for a callable, else a new one."""
     if not isinstance(function, str):
-        return CallableFunction(function)
-    return FUNCTION_TYPES[spec.kind].start(spec.name, spec.argument, timeout_seconds)
-
-
-@contextmanager
-def running_functions(
-    functions: Sequence[str | Function], timeout_seconds: float, reserved: Sequence[str] = ()
-) -> Iterator[list[ScoringFunction]]:
-    """Start scoring functions as `start_functions` does, and close them at the end."""
-    with ExitStack() as stack:
-        yield [
-            stack.enter_context(closing(function))
-            for function in start_functions(functions, timeout_seconds, reserved)
-        ]
+        return InProcess(partial(ScoringWorker, spec.name, partial(_computing, function)))
+    load = partial(FUNCTION_TYPES[spec.kind].load, spec.argument)
+    return LocalProcesses(partial(ScoringWorker, spec.name, load), [{}], "spawn")
 
 
 def finetuned_digests(functions: Sequence[str | Function]) -> dict[str, list[str]]:

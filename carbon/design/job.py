@@ -2,20 +2,35 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from carbon.__version__ import __version__
 from carbon.design.config import DesignConfig, DesignOptions
-from carbon.design.designs import COLUMNS, Design, columns_of, design, designs_of, row_of
-from carbon.design.functions import Function, finetuned_digests, parse_function, running_functions
-from carbon.design.goals import goal_texts
-from carbon.design.rules import RuleChecker, Rules
-from carbon.design.search import goals_of, run_search, search_of
+from carbon.design.designs import (
+    COLUMNS,
+    Design,
+    columns_of,
+    edits_between,
+    nearest_records,
+    records_of,
+    row_of,
+)
+from carbon.design.functions import (
+    Function,
+    finetuned_digests,
+    functions_text,
+    parse_function,
+    running_functions,
+)
+from carbon.design.goals import fronts, goal_texts
+from carbon.design.rules import Rules
+from carbon.design.search import best_designs, goals_of, rounds, run_search, search_of
 from carbon.design.strategies import Candidate, Search
 from carbon.errors import UserError
 from carbon.finetune.folder import weights_sha256
+from carbon.genome import fasta_text
 from carbon.inference.checks import check_several
 from carbon.inference.identity import identity_of
 from carbon.inference.runner import ModelRunner
@@ -38,15 +53,9 @@ def write_fasta(path: Path, columns: Columns, settings: dict[str, Any]) -> Itera
             cells = dict(zip(columns, row, strict=True))
             name, bases = cells.pop("name"), cells.pop("bases")
             values = {key: text_of(cell) for key, cell in cells.items() if cell is not None}
-            sink.write(f">{name} {words_of(values)} {provenance}\n")
-            sink.writelines(
-                f"{bases[at : at + _LINE_BP]}\n" for at in range(0, len(bases), _LINE_BP)
-            )
+            sink.write(fasta_text([(f"{name} {words_of(values)} {provenance}", bases)], _LINE_BP))
 
         yield write
-
-
-_NOT_COMPARED = ("records", "timeout_seconds")  # neither changes a score
 
 
 class DesignJob(NamedTuple):
@@ -97,7 +106,10 @@ def design_with(
     check_several("functions", functions, '["python:MODULE:FUNCTION"]')
     config = DesignConfig(**options)
     if output is None:
-        return design(reader, functions, config)
+        search = search_of(reader, config, len(functions))
+        with running_functions(functions, config.timeout_seconds, COLUMNS) as running:
+            history = run_search(search, running)
+        return designs_of(search, [function.name for function in running], history)
     if not (folder := reader.network.name_or_path):
         raise UserError("output: the model was not loaded from a folder, which a table names")
     job = DesignJob(folder, functions, config, Path(output), resume)
@@ -122,14 +134,17 @@ def run_design_job(reader: ModelRunner, job: DesignJob) -> SearchResult:
         UserError: a scoring function fails, no candidate qualifies, or an earlier run left a
             journal.
     """
-    search, checker = search_of(reader, job.config, len(job.functions))
+    search = search_of(reader, job.config, len(job.functions))
     settings = _settings(reader, job)
     with atomic_file(job.output) as path:  # an unwritable output is reported before the search
         journal = Journal(job.output, _journal_settings(reader, job, settings), resume=job.resume)
         try:
-            history = _history(search, checker, job, journal)
-            designs = designs_of(job.config, search, job.names, history)
-            _write(path, job, designs, settings)
+            history = _history(search, job, journal)
+            designs = designs_of(search, job.names, history)
+            columns = columns_of(job.names)
+            with chosen_by_ending(job.output, "designs")(path, columns, settings) as write:
+                for design in designs:
+                    write(row_of(design))
         except BaseException:
             journal.close()
             raise
@@ -137,48 +152,98 @@ def run_design_job(reader: ModelRunner, job: DesignJob) -> SearchResult:
     return SearchResult(search, history, designs)
 
 
-def _history(
-    search: Search, checker: RuleChecker, job: DesignJob, journal: Journal
-) -> list[Candidate]:
-    stored = list(journal.blocks())
+def _history(search: Search, job: DesignJob, journal: Journal) -> list[Candidate]:
+    """Return all scored candidates, of which the journal has those of an earlier run."""
+    history = [_unpacked(packed) for block in journal.blocks() for packed in block]
     with (
         running_functions(job.functions, job.config.timeout_seconds, COLUMNS) as functions,
-        progress("scoring calls", search.config.calls, sum(map(len, stored))) as advance,
+        progress("scoring calls", search.config.calls, len(history)) as advance,
     ):
-        return run_search(search, checker, functions, stored, journal.add, advance)
+        for scored in rounds(search, functions, history):
+            journal.add([list(astuple(candidate)) for candidate in scored])
+            advance(len(scored))
+    return history
 
 
-def _write(path: Path, job: DesignJob, designs: Sequence[Design], settings: dict[str, Any]) -> None:
-    columns = columns_of(job.names)
-    with chosen_by_ending(job.output, "designs")(path, columns, settings) as write:
-        for design in designs:
-            write(list(row_of(design).values()))
+def _unpacked(packed: Sequence[Any]) -> Candidate:
+    number, round_number, parent, bases, values, nats = packed
+    return Candidate(number, round_number, parent, bases, tuple(values), nats)
+
+
+def designs_of(search: Search, names: Sequence[str], history: Sequence[Candidate]) -> list[Design]:
+    """Return the designs of a finished search, with their edit distances.
+
+    Args:
+        search: the search.
+        names: of the scoring functions.
+        history: all scored candidates.
+
+    Raises:
+        UserError: no candidate qualifies.
+    """
+    config, best = search.config, best_designs(search, history)
+    if not best:
+        raise UserError(_why_none(search, names, history))
+    sequences = [candidate.bases for candidate in best]
+    nearest = nearest_records(sequences, records_of(config.records) if config.records else [])
+    front_of = {
+        n: number
+        for number, front in enumerate(fronts(search.gains(best), len(best)), start=1)
+        for n in front
+    }
+    start = config.start.upper() if config.start else None
+    return [
+        Design(
+            name=candidate.name,
+            values=dict(zip(names, candidate.values, strict=True)),
+            front=front_of[n],
+            nats_per_base=candidate.nats_per_base,
+            edits_to_start=edits_between(candidate.bases, start) if start else None,
+            nearest_record=near.record if near else None,
+            nearest_shared=near.shared if near else None,
+            nearest_edits=near.edits if near else None,
+            round=candidate.round,
+            parent=f"design_{candidate.parent}" if candidate.parent else None,
+            bases=candidate.bases,
+        )
+        for n, (candidate, near) in enumerate(zip(best, nearest, strict=True))
+    ]
+
+
+def _why_none(search: Search, names: Sequence[str], history: Sequence[Candidate]) -> str:
+    if not history:
+        return "nothing was scored: all drawn sequences break a rule; give less strict rules"
+    missed = -search.gains(history).max(axis=0)
+    near = ", ".join(f"{name} {miss:.4g}" for name, miss in zip(names, missed, strict=True))
+    return (
+        f"none of {len(history)} sequences is near enough; the least distances to the targets "
+        f"are: {near}; give a larger --within or more --calls"
+    )
+
+
+_NOT_COMPARED = ("records", "timeout_seconds")  # neither changes a score
+_AS_GIVEN = (
+    *("prompt", "start", "width", "initial_temperature", "final_temperature", "within", "records"),
+)
 
 
 def _settings(reader: ModelRunner, job: DesignJob) -> dict[str, Any]:
     """Return the provenance of designs, as values for a header."""
     config, folder = job.config, model_folder(job.model).path
-    specs = [parse_function(function) for function in job.functions]
     return {
         "carbon": __version__,
         "model": job.model,
         "model_sha256": weights_sha256(folder),
         "dtype": reader.dtype,
         "strategy": config.strategy,
-        "functions": ",".join(f"{spec.name}={spec.kind}:{spec.argument}" for spec in specs),
-        "goals": ",".join(goal_texts(config.goals, len(specs))),
+        "functions": functions_text(job.functions),
+        "goals": ",".join(goal_texts(config.goals, len(job.functions))),
         "calls": config.calls,
         "batch": config.batch,
         "seed": config.seed,
         "tags": "".join(config.tags),
         "length_bp": config.bases_bp,
-        "prompt": config.prompt,
-        "start": config.start,
-        "width": config.width,
-        "initial_temperature": config.initial_temperature,
-        "final_temperature": config.final_temperature,
-        "within": config.within,
-        "records": config.records,
+        **{name: getattr(config, name) for name in _AS_GIVEN},
         **config.sampling,
         **changed_rules(config.rules),
     }

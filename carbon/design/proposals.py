@@ -8,10 +8,10 @@ from hashlib import blake2b
 import numpy as np
 
 from carbon.errors import UserError
-from carbon.inference.generate.constraints import Constraints
 from carbon.inference.generate.generate import generate
 from carbon.inference.generate.infill import infill
-from carbon.inference.generate.prompts import SamplingRule, Task
+from carbon.inference.generate.prompts import Task
+from carbon.inference.options import Constraints, SamplingRule
 from carbon.inference.runner import ModelRunner
 from carbon.inference.score import base_log_likelihoods
 from carbon.tokenizer import K

@@ -7,7 +7,7 @@ from carbon.errors import UserError
 from carbon.genome import IUPAC_DNA, reverse_complement
 from carbon.genome.kmers import canonical_kmers
 from carbon.inference.generate.automaton import automaton_for
-from carbon.inference.generate.constraints import Constraints
+from carbon.inference.options import Constraints, RuleOptions
 from carbon.tokenizer import BASES
 
 SITES = {
@@ -44,26 +44,20 @@ HAIRPIN_WINDOW_BP = 60
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Rules:
+class Rules(RuleOptions):
     """Rules that every design satisfies.
+
+    A repeat, of 5 to 30 bases, may be on either strand. Free energies are those of DNA at 37
+    degrees, in kcal/mol, and negative.
 
     Attributes:
         constraints: constraints on generation.
-        sites: enzymes or IUPAC motifs that must be absent from both strands.
-        most_run_bp: longest run of one base.
-        most_repeat_bp: longest sequence that may occur twice, on either strand; 5 to 30.
-        least_kcal: lowest free energy of a fold, in kcal/mol: windows of 60 bases that overlap by
-            half, folded as DNA at 37 degrees by ViennaRNA; a negative number.
 
     Raises:
         UserError: a value is invalid, or ViennaRNA is needed and not installed.
     """
 
     constraints: Constraints = field(default_factory=Constraints)
-    sites: tuple[str, ...] = ()
-    most_run_bp: int | None = None
-    most_repeat_bp: int | None = None
-    least_kcal: float | None = None
 
     def __post_init__(self) -> None:
         if self.most_run_bp is not None and self.most_run_bp < 1:

@@ -13,6 +13,7 @@ import numpy as np
 from carbon.design.config import DesignConfig
 from carbon.design.goals import Floats, Goal, best, gains
 from carbon.design.proposals import Proposer
+from carbon.design.rules import RuleChecker
 from carbon.errors import UserError
 
 Redraw = Callable[[str, int, tuple[int, int], float, float], list[str]]
@@ -61,12 +62,14 @@ class Search:
         config: options of the run.
         proposer: draws sequences.
         goals: one for each scoring function.
+        checker: of the rules.
         start: a sequence to begin from that satisfies the rules, or None.
     """
 
     config: DesignConfig
     proposer: Proposer
     goals: tuple[Goal, ...]
+    checker: RuleChecker
     start: str | None
 
     def gains(self, history: Sequence[Candidate]) -> Floats:
@@ -74,14 +77,10 @@ class Search:
         return gains([candidate.values for candidate in history], self.goals)
 
 
-def _fresh(search: Search, round_number: int) -> list[Proposal]:
-    first = round_number * search.config.batch
+def _draw(search: Search, history: Sequence[Candidate], number: int) -> list[Proposal]:
+    first = number * search.config.batch
     samples = range(first, first + search.config.batch)
     return [Proposal(bases) for bases in search.proposer.fresh(samples)]
-
-
-def _best_of_n(search: Search, history: Sequence[Candidate], number: int) -> list[Proposal]:
-    return _fresh(search, number)
 
 
 def _beam(search: Search, history: Sequence[Candidate], number: int) -> list[Proposal]:
@@ -97,9 +96,7 @@ def _redraw_lineages(
 ) -> list[Proposal]:
     """Redraw windows of the best lineages; windows and temperatures shrink as calls are used up."""
     if not history:
-        if search.start is None:
-            return _fresh(search, number)
-        return [Proposal(search.start)]
+        return [Proposal(search.start)] if search.start else _draw(search, history, number)
     done = len(history) / search.config.calls
     initial, final = search.config.initial_temperature, search.config.final_temperature
     temperature = initial + (final - initial) * done
@@ -165,6 +162,6 @@ class Strategy(NamedTuple):
 STRATEGIES: dict[str, Strategy] = {
     "beam": Strategy(_beam),
     "infill": Strategy(_infill, check_proposer=Proposer.check_both_sides),
-    "best_of_n": Strategy(_best_of_n),
-    "rejection": Strategy(_best_of_n, _accepted, _has_enough, _check_targets),
+    "best_of_n": Strategy(_draw),
+    "rejection": Strategy(_draw, _accepted, _has_enough, _check_targets),
 }

@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from carbon.finetune.data import Examples
-from carbon.finetune.linear import Linear, fit_linear
+from carbon.finetune.probe import Linear, fit_linear
+from carbon.finetune.split import Examples
 from carbon.finetune.tasks import LabelTask
 from carbon.genome.kmers import NO_BASE, canonical_kmers, digits_of
 

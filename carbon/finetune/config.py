@@ -94,6 +94,9 @@ MethodName = Literal["probe", "lora", "full"]
 TooLongName = Literal["refuse", "cut", "tile"]
 BaselineName = Literal["constant", "composition", "kmers", "cnn"]
 
+SPLITS: tuple[SplitName, ...] = ("train", "validation", "test")
+"""Training, model selection and the final measurement."""
+
 HASHED: tuple[SplitBy, ...] = ("random", "group", "contig")
 """Split rules that use a hash of a name, so that shares or folds can be requested."""
 
@@ -242,8 +245,8 @@ class DataConfig(Recipe):
         """Yield files and tables that exclude one another."""
         if bool(self.path) == bool(self.files):
             yield "path", "give either path, or files for each split"
-        for split in sorted(self.files.keys() - set(get_args(SplitName))):
-            yield f"files.{split}", f"is not a split; name one of {', '.join(get_args(SplitName))}"
+        for split in sorted(self.files.keys() - set(SPLITS)):
+            yield f"files.{split}", f"is not a split; name one of {', '.join(SPLITS)}"
         if (self.split.by == "files") != bool(self.files):
             yield "files", "files and split.by = 'files' go together; give both or none"
         if self.tables and self.tables.keys() != self.files.keys():

@@ -1,197 +1,29 @@
-"""Labelled examples, transforms of numbers, and how table cells become labels."""
+"""Labelled examples: transforms, labels of table cells, and their preparation for a run."""
 
+import hashlib
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import cached_property
-from typing import Any, NamedTuple, Self
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from carbon.errors import UserError
-from carbon.finetune.config import TaskConfig
-from carbon.finetune.tables import Rows
-
-SPLITS = ("train", "validation", "test")
-"""Training, model selection and the final measurement."""
-
-MIN_GROUPS = 10
-"""Below this number of groups, a bootstrap over groups is unreliable."""
-
-Labels = NDArray[np.float32]
-
-
-@dataclass(frozen=True, eq=False)
-class Examples:
-    """Labelled sequences.
-
-    Attributes:
-        names: (examples,) unique.
-        sequences: (examples,) upper-case IUPAC letters, at least one each.
-        labels: (rows, columns) in the unit of the file, NaN where unknown. A row is an example, or,
-            if `per_base`, a base: all bases of all examples in order. Of classes there is one
-            column with the class index (0 or 1 for two classes); otherwise a column for each label
-            or number.
-        splits: (examples,) names of `SPLITS`.
-        groups: (examples,) contig or group of each, "" if none; a bootstrap draws groups whole.
-        per_base: whether every base has a label.
-    """
-
-    names: tuple[str, ...]
-    sequences: tuple[str, ...]
-    labels: Labels
-    splits: tuple[str, ...]
-    groups: tuple[str, ...]
-    per_base: bool = False
-
-    def __post_init__(self) -> None:
-        """Raise ValueError if the columns differ in length."""
-        num_rows = int(self.starts[-1])
-        lengths = {len(self.names), len(self.sequences), len(self.splits), len(self.groups)}
-        if len(lengths) != 1 or self.labels.ndim != 2 or len(self.labels) != num_rows:
-            raise ValueError(f"{lengths} examples, {self.labels.shape} labels, {num_rows} rows")
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    @cached_property
-    def starts(self) -> NDArray[np.int64]:
-        """The first row of each example, followed by the number of all rows."""
-        sizes = map(len, self.sequences) if self.per_base else (1 for _ in self.sequences)
-        return np.cumsum([0, *sizes], dtype=np.int64)
-
-    def rows_of(self, example: int) -> slice:
-        """Return the rows of `labels` that belong to an example."""
-        return slice(int(self.starts[example]), int(self.starts[example + 1]))
-
-    @property
-    def row_groups(self) -> tuple[str, ...]:
-        """Return, for each row, the unit that a bootstrap draws: its group, or else its example.
-
-        With fewer than `MIN_GROUPS` groups, such as the two chromosomes of a test split, examples
-        are drawn, all bases of one together.
-        """
-        units = self.groups if len(set(self.groups)) >= MIN_GROUPS else self.names
-        return tuple(np.repeat(np.asarray(units, dtype=object), np.diff(self.starts)).tolist())
-
-    def subset(self, which: Iterable[int]) -> "Examples":
-        """Return the examples with these numbers, in the order given."""
-        which = [int(i) for i in which]
-        rows = [np.arange(self.starts[i], self.starts[i + 1]) for i in which]
-        return Examples(
-            names=tuple(self.names[i] for i in which),
-            sequences=tuple(self.sequences[i] for i in which),
-            labels=self.labels[np.concatenate([np.zeros(0, dtype=np.int64), *rows])],
-            splits=tuple(self.splits[i] for i in which),
-            groups=tuple(self.groups[i] for i in which),
-            per_base=self.per_base,
-        )
-
-    def split(self, name: str) -> "Examples":
-        """Return the examples of a split, in their order.
-
-        Raises:
-            UserError: `name` is not a split.
-        """
-        if name not in SPLITS:
-            raise UserError(f"split '{name}': give one of {', '.join(SPLITS)}")
-        return self.subset(i for i, split in enumerate(self.splits) if split == name)
-
-
-Floats = NDArray[np.float64]
-
-
-class TransformFunctions(NamedTuple):
-    """The functions of a transform.
-
-    Attributes:
-        forward: maps a label to a training target, before standardisation.
-        inverse: undoes `forward`.
-        above: labels must be larger than this.
-        standardised: whether targets are scaled to mean 0 and standard deviation 1 on the train
-            split.
-    """
-
-    forward: Callable[[Floats], Floats]
-    inverse: Callable[[Floats], Floats]
-    above: float
-    standardised: bool
-
-
-def _same(values: Floats) -> Floats:
-    return values
-
-
-TRANSFORMS: dict[str, TransformFunctions] = {
-    "z_score": TransformFunctions(_same, _same, -np.inf, standardised=True),
-    "none": TransformFunctions(_same, _same, -np.inf, standardised=False),
-    "log1p": TransformFunctions(np.log1p, np.expm1, -1.0, standardised=False),
-    "log1p_z_score": TransformFunctions(np.log1p, np.expm1, -1.0, standardised=True),
-    "asinh_z_score": TransformFunctions(np.arcsinh, np.sinh, -np.inf, standardised=True),
-}
-
-
-@dataclass(frozen=True)
-class Transform:
-    """A transform of one number, fitted to the train split.
-
-    Attributes:
-        name: key of `TRANSFORMS`.
-        mean: subtracted after `forward`.
-        sd: divisor after that.
-    """
-
-    name: str = "none"
-    mean: float = 0.0
-    sd: float = 1.0
-
-    @classmethod
-    def fitted(cls, name: str, labels: NDArray[Any], what: str) -> Self:
-        """Fit to labels, (rows,), ignoring NaN; SD is the population's.
-
-        Raises:
-            UserError: a label lies outside of the transform's domain, or all are equal.
-        """
-        form = TRANSFORMS[name]
-        known = np.asarray(labels, dtype=np.float64)
-        known = known[~np.isnan(known)]
-        if not len(known):
-            raise UserError(f"{what}: all numbers are unknown; give at least one")
-        if known.min() <= form.above:
-            raise UserError(
-                f"{what}: {known.min():g} has no {name}, which takes numbers above {form.above:g}; "
-                "choose another task.transform"
-            )
-        if not form.standardised:
-            return cls(name)
-        values = form.forward(known)
-        if not values.std() > 0:
-            raise UserError(f"{what}: all {len(known)} numbers to learn from are {known[0]:g}")
-        return cls(name, float(values.mean()), float(values.std()))
-
-    def apply(self, labels: NDArray[Any]) -> Floats:
-        """Return training targets; NaN stay NaN, and so do labels outside of the domain."""
-        form = TRANSFORMS[self.name]
-        # Labels of other splits may lie outside of the domain; they become unknown.
-        with np.errstate(invalid="ignore", divide="ignore"):
-            values = form.forward(np.asarray(labels, dtype=np.float64))
-        return (np.where(np.isfinite(values), values, np.nan) - self.mean) / self.sd
-
-    def undo(self, values: NDArray[Any]) -> Floats:
-        """Return numbers in the unit of the labels."""
-        return TRANSFORMS[self.name].inverse(np.asarray(values, np.float64) * self.sd + self.mean)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Return the transform that `to_json` wrote."""
-        return cls(**values)
-
+from carbon.finetune.config import (
+    LOSSES_OF,
+    SPLITS,
+    DataConfig,
+    MethodConfig,
+    SplitConfig,
+    TaskConfig,
+)
+from carbon.finetune.readers import SPLIT_COLUMN, Rows, read_rows
+from carbon.finetune.split import LEAK_RULES, Examples, Labels, Leak, assign_splits, canonical
+from carbon.finetune.tasks import TASK_TYPES, LabelTask, Transform
+from carbon.genome.alphabet import FASTA_LETTERS
+from carbon.io.files import content_sha256
 
 _YES_AND_NO = {"0": 0.0, "1": 1.0, "false": 0.0, "true": 1.0, "no": 0.0, "yes": 1.0}
 _SHOWN = 8
@@ -375,3 +207,304 @@ LABEL_READERS: dict[str, LabelReader] = {
     "bases": _of_bases,
 }
 """The reader of each of `TASK_TYPES`."""
+
+
+_LETTERS = frozenset(FASTA_LETTERS.decode())
+
+
+class PreparedData(NamedTuple):
+    """Examples and task of a run.
+
+    Attributes:
+        examples: with splits assigned.
+        task: with transforms and class weights of the train split.
+        notes: sentences on skipped records, split sizes and leaks.
+        split_sha256: hash of sequences and splits, independent of the order of rows.
+        leaks: leaks that remain.
+        files: role, name and SHA-256 of each file.
+    """
+
+    examples: Examples
+    task: LabelTask
+    notes: tuple[str, ...]
+    split_sha256: str
+    leaks: tuple[Leak, ...] = ()
+    files: tuple[dict[str, str], ...] = ()
+
+
+def prepare(data: DataConfig, task: TaskConfig) -> PreparedData:
+    """Read examples, assign splits, handle leaks and fit the task.
+
+    Raises:
+        UserError: the data are invalid; the message names file and row.
+    """
+    rows = read_rows(data)
+    sequences = _checked_sequences(rows)
+    names = _checked_names(rows)
+    named = read_labels(rows, task, data.unknown)
+    keys = names if rows.names is not None else [canonical(each) for each in sequences]
+    values, groups = _values_of(rows, data.split)
+    examples = Examples(
+        names=tuple(names),
+        sequences=tuple(sequences),
+        labels=named.labels,
+        splits=assign_splits(keys, values, data.split, rows.where),
+        groups=tuple(groups),
+        per_base=TASK_TYPES[task.type].per_base,
+    )
+    examples, leak_notes, leaks = LEAK_RULES[data.leaks](examples, data.leak_share)
+    counts = Counter(examples.splits)
+    notes = [
+        *rows.notes,
+        ", ".join(f"{counts[split]} {split}" for split in SPLITS) + ".",
+        *leak_notes,
+    ]
+    if data.split.by == "random" and any(groups):
+        notes.append(
+            "The splits are random, and contigs are known: neighbours may be in two splits."
+        )
+    fitted = fitted_task(task, named.names, examples)
+    return PreparedData(
+        examples, fitted, tuple(notes), sha256_of_splits(examples), tuple(leaks), files_of(data)
+    )
+
+
+def files_of(data: DataConfig) -> tuple[dict[str, str], ...]:
+    """Return role, name and SHA-256 of each data file; of a folder, the hash of its files' hashes.
+
+    A hub id has no file: the configuration records its revision.
+    """
+    tables = {f"table of {split}": path for split, path in data.tables.items()}
+    inside = {"data": data.path, **data.files, "table": data.table, **tables}
+    paths = {role: Path(data.at(path)) for role, path in inside.items() if path}
+    if data.reference:
+        paths["reference"] = Path(data.reference)
+    return tuple(
+        {"role": role, "name": path.name, "sha256": _sha256_of(path)}
+        for role, path in paths.items()
+        if path.exists()
+    )
+
+
+def _sha256_of(path: Path) -> str:
+    if path.is_file():
+        return content_sha256(path)
+    files = sorted(each for each in path.rglob("*") if each.is_file())
+    lines = [f"{content_sha256(each)}  {each.relative_to(path).as_posix()}" for each in files]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def fitted_task(config: TaskConfig, names: Sequence[str], examples: Examples) -> LabelTask:
+    """Return the task with transforms and class weights of the train split.
+
+    Raises:
+        UserError: a class has no example in train, all labels of a split are equal, or numbers lie
+            outside of a transform's domain.
+    """
+    task_type, train = TASK_TYPES[config.type], examples.split("train").labels
+    for split in SPLITS:
+        _check_measurable(split, examples.split(split).labels)
+    if task_type.one_column:
+        _check_classes(names, train)
+    transforms: tuple[Transform, ...] = ()
+    if task_type.is_number:
+        transforms = tuple(
+            Transform.fitted(config.transform, train[:, i], f"'{name}' in train")
+            for i, name in enumerate(names)
+        )
+    return LabelTask(
+        type=config.type,
+        names=tuple(names),
+        loss=config.loss or LOSSES_OF[config.type][0],
+        transforms=transforms,
+        class_weights=_balanced(names, train, task_type.one_column)
+        if config.class_weights == "balanced"
+        else (),
+    )
+
+
+def sha256_of_splits(examples: Examples) -> str:
+    """Return the SHA-256 of sequences and their splits, independent of their order."""
+    pairs = zip(examples.sequences, examples.splits, strict=True)
+    lines = sorted("\t".join(pair) for pair in pairs)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _check_measurable(split: str, labels: np.ndarray) -> None:
+    """Raise UserError unless a column has two different values."""
+    known = [column[~np.isnan(column)] for column in labels.T]
+    if not any(len(np.unique(column)) > 1 for column in known):
+        raise UserError(
+            f"data.split: all known labels of {split} ({len(labels)} rows) are equal; choose "
+            "another split"
+        )
+
+
+def _check_classes(names: Sequence[str], labels: np.ndarray) -> None:
+    present = set(np.unique(labels[~np.isnan(labels)]).astype(int).tolist())
+    if missing := [name for i, name in enumerate(names) if i not in present]:
+        raise UserError(
+            f"data.split: no example of class '{missing[0]}' is in train; choose another split"
+        )
+
+
+def _balanced(names: Sequence[str], labels: np.ndarray, one_column: bool) -> tuple[float, ...]:
+    """Return rows / (classes x rows of the class); for labels, rows without / rows with each."""
+    if one_column:
+        counts = np.bincount(labels[~np.isnan(labels)].astype(int), minlength=len(names))
+        return tuple((counts.sum() / (len(names) * counts)).tolist())
+    positive, negative = (labels == 1).sum(axis=0), (labels == 0).sum(axis=0)
+    return tuple((np.maximum(negative, 1) / np.maximum(positive, 1)).tolist())
+
+
+def _checked_sequences(rows: Rows) -> list[str]:
+    sequences = [sequence.strip().upper() for sequence in rows.sequences]
+    for row, sequence in enumerate(sequences):
+        if not sequence:
+            raise UserError(f"{rows.where(row)}: has no sequence; take the row out")
+        if wrong := set(sequence) - _LETTERS:
+            raise UserError(
+                f"{rows.where(row)}: '{min(wrong)}' is not a letter of DNA (IUPAC); is "
+                "data.sequence the column of sequences?"
+            )
+    return sequences
+
+
+def _checked_names(rows: Rows) -> list[str]:
+    if rows.names is None:
+        return [str(row) for row in range(1, len(rows) + 1)]
+    seen: dict[str, int] = {}
+    for row, name in enumerate(rows.names):
+        if not name or name in seen:
+            wrong = (
+                f"'{name}' is already the name of {rows.where(seen[name])}"
+                if name
+                else "has no name"
+            )
+            raise UserError(f"{rows.where(row)}: {wrong}; give unique names in data.name")
+        seen[name] = row
+    return list(rows.names)
+
+
+def _values_of(rows: Rows, split: SplitConfig) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the values that splits are assigned by, and the groups of the bootstrap."""
+    contigs = rows.contigs or [""] * len(rows)
+    if split.by == "files":
+        return rows.columns[SPLIT_COLUMN], contigs
+    values = rows.columns[split.column] if split.column else contigs
+    if split.by == "contig" and not any(values):
+        raise UserError(
+            "data.split: by = 'contig', but rows have no contig; name a column of contigs"
+        )
+    return values, values if split.by in ("contig", "group") else contigs
+
+
+_READ_AS = {"cut": "truncated", "tile": "read in windows that overlap by half"}
+
+
+def fit_to_context(
+    prepared: PreparedData, config: TaskConfig, method: MethodConfig, room_bp: int
+) -> PreparedData:
+    """Return data that the model can read, with notes on what it cannot.
+
+    With a label for every base, a base that no window reads has no prediction. Its label becomes
+    unknown for the model and the baselines alike.
+
+    Args:
+        prepared: examples of any length.
+        config: the task; class weights are recomputed if labels become unknown.
+        method: its `too_long` rule applies.
+        room_bp: bases of the longest sequence that the model reads whole.
+
+    Raises:
+        UserError: sequences are too long, or one has no known base where the model reads it.
+    """
+    examples = prepared.examples
+    long = [n for n, bases in enumerate(examples.sequences) if len(bases) > room_bp]
+    if long:
+        _check_long(long, examples, method, room_bp)
+    _check_known(examples, method, room_bp)
+    if not long:
+        return prepared
+    notes = [
+        f"{len(long)} sequences are longer than {room_bp} bp, and {_READ_AS[method.too_long]}."
+    ]
+    if method.too_long == "tile":
+        notes += _unknown_windows(examples, room_bp)
+    if not examples.per_base:
+        return prepared._replace(notes=(*prepared.notes, *notes))
+    labels, unread = _labels_read(examples, long, method, room_bp)
+    if unread:
+        examples = replace(examples, labels=labels)
+        notes.append(f"{unread:,} labels belong to bases that are not read, and are ignored.")
+    return prepared._replace(
+        examples=examples,
+        task=fitted_task(config, prepared.task.names, examples),
+        notes=(*prepared.notes, *notes),
+    )
+
+
+def _check_long(long: list[int], examples: Examples, method: MethodConfig, room_bp: int) -> None:
+    problem = (
+        f"{len(long)} sequences are longer than the {room_bp} bp that the model reads, such as "
+        f"'{examples.names[long[0]]}'"
+    )
+    if method.too_long == "refuse":
+        raise UserError(f"{problem}; set method.too_long to cut or tile")
+    if method.too_long == "tile" and method.name != "probe":
+        raise UserError(
+            f"{problem}; method '{method.name}' cannot tile: set method.too_long = 'cut', or use "
+            "probe"
+        )
+
+
+def _check_known(examples: Examples, method: MethodConfig, room_bp: int) -> None:
+    """Raise UserError if a sequence has no known base where the model reads it."""
+    from carbon.finetune.network import windows_read
+
+    tile = method.too_long == "tile"
+    bare = [
+        name
+        for name, bases in zip(examples.names, examples.sequences, strict=True)
+        if not any(windows_read(bases, room_bp, tile=tile))
+    ]
+    if bare:
+        where = f" in its first {room_bp} bp" if method.too_long == "cut" else ""
+        raise UserError(
+            f"'{bare[0]}': has no known base{where} ({len(bare)} sequences have none); remove them"
+        )
+
+
+def _unknown_windows(examples: Examples, room_bp: int) -> list[str]:
+    """Return a sentence on windows without a known base, if there are any."""
+    from carbon.finetune.network import windows_read
+    from carbon.inference.score import overlapping_windows
+
+    missing = [
+        sum(1 for _ in overlapping_windows(len(bases), room_bp))
+        - sum(1 for _ in windows_read(bases, room_bp, tile=True))
+        for bases in examples.sequences
+    ]
+    if not sum(missing):
+        return []
+    return [
+        f"{sum(missing):,} windows of {sum(map(bool, missing)):,} sequences have no known base, "
+        "and are ignored."
+    ]
+
+
+def _labels_read(
+    examples: Examples, long: list[int], method: MethodConfig, room_bp: int
+) -> tuple[Labels, int]:
+    """Return labels, unknown for bases that no window reads, and how many became unknown."""
+    from carbon.finetune.network import windows_read
+
+    labels = examples.labels.copy()
+    for n in long:
+        is_read = np.zeros(len(examples.sequences[n]), dtype=bool)
+        for start, bases in windows_read(
+            examples.sequences[n], room_bp, tile=method.too_long == "tile"
+        ):
+            is_read[start : start + len(bases)] = True
+        labels[examples.rows_of(n)][~is_read] = np.nan
+    return labels, int(np.isnan(labels).sum() - np.isnan(examples.labels).sum())

@@ -13,28 +13,40 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from carbon.errors import UserError
-from carbon.finetune.batches import room_bp
-from carbon.finetune.checkpoints import FINISHED
 from carbon.finetune.config import FinetuneConfig, MethodConfig
-from carbon.finetune.data import Examples
+from carbon.finetune.data import PreparedData, fit_to_context, prepare
 from carbon.finetune.folder import Manifest, weights_sha256
-from carbon.finetune.load import head_for, with_linear
-from carbon.finetune.network import FinetunedNetwork, OpenedModel
-from carbon.finetune.outcome import TrainedSeed, results_of, write_outcome
-from carbon.finetune.predict import FinetunedModel, predictions_of
-from carbon.finetune.prepare import PreparedData, fit_to_context, prepare
+from carbon.finetune.network import FinetunedNetwork, OpenedModel, room_bp
+from carbon.finetune.predict import (
+    FinetunedModel,
+    head_for,
+    predictions_of,
+    with_linear,
+    write_finetuned,
+)
 from carbon.finetune.probe import probe
 from carbon.finetune.recipes import read_run
+from carbon.finetune.report import write_pages
+from carbon.finetune.results import (
+    CONFIG,
+    PREDICTIONS,
+    RESULTS,
+    Floats32,
+    read_findings,
+    results_of,
+    write_predictions,
+)
+from carbon.finetune.split import Examples
 from carbon.finetune.train import train_weights, with_lora
 from carbon.inference import load
 from carbon.io.config import with_overrides
-from carbon.io.files import atomic_file, content_sha256
+from carbon.io.files import atomic_file, atomic_folder, content_sha256
 from carbon.io.locks import locked_output
 from carbon.io.structured import read_json
 from carbon.model import model_folder
@@ -45,6 +57,24 @@ from carbon.reports.figures import check_installed
 IDENTITY = "identity.json"
 
 Identity = dict[str, dict[str, Any]]
+
+
+class TrainedSeed(NamedTuple):
+    """The model of one seed.
+
+    Attributes:
+        finetuned: ready to predict.
+        opened: the base model inside.
+        score: on the validation split; higher is better.
+        history: validations or layers, as plain values.
+        notes: sentences for the report.
+    """
+
+    finetuned: FinetunedModel
+    opened: OpenedModel
+    score: float
+    history: dict[str, Any]
+    notes: tuple[str, ...] = ()
 
 
 def run_identity(config: FinetuneConfig, prepared: PreparedData) -> Identity:
@@ -220,6 +250,26 @@ def _run(
     return results
 
 
+def write_outcome(
+    config: FinetuneConfig,
+    prepared: PreparedData,
+    best: TrainedSeed,
+    predictions: Mapping[str, Floats32],
+    results: dict[str, Any],
+) -> None:
+    """Write the folder, which appears when it is complete."""
+    short = {"chosen_by": results["chosen_by"], "test": results["test"]["model"]}
+    manifest = replace(best.finetuned.manifest, results=short)
+    with atomic_folder(config.output_folder) as folder:
+        write_finetuned(folder, best.finetuned.network, best.opened, manifest)
+        text = json.dumps(results, indent=1, ensure_ascii=False, allow_nan=False)
+        (folder / RESULTS).write_text(text + "\n", encoding="utf-8")
+        (folder / CONFIG).write_text(config.to_toml(), encoding="utf-8")
+        if not prepared.task.per_base:
+            write_predictions(folder / PREDICTIONS, prepared, predictions)
+        write_pages(folder, read_findings(folder, config.output_folder.name))
+
+
 def _check_output(config: FinetuneConfig, progress: Path, resume: bool) -> None:
     output = config.output_folder
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
@@ -241,7 +291,7 @@ def _record_identity(config: FinetuneConfig, prepared: PreparedData, progress: P
 
 def _say_what_remains(progress: Path) -> None:
     """Report how to resume if there are checkpoints; otherwise remove the progress folder."""
-    if any(progress.glob("*/checkpoint-*")) or any(progress.glob(f"*/{FINISHED}")):
+    if any(progress.glob("*/checkpoint-*")):
         say(f"checkpoints are in {progress}; continue with --resume")
     else:
         shutil.rmtree(progress, ignore_errors=True)

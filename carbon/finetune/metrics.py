@@ -1,8 +1,7 @@
-"""Scores of predictions: a table for each task type, with bootstrap intervals.
+"""Scores of predictions: one table, and how rows and columns of labels become statistics.
 
-Each score is a statistic of weights, which count how often a bootstrap drew a row. The first score
-of a type selects checkpoints, and is higher for better predictions. A score that the rows do not
-define is NaN, such as AUROC with one class. The statistics equal scikit-learn's with
+Each score is a statistic of weights, which count how often a bootstrap drew a row. A score that the
+rows do not define is NaN, such as AUROC with one class. The statistics equal scikit-learn's with
 `sample_weight`, and sort or count the rows once instead of once per resample.
 """
 
@@ -21,48 +20,66 @@ from carbon.uncertainty import (
     bootstrap,
 )
 
+Statistics = dict[str, Statistic]
+Of = Callable[[Floats, Floats], Statistic]
+"""Maps predictions (rows, outputs) and true classes or numbers (rows,) to a statistic."""
 
-class ScoreInfo(NamedTuple):
-    """Label of a score in reports, and its direction."""
+
+class Score(NamedTuple):
+    """A score of predictions.
+
+    Attributes:
+        label: its name in reports.
+        of: gives the statistic.
+        higher_is_better: its direction.
+    """
 
     label: str
+    of: Of
     higher_is_better: bool = True
 
 
-SCORE_INFO = {
-    "auroc": ScoreInfo("AUROC"),
-    "auprc": ScoreInfo("AUPRC"),
-    "mcc": ScoreInfo("MCC"),
-    "f1": ScoreInfo("F1"),
-    "macro_f1": ScoreInfo("macro F1"),
-    "balanced_accuracy": ScoreInfo("balanced accuracy"),
-    "accuracy": ScoreInfo("accuracy"),
-    "pearson": ScoreInfo("Pearson's r"),
-    "spearman": ScoreInfo("Spearman's rho"),
-    "r2": ScoreInfo("R²"),
-    "mse": ScoreInfo("mean squared error", higher_is_better=False),
-}
-"""Every score by the name in `results.json`, before the label in brackets."""
-
-Statistics = dict[str, Statistic]
-Scores = Callable[[Sequence[str], Floats, Floats], Statistics]
-"""Maps names, predictions (rows, outputs) and labels (rows, columns) to statistics of the rows."""
+def predicted_classes(predictions: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the most probable class of each row; of one output the second above one half."""
+    if predictions.shape[1] == 1:
+        return (predictions[:, 0] > 0.5).astype(np.int64)
+    classes: NDArray[np.int64] = predictions.argmax(axis=1).astype(np.int64)
+    return classes
 
 
-def _of_confusion(
-    truth: NDArray[np.int64], predicted: NDArray[np.int64], num_classes: int
-) -> Callable[[Callable[[Floats], float]], Statistic]:
-    """Return a function that turns a score of a confusion matrix into a statistic."""
-    cells = truth * num_classes + predicted
+def confusion_cells(predictions: NDArray[Any], truth: NDArray[Any]) -> tuple[NDArray[Any], int]:
+    """Return true class x number of classes + predicted class, (rows,), and the number."""
+    number = max(predictions.shape[1], 2)
+    return truth.astype(np.int64) * number + predicted_classes(predictions), number
 
-    def scored(by: Callable[[Floats], float]) -> Statistic:
-        def of(weights: Floats) -> float:
-            counts = np.bincount(cells, weights, minlength=num_classes**2).astype(np.float64)
-            return by(counts.reshape(num_classes, num_classes))
 
-        return of
+def _ranked(score: Callable[[Floats, NDArray[np.int64]], Statistic]) -> Of:
+    """Return the score of the only output, or the mean over classes of each against the others."""
 
-    return scored
+    def of(predictions: Floats, truth: Floats) -> Statistic:
+        classes = truth.astype(np.int64)
+        if predictions.shape[1] == 1:
+            return score(predictions[:, 0], classes)
+        return _mean(
+            [score(p, (classes == i).astype(np.int64)) for i, p in enumerate(predictions.T)]
+        )
+
+    return of
+
+
+def _confused(by: Callable[[Floats], float]) -> Of:
+    """Return a score of the confusion matrix (true, predicted class)."""
+
+    def of(predictions: Floats, truth: Floats) -> Statistic:
+        cells, number = confusion_cells(predictions, truth)
+
+        def counted(weights: Floats) -> float:
+            counts = np.bincount(cells, weights, minlength=number**2).astype(np.float64)
+            return by(counts.reshape(number, number))
+
+        return counted
+
+    return of
 
 
 def mcc(confusion: Floats) -> float:
@@ -97,62 +114,9 @@ def macro_f1(confusion: Floats) -> float:
     return float(np.mean(2 * np.diag(confusion)[both > 0] / both[both > 0]))
 
 
-_OF_CONFUSION: dict[str, Callable[[Floats], float]] = {
-    "mcc": mcc,
-    "macro_f1": macro_f1,
-    "balanced_accuracy": balanced_accuracy,
-    "accuracy": accuracy,
-}
+def f1_of(index: int) -> Callable[[Floats], float]:
+    """Return the F1 of one class, NaN if it has neither rows nor predictions."""
 
-
-def _binary(names: Sequence[str], predictions: Floats, labels: Floats) -> Statistics:
-    """Return scores of two classes, predicted at a probability of one half."""
-    truth, score = labels[:, 0].astype(np.int64), predictions[:, 0]
-    scored = _of_confusion(truth, (score > 0.5).astype(np.int64), 2)
-    return {
-        "auroc": auroc(score, truth),
-        "auprc": average_precision(score, truth),
-        **{name: scored(by) for name, by in _OF_CONFUSION.items()},
-    }
-
-
-def _classes(names: Sequence[str], predictions: Floats, labels: Floats) -> Statistics:
-    """Return scores of many classes; the most probable class is the predicted one.
-
-    AUROC and AUPRC are means over classes, each against all others (macro average).
-    """
-    truth, predicted = labels[:, 0].astype(np.int64), predictions.argmax(axis=1)
-    scored = _of_confusion(truth, predicted, len(names))
-    return {
-        **{name: scored(by) for name, by in _OF_CONFUSION.items()},
-        "auroc": _macro(auroc, predictions, truth),
-        "auprc": _macro(average_precision, predictions, truth),
-    }
-
-
-def _bases(names: Sequence[str], predictions: Floats, labels: Floats) -> Statistics:
-    """Return scores of a class of every base, with the F1 of each class."""
-    truth, predicted = labels[:, 0].astype(np.int64), predictions.argmax(axis=1)
-    scored = _of_confusion(truth, predicted, len(names))
-    return {
-        **{name: scored(by) for name, by in _OF_CONFUSION.items()},
-        "auprc": _macro(average_precision, predictions, truth),
-        **{f"f1[{name}]": scored(_f1_of(i)) for i, name in enumerate(names)},
-    }
-
-
-def _macro(
-    score: Callable[[Floats, NDArray[np.int64]], Statistic],
-    predictions: Floats,
-    truth: NDArray[np.int64],
-) -> Statistic:
-    """Return the mean over classes of a score of each class against the others, where defined."""
-    return _mean(
-        [score(column, (truth == i).astype(np.int64)) for i, column in enumerate(predictions.T)]
-    )
-
-
-def _f1_of(index: int) -> Callable[[Floats], float]:
     def of(confusion: Floats) -> float:
         both = confusion[index].sum() + confusion[:, index].sum()
         return float(2 * confusion[index, index] / both) if both else float("nan")
@@ -160,35 +124,18 @@ def _f1_of(index: int) -> Callable[[Floats], float]:
     return of
 
 
-def _labels(names: Sequence[str], predictions: Floats, labels: Floats) -> Statistics:
-    """Return means over labels, then scores of each, over rows with a known label."""
-
-    def of(score: Floats, truth: Floats) -> Statistics:
-        label = truth.astype(np.int64)
-        scored = _of_confusion(label, (score > 0.5).astype(np.int64), 2)
-        return {
-            "auroc": auroc(score, label),
-            "auprc": average_precision(score, label),
-            "mcc": scored(mcc),
-            "f1": scored(_f1_of(1)),
-        }
-
-    return _by_column(names, predictions, labels, of)
+def _of_numbers(score: Callable[[Floats, Floats, Floats], float]) -> Of:
+    """Return a score of predicted and true numbers with weights, (rows,) each."""
+    return lambda predictions, truth: lambda weights: score(predictions[:, 0], truth, weights)
 
 
-def _numbers(names: Sequence[str], predictions: Floats, labels: Floats) -> Statistics:
-    """Return means over numbers, then scores of each, over rows with a known number."""
+def _spearman(predictions: Floats, truth: Floats) -> Statistic:
+    one, other = equal_values(predictions[:, 0]), equal_values(truth)
+    return lambda weights: pearson(mid_ranks(one, weights), mid_ranks(other, weights), weights)
 
-    def of(predicted: Floats, truth: Floats) -> Statistics:
-        one, other = equal_values(predicted), equal_values(truth)
-        return {
-            "pearson": lambda w: pearson(predicted, truth, w),
-            "spearman": lambda w: pearson(mid_ranks(one, w), mid_ranks(other, w), w),
-            "r2": lambda w: _r2(predicted, truth, w),
-            "mse": lambda w: float(w @ (predicted - truth) ** 2 / w.sum()),
-        }
 
-    return _by_column(names, predictions, labels, of)
+def _mse(predicted: Floats, truth: Floats, weights: Floats) -> float:
+    return float(weights @ (predicted - truth) ** 2 / weights.sum())
 
 
 def _r2(predicted: Floats, truth: Floats, weights: Floats) -> float:
@@ -197,35 +144,60 @@ def _r2(predicted: Floats, truth: Floats, weights: Floats) -> float:
     return float(1 - weights @ (predicted - truth) ** 2 / spread) if spread > 0 else float("nan")
 
 
-def _by_column(
-    names: Sequence[str],
-    predictions: Floats,
-    labels: Floats,
-    of: Callable[[Floats, Floats], Statistics],
+SCORES: dict[str, Score] = {
+    "auroc": Score("AUROC", _ranked(auroc)),
+    "auprc": Score("AUPRC", _ranked(average_precision)),
+    "mcc": Score("MCC", _confused(mcc)),
+    "f1": Score("F1", _confused(f1_of(1))),
+    "macro_f1": Score("macro F1", _confused(macro_f1)),
+    "balanced_accuracy": Score("balanced accuracy", _confused(balanced_accuracy)),
+    "accuracy": Score("accuracy", _confused(accuracy)),
+    "pearson": Score("Pearson's r", _of_numbers(pearson)),
+    "spearman": Score("Spearman's rho", _spearman),
+    "r2": Score("R²", _of_numbers(_r2)),
+    "mse": Score("mean squared error", _of_numbers(_mse), higher_is_better=False),
+}
+"""Every score by the name in `results.json`, before the label in brackets."""
+
+
+def statistics_of_classes(
+    scores: Sequence[str], names: Sequence[str], predictions: Floats, labels: Floats
 ) -> Statistics:
-    """Return each score's mean over columns, and with several columns also each column's score."""
-    columns: list[Statistics] = []
-    for i in range(len(names)):
-        rows = np.flatnonzero(~np.isnan(labels[:, i]))
-        columns.append(_on_rows(of(predictions[rows, i], labels[rows, i]), rows))
-    means = {name: _mean([column[name] for column in columns]) for name in columns[0]}
-    if len(names) == 1:
-        return means
-    each = {
-        f"{score}[{name}]": column[score]
-        for score in means
-        for name, column in zip(names, columns, strict=True)
-    }
-    return means | each
+    """Return scores of one column of classes; `f1` becomes the F1 of each class."""
+    truth = labels[:, 0]
+    found: Statistics = {}
+    for score in scores:
+        if score == "f1":
+            for i, name in enumerate(names):
+                found[f"f1[{name}]"] = _confused(f1_of(i))(predictions, truth)
+        else:
+            found[score] = SCORES[score].of(predictions, truth)
+    return found
 
 
-def _on_rows(statistics: Statistics, rows: NDArray[np.int64]) -> Statistics:
-    """Return statistics of a subset of rows as statistics of all weights; NaN if none is drawn."""
+def statistics_of_columns(
+    scores: Sequence[str], names: Sequence[str], predictions: Floats, labels: Floats
+) -> Statistics:
+    """Return each score's mean over columns, and with several columns also each column's score.
 
-    def on(statistic: Statistic) -> Statistic:
-        return lambda w: statistic(w[rows]) if w[rows].any() else float("nan")
+    A column counts the rows where its label is known.
+    """
+    means: Statistics = {}
+    each: Statistics = {}
+    for score in scores:
+        columns = [
+            _of_column(score, predictions[:, i : i + 1], labels[:, i]) for i in range(len(names))
+        ]
+        means[score] = _mean(columns)
+        each |= {f"{score}[{name}]": of for name, of in zip(names, columns, strict=True)}
+    return means if len(names) == 1 else means | each
 
-    return {name: on(statistic) for name, statistic in statistics.items()}
+
+def _of_column(score: str, predictions: Floats, truth: Floats) -> Statistic:
+    """Return a score of the rows with a known label, NaN if none is drawn."""
+    rows = np.flatnonzero(~np.isnan(truth))
+    statistic = SCORES[score].of(predictions[rows], truth[rows])
+    return lambda weights: statistic(weights[rows]) if weights[rows].any() else float("nan")
 
 
 def _mean(statistics: Sequence[Statistic]) -> Statistic:
@@ -237,24 +209,6 @@ def _mean(statistics: Sequence[Statistic]) -> Statistic:
         return float(known.mean()) if len(known) else float("nan")
 
     return of
-
-
-SCORES: dict[str, Scores] = {
-    "binary": _binary,
-    "classes": _classes,
-    "labels": _labels,
-    "numbers": _numbers,
-    "bases": _bases,
-}
-
-
-def statistics_of(
-    task_type: str, names: Sequence[str], predictions: NDArray[Any], labels: NDArray[Any]
-) -> tuple[Statistics, NDArray[np.int64]]:
-    """Return scores as statistics, and the rows they use: those with any known label."""
-    rows = np.flatnonzero(~np.isnan(labels).all(axis=1))
-    known, truth = (np.asarray(each, dtype=np.float64)[rows] for each in (predictions, labels))
-    return SCORES[task_type](names, known, truth), rows
 
 
 def with_intervals(

@@ -1,4 +1,4 @@
-"""The fine-tuned network: a stock Llama, pooling to a vector per sequence or base, and a head."""
+"""The fine-tuned network and its losses: padded batches, a stock Llama, pooling, and a head."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -6,18 +6,112 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.distributed.nn.functional import all_reduce
+from torch.nn import functional as F
 from transformers import LlamaForCausalLM, LlamaModel
 
 from carbon.errors import UserError
-from carbon.finetune.batches import Batch, batches, dna_rows, room_bp, tokens_of, use_rows
 from carbon.genome import reverse_complement
-from carbon.inference.options import STRANDS_READ, Pool, Strands
+from carbon.inference.options import POOLS, STRANDS_READ, Pool, Strands
 from carbon.inference.runner import Batcher
 from carbon.inference.score import overlapping_windows
 from carbon.model import LoadedModel
-from carbon.tokenizer import K, Vocabulary
+from carbon.tokenizer import K, Vocabulary, encode
+
+
+class Batch(NamedTuple):
+    """Padded token rows; all tensors are on one device.
+
+    Attributes:
+        ids: (rows, longest) int64, counted from the first row of the DNA vocabulary: see
+            `first_row`.
+        weights: (rows, longest) float32, weight of each state in the vector of its row.
+        pairs: for a label of every base: (2, 6-mers), flat token index of each 6-mer in the forward
+            row, and in the reverse complement.
+        bases: for a label of every base: (bases,), index of each real base among six per 6-mer.
+    """
+
+    ids: Tensor
+    weights: Tensor
+    pairs: Tensor | None = None
+    bases: Tensor | None = None
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """Return the batch on another device."""
+        return Batch(*(None if tensor is None else tensor.to(device) for tensor in self))  # type: ignore[arg-type]
+
+
+MakeBatch = Callable[[Sequence[str]], Batch]
+"""Makes a batch of sequences, at least one base each."""
+
+
+def first_row(vocabulary: Vocabulary) -> int:
+    """Return the first embedding row that DNA needs; text tokens come before it."""
+    return min(vocabulary.oov, vocabulary.dna_start, vocabulary.dna_end)
+
+
+def dna_rows(vocabulary: Vocabulary) -> slice:
+    """Return the embedding rows that DNA needs, without tags."""
+    return slice(first_row(vocabulary), vocabulary.kmer_rows.stop)
+
+
+def tokens_of(length_bp: int, pool: Pool) -> int:
+    """Return the tokens of a sequence, `<dna>` included."""
+    return 1 - (-length_bp // K) + POOLS[pool].close
+
+
+def room_bp(context_tokens: int, pool: Pool) -> int:
+    """Return the bases of the longest sequence that fits a context."""
+    return (context_tokens - 1 - POOLS[pool].close) * K
+
+
+def batches(vocabulary: Vocabulary, pool: Pool, *, per_base: bool = False) -> MakeBatch:
+    """Return a function that makes batches, for one vector per sequence or one per base."""
+    if per_base:
+        return lambda sequences: _batch_of_bases(sequences, vocabulary)
+    return lambda sequences: _padded(sequences, vocabulary, pool)
+
+
+def _padded(sequences: Sequence[str], vocabulary: Vocabulary, pool: Pool) -> Batch:
+    pooling, longest = POOLS[pool], max(tokens_of(len(s), pool) for s in sequences)
+    ids = np.zeros((len(sequences), longest), dtype=np.int64)
+    weights = np.zeros((len(sequences), longest), dtype=np.float32)
+    for row, sequence in enumerate(sequences):
+        encoding = encode(sequence, vocabulary, close=pooling.close)
+        size = len(encoding.ids)
+        ids[row, :size] = encoding.ids - first_row(vocabulary)
+        if pooling.last_alone:
+            weights[row, size - 1] = 1
+        else:
+            weights[row, :size] = np.bitwise_count(encoding.known)
+    return Batch(torch.from_numpy(ids), torch.from_numpy(weights))
+
+
+def _batch_of_bases(sequences: Sequence[str], vocabulary: Vocabulary) -> Batch:
+    """Read both strands: forward rows first, then their reverse complements in the same order.
+
+    A tail of one to five bases is padded with A. The reverse complement is padded with T in front,
+    so that both have the same 6-mer boundaries: 6-mer t of n is the complement of n - 1 - t.
+    """
+    turned = ["T" * (-len(s) % K) + reverse_complement(s) for s in sequences]
+    batch = _padded([*sequences, *turned], vocabulary, "mean")
+    num_rows, longest = batch.ids.shape
+    num_kmers = np.array([-(-len(s) // K) for s in sequences])
+    starts = longest * np.arange(num_rows)  # of `<dna>`, before the first 6-mer of each row
+    forward = [start + np.arange(1, n + 1) for start, n in zip(starts, num_kmers, strict=False)]
+    reverse = [
+        start + np.arange(n, 0, -1)
+        for start, n in zip(starts[len(sequences) :], num_kmers, strict=True)
+    ]
+    first_bases = K * (np.cumsum(num_kmers) - num_kmers)
+    bases = [first + np.arange(len(s)) for first, s in zip(first_bases, sequences, strict=True)]
+    return batch._replace(
+        pairs=torch.from_numpy(np.stack([np.concatenate(forward), np.concatenate(reverse)])),
+        bases=torch.from_numpy(np.concatenate(bases)),
+    )
 
 
 class Head(nn.Module):
@@ -38,7 +132,7 @@ class Head(nn.Module):
 
 
 class FinetunedNetwork(nn.Module):
-    """A stock backbone and a head, for packed sequences.
+    """A stock backbone and a head.
 
     The vector of a sequence is the mean of its states weighted by known bases, or its last state,
     as `carbon.inference.options.POOLS` defines; it equals `Model.embed`.
@@ -70,28 +164,23 @@ class FinetunedNetwork(nn.Module):
         return of_tokens.view(len(of_tokens) * K, -1).index_select(0, batch.bases)
 
     def states(self, batch: Batch) -> Tensor:
-        """Return the state of every token after the last layer and norm: (tokens, width)."""
-        output: Any = self.backbone(
-            input_ids=batch.ids[None],
-            position_ids=batch.positions[None],
-            layout=batch.layout,
-            use_cache=False,
-        )
-        states: Tensor = output.last_hidden_state[0]
+        """Return the state of every token after the last layer and norm: (rows, longest, width)."""
+        output: Any = self.backbone(input_ids=batch.ids, use_cache=False)
+        states: Tensor = output.last_hidden_state
         return states
 
 
 def pooled(states: Tensor, batch: Batch) -> Tensor:
     """Return the weighted mean of each row's states: (rows, width) float32, NaN for zero weight."""
-    weights = batch.layout.as_rows(batch.weights)
-    sums = torch.einsum("rtw,rt->rw", batch.layout.as_rows(states.float()), weights)
-    return sums / weights.sum(dim=1, keepdim=True)
+    sums = torch.einsum("rtw,rt->rw", states.float(), batch.weights)
+    return sums / batch.weights.sum(dim=1, keepdim=True)
 
 
 def both_sides(states: Tensor, batch: Batch) -> Tensor:
     """Return the states of each 6-mer in both passes, concatenated: (6-mers, 2 x width)."""
     assert batch.pairs is not None
-    return torch.cat([states.index_select(0, places) for places in batch.pairs], dim=1)
+    flat = states.flatten(0, 1)
+    return torch.cat([flat.index_select(0, places) for places in batch.pairs], dim=1)
 
 
 class OpenedModel:
@@ -99,7 +188,7 @@ class OpenedModel:
 
     Attributes:
         model: native or hybrid; unusable for other purposes until `closed` is called.
-        backbone: its decoder, which takes packed batches. The embedding has the rows of DNA only.
+        backbone: its decoder. The embedding has the rows of DNA only.
     """
 
     def __init__(self, model: LoadedModel, layer: int | None = None) -> None:
@@ -116,7 +205,6 @@ class OpenedModel:
         self.backbone: LlamaModel = model.network.model
         whole: Any = self.backbone
         self._whole = (whole.embed_tokens, whole.layers, whole.norm)
-        self._attention = whole.config._attn_implementation
         num_layers = len(whole.layers)
         if layer is not None:
             if not 0 <= layer <= num_layers:
@@ -126,7 +214,6 @@ class OpenedModel:
         rows = whole.embed_tokens.weight.detach()[dna_rows(model.vocabulary)].clone()
         embedding: Any = nn.Embedding
         whole.embed_tokens = embedding.from_pretrained(rows, freeze=False)
-        use_rows(whole)
 
     def closed(self) -> LlamaForCausalLM:
         """Restore the model, with the fine-tuned weights, and return it."""
@@ -136,7 +223,6 @@ class OpenedModel:
         with torch.no_grad():
             backbone.embed_tokens.weight[dna_rows(self.model.vocabulary)] = embeddings
         backbone.config.num_hidden_layers = len(backbone.layers)
-        backbone.config._attn_implementation = self._attention
         return self.model.network
 
 
@@ -271,3 +357,125 @@ class Averager:
             for n, part in zip(group, parts, strict=True):
                 vectors[n] = part if self._per_base else part[0]
         return vectors
+
+
+LEAST_FOR_CORRELATION = 3
+"""With two rows the correlation is always 1 or -1, and its gradient 0."""
+_FLOOR = 1e-8  # minimum product of two sums of squares, as published
+_HUBER_SHARE = 0.2  # as published for DREAM 2022
+
+Sum = Callable[[Tensor], Tensor]
+Total = Callable[[Tensor, Tensor, Tensor, Sum], Tensor]
+"""Maps logits, targets, their weights and a sum over processes to a weighted total."""
+
+
+def mean_loss(
+    name: str,
+    logits: Tensor,
+    targets: Tensor,
+    weights: Tensor,
+    total_weight: float | Tensor | None = None,
+    *,
+    alone: bool = False,
+) -> Tensor:
+    """Return a loss whose mean over processes is the loss of all rows.
+
+    Args:
+        name: key of `LOSSES`.
+        logits: (rows, outputs), any floating type; the loss is computed in float32.
+        targets: (rows, columns), NaN where unknown.
+        weights: (rows, columns), weights of the targets, 0 where unknown.
+        total_weight: sum over all microbatches of a step on all processes; of this microbatch if
+            None. 0 gives a loss of 0.
+        alone: compute the loss of this process without waiting for others.
+    """
+    summed, num_processes = (_same, 1) if alone else (_summed, _num_processes())
+    total = LOSSES[name](logits.float(), targets.float(), weights.float(), summed)
+    all_weight = summed(weights.sum().float().detach()) if total_weight is None else total_weight
+    divisor = torch.as_tensor(all_weight, dtype=torch.float32, device=total.device)
+    return total * (num_processes / divisor.clamp(min=torch.finfo(torch.float32).tiny))
+
+
+def _same(values: Tensor) -> Tensor:
+    return values
+
+
+def _cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor, summed: Sum) -> Tensor:
+    """Return the total cross-entropy of class indices in the only column."""
+    known = torch.nan_to_num(targets[:, 0]).long()
+    return weights[:, 0] @ F.cross_entropy(logits, known, reduction="none")
+
+
+def _binary_cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor, summed: Sum) -> Tensor:
+    """Return the total of columns of 0 and 1, each with its own logit."""
+    known = torch.nan_to_num(targets)
+    return (weights * F.binary_cross_entropy_with_logits(logits, known, reduction="none")).sum()
+
+
+def _squared(logits: Tensor, targets: Tensor, weights: Tensor, summed: Sum) -> Tensor:
+    return (weights * (logits - _known(targets, logits)) ** 2).sum()
+
+
+def _huber(logits: Tensor, targets: Tensor, weights: Tensor, summed: Sum) -> Tensor:
+    """Return the total of Huber's loss (1964): half the square up to 1, then linear."""
+    return (weights * F.huber_loss(logits, _known(targets, logits), reduction="none")).sum()
+
+
+def _known(targets: Tensor, logits: Tensor) -> Tensor:
+    """Return targets, replaced by the logits where unknown, so that their gradient is 0."""
+    return torch.where(torch.isnan(targets), logits.detach(), targets)
+
+
+def _correlation(logits: Tensor, targets: Tensor, weights: Tensor, summed: Sum) -> Tensor:
+    """Return 1 - Pearson's r over the rows of all processes, mean over columns, times the weight
+    here.
+
+    Each column's r is computed from sums over all processes, so that processes may differ in their
+    number of rows. A column with fewer than three rows has its squared error instead. Published for
+    DeepSTARR and DREAM 2022 in the Carbon report, D.4, for the rows of one process and of all.
+    """
+    of_column = _correlation_by_column(logits, targets, (weights > 0).float(), summed)
+    return of_column.mean() * weights.sum()
+
+
+def _correlation_by_column(logits: Tensor, targets: Tensor, known: Tensor, summed: Sum) -> Tensor:
+    values = _known(targets, logits)
+    sums = torch.stack([known.sum(0), (known * logits).sum(0), (known * values).sum(0)])
+    number, *of = summed(sums)
+    number = number.detach()
+    x, y = (a - total / number.clamp(min=1) for a, total in zip((logits, values), of, strict=True))
+    error = logits - values
+    products = [(known * a * b).sum(0) for a, b in ((x, x), (y, y), (x, y), (error, error))]
+    xx, yy, xy, squared = summed(torch.stack(products))
+    r = xy / (xx * yy).clamp(min=_FLOOR).sqrt()
+    return torch.where(number < LEAST_FOR_CORRELATION, squared / number.clamp(min=1), 1 - r)
+
+
+def _correlation_and_huber(logits: Tensor, targets: Tensor, weights: Tensor, summed: Sum) -> Tensor:
+    """Return 1 - r, which is scale-free, plus a fifth of Huber's loss, which sets the scale."""
+    both = [of(logits, targets, weights, summed) for of in (_correlation, _huber)]
+    return both[0] + _HUBER_SHARE * both[1]
+
+
+LOSSES: dict[str, Total] = {
+    "cross_entropy": _cross_entropy,
+    "binary_cross_entropy": _binary_cross_entropy,
+    "mse": _squared,
+    "huber": _huber,
+    "correlation": _correlation,
+    "correlation_huber": _correlation_and_huber,
+}
+
+
+OF_A_WHOLE_BATCH = frozenset({"correlation", "correlation_huber"})
+"""Losses that are not sums over rows: the mean over two halves differs from the whole."""
+
+
+def _summed(values: Tensor) -> Tensor:
+    """Return a sum over processes whose gradient is summed over processes too."""
+    total: Tensor = values if _num_processes() == 1 else all_reduce(values)  # type: ignore[no-untyped-call]
+    return total
+
+
+def _num_processes() -> int:
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1

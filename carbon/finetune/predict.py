@@ -1,23 +1,42 @@
-"""Predictions of a fine-tuned model: the class that `carbon.load_finetuned` returns."""
+"""Fine-tuned models: predict, load and save."""
 
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, NotRequired
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
+from pydantic import Field
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import nn
+from typing_extensions import TypedDict
 
-from carbon.errors import UserError
+from carbon.errors import ModelError, UserError
 from carbon.finetune.config import TOO_LONG, MethodConfig
-from carbon.finetune.data import Examples
-from carbon.finetune.folder import Manifest
-from carbon.finetune.network import Averager, FinetunedNetwork
+from carbon.finetune.folder import (
+    ADAPTER,
+    HEAD,
+    MODEL,
+    Manifest,
+    read_manifest,
+    weights_sha256,
+    write_manifest,
+)
+from carbon.finetune.network import Averager, FinetunedNetwork, Head, OpenedModel
+from carbon.finetune.probe import Linear
+from carbon.finetune.split import Examples
 from carbon.finetune.tasks import LabelTask
 from carbon.inference.checks import checked_dna
-from carbon.inference.options import STRANDS_READ, Strands, check_choice
+from carbon.inference.options import STRANDS_READ, Dtype, Strands, check_choice
 from carbon.inference.score import blocks
-from carbon.tokenizer import Vocabulary
+from carbon.io.structured import read_json
+from carbon.model import LoadedModel, model_folder
+from carbon.model.load import check_finite_weights, no_bars
+from carbon.tokenizer import K, Vocabulary
 
 Floats32 = NDArray[np.float32]
 
@@ -188,3 +207,173 @@ def logits_of(
     width = finetuned.task.num_outputs
     rows = [shares[n % number][n // number].reshape(-1, width) for n in range(len(examples))]
     return np.concatenate([np.zeros((0, width)), *rows])
+
+
+_REMEDY = "copy the folder again"
+
+
+class AdapterConfig(TypedDict):
+    """`adapter_config.json` of peft, whose names of modules are lists: text would be a pattern.
+
+    A regular expression from a file is not executed, because it can take for ever.
+    """
+
+    target_modules: list[str]
+    exclude_modules: NotRequired[list[str] | None]
+    layers_pattern: NotRequired[None]
+    rank_pattern: NotRequired[Annotated[dict[str, int], Field(max_length=0)]]
+    alpha_pattern: NotRequired[Annotated[dict[str, int], Field(max_length=0)]]
+
+
+def load_finetuned(
+    folder: str | Path,
+    *,
+    base: str | Path | None = None,
+    device: str = "auto",
+    dtype: Dtype = "float32",
+) -> FinetunedModel:
+    """Load a folder that `carbon finetune` wrote.
+
+    Args:
+        folder: with `finetune.json`.
+        base: folder of the base model, if it was moved; unused for `full`.
+        device: `cpu`, `cuda`, or `auto`.
+        dtype: of the backbone; the head is float32.
+
+    Raises:
+        ModelError: the folder is damaged, or the base model is absent or has other weights.
+        UserError: the device is not available.
+    """
+    from carbon.inference import load
+
+    folder = Path(folder)
+    manifest = read_manifest(folder)
+    source = folder / MODEL if manifest.method == "full" else _base_of(folder, manifest, base)
+    model = load(source, device=device, dtype=dtype).model
+    opened = OpenedModel(model, manifest.layer)
+    backbone: nn.Module = opened.backbone
+    if manifest.method == "lora":
+        backbone = _with_adapter(opened.backbone, folder / ADAPTER)
+    head = read_head(folder, manifest, opened.backbone.config.hidden_size)
+    network = FinetunedNetwork(backbone, head, per_base=manifest.task.per_base)
+    return FinetunedModel(network.to(model.network.device).eval(), model.vocabulary, manifest)
+
+
+def _base_of(folder: Path, manifest: Manifest, base: str | Path | None) -> Path:
+    """Return the folder of the base model after checking the hash of its weights."""
+    source: Any = base or manifest.base
+    if not base and not Path(source).exists() and (folder / source).exists():
+        source = folder / source
+    try:
+        source_folder = model_folder(source).path
+    except ModelError as error:
+        if base:
+            raise
+        raise ModelError(
+            f"{error} (the base model of {folder}; give its folder with --base)"
+        ) from None
+    if weights_sha256(source_folder) != manifest.base_sha256:
+        raise ModelError(
+            f"{folder}: was fine-tuned from other weights than {source} has; give its base model, "
+            f"whose SHA-256 begins with {manifest.base_sha256[:12]}, with --base"
+        )
+    return source_folder
+
+
+def _with_adapter(backbone: Any, folder: Path) -> nn.Module:
+    try:
+        from peft import PeftModel, get_peft_model_state_dict
+    except ImportError:
+        raise UserError(f"{folder}: needs peft; install carbon-dna[finetune]") from None
+    read_json(folder / "adapter_config.json", AdapterConfig, error=ModelError, remedy=_REMEDY)
+    try:
+        adapted = PeftModel.from_pretrained(backbone, str(folder))
+        saved = load_file(folder / "adapter_model.safetensors")
+    except Exception as error:  # truncated files raise errors of many libraries
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ModelError(f"{folder}: the adapter cannot be loaded: {reason}") from None
+    expected = get_peft_model_state_dict(adapted)
+    shapes, expected_shapes = (
+        {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+        for tensors in (saved, expected)
+    )
+    if wrong := sorted(dict(shapes.items() ^ expected_shapes.items())):
+        raise ModelError(
+            f"{folder}: the adapter does not fit the base model at {wrong[0]}; {_REMEDY}"
+        )
+    check_finite_weights(adapted, folder)
+    return adapted
+
+
+def head_for(manifest: Manifest, width: int) -> Head:
+    """Return a head for a model of this width."""
+    joined, of_token = (2, K) if manifest.task.per_base else (1, 1)
+    return Head(width * joined, manifest.task.num_outputs * of_token, norm=manifest.norm)
+
+
+def read_head(folder: Path, manifest: Manifest, width: int) -> Head:
+    """Read the head.
+
+    Raises:
+        ModelError: the file is absent or truncated, or its tensors do not fit `finetune.json`.
+    """
+    head = head_for(manifest, width)
+    path = folder / HEAD
+    try:
+        head.load_state_dict(load_file(path))
+    except (OSError, SafetensorError, RuntimeError) as error:
+        reason = str(error).strip().splitlines()[-1].strip()
+        raise ModelError(f"{path}: the head cannot be loaded: {reason}") from None
+    check_finite_weights(head, path)
+    return head
+
+
+def with_linear(
+    model: LoadedModel, linear: Linear, manifest: Manifest
+) -> tuple[FinetunedModel, OpenedModel]:
+    """Return a model whose head is a fitted linear map."""
+    opened = OpenedModel(model, manifest.layer)
+    head = head_for(manifest, opened.backbone.config.hidden_size)
+    with torch.no_grad():
+        head.linear.weight.copy_(torch.from_numpy(linear.weights))
+        head.linear.bias.copy_(torch.from_numpy(linear.bias))
+    network = FinetunedNetwork(opened.backbone, head, per_base=manifest.task.per_base)
+    return FinetunedModel(
+        network.to(model.network.device).eval(), model.vocabulary, manifest
+    ), opened
+
+
+def write_finetuned(
+    folder: Path, network: FinetunedNetwork, opened: OpenedModel, manifest: Manifest
+) -> None:
+    """Write a fine-tuned network into an existing folder; `full` restores the opened model.
+
+    Args:
+        folder: folder to write to.
+        network: the network.
+        opened: the model that has its backbone.
+        manifest: content of `finetune.json`; its `base` is the base model's folder.
+    """
+    from safetensors.torch import save_file
+
+    tensors = {name: x.detach().cpu().contiguous() for name, x in network.head.state_dict().items()}
+    save_file(tensors, folder / HEAD)
+    if manifest.method == "lora":
+        backbone: Any = network.backbone
+        backbone.save_pretrained(str(folder / ADAPTER), save_embedding_layers=False)
+        (folder / ADAPTER / "README.md").unlink(missing_ok=True)  # an empty template
+    if manifest.method == "full":
+        _write_model(folder / MODEL, opened, model_folder(manifest.base).path)
+    write_manifest(folder, manifest)
+
+
+def _write_model(folder: Path, opened: OpenedModel, base: Path) -> None:
+    """Write weights and config, and copy other files, such as the tokenizer, from the base."""
+    network = opened.closed()
+    with no_bars():
+        network.save_pretrained(folder)
+    for path in base.iterdir():
+        is_weights = path.name.startswith("model") and "safetensors" in path.name
+        is_ours = path.name.startswith(".") or path.name in ("config.json", "background.json")
+        if path.is_file() and not is_weights and not is_ours:
+            shutil.copyfile(path, folder / path.name)

@@ -1,36 +1,464 @@
 """Predict a file of sequences, intervals or variants into another, resumably."""
 
 import base64
-from collections.abc import Callable, Iterator
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pysam
+from numpy.typing import NDArray
 
 from carbon.__version__ import __version__
-from carbon.errors import UserError
+from carbon.errors import GenomeError, UserError
 from carbon.finetune.config import FORMATS
 from carbon.finetune.folder import Manifest, content_of, read_manifest
-from carbon.finetune.prediction_sources import (
-    BedSource,
-    Floats32,
-    PredictJob,
-    SequenceSource,
-    Source,
-    SourceRecord,
-    VariantSource,
-)
+from carbon.finetune.readers import alleles_of, fits_window, window_of
 from carbon.finetune.tasks import LabelTask
-from carbon.genome.bed import is_bed
+from carbon.genome import Reference, Variant, VcfReader, VcfRow, contig_names, read_sequences
+from carbon.genome.bed import bed_lines, bed_place, is_bed
 from carbon.genome.contig_names import names_table
+from carbon.genome.normalize import normalize_variant
 from carbon.genome.vcf import holds_variants
-from carbon.inference.options import Dtype
+from carbon.inference.options import Dtype, Strands
+from carbon.inference.variants.files import Agreement, index_paths, write_index
 from carbon.io.files import atomic_file, check_no_input, content_sha256, output_path, why_no_file
+from carbon.io.tables import Columns, chosen_by_ending, text_of
 from carbon.parallel.driver import Job, Workers, in_blocks, run_job
 from carbon.progress import say
 
 if TYPE_CHECKING:
     from carbon.finetune.predict import FinetunedModel
+
+Floats32 = NDArray[np.float32]
+
+
+def largest_changes(ref: Floats32, alt: Floats32, variant: Variant, before_bp: int) -> Floats32:
+    """Return the largest change of each class, and its position: (classes, 4).
+
+    Bases before and after the variant are compared one by one; of the alleles, as many from the
+    left as the shorter one has. A base that only one allele has gets probability 0 with the other,
+    as in the delta scores of SpliceAI (Jaganathan et al. 2019).
+
+    Args:
+        ref: (bases, classes), probabilities in the window with REF.
+        alt: (bases, classes), likewise with ALT; NaN where unknown.
+        variant: the variant.
+        before_bp: bases of the window before the variant.
+
+    Returns:
+        Probability with ALT, with REF, ALT - REF, and the offset of the base from POS, negative to
+        the left; for an inserted base, the offset of the last base before it. NaN without a
+        prediction.
+    """
+    ref_bp, alt_bp = len(variant.ref), len(variant.alt)
+    longer = max(ref_bp, alt_bp)
+    after_bp = min(len(ref) - ref_bp, len(alt) - alt_bp) - before_bp
+
+    def aligned(window: Floats32, allele_bp: int) -> Floats32:
+        gap = np.zeros((longer - allele_bp, window.shape[1]), dtype=window.dtype)
+        end = before_bp + allele_bp
+        return np.concatenate([window[:end], gap, window[end : end + after_bp]])
+
+    with_ref, with_alt = aligned(ref, ref_bp), aligned(alt, alt_bp)
+    offsets = np.arange(-before_bp, longer + after_bp)
+    offsets[before_bp : before_bp + longer] = np.minimum(np.arange(longer), ref_bp - 1)
+    offsets[before_bp + longer :] = np.arange(ref_bp, ref_bp + after_bp)
+    change = with_alt - with_ref
+    at = np.abs(np.nan_to_num(change)).argmax(axis=0), np.arange(change.shape[1])
+    rows = np.stack([with_alt[at], with_ref[at], change[at], offsets[at[0]]], axis=1)
+    rows[np.isnan(rows).any(axis=1)] = np.nan
+    return rows.astype(np.float32)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PredictJob:
+    """Input, output and options of a prediction; None takes a recipe's setting.
+
+    Attributes:
+        model: folder of the fine-tuned model.
+        source: FASTA, FASTQ, BED, VCF or BCF; see `form_of`.
+        output: a table; for a VCF also a VCF.
+        reference: FASTA that a BED or VCF refers to.
+        contigs: `chr`, or a table, if the source names contigs differently from the reference.
+        window_bp: bases around the middle of an interval, or a variant.
+        strands: strands to read.
+        too_long: key of `TOO_LONG`.
+        resume: continue an earlier run.
+    """
+
+    model: Path
+    source: Path
+    output: Path
+    reference: Path | None = None
+    contigs: str | None = None
+    window_bp: int | None = None
+    strands: Strands | None = None
+    too_long: str | None = None
+    resume: bool = False
+
+
+class SourceRecord(NamedTuple):
+    """A record of the source.
+
+    Attributes:
+        record: fields that the source's writer needs.
+        names: names of its sequences, for messages.
+        sequences: sequences to predict.
+    """
+
+    record: Any
+    names: tuple[str, ...]
+    sequences: tuple[str, ...]
+
+
+class Source:
+    """A file that is read record by record, and the format of its predictions."""
+
+    def check(self) -> int:
+        """Read the whole file, so that errors surface early; return the number of records."""
+        raise NotImplementedError
+
+    def records(self) -> Iterator[SourceRecord]:
+        """Yield the records to predict."""
+        raise NotImplementedError
+
+    def written(
+        self, path: Path, settings: dict[str, Any]
+    ) -> AbstractContextManager[Callable[[SourceRecord, Sequence[Floats32]], None]]:
+        """Open an output, and yield a function that writes a record and its predictions."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """Run final steps after the output is complete."""
+
+
+class _Table(Source):
+    """A source written as a table: a row for each record, or for each predicted base."""
+
+    place: Columns
+
+    def __init__(self, manifest: Manifest, room_bp: int, job: PredictJob) -> None:
+        """Choose the writer by the output's ending."""
+        self.writer = chosen_by_ending(job.output, "table")
+        self.task, self.job = manifest.task, job
+
+    def row(self, record: SourceRecord, base: int | None) -> tuple[Any, ...]:
+        """Return the values of `place` for a record, or for one of its bases."""
+        raise NotImplementedError
+
+    def rows(self, record: SourceRecord, prediction: Floats32) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of a record; None without a prediction."""
+        if not self.task.per_base:
+            yield (*self.row(record, None), *table_cells(prediction))
+            return
+        for base, values in enumerate(prediction):
+            yield (*self.row(record, base), *table_cells(values))
+
+    @contextmanager
+    def written(self, path: Path, settings: dict[str, Any]) -> Iterator[Any]:
+        """Write float columns `predicted_NAME`."""
+        outputs = {f"predicted_{name}": float for name in self.task.output_names}
+        with self.writer(path, {**self.place, **outputs}, settings) as write_row:
+
+            def write(record: SourceRecord, predictions: Sequence[Floats32]) -> None:
+                for row in self.rows(record, *predictions):
+                    write_row(row)
+
+            yield write
+
+
+def table_cells(values: Floats32) -> list[float | None]:
+    """Return numbers as table cells: None for NaN."""
+    return [None if np.isnan(value) else float(value) for value in values]
+
+
+class SequenceSource(_Table):
+    """FASTA or FASTQ."""
+
+    def __init__(self, manifest: Manifest, room_bp: int, job: PredictJob) -> None:
+        """Define the columns."""
+        super().__init__(manifest, room_bp, job)
+        of_base = {"position": int, "base": str}
+        self.place = {"name": str, **(of_base if manifest.task.per_base else {"bases": int})}
+
+    def check(self) -> int:
+        """Count the records."""
+        return sum(1 for _ in read_sequences(self.job.source))
+
+    def records(self) -> Iterator[SourceRecord]:
+        """Yield the records."""
+        for name, bases in read_sequences(self.job.source):
+            yield SourceRecord(name, (f"{self.job.source}: record '{name}'",), (bases,))
+
+    def row(self, record: SourceRecord, base: int | None) -> tuple[Any, ...]:
+        """Return name and length, or the position from 1 and the base."""
+        (bases,) = record.sequences
+        if base is None:
+            return record.record, len(bases)
+        return record.record, base + 1, bases[base]
+
+
+class BedSource(_Table):
+    """A BED and its reference; intervals on the reverse strand are read as reverse complements."""
+
+    def __init__(self, manifest: Manifest, room_bp: int, job: PredictJob) -> None:
+        """Open the reference."""
+        super().__init__(manifest, room_bp, job)
+        assert job.reference is not None
+        self.reference = Reference(job.reference)
+        self.names = contig_names(job.contigs, self.reference.contig_lengths_bp)
+        self.place = {"contig": str, "start": int, "end": int, "name": str, "strand": str}
+        if manifest.task.per_base:
+            self.place |= {"base_number": int, "base": str}
+        self.window_bp = manifest.window_bp if job.window_bp is None else job.window_bp
+        self.num_wider = self.num_narrower = self.num_places = 0
+
+    def check(self) -> int:
+        """Read all records."""
+        return sum(1 for _ in self.records())
+
+    def records(self) -> Iterator[SourceRecord]:
+        """Yield the intervals, with their 0-based, half-open coordinates."""
+        for where, columns in bed_lines(self.job.source):
+            contig, start, end = bed_place(columns, where)
+            name = columns[3] if len(columns) > 3 else f"{contig}:{start + 1}-{end}"
+            strand = "-" if columns[5:6] == ["-"] else "+"
+            in_reference = self.names.get(contig, contig)
+            try:
+                bases = window_of(self.reference, in_reference, start, end, strand, self.window_bp)  # type: ignore[arg-type]
+            except UserError as error:
+                raise UserError(f"{where}: {error}") from None
+            yield SourceRecord(
+                (contig, start, end, name, strand), (f"{where} ('{name}')",), (bases,)
+            )
+
+    def rows(self, record: SourceRecord, prediction: Floats32) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of an interval, and count intervals whose window differs from them."""
+        _, start, end, *_ = record.record
+        read_bp = len(record.sequences[0])
+        self.num_places += 1
+        self.num_wider += read_bp > end - start
+        self.num_narrower += read_bp < end - start
+        return super().rows(record, prediction)
+
+    def finish(self) -> None:
+        """Report intervals that are shorter or longer than the window read."""
+        counts = {"longer": self.num_wider, "shorter": self.num_narrower}
+        if any(counts.values()):
+            shown = " and ".join(f"{word} in {n:,}" for word, n in counts.items() if n)
+            say(
+                f"{self.job.source}: windows of {self.window_bp} bp around the middle were read, "
+                f"{shown} of {self.num_places:,} places than the interval; --window 0 reads "
+                "the intervals"
+            )
+
+    def row(self, record: SourceRecord, base: int | None) -> tuple[Any, ...]:
+        """Return the interval; for a base also its number from 1 along the strand, and the base."""
+        if base is None:
+            return tuple(record.record)
+        return (*record.record, base + 1, record.sequences[0][base])
+
+
+_PLACE = {"contig": str, "position": int, "id": str, "ref": str, "alt": str}
+_NO_KEY = re.compile(r"[^A-Z0-9_]+")
+_TYPES = {float: "Float", int: "Integer"}
+
+
+class AlleleField(NamedTuple):
+    """A column that is written for each output."""
+
+    description: str
+    type: type = float
+
+
+_SIDES = {
+    "": AlleleField("with ALT"),
+    "_REF": AlleleField("with REF"),
+    "_DELTA": AlleleField("with ALT - with REF"),
+}
+_SIDES_OF_BASES = {
+    "": AlleleField("with ALT, at the base of the largest change"),
+    "_REF": AlleleField("with REF, there"),
+    "_DELTA": AlleleField("with ALT - with REF, there"),
+    "_OFFSET": AlleleField("bases from POS to there", int),
+}
+
+
+class VariantSource(Source):
+    """A VCF and its reference. Windows start half a window before a variant, as in training."""
+
+    def __init__(self, manifest: Manifest, room_bp: int, job: PredictJob) -> None:
+        """Open reference and VCF.
+
+        Raises:
+            UserError: the window is unknown, or does not fit the context.
+        """
+        self.writer = chosen_by_ending(job.output, "predicted variants")
+        self.task, self.job = manifest.task, job
+        self.sides = _SIDES_OF_BASES if manifest.task.per_base else _SIDES
+        window_bp = manifest.window_bp if job.window_bp is None else job.window_bp
+        if not 2 <= window_bp <= room_bp:
+            raise UserError(
+                f"{job.source}: a window of {window_bp} bp: give --window, 2 to {room_bp} bp"
+            )
+        self.window_bp = window_bp
+        assert job.reference is not None
+        self.reference = Reference(job.reference)
+        names = contig_names(job.contigs, self.reference.contig_lengths_bp)
+        self.vcf = VcfReader(job.source, self.reference, contig_names=names)
+
+    def check(self) -> int:
+        """Compare all records with the reference; return their number.
+
+        Raises:
+            GenomeError: records disagree with it, or have predictions already.
+        """
+        if any(line.startswith("##INFO=<ID=PREDICTED_") for line in self.vcf.header):
+            raise GenomeError(f"{self.vcf.path}: has predictions already; give the original")
+        agreement = Agreement(self.vcf.path, self.reference)
+        for row in self.vcf:
+            agreement.add(row)
+        if agreement.has_contradictions:
+            raise GenomeError(agreement.summary())
+        return agreement.num_records
+
+    def records(self) -> Iterator[SourceRecord]:
+        """Yield records, with a REF and an ALT sequence for each ALT that can be predicted."""
+        for row in self.vcf:
+            sequences: list[str] = []
+            names: list[str] = []
+            reasons = [self.why_none(row, variant) for variant in row.variants]
+            for variant, reason in zip(row.variants, reasons, strict=True):
+                if reason is None:
+                    sequences += alleles_of(self.reference, variant, self.window_bp)
+                    names += [f"{self.vcf.path}: {variant.to_text()}"] * 2
+            yield SourceRecord((row, reasons), tuple(names), tuple(sequences))
+
+    def why_none(self, row: VcfRow, variant: Variant) -> str | None:
+        """Return the reason why an ALT has no prediction, or None."""
+        if row.disagreement:
+            return row.disagreement.reason
+        if reason := variant.why_unscorable():
+            return reason
+        if not fits_window(self.reference, variant, self.window_bp):
+            return "allele_longer_than_half_window"
+        return None
+
+    def values(self, variant: Variant, ref: Floats32, alt: Floats32) -> list[float | int | None]:
+        """Return a value for each column of each output; None without a prediction."""
+        if self.task.per_base:
+            plain = normalize_variant(self.reference, variant)
+            before_bp = min(plain.position, self.window_bp // 2)
+            changes = largest_changes(ref, alt, plain, before_bp)
+            changes[:, -1] += plain.position - variant.position  # offsets count from the VCF's POS
+            flat = changes.ravel()
+        else:
+            flat = np.stack([alt, ref, alt - ref], axis=1).ravel()
+        types = [side.type for _ in self.task.output_names for side in self.sides.values()]
+        return [None if np.isnan(x) else of(x) for x, of in zip(flat, types, strict=True)]
+
+    def written(self, path: Path, settings: dict[str, Any]) -> Any:
+        """Open the output."""
+        return self.writer(path, self, settings)
+
+    def finish(self) -> None:
+        """Write the index of a bgzip VCF."""
+        for stale in index_paths(self.job.output):
+            stale.unlink(missing_ok=True)
+        if self.job.output.name.endswith(".vcf.gz"):
+            write_index(self.job.output, max(self.reference.contig_lengths_bp.values()))
+
+
+def keys_of(names: Sequence[str]) -> list[str]:
+    """Return the INFO key of each output; if two names give the same key, all are numbered."""
+    keys = ["PREDICTED_" + _NO_KEY.sub("_", name.upper()).strip("_") for name in names]
+    if len(set(keys)) < len(keys):
+        keys = [f"{key}_{number}" for number, key in enumerate(keys, start=1)]
+    return keys
+
+
+def _rows(
+    source: VariantSource, record: SourceRecord, predictions: Sequence[Floats32]
+) -> Iterator[list[float | int | None]]:
+    """Yield the values of each ALT."""
+    row, reasons = record.record
+    remaining = iter(predictions)
+    num_values = len(source.sides) * len(source.task.output_names)
+    empty: list[float | int | None] = [None] * num_values
+    for variant, reason in zip(row.variants, reasons, strict=True):
+        yield empty if reason else source.values(variant, next(remaining), next(remaining))
+
+
+@contextmanager
+def write_table(
+    path: Path, source: VariantSource, settings: dict[str, Any]
+) -> Iterator[Callable[[SourceRecord, Sequence[Floats32]], None]]:
+    """Write a row for each allele: its position, and each prediction."""
+    names = source.task.output_names
+    columns = {
+        f"predicted_{name}{suffix.lower()}": side.type
+        for name in names
+        for suffix, side in source.sides.items()
+    }
+    writer = chosen_by_ending(path, "table")
+    with writer(path, {**_PLACE, **columns, "reason": str}, settings) as write_row:
+
+        def write_rows(record: SourceRecord, predictions: Sequence[Floats32]) -> None:
+            row, reasons = record.record
+            values = _rows(source, record, predictions)
+            for variant, reason, cells in zip(row.variants, reasons, values, strict=True):
+                place = (row.columns[0], variant.position + 1, row.columns[2])
+                write_row((*place, variant.ref, variant.alt, *cells, reason))
+
+        yield write_rows
+
+
+@contextmanager
+def write_vcf(path: Path, source: VariantSource, settings: dict[str, Any]) -> Iterator[Any]:
+    """Write the VCF with INFO fields added, one value for each ALT."""
+    names = source.task.output_names
+    keys = [key + suffix for key in keys_of(names) for suffix in source.sides]
+    opened = pysam.BGZFile(str(path), "w", index=None) if path.suffix == ".gz" else path.open("wb")
+    with opened as sink:
+        header = _vcf_header(source, settings)
+        sink.write("".join(f"{line}\n" for line in header).encode())
+
+        def write(record: SourceRecord, predictions: Sequence[Floats32]) -> None:
+            row, reasons = record.record
+            rows = list(_rows(source, record, predictions))
+            added = [
+                f"{key}={','.join(text_of(cells[n]) for cells in rows)}"
+                for n, key in enumerate(keys)
+                if any(cells[n] is not None for cells in rows)
+            ]
+            if any(reasons):
+                added.append(f"PREDICTED_REASON={','.join(map(text_of, reasons))}")
+            sink.write(row.with_info(";".join(added)).encode())
+
+        yield write
+
+
+def _vcf_header(source: VariantSource, settings: dict[str, Any]) -> list[str]:
+    *lines, columns = source.vcf.header
+    names = source.task.output_names
+    added = [
+        f"##INFO=<ID={key}{suffix},Number=A,Type={_TYPES[side.type]},"
+        f'Description="{_info_text(name)}, {side.description}">'
+        for key, name in zip(keys_of(names), names, strict=True)
+        for suffix, side in source.sides.items()
+    ]
+    why = '##INFO=<ID=PREDICTED_REASON,Number=A,Type=String,Description="Why there is none">'
+    return [*lines, *added, why, f"##carbon_predict={json.dumps(settings)}", columns]
+
+
+def _info_text(text: str) -> str:
+    return text.replace('"', "'").replace("\\", "/")
+
 
 _BLOCK_RECORDS, _BLOCK_BP = 256, 1_000_000  # maximum size of a block
 
@@ -97,7 +525,7 @@ class PredictWorker:
     @classmethod
     def load(cls, job: PredictJob, dtype: Dtype, loading: dict[str, Any]) -> "PredictWorker":
         """Return a worker with the model of a job; `loading` are keywords of `load_finetuned`."""
-        from carbon.finetune.load import load_finetuned
+        from carbon.finetune.predict import load_finetuned
 
         return cls(load_finetuned(job.model, dtype=dtype, **loading), job, dtype)
 

@@ -1,30 +1,525 @@
-"""Read training data of any format, among them FASTA with labels in a table or in its names."""
+"""Read labelled sequences of any format, with a location for each row."""
 
-from collections.abc import Callable
+import difflib
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pyarrow import csv
 
-from carbon.errors import ConfigError, UserError
+from carbon.errors import ConfigError, GenomeError, UserError
 from carbon.finetune.config import FORMATS, DataConfig
-from carbon.finetune.places import read_bed, read_vcf
-from carbon.finetune.tables import (
-    SPLIT_COLUMN,
-    Rows,
-    joined,
-    label_column,
-    parquet_table,
-    place_in,
-    read_csv,
-    read_datasets,
-    read_parquet,
-    read_tsv,
-    split_columns,
-    text_column,
-    text_table,
+from carbon.genome import (
+    Interval,
+    Reference,
+    Strand,
+    Variant,
+    VcfReader,
+    contig_names,
+    read_sequences,
+    reverse_complement,
 )
-from carbon.genome import read_sequences
+from carbon.genome.bed import bed_lines, bed_place
+from carbon.genome.normalize import normalize_variant
+from carbon.genome.sequences import open_text
 from carbon.genome.vcf import holds_variants
+from carbon.io.files import why_no_file
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """Examples as a file has them.
+
+    Attributes:
+        sequences: in the case of the file.
+        labels: by name, one for each example: text, number, list (one value for each base) or None.
+        names: None if the file has none.
+        columns: further requested columns, as text, by name.
+        contigs: contig of each sequence; None if sequences are not cut from a reference.
+        where: maps a row, from 0, to its location for messages.
+        notes: sentences on skipped records.
+    """
+
+    sequences: Sequence[str]
+    labels: Mapping[str, Sequence[Any]]
+    names: Sequence[str] | None
+    columns: Mapping[str, Sequence[str]]
+    contigs: Sequence[str] | None
+    where: Callable[[int], str]
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.sequences)
+
+
+def find_column(name: str, columns: Collection[str], where: str, key: str) -> str:
+    """Return a column's name.
+
+    Raises:
+        UserError: the column does not exist; the message has the closest name, or all names.
+    """
+    if name in columns:
+        return name
+    near = difflib.get_close_matches(name, columns, n=1)
+    shown = f"did you mean '{near[0]}'?" if near else f"it has {', '.join(list(columns)[:12])}"
+    raise UserError(f"{where}: has no column '{name}' ({key}); {shown}")
+
+
+def joined(rows_of_file: Mapping[str, Rows], column: str) -> Rows:
+    """Return the rows of several files as one; a column names the file's key."""
+    each, first = list(rows_of_file.values()), next(iter(rows_of_file.values()))
+    ends = [0]
+    for rows in each:
+        ends.append(ends[-1] + len(rows))
+
+    def where(row: int) -> str:
+        which = next(i for i, end in enumerate(ends[1:]) if row < end)
+        return each[which].where(row - ends[which])
+
+    def listed(get: Callable[[Rows], Sequence[Any]]) -> list[Any]:
+        return list(chain.from_iterable(get(rows) for rows in each))
+
+    keys = list(chain.from_iterable([key] * len(rows) for key, rows in rows_of_file.items()))
+    return replace(
+        first,
+        sequences=listed(lambda rows: rows.sequences),
+        labels={name: listed(lambda rows, n=name: rows.labels[n]) for name in first.labels},  # type: ignore[misc]
+        names=listed(lambda rows: rows.names or ()) if first.names is not None else None,
+        columns={
+            **{name: listed(lambda rows, n=name: rows.columns[n]) for name in first.columns},  # type: ignore[misc]
+            column: keys,
+        },
+        contigs=listed(lambda rows: rows.contigs or ()) if first.contigs is not None else None,
+        where=where,
+        notes=tuple(chain.from_iterable(rows.notes for rows in each)),
+    )
+
+
+_BLOCK_BYTES = 2**26  # size of a text block, and the maximum length of a row
+SPLIT_COLUMN = "split"
+"""Column that names the split of a row, for `data.files` and the splits of `datasets`."""
+
+
+def read_csv(path: str, config: DataConfig) -> Rows:
+    """Read a comma-separated table."""
+    return _read_text(path, ",", config)
+
+
+def read_tsv(path: str, config: DataConfig) -> Rows:
+    """Read a tab-separated table."""
+    return _read_text(path, "\t", config)
+
+
+def _read_text(path: str, between: str, config: DataConfig) -> Rows:
+    first_line = 1 if config.header else 2
+    return rows_of(text_table(path, between, config.header), path, config, first_line)
+
+
+def read_parquet(path: str, config: DataConfig) -> Rows:
+    """Read a Parquet file."""
+    return rows_of(parquet_table(path), path, config)
+
+
+def read_datasets(path: str, config: DataConfig) -> Rows:
+    """Read a folder saved by `datasets`, or a hub dataset; its splits become a column."""
+    return rows_of(_dataset_table(path, config), path, config)
+
+
+def text_table(path: str, between: str, header: Sequence[str] = ()) -> pa.Table:
+    """Read all columns of a CSV or TSV as text, plain or gzip.
+
+    Args:
+        path: the file.
+        between: separator of cells.
+        header: column names if the file has no header.
+
+    Raises:
+        UserError: the file is absent or broken, or has no header.
+    """
+    _check_file(path)
+    with open(path, "rb") as start:
+        packing = "gzip" if start.read(2) == b"\x1f\x8b" else None
+    read = csv.ReadOptions(block_size=_BLOCK_BYTES, column_names=list(header) or None)
+    parse = csv.ParseOptions(delimiter=between, quote_char=False if between == "\t" else '"')
+    try:
+        # The column types need the names in the header, so the file is opened twice.
+        with pa.input_stream(path, compression=packing) as source:
+            names = csv.open_csv(source, read, parse).schema.names
+        with pa.input_stream(path, compression=packing) as source:
+            convert = csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
+            table = csv.read_csv(source, read, parse, convert)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise UserError(
+            f"{path}: not such a table: {_one_line(error)}; correct or convert it"
+        ) from None
+    return _checked_names(table, path)
+
+
+def parquet_table(path: str) -> pa.Table:
+    """Read a Parquet file.
+
+    Raises:
+        UserError: the file is absent, or not Parquet.
+    """
+    _check_file(path)
+    try:
+        return _checked_names(pq.read_table(path), path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise UserError(f"{path}: not a Parquet file: {_one_line(error)}; fetch it again") from None
+
+
+def _dataset_table(path: str, config: DataConfig) -> pa.Table:
+    try:
+        import datasets
+    except ImportError:
+        raise UserError(f"{path}: needs the library datasets; pip install datasets") from None
+    try:
+        if Path(path).is_dir() and any(Path(path).glob("*.json")):
+            data = datasets.load_from_disk(path)
+        else:
+            options = {"revision": config.revision or None}
+            data = datasets.load_dataset(path, config.dataset or None, **options)
+    except Exception as error:
+        # The library raises dozens of errors for absent or invalid datasets.
+        raise UserError(f"{path}: datasets cannot read it: {_one_line(error)}") from None
+    if not isinstance(data, dict):
+        return data.with_format("arrow")[:]
+    tables = []
+    for name, each in data.items():
+        table = each.with_format("arrow")[:]
+        if SPLIT_COLUMN not in table.column_names:
+            table = table.append_column(SPLIT_COLUMN, pa.array([name] * len(table), pa.string()))
+        tables.append(table)
+    return pa.concat_tables(tables, promote_options="permissive")
+
+
+def rows_of(table: pa.Table, path: str, config: DataConfig, first_line: int = 0) -> Rows:
+    """Return the columns of a table that a configuration requests.
+
+    Args:
+        table: as read.
+        path: for messages.
+        config: column names.
+        first_line: line of the first row in the file, from 1; 0 if rows have no line.
+    """
+    place = place_in(path, first_line)
+    selected = _selected(table, path, config, place)
+    num_others, table = len(table) - len(selected), table.take(selected)
+    return Rows(
+        sequences=text_column(table, config.sequence, path, "data.sequence"),
+        labels={name: label_column(table, name, path) for name in config.labels},
+        names=text_column(table, config.name, path, "data.name") if config.name else None,
+        columns=split_columns(table, path, config),
+        contigs=None,
+        where=lambda row: place(int(selected[row])),
+        notes=(f"{path}: data.keep and data.below skip {num_others} rows.",) if num_others else (),
+    )
+
+
+def _selected(
+    table: pa.Table, path: str, config: DataConfig, place: Callable[[int], str]
+) -> NDArray[np.int64]:
+    """Return the numbers of the rows that `keep` and `below` select."""
+    is_selected = np.ones(len(table), dtype=bool)
+    for name, values in config.keep.items():
+        texts = text_column(table, name, path, "data.keep")
+        is_selected &= np.isin(np.array(texts, dtype=object), values)
+    for name, limit in config.below.items():
+        texts = text_column(table, name, path, "data.below")
+        numbers = [_number(text, config, name, place, row) for row, text in enumerate(texts)]
+        is_selected &= np.array(numbers) < limit
+    return np.flatnonzero(is_selected)
+
+
+def _number(
+    text: str, config: DataConfig, name: str, place: Callable[[int], str], row: int
+) -> float:
+    """Return a number; NaN, which is below nothing, for an unknown cell."""
+    try:
+        return float("nan") if text in config.unknown else float(text)
+    except ValueError:
+        raise UserError(
+            f"{place(row)}: '{text[:40]}' in column '{name}' (data.below) is not a number; "
+            "correct it"
+        ) from None
+
+
+def place_in(path: str, first_line: int) -> Callable[[int], str]:
+    """Return a function from a row to its location: by line, or by number from 1."""
+    if first_line:
+        return lambda row: f"{path} line {row + first_line}"
+    return lambda row: f"{path} row {row + 1}"
+
+
+def split_columns(table: pa.Table, path: str, config: DataConfig) -> Mapping[str, Sequence[str]]:
+    """Return the column that determines splits, if the rule uses one."""
+    name = config.split.column
+    return {name: text_column(table, name, path, "data.split.column")} if name else {}
+
+
+def text_column(table: pa.Table, name: str, path: str, key: str) -> list[str]:
+    """Return a column as text; null cells are empty."""
+    column = table.column(find_column(name, table.column_names, path, key))
+    return ["" if value is None else str(value) for value in column.to_pylist()]
+
+
+def label_column(table: pa.Table, name: str, path: str) -> list[Any]:
+    """Return a column of labels: text, numbers, lists or None."""
+    values: list[Any] = table.column(
+        find_column(name, table.column_names, path, "data.labels")
+    ).to_pylist()
+    return values
+
+
+def _check_file(path: str) -> None:
+    if not Path(path).is_file():
+        raise UserError(f"{path}: {why_no_file(path)}; give a table")
+
+
+def _checked_names(table: pa.Table, path: str) -> pa.Table:
+    repeated = {name for name in table.column_names if table.column_names.count(name) > 1}
+    if repeated:
+        raise UserError(
+            f"{path}: has {len(repeated)} columns twice, such as '{min(repeated)}'; keep one"
+        )
+    return table
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def window_of(
+    reference: Reference, contig: str, start: int, end: int, strand: Strand, window_bp: int
+) -> str:
+    """Return the bases of an interval, or `window_bp` bases around its middle, clipped to the
+    contig.
+
+    Raises:
+        GenomeError: the interval lies outside of the reference.
+    """
+    place = Interval(contig, start, end)
+    if window_bp:
+        reference.fetch(Interval(contig, end, end))  # raises unless the contig is long enough
+        first = (start + end) // 2 - window_bp // 2
+        last = min(first + window_bp, reference.contig_lengths_bp[contig])
+        place = Interval(contig, max(0, first), max(0, last))
+    bases = reference.fetch(place)
+    return bases if strand == "+" else reverse_complement(bases)
+
+
+def alleles_of(reference: Reference, variant: Variant, window_bp: int) -> tuple[str, str]:
+    """Return the bases around a variant with REF and with ALT, `window_bp` each.
+
+    The variant is trimmed and left-aligned first, so that the windows do not depend on how it is
+    written. Both begin with the same half window upstream of the variant, and are shorter at a
+    contig's end.
+    """
+    variant = normalize_variant(reference, variant)
+    start = max(0, variant.position - window_bp // 2)
+    ref_end = variant.position + len(variant.ref)
+    length_bp = reference.contig_lengths_bp[variant.contig]
+    before = reference.fetch(Interval(variant.contig, start, variant.position))
+    last = min(length_bp, max(ref_end, start + window_bp + len(variant.ref)))
+    after = reference.fetch(Interval(variant.contig, ref_end, last))
+    ref, alt = ((before + bases + after)[:window_bp] for bases in (variant.ref, variant.alt))
+    return ref, alt
+
+
+def fits_window(reference: Reference, variant: Variant, window_bp: int) -> bool:
+    """Return whether half of a window holds the longer allele, trimmed and left-aligned."""
+    plain = normalize_variant(reference, variant)
+    return max(len(plain.ref), len(plain.alt)) <= window_bp // 2
+
+
+def checked_alleles_of(reference: Reference, variant: Variant, window_bp: int) -> tuple[str, str]:
+    """Return `alleles_of` for a variant that a user typed.
+
+    Raises:
+        UserError: REF disagrees with the reference, or the alleles cannot be predicted.
+    """
+    disagreement = reference.disagreement(variant.contig, variant.position, variant.ref)
+    reason = disagreement.reason if disagreement else variant.why_unscorable()
+    if reason:
+        shown = reason.replace("_", " ")
+        raise UserError(f"variant {variant.to_text()} cannot be predicted: {shown}")
+    if not fits_window(reference, variant, window_bp):
+        raise UserError(f"an allele is longer than half of the window of {window_bp} bases")
+    return alleles_of(reference, variant, window_bp)
+
+
+def opened(path: str, reference: str, contigs: str) -> tuple[Reference, dict[str, str]]:
+    """Return the reference of a file, and a mapping from its contig names to the reference's.
+
+    Raises:
+        UserError: no reference is named, or it does not exist.
+    """
+    if not reference:
+        raise ConfigError(f"{path}: has intervals but no sequences; give data.reference, a FASTA")
+    fasta = Reference(reference)
+    return fasta, contig_names(contigs or None, fasta.contig_lengths_bp)
+
+
+_STRAND_COLUMN = 5
+
+
+def read_bed(path: str, config: DataConfig) -> Rows:
+    """Read the intervals of a BED; those on the reverse strand as reverse complements.
+
+    Columns are named by number, from 1, or by the first comment of the file.
+
+    Raises:
+        UserError: a line is not BED, lies outside of the reference, or lacks a column.
+    """
+    if not Path(path).is_file():
+        raise UserError(f"{path}: {why_no_file(path)}; give a BED")
+    key_of = {
+        **dict.fromkeys(config.labels, "data.labels"),
+        **({config.name: "data.name"} if config.name else {}),
+        **({config.split.column: "data.split.column"} if config.split.column else {}),
+    }
+    reference, others = opened(path, config.reference, config.contigs)
+    number_of: dict[str, int] = {}
+    cells: dict[str, list[str]] = {name: [] for name in key_of}
+    sequences, contigs, regions, places = [], [], [], []
+    with reference:
+        header = _bed_header(path)
+        for where, columns in bed_lines(Path(path)):
+            contig, start, end = bed_place(columns, where)
+            contig = others.get(contig, contig)
+            names = header or [str(i) for i in range(1, len(columns) + 1)]
+            number_of = number_of or {
+                name: names.index(_column(name, names, path, key)) for name, key in key_of.items()
+            }
+            for name, number in number_of.items():
+                cells[name].append(_cell(columns, number, where))
+            strand = "-" if columns[_STRAND_COLUMN : _STRAND_COLUMN + 1] == ["-"] else "+"
+            try:
+                bases = window_of(reference, contig, start, end, strand, config.window_bp)  # type: ignore[arg-type]
+            except GenomeError as error:
+                raise GenomeError(f"{where}: {error}") from None
+            sequences.append(bases)
+            contigs.append(contig)
+            regions.append(f"{contig}:{start + 1}-{end}({strand})")
+            places.append(where)
+    column: dict[str, Any] = dict(cells)
+    return Rows(
+        sequences=sequences,
+        labels={name: column[name] for name in config.labels},
+        names=column[config.name] if config.name else regions,
+        columns={config.split.column: column[config.split.column]} if config.split.column else {},
+        contigs=contigs,
+        where=lambda row: places[row],
+    )
+
+
+def _bed_header(path: str) -> list[str]:
+    """Return the column names in the first line of a BED, if it is a comment."""
+    with open_text(Path(path), errors="replace") as lines:
+        first = next(lines, "")
+    return first[1:].strip().split("\t" if "\t" in first else None) if first[:1] == "#" else []
+
+
+def _column(name: str, names: list[str], path: str, key: str) -> str:
+    if name.isdecimal() and name not in names and 0 < int(name) <= len(names):
+        return names[int(name) - 1]
+    return find_column(name, names, path, key)
+
+
+def _cell(columns: list[str], number: int, where: str) -> str:
+    if number >= len(columns):
+        raise UserError(
+            f"{where}: has {len(columns)} columns, and no column {number + 1}; correct it"
+        )
+    return columns[number].strip()
+
+
+_INFO = 7
+_ID_AND_TYPE = re.compile(r"##INFO=<ID=([^,>]+),.*?Type=(\w+)")
+
+
+def read_vcf(path: str, config: DataConfig) -> Rows:
+    """Read a window for each ALT; labels are keys of INFO, one value for each ALT or one for all.
+
+    Alleles other than ACGT sequences, such as `*` and `<DEL>`, and alleles longer than half of the
+    window are skipped and counted.
+
+    Raises:
+        UserError: a record is malformed or disagrees with the reference, or the header lacks a key.
+    """
+    if not config.window_bp:
+        raise ConfigError(f"{path}: give data.window_bp, the bases to read around a variant")
+    reference, others = opened(path, config.reference, config.contigs)
+    keys = [*config.labels, *([config.split.column] if config.split.column else [])]
+    values: dict[str, list[str]] = {key: [] for key in keys}
+    sequences, contigs, names, places = [], [], [], []
+    num_skipped = 0
+    with reference:
+        reader = VcfReader(path, reference, contig_names=others)
+        types = dict(_types(reader.header))
+        for key in keys:
+            find_column(key, types, path, "a key of INFO")
+        for number, row in enumerate(reader, start=1):
+            where = f"{path} record {number} ({row.columns[0]}:{row.columns[1]})"
+            if row.disagreement and row.disagreement.is_contradiction:
+                wrong = reference.explain(row.disagreement, row.contig, row.columns[3])
+                raise GenomeError(f"{where}: {wrong}; is it the assembly of the variants?")
+            info = dict(part.partition("=")[::2] for part in row.columns[_INFO].split(";"))
+            for allele, variant in enumerate(row.variants):
+                if not _has_sequence(reference, variant, config.window_bp):
+                    num_skipped += 1
+                    continue
+                for key in keys:
+                    values[key].append(
+                        _value(info, key, types[key], allele, len(row.variants), where)
+                    )
+                sequences.append(alleles_of(reference, variant, config.window_bp)[1])
+                contigs.append(row.contig)
+                names.append(variant.to_text())
+                places.append(where)
+    why = "not a sequence of ACGT, or longer than half of the window"
+    notes = (f"{path}: {num_skipped} alleles are skipped: {why}.",) if num_skipped else ()
+    return Rows(
+        sequences=sequences,
+        labels={key: values[key] for key in config.labels},
+        names=names,
+        columns={key: values[key] for key in keys[len(config.labels) :]},
+        contigs=contigs,
+        where=lambda row: places[row],
+        notes=notes,
+    )
+
+
+def _has_sequence(reference: Reference, variant: Variant, window_bp: int) -> bool:
+    is_known = variant.why_unscorable() in (None, "same_as_reference")
+    return is_known and fits_window(reference, variant, window_bp)
+
+
+def _types(header: Iterable[str]) -> Iterable[tuple[str, str]]:
+    for line in header:
+        if match := _ID_AND_TYPE.match(line):
+            yield match[1], match[2]
+
+
+def _value(
+    info: dict[str, str], key: str, info_type: str, allele: int, num_alleles: int, where: str
+) -> str:
+    """Return the INFO value of an allele; 1 or 0 for a flag, empty if the key is absent."""
+    if info_type == "Flag":
+        return str(int(key in info))
+    values = info.get(key, "").split(",")
+    if len(values) not in (1, num_alleles):
+        raise UserError(
+            f"{where}: {key} has {len(values)} values for {num_alleles} ALT; give one, or one each"
+        )
+    return values[allele] if len(values) > 1 else values[0]
 
 
 def read_fasta(path: str, config: DataConfig) -> Rows:
@@ -117,7 +612,7 @@ def _table(path: str) -> tuple[pa.Table, int]:
     return text_table(path, "," if ".csv" in Path(path).suffixes else "\t"), 2
 
 
-SOURCES: dict[str, Callable[[str, DataConfig], Rows]] = {
+READERS: dict[str, Callable[[str, DataConfig], Rows]] = {
     "csv": read_csv,
     "tsv": read_tsv,
     "parquet": read_parquet,
@@ -150,7 +645,7 @@ def _read(config: DataConfig) -> Rows:
         raise UserError(
             f"{path}: data.keep and data.below are for {', '.join(TABLES)}; take them out"
         )
-    rows = SOURCES[file_format](path, config)
+    rows = READERS[file_format](path, config)
     if not len(rows):
         raise UserError(f"{path}: has no examples; give a file with examples")
     return rows

@@ -1,45 +1,227 @@
-"""The HTML report of a run, and its figures."""
+"""The HTML report and the model card of a run, and the figures of the report."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from markupsafe import Markup
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from carbon import __version__
-from carbon.finetune.data import SPLITS
-from carbon.finetune.findings import (
+from carbon.finetune.config import METHODS, SPLITS
+from carbon.finetune.folder import ADAPTER
+from carbon.finetune.metrics import SCORES
+from carbon.finetune.results import (
     MOST_SCORES,
-    TASK_TEXTS,
     Findings,
+    Row,
     number_text,
     read_predictions,
     score_label,
 )
-from carbon.finetune.metrics import SCORE_INFO
 from carbon.io.files import atomic_file
+from carbon.reports.card import card_front
 from carbon.reports.figures import BLUE, COLOURS, GREY, LINE, ORANGE, PAGE_STYLE, axes_of, svg_of
-from carbon.reports.render import (
-    Row,
-    html_answer,
-    html_figure,
-    html_heading,
-    html_list,
-    html_page,
-    html_paragraph,
-    html_section,
-    html_table,
-)
+from carbon.reports.render import render_card, render_page
 
+REPORT, CARD = "report.html", "README.md"
+_MOST_NUMBERS, _MOST_CLASSES, _MOST_NAMES, _MOST_CARD_SCORES = 6, 40, 20, 20
 _MOST_POINTS = 5000  # more points overlap
 _MOST_CLASSES_WITH_COUNTS = 12
 
 Json = Mapping[str, Any]
+
+
+def write_pages(folder: Path, run: Findings) -> tuple[Path, Path]:
+    """Write report and card into the folder of a run, and the card of an adapter.
+
+    Returns:
+        The paths of `report.html` and `README.md`.
+    """
+    task_type = run.manifest.task.task_type
+    context = _context(run)
+    front = card_front("carbon-dna", task_type.pipeline)
+    pages = {
+        folder / REPORT: _page(folder, run, context),
+        folder / CARD: render_card("finetune.md", front=front, **context),
+    }
+    if run.manifest.method == "lora" and (folder / ADAPTER).is_dir():
+        front = card_front("peft", "feature-extraction")
+        pages[folder / ADAPTER / CARD] = render_card("finetune_adapter.md", front=front)
+    for path, text in pages.items():
+        with atomic_file(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    return folder / REPORT, folder / CARD
+
+
+def _context(run: Findings) -> dict[str, Any]:
+    """Return the variables that page and card share."""
+    method = run.manifest.method
+    lengths_bp = sorted(set(run.results["lengths_bp"].values()))
+    return {
+        "run": run,
+        "task": run.manifest.task,
+        "method": method,
+        "method_text": METHODS[method],
+        "split": run.config.data.split,
+        "splits": list(SPLITS),
+        "version": __version__,
+        "predictors": list(run.results["test"]),
+        "minus": [f"minus {name}" for name in run.results["model_minus"]],
+        "lengths": " to ".join(f"{bp:,}" for bp in lengths_bp),
+        "most_scores": MOST_SCORES,
+        "most_card_scores": _MOST_CARD_SCORES,
+        "most_names": _MOST_NAMES,
+    }
+
+
+def _page(folder: Path, run: Findings, context: Mapping[str, Any]) -> str:
+    small = (
+        f"Carbon {__version__}. Brackets are 95 % intervals by bootstrap, "
+        f"{run.results['drawn_together']} drawn whole. The test split was measured once."
+    )
+    tested = run.results["test"]["model"]
+    scores = (SCORES[name] for name in dict.fromkeys(name.partition("[")[0] for name in tested))
+    return render_page(
+        "finetune.html",
+        run.name,
+        small,
+        figures=_figures(folder, run),
+        first_label=score_label(run.first),
+        lower_is_better=[score.label for score in scores if not score.higher_is_better],
+        more_scores=len(tested) - MOST_SCORES,
+        seeds=_seed_rows(run),
+        worst=_worst(run),
+        **context,
+    )
+
+
+def _seed_rows(run: Findings) -> list[Row]:
+    """Return seed, selected step and validation score of each seed; nothing for a probe."""
+    if run.manifest.method == "probe":
+        return []
+    return [
+        (str(seed["seed"]), f"{seed['step']:,}", number_text(seed["score"]))
+        for seed in run.results["seeds"]
+    ]
+
+
+def _worst(run: Findings) -> dict[str, Any]:
+    """Return the table of the worst examples."""
+    worst = run.results["details"]["worst"]
+    has_groups = any(each["group"] for each in worst)
+    group = ("group",) if has_groups else ()
+    rows = [
+        (
+            each["name"],
+            *((each["group"],) if has_groups else ()),
+            f"{each['bases']:,}",
+            *_example_cells(run, each),
+            number_text(each["loss"]),
+            each["begins"],
+        )
+        for each in worst
+    ]
+    header = ("name", *group, "bp", *_example_header(run), "loss", "begins with")
+    return {"rows": rows, "header": header}
+
+
+def _example_header(run: Findings) -> Row:
+    task = run.manifest.task
+    if task.per_base:
+        return ()
+    names = "" if task.task_type.one_column else f" ({', '.join(task.names[:_MOST_NUMBERS])})"
+    return f"label{names}", "predicted"
+
+
+def _example_cells(run: Findings, example: dict[str, Any]) -> Row:
+    """Return label and prediction of an example; nothing for a label of every base."""
+    task = run.manifest.task
+    if task.per_base:
+        return ()
+    if not task.task_type.one_column:
+        return _values(example["label"]), _values(example["prediction"])
+    outputs = example["prediction"]
+    probabilities = outputs if len(outputs) > 1 else [1 - outputs[0], outputs[0]]
+    most = max(range(len(probabilities)), key=lambda n: probabilities[n])
+    label = task.names[int(example["label"][0])]
+    return label, f"{task.names[most]} ({probabilities[most]:.3f})"
+
+
+def _values(values: Sequence[float | None]) -> str:
+    few = ["unknown" if v is None else number_text(v) for v in values[:_MOST_NUMBERS]]
+    return ", ".join(few) + (", ..." if len(values) > len(few) else "")
+
+
+class Picture(NamedTuple):
+    """A figure of the page, as SVG, and its caption."""
+
+    svg: Markup
+    caption: str = ""
+
+
+def _picture(figure: Figure, caption: str = "") -> Picture:
+    return Picture(Markup(svg_of(figure)), caption)
+
+
+def _figures(folder: Path, run: Findings) -> dict[str, list[Picture]]:
+    """Return the figures of each section."""
+    groups = run.results["details"]["groups"]
+    predictors = [name for name in ("model", run.best_baseline()) if name]
+    caption = "The largest groups of the test split, and their examples."
+    by_group = [_picture(groups_figure(groups, predictors, run.first), caption)] if groups else []
+    return {
+        "answer": [_picture(answer_figure(run.results["test"], run.first))],
+        "training": _probe_figures(run) if run.manifest.method == "probe" else _step_figures(run),
+        "predictions": _prediction_figures(folder, run),
+        "groups": by_group,
+    }
+
+
+def _step_figures(run: Findings) -> list[Picture]:
+    """Return loss and score by step."""
+    loss = "Loss; of the train split the mean since the previous validation, with dropout if any."
+    score = "Score of the validation split; a circle marks the selected step."
+    seeds = run.results["seeds"]
+    return [_picture(loss_figure(seeds), loss), _picture(score_figure(seeds, run.first), score)]
+
+
+def _probe_figures(run: Findings) -> list[Picture]:
+    """Return the score by layer, and by share of the train split."""
+    seed, figures = run.results["seeds"][0], []
+    rows = "6-mers" if run.manifest.task.per_base else "examples"
+    if len(seed["layers"]) > 1:
+        figure = layers_figure(seed["layers"], seed["layer"], run.first)
+        figures.append(_picture(figure, "By layer; a circle marks the selected one."))
+    if len(seed["sizes"]) > 1:
+        caption = f"By {rows} of the train split, at the selected layer."
+        figures.append(_picture(sizes_figure(seed["sizes"], run.first, rows), caption))
+    return figures
+
+
+def _prediction_figures(folder: Path, run: Findings) -> list[Picture]:
+    """Return confusion and calibration, or predicted by measured values."""
+    details, task = run.results["details"], run.manifest.task
+    figures = []
+    if (counts := details["confusion"]) and len(task.names) <= _MOST_CLASSES:
+        caption = "Confusion: the predicted share of each class, by true class."
+        figures.append(_picture(confusion_figure(counts, task.names), caption))
+    if calibration := details["calibration"]:
+        caption = (
+            f"Calibration of {task.task_type.certainty}, in ten bins of equal size. "
+            f"Their mean distance from the line is {calibration['error']:.3f}."
+        )
+        figures.append(_picture(calibration_figure(calibration["bins"]), caption))
+    if task.task_type.is_number:
+        labels, predictions = read_predictions(folder, run)
+        columns = zip(task.names, labels.T, predictions.T, strict=True)
+        figures += [_picture(numbers_figure(*column)) for column in list(columns)[:_MOST_NUMBERS]]
+    return figures
 
 
 @rc_context(PAGE_STYLE)
@@ -75,72 +257,96 @@ def _spread(estimates: Sequence[Json]) -> list[list[float]]:
     ]
 
 
+class Curve(NamedTuple):
+    """A line of a figure; None is a gap in it.
+
+    Attributes:
+        x: abscissae.
+        y: ordinates.
+        colour: of the line.
+        label: of the legend; None for no entry.
+        circled: a point to mark.
+    """
+
+    x: Sequence[float]
+    y: Sequence[float | None]
+    colour: str = BLUE
+    label: str | None = None
+    circled: tuple[float, float] | None = None
+
+
 @rc_context(PAGE_STYLE)
+def _curves_figure(curves: Iterable[Curve], xlabel: str, ylabel: str) -> tuple[Figure, Any]:
+    """Draw lines with points, and a legend if a line has a label; return figure and axes."""
+    figure, axes = axes_of(5.6, 3.4)
+    for curve in curves:
+        y = np.array([np.nan if value is None else value for value in curve.y], dtype=np.float64)
+        axes.plot(curve.x, y, marker=".", color=curve.colour, label=curve.label)
+        if curve.circled:
+            axes.plot(*curve.circled, "o", ms=10, mfc="none", mec=curve.colour)
+    axes.set(xlabel=xlabel, ylabel=ylabel)
+    if axes.get_legend_handles_labels()[1]:
+        axes.legend(frameon=False)
+    return figure, axes
+
+
+def _by_step(curves: Iterable[Curve], ylabel: str) -> Figure:
+    figure, axes = _curves_figure(curves, "step", ylabel)
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
+    return figure
+
+
+def _column(rows: Sequence[Json], key: str) -> list[Any]:
+    return [row[key] for row in rows]
+
+
 def loss_figure(seeds: Sequence[Json]) -> Figure:
     """Draw training and validation loss, a line for each seed."""
-    figure, axes = axes_of(5.6, 3.4)
-    for place, seed in enumerate(seeds):
-        steps = [validation_step["step"] for validation_step in seed["validations"]]
-        for key, label, colour in (
-            ("loss", "train", BLUE),
-            ("validation_loss", "validation", ORANGE),
-        ):
-            values = _numbers(validation_step[key] for validation_step in seed["validations"])
-            axes.plot(steps, values, marker=".", color=colour, label=label if not place else None)
-    axes.set(xlabel="step", ylabel="loss")
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
-    axes.legend(frameon=False)
-    return figure
+    lines = (("loss", "train", BLUE), ("validation_loss", "validation", ORANGE))
+    curves = [
+        Curve(_column(steps, "step"), _column(steps, key), colour, None if number else label)
+        for number, steps in enumerate(_column(seeds, "validations"))
+        for key, label, colour in lines
+    ]
+    return _by_step(curves, "loss")
 
 
-def _numbers(values: Iterable[float | None]) -> NDArray[np.float64]:
-    """Return numbers to draw, NaN (a gap in the line) where undefined."""
-    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
-
-
-@rc_context(PAGE_STYLE)
 def score_figure(seeds: Sequence[Json], first: str) -> Figure:
     """Draw the validation score by step, a line for each seed; a circle marks the selected step."""
-    figure, axes = axes_of(5.6, 3.4)
-    for seed, colour in zip(seeds, cycle(COLOURS), strict=False):
-        steps = [validation_step["step"] for validation_step in seed["validations"]]
-        axes.plot(
-            steps, _numbers(step["score"] for step in seed["validations"]), marker=".",
-            color=colour,
-            label=f"seed {seed['seed']}",
-        )  # fmt: skip
-        axes.plot(seed["step"], seed["score"], "o", ms=10, mfc="none", mec=colour)
-    axes.set(xlabel="step", ylabel=f"{score_label(first)}, validation split")
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
-    if len(seeds) > 1:
-        axes.legend(frameon=False)
-    return figure
+    curves = [
+        Curve(
+            _column(seed["validations"], "step"),
+            _column(seed["validations"], "score"),
+            colour,
+            f"seed {seed['seed']}" if len(seeds) > 1 else None,
+            (seed["step"], seed["score"]),
+        )
+        for seed, colour in zip(seeds, cycle(COLOURS), strict=False)
+    ]
+    return _by_step(curves, f"{score_label(first)}, validation split")
 
 
-@rc_context(PAGE_STYLE)
 def layers_figure(layers: Sequence[Json], selected: int | None, first: str) -> Figure:
     """Draw the validation score of each layer; a circle marks the selected layer."""
-    figure, axes = axes_of(5.6, 3.4)
     names = ["last" if layer["layer"] is None else str(layer["layer"]) for layer in layers]
-    scores = _numbers(layer["score"] for layer in layers)
-    axes.plot(range(len(layers)), scores, marker=".", color=BLUE)
-    best = next(n for n, layer in enumerate(layers) if layer["layer"] == selected)
-    axes.plot(best, scores[best], "o", ms=10, mfc="none", mec=BLUE)
+    scores = _column(layers, "score")
+    best = _column(layers, "layer").index(selected)
+    curve = Curve(range(len(layers)), scores, circled=(best, scores[best]))
+    ylabel = f"{score_label(first)}, validation split"
+    figure, axes = _curves_figure([curve], "states after layer", ylabel)
     step = -(-len(names) // 12)
     axes.set_xticks(range(0, len(names), step), names[::step])
-    axes.set(xlabel="states after layer", ylabel=f"{score_label(first)}, validation split")
     return figure
 
 
-@rc_context(PAGE_STYLE)
 def sizes_figure(sizes: Sequence[Json], first: str, rows: str) -> Figure:
     """Draw the validation score by number of training rows."""
-    figure, axes = axes_of(5.6, 3.4)
-    numbers = [size["examples"] for size in sizes]
-    axes.plot(numbers, [size["score"] for size in sizes], marker=".", color=BLUE)
+    numbers = _column(sizes, "examples")
+    curve = Curve(numbers, _column(sizes, "score"))
+    ylabel = f"{score_label(first)}, validation split"
+    figure, axes = _curves_figure([curve], f"{rows} of the train split", ylabel)
     axes.set_xscale("log", base=2)
     axes.set_xticks(numbers, [f"{number:,}" for number in numbers])
-    axes.set(xlabel=f"{rows} of the train split", ylabel=f"{score_label(first)}, validation split")
     return figure
 
 
@@ -213,195 +419,3 @@ def groups_figure(groups: Sequence[Json], predictors: Sequence[str], first: str)
     axes.set(xlabel=f"{score_label(first)}, test split")
     axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
     return figure
-
-
-REPORT = "report.html"
-_MOST_NUMBERS, _MOST_CLASSES = 6, 40
-
-
-def write_report(folder: Path, findings: Findings) -> Path:
-    """Write `report.html` into the folder of a run and return its path."""
-    sections = (
-        _answer(findings),
-        _scores(findings),
-        _learning(findings),
-        _predictions(folder, findings),
-        _groups(findings),
-        _worst(findings),
-        _data(findings),
-        _settings(findings),
-    )
-    small = (
-        f"Carbon {__version__}. Brackets are 95 % intervals by bootstrap, "
-        f"{findings.results['drawn_together']} drawn whole. The test split was measured once."
-    )
-    with atomic_file(folder / REPORT) as temporary:
-        page = html_page(findings.name, small, *sections)
-        temporary.write_text(page, encoding="utf-8")
-    return folder / REPORT
-
-
-def _section(title: str, *parts: str) -> str:
-    return html_section(title, "", *parts) if any(parts) else ""
-
-
-def _picture(figure: Figure, caption: str = "") -> str:
-    return html_figure(svg_of(figure), caption)
-
-
-def _answer(findings: Findings) -> str:
-    picture = _picture(answer_figure(findings.results["test"], findings.first))
-    return html_answer(findings.answer()) + picture
-
-
-def _scores(findings: Findings) -> str:
-    tested, against = findings.results["test"], findings.results["model_minus"]
-    num_more = len(tested["model"]) - MOST_SCORES
-    parts = [html_table(findings.score_rows("test", MOST_SCORES), ("test split", *tested))]
-    if against:
-        header = ("test split", *(f"minus {name}" for name in against))
-        text = (
-            "The choice of test examples does not explain a difference whose interval excludes 0."
-        )
-        for name in dict.fromkeys(name.partition("[")[0] for name in tested["model"]):
-            if not SCORE_INFO[name].higher_is_better:
-                text += f" Of the {SCORE_INFO[name].label}, lower is better."
-        parts += [
-            html_heading("Model minus baseline, on the same draws"),
-            html_table(findings.score_rows("model_minus", MOST_SCORES), header),
-            html_paragraph(text),
-        ]
-    if num_more > 0:
-        parts.append(html_paragraph(f"{num_more:,} more scores are in results.json."))
-    return _section("Scores", *parts)
-
-
-def _learning(findings: Findings) -> str:
-    seeds, first = findings.results["seeds"], findings.first
-    if findings.manifest.method == "probe":
-        unit = "6-mers" if findings.manifest.task.per_base else "examples"
-        return _section("Training", *_probed(seeds[0], first, unit))
-    captions = (
-        "Loss; of the train split the mean since the previous validation, with dropout if any.",
-        "Score of the validation split; a circle marks the selected step.",
-    )
-    figures = loss_figure(seeds), score_figure(seeds, first)
-    rows = [(str(seed["seed"]), f"{seed['step']:,}", number_text(seed["score"])) for seed in seeds]
-    header = ("seed", "selected step", f"{score_label(first)}, validation split")
-    note = "The folder has the seed with the best validation score." if rows[1:] else ""
-    pictures = [_picture(f, caption) for f, caption in zip(figures, captions, strict=True)]
-    return _section(
-        "Training", *pictures, html_table(rows, header), html_paragraph(note) if note else ""
-    )
-
-
-def _probed(seed: dict[str, Any], first: str, rows: str) -> list[str]:
-    """Return the figures of a probe: layers, and shares of the train split."""
-    parts = []
-    if len(seed["layers"]) > 1:
-        figure = layers_figure(seed["layers"], seed["layer"], first)
-        parts.append(_picture(figure, "By layer; a circle marks the selected one."))
-    if len(seed["sizes"]) > 1:
-        caption = f"By {rows} of the train split, at the selected layer."
-        parts.append(_picture(sizes_figure(seed["sizes"], first, rows), caption))
-    return parts
-
-
-def _predictions(folder: Path, findings: Findings) -> str:
-    """Return confusion and calibration, or predicted by measured values."""
-    details, task = findings.results["details"], findings.manifest.task
-    parts = []
-    if (counts := details["confusion"]) and len(task.names) <= _MOST_CLASSES:
-        caption = "Confusion: the predicted share of each class, by true class."
-        parts.append(_picture(confusion_figure(counts, task.names), caption))
-    if calibration := details["calibration"]:
-        caption = (
-            f"Calibration of {TASK_TEXTS[task.type].certainty}, in ten bins of equal size. "
-            f"Their mean distance from the line is {calibration['error']:.3f}."
-        )
-        parts.append(_picture(calibration_figure(calibration["bins"]), caption))
-    if task.task_type.is_number:
-        labels, predictions = read_predictions(folder, findings)
-        columns = zip(task.names, labels.T, predictions.T, strict=True)
-        parts += [_picture(numbers_figure(*column)) for column in list(columns)[:_MOST_NUMBERS]]
-    return _section("Predictions", *parts)
-
-
-def _groups(findings: Findings) -> str:
-    groups = findings.results["details"]["groups"]
-    if not groups:
-        return ""
-    shown_names = [name for name in ("model", findings.best_baseline()) if name]
-    figure = groups_figure(groups, shown_names, findings.first)
-    caption = "The largest groups of the test split, and their examples."
-    return _section("By group", _picture(figure, caption))
-
-
-def _worst(findings: Findings) -> str:
-    worst = findings.results["details"]["worst"]
-    if not worst:
-        return ""
-    has_groups = any(each["group"] for each in worst)
-    header = ("name", *(["group"] if has_groups else []), "bp", *_example_header(findings), "loss")
-    rows = [
-        (
-            each["name"],
-            *([each["group"]] if has_groups else []),
-            f"{each['bases']:,}",
-            *_example_cells(findings, each),
-            number_text(each["loss"]),
-            each["begins"],
-        )
-        for each in worst
-    ]
-    loss = (
-        "The loss is the squared error in variances of the test split, the mean over numbers."
-        if findings.manifest.task.task_type.is_number
-        else "The loss is the cross-entropy in nats, the mean over labels or bases."
-    )
-    table = html_table(rows, (*header, "begins with"))
-    return _section("Worst examples", table, html_paragraph(loss))
-
-
-def _example_header(findings: Findings) -> Row:
-    task = findings.manifest.task
-    if task.per_base:
-        return ()
-    names = "" if task.task_type.one_column else f" ({', '.join(task.names[:_MOST_NUMBERS])})"
-    return f"label{names}", "predicted"
-
-
-def _example_cells(findings: Findings, example: dict[str, Any]) -> Row:
-    """Return label and prediction of an example; nothing for a label of every base."""
-    task = findings.manifest.task
-    if task.per_base:
-        return ()
-    if not task.task_type.one_column:
-        return _values(example["label"]), _values(example["prediction"])
-    outputs = example["prediction"]
-    probabilities = outputs if len(outputs) > 1 else [1 - outputs[0], outputs[0]]
-    most = max(range(len(probabilities)), key=lambda n: probabilities[n])
-    label = task.names[int(example["label"][0])]
-    return label, f"{task.names[most]} ({probabilities[most]:.3f})"
-
-
-def _values(values: Sequence[float | None]) -> str:
-    few = ["unknown" if v is None else number_text(v) for v in values[:_MOST_NUMBERS]]
-    return ", ".join(few) + (", ..." if len(values) > len(few) else "")
-
-
-def _data(findings: Findings) -> str:
-    files = findings.file_rows()
-    sha256 = findings.results["split_sha256"]
-    return _section(
-        "Data and split",
-        html_table(findings.label_rows(MOST_SCORES), ("", *SPLITS)),
-        html_list(findings.results["notes"]),
-        html_table(files, ("role", "file", "SHA-256")) if files else "",
-        html_paragraph(f"SHA-256 of all sequences and their splits: {sha256}."),
-    )
-
-
-def _settings(findings: Findings) -> str:
-    table = html_table(findings.setting_rows(), ("setting", "value"))
-    return _section("Model and settings", table)

@@ -1,4 +1,4 @@
-"""Assign examples to splits, and find sequences that leak between splits.
+"""Labelled examples; assign them to splits, and find sequences that leak between splits.
 
 A hash of a seed and a name assigns an example, so its split does not depend on the order of rows or
 on examples added later. With folds, every example is tested once.
@@ -6,17 +6,23 @@ on examples added later. With folds, every example is tested once.
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from carbon.errors import UserError
-from carbon.finetune.config import SplitConfig
-from carbon.finetune.data import SPLITS, Examples
+from carbon.finetune.config import SPLITS, SplitConfig
 from carbon.genome import reverse_complement
 from carbon.genome.kmers import UInt64s, canonical_kmers
+
+MIN_GROUPS = 10
+"""Below this number of groups, a bootstrap over groups is unreliable."""
+
+Labels = NDArray[np.float32]
 
 SPLIT_WORDS = {
     "train": ("train", "training"),
@@ -26,6 +32,83 @@ SPLIT_WORDS = {
 """Values of a split column that are recognised, in any case, if the recipe names none."""
 
 Where = Callable[[int], str]
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """Labelled sequences.
+
+    Attributes:
+        names: (examples,) unique.
+        sequences: (examples,) upper-case IUPAC letters, at least one each.
+        labels: (rows, columns) in the unit of the file, NaN where unknown. A row is an example, or,
+            if `per_base`, a base: all bases of all examples in order. Of classes there is one
+            column with the class index (0 or 1 for two classes); otherwise a column for each label
+            or number.
+        splits: (examples,) names of `SPLITS`.
+        groups: (examples,) contig or group of each, "" if none; a bootstrap draws groups whole.
+        per_base: whether every base has a label.
+    """
+
+    names: tuple[str, ...]
+    sequences: tuple[str, ...]
+    labels: Labels
+    splits: tuple[str, ...]
+    groups: tuple[str, ...]
+    per_base: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise ValueError if the columns differ in length."""
+        num_rows = int(self.starts[-1])
+        lengths = {len(self.names), len(self.sequences), len(self.splits), len(self.groups)}
+        if len(lengths) != 1 or self.labels.ndim != 2 or len(self.labels) != num_rows:
+            raise ValueError(f"{lengths} examples, {self.labels.shape} labels, {num_rows} rows")
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """The first row of each example, followed by the number of all rows."""
+        sizes = map(len, self.sequences) if self.per_base else (1 for _ in self.sequences)
+        return np.cumsum([0, *sizes], dtype=np.int64)
+
+    def rows_of(self, example: int) -> slice:
+        """Return the rows of `labels` that belong to an example."""
+        return slice(int(self.starts[example]), int(self.starts[example + 1]))
+
+    @property
+    def row_groups(self) -> tuple[str, ...]:
+        """Return, for each row, the unit that a bootstrap draws: its group, or else its example.
+
+        With fewer than `MIN_GROUPS` groups, such as the two chromosomes of a test split, examples
+        are drawn, all bases of one together.
+        """
+        units = self.groups if len(set(self.groups)) >= MIN_GROUPS else self.names
+        return tuple(np.repeat(np.asarray(units, dtype=object), np.diff(self.starts)).tolist())
+
+    def subset(self, which: Iterable[int]) -> "Examples":
+        """Return the examples with these numbers, in the order given."""
+        which = [int(i) for i in which]
+        rows = [np.arange(self.starts[i], self.starts[i + 1]) for i in which]
+        return Examples(
+            names=tuple(self.names[i] for i in which),
+            sequences=tuple(self.sequences[i] for i in which),
+            labels=self.labels[np.concatenate([np.zeros(0, dtype=np.int64), *rows])],
+            splits=tuple(self.splits[i] for i in which),
+            groups=tuple(self.groups[i] for i in which),
+            per_base=self.per_base,
+        )
+
+    def split(self, name: str) -> "Examples":
+        """Return the examples of a split, in their order.
+
+        Raises:
+            UserError: `name` is not a split.
+        """
+        if name not in SPLITS:
+            raise UserError(f"split '{name}': give one of {', '.join(SPLITS)}")
+        return self.subset(i for i, split in enumerate(self.splits) if split == name)
 
 
 def assign_splits(

@@ -1,6 +1,6 @@
 """Task types and fitted tasks: labels, logits, predictions, losses and scores.
 
-A new task type is an entry of `TASK_TYPES`, with its scores in `carbon.finetune.metrics.SCORES`.
+A new task type is an entry of `TASK_TYPES`: what is predicted, trained, scored and reported.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,15 +10,101 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from carbon.finetune.config import LOSSES_OF
-from carbon.finetune.data import Transform
-from carbon.finetune.metrics import Statistics, statistics_of, with_intervals
+from carbon.errors import UserError
+from carbon.finetune.metrics import (
+    Statistics,
+    statistics_of_classes,
+    statistics_of_columns,
+    with_intervals,
+)
 from carbon.uncertainty import Estimate, Statistic
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+Floats = NDArray[np.float64]
 Floats32 = NDArray[np.float32]
+
+
+class TransformFunctions(NamedTuple):
+    """The functions of a transform.
+
+    Attributes:
+        forward: maps a label to a training target, before standardisation.
+        inverse: undoes `forward`.
+        above: labels must be larger than this.
+        standardised: whether targets are scaled to mean 0 and standard deviation 1 on the train
+            split.
+    """
+
+    forward: Callable[[Floats], Floats]
+    inverse: Callable[[Floats], Floats]
+    above: float
+    standardised: bool
+
+
+def _same(values: Floats) -> Floats:
+    return values
+
+
+TRANSFORMS: dict[str, TransformFunctions] = {
+    "z_score": TransformFunctions(_same, _same, -np.inf, standardised=True),
+    "none": TransformFunctions(_same, _same, -np.inf, standardised=False),
+    "log1p": TransformFunctions(np.log1p, np.expm1, -1.0, standardised=False),
+    "log1p_z_score": TransformFunctions(np.log1p, np.expm1, -1.0, standardised=True),
+    "asinh_z_score": TransformFunctions(np.arcsinh, np.sinh, -np.inf, standardised=True),
+}
+
+
+@dataclass(frozen=True)
+class Transform:
+    """A transform of one number, fitted to the train split.
+
+    Attributes:
+        name: key of `TRANSFORMS`.
+        mean: subtracted after `forward`.
+        sd: divisor after that.
+    """
+
+    name: str = "none"
+    mean: float = 0.0
+    sd: float = 1.0
+
+    @classmethod
+    def fitted(cls, name: str, labels: NDArray[Any], what: str) -> Self:
+        """Fit to labels, (rows,), ignoring NaN; SD is the population's.
+
+        Raises:
+            UserError: a label lies outside of the transform's domain, or all are equal.
+        """
+        form = TRANSFORMS[name]
+        known = np.asarray(labels, dtype=np.float64)
+        known = known[~np.isnan(known)]
+        if not len(known):
+            raise UserError(f"{what}: all numbers are unknown; give at least one")
+        if known.min() <= form.above:
+            raise UserError(
+                f"{what}: {known.min():g} has no {name}, which takes numbers above {form.above:g}; "
+                "choose another task.transform"
+            )
+        if not form.standardised:
+            return cls(name)
+        values = form.forward(known)
+        if not values.std() > 0:
+            raise UserError(f"{what}: all {len(known)} numbers to learn from are {known[0]:g}")
+        return cls(name, float(values.mean()), float(values.std()))
+
+    def apply(self, labels: NDArray[Any]) -> Floats:
+        """Return training targets; NaN stay NaN, and so do labels outside of the domain."""
+        form = TRANSFORMS[self.name]
+        # Labels of other splits may lie outside of the domain; they become unknown.
+        with np.errstate(invalid="ignore", divide="ignore"):
+            values = form.forward(np.asarray(labels, dtype=np.float64))
+        return (np.where(np.isfinite(values), values, np.nan) - self.mean) / self.sd
+
+    def undo(self, values: NDArray[Any]) -> Floats:
+        """Return numbers in the unit of the labels."""
+        return TRANSFORMS[self.name].inverse(np.asarray(values, np.float64) * self.sd + self.mean)
 
 
 class TaskType(NamedTuple):
@@ -26,8 +112,14 @@ class TaskType(NamedTuple):
 
     Attributes:
         description: a few words for help and reports.
-        losses: losses of the type, the default first.
         predict: maps logits (rows, outputs) to predictions of the same shape.
+        scores: keys of `carbon.finetune.metrics.SCORES`. The first selects checkpoints, and is
+            higher for better predictions.
+        meaning: of the first score; `{first}`, `{second}` and `{number}` stand for class names and
+            their number.
+        prediction: description of the predictions.
+        certainty: the probability whose calibration is reported; empty for numbers.
+        pipeline: task of the Hugging Face hub.
         per_base: whether every base is a row.
         one_column: whether the label is one of the names; otherwise each name has a column.
         one_logit: whether two names share one logit, the second name's.
@@ -35,8 +127,12 @@ class TaskType(NamedTuple):
     """
 
     description: str
-    losses: tuple[str, ...]
     predict: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    scores: tuple[str, ...]
+    meaning: str
+    prediction: str
+    certainty: str = ""
+    pipeline: str = "text-classification"
     per_base: bool = False
     one_column: bool = False
     one_logit: bool = False
@@ -53,17 +149,57 @@ def _softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
     return probabilities
 
 
+_OF_CLASSES = ("mcc", "macro_f1", "balanced_accuracy", "accuracy")
+
 TASK_TYPES: dict[str, TaskType] = {
     "binary": TaskType(
-        "one of two classes", LOSSES_OF["binary"], _sigmoid, one_column=True, one_logit=True
+        "one of two classes",
+        _sigmoid,
+        ("auroc", "auprc", *_OF_CLASSES),
+        "AUROC is the probability that an example of class '{second}' ranks above one of "
+        "'{first}': 1 is perfect, 0.5 is chance.",
+        "one of two classes of a sequence; the prediction is the probability of the second",
+        "the probability of the second class",
+        one_column=True,
+        one_logit=True,
     ),
-    "classes": TaskType("one of many classes", LOSSES_OF["classes"], _softmax, one_column=True),
-    "labels": TaskType("any of many labels", LOSSES_OF["labels"], _sigmoid),
+    "classes": TaskType(
+        "one of many classes",
+        _softmax,
+        (*_OF_CLASSES, "auroc", "auprc"),
+        "MCC (Matthews' correlation) is 1 if every class is correct, and 0 for a guess.",
+        "one of many classes of a sequence; the prediction is the probability of each",
+        "the probability of the predicted class",
+        one_column=True,
+    ),
+    "labels": TaskType(
+        "any of many labels",
+        _sigmoid,
+        ("auroc", "auprc", "mcc", "f1"),
+        "AUROC is the probability that an example with a label ranks above one without it, as a "
+        "mean over {number} labels: 1 is perfect, 0.5 is chance.",
+        "any of many labels of a sequence; the prediction is the probability of each",
+        "the probability of each label",
+    ),
     "numbers": TaskType(
-        "one or more numbers", LOSSES_OF["numbers"], lambda logits: logits, is_number=True
+        "one or more numbers",
+        lambda logits: logits,
+        ("pearson", "spearman", "r2", "mse"),
+        "Pearson's r is 1 if predictions rise linearly with the measured values, and 0 without a "
+        "linear relation.",
+        "numbers of a sequence, in the unit of the training table",
+        is_number=True,
     ),
     "bases": TaskType(
-        "a class of every base", LOSSES_OF["bases"], _softmax, per_base=True, one_column=True
+        "a class of every base",
+        _softmax,
+        (*_OF_CLASSES, "auprc", "f1"),
+        "MCC (Matthews' correlation) is 1 if every base is correct, and 0 for a guess.",
+        "a class of every base; the prediction is the probability of each class",
+        "the probability of the predicted class",
+        "token-classification",
+        per_base=True,
+        one_column=True,
     ),
 }
 
@@ -76,7 +212,7 @@ class LabelTask:
         type: key of `TASK_TYPES`.
         names: names of two or more classes, labels or numbers. Of two classes, the probability of
             the second is predicted.
-        loss: key of `carbon.finetune.losses.LOSSES`.
+        loss: key of `carbon.finetune.network.LOSSES`.
         transforms: one for each number; empty if nothing is transformed.
         class_weights: one for each class; for `labels`, the weight of examples that have each
             label, relative to 1 for those without it. Empty for equal weights.
@@ -156,7 +292,7 @@ class LabelTask:
                 microbatch.
             alone: compute the loss of this process without waiting for others.
         """
-        from carbon.finetune.losses import mean_loss
+        from carbon.finetune.network import mean_loss
 
         weights = self.weights_of(targets)
         return mean_loss(self.loss, logits, targets, weights, total_weight, alone=alone)
@@ -184,14 +320,14 @@ class LabelTask:
                 together.
             seed: seed of the bootstrap.
         """
-        return with_intervals(*self._statistics(predictions, labels), groups, seed)
+        return with_intervals(*self.statistics(predictions, labels), groups, seed)
 
     def score(self, predictions: NDArray[Any], labels: NDArray[Any]) -> float:
         """Return the first of `scores` without its interval, which selects checkpoints.
 
         Higher is better for every task type.
         """
-        statistics, rows = self._statistics(predictions, labels)
+        statistics, rows = self.statistics(predictions, labels)
         return next(iter(statistics.values()))(np.ones(len(rows))) if len(rows) else float("nan")
 
     def differences(
@@ -206,17 +342,21 @@ class LabelTask:
 
         `first` and `second` are predictions, (rows, num_outputs); the rest is as in `scores`.
         """
-        (ours, rows), (theirs, _) = (self._statistics(each, labels) for each in (first, second))
+        (ours, rows), (theirs, _) = (self.statistics(each, labels) for each in (first, second))
 
         def minus(name: str) -> Statistic:
             return lambda weights: ours[name](weights) - theirs[name](weights)
 
         return with_intervals({name: minus(name) for name in ours}, rows, groups, seed)
 
-    def _statistics(
+    def statistics(
         self, predictions: NDArray[Any], labels: NDArray[Any]
     ) -> tuple[Statistics, NDArray[np.int64]]:
-        return statistics_of(self.type, self.names, predictions, labels)
+        """Return scores as statistics, and the rows they use: those with any known label."""
+        rows = np.flatnonzero(~np.isnan(labels).all(axis=1))
+        known, truth = (np.asarray(each, dtype=np.float64)[rows] for each in (predictions, labels))
+        of = statistics_of_classes if self.task_type.one_column else statistics_of_columns
+        return of(self.task_type.scores, self.names, known, truth), rows
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -229,6 +369,6 @@ class LabelTask:
             type=str(values["type"]),
             names=tuple(values["names"]),
             loss=str(values["loss"]),
-            transforms=tuple(Transform.from_json(each) for each in values["transforms"]),
+            transforms=tuple(Transform(**each) for each in values["transforms"]),
             class_weights=tuple(values["class_weights"]),
         )

@@ -1,12 +1,14 @@
 """Train adapters or all weights with transformers.Trainer."""
 
-from collections.abc import Callable, Iterator, Sequence
+import shutil
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, Sampler
 from transformers import (
@@ -14,72 +16,113 @@ from transformers import (
     PrinterCallback,
     Trainer,
     TrainerCallback,
+    TrainerState,
     TrainingArguments,
 )
+from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME, TRAINER_STATE_NAME
+from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from carbon.errors import UserError
-from carbon.finetune.batches import MakeBatch, batches
-from carbon.finetune.checkpoints import (
-    TrainingHistory,
-    ValidationStep,
-    checkpoint_of,
-    finish,
-    has_ended,
-    last_checkpoint,
-    restore_finished,
-    restore_trained,
-    save_trained,
-    state_of,
-)
 from carbon.finetune.config import MethodConfig
-from carbon.finetune.data import Examples
-from carbon.finetune.losses import OF_A_WHOLE_BATCH
+from carbon.finetune.network import OF_A_WHOLE_BATCH, FinetunedNetwork, batches
 from carbon.finetune.predict import FinetunedModel, validate
+from carbon.finetune.split import Examples
 from carbon.finetune.tasks import LabelTask
 from carbon.genome import reverse_complement
 from carbon.progress import progress
 
-_STEPS = 2**16
+_WEIGHTS = "trained.safetensors"  # of a checkpoint; other files are the trainer's
 
 
-class Dropout(nn.Module):
-    """Dropout with 16 random bits per element on a CPU.
+class ValidationStep(NamedTuple):
+    """A validation during training.
 
-    Each layer has seven of these modules; there torch's dropout takes longer than the matrix
-    products of a small model. The rate is rounded to a multiple of 2^-16. Other devices use torch's
-    dropout.
+    Attributes:
+        step: optimizer steps so far.
+        epoch: passes over the train split so far.
+        loss: mean training loss since the previous validation.
+        score: score on the validation split; higher is better.
+        validation_loss: loss on the validation split, without dropout and with all strands.
     """
 
-    def __init__(self, share: float) -> None:
-        """Store the dropout rate, from 0 to less than 1."""
-        super().__init__()
-        self._share = share
-        self._steps = round(share * _STEPS)
-
-    def forward(self, values: Tensor) -> Tensor:
-        """Return values of the same shape and type."""
-        if not self.training:
-            return values
-        if values.device.type != "cpu":
-            return nn.functional.dropout(values, self._share)
-        words = torch.empty(-(-values.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
-        draws = words.view(torch.int16)[: values.numel()].view(values.shape)
-        dropped = draws < self._steps - _STEPS // 2
-        result: Tensor = _Masked.apply(values, dropped, _STEPS / (_STEPS - self._steps))  # type: ignore[no-untyped-call]
-        return result
+    step: int
+    epoch: float
+    loss: float
+    score: float
+    validation_loss: float
 
 
-class _Masked(torch.autograd.Function):
-    @staticmethod
-    def forward(context: Any, values: Tensor, dropped: Tensor, scale: float) -> Tensor:
-        context.save_for_backward(dropped)
-        context.scale = scale
-        return values.masked_fill(dropped, 0).mul_(scale)
+@dataclass(frozen=True, kw_only=True)
+class TrainingHistory:
+    """Validations of a training run; the network has the weights of the best one.
 
-    @staticmethod
-    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        (dropped,) = context.saved_tensors
-        return gradient.masked_fill(dropped, 0).mul_(context.scale), None, None
+    Attributes:
+        validations: in order.
+        best: the one with the highest score.
+    """
+
+    validations: tuple[ValidationStep, ...]
+    best: ValidationStep
+
+
+def trained_of(network: FinetunedNetwork) -> dict[str, Tensor]:
+    """Return the trainable weights, on the CPU."""
+    parameters = network.named_parameters()
+    return {n: p.detach().cpu().contiguous() for n, p in parameters if p.requires_grad}
+
+
+def save_trained(network: FinetunedNetwork, folder: Path) -> None:
+    """Write the trainable weights."""
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(trained_of(network), folder / _WEIGHTS)
+
+
+def restore_trained(network: FinetunedNetwork, folder: Path) -> None:
+    """Load the weights that `save_trained` wrote."""
+    keys = network.load_state_dict(load_file(folder / _WEIGHTS), strict=False)
+    assert not keys.unexpected_keys and not set(keys.missing_keys) & set(trained_of(network))
+
+
+def checkpoint_of(folder: Path, step: int | None) -> Path:
+    """Return the folder of the checkpoint after a step."""
+    return folder / f"{PREFIX_CHECKPOINT_DIR}-{step}"
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """Return the last complete checkpoint, and remove incomplete ones that a kill left."""
+    checkpoints = {
+        int(path.name.rpartition("-")[2]): path
+        for path in folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*")
+    }
+    for step in sorted(checkpoints, reverse=True):
+        if _is_whole(checkpoints[step]):
+            return checkpoints[step]
+        shutil.rmtree(checkpoints[step], ignore_errors=True)
+    return None
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    """Return whether all files exist; the trainer's state is written last."""
+    state = state_of(checkpoint)
+    if state is None or not (checkpoint / _WEIGHTS).is_file():
+        return False
+    files = [*checkpoint.glob(OPTIMIZER_NAME), *checkpoint.glob(SCHEDULER_NAME)]
+    return has_ended(state) or (len(files) == 2 and any(checkpoint.glob("rng_state*.pth")))
+
+
+def state_of(checkpoint: Path) -> TrainerState | None:
+    """Return the trainer's state at a checkpoint; None if it is absent or truncated."""
+    try:
+        state: TrainerState = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
+        return state
+    except (OSError, ValueError):
+        return None
+
+
+def has_ended(state: TrainerState) -> bool:
+    """Return whether the state was written after training had ended, by steps or patience."""
+    callbacks: Any = state.stateful_callbacks
+    return bool(callbacks["TrainerControl"]["args"]["should_training_stop"])
 
 
 class ExampleKey(NamedTuple):
@@ -89,20 +132,16 @@ class ExampleKey(NamedTuple):
         example: its number.
         is_turned: whether it is read as its reverse complement.
         counts: False if it pads a microbatch that would be empty; its targets are then unknown.
-        epoch: from 0.
-        step: step of the epoch, from 0.
     """
 
     example: int
     is_turned: bool
-    counts: bool
-    epoch: int
-    step: int
+    counts: bool = True
 
 
-@dataclass(frozen=True, kw_only=True)
-class BatchSchedule:
-    """Assigns examples to steps, microbatches and processes.
+@dataclass(kw_only=True)
+class StepSampler(Sampler[list[ExampleKey]]):
+    """Batch sampler: the microbatches of one process in an epoch, none of them empty.
 
     Attributes:
         num_examples: examples of the train split.
@@ -113,6 +152,7 @@ class BatchSchedule:
         microbatches: microbatches per step.
         rank: of this process.
         num_processes: of all processes.
+        epoch: from 0; the trainer sets it.
     """
 
     num_examples: int
@@ -122,48 +162,27 @@ class BatchSchedule:
     microbatches: int = 1
     rank: int = 0
     num_processes: int = 1
-
-    @property
-    def num_steps(self) -> int:
-        """Steps per epoch."""
-        return -(-self.num_examples // self.batch)
-
-    def step(self, epoch: int, step: int) -> list[ExampleKey]:
-        """Return the examples of a step, over all processes."""
-        numbers = np.random.default_rng([self.seed, epoch])
-        order = numbers.permutation(self.num_examples)
-        turned = numbers.random(self.num_examples) < (0.5 if self.augment else 0.0)
-        return [
-            ExampleKey(int(n), bool(turned[n]), True, epoch, step)
-            for n in order[step * self.batch : (step + 1) * self.batch]
-        ]
-
-    def for_this_process(self, epoch: int) -> Iterator[list[ExampleKey]]:
-        """Yield the microbatches of this process in an epoch, none of them empty."""
-        for step in range(self.num_steps):
-            keys = self.step(epoch, step)
-            for number in range(self.microbatches):
-                first = number * self.num_processes + self.rank
-                microbatch = keys[first :: self.microbatches * self.num_processes]
-                yield microbatch or [keys[0]._replace(counts=False)]
-
-
-class StepSampler(Sampler[list[ExampleKey]]):
-    """Batch sampler of `BatchSchedule.for_this_process`, for the epoch that the trainer sets."""
-
-    def __init__(self, steps: BatchSchedule) -> None:
-        """Start with the first epoch."""
-        self.steps, self.epoch = steps, 0
+    epoch: int = 0
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch."""
         self.epoch = epoch
 
     def __len__(self) -> int:
-        return self.steps.num_steps * self.steps.microbatches
+        return -(-self.num_examples // self.batch) * self.microbatches
 
     def __iter__(self) -> Iterator[list[ExampleKey]]:
-        return self.steps.for_this_process(self.epoch)
+        random = np.random.default_rng([self.seed, self.epoch])
+        order = random.permutation(self.num_examples)
+        turned = random.random(self.num_examples) < (0.5 if self.augment else 0.0)
+        keys = [ExampleKey(int(n), bool(turned[n])) for n in order]
+        for first in range(0, self.num_examples, self.batch):
+            step = keys[first : first + self.batch]
+            for number in range(
+                self.rank, self.microbatches * self.num_processes, self.num_processes
+            ):
+                share = step[number :: self.microbatches * self.num_processes]
+                yield share or [step[0]._replace(counts=False)]
 
 
 LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -205,11 +224,7 @@ def with_lora(backbone: Any, method: MethodConfig, base: str) -> Any:
         base_model_name_or_path=base,
     )
     backbone.name_or_path = base  # a bare decoder has no name
-    finetuned: Any = get_peft_model(backbone, config)
-    for module in list(finetuned.modules()):
-        if method.dropout and hasattr(module, "lora_dropout"):
-            module.lora_dropout["default"] = Dropout(method.dropout)
-    return finetuned
+    return get_peft_model(backbone, config)
 
 
 def _below(backbone: nn.Module, layer: int, targets: Sequence[str]) -> list[str]:
@@ -244,34 +259,27 @@ def train_weights(
         validation: examples that select the checkpoint.
         method: hyperparameters.
         seed: seed of order, strands and dropout.
-        folder: folder for checkpoints, and in the end for the result.
-        resume: continue from the last checkpoint, or load the result if training had ended.
+        folder: folder for checkpoints.
+        resume: continue from the last checkpoint, or load the best one if training had ended.
 
     Raises:
         UserError: no validation step has a score, or the loss needs a whole batch and a step has
             several microbatches.
     """
-    if resume and (ended := restore_finished(finetuned.network, folder)):
-        finetuned.network.eval()
-        return ended
     trainer = _Trainer(finetuned, train, validation, method, seed, folder)
     trainer.train_from(last_checkpoint(folder) if resume else None)
-    validations = _validations(trainer.state.log_history)
-    if not trainer.state.best_global_step:
+    validations, best_step = _validations(trainer.state.log_history), trainer.state.best_global_step
+    if not best_step:
         raise UserError(
             "the validation split has no score at any validation step; are its labels all equal?"
         )
-    best = next(
-        validation_step
-        for validation_step in validations
-        if validation_step.step == trainer.state.best_global_step
-    )
-    training = TrainingHistory(validations=tuple(validations), best=best)
     trainer.accelerator.wait_for_everyone()
     if trainer.is_world_process_zero():
-        finish(finetuned.network, training, folder)
+        for state in folder.glob(f"*/{OPTIMIZER_NAME}"):
+            state.unlink()  # two of the three parts of a checkpoint, which nothing reads again
     finetuned.network.eval()
-    return training
+    best = next(each for each in validations if each.step == best_step)
+    return TrainingHistory(validations=tuple(validations), best=best)
 
 
 def _validations(log: Sequence[dict[str, float]]) -> list[ValidationStep]:
@@ -287,57 +295,28 @@ def _validations(log: Sequence[dict[str, float]]) -> list[ValidationStep]:
     return validations
 
 
-class _Rows(Dataset[tuple[str, Tensor, float]]):
-    """Training examples, each with the total weight of its step.
+class _Rows(Dataset[tuple[str, Tensor]]):
+    """Training examples: bases and targets."""
 
-    A key names its epoch, so a loader that resumes within an epoch needs no state.
-    """
-
-    def __init__(self, examples: Examples, task: LabelTask, steps: BatchSchedule) -> None:
-        self.examples, self.steps = examples, steps
+    def __init__(self, examples: Examples, task: LabelTask) -> None:
+        self.examples = examples
         self.targets = torch.from_numpy(task.targets(examples.labels))
-        of_rows = task.weights_of(self.targets).sum(dim=1).double().numpy()
-        sums = np.concatenate([[0.0], np.cumsum(of_rows)])
-        self.weights = np.diff(sums[examples.starts])
-        self._epoch, self._totals = -1, [0.0]
-
-    def total_weight(self, epoch: int, step: int) -> float:
-        """Return the total weight of a step over all microbatches and processes."""
-        if epoch != self._epoch:
-            keys = [self.steps.step(epoch, n) for n in range(self.steps.num_steps)]
-            self._totals = [float(sum(self.weights[k.example] for k in step)) for step in keys]
-            self._epoch = epoch
-        return self._totals[step]
 
     def __len__(self) -> int:
         return len(self.examples)
 
-    def __getitem__(self, key: ExampleKey) -> tuple[str, Tensor, float]:
+    def __getitem__(self, key: ExampleKey) -> tuple[str, Tensor]:
         sequence = self.examples.sequences[key.example]
         targets = self.targets[self.examples.rows_of(key.example)]
         if key.is_turned:
             sequence, targets = reverse_complement(sequence), targets.flip(0)
-        if not key.counts:
-            targets = torch.full_like(targets, torch.nan)
-        return sequence, targets, self.total_weight(key.epoch, key.step)
+        return sequence, targets if key.counts else torch.full_like(targets, torch.nan)
 
 
 class _Loader(DataLoader[Any]):
     def set_epoch(self, epoch: int) -> None:
         """Pass the epoch to the batch sampler, which the trainer does not do."""
         self.batch_sampler.set_epoch(epoch)  # type: ignore[union-attr]
-
-
-def _collate(make: MakeBatch) -> Callable[[Sequence[tuple[str, Tensor, float]]], dict[str, Any]]:
-    def collate(rows: Sequence[tuple[str, Tensor, float]]) -> dict[str, Any]:
-        sequences, targets, totals = zip(*rows, strict=True)
-        return {
-            "batch": make(sequences),
-            "targets": torch.cat(targets),
-            "total_weight": totals[0],
-        }
-
-    return collate
 
 
 class _Trainer(Trainer):
@@ -359,7 +338,7 @@ class _Trainer(Trainer):
             folder,
         )
         arguments = _arguments(finetuned, train, method, seed, folder)
-        self.steps = BatchSchedule(
+        self.steps = StepSampler(
             num_examples=len(train),
             batch=method.batch_sequences,
             seed=seed,
@@ -371,12 +350,12 @@ class _Trainer(Trainer):
         super().__init__(
             model=finetuned.network,
             args=arguments,
-            train_dataset=_Rows(train, finetuned.task, self.steps),
+            train_dataset=_Rows(train, finetuned.task),
             eval_dataset=validation,  # read by `evaluate`
             # With a loss function, transformers does not divide the loss by the microbatches; this
             # loss is divided by the weight of the whole step. `compute_loss` calls it.
             compute_loss_func=finetuned.task.loss_of,
-            callbacks=[EarlyStoppingCallback(method.patience), _StepProgress(self.steps.num_steps)],
+            callbacks=[EarlyStoppingCallback(method.patience), _StepProgress()],
         )
         self.remove_callback(PrinterCallback)
 
@@ -394,26 +373,32 @@ class _Trainer(Trainer):
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Return the microbatches of this process, which are already sharded."""
-        task = self.finetuned.task
-        make = batches(
-            self.finetuned.vocabulary, self.finetuned.manifest.pool, per_base=task.per_base
-        )
-        rows: Any = self.train_dataset
-        return _Loader(rows, batch_sampler=StepSampler(self.steps), collate_fn=_collate(make))
+        finetuned, rows = self.finetuned, cast("Any", self.train_dataset)
+        per_base = finetuned.task.per_base
+        make = batches(finetuned.vocabulary, finetuned.manifest.pool, per_base=per_base)
+
+        def collate(examples: Sequence[tuple[str, Tensor]]) -> dict[str, Any]:
+            sequences, targets = zip(*examples, strict=True)
+            return {"batch": make(sequences), "targets": torch.cat(targets)}
+
+        return _Loader(rows, batch_sampler=self.steps, collate_fn=collate)
 
     def _prepare_inputs(self, inputs: Any) -> Any:
-        device = self.args.device
-        moved = {name: inputs[name].to(device) for name in ("batch", "targets")}
-        return inputs | moved
+        return {name: value.to(self.args.device) for name, value in inputs.items()}
+
+    def _get_num_items_in_batch(self, batch_samples: list[Any], device: torch.device) -> Tensor:
+        """Return the total weight of a step, over all microbatches and processes."""
+        weight_of = self.finetuned.task.weights_of
+        weights = [weight_of(microbatch["targets"]).double().sum() for microbatch in batch_samples]
+        total: Tensor = self.accelerator.gather(torch.stack(weights).sum().to(device)).sum()
+        return total
 
     def compute_loss(  # type: ignore[override]
-        self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any
-    ) -> Any:
+        self, model: Any, inputs: Any, *_: Any, num_items_in_batch: Tensor, **__: Any
+    ) -> Tensor:
         """Return a loss that, averaged over processes and summed over microbatches, is the mean."""
         logits = model(inputs["batch"])
-        task = self.finetuned.task
-        loss = task.loss_of(logits, inputs["targets"], inputs["total_weight"])
-        return (loss, logits) if return_outputs else loss
+        return self.finetuned.task.loss_of(logits, inputs["targets"], num_items_in_batch)
 
     def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
         """Score the validation split with the predictions of `predict`, a share per process."""
@@ -511,9 +496,6 @@ def _max_micro_batch(finetuned: FinetunedModel, train: Examples) -> int:
 
 class _StepProgress(TrainerCallback):
     """Progress bar on stderr."""
-
-    def __init__(self, steps_per_epoch: int) -> None:
-        self._steps_per_epoch = steps_per_epoch
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Open the bar."""

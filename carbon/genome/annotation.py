@@ -5,7 +5,6 @@ the stop codon, so `stop_codon` features are added to it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from carbon.errors import GenomeError
@@ -15,7 +14,7 @@ from carbon.genome.fasta import Reference
 from carbon.genome.genbank import is_genbank, unpack_genbank
 from carbon.genome.gene_building import GeneBuilder
 from carbon.genome.gene_tables import GeneTables
-from carbon.genome.genes import MITOCHONDRIA, Annotation, Gene, LeftOut, report_left_out
+from carbon.genome.genes import MITOCHONDRIA, Annotation, LeftOut, report_left_out
 from carbon.genome.gff import read_features
 from carbon.io.files import scratch_folder, why_no_file
 
@@ -136,10 +135,9 @@ def read_gene_file(
         )
     with scratch_folder("genbank") as folder:
         fasta = folder / "records.fa"
-        names = contig_names or {}
-        annotation = _renamed(unpack_genbank(path, fasta).annotation, names)
+        annotation = unpack_genbank(path, fasta, contig_names).annotation
         with Reference(fasta) as records:
-            lengths_bp = {names.get(c, c): bp for c, bp in records.contig_lengths_bp.items()}
+            lengths_bp = records.contig_lengths_bp
     here = reference.contig_lengths_bp
     if absent := sorted(set(lengths_bp) - set(here)):
         raise GenomeError(f"{path}: {reference.explain_missing(absent)}")
@@ -150,35 +148,3 @@ def read_gene_file(
                 f"{reference.path}; are both of the same assembly?"
             )
     return with_genetic_code(annotation, genetic_code, here)
-
-
-def _renamed(annotation: Annotation, names: Mapping[str, str]) -> Annotation:
-    """Rename contigs as in the reference."""
-
-    def of_gene(gene: Gene) -> Gene:
-        contig = names.get(gene.interval.contig, gene.interval.contig)
-        transcripts = tuple(
-            replace(
-                each,
-                contig=contig,
-                is_mitochondrial=each.is_mitochondrial or contig in MITOCHONDRIA,
-            )
-            for each in gene.transcripts
-        )
-        return replace(
-            gene, interval=replace(gene.interval, contig=contig), transcripts=transcripts
-        )
-
-    genes = sorted(map(of_gene, annotation.genes), key=lambda gene: (gene.interval, gene.gene_id))
-    circular = frozenset(names.get(contig, contig) for contig in annotation.circular)
-    left_out = tuple(
-        replace(
-            each,
-            intervals=tuple(
-                replace(place, contig=names.get(place.contig, place.contig))
-                for place in each.intervals
-            ),
-        )
-        for each in annotation.left_out
-    )
-    return replace(annotation, genes=tuple(genes), left_out=left_out, circular=circular)

@@ -21,7 +21,7 @@ from carbon.genome.contig_names import region_by_name
 from carbon.genome.genes import Span
 from carbon.genome.gff import Feature
 from carbon.genome.interval import Interval
-from carbon.genome.sequences import BROKEN_GZIP, open_text
+from carbon.genome.sequences import numbered_lines
 
 _BED_NAME = re.compile(r"\.bed(\.b?gz)?$", re.IGNORECASE)
 _STRAND_COLUMNS, _BLOCK_COLUMNS = 6, 12
@@ -55,16 +55,11 @@ def bed_lines(path: Path) -> Iterator[tuple[str, list[str]]]:
     Raises:
         GenomeError: the file is truncated.
     """
-    number = 0
-    try:
-        with open_text(path, errors="replace") as lines:
-            for number, line in enumerate(lines, start=1):
-                words = line.split()
-                if words and not line.startswith("#") and words[0] not in _NOT_DATA:
-                    columns = line.rstrip("\r\n").split("\t") if "\t" in line else words
-                    yield f"{path} line {number}", columns
-    except BROKEN_GZIP as error:
-        raise GenomeError(f"{path}: broken after line {number} ({error}); fetch it again") from None
+    for number, line in numbered_lines(path):
+        words = line.split()
+        if words and not line.startswith("#") and words[0] not in _NOT_DATA:
+            columns = line.rstrip("\r\n").split("\t") if "\t" in line else words
+            yield f"{path} line {number}", columns
 
 
 def bed_place(columns: list[str], where: str) -> tuple[str, int, int]:

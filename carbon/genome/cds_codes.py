@@ -13,7 +13,7 @@ from carbon.genome.alphabet import (
     tables_chosen,
 )
 from carbon.genome.fasta import Reference
-from carbon.genome.genes import Annotation, Gene, Transcript, spliced
+from carbon.genome.genes import Annotation, Gene, Transcript, coding_bases
 
 _CODON_BP = 3
 
@@ -71,10 +71,10 @@ def has_unexplained_stop(reference: Reference, transcript: Transcript) -> bool:
     if transcript.genetic_code is not None or transcript.has_recoded_codon:
         return False
     code = code_of(transcript)
-    phase_bp, _, leftover_bp = whole_frame(transcript)
+    phase_bp, length_bp, leftover_bp = whole_frame(transcript)
     if code is None or phase_bp is None:
         return False
-    coding = _whole_cds(reference, transcript)
+    coding = coding_bases(reference, transcript, (0, length_bp))
     # The last whole codon may be the stop codon of the CDS if no base follows it.
     last = len(coding) - (leftover_bp or _CODON_BP)
     codons = {coding[at : at + _CODON_BP] for at in range(phase_bp, last, _CODON_BP)}
@@ -90,14 +90,6 @@ def whole_frame(transcript: Transcript) -> tuple[int | None, int, int]:
         leftover_bp = (whole.length_bp - (whole.phase_bp or 0)) % _CODON_BP
         return whole.phase_bp, whole.length_bp, leftover_bp
     return transcript.phase_bp, transcript.cds_length_bp, transcript.leftover_bp
-
-
-def _whole_cds(reference: Reference, transcript: Transcript) -> str:
-    contig = transcript.contig
-    if whole := transcript.trans_spliced:
-        parts = (spliced(reference, contig, [(a, b)], strand) for a, b, strand in whole.spans)
-        return "".join(parts).upper()
-    return spliced(reference, contig, transcript.cds, transcript.strand).upper()
 
 
 def cds_of_unknown_code(reference: Reference, annotation: Annotation) -> dict[str, int]:

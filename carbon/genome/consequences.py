@@ -20,11 +20,11 @@ from carbon.genome.genes import (
     LeftOut,
     Span,
     Transcript,
+    coding_bases,
     parts_on_contig,
-    spliced,
 )
 from carbon.genome.interval import Interval, Variant
-from carbon.genome.normalize import normalize_variant
+from carbon.genome.normalize import common_start_bp, normalize_variant
 
 _SPLICE_SITE_BP = 2  # GT and AG, at either end of an intron
 # SO:0001630: 1 to 3 bases of the exon, and 3 to 8 bases of the intron, next to a splice site.
@@ -159,13 +159,10 @@ def trimmed(variant: Variant) -> tuple[int, int, str]:
     Bases that REF and ALT share at their ends are removed, first at the right end.
     """
     ref, alt = variant.ref.upper(), variant.alt.upper()
-    while ref and alt and ref[-1] == alt[-1]:
-        ref, alt = ref[:-1], alt[:-1]
-    same = 0
-    while same < min(len(ref), len(alt)) and ref[same] == alt[same]:
-        same += 1
-    start = variant.position + same
-    return start, start + len(ref) - same, alt[same:]
+    after_bp = common_start_bp(ref[::-1], alt[::-1])
+    ref, alt = ref[: len(ref) - after_bp], alt[: len(alt) - after_bp]
+    before_bp = common_start_bp(ref, alt)
+    return variant.position + before_bp, variant.position + len(ref), alt[before_bp:]
 
 
 def _splice_site(transcript: Transcript, touched: Span, is_insertion: bool) -> str | None:
@@ -256,7 +253,7 @@ def _coding_effect(
     number = (start - phase_bp) // _CODON_BP + 1
     if (len(alt) - (last - first)) % _CODON_BP:
         return Effect("frameshift_variant", number)
-    before = _cds_bases(reference, transcript, (start, end))
+    before = coding_bases(reference, transcript, (start, end))
     after = before[: first - start] + alt + before[last - start :]
     ends_cds = end == cds_bp and before[-_CODON_BP:] in code.stops
     old, new = (code.translate(codons, ends_cds=ends_cds) for codons in (before, after))
@@ -266,7 +263,7 @@ def _coding_effect(
     if term and has_unexplained_stop(reference, transcript):
         return Effect(_UNDETERMINED)
     if not term and start == 0 and transcript.has_start:
-        following = _cds_bases(reference, transcript, (end, end + _CODON_BP))
+        following = coding_bases(reference, transcript, (end, end + _CODON_BP))
         term = _start_term(code, before[:_CODON_BP], (after + following)[:_CODON_BP])
     term = term or _term(old, new, len(alt), last - first)
     amino_acids = old if old == new else f"{old or '-'}/{new or '-'}"
@@ -297,36 +294,6 @@ def _term(old: str, new: str, alt_bp: int, ref_bp: int) -> str:
     if alt_bp and ref_bp:
         return "protein_altering_variant"
     return "inframe_insertion" if alt_bp else "inframe_deletion"
-
-
-def _cds_bases(reference: Reference, transcript: Transcript, part: Span) -> str:
-    """Return a part of the CDS along the strand, in upper case."""
-    if transcript.trans_spliced:
-        return _bases_of_parts(reference, transcript, part)
-    wanted = part if transcript.strand == "+" else _turned(part, transcript.cds_length_bp)
-    spans = []
-    before_bp = 0
-    for start, end in transcript.cds:
-        first = max(start, start + wanted[0] - before_bp)
-        last = min(end, start + wanted[1] - before_bp)
-        if first < last:
-            spans.append((first, last))
-        before_bp += end - start
-    return spliced(reference, transcript.contig, spans, transcript.strand).upper()
-
-
-def _bases_of_parts(reference: Reference, transcript: Transcript, part: Span) -> str:
-    """Return a part of the CDS of a trans-spliced transcript in reading order, in upper case."""
-    assert transcript.trans_spliced is not None
-    bases = []
-    before_bp = 0
-    for start, end, strand in transcript.trans_spliced.spans:
-        first, last = max(part[0] - before_bp, 0), min(part[1] - before_bp, end - start)
-        if first < last:
-            span = (start + first, start + last) if strand == "+" else (end - last, end - first)
-            bases.append(spliced(reference, transcript.contig, [span], strand))
-        before_bp += end - start
-    return "".join(bases).upper()
 
 
 def _turned(span: Span, length_bp: int) -> Span:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from carbon.errors import GenomeError
 from carbon.genome.interval import Interval, from_region
-from carbon.genome.sequences import BROKEN_GZIP, open_text
+from carbon.genome.sequences import numbered_lines
 from carbon.io.files import why_no_file
 
 CHR = "chr"
@@ -133,17 +133,13 @@ def _rows(path: Path) -> Iterator[tuple[str, list[str]]]:
             f"{path}: {why_no_file(path)}; give a table (the file's name of a contig, a tab, the "
             "reference's), or chr"
         )
-    try:
-        with open_text(path, errors="replace") as lines:
-            for number, line in enumerate(lines, start=1):
-                if not line.strip() or line.startswith("#"):
-                    continue
-                columns = [each.strip() for each in line.split("\t" if "\t" in line else None)]
-                if len(columns) != 2 or not all(columns):
-                    raise GenomeError(
-                        f"{path} line {number}: {len(columns)} columns where there must be two: "
-                        "the file's name of a contig, a tab, the reference's"
-                    )
-                yield f"{path} line {number}", columns
-    except BROKEN_GZIP as error:
-        raise GenomeError(f"{path}: is broken ({error}); fetch it again") from None
+    for number, line in numbered_lines(path):
+        if not line.strip() or line.startswith("#"):
+            continue
+        columns = [each.strip() for each in line.split("\t" if "\t" in line else None)]
+        if len(columns) != 2 or not all(columns):
+            raise GenomeError(
+                f"{path} line {number}: {len(columns)} columns where there must be two: the file's "
+                "name of a contig, a tab, the reference's"
+            )
+        yield f"{path} line {number}", columns

@@ -113,7 +113,7 @@ def _open_copy(path: Path, scratch: Path) -> pysam.FastaFile | None:
             if header:
                 sink.write(b"\n>%b\n" % header[0])
             sink.write(bases)
-    return _open(copy, _build_indexes(copy, scratch, is_bgzip=False))
+    return _open(copy, _build_indexes(copy, scratch, is_bgzip=False, shown_as=path))
 
 
 def _distinct_contigs(path: Path) -> Iterator[Part]:
@@ -141,7 +141,9 @@ def _distinct_contigs(path: Path) -> Iterator[Part]:
         yield header, bases
 
 
-def _build_indexes(path: Path, scratch: Path, *, is_bgzip: bool) -> Indexes:
+def _build_indexes(
+    path: Path, scratch: Path, *, is_bgzip: bool, shown_as: Path | None = None
+) -> Indexes:
     fai, gzi = _indexes_of(scratch / "index", is_bgzip=is_bgzip)
     options = ["--fai-idx", str(fai)] + (["--gzi-idx", str(gzi)] if gzi else [])
     pysam.set_verbosity(0)
@@ -151,8 +153,8 @@ def _build_indexes(path: Path, scratch: Path, *, is_bgzip: bool) -> Indexes:
         with errors_naming(scratch), (scratch / "room").open("wb") as sink:
             sink.write(bytes(1 << 16))  # a full disk raises here; samtools does not report it
         raise GenomeError(
-            f"{path}: cannot be indexed: the lines of a contig must have one length; "
-            "rewrite it, for example with `seqtk seq -l 60`"
+            f"{shown_as or path}: cannot be indexed: the lines of a contig must have one length, "
+            "and the last contig must have a base; rewrite it, for example with `seqtk seq -l 60`"
         ) from None
     return fai, gzi
 

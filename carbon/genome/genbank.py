@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -164,9 +164,16 @@ _Member = tuple[Any, Location]  # a feature as parsed by Biopython, and its loca
 class GenBankGenes:
     """Builds genes from the features of one record."""
 
-    def __init__(self, record: SeqRecord, contig: str, where: str, left_out: list[LeftOut]) -> None:
+    def __init__(
+        self,
+        record: SeqRecord,
+        contig: str,
+        where: str,
+        left_out: list[LeftOut],
+        is_mitochondrial: bool,
+    ) -> None:
         """Take a record as parsed by Biopython, and a list to which skipped features are added."""
-        self._contig = contig
+        self._contig, self._is_mitochondrial = contig, is_mitochondrial
         self._length_bp = len(record)
         self._circular = record.annotations.get("topology") == "circular"
         self._features = record.features
@@ -336,7 +343,7 @@ class GenBankGenes:
             cds=(),
             incomplete=False,
             where=f"{self._where} {transcript_id}",
-            is_mitochondrial=self._contig in MITOCHONDRIA,
+            is_mitochondrial=self._is_mitochondrial,
         )
         return _with_cds(transcript, *coding, is_pseudo) if coding else transcript
 
@@ -427,11 +434,18 @@ class GenBank:
     taxonomy: tuple[str, ...]
 
 
-def unpack_genbank(path: str | Path, fasta: Path) -> GenBank:
-    """Read a GenBank file, plain or gzip, and write its sequences to `fasta`.
+def unpack_genbank(
+    path: str | Path, fasta: Path, contig_names: Mapping[str, str] | None = None
+) -> GenBank:
+    """Read a GenBank file, plain or gzip, and write its sequences to a FASTA.
 
     Contigs are named by the versioned accessions of the records. Features without an exact location
     are left out, and one line on stderr counts them by reason.
+
+    Args:
+        path: GenBank file.
+        fasta: FASTA to write.
+        contig_names: other names for contigs, by accession, such as the names in a reference.
 
     Raises:
         GenomeError: the file is missing or malformed, a record has no nucleotide sequence, or two
@@ -448,8 +462,9 @@ def unpack_genbank(path: str | Path, fasta: Path) -> GenBank:
     taxonomy: tuple[str, ...] = ()
     with fasta.open("w", encoding="ascii") as sink:
         for number, record in enumerate(_records(path), start=1):
-            contig = _name(record)
-            where = f"{path} record {number} ({contig})"
+            name = _name(record)
+            contig = (contig_names or {}).get(name, name)
+            where = f"{path} record {number} ({name})"
             bases = _bases(record, where)
             if contig in contigs:
                 raise GenomeError(f"{where}: occurs twice; keep one")
@@ -457,7 +472,8 @@ def unpack_genbank(path: str | Path, fasta: Path) -> GenBank:
             _write_contig(sink, contig, bases)
             if record.annotations.get("topology") == "circular":
                 circular.add(contig)
-            genes += GenBankGenes(record, contig, where, left_out).genes()
+            is_mitochondrial = not MITOCHONDRIA.isdisjoint((name, contig))
+            genes += GenBankGenes(record, contig, where, left_out, is_mitochondrial).genes()
             organism = organism or str(record.annotations.get("organism", ""))
             taxonomy = taxonomy or tuple(map(str, record.annotations.get("taxonomy", ())))  # type: ignore[arg-type]
     if not contigs:

@@ -133,6 +133,14 @@ class Transcript:
         return sum(end - start for start, end in self.cds)
 
     @property
+    def coding_parts(self) -> tuple[StrandedSpan, ...]:
+        """Coding spans with their strands, in reading order; of all parts if trans-spliced."""
+        if self.trans_spliced:
+            return self.trans_spliced.spans
+        spans = tuple((start, end, self.strand) for start, end in self.cds)
+        return spans if self.strand == "+" else spans[::-1]
+
+    @property
     def leftover_bp(self) -> int:
         """Number of bases after the last whole codon of the CDS, 0 to 2."""
         return (self.cds_length_bp - (self.phase_bp or 0)) % 3
@@ -197,6 +205,21 @@ def spliced(reference: Reference, contig: str, spans: Iterable[Span], strand: St
     """Return the joined bases of ascending spans, along the strand."""
     bases = "".join(reference.fetch_circular(contig, start, end) for start, end in spans)
     return bases if strand == "+" else reverse_complement(bases)
+
+
+def coding_bases(reference: Reference, transcript: Transcript, part: Span) -> str:
+    """Return a part of the CDS in upper case, such as (0, 3) for the first codon.
+
+    For a part of a trans-spliced transcript, the whole CDS includes the other parts.
+    """
+    bases, before_bp = [], 0
+    for start, end, strand in transcript.coding_parts:
+        first, last = max(part[0] - before_bp, 0), min(part[1] - before_bp, end - start)
+        if first < last:
+            span = (start + first, start + last) if strand == "+" else (end - last, end - first)
+            bases.append(spliced(reference, transcript.contig, [span], strand))
+        before_bp += end - start
+    return "".join(bases).upper()
 
 
 def intergenic(annotation: Annotation, contig_lengths_bp: Mapping[str, int]) -> Iterator[Interval]:

@@ -30,7 +30,7 @@ class Genome:
 
     @property
     def is_simulated(self) -> bool:
-        """Whether the header of the FASTA comes from `python -m data_pipeline simulate`."""
+        """Whether the header of the FASTA comes from `carbon corpus simulate`."""
         try:
             with open_text(self.reference.path) as lines:
                 return next(iter(lines), "").split()[1:2] == ["simulated"]

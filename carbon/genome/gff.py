@@ -20,7 +20,7 @@ from carbon.errors import GenomeError
 from carbon.genome.alphabet import table_stated
 from carbon.genome.genes import Span
 from carbon.genome.interval import Strand
-from carbon.genome.sequences import BROKEN_GZIP, open_text
+from carbon.genome.sequences import numbered_lines
 
 
 class Feature(NamedTuple):
@@ -77,20 +77,19 @@ _Lines = list[tuple[int, str]]  # line numbers and lines of features
 
 def _batches(path: Path) -> Iterator[_Lines]:
     """Yield the lines of a file that are neither blank nor comments, in batches."""
-    number, batch = 0, []
+    batch: _Lines = []
     broken = None
     try:
-        with open_text(path, errors="replace") as lines:
-            for number, line in enumerate(lines, start=1):
-                if line.startswith(("##FASTA", ">")):
-                    break
-                if not line.startswith("#") and line.strip():
-                    batch.append((number, line.rstrip("\r\n")))
-                if len(batch) == _LINES_AT_ONCE:
-                    yield batch
-                    batch = []
-    except BROKEN_GZIP as error:
-        broken = GenomeError(f"{path}: broken after line {number} ({error}); fetch it again")
+        for number, line in numbered_lines(path):
+            if line.startswith(("##FASTA", ">")):
+                break
+            if not line.startswith("#") and line.strip():
+                batch.append((number, line.rstrip("\r\n")))
+            if len(batch) == _LINES_AT_ONCE:
+                yield batch
+                batch = []
+    except GenomeError as error:
+        broken = error
     if batch:
         yield batch
     if broken:

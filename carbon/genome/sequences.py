@@ -120,6 +120,21 @@ def open_text(path: Path, errors: str = "strict") -> Iterator[Iterator[str]]:
         yield _lines_of(text, path)
 
 
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield number, from 1, and text of each line; bytes that are not UTF-8 are replaced.
+
+    Raises:
+        GenomeError: as in `open_text`, or the file is truncated; after the lines before the fault.
+    """
+    number = 0
+    try:
+        with open_text(path, errors="replace") as lines:
+            for number, line in enumerate(lines, start=1):
+                yield number, line
+    except BROKEN_GZIP as error:
+        raise GenomeError(f"{path}: broken after line {number} ({error}); fetch it again") from None
+
+
 def _lines_of(text: IO[str], path: Path) -> Iterator[str]:
     number = 0
     while line := text.readline(MOST_LINE_BYTES + 1):

@@ -5,7 +5,8 @@
 - `score`, `embed`, `next_token`: likelihoods, embeddings, the distribution of the next 6-mer.
 - `variants`, `scan`: the variants of a VCF, and every SNV of a region; backgrounds for percentiles.
 - `generate`: sampling, constraints, speculative decoding, infilling.
-- `options`: the choices and keywords of all of them, without torch.
+- `options`, `jobs`: the options of all of them, and what the commands compute, without torch.
+- `sequence_job`: sequences of a file by workers.
 - `held_out`: measures on held-out records.
 
 Names are loaded when first used: the driver of worker processes does not import torch, and a
@@ -17,19 +18,23 @@ from typing import TYPE_CHECKING
 from carbon.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from carbon.inference.generate.constraints import Constraints
     from carbon.inference.generate.generate import Step
     from carbon.inference.generate.infill import Filling
-    from carbon.inference.generate.prompts import SamplingRule
     from carbon.inference.generate.speculative import Draft
     from carbon.inference.model import DTYPES, Model, load
     from carbon.inference.next_token import NextToken, all_kmers, kmer_index, near_misses
     from carbon.inference.options import (
         By,
         Combine,
-        SamplingOptions,
+        Constraints,
+        EmbedOptions,
+        SamplingKeywords,
+        SamplingRule,
+        ScanKeywords,
         ScanOptions,
+        ScoreOptions,
         Strands,
+        VariantKeywords,
         VariantOptions,
     )
     from carbon.inference.passages import Continuation, Passage, continuation_of, prefix_of
@@ -46,20 +51,24 @@ __all__ = [
     "Constraints",
     "Continuation",
     "Draft",
+    "EmbedOptions",
     "Filling",
     "Method",
     "Model",
     "ModelRunner",
     "NextToken",
     "Passage",
-    "SamplingOptions",
+    "SamplingKeywords",
     "SamplingRule",
     "ScanChunk",
+    "ScanKeywords",
     "ScanMethod",
     "ScanOptions",
+    "ScoreOptions",
     "SequenceScore",
     "Step",
     "Strands",
+    "VariantKeywords",
     "VariantOptions",
     "VariantScore",
     "all_kmers",
@@ -79,7 +88,7 @@ __getattr__ = lazy_names(
         "Continuation": "carbon.inference.passages",
         "By": "carbon.inference.options",
         "Combine": "carbon.inference.options",
-        "Constraints": "carbon.inference.generate.constraints",
+        "Constraints": "carbon.inference.options",
         "DTYPES": "carbon.inference.model",
         "Draft": "carbon.inference.generate.speculative",
         "Filling": "carbon.inference.generate.infill",
@@ -88,8 +97,12 @@ __getattr__ = lazy_names(
         "ModelRunner": "carbon.inference.runner",
         "NextToken": "carbon.inference.next_token",
         "Passage": "carbon.inference.passages",
-        "SamplingOptions": "carbon.inference.options",
-        "SamplingRule": "carbon.inference.generate.prompts",
+        "EmbedOptions": "carbon.inference.options",
+        "SamplingKeywords": "carbon.inference.options",
+        "ScanKeywords": "carbon.inference.options",
+        "ScoreOptions": "carbon.inference.options",
+        "VariantKeywords": "carbon.inference.options",
+        "SamplingRule": "carbon.inference.options",
         "ScanChunk": "carbon.inference.scan.score",
         "ScanMethod": "carbon.inference.scan.method",
         "ScanOptions": "carbon.inference.options",

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from carbon.inference.checks import check_finite, check_layer
-from carbon.inference.options import POOLS, Pool, Pooling, check_choice
+from carbon.inference.checks import check_finite, check_layer, checked_names
+from carbon.inference.options import POOLS, EmbedOptions, Pooling, check_choice
 from carbon.inference.score import blocks, overlapping_windows, window_room_bp
 from carbon.parallel.driver import in_blocks
 from carbon.tokenizer import K, Vocabulary, encode
@@ -31,23 +31,19 @@ class _EmbeddingRow(NamedTuple):
 
 
 def embed_sequences(
-    runner: "ModelRunner",
-    sequences: Iterable[str],
-    pool: Pool,
-    layer: int | None,
-    tags: tuple[str, ...],
+    runner: "ModelRunner", sequences: Iterable[str], options: EmbedOptions
 ) -> Iterator[Float32s]:
     """Return an iterator over the embedding of each sequence, (width,) float32, in order.
 
     Raises:
         UserError: the pool, layer or a tag is invalid.
     """
-    check_choice("pool", pool, POOLS)
-    pooling = POOLS[pool]
-    if layer is not None:
-        check_layer(runner.network, layer)
+    check_choice("pool", options.pool, POOLS)
+    pooling, tags = POOLS[options.pool], checked_names("tags", options.tags)
+    if options.layer is not None:
+        check_layer(runner.network, options.layer)
     room_bp = window_room_bp(runner, tags, close=pooling.close)
-    return _embedded(runner, sequences, pooling, layer, tags, room_bp)
+    return _embedded(runner, sequences, pooling, options.layer, tags, room_bp)
 
 
 def _embedded(

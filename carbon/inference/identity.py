@@ -1,6 +1,7 @@
 """Identify a model: checksums of its weights, and the settings that scores depend on."""
 
 import hashlib
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from carbon.__version__ import __version__
@@ -37,7 +38,7 @@ def identity_of(runner: "ModelRunner", model: str) -> dict[str, Any]:
 def settings_of(runner: "ModelRunner", method: "Method") -> dict[str, Any]:
     """Return the settings that must be equal for deltas to be comparable."""
     return {
-        **method._asdict(),
+        **asdict(method),
         "yarn": runner.yarn,
         "dtype": runner.dtype,
         "weights_sha256": weights_sha256(runner),

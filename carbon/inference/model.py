@@ -12,23 +12,29 @@ from carbon.errors import UserError
 from carbon.genome import Annotation, Interval, Reference, Variant
 from carbon.inference.checks import check_reference, checked_dna, checked_names, checked_variants
 from carbon.inference.embed import Float32s, embed_sequences
-from carbon.inference.generate.constraints import Constraints
 from carbon.inference.generate.continuous import generate_by
 from carbon.inference.generate.generate import Step, stream
 from carbon.inference.generate.infill import Filling, infill
-from carbon.inference.generate.prompts import SamplingRule, Task
+from carbon.inference.generate.prompts import Task
 from carbon.inference.generate.speculative import Draft
 from carbon.inference.next_token import NextToken, next_token
 from carbon.inference.options import (
-    By,
+    BackgroundOptions,
+    Constraints,
     Dtype,
+    EmbedKeywords,
+    EmbedOptions,
     Engine,
-    Pool,
-    SamplingOptions,
+    SamplingKeywords,
+    SamplingRule,
+    ScanKeywords,
     ScanOptions,
-    Strands,
+    ScoreKeywords,
+    ScoreOptions,
+    VariantKeywords,
     VariantOptions,
     check_choice,
+    takes,
 )
 from carbon.inference.runner import ModelRunner
 from carbon.inference.scan import (
@@ -46,8 +52,8 @@ from carbon.inference.variants import (
     method_for,
     score_variants,
 )
-from carbon.inference.variants.background import Background, Drawing
-from carbon.inference.variants.background_job import make_background
+from carbon.inference.variants.background import Background
+from carbon.inference.variants.background_scores import make_background
 from carbon.model import LoadedModel, load_model
 from carbon.tokenizer import K
 
@@ -80,35 +86,29 @@ class Model:
         """Factor by which YaRN stretches the context; None without YaRN."""
         return self.runner.yarn
 
+    @takes(ScoreOptions)
     def score(
         self,
         sequences: Iterable[str],
-        *,
-        by: By = "chain",
-        strands: Strands = "forward",
-        tags: Sequence[str] = (),
+        **options: Unpack[ScoreKeywords],
     ) -> Iterator[SequenceScore]:
         """Yield the log-likelihood of each sequence and of each of its bases.
 
         Args:
-            sequences: DNA of any length and case; bases that are not ACGT are not scored. Sequences
-                that exceed the context are scored in windows that overlap by half.
-            by: `chain` gives log p(base | all bases before it), which sums to the log-likelihood of
-                the sequence; `marginals` gives the base's marginal within its token.
-            strands: score the sequence, its reverse complement, or the mean of both.
-            tags: metadata tags to condition on, such as `<fungi_species>`.
+            sequences: DNA of any length and case; bases that are not ACGT are not scored.
+            **options: fields of `ScoreOptions`:
 
         Raises:
             UserError: a choice or tag is invalid, or a letter of a sequence is not DNA.
         """
-        self.model.vocabulary.prefix(tag_names := checked_names("tags", tags))
-        return score_sequences(self.runner, checked_dna(sequences), by, strands, tag_names)
+        return score_sequences(self.runner, checked_dna(sequences), ScoreOptions(**options))
 
+    @takes(VariantOptions)
     def score_variants(
         self,
         reference: Reference,
         variants: Iterable[Variant],
-        **options: Unpack[VariantOptions],
+        **options: Unpack[VariantKeywords],
     ) -> Iterator[VariantScore]:
         """Yield log-likelihood(ALT) - log-likelihood(REF) for each variant, in order.
 
@@ -119,20 +119,7 @@ class Model:
             reference: the reference sequence.
             variants: SNVs, MNVs, insertions and deletions; others get a reason instead of a delta,
                 as do variants with N in the reference at REF (`reference_unknown`).
-            **options: optional keywords:
-                protocol: `centered` (default) compares windows of equal length with the variant in
-                    the middle; `right_end` compares the alleles, at least up to the first base that
-                    differs, after a window that ends where they begin.
-                window_bp: bases; if None (default), 8,192 for `centered` and 24,000 for
-                    `right_end`, or as many as fit into the context.
-                by: `chain` (default), the likelihood of the sequence, or `marginals`.
-                strands: `forward`, `reverse` or the mean of `both` (default), which also shows how
-                    far they disagree; a strand that cannot distinguish the alleles is left out.
-                offsets: bases to leave out at the start of REF's window, which shifts the 6-mers,
-                    each 0 to 5; the delta is the mean over offsets. (0,) by default. `centered`
-                    shifts an ALT's window by its additional length, so that the 6-mers after an
-                    indel are the same for both alleles.
-                tags: metadata tags to condition on, such as `<fungi_species>`; none by default.
+            **options: fields of `VariantOptions`:
 
         Raises:
             UserError: a choice, window, offset or tag is invalid.
@@ -142,6 +129,7 @@ class Model:
         check_reference(reference)
         return score_variants(self.runner, reference, checked_variants(variants), method)
 
+    @takes(VariantOptions)
     def background(
         self,
         reference: Reference,
@@ -150,7 +138,7 @@ class Model:
         variants_per_kind: int = 200,
         seed: int = 0,
         contigs: Sequence[str] = (),
-        **options: Unpack[VariantOptions],
+        **options: Unpack[VariantKeywords],
     ) -> Background:
         """Score random variants of every kind, for `Background.percentile` of other variants.
 
@@ -162,14 +150,18 @@ class Model:
             variants_per_kind: number of variants of every narrowest kind.
             seed: seed of the random numbers.
             contigs: contigs to draw from; all by default.
-            **options: scoring options, as for `score_variants`.
+            **options: fields of `VariantOptions`:
 
         Raises:
             UserError: an option is invalid, or the variants cannot be drawn.
         """
         method = self.variant_method(**options)
         check_reference(reference)
-        drawing = Drawing(variants_per_kind, seed, checked_names("contigs", contigs))
+        drawing = BackgroundOptions(
+            draw_from=checked_names("contigs", contigs),
+            variants_per_kind=variants_per_kind,
+            seed=seed,
+        )
         return make_background(self.runner, reference, method, drawing, annotation)
 
     def compare_alleles(
@@ -191,20 +183,21 @@ class Model:
         check_reference(reference)
         return next(compare_block(self.runner, reference, [*checked_variants([variant])], method))
 
-    def variant_method(self, **options: Unpack[VariantOptions]) -> Method:
+    @takes(VariantOptions)
+    def variant_method(self, **options: Unpack[VariantKeywords]) -> Method:
         """Return the checked scoring method of variants, with the window filled in.
 
         Args:
-            **options: the keywords of `score_variants`: `protocol`, `window_bp`, `by`, `strands`,
-                `offsets` and `tags`.
+            **options: fields of `VariantOptions`:
 
         Raises:
             UserError: a choice, window, offset or tag is invalid.
         """
-        return method_for(self.runner, **options)
+        return method_for(self.runner, VariantOptions(**options))
 
+    @takes(ScanOptions)
     def scan(
-        self, reference: Reference, interval: Interval, **options: Unpack[ScanOptions]
+        self, reference: Reference, interval: Interval, **options: Unpack[ScanKeywords]
     ) -> Iterator[ScanChunk]:
         """Yield log p(base | all bases to its left) of A, C, G and T for every base, in chunks.
 
@@ -214,18 +207,7 @@ class Model:
         Args:
             reference: the reference sequence; unknown bases are summed over, as in `score`.
             interval: of any length; memory does not grow with it.
-            **options: optional keywords:
-                offsets: where 6-mers begin, modulo 6, from the start of the scored strand; if None
-                    (default) offset 0, and all six for `token_start`.
-                combine: `mean` of the offsets (default), or `token_start`: every base at the offset
-                    where it begins a 6-mer, as in the protocol `right_end`.
-                window_bp: maximum bases of a window; 48,000, or as many as fit into the context, if
-                    None (default). Rounded down to whole 6-mers.
-                least_context_bp: minimum bases before a scored base, except at the start of the
-                    contig; half of the window if None (default). Rounded up to whole 6-mers.
-                strands: `forward` by default; on the `reverse` strand a base is predicted from all
-                    bases to its right; `both` is the mean.
-                tags: metadata tags to condition on; none by default.
+            **options: fields of `ScanOptions`:
 
         Raises:
             UserError: a choice, window, context, offset or tag is invalid.
@@ -235,18 +217,19 @@ class Model:
         check_reference(reference)
         return scan_region(self.runner, reference, interval, method)
 
-    def scan_method(self, **options: Unpack[ScanOptions]) -> ScanMethod:
+    @takes(ScanOptions)
+    def scan_method(self, **options: Unpack[ScanKeywords]) -> ScanMethod:
         """Return the checked scanning method of regions, filled in and rounded.
 
         Args:
-            **options: the keywords of `scan`: `offsets`, `combine`, `window_bp`,
-                `least_context_bp`, `strands` and `tags`.
+            **options: fields of `ScanOptions`:
 
         Raises:
             UserError: a choice, window, context, offset or tag is invalid.
         """
-        return scan_method_for(self.runner, **options)
+        return scan_method_for(self.runner, ScanOptions(**options))
 
+    @takes(SamplingRule)
     def generate(
         self,
         prompts: Iterable[str],
@@ -258,7 +241,7 @@ class Model:
         draft: Draft | None = None,
         engine: Engine = "own",
         advance: Callable[[int], None] = lambda num_bases: None,
-        **sampling: Unpack[SamplingOptions],
+        **sampling: Unpack[SamplingKeywords],
     ) -> list[str]:
         """Continue each prompt by `length_bp` bases and return the continuations, in order.
 
@@ -276,8 +259,7 @@ class Model:
             engine: `own`, or transformers' `continuous` batching, for many prompts of different
                 lengths in mode `token`; sampled text then depends on the other prompts.
             advance: called with the number of new bases.
-            **sampling: the fields of `SamplingRule`, all optional: `mode`, `temperature`, `top_k`,
-                `top_p`, `min_p`, `repetition_penalty` and `repetition_window_bp`.
+            **sampling: fields of `SamplingRule`:
 
         Raises:
             UserError: an argument is invalid, or the constraints cannot be satisfied.
@@ -288,6 +270,7 @@ class Model:
         )
         return generate_by(engine, self.runner, checked, task, draft, advance)
 
+    @takes(SamplingRule)
     def stream(
         self,
         prompt: str,
@@ -297,7 +280,7 @@ class Model:
         tags: Sequence[str] = (),
         constraints: Constraints | None = None,
         draft: Draft | None = None,
-        **sampling: Unpack[SamplingOptions],
+        **sampling: Unpack[SamplingKeywords],
     ) -> Iterator[Step]:
         """Yield the continuation of one prompt as it is drawn, with the model's probabilities.
 
@@ -311,6 +294,7 @@ class Model:
         )
         return stream(self.runner, prompt, task, draft)
 
+    @takes(SamplingRule)
     def infill(
         self,
         left: str,
@@ -323,7 +307,7 @@ class Model:
         constraints: Constraints | None = None,
         draft: Draft | None = None,
         advance: Callable[[int], None] = lambda num_bases: None,
-        **sampling: Unpack[SamplingOptions],
+        **sampling: Unpack[SamplingKeywords],
     ) -> list[Filling]:
         """Fill a gap of `length_bp` bases; return candidates ranked by likelihood, the best first.
 
@@ -341,7 +325,7 @@ class Model:
                 either side.
             draft: a small model for speculative decoding.
             advance: called with the number of new bases.
-            **sampling: as for `generate`.
+            **sampling: fields of `SamplingRule`:
 
         Raises:
             UserError: an argument is invalid, the constraints cannot be satisfied, or gap and right
@@ -367,32 +351,20 @@ class Model:
         """
         return next_token(self.runner, context, checked_names("tags", tags))
 
+    @takes(EmbedOptions)
     def embed(
-        self,
-        sequences: Iterable[str],
-        *,
-        pool: Pool = "mean",
-        layer: int | None = None,
-        tags: Sequence[str] = (),
+        self, sequences: Iterable[str], **options: Unpack[EmbedKeywords]
     ) -> Iterator[Float32s]:
         """Yield one vector a sequence, in order: (width,) float32, NaN without known bases.
 
         Args:
             sequences: DNA of any length and case; memory does not grow with their number.
-            pool: `mean` of the token states, each weighted by its number of known bases, in windows
-                that overlap by half if the sequence exceeds the context; `last`, the state of the
-                last 6-mer; `end`, the state of a `</dna>` appended to it. The latter two use as
-                many 6-mers before the end as fit.
-            layer: use the states after this many layers, 0 for the embeddings; if None, the states
-                after all layers and the last norm, which the head takes.
-            tags: metadata tags to condition on.
+            **options: fields of `EmbedOptions`:
 
         Raises:
             UserError: the pool, layer or a tag is invalid, or a letter of a sequence is not DNA.
         """
-        return embed_sequences(
-            self.runner, checked_dna(sequences), pool, layer, checked_names("tags", tags)
-        )
+        return embed_sequences(self.runner, checked_dna(sequences), EmbedOptions(**options))
 
 
 DTYPES: dict[Dtype, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}

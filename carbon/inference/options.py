@@ -1,24 +1,45 @@
-"""Choices of the inference commands, and the keywords that take them.
+"""Options of the inference commands, which are the keywords of `carbon.Model` too.
 
-A table lists the choices of an option with their properties. A `TypedDict` lists the keywords of a
-method of `carbon.Model`, which are also the options of its command: `carbon --help` prints these
-docstrings. The module is plain Python, so that help needs neither numpy nor torch.
+A table lists the choices of an option with their properties. A dataclass holds the options of one
+kind of work: a field is an option, with its type and default, and the docstring has its help. The
+command line, the jobs of `carbon.inference.jobs` and the methods of `carbon.Model` take these
+dataclasses. The module is plain Python, so that help needs neither numpy nor torch.
 
-Values are checked against the tables; the `Literal` with the same names is for type checkers. Two
-tables need torch and stay next to their functions: `carbon.inference.runner.LIKELIHOODS` for `By`,
-`carbon.inference.DTYPES` for `Dtype`.
+Python has no type for "the fields of a dataclass as keywords", so a `TypedDict` repeats names and
+types for type checkers; a test compares the two. Values are checked against the tables; the
+`Literal` with the same names is for type checkers. Two tables need torch and stay next to their
+functions: `carbon.inference.runner.LIKELIHOODS` for `By`, `carbon.inference.DTYPES` for `Dtype`.
 """
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypedDict
+import inspect
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from pathlib import Path
+from textwrap import indent
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    TypedDict,
+    TypeVar,
+    get_args,
+    get_type_hints,
+)
 
+from carbon.console import option_help
 from carbon.errors import UserError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_K = 6  # as `carbon.tokenizer.K`, which needs numpy
 
 By = Literal["chain", "marginals"]
 Dtype = Literal["float32", "bfloat16"]
 
 Strands = Literal["forward", "reverse", "both"]
+ScanStrands = Literal["forward", "reverse", "both", "gene"]
+"""`gene` is the strand of the gene that a job scans."""
 STRANDS_READ: dict[Strands, tuple[str, ...]] = {
     "forward": ("+",),
     "reverse": ("-",),
@@ -144,25 +165,9 @@ POOLS: dict[Pool, Pooling] = {
 }
 
 
-class DrawingMode(NamedTuple):
-    """The unit of sampling.
-
-    Attributes:
-        whole_kmers: sample one of the 4,096 6-mers; otherwise base by base.
-        by_marginals: sample a base from its own marginal, without conditioning on the bases before
-            it.
-    """
-
-    whole_kmers: bool
-    by_marginals: bool
-
-
 Mode = Literal["token", "base", "chain"]
-MODES: dict[Mode, DrawingMode] = {
-    "token": DrawingMode(whole_kmers=True, by_marginals=False),
-    "base": DrawingMode(whole_kmers=False, by_marginals=True),
-    "chain": DrawingMode(whole_kmers=False, by_marginals=False),
-}
+"""The unit of sampling: one of the 4,096 6-mers, a base by its marginal, or a base by the chain."""
+MODES: tuple[Mode, ...] = get_args(Mode)
 
 
 Engine = Literal["own", "continuous"]
@@ -176,22 +181,209 @@ StrategyName = Literal["beam", "infill", "best_of_n", "rejection"]
 """Keys of `carbon.design.strategies.STRATEGIES`."""
 
 
-class VariantOptions(TypedDict, total=False):
-    """The keywords of `Model.score_variants`, and the options of `carbon variants`.
+class Group(NamedTuple):
+    """A group of options in the help of a command.
 
-    `carbon.inference.variants.method_for` has the defaults.
+    Attributes:
+        title: title of the group.
+        takes_one: whether its options exclude one another.
+        is_required: whether one of them must be given.
+    """
+
+    title: str
+    takes_one: bool = False
+    is_required: bool = False
+
+
+MODEL = Group("Model")
+METHOD = Group("Method")
+GENES = Group("Genes and contigs")
+SAMPLING = Group("Sampling")
+CONSTRAINTS = Group("Constraints, kept exactly")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Option:
+    """What the command line must know of a field, besides its name, type, default and help.
+
+    Attributes:
+        name: the option, if it does not follow from the field.
+        group: group of the help.
+        metavar: stands for the value in the help.
+        help: help that depends on a table; otherwise it is in the docstring.
+        least: smallest number.
+        parse: function from one word to the value; a `ValueError` names what is wrong.
+        is_list: take all words up to the next option; the option may be repeated.
+        may_be_stdin: accept `-`.
+        is_input: a file that must exist, and that the output must not replace.
+        is_hidden: leave it out of the help.
+    """
+
+    name: str = ""
+    group: Group | None = None
+    metavar: str = ""
+    help: str = ""
+    least: int | None = None
+    parse: Callable[[str], Any] | None = None
+    is_list: bool = False
+    may_be_stdin: bool = False
+    is_input: bool = False
+    is_hidden: bool = False
+
+
+def options_of(hint: Any) -> list[Option]:
+    """Return the `Option`s of a type, those inside a union first."""
+    inside = [option for part in get_args(hint) for option in options_of(part)]
+    return inside + [each for each in getattr(hint, "__metadata__", ()) if isinstance(each, Option)]
+
+
+def input_files(job: Any) -> Iterator[Path]:
+    """Yield the input files that a job names, those of its parts included."""
+    hints = get_type_hints(type(job), include_extras=True)
+    for each in fields(job):
+        value = getattr(job, each.name)
+        if is_dataclass(value):
+            yield from input_files(value)
+        elif value and any(option.is_input for option in options_of(hints[each.name])):
+            yield value
+
+
+def parse_offsets(text: str) -> tuple[int, ...]:
+    """Read offsets such as `0,2,4` or `all`."""
+    if text == "all":
+        return tuple(range(_K))
+    if not all(part in "012345" and len(part) == 1 for part in text.split(",")):
+        raise ValueError(f"'{text}' is not a list of offsets such as 0,2,4 or all")
+    return tuple(int(part) for part in text.split(","))
+
+
+Natural = Annotated[int, Option(least=0)]
+"""An integer of 0 or more."""
+Positive = Annotated[int, Option(least=1)]
+"""An integer of 1 or more."""
+Words = Annotated[tuple[str, ...], Option(is_list=True)]
+"""Words up to the next option: `--sites EcoRI BamHI`."""
+Offsets = Annotated[Sequence[int], Option(parse=parse_offsets, metavar="OFFSETS")]
+InputFile = Annotated[Path, Option(is_input=True)]
+Tags = Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AnnotationOptions:
+    """Genes and contig names.
+
+    Attributes:
+        annotation: GFF3, GTF, BED or GenBank, plain or gzip: source of genes for
+            consequences and kinds of variants.
+        contigs: if a file uses other contig names than the reference: a table of its names and the
+            reference's, or chr to add or remove 'chr' (and M for MT).
+        genetic_code: NCBI translation table of CDS without transl_table in the annotation, such as
+            4, or 1,Mito=3 with contigs of the reference; default: 1, and none for mitochondria.
+    """
+
+    annotation: InputFile | None = None
+    contigs: str | None = None
+    genetic_code: str | None = None
+
+    def check(self) -> None:
+        """Check the genetic code before large imports.
+
+        Raises:
+            UserError: the table is unknown, or no annotation is given.
+        """
+        from carbon.genome.alphabet import tables_chosen
+
+        tables_chosen(self.genetic_code)
+        if self.genetic_code and not self.annotation:
+            raise UserError("--genetic-code: give the --annotation that it is for")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScoreOptions:
+    """How sequences are scored.
+
+    Sequences that exceed the context are scored in windows that overlap by half. `chain` gives log
+    p(base | all bases before it), which sums to the log-likelihood of the sequence; `marginals`
+    gives the base's marginal within its token. `both` strands give their mean.
+
+    Attributes:
+        by: likelihoods by the chain rule or by marginals.
+        strands: to read.
+        tags: metadata tag; may be repeated.
+    """
+
+    by: By = "chain"
+    strands: Strands = "forward"
+    tags: Tags = ()
+
+
+class ScoreKeywords(TypedDict, total=False):
+    """The fields of `ScoreOptions`."""
+
+    by: By
+    strands: Strands
+    tags: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EmbedOptions:
+    """How sequences are embedded.
+
+    `mean` weights each token state by its number of known bases, in windows that overlap by half if
+    the sequence exceeds the context. `last` and `end` use as many 6-mers before the end as fit.
+    Layer 0 is the embeddings.
+
+    Attributes:
+        pool: mean over known bases, state of the last 6-mer, or of </dna> after it.
+        layer: after N layers; default: all and the last norm.
+        tags: metadata tag; may be repeated.
+    """
+
+    pool: Pool = "mean"
+    layer: Natural | None = None
+    tags: Tags = ()
+
+
+class EmbedKeywords(TypedDict, total=False):
+    """The fields of `EmbedOptions`."""
+
+    pool: Pool
+    layer: int | None
+    tags: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VariantOptions:
+    """How variants are scored.
+
+    `centered` compares the second half of a window around the variant; it shifts an ALT's window by
+    its additional length, modulo six, so that the 6-mers after an indel are the same for both
+    alleles. `right_end` compares the alleles, at least up to the first base that differs, after a
+    window that ends where they begin; its window is the bases before the variant. Offsets are bases
+    left out at the start of REF's window, which shifts the 6-mers, each 0 to 5; the delta is the
+    mean over offsets. A strand that cannot distinguish the alleles is left out.
 
     Attributes:
         protocol: compare windows around the variant, or the alleles, up to their first difference,
-            after a window (default: centered).
+            after a window.
         window_bp: bases of the window (default: 8192 for centered, 24000 for right_end, or what
             fits).
-        by: likelihoods by the chain rule or by marginals (default: chain).
-        strands: strands to score; the mean of both also shows how far they disagree (default:
-            both).
-        offsets: average over 6-mer offsets such as 0,2,4, or all (default: 0).
+        by: likelihoods by the chain rule or by marginals.
+        strands: strands to score; the mean of both also shows how far they disagree.
+        offsets: average over 6-mer offsets such as 0,2,4, or all.
         tags: metadata tag; may be repeated.
     """
+
+    protocol: ProtocolName = "centered"
+    window_bp: int | None = None
+    by: By = "chain"
+    strands: Strands = "both"
+    offsets: Offsets = (0,)
+    tags: Tags = ()
+
+
+class VariantKeywords(TypedDict, total=False):
+    """The fields of `VariantOptions`."""
 
     protocol: ProtocolName
     window_bp: int | None
@@ -201,43 +393,126 @@ class VariantOptions(TypedDict, total=False):
     tags: Sequence[str]
 
 
-class ScanOptions(TypedDict, total=False):
-    """The keywords of `Model.scan`, and the options of `carbon scan`.
-
-    `carbon.inference.scan.scan_method_for` has the defaults.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BackgroundOptions:
+    """How random variants are drawn.
 
     Attributes:
-        offsets: 6-mer offsets such as 0,2,4, or all (default: 0, or all for token_start).
-        combine: the mean over offsets, or every base at the offset where it begins a 6-mer
-            (default: mean).
+        draw_from: contigs to draw from; default: all.
+        variants_per_kind: number to draw.
+        seed: of the random numbers.
+    """
+
+    draw_from: Words = ()
+    variants_per_kind: Natural = 200
+    seed: Natural = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScanOptions:
+    """How a region is scanned.
+
+    Windows are rounded down to whole 6-mers, and the least context up; the start of a contig has no
+    least context. Offsets are where 6-mers begin, modulo 6, from the start of the scored strand. On
+    the reverse strand a base is predicted from all bases to its right.
+
+    Attributes:
         window_bp: bases of a window (default: 48000, or what fits).
         least_context_bp: context bases at the start of a window that are not scored (default: half
             of the window).
-        strands: strands to score (default: forward).
+        offsets: 6-mer offsets such as 0,2,4, or all (default: 0, or all for token_start).
+        combine: the mean over offsets, or every base at the offset where it begins a 6-mer.
+        strands: strands to score.
         tags: metadata tag; may be repeated.
     """
 
-    offsets: Sequence[int] | None
-    combine: Combine
+    window_bp: int | None = None
+    least_context_bp: int | None = None
+    offsets: Offsets | None = None
+    combine: Combine = "mean"
+    strands: ScanStrands = "forward"
+    tags: Tags = ()
+
+
+class ScanKeywords(TypedDict, total=False):
+    """The fields of `ScanOptions`."""
+
     window_bp: int | None
     least_context_bp: int | None
-    strands: Strands
+    offsets: Sequence[int] | None
+    combine: Combine
+    strands: ScanStrands
     tags: Sequence[str]
 
 
-class SamplingOptions(TypedDict, total=False):
-    """The fields of `carbon.inference.SamplingRule`, which has the defaults, as keywords.
+_LEAST_TEMPERATURE = 1e-6  # much smaller values have no finite inverse in fp32
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingRule:
+    """How the next 6-mer is sampled from its distribution.
+
+    The fields apply in this order: penalty, mask of constraints, temperature, top-k, top-p of the
+    remaining choices (Holtzman et al. 2020, arXiv 1904.09751), min-p (Nguyen et al. 2024, arXiv
+    2407.01082). Choices as likely as the last one that passes a cut also pass. The unit of sampling
+    is a 6-mer (`token`), a base by its marginal (`base`), or a base given the bases before it
+    (`chain`). A temperature is 0 or 1e-6 to 100; a top-p of 1 cuts nothing. Repetitions in the
+    prompt count too.
 
     Attributes:
-        mode: sample 6-mers, bases by their marginals, or bases one by one (default: token).
-        temperature: 0 takes the most likely (default: 1).
+        mode: sample 6-mers, bases by their marginals, or bases one by one.
+        temperature: 0 takes the most likely.
         top_k: sample only from the K most likely.
         top_p: sample only from the fewest that together have probability P.
         min_p: sample only from those at least P times as likely as the most likely.
-        repetition_penalty: nats for each occurrence of a 6-mer in the last bases, at any offset
-            (default: 0).
-        repetition_window_bp: bases in which repetitions count (default: 1200).
+        repetition_penalty: nats for each occurrence of a 6-mer in the last bases, at any offset.
+        repetition_window_bp: bases in which repetitions count.
+
+    Raises:
+        UserError: a value is out of range.
     """
+
+    mode: Mode = "token"
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float = 0.0
+    repetition_window_bp: int = 1200
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise UserError(f"mode '{self.mode}': give {', '.join(MODES)}")
+        if self.temperature != 0 and not _LEAST_TEMPERATURE <= self.temperature <= 100:
+            raise UserError(f"temperature {self.temperature}: give 0 (greedy) or 1e-6 to 100")
+        if self.top_k is not None and self.top_k < 1:
+            raise UserError(f"top_k {self.top_k}: give 1 or more")
+        for name, share in (("top_p", self.top_p), ("min_p", self.min_p)):
+            if share is not None and not 0 < share <= 1:
+                raise UserError(f"{name} {share}: give a probability above 0, at most 1")
+        if not 0 <= self.repetition_penalty <= 100:
+            raise UserError(f"repetition_penalty {self.repetition_penalty}: give 0 to 100 nats")
+        if self.repetition_window_bp < _K:
+            raise UserError(f"repetition_window_bp {self.repetition_window_bp}: give {_K} or more")
+
+    @property
+    def draws_kmers(self) -> bool:
+        """Whether 6-mers are sampled, not bases."""
+        return self.mode == "token"
+
+    @property
+    def draws_by_marginals(self) -> bool:
+        """Whether bases are sampled independently, by their marginals."""
+        return self.mode == "base"
+
+    @property
+    def cuts(self) -> bool:
+        """Whether some choices are excluded by top-k, top-p or min-p."""
+        return not (self.top_k is None and self.top_p in (None, 1) and self.min_p is None)
+
+
+class SamplingKeywords(TypedDict, total=False):
+    """The fields of `SamplingRule`."""
 
     mode: Mode
     temperature: float
@@ -248,8 +523,21 @@ class SamplingOptions(TypedDict, total=False):
     repetition_window_bp: int
 
 
-class ConstraintOptions(TypedDict, total=False):
-    """The fields of `carbon.Constraints`, as options of `carbon generate` and `design`.
+_LONGEST_MOTIF_BP = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """Constraints on the generated bases.
+
+    Motifs are IUPAC and apply to the generated strand; also pass their reverse complements to
+    constrain both strands. A forbidden motif must not overlap a generated base, even if it begins
+    in the prompt; an unknown base of the prompt matches any base that it may represent. A required
+    motif must occur within the generated bases. GC content is counted from the first generated
+    base, in each consecutive window; a shorter last window must satisfy it to within one base. No
+    stop codon of the standard code may overlap a generated base in the reading frame, an offset
+    from the prompt's first base. A protein is in one-letter code, by the standard code, from the
+    first generated base on.
 
     Attributes:
         forbid: IUPAC motifs that must not occur; may be repeated.
@@ -258,45 +546,87 @@ class ConstraintOptions(TypedDict, total=False):
         gc_window_bp: bases of each window with this GC content (default: all).
         no_stop_frame: no stop codon in this reading frame, counted from the prompt's start.
         protein: amino acids that the generated bases encode, three bases each; * for a stop.
+
+    Raises:
+        TypeError: `forbid` or `require` is a single string, whose letters would be motifs.
+        UserError: a motif is not IUPAC DNA, or a value is out of range.
     """
 
-    forbid: tuple[str, ...]
-    require: tuple[str, ...]
-    gc: tuple[float, float] | None
-    gc_window_bp: int | None
-    no_stop_frame: Literal[0, 1, 2] | None
-    protein: str | None
+    forbid: Words = ()
+    require: Words = ()
+    gc: tuple[float, float] | None = None
+    gc_window_bp: int | None = None
+    no_stop_frame: Literal[0, 1, 2] | None = None
+    protein: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, motifs in (("forbid", self.forbid), ("require", self.require)):
+            if motifs != ():
+                _check_motifs(name, motifs)
+        if self.gc is not None and not 0 <= self.gc[0] <= self.gc[1] <= 1:
+            raise UserError(f"GC share {self.gc[0]} to {self.gc[1]}: give two of 0 to 1, ascending")
+        if self.gc_window_bp is not None and (self.gc is None or self.gc_window_bp < 1):
+            raise UserError(f"GC window {self.gc_window_bp}: give 1 or more and a GC share with it")
+        if self.no_stop_frame not in (None, 0, 1, 2):
+            raise UserError(f"frame {self.no_stop_frame} for no stop: give 0, 1 or 2")
+        if self.protein is not None:
+            _check_protein(self.protein)
+
+    def __bool__(self) -> bool:
+        """Whether there is any constraint."""
+        return self != Constraints()
 
 
-class SearchOptions(TypedDict, total=False):
-    """Keywords of `carbon.design`, and options of `carbon design`.
+def _check_motifs(name: str, motifs: Sequence[str]) -> None:
+    from carbon.genome.alphabet import IUPAC_DNA
+    from carbon.inference.checks import check_several
 
-    A keyword that is not given has the default of `carbon.design.config.DesignConfig`.
+    check_several(name, motifs, '["GAATTC"]')
+    for motif in motifs:
+        if not motif or set(motif.upper()) - set(IUPAC_DNA):
+            raise UserError(f"motif '{motif}': give IUPAC letters of DNA, such as GAATTC or RGY")
+        if len(motif) > _LONGEST_MOTIF_BP:
+            raise UserError(f"a motif of {len(motif)} bases: give {_LONGEST_MOTIF_BP} at most")
+
+
+def _check_protein(protein: str) -> None:
+    from carbon.genome.alphabet import GENETIC_CODE
+
+    if wrong := set(protein) - set(GENETIC_CODE.values()):
+        raise UserError(
+            f"protein: {min(wrong)!r} is no amino acid; give capital letters such as MAK, and "
+            "* for a stop"
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SearchOptions:
+    """How `carbon design` searches.
 
     Attributes:
         strategy: beam: redraw windows of the best sequences, shorter and at lower temperature with
             every round; infill: a beam whose windows also fit the bases after them; best_of_n:
-            draw whole sequences; rejection: best_of_n until enough are at their targets (default:
-            beam).
-        calls: maximum number of sequences to score (default: 1000).
-        batch: maximum number of sequences scored together (default: 16).
-        width: lineages of a beam (default: 4).
-        initial_temperature: of a beam's first round (default: 1.2).
-        final_temperature: when the calls are used up (default: 0.8).
-        within: distance from a target that rejection accepts (default: 0).
+            draw whole sequences; rejection: best_of_n until enough are at their targets.
+        calls: maximum number of sequences to score.
+        batch: maximum number of sequences scored together.
+        width: lineages of a beam.
+        initial_temperature: of a beam's first round.
+        final_temperature: when the calls are used up.
+        within: distance from a target that rejection accepts.
     """
 
-    strategy: StrategyName
-    calls: int
-    batch: int
-    width: int
-    initial_temperature: float
-    final_temperature: float
-    within: float
+    strategy: StrategyName = "beam"
+    calls: int = 1000
+    batch: int = 16
+    width: int = 4
+    initial_temperature: float = 1.2
+    final_temperature: float = 0.8
+    within: float = 0.0
 
 
-class RuleOptions(TypedDict, total=False):
-    """Fields of `carbon.design.rules.Rules`, as options of `carbon design`.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RuleOptions:
+    """Rules of `carbon design` beyond the constraints on generation.
 
     Attributes:
         sites: enzymes such as EcoRI, or IUPAC motifs, that stand on neither strand.
@@ -306,10 +636,46 @@ class RuleOptions(TypedDict, total=False):
             as -8 (needs ViennaRNA).
     """
 
-    sites: tuple[str, ...]
-    most_run_bp: int | None
-    most_repeat_bp: int | None
-    least_kcal: float | None
+    sites: Words = ()
+    most_run_bp: int | None = None
+    most_repeat_bp: int | None = None
+    least_kcal: float | None = None
+
+
+def changed(options: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass that differ from their defaults.
+
+    >>> changed(VariantOptions(strands="forward"))
+    {'strands': 'forward'}
+    """
+    values = {field.name: getattr(options, field.name) for field in fields(options)}
+    defaults = {field.name: field.default for field in fields(options)}
+    return {
+        name: value
+        for name, value in values.items()
+        if defaults[name] is MISSING or value != defaults[name]
+    }
+
+
+def takes(options: type) -> Callable[[F], F]:
+    """Give a function that takes `**options` the signature and the help of a dataclass.
+
+    The help is inserted after the line of the docstring that names the dataclass.
+    """
+
+    def described(function: F) -> F:
+        signature = inspect.signature(function)
+        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        fields_of = inspect.signature(options).parameters.values()
+        keywords = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in fields_of]
+        described: Any = function
+        described.__signature__ = signature.replace(parameters=[*own, *keywords])
+        before, name, after = (function.__doc__ or "").partition(f"`{options.__name__}`:\n")
+        lines = [f"{each}: {text}" for each, text in option_help(options).items()]
+        described.__doc__ = before + name + indent("\n".join(lines), " " * 16) + "\n" + after
+        return function
+
+    return described
 
 
 def check_choice(name: str, value: str, table: Collection[str]) -> None:

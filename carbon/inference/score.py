@@ -1,6 +1,5 @@
 """Score sequences: log-likelihoods of whole sequences and of every base, and their tables."""
 
-import base64
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
@@ -10,8 +9,8 @@ from numpy.typing import NDArray
 
 from carbon.errors import UserError
 from carbon.genome import reverse_complement
-from carbon.inference.checks import check_finite
-from carbon.inference.options import STRANDS_READ, By, Strands, check_choice
+from carbon.inference.checks import check_finite, checked_names
+from carbon.inference.options import STRANDS_READ, By, ScoreOptions, Strands, check_choice
 from carbon.inference.passages import Passage, continuation_of, prefix_of
 from carbon.io.tables import Columns
 from carbon.parallel.driver import in_blocks
@@ -50,17 +49,18 @@ class SequenceScore(NamedTuple):
 
 
 def score_sequences(
-    runner: "ModelRunner", sequences: Iterable[str], by: By, strands: Strands, tags: tuple[str, ...]
+    runner: "ModelRunner", sequences: Iterable[str], options: ScoreOptions
 ) -> Iterator[SequenceScore]:
     """Return an iterator over the score of each sequence, in order.
 
     Raises:
         UserError: a choice is invalid, or the tags leave no room.
     """
-    check_choice("by", by, get_args(By))
-    check_choice("strands", strands, STRANDS_READ)
+    check_choice("by", options.by, get_args(By))
+    check_choice("strands", options.strands, STRANDS_READ)
+    tags = checked_names("tags", options.tags)
     window_room_bp(runner, tags)  # reports invalid tags before the first result
-    return _scored(runner, sequences, by, strands, tags)
+    return _scored(runner, sequences, options.by, options.strands, tags)
 
 
 def _scored(
@@ -204,24 +204,3 @@ PER_SEQUENCE = ScoreTable(
 PER_BASE = ScoreTable(
     {"name": str, "position": int, "base": str, "log_likelihood": float}, _base_rows
 )
-
-
-def packing_of(
-    *, per_base: bool
-) -> tuple[Callable[[SequenceScore], Any], Callable[[str, Any], SequenceScore]]:
-    """Return functions that convert scores to JSON, and bases and JSON to scores, without rounding.
-
-    Args:
-        per_base: keep the value of every base; otherwise `bases` is empty after unpacking.
-    """
-
-    def packed(score: SequenceScore) -> list[Any]:
-        values = score.bases.tobytes() if per_base else b""
-        return [score.num_known_bases, score.log_likelihood, base64.b64encode(values).decode()]
-
-    def unpacked(bases: str, fields: list[Any]) -> SequenceScore:
-        num_known_bases, log_likelihood, text = fields
-        values = np.frombuffer(base64.b64decode(text), dtype=np.float32)
-        return SequenceScore(len(bases), num_known_bases, log_likelihood, values)
-
-    return packed, unpacked

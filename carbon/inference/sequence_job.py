@@ -3,15 +3,32 @@
 Blocks can be resumed. Standard input and standard output are streams, so one process handles them.
 """
 
+import base64
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import numpy as np
+
+from carbon.genome import read_sequences
+from carbon.inference.checks import NotFinite
+from carbon.inference.embed import Float32s
+from carbon.inference.identity import identity_of
+from carbon.inference.jobs import EmbedJob, ScoreJob, model_worker, workers_for
+from carbon.inference.score import PER_BASE, PER_SEQUENCE, SequenceScore
+from carbon.io.files import atomic_file, check_no_input, content_sha256, output_path
+from carbon.io.tables import chosen_by_ending, write_tsv
 from carbon.parallel.driver import Job, in_blocks, run_job
-from carbon.parallel.engines import MakeWorker
-from carbon.parallel.options import WorkerOptions, is_streamed, workers_of
+from carbon.parallel.options import WorkerOptions, is_streamed, loaded_device
+from carbon.progress import track
+
+if TYPE_CHECKING:
+    from carbon.inference.model import Model
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -23,64 +40,66 @@ Rows = Iterator[tuple[str, str, T]]
 _BLOCK_SEQUENCES, _BLOCK_BP = 64, 400_000
 
 
-class SequenceWorker(Generic[T]):
-    """Computes a result for each sequence.
+class SequenceWorker(ABC, Generic[T]):
+    """A worker that computes a result for each sequence of a file.
 
     Attributes:
+        model: the loaded model.
+        job: the job.
         about: `settings`, which the output stores, and `identity` of the model.
     """
 
-    about: dict[str, Any]
+    def __init__(self, source: str, model: "Model", job: Any) -> None:
+        """Describe the model and the method; `source` is the file, for messages."""
+        self.model, self.job, self._source = model, job, source
+        named = {"model": job.loading.model, "yarn": model.yarn, **asdict(job.method)}
+        self.about: dict[str, Any] = {
+            "settings": named | {"dtype": model.dtype} | self.facts(),
+            "identity": identity_of(model.runner, job.loading.model),
+        }
 
-    def __init__(
-        self,
-        source: str,
-        about: dict[str, Any],
-        compute: Callable[[Iterator[str]], Iterator[T]],
-        pack: Callable[[T], Any],
-    ) -> None:
-        """Store how results are computed.
+    @abstractmethod
+    def facts(self) -> dict[str, Any]:
+        """Return further settings that the output stores."""
 
-        Args:
-            source: the file, for messages.
-            about: see above.
-            compute: function from sequences to their results, lazily and in order.
-            pack: function from a result to JSON.
-        """
-        self.about = about
-        self._source, self._compute, self._pack = source, compute, pack
+    @abstractmethod
+    def compute(self, sequences: Iterator[str]) -> Iterator[T]:
+        """Yield the result of each sequence, lazily and in order."""
+
+    @abstractmethod
+    def pack(self, result: T) -> Any:
+        """Return a result as JSON, without rounding."""
+
+    @staticmethod
+    @abstractmethod
+    def unpack(bases: str, packed: Any) -> T:
+        """Return the result of a sequence from JSON."""
 
     def stream(self, records: Iterable[Sequence]) -> Rows[T]:
-        """Yield each record with its result."""
-        return _with_names(records, self._compute, self._source)
+        """Yield each record with its result; only records without a result are held in memory.
+
+        Raises:
+            ModelError: a result is not finite; the message names the record.
+        """
+        waiting: deque[Sequence] = deque()
+
+        def sequences() -> Iterator[str]:
+            for record in records:
+                waiting.append(record)
+                yield record[1]
+
+        try:
+            for result in self.compute(sequences()):
+                yield *waiting.popleft(), result
+        except NotFinite:
+            raise NotFinite(f"{self._source}: record '{waiting[0][0]}'") from None
 
     def __call__(self, payload: list[Sequence]) -> list[Any]:
         """Return the packed result of each record."""
-        return [self._pack(result) for _, _, result in self.stream(payload)]
+        return [self.pack(result) for _, _, result in self.stream(payload)]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SequenceJob(Generic[T]):
-    """The computation, its input and its output.
-
-    Attributes:
-        source: FASTA or FASTQ, or `-`.
-        output: a file, None for standard output.
-        make: makes a `SequenceWorker`.
-        unpack: function from bases and a packed result to the result.
-        inputs: further settings that the results depend on.
-        resume: continue the journal of an earlier run.
-    """
-
-    source: str
-    output: str | None
-    make: MakeWorker
-    unpack: Callable[[str, Any], T]
-    inputs: dict[str, Any]
-    resume: bool
-
-
-def streaming_reason(source: str, output: str | None) -> str | None:
+def streaming_reason(source: str, output: Path | None) -> str | None:
     """Return why a job must run in one process, or None."""
     if source == "-":
         return "standard input is read by one process"
@@ -88,86 +107,139 @@ def streaming_reason(source: str, output: str | None) -> str | None:
 
 
 def run_sequence_job(
+    source: str,
+    job: Any,
+    kind: type[SequenceWorker[T]],
     options: WorkerOptions,
-    job: SequenceJob[T],
-    records: Iterable[Sequence],
     write: Callable[[dict[str, Any], Rows[T]], R],
+    **inputs: Any,
 ) -> R:
-    """Compute a result for every sequence, and write the results in order.
+    """Compute a result for every sequence of a file, and write the results in order.
 
     Args:
+        source: FASTA or FASTQ, or `-`.
+        job: `loading`, `method` and `output`, which is None for standard output.
+        kind: class of the workers.
         options: engine and workers.
-        job: the computation.
-        records: the sequences; a stream is read once.
         write: takes the settings, and name, bases and result of each sequence.
+        **inputs: further settings that the results depend on.
 
     Returns:
         The return value of `write`.
     """
-    from carbon.progress import track
-
-    if is_streamed(options, streaming_reason(job.source, job.output)):
-        worker: Any = job.make()
+    if job.output:
+        output_path(job.output)
+        check_no_input(job.output, source)
+    records = read_sequences(source)
+    make = partial(kind, source)
+    if is_streamed(options, streaming_reason(source, job.output)):
+        worker: Any = model_worker(job, make, loaded_device(options))
         return write(worker.about["settings"], track(worker.stream(records), "sequences"))
-    with workers_of(options, job.make) as workers:
+    with workers_for(job, make, options) as workers:
         about = workers.about()
-        blocks = _job_of(job, about)
+        digests = {"sequences": content_sha256(source)}
+        blocks: Job[list[Sequence]] = Job(
+            description="sequences",
+            output=job.output,
+            settings=about["settings"] | about["identity"] | inputs | digests,
+            check=lambda: sum(1 for _ in read_sequences(source)),
+            blocks=lambda: in_blocks(
+                read_sequences(source), _BLOCK_SEQUENCES, _BLOCK_BP, lambda record: len(record[1])
+            ),
+            source=source,
+        )
         return run_job(
-            blocks, workers, lambda results: write(about["settings"], _rows(job, results))
+            blocks, workers, lambda results: write(about["settings"], _rows(kind, results))
         )
 
 
-def _job_of(job: SequenceJob[T], about: dict[str, Any]) -> Job[list[Sequence]]:
-    from carbon.genome import read_sequences
-    from carbon.io.files import content_sha256
-
-    digests = {"sequences": content_sha256(job.source)}
-    return Job(
-        description="sequences",
-        output=Path(job.output or "-"),
-        settings=about["settings"] | about["identity"] | job.inputs | digests,
-        check=lambda: sum(1 for _ in read_sequences(job.source)),
-        blocks=lambda: in_blocks(
-            read_sequences(job.source), _BLOCK_SEQUENCES, _BLOCK_BP, lambda record: len(record[1])
-        ),
-        source=job.source,
-        resume=job.resume,
-    )
-
-
-def _rows(job: SequenceJob[T], results: Iterator[tuple[list[Sequence], list[Any]]]) -> Rows[T]:
+def _rows(
+    kind: type[SequenceWorker[T]], results: Iterator[tuple[list[Sequence], list[Any]]]
+) -> Rows[T]:
     for block, packed in results:
         for (name, bases), each in zip(block, packed, strict=True):
-            yield name, bases, job.unpack(bases, each)
+            yield name, bases, kind.unpack(bases, each)
 
 
-def _with_names(
-    records: Iterable[tuple[str, str]], compute: Callable[[Iterator[str]], Iterator[T]], path: str
-) -> Iterator[tuple[str, str, T]]:
-    """Yield name, bases and result of each record.
+class ScoreWorker(SequenceWorker[SequenceScore]):
+    """A worker that computes the likelihoods of sequences; `bases` is kept only `per_base`."""
 
-    Only records whose result is pending are held in memory.
+    def facts(self) -> dict[str, Any]:
+        """Return the unit of the log-likelihoods."""
+        return {"unit": "nats"}
+
+    def compute(self, sequences: Iterator[str]) -> Iterator[SequenceScore]:
+        """Yield the score of each sequence."""
+        return self.model.score(sequences, **asdict(self.job.method))
+
+    def pack(self, score: SequenceScore) -> list[Any]:
+        """Return a score as JSON."""
+        values = score.bases.tobytes() if self.job.per_base else b""
+        return [score.num_known_bases, score.log_likelihood, base64.b64encode(values).decode()]
+
+    @staticmethod
+    def unpack(bases: str, packed: list[Any]) -> SequenceScore:
+        """Return a score from JSON; `bases` is empty unless it was kept."""
+        num_known_bases, log_likelihood, text = packed
+        values = np.frombuffer(base64.b64decode(text), dtype=np.float32)
+        return SequenceScore(len(bases), num_known_bases, log_likelihood, values)
+
+
+def run_score_job(source: str, job: ScoreJob, options: WorkerOptions) -> None:
+    """Score the sequences of a file into a table, or as TSV on standard output.
 
     Raises:
-        ModelError: a result is not finite; the message names the record.
+        UserError: an option, an ending or a record is invalid.
     """
-    waiting: deque[tuple[str, str]] = deque()
+    writer = chosen_by_ending(job.output, "table") if job.output else write_tsv
+    table = PER_BASE if job.per_base else PER_SEQUENCE
 
-    def sequences() -> Iterator[str]:
-        for record in records:
-            waiting.append(record)
-            yield record[1]
+    def write(settings: dict[str, Any], scores: Rows[SequenceScore]) -> None:
+        with (
+            atomic_file(job.output) if job.output else nullcontext(Path("-")) as path,
+            writer(path, table.columns, settings) as write_row,
+        ):
+            for name, bases, score in scores:
+                for row in table.rows(name, bases, score):
+                    write_row(row)
 
-    return _named(compute(sequences()), waiting, path)
+    run_sequence_job(source, job, ScoreWorker, options, write, per_base=job.per_base)
 
 
-def _named(
-    results: Iterator[T], waiting: deque[tuple[str, str]], path: str
-) -> Iterator[tuple[str, str, T]]:
-    from carbon.inference.checks import NotFinite
+class EmbedWorker(SequenceWorker[Float32s]):
+    """A worker that computes the embeddings of sequences."""
 
-    try:
-        for result in results:
-            yield *waiting.popleft(), result
-    except NotFinite:
-        raise NotFinite(f"{path}: record '{waiting[0][0]}'") from None
+    def facts(self) -> dict[str, Any]:
+        """Return the length of the vectors."""
+        return {"width": self.model.model.network.config.hidden_size}
+
+    def compute(self, sequences: Iterator[str]) -> Iterator[Float32s]:
+        """Yield the embedding of each sequence."""
+        return self.model.embed(sequences, **asdict(self.job.method))
+
+    def pack(self, vector: Float32s) -> str:
+        """Return a vector as JSON."""
+        return base64.b64encode(vector.tobytes()).decode()
+
+    @staticmethod
+    def unpack(bases: str, packed: str) -> Float32s:
+        """Return a vector from JSON."""
+        return np.frombuffer(base64.b64decode(packed), dtype=np.float32)
+
+
+def run_embed_job(source: str, job: EmbedJob, options: WorkerOptions) -> dict[str, Any]:
+    """Embed the sequences of a file; return the summary.
+
+    Raises:
+        UserError: an option, an ending or a record is invalid.
+    """
+    write_vectors = chosen_by_ending(job.output, "embeddings")
+
+    def write(settings: dict[str, Any], vectors: Rows[Float32s]) -> dict[str, Any]:
+        written = {name: value for name, value in settings.items() if name != "width"}
+        rows = ((name, len(bases), vector) for name, bases, vector in vectors)
+        with atomic_file(job.output) as path:
+            num_rows = write_vectors(path, rows, settings["width"], written)
+        return {"sequences": num_rows, "width": settings["width"], **written}
+
+    return run_sequence_job(source, job, EmbedWorker, options, write)

@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -180,10 +180,18 @@ def open_parquet(
     path: str | Path,
     columns: Mapping[str, "pa.DataType"],
     *,
+    file: IO[bytes] | None = None,
     error: type[UserError] = UserError,
     remedy: str = "write it again",
 ) -> "pq.ParquetFile":
     """Open a Parquet file and check that it has columns of these types.
+
+    Args:
+        path: of the file.
+        columns: types by name; any kind of text serves as text.
+        file: the open file, if it is not on disk.
+        error: class of the error.
+        remedy: the end of the message.
 
     Raises:
         OSError: the file is absent, a folder, or cannot be read.
@@ -192,17 +200,26 @@ def open_parquet(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    open_regular(path, error).close()
+    if file is None:
+        open_regular(path, error).close()
     try:
-        parquet = pq.ParquetFile(path)
-    except (pa.ArrowException, ValueError) as wrong:
+        parquet = pq.ParquetFile(file or path)
+        schema = parquet.schema_arrow
+    except (pa.ArrowException, ValueError, OSError) as wrong:
         reason = str(wrong).splitlines()[0]
         raise error(f"{path}: is not a whole Parquet file ({reason}); {remedy}") from None
-    schema = parquet.schema_arrow
     for name, kind in columns.items():
-        if name not in schema.names:
-            raise error(f"{path}: has no column '{name}'; {remedy}")
-        if schema.field(name).type != kind:
-            got = schema.field(name).type
+        fields = schema.get_all_field_indices(name)
+        if len(fields) != 1:
+            problem = f"has {len(fields)} columns" if fields else "has no column"
+            raise error(f"{path}: {problem} '{name}'; {remedy}")
+        got = schema.field(fields[0]).type
+        if got != kind and not (_is_text(got) and _is_text(kind)):
             raise error(f"{path}: column '{name}' is {got}, expected {kind}; {remedy}")
     return parquet
+
+
+def _is_text(kind: "pa.DataType") -> bool:
+    import pyarrow.types as of
+
+    return bool(of.is_string(kind) or of.is_large_string(kind) or of.is_string_view(kind))

@@ -41,7 +41,7 @@ def _of_variants(module: str) -> dict[str, str]:
 FORMATS: Mapping[str, Mapping[str, str]] = {
     "table": _TABLE,
     "variants": _of_variants("carbon.inference.variants.formats"),
-    "predicted variants": _of_variants("carbon.finetune.prediction_sources"),
+    "predicted variants": _of_variants("carbon.finetune.predict_job"),
     "scan": _SCANS,
     "genome scan": _SCANS | {".parquet": f"{_SCAN}:write_dataset"},
     "designs": dict.fromkeys((".fa", ".fasta"), "carbon.design.job:write_fasta") | _TABLE,

@@ -121,7 +121,7 @@ def run_job(job: Job[B], workers: "Workers", write: Callable[[Results[B]], T]) -
             one block.
     """
     num_records = job.check()
-    journal = Journal(job.output, job.settings, resume=job.resume)
+    journal = Journal(job.output, job.settings, resume=job.resume or workers.resume)
     try:
         places = {number: place for place, (number, _) in enumerate(journal.blocks())}
         num_done = _num_records(job, places)
@@ -191,14 +191,17 @@ class _State:
 class Workers:
     """Workers of an engine, as a context manager; they start on demand."""
 
-    def __init__(self, engine: Engine, most_in_flight: int = MOST_IN_FLIGHT) -> None:
+    def __init__(
+        self, engine: Engine, most_in_flight: int = MOST_IN_FLIGHT, *, resume: bool = False
+    ) -> None:
         """Store the engine without starting workers.
 
         Args:
             engine: engine of the workers.
             most_in_flight: maximum number of blocks sent to a worker.
+            resume: continue the journal of an earlier run.
         """
-        self._engine, self._most_in_flight = engine, most_in_flight
+        self._engine, self._most_in_flight, self.resume = engine, most_in_flight, resume
         self._about: dict[str, Any] | None = None
         self._states: list[_State] = []
         self._waiting: deque[Block] = deque()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from carbon.console import natural
+from carbon.console import natural, option_help
 from carbon.errors import UserError
 from carbon.parallel.engines import MOST_IN_FLIGHT, Engine, InProcess, MakeWorker
 from carbon.progress import say
@@ -46,23 +46,15 @@ class WorkerOptions:
 
 def add_workers(command: argparse.ArgumentParser) -> None:
     """Add `WorkerOptions` to a command of `argparse` that has `--device` already."""
-    command.add_argument(
-        "--processes",
-        type=natural,
-        metavar="N",
-        help="worker processes on this machine; 0 computes in the command's own process; default: "
-        "one for each GPU if there are several, else 0",
-    )
-    command.add_argument(
-        "--ray",
-        metavar="HOST:PORT",
-        help="compute on the Ray cluster with this head node; default: RAY_ADDRESS, if it is set",
-    )
+    texts = option_help(WorkerOptions)
+    command.add_argument("--processes", type=natural, metavar="N", help=texts["processes"])
+    command.add_argument("--ray", metavar="HOST:PORT", help=texts["ray"])
 
 
 def add_resume(command: argparse.ArgumentParser) -> None:
     """Add the option that continues an earlier run."""
-    command.add_argument("--resume", action="store_true", help="continue a run that was stopped")
+    text = option_help(WorkerOptions)["resume"]
+    command.add_argument("--resume", action="store_true", help=text)
 
 
 def worker_options(arguments: argparse.Namespace) -> WorkerOptions:
@@ -113,7 +105,11 @@ def workers_of(
     """
     from carbon.parallel.driver import Workers
 
-    with _terminated_by_exit(), Workers(engine_of(options, make), most_in_flight) as workers:
+    engine = engine_of(options, make)
+    with (
+        _terminated_by_exit(),
+        Workers(engine, most_in_flight, resume=options.resume) as workers,
+    ):
         yield workers
 
 

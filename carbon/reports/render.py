@@ -1,6 +1,7 @@
-"""Self-contained HTML pages by jinja2: templates with autoescape, and one stylesheet.
+"""Self-contained HTML pages and Markdown cards by jinja2 templates, with one stylesheet.
 
-Text is escaped everywhere. Arguments that are documented as HTML are inserted unchanged.
+Text is escaped everywhere: in pages by jinja2, in cards by the filter `plain`. Arguments that are
+documented as HTML are inserted unchanged.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,6 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from carbon.progress import TableRow, shown
+from carbon.reports.card import plain, table
 
 _FOLDER = Path(__file__).parent
 Row = tuple[str, ...]
@@ -19,13 +21,16 @@ Row = tuple[str, ...]
 
 @cache
 def _environment() -> Environment:
-    return Environment(
+    environment = Environment(
         loader=FileSystemLoader(_FOLDER / "templates"),
-        autoescape=True,
+        autoescape=lambda name: name is None or name.endswith(".html"),
         undefined=StrictUndefined,
         keep_trailing_newline=True,
         trim_blocks=True,
     )
+    environment.filters["plain"] = plain
+    environment.globals["table"] = table
+    return environment
 
 
 def render_page(template: str, title: str, small: str | Markup, **context: Any) -> str:
@@ -40,6 +45,16 @@ def render_page(template: str, title: str, small: str | Markup, **context: Any) 
     style = Markup((_FOLDER / "style.css").read_text(encoding="utf-8"))
     page = _environment().get_template(template)
     return page.render(title=title, small=small, style=style, **context)
+
+
+def render_card(template: str, **context: Any) -> str:
+    """Return a Markdown card.
+
+    Args:
+        template: a `.md` file of `templates/`; it has the filter `plain` and the function `table`.
+        **context: variables of the template.
+    """
+    return _environment().get_template(template).render(**context)
 
 
 def html_page(title: str, small: str, *sections: str) -> str:

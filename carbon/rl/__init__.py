@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Literal, Unpack
 
 if TYPE_CHECKING:
     from carbon.design.functions import Function
@@ -28,7 +28,7 @@ class _Callable(ModuleType):
         functions: "Sequence[str | Function]",
         output: str | Path,
         *,
-        device: str = "auto",
+        device: Literal["auto", "cpu"] = "auto",
         resume: bool = False,
         processes: int = 0,
         **options: "Unpack[RLOptions]",
@@ -50,17 +50,15 @@ class _Callable(ModuleType):
         """
         from carbon.inference import load
         from carbon.inference.checks import check_several
-        from carbon.parallel.options import WorkerOptions
-        from carbon.rl.config import RLConfig, RLJob
+        from carbon.rl.config import RLConfig, RLJob, SamplerOptions
         from carbon.rl.folder import MODEL
-        from carbon.rl.train import check_rl, run_rl, worker_starter
+        from carbon.rl.train import check_rl, run_rl
 
         check_several("functions", functions, '["python:MODULE:FUNCTION"]')
-        config, on_cpu = RLConfig(**options), device == "cpu"
-        job = RLJob(str(model), functions, config, Path(output), on_cpu, resume, processes > 0)
+        samplers = SamplerOptions(device=device, processes=processes, resume=resume)
+        job = RLJob(str(model), functions, RLConfig(**options), Path(output), samplers)
         check_rl(job)
-        workers = WorkerOptions(device=device, processes=processes)
-        run_rl(job, worker_starter(workers) if processes else None)
+        run_rl(job)
         return load(job.output / MODEL, device=device)
 
 

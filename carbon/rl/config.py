@@ -4,10 +4,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypedDict
+from typing import Literal, NamedTuple, TypedDict
 
 from carbon.design.functions import Function
 from carbon.errors import UserError
+from carbon.parallel.options import WorkerOptions
 
 _MAX = 10**6
 
@@ -90,6 +91,22 @@ class RLConfig:
             raise UserError(f"timeout {self.timeout_seconds}: give more than 0 seconds")
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SamplerOptions(WorkerOptions):
+    """Processes that draw samples.
+
+    Attributes:
+        device: auto (a GPU if there is one) or cpu.
+        processes: worker processes on this machine that draw.
+        ray: HOST:PORT of the head node of the Ray cluster that draws.
+        resume: continue from the last checkpoint of an interrupted run.
+        vllm: URL of a vLLM server of this machine that draws.
+    """
+
+    device: Literal["auto", "cpu"] = "auto"
+    vllm: str = ""
+
+
 class RLJob(NamedTuple):
     """An RL fine-tuning run.
 
@@ -98,17 +115,21 @@ class RLJob(NamedTuple):
         functions: scoring functions: `[NAME=]KIND:ARGUMENT`, or callables.
         config: options of the run.
         output: folder to write.
-        on_cpu: do not use a GPU.
-        resume: continue an interrupted run.
-        has_workers: whether workers draw the samples.
-        vllm: URL of a vLLM server that draws for the workers; "" if they draw themselves.
+        samplers: the device, and the workers that draw, if any.
     """
 
     model: str
     functions: Sequence[str | Function]
     config: RLConfig
     output: Path
-    on_cpu: bool = False
-    resume: bool = False
-    has_workers: bool = False
-    vllm: str = ""
+    samplers: SamplerOptions = SamplerOptions()
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether a GPU must not be used."""
+        return self.samplers.device == "cpu"
+
+    @property
+    def has_workers(self) -> bool:
+        """Whether workers draw the samples."""
+        return bool(self.samplers.processes or self.samplers.ray)

@@ -9,6 +9,7 @@ log-probabilities.
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -21,7 +22,8 @@ from torch import Tensor
 from carbon.design.functions import ScoringFunction
 from carbon.errors import UserError
 from carbon.inference.generate.generate import generate
-from carbon.inference.generate.prompts import SamplingRule, Task
+from carbon.inference.generate.prompts import Task
+from carbon.inference.options import SamplingRule
 from carbon.inference.runner import ModelRunner
 from carbon.io.files import scratch_folder
 from carbon.model import LoadedModel
@@ -34,14 +36,16 @@ from carbon.tokenizer import K, Vocabulary, decode_ids, encode_kmers
 Arrays = dict[str, NDArray[np.float32]]
 
 
+@dataclass(frozen=True, slots=True)
 class OwnRollouts:
     """trl's rollout function in which each training process draws its share of the group.
 
     A sample depends only on the weights, the seed, the step and its number in the group.
     """
 
-    def __init__(self, config: RLConfig, vocabulary: Vocabulary, rank: int) -> None:
-        self.config, self.vocabulary, self.rank = config, vocabulary, rank
+    config: RLConfig
+    vocabulary: Vocabulary
+    rank: int
 
     def __call__(self, prompts: Sequence[str], trainer: Any) -> dict[str, Any]:
         """Return this process's samples of a group."""
@@ -161,35 +165,27 @@ def draw_locally(
     return draw
 
 
+@dataclass(kw_only=True, slots=True)
 class Sampler:
     """A worker: takes adapters, and returns groups with their values.
 
     Attributes:
         about: settings that the trainer and all workers must share.
+        network: with adapters of peft, whose head is restricted to 6-mers.
+        vocabulary: of the network.
+        draw: draws with the network.
+        functions: scoring functions.
+        stack: closed with this worker.
+        round: of the network's adapters.
     """
 
-    def __init__(
-        self,
-        network: Any,
-        vocabulary: Vocabulary,
-        draw: Draw,
-        functions: Sequence[ScoringFunction],
-        about: dict[str, Any],
-        stack: ExitStack,
-    ) -> None:
-        """Create a worker.
-
-        Args:
-            network: with adapters of peft, whose head is restricted to 6-mers.
-            vocabulary: of the network.
-            draw: draws with the network.
-            functions: scoring functions.
-            about: see above.
-            stack: closed with this worker.
-        """
-        self.about = about
-        self._network, self._vocabulary, self._draw = network, vocabulary, draw
-        self._functions, self._stack, self._round = functions, stack, -1
+    about: dict[str, Any]
+    network: Any
+    vocabulary: Vocabulary
+    draw: Draw
+    functions: Sequence[ScoringFunction]
+    stack: ExitStack
+    round: int = -1
 
     def __call__(self, payload: tuple[int, Arrays, int, range]) -> dict[str, Any]:
         """Return a group: its round, ids, log-probabilities and values, (samples, ...) each.
@@ -200,23 +196,22 @@ class Sampler:
         from peft import set_peft_model_state_dict
 
         round_, weights, seed, samples = payload
-        if round_ != self._round:
+        if round_ != self.round:
             tensors = {name: torch.from_numpy(each) for name, each in weights.items()}
-            set_peft_model_state_dict(self._network, tensors)
-            self._round = round_
-        ids, log_probs = self._draw(round_, seed, samples)
-        sequences = [decode_ids(row, self._vocabulary) for row in ids.numpy()]
-        values = np.asarray(function_values(self._functions, sequences), dtype=np.float64)
+            set_peft_model_state_dict(self.network, tensors)
+            self.round = round_
+        ids, log_probs = self.draw(round_, seed, samples)
+        sequences = [decode_ids(row, self.vocabulary) for row in ids.numpy()]
         return {
             "round": round_,
             "ids": ids.tolist(),
             "log_probs": log_probs.tolist(),
-            "values": values.tolist(),
+            "values": function_values(self.functions, sequences),
         }
 
     def close(self) -> None:
         """End the processes of the scoring functions."""
-        self._stack.close()
+        self.stack.close()
 
 
 def draw_samples(

@@ -5,8 +5,8 @@ the files of the starting model, without changes that trl makes in memory.
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import asdict
 from functools import partial
 from importlib import import_module
@@ -16,6 +16,7 @@ from carbon.__version__ import __version__
 from carbon.design.functions import (
     ScoringFunction,
     finetuned_digests,
+    functions_text,
     parse_function,
     running_functions,
 )
@@ -25,9 +26,7 @@ from carbon.finetune.folder import weights_sha256
 from carbon.io.files import atomic_folder, behind_links, free_folder
 from carbon.io.locks import locked_output
 from carbon.model import LoadedModel, load_model, model_folder
-from carbon.parallel.driver import Workers
-from carbon.parallel.engines import MakeWorker
-from carbon.parallel.options import WorkerOptions, workers_of
+from carbon.parallel.options import workers_of
 from carbon.progress import progress
 from carbon.rl.config import RLConfig, RLJob
 from carbon.rl.folder import (
@@ -52,18 +51,10 @@ from carbon.rl.grpo import (
     with_adapters,
 )
 from carbon.rl.rewards import Rewards
-from carbon.rl.rollouts import Draw, Sampler, WorkerRollouts, draw_locally
+from carbon.rl.rollouts import Draw, Sampler, VllmServer, WorkerRollouts, draw_locally
 from carbon.tokenizer import K, Vocabulary
 
 _LIBRARIES = ("accelerate", "datasets", "matplotlib", "peft", "trl")
-
-
-StartWorkers = Callable[[MakeWorker], AbstractContextManager[Workers]]
-
-
-def worker_starter(options: WorkerOptions) -> StartWorkers:
-    """Return a function that starts workers, each with one group in flight."""
-    return partial(workers_of, options, most_in_flight=1)
 
 
 def check_rl(job: RLJob) -> None:
@@ -74,9 +65,9 @@ def check_rl(job: RLJob) -> None:
     """
     if rank() == 0:
         with locked_output(job.output):  # the folder of a running job must not be removed
-            if not job.resume:
+            if not job.samplers.resume:
                 free_folder(job.output)
-    if job.has_workers and (job.resume or num_processes() > 1):
+    if job.has_workers and (job.samplers.resume or num_processes() > 1):
         raise UserError(
             "workers: one process trains, and cannot be resumed; omit --resume and torchrun"
         )
@@ -84,7 +75,7 @@ def check_rl(job: RLJob) -> None:
         raise UserError(
             "workers are other processes; name scoring functions: python:MODULE:FUNCTION"
         )
-    if job.vllm and not job.has_workers:
+    if job.samplers.vllm and not job.has_workers:
         raise UserError("--vllm: a server draws for a worker; give --processes 1")
     for function in job.functions:
         parse_function(function)
@@ -103,12 +94,8 @@ def check_rl(job: RLJob) -> None:
         ) from None
 
 
-def run_rl(job: RLJob, start: StartWorkers | None = None) -> dict[str, Any]:
+def run_rl(job: RLJob) -> dict[str, Any]:
     """Train, write the run folder, and return a summary.
-
-    Args:
-        job: the run.
-        start: starts workers that draw; None to draw in this process.
 
     Raises:
         UserError: an option does not fit the model, or a scoring function fails; the files written
@@ -116,15 +103,11 @@ def run_rl(job: RLJob, start: StartWorkers | None = None) -> dict[str, Any]:
     """
     lock = locked_output(job.output) if rank() == 0 else nullcontext()
     with lock, _prepared(job) as (loaded, tokenizer, functions):
-        return _run(job, loaded, tokenizer, functions, start)
+        return _run(job, loaded, tokenizer, functions)
 
 
-def sampler(job: RLJob, vllm: str = "") -> Sampler:
+def sampler(job: RLJob) -> Sampler:
     """Return a worker that draws and scores groups.
-
-    Args:
-        job: the run.
-        vllm: URL of a vLLM server that draws; "" to draw in this process.
 
     Raises:
         UserError: an option does not fit the model, or a scoring function or the server fails.
@@ -134,25 +117,27 @@ def sampler(job: RLJob, vllm: str = "") -> Sampler:
     stack.enter_context(kmers_only(loaded))
     network = with_adapters(job, loaded, tokenizer)
     (prompt,) = tokenizer(text=[prompt_of(job.config)])["input_ids"]
-    draw = stack.enter_context(_drawing(vllm, network, loaded.vocabulary, prompt, job.config))
-    about = _shared(_settings(job, functions))
-    return Sampler(network, loaded.vocabulary, draw, functions, about, stack)
+    draw = stack.enter_context(_drawing(job, network, loaded.vocabulary, prompt))
+    return Sampler(
+        about=_shared(_settings(job)),
+        network=network,
+        vocabulary=loaded.vocabulary,
+        draw=draw,
+        functions=functions,
+        stack=stack,
+    )
 
 
 @contextmanager
 def _drawing(
-    vllm: str,
-    network: Any,
-    vocabulary: Vocabulary,
-    prompt: Sequence[int],
-    config: RLConfig,
+    job: RLJob, network: Any, vocabulary: Vocabulary, prompt: Sequence[int]
 ) -> Iterator[Draw]:
-    if not vllm:
+    """Yield the function by which a worker draws: by a vLLM server, or in its own process."""
+    config, url = job.config, job.samplers.vllm
+    if not url:
         yield draw_locally(network.get_base_model(), vocabulary, prompt, config)
         return
-    from carbon.rl.rollouts import VllmServer
-
-    with closing(VllmServer(vllm, network, vocabulary, prompt, config)) as server:
+    with closing(VllmServer(url, network, vocabulary, prompt, config)) as server:
         yield server.draw
 
 
@@ -183,19 +168,15 @@ def _check_fit(loaded: LoadedModel, config: RLConfig) -> None:
 
 
 def _run(
-    job: RLJob,
-    loaded: LoadedModel,
-    tokenizer: Any,
-    functions: Sequence[ScoringFunction],
-    start: StartWorkers | None,
+    job: RLJob, loaded: LoadedModel, tokenizer: Any, functions: Sequence[ScoringFunction]
 ) -> dict[str, Any]:
     goals = goals_for(job.config.goals, len(functions))
     rewards = Rewards(functions, goals, loaded.vocabulary, rank())
-    settings, folder = _settings(job, functions), behind_links(job.output)
-    with _rollouts(job, settings, start) as rollouts:
+    settings, folder, resume = _settings(job), behind_links(job.output), job.samplers.resume
+    with _rollouts(job, settings) as rollouts:
         if rank() == 0:
-            folder = begin_folder(job.output, settings, resume=job.resume)
-        if not (job.resume and (folder / MODEL).is_dir()):
+            folder = begin_folder(job.output, settings, resume=resume)
+        if not (resume and (folder / MODEL).is_dir()):
             _train(job, loaded, tokenizer, rewards, settings, rollouts)
     if rank() == 0:
         remove_checkpoints(folder)
@@ -207,18 +188,16 @@ def _run(
 
 
 @contextmanager
-def _rollouts(
-    job: RLJob, settings: dict[str, Any], start: StartWorkers | None
-) -> Iterator[WorkerRollouts | None]:
+def _rollouts(job: RLJob, settings: dict[str, Any]) -> Iterator[WorkerRollouts | None]:
     """Yield the rollouts of workers, or None if this process draws.
 
     Raises:
         UserError: workers have other settings or weights.
     """
-    if start is None:
+    if not job.has_workers:
         yield None
         return
-    with start(partial(sampler, job, job.vllm)) as workers:
+    with workers_of(job.samplers, partial(sampler, job), most_in_flight=1) as workers:
         about, ours = workers.about(), _shared(settings)
         if differing := sorted(n for n in {*about, *ours} if about.get(n) != ours.get(n)):
             raise UserError(f"workers have another {', '.join(differing)}; give all the same")
@@ -240,7 +219,7 @@ def _train(
 ) -> None:
     """Run the remaining steps; rank 0 writes metrics, samples, the adapter and the model."""
     config, folder = job.config, behind_links(job.output)
-    checkpoint = last_checkpoint(folder, num_processes()) if job.resume else None
+    checkpoint = last_checkpoint(folder, num_processes()) if job.samplers.resume else None
     with (
         kmers_only(loaded),
         progress("training, steps", config.steps, step_of(checkpoint)) as advance,
@@ -259,7 +238,7 @@ def _train(
     trainer.accelerator.wait_for_everyone()  # other ranks read the model afterwards
 
 
-def _settings(job: RLJob, functions: Sequence[ScoringFunction]) -> dict[str, Any]:
+def _settings(job: RLJob) -> dict[str, Any]:
     """Return all settings that determine the result."""
     config = asdict(job.config)
     del config["timeout_seconds"]
@@ -267,10 +246,10 @@ def _settings(job: RLJob, functions: Sequence[ScoringFunction]) -> dict[str, Any
         "carbon": __version__,
         "model": job.model,
         "model_sha256": weights_sha256(model_folder(job.model).path),
-        "functions": ",".join(f"{function.name}={function.spec}" for function in functions),
+        "functions": functions_text(job.functions),
         "finetuned": finetuned_digests(job.functions),
         "processes": num_processes(),
         **config,
-        "goals": ",".join(goal_texts(job.config.goals, len(functions))),
+        "goals": ",".join(goal_texts(job.config.goals, len(job.functions))),
         "tags": "".join(job.config.tags),
     }

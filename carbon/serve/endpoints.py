@@ -316,7 +316,9 @@ class Variants(Endpoint[VariantScoring]):
         context_bp = room_bp(model.runner, method.tags)
         tokens = [
             # A window with each allele; an allele that exceeds the context is not scored.
-            2 * num_pairs * self._tokens(min(method.window_bp + len(v.alt), context_bp), method.tags)
+            2
+            * num_pairs
+            * self._tokens(min(method.window_bp + len(v.alt), context_bp), method.tags)
             for v in variants
         ]
         return ModelJob(self._batch_key(request), variants, tokens, run)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, FailFast, Field
 
 from carbon.genome.alphabet import DNA_LETTERS
-from carbon.inference import SamplingOptions
+from carbon.inference import SamplingKeywords
 from carbon.inference.options import By, Mode, Pool, ProtocolName, Strands
 from carbon.tokenizer import K
 
@@ -18,7 +18,9 @@ from carbon.tokenizer import K
 def _dna(text: str) -> str:
     if set(text) - DNA_LETTERS:
         at = next(at for at, letter in enumerate(text) if letter not in DNA_LETTERS)
-        raise ValueError(f"letter {at + 1}: {text[at]!a} is not a DNA letter (ACGT, N, IUPAC codes)")
+        raise ValueError(
+            f"letter {at + 1}: {text[at]!a} is not a DNA letter (ACGT, N, IUPAC codes)"
+        )
     return text
 
 
@@ -106,7 +108,7 @@ class Completion(ModelRequest):
         return len(self.prompt) * self.n
 
     @property
-    def sampling(self) -> SamplingOptions:
+    def sampling(self) -> SamplingKeywords:
         """How a 6-mer is drawn."""
         return {
             "mode": self.mode,

@@ -67,12 +67,12 @@ class Design(Panel):
 
     def answer(self, values: Values) -> Iterator[Progress | Result]:
         """Yield all scored sequences after every round; nothing that is typed is run."""
-        search, checker = search_of(self.lab.model.runner, DesignConfig(**_options(values)), 1)
+        search = search_of(self.lab.model.runner, DesignConfig(**_options(values)), 1)
         name = _KNOWN.get(values["function"])
         function = getattr(benchmark_functions, name) if name else self._spec(values)
         history: list[Candidate] = []
         with running_functions([function], _TIMEOUT_SECONDS) as functions:
-            for _ in rounds(search, checker, functions, history):
+            for _ in rounds(search, functions, history):
                 yield candidates_to_json(history)
 
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:

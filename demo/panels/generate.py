@@ -153,6 +153,7 @@ class Generate(Panel):
 
 
 def _options(values: Values) -> dict[str, Any]:
+    frame: Any = int(values["no_stop_frame"]) if values["no_stop_frame"] else None
     return {
         "seed": values["seed"],
         "tags": _tags(values),
@@ -160,7 +161,7 @@ def _options(values: Values) -> dict[str, Any]:
             forbid=tuple(values["forbid"].split()),
             require=tuple(values["require"].split()),
             gc=_gc(values),
-            no_stop_frame=int(values["no_stop_frame"]) if values["no_stop_frame"] else None,
+            no_stop_frame=frame,
         ),
         "mode": values["mode"],
         "temperature": values["temperature"],

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from carbon.errors import UserError
 from carbon.finetune.folder import HEAD, MANIFEST, read_manifest
-from carbon.finetune.load import load_finetuned
-from carbon.finetune.places import checked_alleles_of
-from carbon.finetune.predict import FinetunedModel
+from carbon.finetune.predict import FinetunedModel, load_finetuned
+from carbon.finetune.readers import checked_alleles_of
 from carbon.genome import Variant, fasta_text
 from carbon.genome.notation import read_variant
 from carbon.genome.vcf import printed_vcf
@@ -147,7 +146,7 @@ class Predict(Panel):
             variant = self._typed(values)
             window_bp = values["window_bp"] or read_manifest(folder).window_bp
             program += (
-                "from carbon.finetune.places import alleles_of\n\n"
+                "from carbon.finetune.readers import alleles_of\n\n"
                 f"variant = carbon.Variant.parse({variant.to_text()!r})\n"
                 f"with carbon.Reference({self.lab.genome.shown_files[0]!r}) as genome:\n"
                 f"    alleles = alleles_of(genome, variant, {window_bp})\n"

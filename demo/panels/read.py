@@ -7,7 +7,7 @@ import numpy as np
 
 from carbon.genome import Interval
 from carbon.genome.genome import Genome
-from carbon.inference import ScanChunk, ScanOptions, join_chunks
+from carbon.inference import ScanChunk, ScanKeywords, join_chunks
 from carbon.inference.options import STRANDS_READ
 from carbon.tokenizer import K
 from demo import figures as f
@@ -169,7 +169,7 @@ class Read(Panel):
         return [words]
 
 
-def _options(values: Values) -> ScanOptions:
+def _options(values: Values) -> ScanKeywords:
     return {"offsets": _offsets(values), "strands": values["strand"]}
 
 

@@ -8,7 +8,7 @@ from carbon.errors import UserError
 from carbon.genome import Variant, from_region
 from carbon.genome.genome import Genome
 from carbon.genome.vcf import Listed, first_variants, printed_vcf
-from carbon.inference import VariantOptions, VariantScore, join_chunks
+from carbon.inference import VariantKeywords, VariantScore, join_chunks
 from carbon.inference.options import PROTOCOLS, STRANDS_READ
 from carbon.inference.variants import Method
 from demo import neighbouring_snvs
@@ -229,5 +229,5 @@ class VariantEffect(Panel):
         return genome, listed, neighbouring_snvs.variant_or_first(values["variant"], listed, genome)
 
 
-def _options(values: Values) -> VariantOptions:
+def _options(values: Values) -> VariantKeywords:
     return {"protocol": values["protocol"], "strands": values["strands"]}

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from transformers import LlamaForCausalLM
 
 from carbon.errors import UserError
-from carbon.finetune.batches import room_bp
 from carbon.finetune.config import MethodConfig
-from carbon.finetune.network import OpenedModel
+from carbon.finetune.network import OpenedModel, room_bp
 from carbon.finetune.probe import layers_of, vectors_of
 from carbon.inference.options import POOLS, Pool
 from carbon.model import LoadedModel

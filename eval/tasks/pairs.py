@@ -12,11 +12,12 @@ import pyarrow.compute as pc
 
 from carbon.errors import UserError
 from carbon.genome import CHR, Reference, contig_names, read_annotation
+from carbon.parallel.driver import in_blocks
 from eval.contract import BuildReport, Example, Model, Options, Result, Task
 from eval.summary import summary_of
 from eval.tasks.building import drawn, write_dataset
 from eval.tasks.coding import CodingExon, coding_exons
-from eval.tasks.tables import Row, batches, check_dna, chosen_rows, reader
+from eval.tasks.tables import Row, check_dna, chosen_rows, reader
 
 COLUMNS: dict[str, type] = {"original_sequence": str, "sequence": str}
 HUB_ID = "HuggingFaceBio/perturbation-bench"
@@ -81,7 +82,7 @@ def _run(model: Model, examples: Sequence[Example]) -> Iterator[Result]:
 
     A tie is a miss, as it is published. Both are of one length, so that sums and means agree.
     """
-    for block in batches(examples, _BLOCK):
+    for block in in_blocks(examples, _BLOCK):
         pairs = [_pair(example.data) for example in block]
         for example, difference in zip(block, model.differences(pairs), strict=True):
             yield {

@@ -1,6 +1,6 @@
 """Datasets as tables: from the Hub or a local Parquet file, through `datasets`, and checked."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from functools import partial
 from glob import escape
@@ -16,7 +16,7 @@ import pyarrow.types as types
 from carbon.errors import UserError
 from carbon.genome import IUPAC_DNA
 from carbon.model.folder import why_unreachable
-from eval.contract import Example, Options
+from eval.contract import Options
 from eval.data import files_of, is_on_hub
 from eval.hub import offline
 
@@ -146,12 +146,6 @@ def chosen_rows(num_rows: int, options: Options) -> list[int]:
         return list(range(num_rows))
     order = np.random.default_rng(options.seed).permutation(num_rows)
     return sorted(order[: options.max_samples].tolist())
-
-
-def batches(examples: Sequence[Example], size: int) -> Iterator[Sequence[Example]]:
-    """Yield examples in order, so many at a time."""
-    for at in range(0, len(examples), size):
-        yield examples[at : at + size]
 
 
 def check_dna(sequence: str, where: str) -> str:

@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from carbon.errors import UserError
 from carbon.genome import Reference, Variant
+from carbon.parallel.driver import in_blocks
 from eval.contract import Example, Model, Options, Reading, Result
 from eval.tasks.references import AnyName, Windows
-from eval.tasks.tables import Row, batches, chosen_rows
+from eval.tasks.tables import Row, chosen_rows
 
 _BLOCK = 256
 _MOST_DISAGREEING = 0.01  # of the REFs, where that is more than one; more is another assembly
@@ -23,7 +24,7 @@ _BASES = frozenset("ACGT")
 
 def run(model: Model, examples: Sequence[Example]) -> Iterator[Result]:
     """Yield one result an example, in order; a block of variants is asked for at a time."""
-    for block in batches(examples, _BLOCK):
+    for block in in_blocks(examples, _BLOCK):
         asked = [example for example in block if example.data["skip"] is None]
         by_id = dict(zip((e.id for e in asked), _deltas(model, asked), strict=True))
         for example in block:

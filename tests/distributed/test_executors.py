@@ -13,7 +13,7 @@ import pytest
 
 from carbon.corpus import read_manifest
 from data_pipeline.__main__ import main
-from data_pipeline.running.executors import ExecutorConfig, Step, run_steps
+from data_pipeline.executors import ExecutorConfig, Step, run_steps
 from tests.helpers.processes import waits_for
 
 ROOT = Path(__file__).parents[2]
@@ -50,7 +50,7 @@ def expected(genomes, tmp_path_factory):
 
 def command(genomes, output, *settings):
     words = words_of(genomes, output, *settings)
-    return [sys.executable, "-m", "data_pipeline", "build", *words]
+    return [sys.executable, "-m", "carbon", "corpus", "build", *words]
 
 
 def test_two_workers_give_the_same_bytes(genomes, expected, tmp_path, capfd):
@@ -186,7 +186,7 @@ SLEEPING = """
 import sys
 from functools import partial
 from pathlib import Path
-from data_pipeline.running.executors import ExecutorConfig, Step, run_steps
+from data_pipeline.executors import ExecutorConfig, Step, run_steps
 from tests.helpers.processes import waits_for
 
 def sleep(folder, rank):

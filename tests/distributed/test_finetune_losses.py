@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from carbon.finetune.config import LOSSES_OF
 from carbon.finetune.tasks import TASK_TYPES, LabelTask
 from tests.helpers.ranks import run_ranks
 
@@ -24,7 +25,7 @@ def case_of(kind, loss):
     return task, logits, targets.astype(np.float32)
 
 
-CASES = [(kind, loss) for kind, of in TASK_TYPES.items() for loss in of.losses]
+CASES = [(kind, loss) for kind, losses in LOSSES_OF.items() for loss in losses]
 
 
 def validate(ranks):

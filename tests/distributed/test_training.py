@@ -11,6 +11,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+import torch
 import torch.distributed as dist
 
 from carbon.corpus import read_source
@@ -304,6 +305,35 @@ def test_a_checkpoint_goes_on_at_any_layout(corpus, tmp_path):
         found += run_ranks(world_size, save_and_resume, config, saved_at, layouts)[0]
     (losses, expected), *others = found
     assert len(losses) == 2 and len(others) == 4
+    for number, (after, weights) in enumerate(others):
+        np.testing.assert_allclose(after, losses, rtol=2e-5, err_msg=str(number))
+        assert_close(weights, expected, number)
+
+
+def save_and_resume_in_fp32(*arguments):
+    """Keep Muon's iteration out of bf16, whose rounding small singular values magnify."""
+    with mock.patch.object(torch.Tensor, "bfloat16", torch.Tensor.float):
+        return save_and_resume(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("world_size", "layouts"),
+    [
+        (1, [ParallelConfig()]),
+        pytest.param(
+            2,
+            [ParallelConfig(), ParallelConfig(replicate=2), ParallelConfig(pipeline=2)],
+            marks=pytest.mark.nightly,
+        ),
+    ],
+)
+def test_muon_goes_on_at_any_layout(corpus, tmp_path, world_size, layouts):
+    """Shards, replicas and a pipeline update as one process does; the same layout to the bit."""
+    config = make_config(corpus, tmp_path, "optimizer.name=muon", "data.microbatch_tokens=64")
+    (losses, expected), *others = run_ranks(
+        world_size, save_and_resume_in_fp32, config, layouts[0], layouts, apart=world_size > 1
+    )[0]
+    assert_equal(others[0][1], expected)
     for number, (after, weights) in enumerate(others):
         np.testing.assert_allclose(after, losses, rtol=2e-5, err_msg=str(number))
         assert_close(weights, expected, number)

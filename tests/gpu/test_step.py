@@ -14,9 +14,10 @@ from train.choices.attentions import ATTENTIONS
 from train.config import ParallelConfig, TrainConfig
 from train.network.attention import _why_not
 from train.network.float8 import why_no_float8
-from train.network.parallel import build_optimizer, build_parts, named_parameters
+from train.network.parallel import build_parts, named_parameters, trained_parameters
 from train.network.pipeline import Pipeline, finish_gradients, local
 from train.network.ranks import joined_ranks
+from train.optim import make_optimizers
 
 KINDS: dict[str, dict[str, Any]] = {
     "eager": {"attention": "sdpa"},
@@ -51,7 +52,7 @@ def step_of(device: str, **compute: Any) -> Step:
     torch._dynamo.reset()
     with joined_ranks(ParallelConfig(), device) as ranks:
         parts = build_parts(config, ranks)
-        optimizer = build_optimizer(config, parts)
+        (optimizer,) = make_optimizers(config.optimizer, trained_parameters(parts))
         named = named_parameters(parts)
         before = {name: local(p).detach().cpu().clone() for name, p in named.items()}
         given = [one.to(ranks.device) for one in GIVEN]

@@ -79,7 +79,7 @@ def make_full_lab(folder: Path, model: Model, name: str = "a_run") -> Lab:
 def write_predictor(lab: Lab, name: str, task: Any, **options: Any) -> Any:
     """Write a folder of a model with a head that has learned nothing; return the model."""
     from carbon.finetune.config import MethodConfig
-    from carbon.finetune.load import write_finetuned
+    from carbon.finetune.predict import write_finetuned
     from tests.helpers.finetune import finetuned_of
 
     method = MethodConfig(**{"name": "full", "dropout": 0.0} | options)

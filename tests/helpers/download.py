@@ -5,7 +5,7 @@ import threading
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
-from data_pipeline.ncbi.download import Accession, download
+from data_pipeline.inputs.ncbi import Accession, download
 
 E_COLI, YEAST, ABSENT = "GCF_000005845.2", "GCA_000146045.2", "GCF_000005845.9"
 

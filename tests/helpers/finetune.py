@@ -10,11 +10,10 @@ import numpy as np
 import torch
 
 from carbon.finetune.config import MethodConfig
-from carbon.finetune.data import Examples
 from carbon.finetune.folder import Manifest, weights_sha256
-from carbon.finetune.load import head_for, write_finetuned
 from carbon.finetune.network import FinetunedNetwork, OpenedModel
-from carbon.finetune.predict import FinetunedModel
+from carbon.finetune.predict import FinetunedModel, head_for, write_finetuned
+from carbon.finetune.split import Examples
 from carbon.finetune.tasks import LabelTask
 from carbon.finetune.train import with_lora
 from carbon.model import LoadedModel, load_model, save_model

@@ -1,5 +1,6 @@
 """What the tests of inspect share."""
 
+import json
 import math
 import re
 import shutil
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from carbon.corpus import SCHEMA, read_source
+from carbon.io.files import sha256_of_file
 from tests.helpers.curation import assembly
 from tests.helpers.curation import build as build_corpus
 
@@ -30,7 +32,7 @@ def build(genome, output):
 
 
 def rewritten(corpus, folder, source, split, change, row_group_size=1024):
-    """Copy a corpus and put the rows of one split through `change`."""
+    """Copy a corpus and put the rows of one split through `change`; the manifest follows."""
     copy = folder / "copy"
     shutil.copytree(corpus, copy)
     rows = read_source(corpus, source, split).to_pylist()
@@ -38,7 +40,20 @@ def rewritten(corpus, folder, source, split, change, row_group_size=1024):
     (path,) = (copy / source).glob(f"{split}-*.parquet")
     table = pa.Table.from_pylist(rows, schema=SCHEMA)
     pq.write_table(table, path, row_group_size=row_group_size)
+    state_files(copy)
     return copy
+
+
+def state_files(corpus):
+    """Write checksums and numbers of records of the files that are there into the manifest."""
+    manifest = json.loads((corpus / "manifest.json").read_text())
+    for source, splits in manifest["sources"].items():
+        for split, count in splits.items():
+            paths = sorted((corpus / source).glob(f"{split}-*.parquet"))
+            count["records"] = sum(pq.read_metadata(path).num_rows for path in paths)
+            sums = {f"{source}/{path.name}": sha256_of_file(path) for path in paths}
+            manifest["outputs"].update(sums)
+    (corpus / "manifest.json").write_text(json.dumps(manifest))
 
 
 def slow_numbers(rows):

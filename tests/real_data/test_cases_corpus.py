@@ -8,8 +8,8 @@ import pytest
 
 from carbon.corpus import read_manifest, read_source
 from carbon.genome import Reference, VcfReader
-from data_pipeline.reading.evaluations import evaluation_places
-from data_pipeline.reading.variant_places import variant_places
+from data_pipeline.inputs.evaluations import evaluation_places
+from data_pipeline.inputs.variant_places import variant_places
 from data_pipeline.recipe import AssemblyConfig, EvaluationConfig
 from tests.helpers.curation import build, rows_of
 from tests.helpers.files import write_bcf

@@ -8,7 +8,7 @@ import pytest
 from carbon.errors import GenomeError
 from carbon.genome import Reference, read_annotation, spliced, translate
 from carbon.tokenizer import HYBRID, encode
-from data_pipeline.reading.files import file_rows
+from data_pipeline.inputs.files import file_rows
 from data_pipeline.recipe import FilesConfig
 
 YEAST = (

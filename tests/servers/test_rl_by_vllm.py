@@ -7,7 +7,7 @@ from peft import set_peft_model_state_dict
 from carbon.cli import main
 from carbon.errors import UserError
 from carbon.model import load_model
-from carbon.rl.config import RLConfig, RLJob
+from carbon.rl.config import RLConfig, RLJob, SamplerOptions
 from carbon.rl.grpo import kmers_only, prompt_of, tokenizer_of, with_adapters
 from carbon.rl.rollouts import VllmServer, adapter_of, log_probs_of
 from carbon.run_folder import read_lines
@@ -30,7 +30,8 @@ def worker(tmp_path):
     loaded = load_model("yeast")
     tokenizer = tokenizer_of("yeast", loaded.vocabulary)
     with kmers_only(loaded):
-        network = with_adapters(RLJob("yeast", [], TASK, tmp_path, on_cpu=True), loaded, tokenizer)
+        job = RLJob("yeast", [], TASK, tmp_path, SamplerOptions(device="cpu"))
+        network = with_adapters(job, loaded, tokenizer)
         (prompt,) = tokenizer(text=[prompt_of(TASK)])["input_ids"]
         yield network, loaded.vocabulary, prompt
 

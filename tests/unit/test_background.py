@@ -4,6 +4,7 @@ import json
 import random
 from bisect import bisect_left, bisect_right
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,12 +15,12 @@ from scipy import stats
 from carbon.errors import UserError
 from carbon.genome import Consequences, Reference, Variant, read_gene_file, reverse_complement
 from carbon.genome.consequence_terms import VOCABULARY_VERSION
+from carbon.inference.options import BackgroundOptions
 from carbon.inference.variants import background as background_module
 from carbon.inference.variants.background import (
     KIND_SCHEMES,
     LEAST_VARIANTS,
     Background,
-    Drawing,
     RandomVariant,
     VariantSampler,
     background_of,
@@ -133,10 +134,10 @@ def test_kinds_by_consequence(genes):
 
 
 def test_draws_are_enough_of_the_reference_and_the_same_for_a_seed(reference):
-    drawing = Drawing(7, seed=3, contigs=("c", "holes"))
+    drawing = BackgroundOptions(variants_per_kind=7, seed=3, draw_from=("c", "holes"))
     drawn = draw_variants(reference, "change", drawing)
     assert drawn == draw_variants(reference, "change", drawing)
-    assert drawn != draw_variants(reference, "change", drawing._replace(seed=4))
+    assert drawn != draw_variants(reference, "change", replace(drawing, seed=4))
     counts = Counter(one.path[0] for one in drawn)
     assert len(set(KIND_SCHEMES["change"].narrowest_snvs)) == 96
     for kind in KIND_SCHEMES["change"].narrowest_snvs:
@@ -197,7 +198,9 @@ def test_a_kind_that_is_rare_is_sought_longer_than_one_that_is_nowhere():
 
 def test_weights_are_the_share_of_a_kind_among_all_snvs(reference):
     """Against a count of every SNV of the contig."""
-    drawn = draw_variants(reference, "change", Drawing(60, contigs=("c",)))
+    drawn = draw_variants(
+        reference, "change", BackgroundOptions(variants_per_kind=60, draw_from=("c",))
+    )
     found = Counter()
     for one in drawn:
         if one.path[-1] == "snv":
@@ -215,9 +218,9 @@ def test_weights_are_the_share_of_a_kind_among_all_snvs(reference):
 @pytest.mark.parametrize(
     ("drawing", "message"),
     [
-        (Drawing(0), "give 1 or more"),
-        (Drawing(5, contigs=("d",)), "no contig 'd'"),
-        (Drawing(1, contigs=("n",)), "no variants can be drawn"),
+        (BackgroundOptions(variants_per_kind=0), "give 1 or more"),
+        (BackgroundOptions(variants_per_kind=5, draw_from=("d",)), "no contig 'd'"),
+        (BackgroundOptions(variants_per_kind=1, draw_from=("n",)), "no variants can be drawn"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(reference, drawing, message):

@@ -13,10 +13,10 @@ import torch
 import carbon
 from carbon.cli import main
 from carbon.genome import Variant
+from carbon.inference.options import BackgroundOptions
 from carbon.inference.variants import background_job
 from carbon.inference.variants.background import (
     Background,
-    Drawing,
     RandomVariant,
     background_of,
     draw_variants,
@@ -153,7 +153,7 @@ def test_percentiles_survive_bfloat16_with_a_stated_tolerance(own, capsys):
     background = Background.read(own / "model" / "background.json")
     tolerance = background.tolerances["bfloat16"]
     with carbon.Reference(own / "r.fa") as reference:
-        drawn = draw_variants(reference, "change", Drawing(2))
+        drawn = draw_variants(reference, "change", BackgroundOptions(variants_per_kind=2))
         variants = [each.variant for each in drawn]
         deltas = [
             [s.delta for s in carbon.load(own / "model", dtype=dtype).score_variants(

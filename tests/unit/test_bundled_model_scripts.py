@@ -76,7 +76,8 @@ def material(folder: Path, network, genome) -> dict[str, Path]:
     recipe = TrainConfig.load(ROOT / "train" / "recipes" / "yeast.toml", words)
     (run / "config.toml").write_text(recipe.to_toml())
     inputs = [{"path": str(folder / p.name), "sha256": sha256_of_file(p)} for p in genome[:2]]
-    manifest = {"recipe": {"output": str(corpus)}, "inputs": [{"files": inputs}]}
+    one = {"title": "genome", "recipe": {}, "files": inputs}
+    manifest = {"recipe": {"output": str(corpus)}, "inputs": [one]}
     manifest |= {"held_out": ["VIII:1-601"], "outputs": {}, "sources": {}}
     (corpus / "manifest.json").write_text(json.dumps(manifest))
     (work / "eval" / "results.json").write_text(json.dumps(RESULTS))
@@ -204,7 +205,7 @@ def test_the_steps_from_genome_to_measures(start, tmp_path, capsys):
     assert code == 0 and capsys.readouterr().out == "made\n"
     work = tmp_path / "a work"
     kinds = [words[1] + (f" {words[2]}" if words[2][0] != "-" else "") for words in ran]
-    assert kinds == ["data_pipeline build", "train.launch", "train export", "carbon.cli convert",
+    assert kinds == ["carbon.cli corpus", "train.launch", "train export", "carbon.cli convert",
                      "carbon.cli background", "eval heldout"]  # fmt: skip
     build, train, export, convert, background, *evaluations = ran
     assert background[-1] == f"{convert[4]}/background.json" and "VIII" in background

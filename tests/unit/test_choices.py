@@ -13,16 +13,16 @@ from carbon.errors import ConfigError
 from carbon.finetune import config
 from carbon.finetune import config as finetune
 from carbon.finetune.baselines import FITS
-from carbon.finetune.data import SPLITS, TRANSFORMS
-from carbon.finetune.losses import LOSSES
-from carbon.finetune.tasks import TASK_TYPES
+from carbon.finetune.config import SPLITS
+from carbon.finetune.network import LOSSES
+from carbon.finetune.tasks import TASK_TYPES, TRANSFORMS
 from carbon.inference.options import POOLS, STRANDS_READ
 from carbon.losses.objectives import OBJECTIVES
 from carbon.model import PRESETS
 from carbon.tokenizer import SPECIES_TAG_OF
+from data_pipeline.executors import EXECUTORS, ExecutorConfig
+from data_pipeline.limits import STOPS_AT_INCOMPLETE_CDS
 from data_pipeline.recipe import AssemblyConfig
-from data_pipeline.running.executors import EXECUTORS, ExecutorConfig
-from data_pipeline.sources.limits import STOPS_AT_INCOMPLETE_CDS
 from train.choices.attentions import ATTENTIONS
 from train.choices.codecs import CODEC_CHOICES
 from train.choices.computing import ACTIVATION_CHECKPOINTINGS, COMPUTE_DTYPES, DTYPE_BYTES
@@ -38,10 +38,12 @@ from train.config import (
     GuardConfig,
     LearnersConfig,
     ModelConfig,
+    OptimizerConfig,
     ParallelConfig,
     StageConfig,
     TrainConfig,
 )
+from train.optim import OPTIMIZERS
 
 STAGE = {
     "name": "s", "objective": "ce", "tokens": 32, "mixture": {"a": 1.0}, "context_tokens": 32,
@@ -84,6 +86,7 @@ def names_of(hint) -> list[str]:
         (ModelConfig, "kmer_rows", KMER_ROWS),
         (ModelConfig, "preset", PRESETS),
         (ModelConfig, "tune", TUNINGS),
+        (OptimizerConfig, "name", OPTIMIZERS),
         (ParallelConfig, "schedule", PIPELINE_SCHEDULES),
         (StageConfig, "objective", OBJECTIVES),
         (StageConfig, "schedule", RATE_SCHEDULES),
@@ -110,7 +113,7 @@ def test_what_a_recipe_knows_of_a_name_is_what_its_table_says():
     assert anew == ["selective", "full"]  # all but "none"
     assert train.config.SHARE_UNITS == SHARE_UNITS
     assert typing.get_args(finetune.SplitName) == SPLITS
-    assert {name: kind.losses for name, kind in TASK_TYPES.items()} == finetune.LOSSES_OF
+    assert list(TASK_TYPES) == list(finetune.LOSSES_OF)
     numbers = [name for name, kind in TASK_TYPES.items() if kind.is_number]
     assert numbers == ["numbers"]
 
@@ -124,7 +127,7 @@ def test_a_choice_is_checked_by_hand_too():
 
 @pytest.mark.parametrize("schedule", RATE_SCHEDULES.values(), ids=RATE_SCHEDULES)
 def test_a_rate_begins_at_its_peak_and_never_rises(schedule):
-    rates = [schedule.curve(i / 50) for i in range(51)]
+    rates = [schedule.share(step, 10, 60) for step in range(10, 61)]
     assert rates[0] == 1 and rates == sorted(rates, reverse=True)
     assert rates[-1] == pytest.approx(0 if schedule.falls else 1)
 

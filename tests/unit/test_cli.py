@@ -115,7 +115,7 @@ def test_help_lists_every_option_once_in_groups_with_its_default(capsys):
     assert titles[:3] == ["Parameters:", "Model:", "Method:"] and titles[-1] == "Workers:"
     options = [word for line in text.splitlines() for word in line.split()[:1] if word[:2] == "--"]
     assert len(options) == len(set(options)) == 29 and "--lenient" not in options
-    assert "[default: auto]" in text and "(default: both)" in " ".join(text.split())
+    assert "[default: auto]" in text and "[default: both]" in " ".join(text.split())
 
 
 def test_a_file_is_whole_or_absent(tmp_path):

@@ -18,9 +18,9 @@ from carbon.genome import (
 )
 from carbon.io.files import sha256_of_file
 from data_pipeline.__main__ import main
-from data_pipeline.simulation.variants import choose_variants
-from data_pipeline.sources.gene_types import gene_type_of
-from data_pipeline.sources.held_out import held_out_regions
+from data_pipeline.cuts import gene_type_of
+from data_pipeline.split import held_out_regions
+from data_pipeline.variants import choose_variants
 from tests.helpers.curation import assembly, build
 from tests.helpers.files import place_gene, random_bases, write_fasta
 from tests.helpers.schemas import check_manifest

@@ -7,7 +7,7 @@ import pytest
 
 from carbon.errors import UserError
 from carbon.finetune.config import MethodConfig
-from carbon.finetune.load import load_finetuned, write_finetuned
+from carbon.finetune.predict import load_finetuned, write_finetuned
 from demo.panels.predict import Predict
 from tests.helpers.demo import answered, make_lab, visited, write_predictor
 from tests.helpers.files import random_bases

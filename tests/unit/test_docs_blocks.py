@@ -21,8 +21,9 @@ PAGES = [
     *sorted(DOCS.glob("tutorials/*.md")),
 ]
 PARSERS = {
+    "carbon corpus": "data_pipeline.__main__",
     "carbon": "carbon.cli",
-    **{f"python -m {room}": f"{room}.__main__" for room in ("data_pipeline", "eval", "demo")},
+    **{f"python -m {room}": f"{room}.__main__" for room in ("eval", "demo")},
     **{f"python -m {module}": "train.__main__" for module in ("train", "train.launch")},
 }
 BLOCK = re.compile(r"```(bash|python|toml)[^\n]*\n(.*?)```", re.DOTALL)

@@ -15,6 +15,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 from carbon.inference import load
 from carbon.inference.held_out import choose_sites, recovered_shares
 from carbon.model import save_model
+from eval import tasks
 from eval.__main__ import main
 from eval.probes.windows import PROBES
 from eval.records import read_record, read_rows
@@ -114,6 +115,20 @@ def test_list_says_what_there_is_and_where_it_was_looked_for(folder, capsys):
     assert all(task.hub_id in out for task in TASKS.values() if task.hub_id)
 
 
+def test_a_task_is_its_folder_alone(tmp_path, monkeypatch):
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(
+        "from dataclasses import replace\n"
+        "from eval.tasks.brca2 import TASK as BRCA2\n"
+        "TASK = replace(BRCA2, name='scratch')\n"
+    )
+    monkeypatch.setattr(tasks, "__path__", [*tasks.__path__, str(tmp_path)])
+    found = tasks.found_tasks()
+    assert found.pop("scratch").hub_id == TASKS["brca2"].hub_id
+    assert list(found) == list(TASKS)
+
+
 @pytest.fixture
 def no_hub(monkeypatch, tmp_path):
     """No network, an empty cache of datasets, and no model that may be loaded."""
@@ -151,7 +166,7 @@ def test_list_says_what_runs_offline(folder, capsys, no_hub, monkeypatch):
     assert out.count("  offline    yes: ") == 1
     assert f"  offline    yes: {folder}/data/sequence_recovery.parquet\n" in out
     assert "runs offline: sequence_recovery; probes" in out
-    assert "needs the Hub, or a build and --data FOLDER: clinvar_coding, " in out
+    assert "needs the Hub, or a build and --data FOLDER: genomic_niah, " in out
     assert main(["list"]) == 0
     assert "runs offline: no task; probes" in capsys.readouterr().out
 

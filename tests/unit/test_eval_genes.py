@@ -29,6 +29,7 @@ from eval.heldout.likelihood import heldout_likelihood
 from eval.heldout.meaning import meaning_of
 from eval.markov import Markov
 from tests.helpers.files import random_bases, write_fasta
+from tests.helpers.inspect import state_files
 
 CODONS = [a + b + c for a in "ACGT" for b in "ACGT" for c in "ACGT"]
 SENSE = [codon for codon in CODONS if codon not in STOP_CODONS]
@@ -244,9 +245,10 @@ def test_the_command_measures_by_gene(model, genome, monkeypatch, capsys):
         names = ("record_id", "start", "end", "strand", "sequence")
         table = dict(zip(names, map(list, zip(*some, strict=True)), strict=True))
         pq.write_table(pa.table(table), corpus / "genome" / f"{split}-00000.parquet")
-    sources = {"genome": {"test": {"records": 2}, "train": {"records": 1}}}
+    sources = {"genome": {"test": {"bases": end}, "train": {"bases": 500}}}
     manifest = {"held_out": [f"h:1-{end}"], "outputs": {}, "sources": sources}
     (corpus / "manifest.json").write_text(json.dumps(manifest))
+    state_files(corpus)
     monkeypatch.setattr("eval.heldout.material.load", lambda path: model)
     words = ["heldout", "--model", "m", "--corpus", str(corpus), "--output", str(genome.folder)]
     words += ["--reference", str(genes.reference.path)]

@@ -19,8 +19,8 @@ from carbon.genome import (
 from carbon.genome.alphabet import genetic_code, tables_chosen
 from carbon.genome.cds_codes import cds_of_unknown_code
 from carbon.model import save_model
+from data_pipeline.families import protein_of
 from data_pipeline.recipe import AssemblyConfig
-from data_pipeline.steps.families import protein_of
 from demo.central_dogma import residues
 from tests.helpers.codes import (
     CODONS,

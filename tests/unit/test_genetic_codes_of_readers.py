@@ -8,9 +8,9 @@ import pytest
 from carbon.genome import Reference, read_annotation
 from carbon.genome.genome import Genome
 from data_pipeline.__main__ import main
-from data_pipeline.reading.assemblies import opened
+from data_pipeline.inputs.assemblies import opened
 from data_pipeline.recipe import AssemblyConfig
-from data_pipeline.simulation.variants import _of_transcript
+from data_pipeline.variants import _of_transcript
 from demo.central_dogma import told_in_cell
 from eval.heldout.genes import HeldOutGenes
 from eval.tasks.coding import coding_exons

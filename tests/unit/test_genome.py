@@ -185,6 +185,7 @@ class TestFasta:
         [
             (b"ACGT\n", "line 1: expected a header"),
             (b">a\nACGT\nACGTACGT\nAC\n", "lines of a contig must have one length"),
+            (gzip.compress(b">a\nAC\n>b\n", mtime=0), "the last contig must have a base"),
             (gzip.compress(b">a\n" + b"ACGT" * 9999, mtime=0)[:-20], "fetch it again"),
         ],
     )

@@ -11,43 +11,49 @@ from torch._subclasses import FakeTensorMode
 
 from train.config import OptimizerConfig, ParallelConfig
 from train.network import pipeline as pipeline_module
-from train.network.parallel import build_optimizer
 from train.network.pipeline import Pipeline
-from train.run_folder.checkpoint import Checkpoints, _ensure_state
+from train.optim import make_optimizers, optimizer_state
+from train.run_folder.checkpoint import Checkpoints
 from train.run_folder.saved import Shards
 
-CONFIG = SimpleNamespace(optimizer=OptimizerConfig())
+
+def module_on(device: str) -> nn.Module:
+    return nn.ParameterDict({
+        "matrix": nn.Parameter(torch.ones(4, 3, device=device)),
+        "norm": nn.Parameter(torch.ones(3, device=device)),
+    })  # fmt: skip
 
 
-def part(device: str) -> SimpleNamespace:
-    named = {"matrix": nn.Parameter(torch.ones(4, 3, device=device)),
-             "norm": nn.Parameter(torch.ones(3, device=device))}  # fmt: skip
-    return SimpleNamespace(named_parameters=lambda: named.items())
+def adamw_of(module: nn.Module) -> torch.optim.Optimizer:
+    (optimizer,) = make_optimizers(OptimizerConfig(), dict(module.named_parameters()))
+    return optimizer
 
 
-def test_a_step_of_adamw_is_one_kernel_on_a_gpu_alone():
+def test_an_update_of_adamw_is_one_kernel_on_a_gpu_only():
     with FakeTensorMode():
-        optimizer = build_optimizer(CONFIG, [part("cuda")])
-        _ensure_state(optimizer, 3)
+        module = module_on("cuda")
+        optimizer = adamw_of(module)
+        optimizer_state(module, [optimizer], 3)
     assert [group["fused"] for group in optimizer.param_groups] == [True, True]
     assert [group["weight_decay"] for group in optimizer.param_groups] == [0.1, 0.0]
     assert {state["step"].device.type for state in optimizer.state.values()} == {"cuda"}
-    on_cpu = build_optimizer(CONFIG, [part("cpu")])
+    on_cpu = adamw_of(module_on("cpu"))
     assert [group["fused"] for group in on_cpu.param_groups] == [None, None]
 
 
 @pytest.mark.parametrize("fused", [True, None])
 def test_state_that_was_loaded_goes_on(fused):
     """The kernel of the CPU stands in for that of a GPU."""
-    left, right = (nn.Parameter(torch.ones(4)) for _ in range(2))
+    modules = [nn.ParameterDict({"p": nn.Parameter(torch.ones(4))}) for _ in range(2)]
+    left, right = (module["p"] for module in modules)
     first, second = (torch.optim.AdamW([p], lr=0.1, fused=fused) for p in (left, right))
-    left.grad, right.grad = torch.full((4,), 0.5), torch.full((4,), -2.0)
+    left.grad = torch.full((4,), 0.5)
     first.step()
-    _ensure_state(second, 1)
-    for name in ("exp_avg", "exp_avg_sq"):
-        second.state[right][name].copy_(first.state[left][name])
+    state = optimizer_state(modules[1], [second], 1)
+    for name, moment in state["p"].items():
+        moment.copy_(first.state[left][name])
     right.data.copy_(left.data)
-    left.grad = torch.full((4,), -2.0)
+    left.grad, right.grad = torch.full((4,), -2.0), torch.full((4,), -2.0)
     first.step()
     second.step()
     assert torch.equal(left, right)

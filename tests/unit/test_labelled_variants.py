@@ -1,4 +1,4 @@
-"""`python -m data_pipeline`: labelled variants and the frames of an annotation that is odd."""
+"""`carbon corpus`: labelled variants and the frames of an annotation that is odd."""
 
 from urllib.parse import unquote
 
@@ -7,8 +7,8 @@ import pytest
 
 from carbon.genome import Interval, Reference, read_annotation
 from data_pipeline.__main__ import main
-from data_pipeline.simulation.variants import choose_variants
-from data_pipeline.sources.cuts import check_cds
+from data_pipeline.cuts import check_cds
+from data_pipeline.variants import choose_variants
 from tests.helpers.coding import as_gff3, build_gene
 from tests.helpers.files import place_gene, random_bases, write_fasta
 

@@ -3,37 +3,29 @@
 import copy
 import dataclasses
 import inspect
-import re
 from types import SimpleNamespace
+from typing import get_type_hints
 
 import pytest
 import torch
 
 from carbon.cli import parse
-from carbon.design.config import DesignConfig
-from carbon.design.rules import Rules
+from carbon.design.config import DesignConfig, DesignOptions
 from carbon.errors import UserError
 from carbon.genome import Interval
-from carbon.inference import (
-    Constraints,
-    Method,
-    Model,
-    SamplingOptions,
-    SamplingRule,
-    ScanMethod,
-    ScanOptions,
-    VariantOptions,
-    model,
-)
+from carbon.inference import Model, model, options
+from carbon.inference.jobs import VariantJob
 from carbon.inference.options import (
     COMBINATIONS,
     MODES,
     POOLS,
     PROTOCOLS,
     STRANDS_READ,
-    ConstraintOptions,
-    RuleOptions,
-    SearchOptions,
+    SamplingRule,
+    ScanOptions,
+    VariantOptions,
+    changed,
+    input_files,
 )
 from carbon.inference.runner import LIKELIHOODS
 from carbon.inference.scan import scan_method_for
@@ -49,11 +41,22 @@ TABLES = {
     "protocol": PROTOCOLS,
     "strands": STRANDS_READ,
 }
-# By command: the options, what has their defaults, and what they make.
-OPTIONS = {
-    "variants": (VariantOptions, method_for, Method),
-    "scan": (ScanOptions, scan_method_for, ScanMethod),
-    "generate": (SamplingOptions, SamplingRule, SamplingRule),
+# By dataclass of options: the keywords that type checkers know.
+KEYWORDS = {
+    getattr(options, f"{kind}Options"): getattr(options, f"{kind}Keywords")
+    for kind in ("Score", "Embed", "Variant", "Scan")
+} | {SamplingRule: options.SamplingKeywords, RLConfig: RLOptions, DesignConfig: DesignOptions}
+METHODS = {
+    "score": options.ScoreOptions,
+    "embed": options.EmbedOptions,
+    "score_variants": VariantOptions,
+    "variant_method": VariantOptions,
+    "background": VariantOptions,
+    "scan": ScanOptions,
+    "scan_method": ScanOptions,
+    "generate": SamplingRule,
+    "stream": SamplingRule,
+    "infill": SamplingRule,
 }
 LEAST = {
     "variants": ["--reference", "r", "--vcf", "v", "--output", "o"],
@@ -62,25 +65,33 @@ LEAST = {
 }
 
 
-@pytest.mark.parametrize("command", OPTIONS)
-def test_a_command_takes_each_option_of_the_library_and_gives_none_by_itself(command):
-    """So the defaults are those of the library, which the help repeats."""
-    options, make, made = OPTIONS[command]
-    signature = {k: v for k, v in inspect.signature(make).parameters.items() if k != "runner"}
-    assert set(signature) == set(options.__annotations__) == set(made.__annotations__)
+@pytest.mark.parametrize("kind", KEYWORDS)
+def test_type_checkers_know_the_fields_of_each_dataclass(kind):
+    assert get_type_hints(KEYWORDS[kind]) == get_type_hints(kind)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_has_the_signature_and_the_help_of_its_options(method):
+    function = getattr(Model, method)
+    parameters = inspect.signature(function).parameters
+    for field in dataclasses.fields(METHODS[method]):
+        assert parameters[field.name].default == field.default
+        assert f"    {field.name}: " in inspect.getdoc(function)
+
+
+@pytest.mark.parametrize("command", LEAST)
+def test_a_command_without_options_has_the_defaults_of_the_library(command):
     _, bound = parse([command, "--model", "m", *LEAST[command]])
-    assert not bound.arguments.get("method") and not bound.arguments.get("sampling")
-    said = dict(re.findall(r"(\w+): [^:]*?\(default: ([\w.]+)", inspect.getdoc(options)))
-    assert len(said) >= 4
-    for name, default in said.items():
-        value = signature[name].default
-        if value not in (None, (0,)):  # what fits, and offsets as they are written
-            assert f"{value:g}" == default if isinstance(value, float) else str(value) == default
+    job = bound.arguments["job"]
+    given = [getattr(job, name, None) for name in ("method", "sampling", "constraints")]
+    parts = [part for part in given if part is not None]
+    assert parts and all(type(part)() == part for part in parts)
 
 
 def test_defaults_that_scores_depend_on():
     model = SimpleNamespace(context_tokens=32_768, vocabulary=NATIVE)
-    method, scan = method_for(model), scan_method_for(model)
+    method = method_for(model, VariantOptions())
+    scan = scan_method_for(model, ScanOptions())
     assert (method.protocol, method.by, method.strands) == ("centered", "chain", "both")
     assert (method.window_bp, method.offsets) == (8192, (0,))
     assert (scan.offsets, scan.combine, scan.strands) == ((0,), "mean", "forward")
@@ -91,7 +102,9 @@ def test_defaults_that_scores_depend_on():
 def test_what_the_command_is_given_is_what_is_passed_on():
     words = ["--protocol", "right_end", "--window", "96", "--offsets", "0,2", "--tag", "<x>"]
     _, bound = parse(["variants", "--model", "m", *LEAST["variants"], *words])
-    assert bound.arguments["method"] == {
+    job = bound.arguments["job"]
+    assert type(job) is VariantJob
+    assert changed(job.method) == {
         "protocol": "right_end", "window_bp": 96, "offsets": (0, 2), "tags": ["<x>"]
     }  # fmt: skip
 
@@ -99,30 +112,19 @@ def test_what_the_command_is_given_is_what_is_passed_on():
 def test_the_last_of_a_repeated_option_counts_and_lists_grow():
     words = ["--window", "1", "--window=2", "--offsets", "0", "--offsets", "all", "--tag", "a"]
     _, bound = parse(["variants", "--model", "m", *LEAST["variants"], *words, "--tag", "b"])
-    assert bound.arguments["method"] == {
+    assert changed(bound.arguments["job"].method) == {
         "window_bp": 2, "offsets": (0, 1, 2, 3, 4, 5), "tags": ["a", "b"]
     }  # fmt: skip
     goals = ["--function", "a", "--goal", "-3", "--goal", "minimize"]
     _, bound = parse(["design", "--model", "m", *goals, "--output", "o", "--hairpin", "-8"])
     assert bound.arguments["goals"] == ("-3", "minimize")
-    assert bound.arguments["rules"] == {"least_kcal": -8.0}
+    assert changed(bound.arguments["rules"]) == {"least_kcal": -8.0}
 
 
-@pytest.mark.parametrize(
-    ("options", "kept"),
-    [
-        (ConstraintOptions, Constraints),
-        (RuleOptions, Rules),
-        (SearchOptions, DesignConfig),
-        (RLOptions, RLConfig),
-        (SamplingOptions, SamplingRule),
-    ],
-)
-def test_keywords_are_fields_of_what_they_make(options, kept):
-    given = {field.name for field in dataclasses.fields(kept)}
-    assert set(options.__annotations__) <= given
-    if kept not in (Rules, DesignConfig):
-        assert set(options.__annotations__) == given
+def test_input_files_are_those_of_a_job_and_its_parts():
+    words = ["--annotation", "a", "--regions-file", "b", "--background", "c"]
+    _, bound = parse(["variants", "--model", "m", *LEAST["variants"], *words])
+    assert sorted(map(str, input_files(bound.arguments["job"]))) == ["a", "b", "c", "r", "v"]
 
 
 def test_an_unknown_keyword_is_an_error_at_once(model):

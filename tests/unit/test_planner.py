@@ -16,6 +16,7 @@ from carbon.errors import ConfigError
 from carbon.model import PRESETS
 from train.choices.pipeline_schedules import PIPELINE_SCHEDULES, pipe_of
 from train.config import ParallelConfig, TrainConfig
+from train.optim import OPTIMIZERS
 from train.planning.course import Course
 from train.planning.layout import balanced, pieces_of, pieces_of_rank
 from train.planning.memory import Memory, Process, in_flight, memory_of
@@ -260,8 +261,10 @@ def test_activations_are_what_autograd_keeps(preset, dtype):
 
 def make_process(preset: str = "tiny", **changes) -> Process:
     sizes = Sizes.of(PRESETS[preset]())
+    layers = (range(sizes.num_layers),)
+    optimizer = OPTIMIZERS["adamw"]
     process = Process(
-        sizes, ParallelConfig(), 0, (range(sizes.num_layers),), 1, "none", 4, False, True
+        sizes, ParallelConfig(), 0, layers, 1, "none", 4, False, True, optimizer=optimizer
     )
     return dataclasses.replace(process, **changes)
 
@@ -289,6 +292,17 @@ def test_memory_by_hand():
     each = ["stages.0.batch_rows=32", "parallel.reduce_each_microbatch=true"]
     (memory,) = plan(*each, processes=4).spans[0].memory
     assert memory.whole_gradients == 4 * (ends + 2 * layer) + parameters  # whole, and of the shard
+
+
+def test_memory_of_muon_by_hand():
+    """A momentum for matrices of layers, two moments for all else; a matrix of the MLP whole."""
+    adamw, muon = (
+        plan(f"optimizer.name={name}", processes=4).spans[0].memory[0] for name in OPTIMIZERS
+    )
+    others = 4224 * 128 + (4 * 2 + 1) * 128
+    assert muon.moments == 184_320 * 4 + 2 * others  # 4 bytes by 4 shards
+    orthogonal = 128 * 352 + 2 * 2 * 128 * (128 + 352)
+    assert muon.update == max(adamw.update, orthogonal)
 
 
 def test_memory_of_shared_rows_by_hand():

@@ -9,10 +9,11 @@ import pytest
 from carbon.corpus import open_store, read_manifest
 from carbon.design import functions
 from carbon.finetune import predict_job
-from carbon.finetune.prediction_sources import PredictJob
-from carbon.inference.scan.job import ScanJob, fingerprints
+from carbon.finetune.predict_job import PredictJob
+from carbon.inference.jobs import LoadingOptions, ScanJob, VariantJob
+from carbon.inference.options import AnnotationOptions
+from carbon.inference.scan.job import fingerprints
 from carbon.inference.variants import files as variant_files
-from carbon.inference.variants.files import VariantJob
 from carbon.io import files
 from carbon.model import save_model
 from data_pipeline import build as building
@@ -41,19 +42,22 @@ def changed_by(paths: list[Path], fingerprints) -> list[list[str]]:
 
 def test_variants(inputs, tmp_path):
     job = VariantJob(
-        model=str(tmp_path / "model"),
+        loading=LoadingOptions(model=str(tmp_path / "model")),
         reference=inputs["g.fa"],
-        vcf=inputs["in.vcf"],
         output=tmp_path / "out.vcf",
-        annotation=inputs["genes.gff3"],
-        contigs=str(inputs["contigs.tsv"]),
+        genes=AnnotationOptions(
+            annotation=inputs["genes.gff3"], contigs=str(inputs["contigs.tsv"])
+        ),
     )
-    changed = changed_by(list(inputs.values()), lambda: variant_files._fingerprints(job))
+    changed = changed_by(
+        list(inputs.values()), lambda: variant_files._fingerprints(job, inputs["in.vcf"])
+    )
     assert sorted(changed) == [["VCF"], ["annotation file"], ["contigs"], ["reference"]]
 
 
 def test_a_scan(inputs, tmp_path):
-    job = ScanJob(model=str(tmp_path / "model"), reference=inputs["g.fa"], outputs=())
+    loading = LoadingOptions(model=str(tmp_path / "model"))
+    job = ScanJob(loading=loading, reference=inputs["g.fa"], output=())
     assert changed_by([inputs["g.fa"]], lambda: fingerprints(job)) == [["reference"]]
 
 
@@ -117,7 +121,7 @@ def test_a_corpus_is_built_of_what_the_inputs_hold_now(tmp_path, monkeypatch, ca
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(building, "select", stop)
+        patch.setattr(building, "index_rows", stop)
         assert build(tmp_path / "c", *assembly(tmp_path)) == 130
     first_line = genome.read_bytes().splitlines()[1]
     replace_unnoticed(genome, first_line, first_line[::-1])

@@ -27,8 +27,8 @@ from carbon.genome import (
     unpack_genbank,
 )
 from carbon.genome.gff import read_features
-from data_pipeline.reading.evaluations import evaluation_places
-from data_pipeline.reading.files import file_rows
+from data_pipeline.inputs.evaluations import evaluation_places
+from data_pipeline.inputs.files import file_rows
 from data_pipeline.recipe import AssemblyConfig, EvaluationConfig, FilesConfig
 
 words = st.text(alphabet="aZ9.|:>@+-\u00e9", min_size=1, max_size=5)

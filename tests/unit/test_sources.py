@@ -8,9 +8,9 @@ import pytest
 from carbon.corpus import BOTH_STRANDS, read_manifest, read_source, reads_both_strands
 from carbon.errors import ConfigError, CorpusError
 from data_pipeline.__main__ import main
-from data_pipeline.inspecting.report import BASE_MIXTURE
+from data_pipeline.cuts import contig_chunks
+from data_pipeline.inspect.report import BASE_MIXTURE
 from data_pipeline.sources import SOURCES, Source, usual_sources
-from data_pipeline.sources.cuts import contig_chunks
 from tests.helpers.curation import assembly, build
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.runs import RECIPE

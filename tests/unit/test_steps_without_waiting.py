@@ -70,7 +70,7 @@ def one_batch(trainer):
 def test_a_step_reads_the_device_once(trainer, monkeypatch):
     monkeypatch.setattr(parts_module, "head_loss", plain_loss)
     # On a GPU the optimizer is one kernel that counts its steps there.
-    monkeypatch.setattr(trainer.optimizer, "step", lambda: None)
+    monkeypatch.setattr(trainer.optimizers[0], "step", lambda: None)
     given, reads, tolist = iter([one_batch(trainer)]), [], torch.Tensor.tolist
 
     def read(tensor):
@@ -124,7 +124,7 @@ def test_gradients_are_scaled_at_once(trainer, clip_norm):
     whole *= min(1.0, clip_norm / float(whole.norm()))
     found = torch.cat([w.grad.to_local().flatten() for w in weights]).double()
     torch.testing.assert_close(found, whole, rtol=1e-4, atol=1e-9)
-    trainer.optimizer.zero_grad()
+    trainer.optimizers[0].zero_grad()
 
 
 def test_rows_are_held_without_counting_them_anew():

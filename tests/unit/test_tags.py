@@ -11,9 +11,9 @@ from carbon.corpus import SpanRows, open_packed, open_store, ordered_rows
 from carbon.corpus import store as stores
 from carbon.errors import ConfigError, UserError
 from carbon.tokenizer import NATIVE, TAGS, Tag, encode, native_tokens, tags_of, vocabulary
-from data_pipeline.reading.files import file_rows
+from data_pipeline.cuts import _EXACT_TYPES, _TYPE_ENDINGS
+from data_pipeline.inputs.files import file_rows
 from data_pipeline.recipe import _SPECIES_TYPES, BuildConfig, FilesConfig
-from data_pipeline.sources.gene_types import _EXACT_TYPES, _TYPE_ENDINGS
 from tests.helpers.files import random_bases
 
 DOCS = Path(__file__).parents[2] / "docs"

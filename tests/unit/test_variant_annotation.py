@@ -99,7 +99,7 @@ def test_an_annotation_is_part_of_what_a_resumed_run_must_repeat(
 ):
     given = ["--annotation", str(folder / "g.gff3")]
     monkeypatch.setattr(variant_files, "_RECORDS_PER_BLOCK", 1)
-    kept, blocks = variant_files._score_block, []
+    kept, blocks = variant_files.score_variants, []
 
     def stopped(*arguments):
         if len(blocks) == 2:
@@ -108,7 +108,7 @@ def test_an_annotation_is_part_of_what_a_resumed_run_must_repeat(
         return kept(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(variant_files, "_score_block", stopped)
+        patched.setattr(variant_files, "score_variants", stopped)
         assert score(folder, tmp_path / "out.tsv", *given) == 130
     capsys.readouterr()
     for other in ([], ["--annotation", str(folder / "g.gtf")]):

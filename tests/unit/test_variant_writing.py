@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from carbon.finetune.places import alleles_of, fits_window
+from carbon.finetune.readers import alleles_of, fits_window
 from carbon.genome import Consequences, Reference, Variant, read_gene_file, reverse_complement
 from carbon.genome.normalize import normalize_variant
 from carbon.inference.variants.background import KIND_SCHEMES

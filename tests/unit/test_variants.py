@@ -13,7 +13,14 @@ from transformers import LlamaForCausalLM
 from carbon.errors import GenomeError, UserError
 from carbon.genome import Reference, Variant, reverse_complement
 from carbon.genome.normalize import normalize_variant
-from carbon.inference import Model, ModelRunner, Passage, continuation_of, prefix_of
+from carbon.inference import (
+    Model,
+    ModelRunner,
+    Passage,
+    VariantOptions,
+    continuation_of,
+    prefix_of,
+)
 from carbon.inference.variants import compare_block, method_for
 from carbon.losses import chain
 from carbon.model import LoadedModel
@@ -126,7 +133,7 @@ def test_behind_any_variant_both_alleles_are_read_in_the_same_6_mers(
 ):
     variant = variant_at(position, ref_bp, alt)
     options = {"window_bp": window_bp, "strands": NAMES[strand], "offsets": offsets}
-    method = method_for(TokensAlone(), **options)
+    method = method_for(TokensAlone(), VariantOptions(**options))
     ((score, strands),) = compare_block(TokensAlone(), reference, [variant], method)
     if score.reason:
         assert score.reason in ("same_as_reference", "contig_edge")

@@ -13,6 +13,7 @@ from carbon.corpus import (
     PackedSource,
     TokenRow,
     TokenRows,
+    check_records,
     open_packed,
     open_store,
     ordered_rows,
@@ -52,6 +53,7 @@ def _open_source(config: TrainConfig, name: str, lengths: set[int]) -> PackedSou
     where = f"{corpus}: source '{name}'"
     files = source_files(corpus, name, "train")
     store = open_store(files, _cache_of(config, corpus), name)
+    check_records(corpus, name, "train", store.num_records)
     if store.num_records == 0 or not len(store.bases):
         raise ConfigError(f"{where} has no record to train on; leave it out of the mixtures")
     both_strands = reads_both_strands(corpus, name)

@@ -24,6 +24,4 @@ def _share_left(stage: StageConfig, step: int) -> float:
     """Return the share of the way from the final rate to the peak: 1 at first, 0 past the end."""
     schedule, num_steps = RATE_SCHEDULES[stage.schedule], stage.num_steps
     first = num_steps - stage.decay_steps if schedule.has_decay_steps else stage.warmup_steps
-    if step < first:
-        return 1.0
-    return schedule.curve((step - first) / max(num_steps - first, 1))
+    return 1.0 if step < first else schedule.share(step, first, num_steps)

@@ -29,11 +29,12 @@ from train.loop.rates import learning_rate, objective_at
 from train.loop.signals import StopSignals
 from train.network.batch import Batch
 from train.network.held_rows import HeldRows
-from train.network.parallel import build_optimizer, build_parts, fill_trained
+from train.network.parallel import build_parts, fill_trained, trained_parameters
 from train.network.pipeline import Pipeline, finish_gradients
 from train.network.ranks import Ranks
 from train.network.runtime import CompiledGraphs, set_up
 from train.network.whole import whole_weights
+from train.optim import make_optimizers, set_learning_rate
 from train.planning.course import Course, Span
 from train.planning.fit import check_fits
 from train.planning.learners import advice
@@ -95,11 +96,11 @@ class Trainer:
         self._lacks_weights = resumes
         self._hold_rows()
         self.pipeline = Pipeline(config, ranks, self.parts)
-        self.optimizer = build_optimizer(config, self.parts)
+        self.optimizers = make_optimizers(config.optimizer, trained_parameters(self.parts))
         start_sha256 = self._start_sha256()
         self.meetings = self._meetings(start_sha256)
         self.checkpoints = Checkpoints(
-            config, self.rows, ranks, self.parts, self.optimizer, self.meetings, start_sha256
+            config, self.rows, ranks, self.parts, self.optimizers, self.meetings, start_sha256
         )
         self.state = RunState()
         self._probe = Probe(config) if config.probe.every_steps else None
@@ -206,13 +207,14 @@ class Trainer:
             self._leave_out(reason, log)
             tokens = 0
         else:
-            for group in self.optimizer.param_groups:
-                group["lr"] = rate
-            self.optimizer.step()
+            set_learning_rate(self.optimizers, rate)
+            for optimizer in self.optimizers:
+                optimizer.step()
             self._held.restore()
             state.updates += 1
             remember(state, self.config.guard, stage, loss, norm_now)
-        self.optimizer.zero_grad()
+        for optimizer in self.optimizers:
+            optimizer.zero_grad()
         seconds = time.perf_counter() - start
         self.meetings.taken(self.state, tokens, seconds)
         if tokens:

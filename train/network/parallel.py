@@ -138,24 +138,6 @@ def named_parameters(parts: list[LlamaPart]) -> dict[str, nn.Parameter]:
     return {name: p for part in parts for name, p in part.named_parameters()}
 
 
-def build_optimizer(config: TrainConfig, parts: list[LlamaPart]) -> torch.optim.AdamW:
-    """Make AdamW over what is trained, with weight decay on matrices only.
-
-    On a GPU a step is one kernel for many parameters (`fused`), without temporaries.
-    """
-    settings = config.optimizer
-    parameters = [p for p in named_parameters(parts).values() if p.requires_grad]
-    groups = [
-        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": settings.weight_decay},
-        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
-    ]
-    # A process of a pipeline may have nothing to train.
-    groups = [group for group in groups if group["params"]] or groups[:1]
-    on_gpu = bool(parameters) and all(p.device.type == "cuda" for p in parameters)
-    return torch.optim.AdamW(
-        groups,
-        lr=0.0,
-        betas=(settings.beta1, settings.beta2),
-        eps=settings.epsilon,
-        fused=on_gpu or None,
-    )
+def trained_parameters(parts: list[LlamaPart]) -> dict[str, nn.Parameter]:
+    """Return those of this process's parameters that are trained."""
+    return {name: p for name, p in named_parameters(parts).items() if p.requires_grad}

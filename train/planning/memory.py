@@ -9,6 +9,7 @@ from carbon.tokenizer import NUM_KMERS
 from train.choices.computing import ACTIVATION_CHECKPOINTINGS
 from train.choices.pipeline_schedules import pieces_a_rank, pipe_of, schedule_of
 from train.config import ParallelConfig
+from train.optim import OptimizerEntry, UpdateSizes
 from train.planning.sizes import Sizes
 
 _FP32_BYTES = 4
@@ -21,7 +22,7 @@ class Memory:
 
     Attributes:
         weights: the shard, fp32.
-        moments: the optimizer's two, fp32.
+        moments: the optimizer's state, fp32.
         gathered: whole weights, in the dtype that computes.
         whole_gradients: those that are not yet reduced to shards.
         activations: what backward needs of all microbatches in flight.
@@ -62,6 +63,7 @@ class Process:
         shard: processes that a weight is divided over.
         dtype_bytes: of what computes.
         has_mask: whether attention reads a mask of all pairs of positions.
+        optimizer: that updates what is trained.
         frozen: parameters of the network that are not trained, before sharding.
         added: parameters of adapters.
     """
@@ -75,6 +77,7 @@ class Process:
     dtype_bytes: int
     on_gpu: bool
     has_mask: bool
+    optimizer: OptimizerEntry
     frozen: int = 0
     added: int = 0
 
@@ -110,6 +113,15 @@ class Process:
         """Of them, those that have a gradient and the optimizer's moments."""
         return self.num_parameters - self.frozen
 
+    @property
+    def num_trained_matrices(self) -> int:
+        """Trained parameters that are elements of matrices of layers; adapters are such."""
+        if self.added:
+            return self.added
+        a_layer = self.sizes.layer_parameters
+        layers = self.num_trained // a_layer if self.frozen else self.num_layers
+        return layers * (a_layer - 2 * self.sizes.hidden)
+
 
 def memory_of(
     process: Process, context_tokens: int, microbatch_rows: int, num_microbatches: int
@@ -124,7 +136,7 @@ def memory_of(
     largest = min(largest, process.num_trained)
     return Memory(
         weights=shard,
-        moments=2 * trained,
+        moments=_moment_bytes(process),
         gathered=_gathered_bytes(process),
         whole_gradients=_gradient_bytes(process, num_microbatches, trained),
         activations=_activation_bytes(process, kept, context_tokens, tokens, num_microbatches),
@@ -132,7 +144,27 @@ def memory_of(
         logits=_logit_bytes(process, tokens),
         transfers=_transfer_bytes(process, tokens) * num_microbatches,
         gradients=trained,
-        update=0 if process.on_gpu else 2 * _FP32_BYTES * -(-largest // process.shard),
+        update=_update_bytes(process, largest),
+    )
+
+
+def _moment_bytes(process: Process) -> int:
+    matrices = process.num_trained_matrices
+    return process.optimizer.moment_bytes(
+        -(-matrices // process.shard), -(-(process.num_trained - matrices) // process.shard)
+    )
+
+
+def _update_bytes(process: Process, largest: int) -> int:
+    sizes = process.sizes
+    matrix = sorted((sizes.hidden, max(sizes.mlp, sizes.query)))
+    return process.optimizer.update_bytes(
+        UpdateSizes(
+            largest=largest,
+            matrix=(matrix[0], matrix[1]),
+            shard=process.shard,
+            on_gpu=process.on_gpu,
+        )
     )
 
 

@@ -11,6 +11,7 @@ from train.choices.attentions import ATTENTIONS, attention_of
 from train.choices.computing import ACTIVATION_CHECKPOINTINGS, COMPUTE_DTYPES, DTYPE_BYTES
 from train.choices.pipeline_schedules import pipe_of, schedule_of
 from train.config import ParallelConfig, TrainConfig
+from train.optim import OPTIMIZERS
 from train.planning.batches import check_batches, microbatch_rows, num_microbatches
 from train.planning.course import Course, Span
 from train.planning.layout import Layout, layout_of
@@ -137,6 +138,7 @@ def _processes(
             DTYPE_BYTES[dtype],
             on_gpu,
             ATTENTIONS[attention].has_mask,
+            OPTIMIZERS[config.optimizer.name],
             *tuned_parameters(config.model, sizes, [layout.pieces[i] for i in pieces]),
         )
         for rank, pieces in enumerate(layout.of_rank)

@@ -15,6 +15,7 @@ from carbon.progress import shown
 from carbon.reports.card import card_front, plain, table
 from carbon.tokenizer import NATIVE, K
 from train.config import TrainConfig
+from train.optim import OPTIMIZERS
 from train.planning.course import Course
 from train.run_folder.record import (
     RunRecord,
@@ -147,13 +148,13 @@ def _begun(config: TrainConfig) -> str:
 
 def _recipe(record: RunRecord) -> str:
     header, *rows = recipe_rows(record)
-    adam = record.config.optimizer
+    config, optimizer = record.config, record.config.optimizer
     skipped = sum("skipped" in line for line in record.steps)
     text = (
-        f"\n## Training\n\nStages follow one another with the optimizer's state kept. AdamW with "
-        f"betas {adam.beta1:g} and {adam.beta2:g}, epsilon {adam.epsilon:g}, weight decay "
-        f"{adam.weight_decay:g}; gradients clipped to a norm of {adam.clip_norm:g}; seed "
-        f"{record.config.seed}. {_objectives(record.config)}.\n\n"
+        f"\n## Training\n\nStages follow one another with the optimizer's state kept. "
+        f"{OPTIMIZERS[optimizer.name].label(optimizer)}; gradients clipped to a norm of "
+        f"{optimizer.clip_norm:g}; "
+        f"seed {config.seed}. {_objectives(config)}.\n\n"
     )
     if changes := objective_changes(record):
         text += f"{plain(' '.join(changes))}\n\n"

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
 from torch.distributed.checkpoint.state_dict_loader import load
@@ -26,17 +26,17 @@ from torch.distributed.tensor import DTensor
 from carbon.corpus import TokenRows
 from carbon.io.files import sha256_of_file, sync_path
 from train.config import CheckpointConfig, TrainConfig
-from train.network.parallel import named_parameters
+from train.network.parallel import named_parameters, trained_parameters
 from train.network.parts import LlamaPart, stock_name
 from train.network.pipeline import local
 from train.network.ranks import Ranks
+from train.optim import optimizer_state
 from train.run_folder.saved import REPLACED, WEIGHTS, Saved, Shards, step_of
 from train.run_folder.state import RunState
 
 _SHARE_OF_WRITING = 1 / 20
 """Most of the time that checkpoints between the regular ones are being written in: a model whose
 checkpoint takes a minute has one in twenty minutes."""
-_MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 def steps_to_keep(steps: Sequence[int], config: CheckpointConfig) -> set[int]:
@@ -79,14 +79,15 @@ class Checkpoints(Saved):
         rows: TokenRows,
         ranks: Ranks,
         parts: list[LlamaPart],
-        optimizer: torch.optim.Optimizer,
+        optimizers: Sequence[torch.optim.Optimizer],
         meetings: AlsoSaved,
         start_sha256: str = "",
     ) -> None:
         """Look after `output/checkpoints`."""
         super().__init__(config, rows, ranks, start_sha256)
         self._parts = parts
-        self._optimizer = optimizer
+        self._optimizers = optimizers
+        self._modules = nn.ModuleList(parts)  # one for all saves: torch caches names by module
         self._meetings = meetings
         self._writing: threading.Thread | None = None
         self._error: BaseException | None = None
@@ -107,7 +108,7 @@ class Checkpoints(Saved):
         state.meetings = self._meetings.to_table()
         table = {"state": state.to_table(), "settings": self._settings}
         tensors = {
-            name: _copied(t, self._ranks) for name, t in self._tensors(for_save=True).items()
+            name: _copied(t, self._ranks) for name, t in self._tensors(state, for_save=True).items()
         }
         # The run goes on while the GPU copies; what it computes next waits its turn there.
         copied = torch.Event(self._ranks.device) if self._ranks.device.type != "cpu" else None
@@ -225,35 +226,38 @@ class Checkpoints(Saved):
         if found is None:
             return None
         path, state = found
-        _ensure_state(self._optimizer, state.updates)
+        for optimizer in self._optimizers:
+            optimizer.zero_grad()
         if state.meetings:
             self._meetings.expect(state.meetings)
         shards = Shards(path, self._ranks)
-        load(self._tensors(), storage_reader=shards, process_group=self._ranks.quiet_group)
-        self._copy_to_other_end()
+        load(self._tensors(state), storage_reader=shards, process_group=self._ranks.quiet_group)
+        self._copy_to_other_end(state)
         return state
 
-    def _tensors(self, *, for_save: bool = False) -> dict[str, Tensor]:
+    def _tensors(self, state: RunState, *, for_save: bool = False) -> dict[str, Tensor]:
         """Return trained weights, moments and what meetings hold, by their names; tied ones once.
 
         The copy at the other end of a pipeline goes by the name of the embedding, and is not saved.
         """
         tensors: dict[str, Tensor] = {}
-        for name, parameter in named_parameters(self._parts).items():
-            if not parameter.requires_grad:
-                continue
+        moments = self._moments(state)
+        for name, parameter in trained_parameters(self._parts).items():
             stock = stock_name(name, self._parts[0].config)
             if stock != name and (for_save or f"{WEIGHTS}{stock}" in tensors):
                 continue
             tensors[f"{WEIGHTS}{stock}"] = parameter.detach()
-            for moment in _MOMENTS:
-                values = self._optimizer.state.get(parameter, {})
-                zeros = None if values else torch.zeros_like(parameter)
-                tensors[f"optimizer.{stock}.{moment}"] = values.get(moment, zeros)
+            for moment, values in moments[name].items():
+                tensors[f"optimizer.{stock}.{moment}"] = values
         return tensors | self._meetings.tensors()
 
+    def _moments(self, state: RunState) -> dict[str, dict[str, Tensor]]:
+        """Return the optimizers' tensors by the names of parameters and their own."""
+        found = optimizer_state(self._modules, self._optimizers, state.updates)
+        return {name.partition(".")[2]: tensors for name, tensors in found.items()}
+
     @torch.no_grad()
-    def _copy_to_other_end(self) -> None:
+    def _copy_to_other_end(self, state: RunState) -> None:
         """Where both ends of tied embeddings are in this process, one was loaded: copy it."""
         named = named_parameters(self._parts)
         first, last = (named.get(f"{n}.weight") for n in ("model.embed_tokens", "lm_head"))
@@ -262,8 +266,9 @@ class Checkpoints(Saved):
         if not first.requires_grad:
             return
         last.copy_(first)
-        for moment in _MOMENTS:
-            self._optimizer.state[last][moment].copy_(self._optimizer.state[first][moment])
+        moments = self._moments(state)
+        for name, values in moments["model.embed_tokens.weight"].items():
+            moments["lm_head.weight"][name].copy_(values)
 
 
 def _copied(tensor: Tensor, ranks: Ranks) -> Tensor:
@@ -305,15 +310,3 @@ def _first_cause(error: BaseException, path: Path) -> BaseException:
     if isinstance(error, OSError):
         return OSError(error.errno, error.strerror, str(path))
     return error
-
-
-def _ensure_state(optimizer: torch.optim.Optimizer, updates: int) -> None:
-    """Let AdamW make its state, so that there is something to load into."""
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            where = parameter.device if group["fused"] else "cpu"  # a kernel counts for itself
-            optimizer.state[parameter] = {
-                "step": torch.tensor(float(updates), device=where),
-                "exp_avg": torch.zeros_like(parameter),
-                "exp_avg_sq": torch.zeros_like(parameter),
-            }

@@ -26,6 +26,7 @@ from carbon.reports.render import (
     html_table,
 )
 from carbon.run_folder import Line, column, reduced, stretches
+from train.optim import OPTIMIZERS
 from train.planning.course import Course
 from train.run_folder.record import (
     HELDOUT_OF,
@@ -148,12 +149,11 @@ def _duration(seconds: float) -> str:
 
 
 def _recipe(record: RunRecord) -> str:
-    config = record.config
-    adam = config.optimizer
+    config, optimizer = record.config, record.config.optimizer
     text = (
-        f"{beginning(config)}; corpus {config.data.corpus}; seed {config.seed}. AdamW "
-        f"with betas {adam.beta1:g} and {adam.beta2:g}, epsilon {adam.epsilon:g}, weight decay "
-        f"{adam.weight_decay:g}; gradients clipped to a norm of {adam.clip_norm:g}; "
+        f"{beginning(config)}; corpus {config.data.corpus}; seed {config.seed}. "
+        f"{OPTIMIZERS[optimizer.name].label(optimizer)}; gradients clipped to a norm of "
+        f"{optimizer.clip_norm:g}; "
         f"dtype {config.compute.dtype}."
     )
     header, *rows = recipe_rows(record)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from carbon.errors import UserError
 from carbon.genome import IUPAC_DNA, STOP_CODONS
 from carbon.genome.alphabet import GENETIC_CODE, IUPAC_BASES
-from carbon.inference.generate.constraints import Constraints
+from carbon.inference.options import Constraints
 from carbon.tokenizer import BASES, KMER_DIGITS, K, encode_kmers
 
 Bools = NDArray[np.bool_]

@@ -19,11 +19,10 @@ import torch
 from transformers import ContinuousBatchingConfig, GenerationConfig
 
 from carbon.errors import UserError
-from carbon.inference.generate.constraints import Constraints
 from carbon.inference.generate.generate import generate
 from carbon.inference.generate.prompts import Task, rows_for_prompts, samples_of
 from carbon.inference.generate.speculative import Draft
-from carbon.inference.options import ENGINES, Engine, check_choice
+from carbon.inference.options import ENGINES, Constraints, Engine, check_choice
 from carbon.inference.passages import prefix_of
 from carbon.inference.runner import ModelRunner
 from carbon.tokenizer import ALL_KNOWN, K, Kmers, decode_kmers

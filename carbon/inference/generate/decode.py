@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import DynamicCache
 
-from carbon.inference.generate.prompts import SamplingRule
 from carbon.inference.generate.sampling import draw
+from carbon.inference.options import SamplingRule
 from carbon.inference.passages import prefix_of
 from carbon.inference.runner import ModelRunner
 from carbon.model.load import cache_arguments

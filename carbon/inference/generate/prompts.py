@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from carbon.errors import UserError
 from carbon.genome.alphabet import DNA_LETTERS
 from carbon.inference.generate.automaton import Automaton, AutomatonState, automaton_for
-from carbon.inference.generate.constraints import Constraints
-from carbon.inference.options import MODES, Mode
+from carbon.inference.options import Constraints, SamplingRule
 from carbon.tokenizer import (
     KMER_DIGITS,
     NUM_KMERS,
@@ -29,72 +28,6 @@ if TYPE_CHECKING:
 
 _MOST_TEXTS = 10**6  # of one call, each with its own random stream
 _MOST_BP = 10**9  # of all texts
-
-
-_LEAST_TEMPERATURE = 1e-6  # much smaller values have no finite inverse in fp32
-
-
-@dataclass(frozen=True, slots=True)
-class SamplingRule:
-    """How the next 6-mer is sampled from its distribution.
-
-    The fields apply in this order: penalty, mask of constraints, temperature, top-k, top-p of the
-    remaining choices, min-p. Choices as likely as the last one that passes a cut also pass.
-
-    Attributes:
-        mode: unit of sampling: a 6-mer (`token`), a base by its marginal (`base`), or a base given
-            the bases before it (`chain`).
-        temperature: 0 takes the most likely, 1 samples from the model; otherwise 1e-6 to 100.
-        top_k: sample only from the `k` most likely choices.
-        top_p: sample only from the fewest choices that together have probability `p` (Holtzman et
-            al. 2020, arXiv 1904.09751); 1 cuts nothing.
-        min_p: sample only from choices at least `p` times as likely as the most likely (Nguyen et
-            al. 2024, arXiv 2407.01082).
-        repetition_penalty: nats subtracted from a 6-mer's log-probability for each occurrence in
-            the last `repetition_window_bp` bases, at any offset.
-        repetition_window_bp: bases in which repetitions count, the prompt included.
-
-    Raises:
-        UserError: a value is out of range.
-    """
-
-    mode: Mode = "token"
-    temperature: float = 1.0
-    top_k: int | None = None
-    top_p: float | None = None
-    min_p: float | None = None
-    repetition_penalty: float = 0.0
-    repetition_window_bp: int = 1200
-
-    def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise UserError(f"mode '{self.mode}': give {', '.join(MODES)}")
-        if self.temperature != 0 and not _LEAST_TEMPERATURE <= self.temperature <= 100:
-            raise UserError(f"temperature {self.temperature}: give 0 (greedy) or 1e-6 to 100")
-        if self.top_k is not None and self.top_k < 1:
-            raise UserError(f"top_k {self.top_k}: give 1 or more")
-        for name, share in (("top_p", self.top_p), ("min_p", self.min_p)):
-            if share is not None and not 0 < share <= 1:
-                raise UserError(f"{name} {share}: give a probability above 0, at most 1")
-        if not 0 <= self.repetition_penalty <= 100:
-            raise UserError(f"repetition_penalty {self.repetition_penalty}: give 0 to 100 nats")
-        if self.repetition_window_bp < K:
-            raise UserError(f"repetition_window_bp {self.repetition_window_bp}: give {K} or more")
-
-    @property
-    def draws_kmers(self) -> bool:
-        """Whether 6-mers are sampled, not bases."""
-        return MODES[self.mode].whole_kmers
-
-    @property
-    def draws_by_marginals(self) -> bool:
-        """Whether bases are sampled independently, by their marginals."""
-        return MODES[self.mode].by_marginals
-
-    @property
-    def cuts(self) -> bool:
-        """Whether some choices are excluded by top-k, top-p or min-p."""
-        return not (self.top_k is None and self.top_p in (None, 1) and self.min_p is None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from carbon.inference.checks import check_finite
-from carbon.inference.generate.prompts import GeneratedRow, SamplingRule, repetitions
+from carbon.inference.generate.prompts import GeneratedRow, repetitions
+from carbon.inference.options import SamplingRule
 from carbon.tokenizer import K
 
 

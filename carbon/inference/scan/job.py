@@ -3,8 +3,7 @@
 import base64
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,7 +22,8 @@ from carbon.genome.bed import Regions, read_regions
 from carbon.genome.contig_names import names_table
 from carbon.genome.genes import find_gene
 from carbon.inference.identity import identity_of
-from carbon.inference.options import ScanOptions
+from carbon.inference.jobs import ScanJob, workers_for
+from carbon.inference.options import Strands, input_files
 from carbon.inference.scan.formats import ScanWriter
 from carbon.inference.scan.method import ScanMethod, scan_method_for
 from carbon.inference.scan.score import (
@@ -47,70 +47,35 @@ from carbon.io.files import (
 )
 from carbon.io.tables import chosen_by_ending
 from carbon.parallel.driver import Job, Workers, run_job
-from carbon.parallel.engines import MakeWorker
+from carbon.parallel.options import WorkerOptions
 from carbon.reports.figures import check_installed, check_picture
 
 if TYPE_CHECKING:
-    from carbon.inference.runner import ModelRunner
+    from carbon.inference.model import Model
 
 MOST_DRAWN_BP = 20_000
 _DATASET = ".parquet"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ScanJob:
-    """Regions to scan and outputs to write.
+def outputs_of(job: ScanJob) -> list[Path]:
+    """Return the tables and tracks of a job."""
+    return [Path(path) for path in job.output]
 
-    Attributes:
-        model: name of the model, for the record.
-        reference: FASTA.
-        outputs: .parquet, .tsv and .bw files; for a genome, a .parquet is a folder.
-        region: `contig:first-last`, 1-based and inclusive. Exactly one of this and the next four
-            fields is set.
-        contig: a whole contig.
-        gene: name or identifier in the annotation.
-        genome: all contigs of the reference.
-        regions: a BED of regions.
-        annotation: GFF3, GTF or BED, for the gene and for the exons of the figure.
-        contigs: `chr`, or a table, if the region, the contig or the annotation uses other contig
-            names than the reference.
-        flank_bp: additional bases on both sides.
-        plot: a figure to draw.
-        along_gene: score the strand of the gene.
-        options: scanning options.
-        resume: continue an earlier run from its blocks.
-    """
 
-    model: str
-    reference: Path
-    outputs: tuple[Path, ...]
-    region: str | None = None
-    contig: str | None = None
-    gene: str | None = None
-    genome: bool = False
-    regions: Path | None = None
-    annotation: Path | None = None
-    contigs: str | None = None
-    flank_bp: int = 0
-    plot: Path | None = None
-    along_gene: bool = False
-    options: ScanOptions = field(default_factory=ScanOptions)
-    resume: bool = False
+def written_files(job: ScanJob) -> list[Path]:
+    """Return all outputs of a job, the figure included."""
+    return [*outputs_of(job), *([job.plot] if job.plot else [])]
 
-    @property
-    def wanted(self) -> list[Path]:
-        """All outputs."""
-        return [*self.outputs, *([self.plot] if self.plot else [])]
 
-    @property
-    def folders(self) -> list[Path]:
-        """The outputs that are folders."""
-        return [path for path in self.outputs if self.genome and path.suffix == _DATASET]
+def is_folder(job: ScanJob, output: Path) -> bool:
+    """Return whether an output is a folder with a file for each contig."""
+    return job.genome and output.suffix == _DATASET
 
-    def check_outputs(self) -> None:
-        """Raise UserError if an output cannot be written."""
-        for path in self.wanted:
-            free_folder(path) if path in self.folders else output_path(path)
+
+def check_outputs(job: ScanJob) -> None:
+    """Raise UserError if an output cannot be written."""
+    for path in written_files(job):
+        free_folder(path) if is_folder(job, path) else output_path(path)
 
 
 class OpenedScan(NamedTuple):
@@ -121,14 +86,14 @@ class OpenedScan(NamedTuple):
         reference: the opened reference.
         annotation: the annotation, if there is one.
         places: intervals to scan, each within a contig.
-        options: scanning options.
+        job: the job, with the strand of the gene if it is to be scanned.
     """
 
     writers: list[ScanWriter]
     reference: Reference
     annotation: Annotation | None
     places: tuple[Interval, ...]
-    options: ScanOptions
+    job: ScanJob
 
 
 @contextmanager
@@ -145,7 +110,10 @@ def open_scan(job: ScanJob) -> Iterator[OpenedScan]:
         annotation = None
         if job.annotation:
             annotation = read_gene_file(job.annotation, reference, names)
-        places, options = _places(reference, annotation, job, names)
+        places, strand = _places(reference, annotation, job, names)
+        if strand:
+            strands: Strands = "forward" if strand == "+" else "reverse"
+            job = replace(job, method=replace(job.method, strands=strands))
         num_bases = sum(place.length_bp for place in places)
         if job.plot and (len(places) > 1 or num_bases > MOST_DRAWN_BP):
             raise UserError(
@@ -153,7 +121,7 @@ def open_scan(job: ScanJob) -> Iterator[OpenedScan]:
                 f"{MOST_DRAWN_BP}, and view more in a genome browser (an output that ends in "
                 ".bw)"
             )
-        yield OpenedScan(writers, reference, annotation, places, options)
+        yield OpenedScan(writers, reference, annotation, places, job)
 
 
 def settings_of(
@@ -168,13 +136,13 @@ def settings_of(
         method: scanning method.
     """
     return {
-        "model": job.model,
+        "model": job.loading.model,
         "yarn": model["yarn"],
         "protocol": "scan",
         "region": _region_of(job, places),
         "gene": job.gene,
         **({"contigs": job.contigs} if job.contigs else {}),
-        **method._asdict(),
+        **asdict(method),
         "dtype": model["dtype"],
         "values": "log p(base | all bases before it on the strand that is read), nats",
         "delta": "log p(alt) - log p(ref)",
@@ -185,77 +153,75 @@ def settings_of(
 def _region_of(job: ScanJob, places: tuple[Interval, ...]) -> str:
     if job.genome:
         return "genome"
-    return job.regions.name if job.regions else places[0].to_region()
+    return job.regions_file.name if job.regions_file else places[0].to_region()
 
 
 def fingerprints(job: ScanJob) -> dict[str, Any]:
     """Return checksums of the inputs."""
     digests = {"reference": content_sha256(job.reference)}
-    return digests | ({"regions": content_sha256(job.regions)} if job.regions else {})
+    return digests | ({"regions": content_sha256(job.regions_file)} if job.regions_file else {})
 
 
 def _checked(job: ScanJob) -> list[ScanWriter]:
     """Return a writer for each output, after checking the file names."""
     kind = "genome scan" if job.genome else "scan"
-    writers = [chosen_by_ending(path, kind) for path in job.outputs]
+    outputs, written = outputs_of(job), written_files(job)
+    writers = [chosen_by_ending(path, kind) for path in outputs]
     check_picture(job.plot)
-    inputs = (job.reference, job.annotation, names_table(job.contigs), job.regions)
-    resolved = [behind_links(path) for path in (*inputs, *job.wanted) if path]
-    for path in job.wanted:
+    inputs = (*input_files(job), names_table(job.contigs))
+    resolved = [behind_links(path) for path in (*inputs, *written) if path]
+    for path in written:
         if resolved.count(behind_links(path)) > 1:
             raise UserError(f"{path}: is named twice, or an input too; name another output")
-    if any(path.suffix == ".bw" for path in job.outputs):
+    if any(path.suffix == ".bw" for path in outputs):
         check_installed("pyBigWig")
     if job.gene and not job.annotation:
         raise UserError(f"gene '{job.gene}': give the --annotation that it is in")
-    if job.along_gene and not job.gene:
+    if job.method.strands == "gene" and not job.gene:
         raise UserError("--strands gene: give the --gene whose strand to read")
     return writers
 
 
 def _places(
     reference: Reference, annotation: Annotation | None, job: ScanJob, names: Mapping[str, str]
-) -> tuple[tuple[Interval, ...], ScanOptions]:
-    """Return the intervals to scan, and the scanning options."""
+) -> tuple[tuple[Interval, ...], str | None]:
+    """Return the intervals to scan, and the strand of the gene if it is to be scanned."""
     lengths_bp = reference.contig_lengths_bp
     if job.genome:
         contigs = [Interval(contig, 0, end) for contig, end in lengths_bp.items() if end]
         if not contigs:
             raise UserError(f"{job.reference}: has no bases to scan")
-        return tuple(contigs), job.options
-    if job.regions and (regions := read_regions(None, job.regions, lengths_bp, names)):
+        return tuple(contigs), None
+    regions = read_regions(None, job.regions_file, lengths_bp, names)
+    if regions:
         wide = [each.widened(job.flank_bp, lengths_bp[each.contig]) for each in regions.intervals]
-        return Regions(wide, lengths_bp).intervals, job.options
-    place, options = _place(reference, annotation, job, names)
+        return Regions(wide, lengths_bp).intervals, None
+    place, strand = _place(reference, annotation, job, names)
     place = place.widened(job.flank_bp, lengths_bp[place.contig])
     if place.length_bp == 0:
         raise UserError(f"'{place.contig}' has no bases to scan")
-    return (place,), options
+    return (place,), strand
 
 
 def _place(
     reference: Reference, annotation: Annotation | None, job: ScanJob, names: Mapping[str, str]
-) -> tuple[Interval, ScanOptions]:
-    """Return the interval of a region, gene or contig, and the scanning options."""
-    lengths_bp, options = reference.contig_lengths_bp, job.options
+) -> tuple[Interval, str | None]:
+    """Return the interval of a region, gene or contig, and the strand to scan of a gene."""
+    lengths_bp = reference.contig_lengths_bp
     if job.gene and annotation:
         gene = find_gene(annotation, job.gene)
-        place = gene.interval
-        if place.end > lengths_bp[place.contig]:
+        if gene.interval.end > lengths_bp[gene.interval.contig]:
             raise UserError(
-                f"gene '{job.gene}': goes over the origin of '{place.contig}'; give its two parts "
-                "as regions"
+                f"gene '{job.gene}': goes over the origin of '{gene.interval.contig}'; give its "
+                "two parts as regions"
             )
-        if job.along_gene:
-            options = {**options, "strands": "forward" if gene.strand == "+" else "reverse"}
-    elif job.contig:
+        return gene.interval, gene.strand if job.method.strands == "gene" else None
+    if job.contig:
         contig = names.get(job.contig, job.contig)
         if contig not in lengths_bp:
             raise UserError(f"{reference.path}: {reference.explain_missing([contig])}")
-        place = Interval(contig, 0, lengths_bp[contig])
-    else:
-        place = region_by_name(job.region or "", lengths_bp, names)
-    return place, options
+        return Interval(contig, 0, lengths_bp[contig]), None
+    return region_by_name(job.region or "", lengths_bp, names), None
 
 
 Packed = dict[str, Any]
@@ -270,24 +236,20 @@ class ScanWorker:
             model settings that the output stores; and `identity` of the model.
     """
 
-    def __init__(self, runner: "ModelRunner", job: ScanJob, options: ScanOptions) -> None:
+    def __init__(self, model: "Model", job: ScanJob) -> None:
         """Open the reference.
-
-        Args:
-            runner: runner of the model.
-            job: the scan.
-            options: scanning options; strands may depend on the gene.
 
         Raises:
             UserError: an option is invalid.
         """
-        self._runner, self._method = runner, scan_method_for(runner, **options)
+        self._runner = runner = model.runner
+        self._method = scan_method_for(runner, job.method)
         self._reference = Reference(job.reference)
         self.about = {
-            "method": self._method._asdict(),
+            "method": asdict(self._method),
             "windows": windows_per_block(runner, self._method),
             "model": {"yarn": runner.yarn, "dtype": runner.dtype},
-            "identity": identity_of(runner, job.model),
+            "identity": identity_of(runner, job.loading.model),
         }
 
     def __call__(self, payload: list[ScanWindow]) -> Packed:
@@ -313,30 +275,18 @@ def _unpacked(packed: Packed) -> WindowValues:
     return WindowValues([array.reshape(-1, 4) for array in arrays], packed["tokens_read"])
 
 
-def run_scan_job(
-    job: ScanJob,
-    make: Callable[[ScanJob, ScanOptions], ScanWorker],
-    start: Callable[[MakeWorker], AbstractContextManager[Workers]],
-) -> dict[str, Any]:
-    """Scan a region or a genome into files, which appear when complete.
+def run_scan_job(job: ScanJob, options: WorkerOptions) -> dict[str, Any]:
+    """Scan a region or a genome into files, which appear when complete; return the summary.
 
     Workers start after all other checks.
-
-    Args:
-        job: the scan.
-        make: makes a worker; a module-level function, or a partial of one.
-        start: starts workers from a function that makes one.
-
-    Returns:
-        The summary.
 
     Raises:
         GenomeError: the region or the gene does not exist, or a file is malformed.
         UserError: a suffix, a window or a combination of settings is invalid.
     """
     with open_scan(job) as scan:
-        job.check_outputs()
-        with start(partial(make, job, scan.options)) as workers:
+        check_outputs(job)
+        with workers_for(scan.job, ScanWorker, options) as workers:
             return _run(job, scan, workers)
 
 
@@ -354,16 +304,15 @@ def _run(job: ScanJob, scan: OpenedScan, workers: Workers) -> dict[str, Any]:
 
     work = Job(
         description="scanning windows",
-        output=job.outputs[0],
+        output=outputs_of(job)[0],
         settings=settings | fingerprints(job) | about["identity"],
         check=lambda: sum(map(len, blocks())),
         blocks=blocks,
         source=settings["region"],
         records="windows",
-        resume=job.resume,
     )
     counts = run_job(work, workers, write)
-    return {"outputs": [str(path) for path in job.wanted]} | counts | settings
+    return {"outputs": [str(path) for path in written_files(job)]} | counts | settings
 
 
 def _write(
@@ -385,8 +334,8 @@ def _write(
 def _temporaries(files: ExitStack, job: ScanJob) -> dict[Path, Path]:
     """Open all outputs under temporary names."""
     return {
-        path: files.enter_context((atomic_folder if path in job.folders else atomic_file)(path))
-        for path in job.wanted
+        path: files.enter_context((atomic_folder if is_folder(job, path) else atomic_file)(path))
+        for path in written_files(job)
     }
 
 
@@ -405,7 +354,7 @@ def open_all(
     }
     return [
         sinks.enter_context(_opened(writer(where[path], lengths_bp, settings), path))
-        for path, writer in zip(job.outputs, scan.writers, strict=True)
+        for path, writer in zip(outputs_of(job), scan.writers, strict=True)
     ]
 
 

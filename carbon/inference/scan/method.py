@@ -1,11 +1,19 @@
 """Scanning methods of regions, from `carbon.inference.options.ScanOptions`."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 from carbon.errors import UserError
 from carbon.inference.checks import EVERY_OFFSET, check_window, checked_names, checked_offsets
-from carbon.inference.options import COMBINATIONS, STRANDS_READ, Combine, Strands, check_choice
+from carbon.inference.options import (
+    COMBINATIONS,
+    STRANDS_READ,
+    Combine,
+    ScanOptions,
+    Strands,
+    check_choice,
+)
 from carbon.tokenizer import K
 
 if TYPE_CHECKING:
@@ -14,16 +22,15 @@ if TYPE_CHECKING:
 _DEFAULT_WINDOW_BP = 48_000  # half of it is the context of `right_end`
 
 
-class ScanMethod(NamedTuple):
-    """How a region is scanned.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScanMethod(ScanOptions):
+    """How a region is scanned: `ScanOptions` that fit a model.
 
     Attributes:
         window_bp: bases of a window, whole 6-mers.
         least_context_bp: context bases at the start of a window that are not scored, whole 6-mers;
             none at the start of the contig.
-        offsets: where 6-mers begin, modulo 6, counted from the start of the scored strand.
-        combine: `mean` over the offsets, or `token_start`: every base at the offset where it begins
-            a 6-mer.
+        offsets: sorted and distinct.
         strands: score the forward strand, the reverse strand, or the mean of both.
         tags: metadata tags to condition on.
     """
@@ -31,33 +38,28 @@ class ScanMethod(NamedTuple):
     window_bp: int
     least_context_bp: int
     offsets: tuple[int, ...]
-    combine: Combine
     strands: Strands
     tags: tuple[str, ...]
 
 
-def scan_method_for(
-    runner: "ModelRunner",
-    *,
-    offsets: Sequence[int] | None = None,
-    combine: Combine = "mean",
-    window_bp: int | None = None,
-    least_context_bp: int | None = None,
-    strands: Strands = "forward",
-    tags: Sequence[str] = (),
-) -> ScanMethod:
+def scan_method_for(runner: "ModelRunner", options: ScanOptions) -> ScanMethod:
     """Return a method whose windows are whole 6-mers and fit into the model's context.
 
     Raises:
         UserError: a choice, window, context, offset or tag is invalid.
     """
-    check_choice("combine", combine, COMBINATIONS)
-    check_choice("strands", strands, STRANDS_READ)
-    checked = _offsets(offsets, combine)
-    tag_names = checked_names("tags", tags)
-    window_bp = _window_bp(runner, tag_names, window_bp)
-    least_context_bp = _least_context_bp(least_context_bp, window_bp)
-    return ScanMethod(window_bp, least_context_bp, checked, combine, strands, tag_names)
+    check_choice("combine", options.combine, COMBINATIONS)
+    check_choice("strands", options.strands, STRANDS_READ)
+    offsets = _offsets(options.offsets, options.combine)
+    tags = checked_names("tags", options.tags)
+    window_bp = _window_bp(runner, tags, options.window_bp)
+    checked: dict[str, Any] = {
+        "window_bp": window_bp,
+        "least_context_bp": _least_context_bp(options.least_context_bp, window_bp),
+        "offsets": offsets,
+        "tags": tags,
+    }
+    return ScanMethod(**asdict(options) | checked)
 
 
 def _offsets(offsets: Sequence[int] | None, combine: Combine) -> tuple[int, ...]:

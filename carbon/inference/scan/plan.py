@@ -1,13 +1,22 @@
 """Estimate the cost of a scan: count its windows, and time the first of them."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from carbon.inference.scan.job import OpenedScan, ScanJob, open_all, open_scan, settings_of
+from carbon.inference.jobs import ScanJob
+from carbon.inference.scan.job import (
+    OpenedScan,
+    check_outputs,
+    is_folder,
+    open_all,
+    open_scan,
+    outputs_of,
+    settings_of,
+)
 from carbon.inference.scan.method import ScanMethod, scan_method_for
 from carbon.inference.scan.score import (
     SCANNED_BASES,
@@ -22,6 +31,7 @@ from carbon.inference.scan.score import (
     windows_per_block,
 )
 from carbon.io.files import scratch_folder
+from carbon.parallel.options import WorkerOptions
 
 if TYPE_CHECKING:
     from carbon.inference.runner import ModelRunner
@@ -31,15 +41,15 @@ _JOURNAL_BYTES = 4 * len(SCANNED_BASES) * 4 / 3
 """Bytes of a base and pass in the journal: float32 as base64."""
 
 
-def plan_scan_job(load: Callable[[], "ModelRunner"], job: ScanJob) -> dict[str, Any]:
+def plan_scan_job(job: ScanJob, options: WorkerOptions) -> dict[str, Any]:
     """Estimate the windows, tokens, time and bytes of a scan, without writing output.
 
     Windows and tokens are counted. Time and bytes are extrapolated from the first windows, which
     are scored here for at least two seconds.
 
     Args:
-        load: loads the model.
         job: the scan.
+        options: only the device is used.
 
     Returns:
         `contigs`, `bases`, `windows`, `tokens`; `tokens_per_second` of this process and `hours` in
@@ -50,9 +60,9 @@ def plan_scan_job(load: Callable[[], "ModelRunner"], job: ScanJob) -> dict[str, 
         GenomeError, UserError: as for `run_scan_job`.
     """
     with open_scan(job) as scan:
-        job.check_outputs()
-        runner = load()
-        method = scan_method_for(runner, **scan.options)
+        check_outputs(job)
+        runner = job.loading.load(options.device).runner
+        method = scan_method_for(runner, scan.job.method)
         model = {"yarn": runner.yarn, "dtype": runner.dtype}
         settings = settings_of(job, model, scan.places, method)
         num_windows = num_tokens = 0
@@ -118,9 +128,10 @@ def _bytes_of_outputs(
     """Write the first bases, and extrapolate the bytes of each output."""
     times = num_bases / sum(chunk.interval.length_bp for chunk in chunks)
     with scratch_folder("scan-plan") as folder:
-        where = {path: folder / f"{n}{path.suffix}" for n, path in enumerate(job.outputs)}
-        for path in job.folders:
-            where[path].mkdir()
+        where = {path: folder / f"{n}{path.suffix}" for n, path in enumerate(outputs_of(job))}
+        for path in outputs_of(job):
+            if is_folder(job, path):
+                where[path].mkdir()
         with ExitStack() as sinks:
             writes = open_all(sinks, scan, job, where, settings)
             for chunk in chunks:

@@ -1,6 +1,5 @@
 """Score variants by the likelihoods of their alleles, singly or for a whole VCF."""
 
-from carbon.inference.variants.files import VariantJob, VariantScorer, run_variant_job
 from carbon.inference.variants.score import (
     AlleleComparison,
     VariantScore,
@@ -20,14 +19,11 @@ __all__ = [
     "AlleleComparison",
     "AlleleWindows",
     "Method",
-    "VariantJob",
     "VariantScore",
-    "VariantScorer",
     "allele_windows",
     "compare_block",
     "method_for",
     "needed_bp",
-    "run_variant_job",
     "score_variants",
     "site_of",
 ]

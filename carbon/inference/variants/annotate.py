@@ -5,67 +5,62 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from carbon.errors import UserError
-from carbon.genome import Annotation, Consequence, Consequences, Reference, Variant, VcfRow
+from carbon.genome import (
+    Annotation,
+    Consequence,
+    Consequences,
+    Reference,
+    Variant,
+    VcfRow,
+    read_gene_file,
+)
+from carbon.genome.cds_codes import cds_of_unknown_code, unknown_code_warnings
+from carbon.inference.options import AnnotationOptions
 from carbon.inference.variants.background import Background
 from carbon.io.files import sha256_of_file
 from carbon.progress import say
 
-ColumnType = type[str] | type[float] | type[int] | type[bool]
-ANNOTATION = "annotation"  # the setting that is present if consequences are written
-
-CONSEQUENCE_MEANINGS = {
-    "gene": "Gene of CARBON_CONSEQUENCE",
-    "transcript": "Transcript of CARBON_CONSEQUENCE",
-    "consequence": "Most severe consequence for any transcript, as the Sequence Ontology names it",
-    "codon": "Number of the first codon that changes, from 1",
-    "codons": "Codons before and after, as the transcript reads them",
-    "amino_acids": "Amino acids before and after, or the one that stays",
-}
-CONSEQUENCE_COLUMNS: dict[str, ColumnType] = {
-    name: int if name == "codon" else str for name in CONSEQUENCE_MEANINGS
-}
+Columns = dict[str, Any]
+"""Values of an ALT by column; see `carbon.inference.variants.formats.COLUMNS`."""
+Annotate = Callable[[VcfRow, Sequence[Columns]], Sequence[Columns]]
 
 
-class AlleleScore(NamedTuple):
-    """Output columns of one ALT: its `VariantScore`, percentile and `Consequence`."""
+class Genes(NamedTuple):
+    """An annotation, and counts of its CDS with an unknown genetic code, by reason."""
 
-    delta: float | None
-    reason: str | None
-    forward: float | None = None
-    reverse: float | None = None
-    spread: float | None = None
-    strand_left_out: str | None = None
-    unsure: bool | None = None
-    percentile: float | None = None
-    percentile_of: str | None = None
-    scored_as: str | None = None
-    gene: str | None = None
-    transcript: str | None = None
-    consequence: str | None = None
-    codon: int | None = None
-    codons: str | None = None
-    amino_acids: str | None = None
+    annotation: Annotation | None
+    unknown_codes: dict[str, int]
 
 
-Annotated = Callable[[VcfRow, Sequence[AlleleScore]], Sequence[AlleleScore]]
+def read_genes(options: AnnotationOptions, reference: Reference, names: Mapping[str, str]) -> Genes:
+    """Read an annotation, if there is one; `names` are other names of the reference's contigs."""
+    if options.annotation is None:
+        return Genes(None, {})
+    annotation = read_gene_file(options.annotation, reference, names, options.genetic_code)
+    return Genes(annotation, cds_of_unknown_code(reference, annotation))
 
 
-def annotator(annotation: Annotation | None, reference: Reference) -> Annotated:
+def warn_of_unknown_codes(options: AnnotationOptions, genes: Genes) -> None:
+    """Report the CDS whose genetic code is unknown."""
+    for line in unknown_code_warnings(options.annotation, genes.unknown_codes):
+        say(f"warning: {line}")
+
+
+def annotator(annotation: Annotation | None, reference: Reference) -> Annotate:
     """Return a function that adds consequences to a record's scores, given an annotation."""
     if annotation is None:
         return lambda _, scores: scores
     consequences = Consequences(reference, annotation)
 
-    def annotated(row: VcfRow, scores: Sequence[AlleleScore]) -> list[AlleleScore]:
+    def annotated(row: VcfRow, scores: Sequence[Columns]) -> list[Columns]:
         # A REF that contradicts the reference has no consequence.
         effects = (Consequence() if row.disagreement else consequences.of(v) for v in row.variants)
-        return [
-            score._replace(**each._asdict()) for score, each in zip(scores, effects, strict=True)
-        ]
+        return [score | each._asdict() for score, each in zip(scores, effects, strict=True)]
 
     return annotated
 
 
+ANNOTATION = "annotation"  # the setting that is present if consequences are written
 BACKGROUND = "background"  # the setting that is present if percentiles are written
 
 
@@ -134,14 +129,14 @@ def _why_not(background: Background, settings: Mapping[str, Any], annotated: boo
     return None
 
 
-def ranker(background: Background | None, reference: Reference) -> Annotated:
+def ranker(background: Background | None, reference: Reference) -> Annotate:
     """Return a function that adds percentiles to a record's scores, given a background."""
     if background is None:
         return lambda _, scores: scores
 
-    def ranked(row: VcfRow, scores: Sequence[AlleleScore]) -> list[AlleleScore]:
+    def ranked(row: VcfRow, scores: Sequence[Columns]) -> list[Columns]:
         return [
-            score._replace(**_rank(background, reference, variant, score))
+            score | _rank(background, reference, variant, score)
             for variant, score in zip(row.variants, scores, strict=True)
         ]
 
@@ -149,13 +144,15 @@ def ranker(background: Background | None, reference: Reference) -> Annotated:
 
 
 def _rank(
-    background: Background, reference: Reference, variant: Variant, score: AlleleScore
-) -> dict[str, Any]:
+    background: Background, reference: Reference, variant: Variant, score: Columns
+) -> Columns:
     """Return the percentile of a score, and the kind of random variants it is compared with."""
-    if score.delta is None:
+    if score["delta"] is None:
         return {}
-    kind = background.kind_of(reference, variant, score.consequence)
+    kind = background.kind_of(reference, variant, score.get("consequence"))
     if kind is None:
         return {}
-    percentile = background.percentile_in(kind, score.delta)
-    return {"percentile": percentile, "percentile_of": kind}
+    return {
+        "percentile": background.percentile_in(kind, score["delta"]),
+        "percentile_of": kind,
+    }

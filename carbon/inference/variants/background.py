@@ -23,6 +23,7 @@ from carbon.genome import Consequences, Interval, Reference, Variant, reverse_co
 from carbon.genome.consequence_terms import TERMS, VOCABULARY_VERSION, is_coding
 from carbon.genome.consequences import trimmed
 from carbon.genome.normalize import normalize_variant
+from carbon.inference.options import BackgroundOptions
 from carbon.io.files import atomic_file, why_no_file
 from carbon.io.structured import JSON_OBJECT, read_json
 
@@ -150,22 +151,11 @@ class RandomVariant(NamedTuple):
     weight: float
 
 
-class Drawing(NamedTuple):
-    """How variants are drawn.
-
-    Attributes:
-        variants_per_kind: number of variants of every narrowest kind.
-        seed: seed of the random numbers, 0 or more; the same seed gives the same variants.
-        contigs: contigs to draw from; all if empty.
-    """
-
-    variants_per_kind: int = 200
-    seed: int = 0
-    contigs: tuple[str, ...] = ()
-
-
 def draw_variants(
-    reference: Reference, kinds: str, drawing: Drawing, consequences: Consequences | None = None
+    reference: Reference,
+    kinds: str,
+    drawing: BackgroundOptions,
+    consequences: Consequences | None = None,
 ) -> list[RandomVariant]:
     """Draw variants until every narrowest kind has enough, or is too rare.
 
@@ -189,7 +179,7 @@ def draw_variants(
             "and a seed of 0 or more"
         )
     table = KIND_SCHEMES[kinds]
-    sampler = VariantSampler(reference, drawing.contigs, np.random.default_rng(drawing.seed))
+    sampler = VariantSampler(reference, drawing.draw_from, np.random.default_rng(drawing.seed))
 
     def path_of(variant: Variant) -> KindPath:
         term = consequences.of(variant).consequence if consequences else None

@@ -1,49 +1,55 @@
-"""AlleleScore a VCF into a file, in blocks by workers, after checking it against the reference."""
+"""Score a VCF into a file, in blocks by workers, after checking it against the reference."""
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pysam
 
 from carbon.errors import GenomeError
-from carbon.genome import (
-    Interval,
-    Reference,
-    VcfReader,
-    VcfRow,
-    contig_names,
-    read_gene_file,
-    short,
-)
+from carbon.genome import Interval, Reference, VcfReader, VcfRow, contig_names, short
 from carbon.genome.bed import read_regions
-from carbon.genome.cds_codes import cds_of_unknown_code, unknown_code_warnings
 from carbon.genome.contig_names import names_table
 from carbon.genome.normalize import other_form
+from carbon.genome.notation import write_vcf_of_texts
 from carbon.genome.vcf import RecordFilter
 from carbon.inference.identity import identity_of
 from carbon.inference.identity import settings_of as background_settings_of
-from carbon.inference.options import VariantOptions
+from carbon.inference.jobs import BackgroundJob, VariantJob, workers_for
+from carbon.inference.options import input_files
 from carbon.inference.variants.annotate import (
     ANNOTATION,
-    AlleleScore,
-    Annotated,
+    Columns,
+    Genes,
     annotator,
     background_for,
     ranker,
+    read_genes,
+    warn_of_unknown_codes,
 )
+from carbon.inference.variants.background import FILE_NAME
 from carbon.inference.variants.formats import OUR_FIELD, scored_header
 from carbon.inference.variants.score import VariantScore, score_variants
 from carbon.inference.variants.windows import Method, method_for
-from carbon.io.files import atomic_file, check_no_input, content_sha256, output_path
+from carbon.io.files import (
+    atomic_file,
+    check_no_input,
+    content_sha256,
+    output_path,
+    scratch_folder,
+)
 from carbon.io.tables import chosen_by_ending
+from carbon.model import model_folder
 from carbon.parallel.driver import Job, Workers, in_blocks, run_job
+from carbon.parallel.options import WorkerOptions
 from carbon.progress import say
 
 if TYPE_CHECKING:
+    from carbon.inference.model import Model
     from carbon.inference.runner import ModelRunner
 
 _SHOWN = 3
@@ -150,61 +156,32 @@ _RECORDS_PER_BLOCK = 128
 _TABIX_MOST_BP = 2**29  # https://samtools.github.io/hts-specs/tabix.pdf
 _CSI_MOST_BP = 2**31  # as htslib writes it
 Results = Iterator[tuple[list[VcfRow], Any]]
+_SCORED = (*VariantScore._fields[1:], "unsure")
+"""Columns that a worker returns for an allele."""
 _REACH = re.compile(r"(?:^|;)(END|SVLEN)=([^;]*)")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class VariantJob:
-    """A VCF to score, how to score it, and the output.
+class VariantWorker:
+    """A worker that scores variants with the model and the method of a job.
 
     Attributes:
-        model: name of the model, for the record.
-        reference: FASTA.
-        vcf: variants of this reference.
-        output: a .vcf, .vcf.gz, .tsv, .json or .parquet.
-        options: scoring options.
-        resume: continue an earlier run.
-        skip_mismatches: skip records whose REF contradicts the reference.
-        strict: refuse a VCF that violates its specification.
-        annotation: GFF3, GTF, BED or GenBank of the reference, for consequences.
-        contigs: `chr`, or a table, if the VCF and the annotation use other contig names than the
-            reference.
-        genetic_code: NCBI translation table if the annotation states none, such as `4`, or
-            `1,Mito=3`.
-        region: `contig` or `contig:first-last`: score the records with POS in it.
-        regions: a BED: score the records with POS in one of its regions.
-        min_qual: score the records with at least this QUAL.
-        filters: score the records with one of these names in FILTER, such as `PASS`; `.` selects
-            records without filters.
-        background: file of `carbon background`, for percentiles.
-        own_background: where the model's own background may be; used without `background` if it
-            fits. None for no percentiles.
+        runner: runner of the model.
+        method: scoring method.
+        reference: the opened reference.
     """
 
-    model: str
-    reference: Path
-    vcf: Path
-    output: Path
-    options: VariantOptions = field(default_factory=VariantOptions)
-    resume: bool = False
-    skip_mismatches: bool = False
-    strict: bool = False
-    annotation: Path | None = None
-    contigs: str | None = None
-    genetic_code: str | None = None
-    region: str | None = None
-    regions: Path | None = None
-    min_qual: float | None = None
-    filters: tuple[str, ...] = ()
-    background: Path | None = None
-    own_background: Path | None = None
+    def __init__(self, model: "Model", job: VariantJob | BackgroundJob) -> None:
+        """Check the method, and open the reference.
 
-    def __post_init__(self) -> None:
-        """Raise UserError if `min_qual` or `filters` is invalid."""
-        RecordFilter(min_qual=self.min_qual, filters=self.filters)
+        Raises:
+            UserError: an option is invalid.
+        """
+        self.runner = model.runner
+        self.method = method_for(self.runner, job.method)
+        self.reference = Reference(job.reference)
 
 
-class VariantScorer:
+class VariantScorer(VariantWorker):
     """A worker that scores the alleles of VCF records.
 
     Attributes:
@@ -212,66 +189,97 @@ class VariantScorer:
             settings that a background must share.
     """
 
-    def __init__(self, runner: "ModelRunner", job: VariantJob) -> None:
-        """Open the reference.
-
-        Args:
-            runner: runner of the model.
-            job: the job.
-
-        Raises:
-            UserError: an option is invalid.
-        """
-        self._runner, self._method = runner, method_for(runner, **job.options)
-        self._reference = Reference(job.reference)
+    def __init__(self, model: "Model", job: VariantJob) -> None:
+        """Describe the model and the method."""
+        super().__init__(model, job)
         background = {}
-        if job.background or (job.own_background and job.own_background.is_file()):
-            background = background_settings_of(runner, self._method)
+        own = own_background(job)
+        if job.background or (own and own.is_file()):
+            background = background_settings_of(self.runner, self.method)
         self.about = {
-            "settings": _settings(runner, job, self._method),
-            "identity": identity_of(runner, job.model),
+            "settings": _settings(self.runner, job, self.method),
+            "identity": identity_of(self.runner, job.loading.model),
             "background": background,
         }
 
-    def __call__(self, payload: list[VcfRow]) -> list[list[AlleleScore]]:
-        """Return the scores of the alleles of each record."""
-        return _score_block(self._runner, self._reference, payload, self._method)
+    def __call__(self, payload: list[VcfRow]) -> list[list[Any]]:
+        """Return the values of `_SCORED` of the alleles of each record."""
+        variants = [variant for row in payload if not row.disagreement for variant in row.variants]
+        scores = score_variants(self.runner, self.reference, variants, self.method)
+        return [[_values(row, scores) for _ in row.variants] for row in payload]
 
 
-def run_variant_job(job: VariantJob, workers: Workers) -> dict[str, Any]:
-    """AlleleScore a VCF into a file, which appears when complete.
+def _values(row: VcfRow, scores: Iterator[VariantScore]) -> list[Any]:
+    if row.disagreement:
+        return [None, row.disagreement.reason, *[None] * (len(_SCORED) - 2)]
+    score = next(scores)
+    return [*score[1:], score.unsure]
+
+
+def own_background(job: VariantJob) -> Path | None:
+    """Return where the model's own background may be; None if no percentiles are wanted."""
+    return None if job.no_background else model_folder(job.loading.model).path / FILE_NAME
+
+
+def run_variant_job(job: VariantJob, options: WorkerOptions) -> dict[str, Any]:
+    """Score variants into a file, which appears when complete; return the summary.
+
+    Raises:
+        GenomeError: the VCF is malformed, unsorted or of another reference.
+        UserError: the output's suffix or an option is invalid.
+    """
+    with _vcf_of(job) as vcf, workers_for(job, VariantScorer, options) as workers:
+        return score_vcf(job, vcf, workers)
+
+
+@contextmanager
+def _vcf_of(job: VariantJob) -> Iterator[Path]:
+    """Yield the VCF, or a temporary one of the variants in notation."""
+    if job.vcf:
+        yield job.vcf
+        return
+    genes = job.genes
+    with scratch_folder("variants") as folder:
+        path = folder / "command-line.vcf"
+        write_vcf_of_texts(
+            path, job.variant, job.reference, genes.annotation, genes.contigs, genes.genetic_code
+        )
+        yield path
+
+
+def score_vcf(job: VariantJob, path: Path, workers: Workers) -> dict[str, Any]:
+    """Score a VCF into a file, which appears when complete; return the summary.
 
     Args:
         job: the job.
+        path: the VCF.
         workers: workers, each a `VariantScorer` of this job.
-
-    Returns:
-        The summary.
 
     Raises:
         GenomeError: the VCF is malformed, unsorted or of another reference.
         UserError: the output's suffix or the window is invalid.
     """
+    filters = tuple(job.filters.split(",")) if job.filters else ()
+    keep = RecordFilter(min_qual=job.min_qual, filters=filters)
     writer = chosen_by_ending(job.output, "variants")
     output_path(job.output)
-    table = names_table(job.contigs)
-    inputs = (job.vcf, job.reference, job.annotation, table, job.background, job.regions)
-    check_no_input(job.output, *inputs)
+    check_no_input(job.output, *input_files(job), names_table(job.genes.contigs))
     about = workers.about()
     background, percentile = background_for(
-        about["background"], job.background, job.own_background, annotated=bool(job.annotation)
+        about["background"],
+        job.background,
+        own_background(job),
+        annotated=bool(job.genes.annotation),
     )
     settings: dict[str, Any] = about["settings"] | percentile
     with Reference(job.reference) as reference:
-        names = contig_names(job.contigs, reference.contig_lengths_bp)
-        keep = RecordFilter(
-            regions=read_regions(job.region, job.regions, reference.contig_lengths_bp, names),
-            min_qual=job.min_qual,
-            filters=job.filters,
-        )
-        vcf = VcfReader(job.vcf, reference, strict=job.strict, contig_names=names, keep=keep)
+        lengths_bp = reference.contig_lengths_bp
+        names = contig_names(job.genes.contigs, lengths_bp)
+        keep = replace(keep, regions=read_regions(job.region, job.regions_file, lengths_bp, names))
+        vcf = VcfReader(path, reference, strict=job.strict, contig_names=names, keep=keep)
         scored_header(vcf, settings)
-        annotated, unknown_codes = _annotator(job, reference, names)
+        genes = read_genes(job.genes, reference, names)
+        annotated = annotator(genes.annotation, reference)
         ranked = ranker(background, reference)
 
         def write(results: Results) -> dict[str, Any]:
@@ -280,48 +288,49 @@ def run_variant_job(job: VariantJob, workers: Workers) -> dict[str, Any]:
                 with writer(temporary, vcf, settings) as write_row:
                     for row, scores in _rows(results, reference):
                         write_row((row, shown := ranked(row, annotated(row, scores))))
-                        counts.add(shown, _num_normalized(reference, row))
+                        counts.add(shown)
                 for stale in index_paths(job.output):
                     stale.unlink(missing_ok=True)
             if job.output.name.endswith(".vcf.gz"):
-                write_index(job.output, max(reference.contig_lengths_bp.values()))
+                write_index(job.output, max(lengths_bp.values()))
             return counts.shown()
 
         blocks = Job(
             description="scoring variants",
             output=job.output,
-            settings=settings | about["identity"] | _fingerprints(job),
+            settings=settings | about["identity"] | _fingerprints(job, path),
             check=lambda: _checked(vcf, reference, job),
             blocks=lambda: in_blocks(vcf, _RECORDS_PER_BLOCK),
             # Workers do not need genotypes, of which there may be thousands.
             payload=lambda block: [row._replace(columns=()) for row in block],
-            source=str(job.vcf),
-            resume=job.resume,
+            source=str(path),
         )
         counts = run_job(blocks, workers, write)
-    return _message(job, vcf, counts | unknown_codes) | _part_of(job) | settings
+    for line in vcf.warning_lines():
+        say(line)
+    warn_of_unknown_codes(job.genes, genes)
+    return _summary(job, vcf, counts, genes) | settings
 
 
-def _part_of(job: VariantJob) -> dict[str, str]:
-    """Return the scored region, for the summary."""
-    region = job.regions.name if job.regions else job.region
-    return {"region": region} if region else {}
-
-
-def _annotator(
-    job: VariantJob, reference: Reference, names: Mapping[str, str]
-) -> tuple[Annotated, dict[str, Any]]:
-    """Return the annotator, and for the summary the CDS with an unknown genetic code."""
-    if job.annotation is None:
-        return annotator(None, reference), {}
-    annotation = read_gene_file(job.annotation, reference, names, job.genetic_code)
-    unknown = cds_of_unknown_code(reference, annotation)
-    return annotator(annotation, reference), {_UNKNOWN_CODES: unknown}
-
-
-def _num_normalized(reference: Reference, row: VcfRow) -> int:
-    """Return how many alleles of a record change by normalisation."""
-    return sum(text is not None for text in _scored_as(reference, row))
+def _summary(
+    job: VariantJob, vcf: VcfReader, counts: dict[str, Any], genes: Genes
+) -> dict[str, Any]:
+    """Return the summary without the settings."""
+    unknown_codes = {_UNKNOWN_CODES: genes.unknown_codes} if job.genes.annotation else {}
+    left_out = {}
+    if job.min_qual is not None or job.filters:
+        by_condition = {name: vcf.left_out[name] for name in ("qual", "filter")}
+        left_out = {"records_left_out": by_condition}
+    warnings = {rule: warned.num_lines for rule, warned in vcf.warnings.items()}
+    region = job.regions_file.name if job.regions_file else job.region
+    return {
+        "output": str(job.output),
+        **counts,
+        **unknown_codes,
+        **left_out,
+        "warnings": warnings,
+        **({"region": region} if region else {}),
+    }
 
 
 def _scored_as(reference: Reference, row: VcfRow) -> list[str | None]:
@@ -334,61 +343,47 @@ def _scored_as(reference: Reference, row: VcfRow) -> list[str | None]:
     return [other_form(reference, variant, row.columns[0]) for variant in row.variants]
 
 
-def _message(job: VariantJob, vcf: VcfReader, counts: dict[str, Any]) -> dict[str, Any]:
-    for line in vcf.warning_lines():
-        say(line)
-    for line in unknown_code_warnings(job.annotation, counts.get(_UNKNOWN_CODES, {})):
-        say(f"warning: {line}")
-    warnings = {rule: warned.num_lines for rule, warned in vcf.warnings.items()}
-    return {"output": str(job.output), **counts, **_left_out(job, vcf), "warnings": warnings}
-
-
-def _left_out(job: VariantJob, vcf: VcfReader) -> dict[str, dict[str, int]]:
-    """Return how many records of the region QUAL and FILTER exclude; empty without such filters."""
-    if job.min_qual is None and not job.filters:
-        return {}
-    return {"records_left_out": {name: vcf.left_out[name] for name in ("qual", "filter")}}
-
-
-@dataclass(slots=True)
 class _Counts:
-    """Counts of scored records."""
+    """Counts of scored records and alleles; a record has as many alleles as ALTs."""
 
-    records: int = 0
-    scored: int = 0
-    not_scored: int = 0
-    unsure: int = 0
-    with_spread: int = 0
-    normalised: int = 0
-    one_strand: int = 0
-    reasons: Counter[str] = field(default_factory=Counter)
-    percentiles_of: Counter[str] = field(default_factory=Counter)
+    def __init__(self) -> None:
+        """Start at zero."""
+        self._counts: Counter[str] = Counter()
+        self._reasons: Counter[str] = Counter()
+        self._percentiles_of: Counter[str] = Counter()
 
-    def add(self, scores: Sequence[AlleleScore], num_normalised: int) -> None:
-        """Count a record, its scores, and its alleles that change by normalisation."""
-        self.records += 1
-        self.scored += sum(score.delta is not None for score in scores)
-        self.not_scored += sum(score.delta is None for score in scores)
-        self.unsure += sum(score.unsure is True for score in scores)
-        self.with_spread += sum(score.unsure is not None for score in scores)
-        self.normalised += num_normalised
-        self.one_strand += sum(score.strand_left_out is not None for score in scores)
-        self.reasons.update(score.reason for score in scores if score.reason)
-        self.percentiles_of.update(s.percentile_of for s in scores if s.percentile_of)
+    def add(self, alleles: Sequence[Columns]) -> None:
+        """Count a record by the columns of its alleles."""
+        self._counts["records"] += 1
+        for columns in alleles:
+            is_unsure = columns["unsure"]
+            self._counts["alleles"] += 1
+            self._counts["scored"] += columns["delta"] is not None
+            self._counts["normalised"] += columns["scored_as"] is not None
+            self._counts["one_strand"] += columns["strand_left_out"] is not None
+            self._counts["unsure"] += is_unsure is True
+            self._counts["with_spread"] += is_unsure is not None
+            self._reasons[columns["reason"] or ""] += 1
+            self._percentiles_of[columns.get("percentile_of") or ""] += 1
 
     def shown(self) -> dict[str, Any]:
-        """Return the counts for the summary; a record has as many alleles as ALTs."""
+        """Return the counts for the summary."""
+        counts = self._counts
         return {
-            "records": self.records,
-            "alleles": self.scored + self.not_scored,
-            "alleles_scored": self.scored,
-            "alleles_not_scored": self.not_scored,
-            "alleles_normalised": self.normalised,
-            "alleles_by_one_strand": self.one_strand,
-            "alleles_unsure": self.unsure if self.with_spread else None,
-            "reasons": dict(sorted(self.reasons.items())),
-            "percentiles_of": dict(sorted(self.percentiles_of.items())),
+            "records": counts["records"],
+            "alleles": counts["alleles"],
+            "alleles_scored": counts["scored"],
+            "alleles_not_scored": counts["alleles"] - counts["scored"],
+            "alleles_normalised": counts["normalised"],
+            "alleles_by_one_strand": counts["one_strand"],
+            "alleles_unsure": counts["unsure"] if counts["with_spread"] else None,
+            "reasons": _named(self._reasons),
+            "percentiles_of": _named(self._percentiles_of),
         }
+
+
+def _named(counts: Counter[str]) -> dict[str, int]:
+    return {name: number for name, number in sorted(counts.items()) if name}
 
 
 def index_paths(output: Path) -> list[Path]:
@@ -420,31 +415,33 @@ def _write_index(output: Path, path: Path) -> None:
 
 
 def _settings(runner: "ModelRunner", job: VariantJob, method: Method) -> dict[str, Any]:
+    genes = job.genes
     return {
-        "model": job.model,
+        "model": job.loading.model,
         "yarn": runner.yarn,
-        **method._asdict(),
+        **asdict(method),
         "dtype": runner.dtype,
-        **({"contigs": job.contigs} if job.contigs else {}),
-        **({"genetic_code": job.genetic_code} if job.genetic_code else {}),
+        **({"contigs": genes.contigs} if genes.contigs else {}),
+        **({"genetic_code": genes.genetic_code} if genes.genetic_code else {}),
         **({"min_qual": job.min_qual} if job.min_qual is not None else {}),
-        **({"filters": list(job.filters)} if job.filters else {}),
+        **({"filters": job.filters.split(",")} if job.filters else {}),
         "variants": "trimmed and left-aligned before they are scored",
         "delta": "log-likelihood(ALT) - log-likelihood(REF), nats",
         "spread": "standard deviation of delta over offsets and strands, nats",
-    } | ({ANNOTATION: job.annotation.name} if job.annotation else {})
+    } | ({ANNOTATION: genes.annotation.name} if genes.annotation else {})
 
 
-def _fingerprints(job: VariantJob) -> dict[str, Any]:
+def _fingerprints(job: VariantJob, vcf: Path) -> dict[str, Any]:
     """Return checksums of the inputs."""
-    table = names_table(job.contigs)
+    genes = job.genes
+    table = names_table(genes.contigs)
     return {
-        "VCF": content_sha256(job.vcf),
+        "VCF": content_sha256(vcf),
         "reference": content_sha256(job.reference),
         "skip_mismatches": job.skip_mismatches,
-        "contigs": content_sha256(table) if table else job.contigs,
-        "region": content_sha256(job.regions) if job.regions else job.region,
-    } | ({"annotation file": content_sha256(job.annotation)} if job.annotation else {})
+        "contigs": content_sha256(table) if table else genes.contigs,
+        "region": content_sha256(job.regions_file) if job.regions_file else job.region,
+    } | ({"annotation file": content_sha256(genes.annotation)} if genes.annotation else {})
 
 
 def _checked(vcf: VcfReader, reference: Reference, job: VariantJob) -> int:
@@ -481,34 +478,15 @@ def _reaches_too_far(row: VcfRow) -> bool:
     return False
 
 
-def _rows(results: Results, reference: Reference) -> Iterator[tuple[VcfRow, list[AlleleScore]]]:
-    for block, results_of_block in results:
-        for row, scores in zip(block, results_of_block, strict=True):
+def _rows(results: Results, reference: Reference) -> Iterator[tuple[VcfRow, list[Columns]]]:
+    """Yield each record with the columns of its alleles that follow from the scores."""
+    for block, scores_of_block in results:
+        for row, scores in zip(block, scores_of_block, strict=True):
             forms = _scored_as(reference, row)
             yield (
                 row,
                 [
-                    AlleleScore(*score)._replace(scored_as=form)
+                    dict(zip(_SCORED, score, strict=True)) | {"scored_as": form}
                     for score, form in zip(scores, forms, strict=True)
                 ],
             )
-
-
-def _score_block(
-    runner: "ModelRunner", reference: Reference, block: list[VcfRow], method: Method
-) -> list[list[AlleleScore]]:
-    variants = [variant for row in block if not row.disagreement for variant in row.variants]
-    variant_scores = score_variants(runner, reference, variants, method)
-    return [
-        [
-            AlleleScore(None, row.disagreement.reason)
-            if row.disagreement
-            else _allele_score(next(variant_scores))
-            for _ in row.variants
-        ]
-        for row in block
-    ]
-
-
-def _allele_score(score: VariantScore) -> AlleleScore:
-    return AlleleScore(*score[1:], score.unsure)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pysam
 
@@ -15,51 +15,80 @@ from carbon.genome.vcf import info_text
 from carbon.inference.variants.annotate import (
     ANNOTATION,
     BACKGROUND,
-    CONSEQUENCE_COLUMNS,
-    CONSEQUENCE_MEANINGS,
-    AlleleScore,
-    ColumnType,
+    Columns,
 )
 from carbon.io.tables import chosen_by_ending, text_of
 
-Scored = tuple[VcfRow, Sequence[AlleleScore]]
+Scored = tuple[VcfRow, Sequence[Columns]]
 Write = Callable[[Scored], None]
 VariantWriter = Callable[[Path, VcfReader, dict[str, Any]], AbstractContextManager[Write]]
+ColumnType = type[str] | type[float] | type[int] | type[bool]
 
-_MEANINGS = CONSEQUENCE_MEANINGS | {
-    "delta": "log-likelihood(ALT) - log-likelihood(REF), nats",
-    "forward": "CARBON_DELTA of the forward strand",
-    "reverse": "CARBON_DELTA of the reverse strand",
-    "spread": "Standard deviation of CARBON_DELTA over offsets and strands, nats",
-    "unsure": "1 where CARBON_DELTA lies inside CARBON_SPREAD, otherwise 0",
-    "reason": "Why there is no CARBON_DELTA",
-    "scored_as": "contig:position:REF:ALT, trimmed and left-aligned, where the record has another",
-    "strand_left_out": "Strand that cannot tell the alleles apart: CARBON_DELTA is of the other",
-    "percentile": "Percent of random variants of CARBON_PERCENTILE_OF with a lower CARBON_DELTA",
-    "percentile_of": "Kind of the random variants that CARBON_PERCENTILE compares with; a broader "
-    "kind where the background has too few of the variant's own",
+_BOTH = "both"
+
+
+class Column(NamedTuple):
+    """A column of a scored ALT, and `CARBON_` field of a scored VCF.
+
+    Attributes:
+        kind: type of the values.
+        meaning: description of the VCF field.
+        needs: what writes it: an annotation, a background, or `both` strands; empty for all.
+    """
+
+    kind: ColumnType
+    meaning: str
+    needs: str = ""
+
+
+COLUMNS = {
+    "delta": Column(float, "log-likelihood(ALT) - log-likelihood(REF), nats"),
+    "forward": Column(float, "CARBON_DELTA of the forward strand", _BOTH),
+    "reverse": Column(float, "CARBON_DELTA of the reverse strand", _BOTH),
+    "spread": Column(float, "Standard deviation of CARBON_DELTA over offsets and strands, nats"),
+    "unsure": Column(bool, "1 where CARBON_DELTA lies inside CARBON_SPREAD, otherwise 0"),
+    "scored_as": Column(
+        str, "contig:position:REF:ALT, trimmed and left-aligned, where the record has another"
+    ),
+    "strand_left_out": Column(
+        str, "Strand that cannot tell the alleles apart: CARBON_DELTA is of the other", _BOTH
+    ),
+    "reason": Column(str, "Why there is no CARBON_DELTA"),
+    "gene": Column(str, "Gene of CARBON_CONSEQUENCE", ANNOTATION),
+    "transcript": Column(str, "Transcript of CARBON_CONSEQUENCE", ANNOTATION),
+    "consequence": Column(
+        str,
+        "Most severe consequence for any transcript, as the Sequence Ontology names it",
+        ANNOTATION,
+    ),
+    "codon": Column(int, "Number of the first codon that changes, from 1", ANNOTATION),
+    "codons": Column(str, "Codons before and after, as the transcript reads them", ANNOTATION),
+    "amino_acids": Column(str, "Amino acids before and after, or the one that stays", ANNOTATION),
+    "percentile": Column(
+        float,
+        "Percent of random variants of CARBON_PERCENTILE_OF with a lower CARBON_DELTA",
+        BACKGROUND,
+    ),
+    "percentile_of": Column(
+        str,
+        "Kind of the random variants that CARBON_PERCENTILE compares with; a broader "
+        "kind where the background has too few of the variant's own",
+        BACKGROUND,
+    ),
 }
+"""All columns, in the order in which they are written."""
+
 _PLACE = {"contig": str, "position": int, "id": str, "ref": str, "alt": str}
 
-
 # Matches the INFO of a scored record.
-OUR_FIELD = re.compile(rf"(?:^|;)CARBON_(?:{'|'.join(_MEANINGS).upper()})\b")
+OUR_FIELD = re.compile(rf"(?:^|;)CARBON_(?:{'|'.join(COLUMNS).upper()})\b")
 _TYPES = {float: "Float", int: "Integer", bool: "Integer", str: "String"}
 
 
 def _fields(settings: dict[str, Any]) -> dict[str, ColumnType]:
     """Return the columns to write, single strands only if both are scored."""
-    both = settings["strands"] == "both"
-    strands = ["forward", "reverse"] if both else []
-    scores: dict[str, ColumnType] = {name: float for name in ["delta", *strands, "spread"]}
-    scores |= (
-        {"unsure": bool, "scored_as": str}
-        | ({"strand_left_out": str} if both else {})
-        | {"reason": str}
-    )
-    ranks: dict[str, ColumnType] = {"percentile": float, "percentile_of": str}
-    annotation = CONSEQUENCE_COLUMNS if ANNOTATION in settings else {}
-    return scores | annotation | (ranks if BACKGROUND in settings else {})
+    has = {"", settings["strands"], *settings}
+    return {name: column.kind for name, column in COLUMNS.items() if column.needs in has}
 
 
 def scored_header(vcf: VcfReader, settings: dict[str, Any]) -> list[str]:
@@ -75,7 +104,7 @@ def scored_header(vcf: VcfReader, settings: dict[str, Any]) -> list[str]:
     made = "; ".join(f"{name} {value}" for name, value in settings.items() if name not in apart)
     added = []
     for name, kind in _fields(settings).items():
-        meaning = _MEANINGS[name] + (f" ({made})" if name == "delta" else "")
+        meaning = COLUMNS[name].meaning + (f" ({made})" if name == "delta" else "")
         added.append(
             f"##INFO=<ID=CARBON_{name.upper()},Number=A,"
             f"Type={_TYPES[kind]},"
@@ -96,7 +125,7 @@ def write_vcf(path: Path, vcf: VcfReader, settings: dict[str, Any]) -> Iterator[
             row, scores = scored
             added = []
             for name in fields:
-                values = [getattr(score, name) for score in scores]
+                values = [score.get(name) for score in scores]
                 if any(value is not None for value in values):
                     added.append(f"CARBON_{name.upper()}={','.join(map(_info_text, values))}")
             sink.write(row.with_info(";".join(added)).encode())
@@ -122,7 +151,7 @@ def write_table(path: Path, vcf: VcfReader, settings: dict[str, Any]) -> Iterato
             row, scores = scored
             for variant, score in zip(row.variants, scores, strict=True):
                 place = (row.columns[0], variant.position + 1, row.columns[2])
-                values = (getattr(score, name) for name in fields)
+                values = map(score.get, fields)
                 write_row((*place, variant.ref, variant.alt, *values))
 
         yield write

@@ -1,7 +1,8 @@
 """Windows of alleles: scoring methods, sites, and the bases before and after a variant."""
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, get_args
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from carbon.genome import Interval, Reference, Variant, reverse_complement
 from carbon.genome.interval import BASES
@@ -12,7 +13,7 @@ from carbon.inference.options import (
     STRANDS_READ,
     By,
     ProtocolName,
-    Strands,
+    VariantOptions,
     check_choice,
 )
 from carbon.tokenizer import K
@@ -21,55 +22,40 @@ if TYPE_CHECKING:
     from carbon.inference.runner import ModelRunner
 
 
-class Method(NamedTuple):
-    """How variants are scored.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Method(VariantOptions):
+    """How variants are scored: `VariantOptions` that fit a model.
 
     Attributes:
-        protocol: `centered` compares the second half of a window around the variant; `right_end`
-            compares the alleles, at least up to the first base that differs, after a window that
-            ends where they begin.
         window_bp: bases of the whole window; for `right_end`, the bases before the variant.
-        by: likelihoods by the chain or by marginals.
-        strands: score the forward strand, the reverse strand, or the mean of both.
-        offsets: bases left out at the start of REF's window, which shifts the 6-mers; `centered`
-            shifts an ALT's window by its additional length, modulo six. The delta is the mean over
-            the offsets.
+        offsets: sorted and distinct.
         tags: metadata tags to condition on.
     """
 
-    protocol: ProtocolName
     window_bp: int
-    by: By
-    strands: Strands
     offsets: tuple[int, ...]
     tags: tuple[str, ...]
 
 
-def method_for(
-    runner: "ModelRunner",
-    *,
-    protocol: ProtocolName = "centered",
-    window_bp: int | None = None,
-    by: By = "chain",
-    strands: Strands = "both",
-    offsets: Sequence[int] = (0,),
-    tags: Sequence[str] = (),
-) -> Method:
+def method_for(runner: "ModelRunner", options: VariantOptions) -> Method:
     """Return a method whose window fits into the model's context.
 
     Raises:
         UserError: a choice, the window, an offset or a tag is invalid.
     """
-    check_choice("protocol", protocol, PROTOCOLS)
-    check_choice("by", by, get_args(By))
-    check_choice("strands", strands, STRANDS_READ)
-    checked, tag_names = checked_offsets(offsets), checked_names("tags", tags)
-    most_bp = room_bp(runner, tag_names)
+    check_choice("protocol", options.protocol, PROTOCOLS)
+    check_choice("by", options.by, get_args(By))
+    check_choice("strands", options.strands, STRANDS_READ)
+    offsets, tags = checked_offsets(options.offsets), checked_names("tags", options.tags)
+    most_bp = room_bp(runner, tags)
+    window_bp = options.window_bp
     if window_bp is None:
-        row = PROTOCOLS[protocol]
-        window_bp = min(row.default_window_bp, most_bp - min(row.spare_bp, most_bp // 4))
+        protocol = PROTOCOLS[options.protocol]
+        spare_bp = min(protocol.spare_bp, most_bp // 4)
+        window_bp = min(protocol.default_window_bp, most_bp - spare_bp)
     check_window(window_bp, most_bp)
-    return Method(protocol, window_bp, by, strands, checked, tag_names)
+    checked: dict[str, Any] = {"window_bp": window_bp, "offsets": offsets, "tags": tags}
+    return Method(**asdict(options) | checked)
 
 
 def room_bp(runner: "ModelRunner", tags: tuple[str, ...]) -> int:

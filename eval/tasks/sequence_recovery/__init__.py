@@ -9,11 +9,12 @@ import pyarrow.compute as pc
 
 from carbon.errors import UserError
 from carbon.inference.options import Mode
+from carbon.parallel.driver import in_blocks
 from carbon.tokenizer import K
 from eval.contract import Curve, Example, Model, Options, Result, Summary, Task
 from eval.summary import by_group, estimate, summary_of
 from eval.tasks.sequence_recovery.build import PROMPT_BP, build
-from eval.tasks.tables import Row, batches, check_dna, chosen_rows, reader
+from eval.tasks.tables import Row, check_dna, chosen_rows, reader
 
 COLUMNS: dict[str, type] = {"sequence": str, "label": str, "type": str}
 _HUB_FILE = "eukaryote/test.parquet"
@@ -45,7 +46,7 @@ def _examples(table: pa.Table, options: Options) -> list[Example]:
 
 
 def _run(model: Model, examples: Sequence[Example]) -> Iterator[Result]:
-    for block in batches(examples, _BLOCK):
+    for block in in_blocks(examples, _BLOCK):
         prompts = [_prompt(example) for example in block]
         texts = {mode: model.generate(prompts, TARGET_BP, mode) for mode in _MODES}
         for n, example in enumerate(block):

@@ -14,7 +14,6 @@ from carbon.corpus import (
     open_packing,
     open_store,
     read_manifest,
-    read_source,
     source_files,
 )
 from carbon.errors import CorpusError
@@ -34,12 +33,6 @@ def test_what_is_missing_or_torn_of_a_corpus_is_named(tmp_path):
     (tmp_path / "manifest.json").write_text("{")
     with pytest.raises(CorpusError, match="Invalid JSON"):
         read_manifest(tmp_path)
-    (tmp_path / "mrna").mkdir()
-    with pytest.raises(CorpusError, match="sources: mrna"):
-        read_source(tmp_path, "eukaryote", "train")
-    (tmp_path / "mrna" / "train-0.parquet").write_bytes(b"PAR1 torn")
-    with pytest.raises(CorpusError, match=r"train-0\.parquet: cannot be read"):
-        read_source(tmp_path, "mrna", "train")
 
 
 class TestStore:

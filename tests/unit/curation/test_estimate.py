@@ -51,7 +51,7 @@ def test_records_bases_and_disk_are_within_a_third(recipe, tmp_path, capsys):
     assert told.records["reads"] == pytest.approx(3000, rel=0.01)
     taken = sum(path.stat().st_size for path in (tmp_path / "c").rglob("*.parquet"))
     assert told.corpus_bytes == pytest.approx(taken, rel=1 / 3)
-    assert set(told.seconds) == {"start", "extract", "select", "write", "publish"}
+    assert set(told.seconds) == {"start", "extract", "dedup", "write", "publish"}
     assert min(told.seconds.values()) >= 0 and told.memory_bytes > 5e7
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from carbon.corpus import read_manifest, read_source
 from carbon.genome import GENETIC_CODE, read_sequences, reverse_complement
-from data_pipeline.sources.limits import FamilyConfig
-from data_pipeline.steps import families
+from data_pipeline import families
+from data_pipeline.limits import FamilyConfig
 from tests.helpers.curation import assembly, build
 from tests.helpers.files import random_bases, write_fasta
 

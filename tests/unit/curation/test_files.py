@@ -170,7 +170,7 @@ class TestFaults:
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(building, "select", stop)
+            patch.setattr(building, "index_rows", stop)
             assert build(tmp_path / "c", *assembly(genome)) == 130
         assert (tmp_path / "c.work").exists() and not (tmp_path / "c").exists()
         for name in "cd":

@@ -14,9 +14,9 @@ from carbon.corpus import read_manifest, read_source
 from carbon.genome import Interval, Reference, reverse_complement
 from carbon.io.files import sha256_of_file
 from data_pipeline import build as building
-from data_pipeline.duplicates.contained import EvaluationSequences
-from data_pipeline.records.record import digest_of
-from data_pipeline.steps.filters import compositions_of
+from data_pipeline.filters import compositions_of
+from data_pipeline.inputs.evaluations import EvaluationSequences
+from data_pipeline.records import digest_of
 from tests.helpers.curation import assembly, build, rows_of
 from tests.helpers.files import place_gene, random_bases, write_fasta
 from tests.helpers.near_duplicates import mutated
@@ -203,7 +203,7 @@ class TestEvaluationSets:
         more = [f"evaluations.0.path={path}", "evaluations.0.assembly=genome"]
         path.write_text(f"{first['record_id']}\t{first['start']}\t{first['start'] + 9}\n")
         with monkeypatch.context() as patch:
-            patch.setattr(building, "select", stop)
+            patch.setattr(building, "index_rows", stop)
             assert build(tmp_path / "c", *assembly(genome), *more) == 130
         path.write_text(f"{last['record_id']}\t{last['start']}\t{last['end'] - 1}\n")
         assert build(tmp_path / "c", *assembly(genome), *more) == 0

@@ -1,21 +1,28 @@
 """Transcripts that are nearly equal: which pairs are found, and which of them goes."""
 
 import random
-import re
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from carbon.genome import reverse_complement
 from carbon.genome.kmers import canonical_kmers
-from data_pipeline.duplicates import bands
-from data_pipeline.duplicates import near as duplicates
-from data_pipeline.duplicates.sketches import sketch_of
+from data_pipeline import records
+from data_pipeline.dedup import join
+from data_pipeline.dedup.sketch import sketch_of
+from data_pipeline.records import digest_of
 from tests.helpers.curation import build, rows_of
 from tests.helpers.files import random_bases, write_fasta
-from tests.helpers.near_duplicates import found_in, found_in_memory, mutated
+from tests.helpers.near_duplicates import (
+    deduplicated,
+    found_by_all_pairs,
+    found_in,
+    mutated,
+    write_shard,
+)
 
 
 def edit_distance(one, other):
@@ -71,48 +78,67 @@ class TestNearDuplicates:
     @given(
         parents=st.lists(st.integers(0, 3), min_size=2, max_size=24),
         seed=st.integers(0, 99),
-        ranks_a_file=st.sampled_from([1, 2, 5, 8192]),
+        records_at_once=st.sampled_from([3, 1 << 25]),
+        rows_a_batch=st.sampled_from([5, 1 << 16]),
     )
-    @settings(max_examples=10, deadline=None)
-    def test_the_answer_is_that_of_an_index_in_memory(self, parents, seed, ranks_a_file):
+    @settings(max_examples=5, deadline=None)
+    def test_the_answer_is_that_of_all_pairs(self, parents, seed, records_at_once, rows_a_batch):
         """Families of mutated copies of some lengths, of either strand, at the edge of alike."""
         rng = random.Random(seed)
         sequences = []
         for i, parent in enumerate(parents):
-            rate = rng.choice((0, 0.02, 0.05, 0.08, 0.1))
+            rate = rng.choice((0.01, 0.02, 0.05, 0.08, 0.1))
             copy = mutated(random_bases(90 + 4 * parent, parent), rate, 1000 * seed + i)
             sequences.append(reverse_complement(copy) if rng.random() < 0.3 else copy)
+        assume(len({digest_of(sequence) for sequence in sequences}) == len(sequences))
         held_out = [rng.random() < 0.3 for _ in sequences]
-        gone = {i for i in range(len(sequences)) if rng.random() < 0.1}
+        sources = [rng.choice(("near", "other")) for _ in sequences]
         with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as folder:
-            patch.setattr(bands, "RANKS_A_FILE", ranks_a_file)
-            found = found_in(sequences, held_out, 0.9, folder, gone)
-        assert found == found_in_memory(sequences, held_out, 0.9, gone)
+            patch.setattr(join, "_RECORDS_AT_ONCE", records_at_once)
+            patch.setattr(records, "_ROWS_A_BATCH", rows_a_batch)
+            found = found_in(sequences, held_out, 0.9, Path(folder), sources)
+        assert found == found_by_all_pairs(sequences, held_out, 0.9, sources)
 
-    def test_a_band_that_all_records_share(self, tmp_path, monkeypatch, capsys):
-        """What has too little sequence for a sketch is all alike to it, and to nobody else."""
-        monkeypatch.setattr(duplicates, "_LARGE_GROUP", 50)
-        monkeypatch.setattr(bands, "RANKS_A_FILE", 16)
+    def test_a_band_that_all_records_share(self, tmp_path):
+        """Records with too little sequence for a sketch share all bands, more than the window."""
         rng = random.Random(3)
-        sequences = ["N".join(random_bases(11, rng.random()) for _ in range(6)) for _ in range(60)]
-        sequences += [mutated(sequence, 0.03, i) for i, sequence in enumerate(sequences[:20])]
-        held_out = [i % 7 == 0 for i in range(80)]
+        sequences = ["N".join(random_bases(11, rng.random()) for _ in range(6)) for _ in range(90)]
+        copies = [mutated(sequence, 0.03, i) for i, sequence in enumerate(sequences[:20])]
+        sequences = list(dict.fromkeys(sequences + copies))
+        held_out = [i % 7 == 0 for i in range(len(sequences))]
         found = found_in(sequences, held_out, 0.9, tmp_path)
-        assert found == found_in_memory(sequences, held_out, 0.9) and 10 < len(found) < 30
-        assert re.search("7[0-9] records share a part of their", capsys.readouterr().err)
+        assert found == found_by_all_pairs(sequences, held_out, 0.9) and 10 < len(found) < 30
 
-    def test_what_lies_there_of_a_step_that_was_killed(self, tmp_path):
-        (tmp_path / "near" / "bands").mkdir(parents=True)
-        (tmp_path / "near" / "bands" / "000").write_bytes(b"half")
-        base = random_bases(400, 1)
-        assert found_in([base, base[5:]], [False, False], 0.9, tmp_path) == {1: 0}
+    def test_a_held_out_record_among_many_copies_that_may_stay(self, tmp_path):
+        """All go, though fewer are compared with it than share its bands."""
+        base = random_bases(700, 1)
+        copies = [mutated(base, 0.01, i) for i in range(3 * join.WINDOW)]
+        at = len(copies) // 2
+        held_out = [i == at for i in range(len(copies))]
+        found = found_in(copies, held_out, 0.9, tmp_path, ["other"] * len(copies))
+        assert found == dict.fromkeys((i for i in range(len(copies)) if i != at), at)
+
+    def test_the_answer_does_not_depend_on_shards(self, tmp_path):
+        records_ = []
+        for i in range(40):
+            copy = mutated(random_bases(300, i // 4), 0.04, i)
+            records_.append(("near", copy, i % 9 == 0))
+        answers = []
+        for size in (40, 7):
+            work = tmp_path / str(size)
+            for number, first in enumerate(range(0, 40, size)):
+                write_shard(work, number, records_[first : first + size])
+            answers.append(
+                {row: each.partition(":")[0] for row, each in deduplicated(work).items()}
+            )
+        assert answers[0] == answers[1] and 20 < len(answers[0]) < 40
 
     def test_no_record_and_one(self, tmp_path):
-        assert found_in([], [], 0.9, tmp_path) == {}
-        assert found_in([random_bases(90, 1)], [False], 0.9, tmp_path) == {}
+        assert found_in([], [], 0.9, tmp_path / "0") == {}
+        assert found_in([random_bases(90, 1)], [False], 0.9, tmp_path / "1") == {}
 
     def test_records_that_fill_a_batch(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("data_pipeline.records.shard_files._ROWS_A_BATCH", 2)
+        monkeypatch.setattr("data_pipeline.records._ROWS_A_BATCH", 2)
         write_fasta(tmp_path / "x.fa", {f"s{i}": random_bases(90, i) for i in range(5)})
         words = [f"files.0.path={tmp_path}/x.fa", "files.0.source=mrna"]
         assert build(tmp_path / "c", *words) == 0
@@ -136,7 +162,7 @@ class TestNearDuplicates:
             made.append(sequence)
             return sketch_of(sequence)
 
-        monkeypatch.setattr("data_pipeline.steps.extract.sketch_of", sketch)
+        monkeypatch.setattr("data_pipeline.extract.sketch_of", sketch)
         write_fasta(tmp_path / "x.fa", {f"s{i}": random_bases(300, i) for i in range(3)})
         words = [f"files.0.{key}={value}" for key, value in recipe.items()]
         assert build(tmp_path / "c", f"files.0.path={tmp_path}/x.fa", *words) == 0

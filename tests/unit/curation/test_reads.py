@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from carbon.corpus import read_manifest, read_source
-from data_pipeline.sources.samples import held_out_samples, sample_of
+from data_pipeline.split import held_out_samples, sample_of
 from tests.helpers.curation import build, rows_of
 from tests.helpers.files import random_bases
 from tests.helpers.schemas import check_manifest

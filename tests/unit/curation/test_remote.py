@@ -12,8 +12,8 @@ from huggingface_hub import DatasetCard
 from carbon.corpus import read_manifest, source_files
 from carbon.errors import CorpusError
 from data_pipeline.__main__ import main
-from data_pipeline.publishing.hub import dataset_card
-from data_pipeline.reading.remote import fetch, public_url
+from data_pipeline.inputs.remote import fetch, public_url
+from data_pipeline.publish import dataset_card
 from tests.helpers.bucket import bucket
 from tests.helpers.curation import build, rows_of
 from tests.helpers.files import random_bases, served, write_fasta

@@ -9,7 +9,7 @@ from carbon.corpus import SCHEMA, read_manifest
 from carbon.genome import Interval, Reference, read_annotation, reverse_complement
 from carbon.io.files import sha256_of_file
 from data_pipeline.recipe import species_type_of
-from data_pipeline.records.record import Record, Segment, read_bases
+from data_pipeline.records import Record, Segment, read_bases
 from data_pipeline.sources import SOURCES
 from tests.helpers.curation import assembly, build, rows_of
 from tests.helpers.files import place_gene, random_bases, write_fasta

@@ -7,7 +7,7 @@ import pytest
 
 from carbon.corpus import read_manifest
 from data_pipeline.__main__ import main
-from data_pipeline.reading.organisms import Said, disagreement, organisms_said
+from data_pipeline.inputs.assemblies import Said, disagreement, organisms_said
 from tests.helpers.curation import assembly, build, rows_of
 from tests.helpers.files import place_gene, random_bases, write_fasta
 

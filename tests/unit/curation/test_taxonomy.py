@@ -9,8 +9,8 @@ import pytest
 from carbon.corpus import read_manifest
 from carbon.errors import UserError
 from data_pipeline.__main__ import main
-from data_pipeline.inspecting.clades import clade_tree, mixture_by_clade
-from data_pipeline.reading.taxonomy import Taxon, Taxonomy, opened_taxonomy
+from data_pipeline.inputs.taxonomy import Taxon, Taxonomy, opened_taxonomy
+from data_pipeline.inspect.clades import clade_tree, mixture_by_clade
 from tests.helpers.curation import build, rows_of
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.schemas import check_manifest

@@ -8,8 +8,8 @@ import pytest
 
 from carbon.corpus import read_manifest, read_source
 from carbon.errors import UserError
-from data_pipeline.reading.evaluations import evaluation_places
-from data_pipeline.reading.variant_places import Shortened, variant_places
+from data_pipeline.inputs.evaluations import evaluation_places
+from data_pipeline.inputs.variant_places import Shortened, variant_places
 from data_pipeline.recipe import AssemblyConfig, EvaluationConfig
 from tests.helpers.curation import build
 from tests.helpers.files import random_bases, write_bcf, write_fasta, write_vcf

@@ -12,7 +12,7 @@ from carbon.design.benchmark_functions import (
     yeast_codons,
 )
 from carbon.design.config import DesignConfig
-from carbon.design.functions import CallableFunction, start_functions
+from carbon.design.functions import running_functions
 from carbon.design.search import candidates_to_json, rounds, run_search, search_of
 from carbon.genome.genome import Genome
 from carbon.pretrained import BUNDLED_MODELS
@@ -53,15 +53,14 @@ def test_codons_of_yeast():
 
 def test_rounds_are_those_of_the_search(model):
     task = DesignConfig(length_bp=60, calls=40, batch=8, seed=3)
-    search, checker = search_of(model.runner, task, 1)
+    search = search_of(model.runner, task, 1)
     history, sizes = [], []
-    for measured in rounds(search, checker, [CallableFunction(gc_window)], history):
-        sizes.append(len(measured))
-        assert history[-len(measured) :] == measured
-    assert sum(sizes) == len(history) == 40 and len(sizes) >= 5
-    assert history == run_search(
-        *search_of(model.runner, task, 1), start_functions([gc_window], 60)
-    )
+    with running_functions([gc_window], 60) as functions:
+        for scored in rounds(search, functions, history):
+            sizes.append(len(scored))
+            assert history[-len(scored) :] == scored
+        assert sum(sizes) == len(history) == 40 and len(sizes) >= 5
+        assert history == run_search(search, functions)
     found = candidates_to_json(history)["candidates"]
     values = [each["value"] for each in found]
     assert values == sorted(gc_window([c.bases for c in history]), reverse=True)

@@ -1,4 +1,4 @@
-"""The nearest record, found again among others after changes of known number."""
+"""The nearest record after a known number of edits."""
 
 import json
 
@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from carbon.design.search import edits_between, edits_within, nearest_records, records_of
+from carbon.design.designs import edits_between, edits_within, nearest_records, records_of
 from carbon.errors import CorpusError
 from carbon.genome import reverse_complement
 from tests.helpers.files import random_bases, write_fasta
@@ -33,7 +33,7 @@ def test_the_nearest_record_is_the_one_it_was_made_of():
 
 
 def slow_distance(a: str, b: str, *, inside: bool) -> int:
-    """Sellers 1980: where `inside`, what stands before and behind in b is free."""
+    """Edit distance (Sellers 1980); with `inside`, the ends of b cost nothing."""
     row = [0 if inside else n for n in range(len(b) + 1)]
     for i, x in enumerate(a, start=1):
         last, row = row, [i]

@@ -37,7 +37,7 @@ def test_the_example_of_tuning(tmp_path):
     drawn = run(["bash", "-ec", block.replace("--steps 200", "--steps 2")], tmp_path)
     assert len(re.findall("^>", drawn, flags=re.MULTILINE)) == 10
     files = {path.name for path in (tmp_path / "gc_run").iterdir()}
-    section = PAGE.partition("## Tune the generator")[2].partition("\n## ")[0]
+    section = PAGE.partition("## RL fine-tuning")[2].partition("\n## ")[0]
     told = re.findall(r"^\| `([\w.]+)/?` \|", section, flags=re.MULTILINE)
     assert files == set(told)
 

@@ -1,4 +1,4 @@
-"""`carbon rl`: rewards rise, all samples are 6-mers, and nothing of trl is left in the export."""
+"""`carbon rl`: rewards rise, samples are whole 6-mers, and the export has the starting files."""
 
 import json
 import sys
@@ -11,13 +11,13 @@ from transformers import AutoModelForCausalLM
 
 import carbon
 from carbon.cli import main
-from carbon.design.functions import CallableFunction
+from carbon.design.functions import running_functions
 from carbon.design.goals import Goal
 from carbon.errors import UserError
 from carbon.genome.sequences import read_records
 from carbon.inference.score import base_log_likelihoods
 from carbon.model import load_model
-from carbon.rl.config import RLConfig, RLJob
+from carbon.rl.config import RLConfig, RLJob, SamplerOptions
 from carbon.rl.grpo import kmers_only, make_trainer, prompt_of, tokenizer_of
 from carbon.rl.rewards import Rewards
 from carbon.run_folder import read_lines
@@ -40,7 +40,7 @@ def tune(start, *words, function="python:some_functions:gc", steps=STEPS):
 
 @pytest.fixture(scope="module")
 def run(start, tmp_path_factory):
-    """A run by the share of G and C."""
+    """A run that maximizes the share of G and C."""
     folder = tmp_path_factory.mktemp("runs")
     (folder / "shares.py").write_text("def gc(s): return [sum(map(x.count, 'GC')) / 30 for x in s]")
     with pytest.MonkeyPatch.context() as patch:
@@ -112,12 +112,17 @@ def test_the_export_loads_everywhere_and_is_start_and_adapter(start, run):
 
 @pytest.fixture
 def ready(start, tmp_path):
-    """The start with its head held, and trl's trainer of it."""
+    """Job, starting model and trl's trainer, with the head restricted to 6-mers."""
     loaded = load_model(start)
     task = RLConfig(length_bp=30, prompt="ACGTTGCAACGT", tags=("<fungi_species>",), group=4)
-    job = RLJob(str(start), ["python:some_functions:gc"], task, tmp_path / "o", on_cpu=True)
-    rewards = Rewards([CallableFunction(lambda s: [1.0] * len(s))], [Goal(1.0)], loaded.vocabulary)
-    with kmers_only(loaded):
+    job = RLJob(
+        str(start), ["python:some_functions:gc"], task, tmp_path / "o", SamplerOptions(device="cpu")
+    )
+    with (
+        running_functions([lambda s: [1.0] * len(s)], 60) as functions,
+        kmers_only(loaded),
+    ):
+        rewards = Rewards(functions, [Goal(1.0)], loaded.vocabulary)
         yield (
             job,
             loaded,
@@ -127,7 +132,7 @@ def ready(start, tmp_path):
 
 
 def test_what_is_learned_from_is_normalised_over_6_mers(start, ready):
-    """The sum over the tokens of a sample is what scoring makes of its bases behind the prompt."""
+    """The log-probability of a sample equals its score after the prompt."""
     job, _, trainer = ready
     samples = [random_bases(30, seed) for seed in range(4)]
     wholes = [job.config.prompt + bases for bases in samples]
@@ -147,7 +152,7 @@ def test_what_is_learned_from_is_normalised_over_6_mers(start, ready):
 
 
 def test_samples_are_those_of_generate(start, ready):
-    """The adapters are new and change nothing: the start draws the same, behind tags and prompt."""
+    """New adapters change nothing, so the starting model draws the same samples."""
     job, _, trainer = ready
     found = trainer.rollout_func([prompt_of(job.config)] * 4, trainer)
     (prompt,) = trainer.processing_class(text=[prompt_of(job.config)])["input_ids"]

@@ -8,7 +8,7 @@ from Bio import Restriction
 from carbon.design.rules import SITES, RuleChecker, Rules, both_strands, has_repeat, least_fold_kcal
 from carbon.errors import UserError
 from carbon.genome import reverse_complement
-from carbon.inference.generate.constraints import Constraints
+from carbon.inference.options import Constraints
 from tests.helpers.files import random_bases
 
 

@@ -13,9 +13,7 @@ from carbon.design.rules import RuleChecker, Rules
 from carbon.design.strategies import STRATEGIES
 from carbon.errors import UserError
 from carbon.genome import reverse_complement
-from carbon.inference.generate.constraints import Constraints
-from carbon.inference.generate.sampling import SamplingRule
-from carbon.inference.options import StrategyName
+from carbon.inference.options import Constraints, SamplingRule, StrategyName
 
 
 def gc(sequences):

@@ -1,4 +1,4 @@
-"""What a worker of `carbon rl` asks of a vLLM server; a real one is in tests/servers."""
+"""Requests of a worker of `carbon rl` to a vLLM server; tests/servers starts a real server."""
 
 import json
 import threading
@@ -10,7 +10,7 @@ import torch
 
 from carbon.errors import UserError
 from carbon.model import load_model, save_model
-from carbon.rl.config import RLConfig, RLJob
+from carbon.rl.config import RLConfig, RLJob, SamplerOptions
 from carbon.rl.grpo import kmers_only, prompt_of, tokenizer_of, with_adapters
 from carbon.rl.rollouts import VllmServer, draw_locally
 
@@ -25,14 +25,16 @@ def worker(tmp_path, network):
     loaded = load_model(name)
     tokenizer = tokenizer_of(name, loaded.vocabulary)
     with kmers_only(loaded):
-        network = with_adapters(RLJob(name, [], TASK, tmp_path, on_cpu=True), loaded, tokenizer)
+        network = with_adapters(
+            RLJob(name, [], TASK, tmp_path, SamplerOptions(device="cpu")), loaded, tokenizer
+        )
         (prompt,) = tokenizer(text=[prompt_of(TASK)])["input_ids"]
         yield network, loaded.vocabulary, prompt
 
 
 @pytest.fixture
 def server(worker):
-    """A stand-in that draws by our engine: its address, what it was asked, and how it is off."""
+    """A simulated server that draws with our engine: its URL, its requests, and its faults."""
     network, vocabulary, _ = worker
     asked, off = [], {"status": 200, "nats": 0.0, "ids": "token_ids"}
 
@@ -73,7 +75,7 @@ def server(worker):
 
 
 def test_what_it_is_asked(worker, server):
-    """An adapter is loaded once a round, the one before let go, and the last at the end."""
+    """Each round loads one adapter and unloads the previous one; `close` unloads the last."""
     address, asked, _ = server
     network, vocabulary, prompt = worker
     drawing = VllmServer(address, *worker, TASK)

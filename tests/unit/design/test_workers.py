@@ -5,12 +5,12 @@ import torch
 
 import carbon
 from carbon.cli import main
-from carbon.design.functions import CallableFunction
+from carbon.design.functions import running_functions
 from carbon.design.goals import Goal
 from carbon.errors import UserError
 from carbon.inference.score import base_log_likelihoods
 from carbon.model import load_model, save_model
-from carbon.rl.config import RLConfig, RLJob
+from carbon.rl.config import RLConfig, RLJob, SamplerOptions
 from carbon.rl.grpo import kmers_only, make_trainer, tokenizer_of
 from carbon.rl.rewards import Rewards
 from carbon.rl.rollouts import WorkerRollouts, draw_samples, log_probs_of
@@ -45,7 +45,7 @@ def test_a_function_that_no_worker_can_have(folder):
 
 
 class Groups:
-    """Workers whose groups are those of a list."""
+    """Simulated workers that return prepared groups."""
 
     def __init__(self):
         self.groups = []
@@ -57,14 +57,17 @@ class Groups:
 
 @pytest.fixture
 def trainer(folder):
-    """A learner at its first step, for which a group lies ready that other weights drew."""
+    """A trainer at its first step, and a list for groups drawn with other weights."""
     loaded = load_model("base")
     task = RLConfig(length_bp=30, group=4, kl=0.0)
-    job = RLJob("base", ["python:shares:gc"], task, folder / "out", on_cpu=True)
-    rewards = Rewards([CallableFunction(lambda s: [0.0] * len(s))], [Goal(1.0)], loaded.vocabulary)
+    job = RLJob("base", ["python:shares:gc"], task, folder / "out", SamplerOptions(device="cpu"))
     workers = Groups()
     tokenizer = tokenizer_of("base", loaded.vocabulary)
-    with kmers_only(loaded):
+    with (
+        running_functions([lambda s: [0.0] * len(s)], 60) as functions,
+        kmers_only(loaded),
+    ):
+        rewards = Rewards(functions, [Goal(1.0)], loaded.vocabulary)
         yield (
             make_trainer(job, loaded, tokenizer, rewards, WorkerRollouts(workers, task)),
             workers.groups,
@@ -84,7 +87,7 @@ def test_log_probabilities_of_a_worker_are_those_of_scoring(trainer):
 
 
 def test_the_loss_corrects_for_the_weights_that_drew(trainer):
-    """By arithmetic: mean of -min(r A, clip(r) A), r = p now / p of who drew, A the z-score."""
+    """Mean of -min(r A, clip(r) A): r is the ratio to the drawing weights, A the z-score."""
     learner, groups = trainer
     prompt = list(NATIVE.prefix())
     ids = torch.tensor([encode(random_bases(30, seed)).ids[1:6] for seed in range(4)])

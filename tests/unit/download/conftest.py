@@ -54,7 +54,7 @@ def ncbi(tmp_path):
 def waits(monkeypatch):
     """How long the downloader would have slept, each time it would have."""
     seconds: list[float] = []
-    monkeypatch.setattr("data_pipeline.ncbi.connection.sleep", seconds.append)
+    monkeypatch.setattr("data_pipeline.inputs.ncbi.sleep", seconds.append)
     monkeypatch.setenv("NO_PROXY", "*")
     return seconds
 

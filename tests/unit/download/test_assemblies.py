@@ -9,7 +9,7 @@ import pytest
 from carbon import __version__
 from carbon.console import run_command
 from carbon.errors import UserError
-from data_pipeline.ncbi.download import Accession, download, main_download, read_accessions
+from data_pipeline.inputs.ncbi import Accession, download, main_download, read_accessions
 from tests.helpers.download import (
     ABSENT,
     ANNOTATION,

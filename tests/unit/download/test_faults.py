@@ -11,7 +11,7 @@ from email.utils import format_datetime
 import pytest
 
 from carbon.errors import UserError
-from data_pipeline.ncbi.download import Accession, download
+from data_pipeline.inputs.ncbi import Accession, download
 from tests.helpers.download import (
     ABSENT,
     E_COLI,
@@ -103,7 +103,7 @@ class TestBadTimes:
 
     @pytest.mark.parametrize("name", [GENOME, "md5checksums.txt"])
     def test_silence(self, ncbi, output, waits, monkeypatch, capsys, name):
-        monkeypatch.setattr("data_pipeline.ncbi.connection.TIMEOUT_SECONDS", (5, 0.2))
+        monkeypatch.setattr("data_pipeline.inputs.ncbi.TIMEOUT_SECONDS", (5, 0.2))
         ncbi.faults[name] = [stall]
         get(ncbi, output)
         assert waits == [1] and "timed out" in capsys.readouterr().err
@@ -138,7 +138,7 @@ class TestBadTimes:
             yield advance
 
         with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
-            patch.setattr("data_pipeline.ncbi.connection.progress", no_space)
+            patch.setattr("data_pipeline.inputs.ncbi.progress", no_space)
             get(ncbi, output, keep_going=keep_going)
         assert files_in(output) == [E_COLI]
         assert files_in(output / E_COLI) == [f"{GENOME}.part"]

@@ -5,7 +5,7 @@ from functools import cache, partial
 import pytest
 
 import carbon
-from carbon.finetune import metrics, outcome
+from carbon.finetune import job, metrics, results
 from tests.helpers.artefacts import built
 from tests.helpers.finetune import base_folder, motif_rows, run_config, untrained_folder, write_rows
 
@@ -14,14 +14,13 @@ from tests.helpers.finetune import base_folder, motif_rows, run_config, untraine
 def few_resamples(monkeypatch):
     """Draw intervals of few resamples: how wide they are is no matter to most tests."""
     monkeypatch.setattr(metrics, "affordable_resamples", lambda num_samples: 60)
-    monkeypatch.setattr(outcome, "_RESAMPLES_OF_GROUP", 60)
+    monkeypatch.setattr(results, "_RESAMPLES_OF_GROUP", 60)
 
 
 @pytest.fixture
 def no_pages(monkeypatch):
     """Leave out report and card, which take most of the time of a small run."""
-    monkeypatch.setattr(outcome, "write_report", lambda *_: None)
-    monkeypatch.setattr(outcome, "write_card", lambda *_: None)
+    monkeypatch.setattr(job, "write_pages", lambda *_: None)
 
 
 @pytest.fixture(scope="session")

@@ -10,11 +10,11 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from carbon.finetune import baselines
 from carbon.finetune.baselines import FITS, CnnSettings, ConvNet, predict_cnn
-from carbon.finetune.config import TaskConfig
-from carbon.finetune.data import Examples
-from carbon.finetune.linear import LOGISTIC_C, RIDGE_ALPHA, fit_linear
-from carbon.finetune.prepare import fitted_task
-from carbon.finetune.tasks import TASK_TYPES, LabelTask
+from carbon.finetune.config import LOSSES_OF, TaskConfig
+from carbon.finetune.data import fitted_task
+from carbon.finetune.probe import LOGISTIC_C, RIDGE_ALPHA, fit_linear
+from carbon.finetune.split import Examples
+from carbon.finetune.tasks import LabelTask
 from carbon.genome import reverse_complement
 from tests.helpers.files import random_bases
 
@@ -60,7 +60,7 @@ def asked(kind, examples, **settings):
     return fitted_task(TaskConfig(type=kind, **settings), "abc"[:num_names], examples)
 
 
-@pytest.mark.parametrize("kind", TASK_TYPES)
+@pytest.mark.parametrize("kind", LOSSES_OF)
 def test_every_baseline_fits_every_task_and_predicts_the_same_twice(kind, monkeypatch):
     if kind != "binary":
         monkeypatch.setattr(baselines, "CnnSettings", partial(CnnSettings, most_epochs=4))
@@ -150,7 +150,7 @@ def test_logistic_regression_is_that_of_scikit_learn(kind):
     y = (x[:, 0] + 0.1 * x[:, 1] + random.normal(size=200) > 3.3).astype(int)
     y += (kind == "classes") * (x[:, 3] > 3.5)
     labels = y[:, None].astype(np.float32)
-    task = LabelTask(kind, "abc"[: y.max() + 1], TASK_TYPES[kind].losses[0])
+    task = LabelTask(kind, "abc"[: y.max() + 1], LOSSES_OF[kind][0])
     found = fit_linear((x, labels), (x, labels), task)
     assert found.strength in LOGISTIC_C
     theirs = LogisticRegression(C=found.strength, max_iter=1000).fit(standardised(x), y)
@@ -188,7 +188,7 @@ def test_an_answer_of_the_network_knows_nothing_of_its_neighbours_or_of_the_stra
         norm.running_mean.uniform_(-1, 1)
         norm.bias.data.uniform_(-1, 1)
     kind = "bases" if per_base else "labels"
-    task = LabelTask(kind, ("a", "b"), TASK_TYPES[kind].losses[0])
+    task = LabelTask(kind, ("a", "b"), LOSSES_OF[kind][0])
     sequences = [random_bases(n, seed=n) for n in (7, 61, 33, 120)]
 
     def said(of):

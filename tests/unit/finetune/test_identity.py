@@ -6,8 +6,8 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from carbon.errors import UserError
+from carbon.finetune.data import prepare
 from carbon.finetune.job import as_config, check_identity, run_identity, write_identity
-from carbon.finetune.prepare import prepare
 from tests.helpers.files import random_bases
 from tests.helpers.finetune import base_folder, run_config, write_rows
 

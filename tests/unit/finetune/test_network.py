@@ -7,8 +7,7 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from carbon.finetune.batches import batches, first_row
-from carbon.finetune.network import FinetunedNetwork, Head, OpenedModel, pooled
+from carbon.finetune.network import FinetunedNetwork, Head, OpenedModel, batches, first_row, pooled
 from carbon.genome import reverse_complement
 from carbon.inference import Model
 from carbon.model import LoadedModel
@@ -95,7 +94,7 @@ class TestBases:
         for text in (sequence, turned):
             ids = torch.from_numpy(encode(text).ids - first_row(NATIVE))
             batch = batches(NATIVE, "mean")([text])
-            read.append(ours.states(batch)[1:])
+            read.append(ours.states(batch)[0, 1:])
             assert len(read[-1]) == len(ids) - 1
         rows = []
         for base in range(len(sequence)):

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from carbon.finetune.data import Examples
-from carbon.finetune.outcome import calibration, certainties, confusion, details_of, losses_of
+from carbon.finetune.results import calibration, certainties, confusion, details_of, losses_of
+from carbon.finetune.split import Examples
 from carbon.finetune.tasks import LabelTask
 
 BINARY = LabelTask("binary", ("no", "yes"), "binary_cross_entropy")

@@ -10,9 +10,8 @@ import pytest
 
 from carbon.cli import main
 from carbon.finetune import predict_job
-from carbon.finetune.load import load_finetuned
-from carbon.finetune.predict import FinetunedModel
-from carbon.finetune.prediction_sources import PredictJob
+from carbon.finetune.predict import FinetunedModel, load_finetuned
+from carbon.finetune.predict_job import PredictJob
 from carbon.genome import reverse_complement
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.finetune import BASES, NUMBERS

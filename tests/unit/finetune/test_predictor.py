@@ -14,11 +14,11 @@ from transformers import AutoModel
 from carbon.errors import ModelError, UserError
 from carbon.finetune import probe as probe_module
 from carbon.finetune.config import MethodConfig
-from carbon.finetune.data import Examples
 from carbon.finetune.folder import Manifest, read_manifest, weights_sha256
-from carbon.finetune.load import load_finetuned, with_linear, write_finetuned
 from carbon.finetune.network import OpenedModel
+from carbon.finetune.predict import load_finetuned, with_linear, write_finetuned
 from carbon.finetune.probe import probe, six_mers_averager, vectors_of
+from carbon.finetune.split import Examples
 from carbon.finetune.tasks import LabelTask
 from carbon.genome import reverse_complement
 from carbon.model import LoadedModel, load_model, save_model

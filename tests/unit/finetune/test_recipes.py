@@ -10,11 +10,10 @@ import pytest
 from carbon.cli import main
 from carbon.errors import ConfigError, UserError
 from carbon.finetune.config import DataConfig, FinetuneConfig, SplitConfig
-from carbon.finetune.metrics import statistics_of
-from carbon.finetune.prepare import prepare
+from carbon.finetune.data import prepare
 from carbon.finetune.readers import read_rows
 from carbon.finetune.recipes import read_run, recipe_of, recipes
-from carbon.finetune.tasks import TASK_TYPES
+from carbon.finetune.tasks import TASK_TYPES, LabelTask
 from eval.__main__ import main as eval_main
 from tests.helpers.files import random_bases, write_fasta
 
@@ -147,7 +146,7 @@ def test_every_recipe_is_a_run_with_figures_that_a_run_measures():
         rows = np.tile(np.arange(4.0)[:, None], (1, max(num_columns, 2)))
         labels = rows[:, :num_columns] if is_number else rows[:, :1] % 2
         names = config.data.labels if is_number else ("0", "1")
-        validate, _ = statistics_of(task.type, names, rows, labels)
+        validate, _ = LabelTask(task.type, tuple(names), "").statistics(rows, labels)
         for score, values in recipe.published.items():
             assert score in validate, (name, score)
             assert values and all(-1 < value < 1 for value in values.values()), name

@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 
 from carbon.cli import main
-from carbon.finetune.card import write_card
 from carbon.finetune.config import FinetuneConfig
-from carbon.finetune.findings import (
+from carbon.finetune.data import prepare
+from carbon.finetune.folder import Manifest, write_manifest
+from carbon.finetune.report import write_pages
+from carbon.finetune.results import (
     Findings,
     estimate_text,
     number_text,
     read_findings,
     read_predictions,
+    results_of,
+    write_predictions,
 )
-from carbon.finetune.folder import Manifest, write_manifest
-from carbon.finetune.outcome import _write_predictions, results_of
-from carbon.finetune.prepare import prepare
-from carbon.finetune.report import write_report
 from carbon.finetune.tasks import LabelTask
 
 BINARY = LabelTask("binary", ("no", "yes"), "binary_cross_entropy")
@@ -86,15 +86,18 @@ def a_run(tmp_path, kind, method, baselines=("constant",)):
     (folder / "results.json").write_text(json.dumps(results), encoding="utf-8")
     (folder / "config.toml").write_text(config.to_toml(), encoding="utf-8")
     if not task.per_base:
-        _write_predictions(folder / "predictions.tsv", prepared, said)
+        write_predictions(folder / "predictions.tsv", prepared, said)
     return folder, results, (prepared, said)
+
+
+def pages_of(folder):
+    return [path.read_text("utf-8") for path in write_pages(folder, read_findings(folder))]
 
 
 @pytest.mark.parametrize(("kind", "method"), list(zip(KINDS, ("lora", "probe") * 3, strict=False)))
 def test_a_page_and_a_card_of_each_kind(tmp_path, kind, method):
     folder, results, _ = a_run(tmp_path, kind, method)
-    page = write_report(folder, read_findings(folder)).read_text(encoding="utf-8")
-    card = write_card(folder, read_findings(folder)).read_text(encoding="utf-8")
+    page, card = pages_of(folder)
     score = results["test"]["model"][results["chosen_by"]]
     for text in (page, card):
         assert estimate_text(score) in text and results["split_sha256"] in text
@@ -106,9 +109,7 @@ def test_a_page_and_a_card_of_each_kind(tmp_path, kind, method):
     if kind == "labels":
         assert "x&lt;y" in page and "x<y" not in page
     if kind == "binary":
-        assert (
-            write_report(folder, read_findings(folder)).read_text(encoding="utf-8") == page
-        )  # the same bytes twice
+        assert pages_of(folder) == [page, card]  # the same bytes twice
         assert "no&lt;" in page and "`no&lt;`" in card and "no<" not in page + card
 
 
@@ -186,10 +187,7 @@ def test_no_sentence_says_that_copies_were_not_learned_from():
 
 def test_without_a_baseline_nothing_is_compared(tmp_path):
     folder, *_ = a_run(tmp_path, "binary", "probe", baselines=())
-    page, card = (
-        write_report(folder, read_findings(folder)).read_text(),
-        write_card(folder, read_findings(folder)).read_text(),
-    )
+    page, card = pages_of(folder)
     assert "minus" not in card and "minus constant" not in page and "There is no baseline" in page
 
 

@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from carbon.finetune import train
-from carbon.finetune.checkpoints import last_checkpoint, trained_of
 from carbon.finetune.config import MethodConfig
 from carbon.finetune.predict import ValidationScore
-from carbon.finetune.train import train_weights
+from carbon.finetune.train import last_checkpoint, train_weights, trained_of
 from tests.helpers.finetune import BINARY, examples_of, finetuned_of
 
 # Weights of classes that differ, so that the steps of an epoch have different total weights; 12
@@ -67,10 +66,10 @@ def test_killed_at_a_checkpoint(tmp_path, run, kept, name, steps):
         assert_same(run(method, tmp_path / f"killed-{step}", resume=True), whole)
 
 
-def test_a_tuning_that_ended_is_not_tuned_again(tmp_path, run, monkeypatch):
+def test_training_that_ended_does_not_train_again(tmp_path, run, monkeypatch):
     method = WAY.replace(epochs=0.3)
     whole = run(method, tmp_path)
-    monkeypatch.setattr(train, "_Trainer", None)  # calling it would fail
+    monkeypatch.setattr(train._Trainer, "train", None)  # calling it would fail
     assert_same(run(method, tmp_path, resume=True), whole)
 
 

@@ -10,10 +10,8 @@ from scipy.stats import spearmanr
 from sklearn import metrics as sk
 
 from carbon.finetune import metrics
-from carbon.finetune.metrics import (
-    SCORES,
-    statistics_of,
-)
+from carbon.finetune.config import LOSSES_OF
+from carbon.finetune.metrics import SCORES
 from carbon.finetune.tasks import TASK_TYPES, LabelTask
 
 SEEDS = st.integers(0, 10_000)
@@ -84,7 +82,7 @@ def example_of(kind, seed):
 @given(seed=SEEDS)
 def test_scores_are_those_of_scikit_learn(kind, seed):
     names, said, truth = example_of(kind, seed)
-    statistics, rows = statistics_of(kind, names, said, truth[:, None].astype(float))
+    statistics, rows = LabelTask(kind, names, "").statistics(said, truth[:, None].astype(float))
     assert len(rows) == len(truth)
     drawn = np.random.default_rng(seed).integers(len(truth), size=len(truth))
     for chosen in (np.arange(len(truth)), drawn):
@@ -154,9 +152,9 @@ def test_differences_are_paired():
 
 
 def test_every_kind_has_scores():
-    assert set(SCORES) == set(TASK_TYPES)
+    assert {name for of in TASK_TYPES.values() for name in of.scores} == set(SCORES)
     for kind, of in TASK_TYPES.items():
-        task = LabelTask(kind, ("a", "b", "c")[: 2 if of.one_logit else 3], of.losses[0])
+        task = LabelTask(kind, ("a", "b", "c")[: 2 if of.one_logit else 3], LOSSES_OF[kind][0])
         said = np.random.default_rng(0).random((30, task.num_outputs))
         labels = np.random.default_rng(1).integers(0, 2, (30, task.num_columns)).astype(float)
         scores = task.scores(said, labels)

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carbon.errors import UserError
-from carbon.finetune.config import SplitConfig
-from carbon.finetune.data import SPLITS, Examples
-from carbon.finetune.split import LEAK_RULES, assign_splits, find_leaks
+from carbon.finetune.config import SPLITS, SplitConfig
+from carbon.finetune.split import LEAK_RULES, Examples, assign_splits, find_leaks
 from carbon.genome import reverse_complement
 from tests.helpers.files import random_bases
 

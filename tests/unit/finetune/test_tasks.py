@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carbon.errors import UserError
-from carbon.finetune.data import TRANSFORMS, Transform
-from carbon.finetune.losses import LOSSES, mean_loss
-from carbon.finetune.tasks import TASK_TYPES, LabelTask
+from carbon.finetune.config import LOSSES_OF
+from carbon.finetune.network import LOSSES, mean_loss
+from carbon.finetune.tasks import TASK_TYPES, TRANSFORMS, LabelTask, Transform
 
 UNKNOWN = float("nan")
 
@@ -63,7 +63,7 @@ def slow_loss(task, logits, targets):
 CASES = [
     (kind, loss, weighted)
     for kind, of in TASK_TYPES.items()
-    for loss in of.losses
+    for loss in LOSSES_OF[kind]
     for weighted in ((False,) if of.is_number else (False, True))
 ]
 

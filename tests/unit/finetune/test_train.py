@@ -1,4 +1,4 @@
-"""Training: schedules of examples, the selected checkpoint, dropout."""
+"""Training: order of examples, microbatches, the selected checkpoint, dropout."""
 
 import dataclasses
 
@@ -7,10 +7,9 @@ import pytest
 import torch
 
 from carbon.errors import UserError
-from carbon.finetune.checkpoints import trained_of
 from carbon.finetune.config import MethodConfig
 from carbon.finetune.predict import validate
-from carbon.finetune.train import BatchSchedule, Dropout, train_weights
+from carbon.finetune.train import StepSampler, train_weights, trained_of
 from tests.helpers.finetune import BASES, BINARY, NUMBERS, examples_of, finetuned_of
 
 METHOD = MethodConfig(
@@ -58,7 +57,7 @@ def test_the_best_checkpoint_is_kept(tmp_path, base, task):
         "numbers": torch.nn.functional.mse_loss,
     }[task.type](logits, labels)
     assert best.loss == pytest.approx(by_hand.item(), rel=1e-5)
-    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["finished"]
+    assert not list((tmp_path / "checkpoints").glob("*/optimizer.pt"))
 
 
 def test_a_correlation_is_refused_in_microbatches(tmp_path, base):
@@ -68,66 +67,40 @@ def test_a_correlation_is_refused_in_microbatches(tmp_path, base):
     training(base, tmp_path, task, METHOD.replace(micro_batch=8))
 
 
+def read_in_epoch(sampler, epoch, **changes):
+    sampler = dataclasses.replace(sampler, epoch=epoch, **changes)
+    microbatches = list(sampler)
+    assert len(microbatches) == len(sampler) and all(microbatches)
+    return [key for microbatch in microbatches for key in microbatch if key.counts]
+
+
 @pytest.mark.parametrize(
     ("num_processes", "microbatches"), [(1, 1), (1, 3), (2, 1), (2, 3), (4, 5)]
 )
 def test_every_example_is_read_once_an_epoch(num_processes, microbatches):
-    plan = BatchSchedule(num_examples=29, batch=8, seed=3, augment=True)
+    sampler = StepSampler(num_examples=29, batch=8, seed=3, augment=True)
     read = []
     for rank in range(num_processes):
         shared = {"microbatches": microbatches, "rank": rank, "num_processes": num_processes}
-        steps = dataclasses.replace(plan, **shared)
-        share = list(steps.for_this_process(2))
-        assert len(share) == steps.num_steps * microbatches and all(share)
-        read += [key for batch in share for key in batch if key.counts]
+        read += read_in_epoch(sampler, 2, **shared)
     assert sorted(key.example for key in read) == list(range(29))
-    assert sorted(read) == sorted(key for batch in plan.for_this_process(2) for key in batch)
+    assert sorted(read) == sorted(read_in_epoch(sampler, 2))
     turned = [key.is_turned for key in read]
     assert any(turned) and not all(turned)
 
 
-def test_each_epoch_and_seed_has_an_order_of_its_own():
-    plan = BatchSchedule(num_examples=29, batch=8, seed=3, augment=True)
+def test_each_epoch_and_seed_has_its_own_order():
+    sampler = StepSampler(num_examples=29, batch=8, seed=3, augment=True)
     orders = [
-        [key.example for batch in steps.for_this_process(epoch) for key in batch]
-        for steps, epoch in ((plan, 2), (plan, 3), (dataclasses.replace(plan, seed=4), 2))
+        read_in_epoch(sampler, 2),
+        read_in_epoch(sampler, 3),
+        read_in_epoch(sampler, 2, seed=4),
     ]
     assert orders[0] not in orders[1:] and orders[1] != orders[2]
 
 
-class TestDropout:
-    @pytest.mark.parametrize(
-        ("shape", "share"),
-        [((1000, 301), 0.05), ((1000, 301), 0.5), ((7,), 0.5), ((3, 5, 2), 0.05)],
-    )
-    def test_a_share_is_zero_and_the_rest_grows(self, shape, share):
-        torch.manual_seed(0)
-        values = (torch.rand(shape) + 1).requires_grad_()
-        found = Dropout(share)(values)
-        kept = found != 0
-        torch.testing.assert_close(found[kept], values[kept] / (1 - share), rtol=1e-4, atol=0)
-        gradient = torch.rand(shape) + 1
-        found.backward(gradient)
-        expected = torch.where(kept, gradient / (1 - share), 0.0)
-        torch.testing.assert_close(values.grad, expected, rtol=1e-4, atol=0)
-        if kept.numel() > 1000:
-            gone = (~kept).float()
-            assert float(gone.mean()) == pytest.approx(share, abs=0.003)
-            # Four draws come from one word: neighbours go together as often as chance has it.
-            assert float((gone[:, 1:] * gone[:, :-1]).mean()) == pytest.approx(share**2, abs=0.002)
-
-    def test_none_of_it_outside_of_training_and_the_same_by_a_seed(self):
-        dropout, values = Dropout(0.3), torch.randn(50, 9)
-        assert dropout.eval()(values) is values
-        dropout.train()
-        drawn = []
-        for seed in (1, 1, 2):
-            torch.manual_seed(seed)
-            drawn.append(dropout(values))
-        assert torch.equal(drawn[0], drawn[1]) and not torch.equal(drawn[1], drawn[2])
-
-    def test_adapters_have_it(self, base):
-        for share, number in ((0.1, 14), (0.0, 0)):
-            finetuned, _ = finetuned_of(base, BINARY, MethodConfig(name="lora", dropout=share))
-            there = [m for m in finetuned.network.modules() if isinstance(m, Dropout)]
-            assert len(there) == number and not any(m.training for m in there)
+def test_adapters_have_dropout(base):
+    for share, number in ((0.1, 14), (0.0, 0)):
+        finetuned, _ = finetuned_of(base, BINARY, MethodConfig(name="lora", dropout=share))
+        found = [m for m in finetuned.network.modules() if isinstance(m, torch.nn.Dropout)]
+        assert [m.p for m in found] == [share] * number and not any(m.training for m in found)

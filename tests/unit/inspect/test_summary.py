@@ -10,9 +10,9 @@ import pytest
 
 from carbon.corpus import read_manifest, read_source
 from carbon.errors import ConfigError, CorpusError
-from data_pipeline.inspecting.census import count_corpus
-from data_pipeline.inspecting.record import inspect_dropped
-from data_pipeline.inspecting.report import BASE_MIXTURE, draw, inspect_summary, write_report
+from data_pipeline.inspect.census import count_corpus
+from data_pipeline.inspect.record import inspect_dropped
+from data_pipeline.inspect.report import BASE_MIXTURE, draw, inspect_summary, write_report
 from tests.helpers.curation import assembly, build
 from tests.helpers.files import place_gene, random_bases, write_fasta
 from tests.helpers.inspect import (
@@ -23,6 +23,7 @@ from tests.helpers.inspect import (
     number,
     rewritten,
     slow_numbers,
+    state_files,
 )
 
 
@@ -102,6 +103,7 @@ class TestSummary:
         table = pq.read_table(path)
         pq.write_table(table.slice(0, 5), path, row_group_size=2)
         pq.write_table(table.slice(5), path.with_name("train-00001.parquet"), row_group_size=3)
+        state_files(copy)
         manifest = read_manifest(corpus)
         assert count_corpus(copy, manifest) == count_corpus(corpus, manifest)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from carbon.errors import GenomeError, UserError
 from carbon.genome import Interval, Reference, Variant
-from carbon.inference import Model, ScanChunk, join_chunks
+from carbon.inference import Model, ScanChunk, ScanOptions, join_chunks
 from carbon.inference.scan import scan_method_for
 from carbon.inference.scan import score as scan_score
 from carbon.model import LoadedModel
@@ -228,7 +228,7 @@ class TestWindows:
         class Long:
             context_tokens, vocabulary = 32_768, NATIVE
 
-        method = scan_method_for(Long())
+        method = scan_method_for(Long(), ScanOptions())
         assert (method.window_bp, method.least_context_bp) == (48_000, 24_000)
 
     @pytest.mark.parametrize(

@@ -16,7 +16,9 @@ def reference(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def address(model, reference):
-    with serving(model, name="tiny", reference=reference, most_tokens=5_000, most_items=40) as found:
+    with serving(
+        model, name="tiny", reference=reference, most_tokens=5_000, most_items=40
+    ) as found:
         yield found
 
 

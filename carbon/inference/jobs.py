@@ -1,0 +1,270 @@
+"""Jobs of the inference commands: what is computed from which files, and where it is written.
+
+A field is an option of the command of the same name, and the docstring has its help; options of the
+method and the annotation are the dataclasses of `carbon.inference.options`. The module
+is plain Python, so that help needs neither numpy nor torch.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+from carbon.inference.options import (
+    CONSTRAINTS,
+    GENES,
+    METHOD,
+    MODEL,
+    SAMPLING,
+    AnnotationOptions,
+    BackgroundOptions,
+    Constraints,
+    EmbedOptions,
+    Engine,
+    Group,
+    InputFile,
+    Natural,
+    Option,
+    SamplingRule,
+    ScanOptions,
+    ScoreOptions,
+    Tags,
+    VariantOptions,
+    Words,
+)
+from carbon.io.tables import FORMATS, any_of
+from carbon.parallel.engines import Worker
+from carbon.parallel.options import WorkerOptions, loaded_device, workers_of
+
+if TYPE_CHECKING:
+    from carbon.inference.model import Model
+    from carbon.parallel.driver import Workers
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoadingOptions:
+    """Model and how to load it: keywords of `carbon.load`.
+
+    Attributes:
+        model: model folder, or the name of a bundled or Hub model.
+        dtype: of weights and activations; auto is bfloat16 on a CUDA GPU, else float32.
+        attention: sdpa, flash_attention_2, or auto.
+        yarn: stretch the context by this factor.
+    """
+
+    model: str
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    attention: str = "auto"
+    yarn: float | None = None
+
+    def load(self, device: str) -> "Model":
+        """Load the model."""
+        from carbon.inference.model import load
+
+        keywords: Any = {"dtype": self.dtype, "attention": self.attention, "yarn": self.yarn}
+        return load(self.model, device=device, **keywords)
+
+
+_Loading = Annotated[LoadingOptions, Option(group=MODEL)]
+_Genes = Annotated[AnnotationOptions, Option(group=GENES)]
+_VariantMethod = Annotated[VariantOptions, Option(group=METHOD)]
+
+_INPUT = Group("Variants", takes_one=True, is_required=True)
+_PLACE = Group("Place", takes_one=True)
+_PERCENTILES = Group("Percentiles", takes_one=True)
+_SCANNED = Group("Place, one of these", takes_one=True, is_required=True)
+_PROMPTS = Group("Prompts, one of these", takes_one=True)
+
+Contigs = Annotated[
+    str | None,
+    Option(
+        metavar="TABLE|chr",
+        help="if a file uses other contig names than the reference: a table of its names and the "
+        "reference's, or chr to add or remove 'chr' (and M for MT).",
+    ),
+]
+
+
+def output_of(kind: str) -> Option:
+    """Return the option of an output, whose endings select its format."""
+    return Option(help=f"a {any_of(FORMATS[kind])} to write.", metavar="FILE")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScoreJob:
+    """Sequences to score.
+
+    Attributes:
+        per_base: write a row for each base.
+    """
+
+    loading: _Loading
+    output: Annotated[Path | None, output_of("table")] = None
+    per_base: bool = False
+    method: ScoreOptions = field(default_factory=ScoreOptions)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EmbedJob:
+    """Sequences to embed."""
+
+    loading: _Loading
+    output: Annotated[Path, output_of("embeddings")]
+    method: EmbedOptions = field(default_factory=EmbedOptions)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VariantJob:
+    """Variants to score.
+
+    Attributes:
+        reference: FASTA that the variants refer to.
+        vcf: sorted VCF, plain, gzip or bgzip; or BCF.
+        variant: variants such as "VIII:451984 CA>C", VIII-451984-CA-C or, with --annotation,
+            "ENO2:c.28A>T".
+        genes: with them, gene, consequence and codon are written too.
+        region: score the records whose POS is in it, 1-based, both ends included.
+        regions_file: score the records whose POS is in one of its regions.
+        min_qual: score the records whose QUAL is at least this; records without QUAL are left out.
+        filters: score the records whose FILTER has one of these names, such as PASS; '.' means
+            records without applied filters.
+        background: file of `carbon background`: also write a percentile among random variants;
+            default: background.json in the model's folder, if it matches.
+        no_background: never write a percentile.
+        skip_mismatches: skip records whose REF contradicts the reference.
+        strict: refuse a VCF that breaks any rule of its format.
+    """
+
+    loading: _Loading
+    reference: InputFile
+    output: Annotated[Path, output_of("variants")]
+    # `-` is refused with its reason
+    vcf: Annotated[InputFile | None, Option(group=_INPUT, may_be_stdin=True)] = None
+    variant: Annotated[Words, Option(group=_INPUT, metavar="TEXT")] = ()
+    genes: _Genes = field(default_factory=AnnotationOptions)
+    region: Annotated[str | None, Option(group=_PLACE, metavar="CHR[:FIRST-LAST]")] = None
+    regions_file: Annotated[InputFile | None, Option(group=_PLACE, metavar="BED")] = None
+    min_qual: Annotated[float | None, Option(metavar="QUAL")] = None
+    filters: Annotated[str, Option(metavar="NAME[,NAME...]")] = ""
+    background: Annotated[InputFile | None, Option(group=_PERCENTILES)] = None
+    no_background: Annotated[bool, Option(group=_PERCENTILES)] = False
+    method: _VariantMethod = field(default_factory=VariantOptions)
+    skip_mismatches: bool = False
+    strict: bool = False
+    lenient: Annotated[bool, Option(is_hidden=True)] = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BackgroundJob:
+    """Random variants to score.
+
+    Attributes:
+        reference: FASTA to draw variants from.
+        output: a .json to write.
+        genes: separate SNVs by consequence, and coding indels from others.
+    """
+
+    loading: _Loading
+    reference: InputFile
+    output: Path
+    genes: _Genes = field(default_factory=AnnotationOptions)
+    drawing: BackgroundOptions = field(default_factory=BackgroundOptions)
+    method: _VariantMethod = field(default_factory=VariantOptions)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScanJob:
+    """Regions to scan.
+
+    Attributes:
+        reference: FASTA, plain, bgzip or gzip.
+        output: one or more of .parquet, .tsv and .bw. A track has the mean delta, or the value in
+            its name: .mean_delta.bw, .worst_delta.bw, .log_p_ref.bw, .entropy_nats.bw. With
+            --genome, a .parquet is a folder with a file for each contig.
+        region: 1-based, both ends included.
+        regions_file: all regions of a file.
+        contig: a whole contig.
+        genome: all contigs of the reference.
+        gene: name or identifier, with --annotation.
+        annotation: GFF3, GTF, BED or GenBank, plain or gzip.
+        flank_bp: bases added on both sides.
+        plot: heat map, .png, .svg or .pdf.
+        dry_run: report tokens, hours and bytes, and write nothing.
+    """
+
+    loading: _Loading
+    reference: InputFile
+    output: Words
+    region: Annotated[str | None, Option(group=_SCANNED, metavar="CHR:FIRST-LAST")] = None
+    regions_file: Annotated[InputFile | None, Option(group=_SCANNED, metavar="BED")] = None
+    contig: Annotated[str | None, Option(group=_SCANNED, metavar="NAME")] = None
+    genome: Annotated[bool, Option(group=_SCANNED)] = False
+    gene: Annotated[str | None, Option(group=_SCANNED, metavar="NAME")] = None
+    annotation: InputFile | None = None
+    contigs: Contigs = None
+    flank_bp: Natural = 0
+    plot: Path | None = None
+    method: Annotated[ScanOptions, Option(group=METHOD)] = field(default_factory=ScanOptions)
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GenerateJob:
+    """Prompts to continue, or a gap to fill.
+
+    Attributes:
+        tags: metadata tag; may be repeated.
+        prompt: DNA of any length; none by default.
+        prompts: FASTA with one prompt per record.
+        length_bp: bases to add.
+        num_samples: samples per prompt.
+        seed: of the random numbers.
+        output: file to write; default: standard output.
+        draft: a smaller model, to decode speculatively.
+        draft_tokens: 6-mers it proposes at a time.
+        engine: continuous: transformers' continuous batching, for many prompts of different
+            lengths.
+        right: DNA after a gap; fill the gap between --prompt and it.
+        candidates: number to draw for a gap; the best -n are written.
+    """
+
+    loading: _Loading
+    tags: Tags = ()
+    prompt: Annotated[str, Option(group=_PROMPTS, metavar="DNA")] = ""
+    prompts: Annotated[InputFile | None, Option(group=_PROMPTS, metavar="FASTA")] = None
+    length_bp: int
+    num_samples: Annotated[Natural, Option(name="-n")] = 1
+    seed: Natural = 0
+    output: Annotated[Path | None, Option(metavar="FASTA")] = None
+    sampling: Annotated[SamplingRule, Option(group=SAMPLING)] = field(default_factory=SamplingRule)
+    constraints: Annotated[Constraints, Option(group=CONSTRAINTS)] = field(
+        default_factory=Constraints
+    )
+    draft: Annotated[str | None, Option(metavar="MODEL")] = None
+    draft_tokens: Natural = 4
+    engine: Engine = "own"
+    right: Annotated[str | None, Option(metavar="DNA")] = None
+    candidates: Natural = 16
+
+
+J = TypeVar("J")
+
+
+def workers_for(
+    job: J, make: Callable[["Model", J], Worker], options: WorkerOptions
+) -> AbstractContextManager["Workers"]:
+    """Return workers that each load the model of a job.
+
+    Args:
+        job: the job, whose `loading` names the model.
+        make: function from the loaded model and the job to a worker; pickled by name.
+        options: number and place of the workers.
+    """
+    return workers_of(options, partial(model_worker, job, make, loaded_device(options)))
+
+
+def model_worker(job: Any, make: Callable[["Model", Any], Worker], device: str) -> Worker:
+    """Load the model of a job, and return a worker that uses it."""
+    return make(job.loading.load(device), job)

@@ -1,0 +1,338 @@
+"""The first step: one input, all its records, one shard on disk."""
+
+import csv
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from carbon.errors import UserError
+from carbon.genome import Interval
+from carbon.io.files import atomic_folder, sha256_of_file
+from data_pipeline.cuts import AnnotatedAssembly, Dropped, check_cds
+from data_pipeline.dedup.sketch import sketch_of
+from data_pipeline.filters import Composition, compositions_of, why_not
+from data_pipeline.inputs.assemblies import Assembly, names_of, opened
+from data_pipeline.inputs.evaluations import (
+    EvaluationPlaces,
+    EvaluationSequences,
+    evaluation_places,
+    evaluation_sequences,
+)
+from data_pipeline.inputs.files import file_rows
+from data_pipeline.inputs.listing import FileInput, inputs_of, paths_of, sample_name, title_of
+from data_pipeline.inputs.regions import bed_regions
+from data_pipeline.limits import FAMILY, STOPS_AT_INCOMPLETE_CDS
+from data_pipeline.recipe import AssemblyConfig, BuildConfig, may_hold_out
+from data_pipeline.records import Record, Segment, ShardWriter, digests_of, read_bases
+from data_pipeline.sources import SOURCES, Source, divided, source_of, strands_differ
+from data_pipeline.split import held_out_regions, is_fastq, split_of
+
+DROPPED_COLUMNS = ("source", "name", "reason", "assembly", "contig", "start", "end")
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]+")
+_LETTERS_AT_ONCE = 1 << 20
+_REGIONS_TOLD = 3
+Regions = Callable[[dict[str, int]], list[Interval]]  # from the lengths of an input's contigs
+
+
+# What is found in an input, on its way to become records: places to cut out, or rows of a file.
+Pairs = Iterable[tuple[Source, Any]]
+Take = Callable[[Pairs], Pairs]
+
+
+def _no_regions(contig_lengths_bp: dict[str, int]) -> list[Interval]:
+    del contig_lengths_bp
+    return []
+
+
+def _everything(found: Pairs) -> Pairs:
+    return found
+
+
+def make_shard(
+    config: BuildConfig,
+    rank: int,
+    folder: Path,
+    families: Regions = _no_regions,
+    take: Take = _everything,
+) -> list[str]:
+    """Cut, filter and write the records of input `rank`; the shard appears when it is whole.
+
+    Args:
+        config: the recipe.
+        rank: of the input among `inputs_of` it.
+        folder: to make.
+        families: tells what is held out of the input for the sake of its proteins.
+        take: gives what of all that is found goes on, for a sample of it.
+
+    Returns:
+        What to tell of it, in lines.
+
+    Raises:
+        UserError: the input is absent or malformed.
+    """
+    each = inputs_of(config)[rank]
+    with atomic_folder(folder) as shard:
+        maker = _ShardMaker(config, shard, take)
+        if isinstance(each, AssemblyConfig):
+            held_out, found = maker.add_assembly(each, families)
+            warning = found.pop("warning")
+            told = {key: value for key, value in (each.to_table() | found).items() if value}
+        else:
+            held_out, warning = [], ""
+            maker.add_file(each)
+            told = each.config.to_table() | {"path": str(each.path)}
+            if is_fastq(each.path):
+                told |= {"mates": str(each.mates or ""), "sample": sample_name(each)}
+                told["split"] = "test" if each.held_out else "train"
+        counts = maker.finish()
+        told_held_out = [region.to_region() for region in held_out]
+        files = [
+            {"path": path, "bytes": Path(path).stat().st_size, "sha256": sha256_of_file(path)}
+            for path in paths_of(each)
+        ]
+        summary = {
+            "title": title_of(each),
+            "recipe": told,
+            "files": files,
+            "held_out": told_held_out,
+            **({"warning": warning} if warning else {}),
+            "counts": counts,
+            "both_strands": maker.both_strands,
+            "near_duplicates": sorted(maker.near_duplicates),
+            "clades": maker.clades,
+        }
+        (shard / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+    kept = sum(count["records"] for count in counts["filtered"].values())
+    where = ", ".join(told_held_out[:_REGIONS_TOLD]) or "nothing"
+    where += f" and {more:,} more" if (more := len(told_held_out) - _REGIONS_TOLD) > 0 else ""
+    return [*warning.splitlines(), f"{title_of(each)}; held out: {where}; {kept:,} records"]
+
+
+def _printable(name: str) -> str:
+    return name if name.isprintable() else _UNPRINTABLE.sub(" ", name)
+
+
+def _regions(
+    config: AssemblyConfig, contig_lengths_bp: Mapping[str, int]
+) -> Iterator[tuple[Source, Record | Dropped]]:
+    names = names_of(config, contig_lengths_bp)
+    for regions in config.regions:
+        for name, found in bed_regions(regions, config, names, contig_lengths_bp):
+            yield source_of(name, regions.both_strands), found
+
+
+class _Waiting(NamedTuple):
+    """A row whose letters are not counted yet."""
+
+    source: Source
+    row: dict[str, Any]
+
+
+@dataclass(slots=True)
+class _Count:
+    records: int = 0
+    bases: int = 0
+    masked_bases: int = 0
+
+
+class _ShardMaker:
+    def __init__(self, config: BuildConfig, shard: Path, take: Take) -> None:
+        self._config = config
+        self._take = take
+        self._writer = ShardWriter(shard)
+        self._dropped_file = (shard / "dropped.tsv").open("w", encoding="utf-8", newline="")
+        self._dropped = csv.writer(self._dropped_file, delimiter="\t", lineterminator="\n")
+        self._counts: dict[str, dict[str, _Count]] = {"cut": {}, "filtered": {}}
+        self._waiting: list[_Waiting] = []
+        self._waiting_bp = 0
+        # With what is held out. Of reads, sketches would be more bytes than bases.
+        self._compares_all = may_hold_out(config)
+        self._test_share = 0.0
+        self.both_strands: dict[str, bool] = {}
+        self.near_duplicates: set[str] = set()
+        self.clades: dict[str, str] = {}
+        self._sequences = [
+            EvaluationSequences(evaluation_sequences(evaluation), evaluation.shared)
+            for evaluation in config.evaluations
+            if not evaluation.assembly
+        ]
+
+    def add_assembly(
+        self, config: AssemblyConfig, families: Regions
+    ) -> tuple[list[Interval], dict[str, str]]:
+        """Add what is cut out of an assembly; return what is held out, and who it is."""
+        with opened(config, self._config.taxdump, self._config.divide_by) as assembly:
+            lengths_bp = assembly.reference.contig_lengths_bp
+            annotation = assembly.annotation
+            if STOPS_AT_INCOMPLETE_CDS[config.incomplete_cds]:
+                check_cds(annotation)
+            asked = tuple(text for text in config.holdout if text != FAMILY)
+            held_out = held_out_regions(asked, lengths_bp, annotation.genes)
+            held_out += families(lengths_bp)
+            for each in annotation.left_out:
+                self._drop("annotation", each.name, each.reason, assembly.name)
+            self._held_out = EvaluationPlaces(held_out)
+            evaluated = [
+                evaluation_places(evaluation, config, lengths_bp)
+                for evaluation in self._config.evaluations
+                if evaluation.assembly == assembly.name
+            ]
+            places = EvaluationPlaces(place for each in evaluated for place in each.places)
+            annotated = AnnotatedAssembly(annotation, lengths_bp, held_out)
+            sources = [divided(SOURCES[name], assembly.clade) for name in assembly.sources]
+            for source in sources:
+                self._use(source)
+                for counts in self._counts.values():
+                    counts[source.name] = _Count()
+            cut = (
+                (source, found)
+                for source in sources
+                for found in source.cut(annotated, self._config.cut, self._config.keep)
+            )
+            regions = (
+                (divided(source, assembly.clade), found)
+                for source, found in _regions(config, lengths_bp)
+            )
+            for source, found in self._take(itertools.chain(cut, regions)):
+                self._use(source)
+                if isinstance(found, Dropped):
+                    self._count("cut", source.name, 0, 0)
+                    self._drop(source.name, *found, assembly.name)
+                else:
+                    self._add_record(source, found, assembly, held_out, places)
+            warnings = [assembly.warning or "", *(w for each in evaluated for w in each.warnings)]
+            who = {
+                "organism": assembly.organism,
+                "species_type": assembly.species_type,
+                "taxonomy": "; ".join(assembly.taxonomy),
+                "warning": "\n".join(filter(None, warnings)),
+            }
+        return held_out, who
+
+    def add_file(self, file: FileInput) -> None:
+        """Add the records of a file."""
+        config = file.config
+        source = source_of(config.source, config.both_strands, config.near_duplicates)
+        self._use(source)
+        of_reads = is_fastq(file.path)
+        self._compares_all &= not of_reads
+        self._test_share = float(file.held_out) if of_reads else config.test_share
+        rows = ((source, row) for row in file_rows(file.path, config, file.mates))
+        for _, row in self._take(rows):
+            if isinstance(row, Dropped):
+                self._count("cut", source.name, 0, 0)
+                self._drop(source.name, *row, sample_name(file))
+                continue
+            row["name"] = _printable(row["name"])
+            row["segments"] = [Segment(**segment) for segment in row["segments"]]
+            self._add_row(source, row)
+
+    def finish(self) -> dict[str, dict[str, dict[str, int]]]:
+        """Write what is left; return records and bases, as cut and as kept, of each source."""
+        self._decide()
+        self._writer.close()
+        self._dropped_file.close()
+        return {
+            step: {source: asdict(count) for source, count in counts.items()}
+            for step, counts in self._counts.items()
+        }
+
+    def _use(self, source: Source) -> None:
+        if self.both_strands.setdefault(source.name, source.both_strands) != source.both_strands:
+            raise UserError(strands_differ(source.name))
+        if source.near_duplicates:
+            self.near_duplicates.add(source.name)
+        if source.clade:
+            self.clades[source.name] = source.clade
+
+    def _add_record(
+        self,
+        source: Source,
+        record: Record,
+        assembly: Assembly,
+        held_out: list[Interval],
+        places: EvaluationPlaces,
+    ) -> None:
+        start, end, strand = record.place()
+        split: str | None = "train"
+        if record.contig in self._held_out.contigs or record.contig in places.contigs:
+            intervals = record.intervals(assembly.reference.contig_lengths_bp[record.contig])
+            if any(map(self._held_out.overlap, intervals)):
+                split = split_of(intervals, held_out)
+            reason = "partly_held_out" if split is None else ""
+            if split == "train" and any(map(places.overlap, intervals)):
+                reason = "overlaps_evaluation"
+            if reason:
+                self._count("cut", source.name, sum(i.length_bp for i in intervals), 0)
+                where = (assembly.name, record.contig, start, end)
+                self._drop(source.name, record.name, reason, *where)
+                return
+        row = {
+            "sequence": read_bases(assembly.reference, record.contig, record.segments),
+            "source": source.name,
+            "record_id": record.contig,
+            "start": start,
+            "end": end,
+            "strand": strand,
+            "gene_type": record.gene_type,
+            "species_type": assembly.species_type,
+            "organism": assembly.organism,
+            "assembly": assembly.name,
+            "name": _printable(record.name),
+            "segments": record.segments,
+            "split": split,
+        }
+        self._add_row(source, row)
+
+    def _add_row(self, source: Source, row: dict[str, Any]) -> None:
+        self._waiting.append(_Waiting(source, row))
+        self._waiting_bp += len(row["sequence"])
+        if self._waiting_bp >= _LETTERS_AT_ONCE:
+            self._decide()
+
+    def _decide(self) -> None:
+        """Keep or drop the rows that wait, whose letters are counted all at once."""
+        if not self._waiting:
+            return
+        waiting, self._waiting, self._waiting_bp = self._waiting, [], 0
+        sequences = [each.row["sequence"] for each in waiting]
+        told = zip(waiting, digests_of(sequences), compositions_of(sequences), strict=True)
+        for (source, row), digest, found in told:
+            self._keep_or_drop(source, row, digest, found)
+
+    def _keep_or_drop(
+        self, source: Source, row: dict[str, Any], digest: int, found: Composition
+    ) -> None:
+        sequence = row["sequence"]
+        if "split" not in row:
+            row["split"] = "test" if digest / 2**64 < self._test_share else "train"
+        self._count("cut", source.name, found.length_bp, found.num_masked)
+        reason = why_not(found, digest, self._config.keep, joined=source.joined)
+        if not reason and self._sequences and row["split"] == "train":
+            contained = (index.contained_in(sequence) for index in self._sequences)
+            name = next((name for name in contained if name), None)
+            reason = f"contains_evaluation:{name}" if name else ""
+        if reason:
+            where = (row["assembly"], row["record_id"], row["start"], row["end"])
+            self._drop(source.name, row["name"], reason, *where)
+            return
+        near = source.near_duplicates or self._compares_all
+        near = near and self._config.keep.near_identity < 1
+        row |= {"digest": digest, "sketch": sketch_of(sequence) if near else None}
+        self._count("filtered", source.name, found.length_bp, found.num_masked)
+        self._writer.add(row)
+
+    def _count(self, step: str, source: str, length_bp: int, num_masked: int) -> None:
+        count = self._counts[step].setdefault(source, _Count())
+        count.records += 1
+        count.bases += length_bp
+        count.masked_bases += num_masked
+
+    def _drop(self, source: str, name: str, reason: str, *where: Any) -> None:
+        self._decide()  # what came before is told before
+        row = (source, name, reason, *where, *[""] * (4 - len(where)))
+        self._dropped.writerow(_UNPRINTABLE.sub(" ", str(value)) for value in row)

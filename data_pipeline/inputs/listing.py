@@ -1,0 +1,82 @@
+"""Which inputs a recipe names, one a task: assemblies, and files that patterns stand for."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from carbon.errors import UserError
+from carbon.genome.contig_names import names_table
+from data_pipeline.recipe import AssemblyConfig, BuildConfig, FilesConfig, assembly_name
+from data_pipeline.split import held_out_samples, is_fastq, sample_of
+
+
+class FileInput(NamedTuple):
+    """A file of finished records; `held_out` tells of reads whether their sample is."""
+
+    config: FilesConfig
+    path: Path
+    mates: Path | None
+    held_out: bool
+
+
+Input = AssemblyConfig | FileInput
+
+
+def inputs_of(config: BuildConfig) -> list[Input]:
+    """Return what goes in, one a task: assemblies, then files in the order of their names.
+
+    Raises:
+        UserError: files and their mates are not equally many, or reads are of too few samples.
+    """
+    files = [
+        FileInput(each, path, mates, held_out=False)
+        for each in config.files
+        for path, mates in _paired(each)
+    ]
+    samples = {file: sample_name(file) for file in files if is_fastq(file.path)}
+    share = max((file.config.test_share for file in samples), default=0)
+    held_out = held_out_samples(list(samples.values()), share)
+    return [
+        *config.assemblies,
+        *(file._replace(held_out=samples.get(file) in held_out) for file in files),
+    ]
+
+
+def sample_name(file: FileInput) -> str:
+    """Return whose reads a file holds."""
+    return file.config.sample or sample_of(file.path, paired=file.mates is not None)
+
+
+def _paired(config: FilesConfig) -> list[tuple[Path, Path | None]]:
+    paths = _matching(config.path)
+    if not config.mates:
+        return [(path, None) for path in paths]
+    mates = _matching(config.mates)
+    if len(paths) != len(mates):
+        raise UserError(
+            f"{config.path}: {len(paths)} files, and {len(mates)} of mates ({config.mates}); "
+            "give as many of one as of the other"
+        )
+    return list(zip(paths, mates, strict=True))
+
+
+def _matching(pattern: str) -> list[Path]:
+    path = Path(pattern)
+    if not any(letter in pattern for letter in "*?["):
+        return [path]
+    anchor = Path(path.anchor) if path.anchor else Path()
+    found = sorted(anchor.glob(str(path.relative_to(anchor)) if path.anchor else pattern))
+    return found or [path]
+
+
+def paths_of(each: Input) -> list[str]:
+    """Return the files that an input is read from."""
+    if isinstance(each, AssemblyConfig):
+        paths = (each.genome, each.annotation, names_table(each.contigs))
+        regions = (region.path for region in each.regions)
+        return [str(path) for path in (*paths, *regions) if path]
+    return [str(path) for path in (each.path, each.mates) if path]
+
+
+def title_of(each: Input) -> str:
+    """Return what to call an input in messages."""
+    return assembly_name(each) if isinstance(each, AssemblyConfig) else str(each.path)

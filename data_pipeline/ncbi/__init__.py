@@ -1,1 +1,0 @@
-"""Assemblies by accession."""

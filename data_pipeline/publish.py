@@ -1,0 +1,160 @@
+"""A corpus to a store or to the Hub: its files, a dataset card, and its manifest last."""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from carbon.corpus import read_manifest
+from carbon.errors import UserError
+from carbon.io.files import sha256_of_file
+from carbon.progress import say
+from data_pipeline.inputs.remote import public_reason, public_url
+
+_LINE_OR_BAR = re.compile(r"[|\r\n]+")
+# Of the Hub's `size_categories`.
+_SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"),
+          (10**7, "1M<n<10M"), (10**8, "10M<n<100M"), (10**9, "100M<n<1B"))  # fmt: skip
+_CARD, _MANIFEST = "README.md", "manifest.json"
+# What stands in the place of the manifest until all else is there, with the names of the files: no
+# reader of corpora takes it for one. A folder without any would be read as the released layout is.
+_UNFINISHED = "this upload broke off or goes on; publish the corpus again"
+
+
+class _Place(NamedTuple):
+    """Where a corpus may go: a store, the path there, and what an upload that broke off has left.
+
+    `left` has paths below `folder`.
+    """
+
+    system: Any
+    folder: str
+    left: set[str]
+
+    def write(self, name: str, content: bytes) -> None:
+        self.system.pipe_file(f"{self.folder}/{name}", content)
+
+
+def publish_to(corpus: str | Path, url: str) -> None:
+    """Upload a corpus that is whole to a URL that fsspec opens, its manifest last.
+
+    Of what is there already, only the files of an upload that broke off are removed.
+
+    Raises:
+        UserError: the corpus is not whole, files of others are there, or the store refuses.
+    """
+    folder = Path(corpus)
+    manifest = read_manifest(folder)
+    for name, digest in manifest["outputs"].items():
+        path = folder / name
+        if not path.is_file() or sha256_of_file(path) != digest:
+            raise UserError(f"{path}: is not there as the manifest says; build the corpus again")
+    card = dataset_card(public_url(url).rstrip("/").rpartition("/")[2], manifest).encode()
+    with _told_of(url):
+        place = _free(url)
+        _begin(place, {*manifest["outputs"], _CARD, _MANIFEST})
+        for name in manifest["outputs"]:
+            say(f"uploading {name}")
+            remote = f"{place.folder}/{name}"
+            place.system.makedirs(remote.rpartition("/")[0], exist_ok=True)
+            place.system.put_file(str(folder / name), remote)
+        place.write(_CARD, card)
+        place.write(_MANIFEST, (folder / _MANIFEST).read_bytes())
+
+
+def check_is_free(url: str) -> None:
+    """Check that a store answers, and that a URL there holds no corpus and no files of others.
+
+    Raises:
+        UserError: it holds some, or the store refuses.
+    """
+    with _told_of(url):
+        _free(url)
+
+
+def _begin(place: _Place, names: set[str]) -> None:
+    """Note the names of an upload, and remove what one that broke off has left beside them."""
+    place.system.makedirs(place.folder, exist_ok=True)
+    note = {"unfinished": _UNFINISHED, "files": sorted(place.left | names)}
+    place.write(_MANIFEST, json.dumps(note).encode() + b"\n")
+    for name in sorted(place.left - names):
+        place.system.rm_file(f"{place.folder}/{name}")
+
+
+def _free(url: str) -> _Place:
+    """Return the place of a URL that holds no corpus, and nothing that looks like part of one."""
+    import fsspec
+
+    system, folder = fsspec.core.url_to_fs(url.rstrip("/"))
+    system.invalidate_cache()  # of listings: a build may have taken hours since the last
+    there = {path.removeprefix(f"{folder}/") for path in system.find(folder)}
+    ours: set[str] = set()
+    if _MANIFEST in there:
+        ours = _noted(system.cat_file(f"{folder}/{_MANIFEST}"))
+        if not ours:
+            raise UserError(f"{public_url(url)}: holds a corpus already; name another place")
+    others = sorted(filter(_is_of_a_corpus, there - ours))
+    if others:
+        told = f"holds {others[0]}, which no upload of a corpus has left"
+        raise UserError(f"{public_url(url)}: {told}; name another place, or remove it")
+    return _Place(system, folder, there & ours)
+
+
+def _noted(content: bytes) -> set[str]:
+    """Return the names in a note of an upload; none if it is a manifest, or of anything else."""
+    try:
+        note = json.loads(content)
+    except ValueError:
+        return set()
+    is_ours = isinstance(note, dict) and note.get("unfinished") == _UNFINISHED
+    return set(note["files"]) if is_ours else set()
+
+
+def _is_of_a_corpus(name: str) -> bool:
+    return name.endswith(".parquet") or name in (_CARD, "dropped.tsv")
+
+
+@contextmanager
+def _told_of(url: str) -> Iterator[None]:
+    """Tell of what a store refuses in one line."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:  # each kind of store has errors of its own
+        raise UserError(f"{public_url(url)}: cannot be written ({public_reason(error)})") from None
+
+
+def dataset_card(name: str, manifest: dict[str, Any]) -> str:
+    """Return README.md of a dataset: YAML for the Hub, a configuration a source, and tables."""
+    sources: dict[str, Any] = manifest["sources"]
+    records = sum(split["records"] for each in sources.values() for split in each.values())
+    size = next((label for most, label in _SIZES if records < most), "n>1T")
+    licences = {each["recipe"].get("licence") for each in manifest["inputs"]} - {None, ""}
+    lines = ["---", f"pretty_name: {json.dumps(name)}"]
+    lines += [f"license: {'other' if licences else 'unknown'}"]
+    lines += ["tags:", *(f"- {tag}" for tag in ("biology", "genomics", "dna"))]
+    lines += ["size_categories:", f"- {size}", "configs:"]
+    for source in sources:
+        lines += [f"- config_name: {json.dumps(source)}", "  data_files:"]
+        for split in ("train", "test"):
+            lines += [
+                f"  - split: {split}",
+                f"    path: {json.dumps(f'{source}/{split}-*.parquet')}",
+            ]
+    lines += ["---", "", f"# {name}", "", "DNA sequences to train language models on, built with"]
+    lines += ["Carbon (the package `carbon-dna`). `manifest.json` has the recipe,"]
+    lines += ["inputs with checksums, and counts; `dropped.tsv` what was left out, and why.", ""]
+    lines += ["| source | train records | bases | test records | bases |", "|---|---|---|---|---|"]
+    for source, splits in sources.items():
+        cells = [f"{splits[s][what]:,}" for s in ("train", "test") for what in ("records", "bases")]
+        lines.append(f"| {source} | {' | '.join(cells)} |")
+    lines += ["", "| input | organism | accession | licence |", "|---|---|---|---|"]
+    for each in manifest["inputs"]:
+        told = [each["recipe"].get(key, "") for key in ("organism", "accession", "licence")]
+        cells = [_LINE_OR_BAR.sub(" ", cell) for cell in (Path(each["title"]).name, *told)]
+        lines.append(f"| {' | '.join(cells)} |")
+    held_out = ", ".join(manifest["held_out"]) or "nothing by place"
+    return "\n".join([*lines, "", f"Held out: {held_out}.", ""])

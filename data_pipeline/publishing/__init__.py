@@ -1,1 +1,0 @@
-"""A finished corpus to a store or to the Hub."""

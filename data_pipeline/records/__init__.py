@@ -1,1 +1,0 @@
-"""What a record is, and how a shard of them lies on disk."""

@@ -1,0 +1,169 @@
+"""The sources of a corpus, one record each, with all that is asked of them.
+
+A source is a kind of cut: what a record of it is, and how such records are treated on their way and
+read in training. To add one is to add its function to `data_pipeline.cuts`, or beside it,
+and its entry here.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from carbon.errors import UserError
+from data_pipeline.cuts import (
+    AnnotatedAssembly,
+    Found,
+    contig_chunks,
+    five_prime_utrs,
+    gene_regions,
+    promoter_windows,
+    runs_of_gene_regions,
+    spliced_transcripts,
+    three_prime_utrs,
+    transcripts_in_context,
+)
+from data_pipeline.limits import CutConfig, KeepConfig
+
+PROKARYOTES, ALL_OTHERS = "prokaryotes", "all others"
+UNANNOTATED = "those without annotation"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """One source.
+
+    Attributes:
+        name: of its folder in a corpus, and in mixtures. Corpora are made with it, so it never
+            changes.
+        cut: yields its records of an assembly.
+        both_strands: whether training reads its records on either strand; transcripts have one.
+        needs_annotation: whether an assembly without annotation has none of it.
+        joined: whether its records are joined up to a length of their own, beyond
+            `keep.max_record_bp`.
+        near_duplicates: whether records that are nearly equal are sought, and one of them kept.
+        default_for: the assemblies that it is cut out of where a recipe does not say: PROKARYOTES,
+            UNANNOTATED, ALL_OTHERS, or none.
+        base_share: of the tokens of the base mixture.
+        clade: what it is divided by: then the name is that of the whole, a hyphen, and this one.
+    """
+
+    name: str
+    cut: Callable[[AnnotatedAssembly, CutConfig, KeepConfig], Found]
+    both_strands: bool
+    needs_annotation: bool = True
+    joined: bool = False
+    near_duplicates: bool = False
+    default_for: str = ""
+    base_share: float = 0.0
+    clade: str = ""
+
+
+SOURCES = {
+    source.name: source
+    for source in (
+        Source(
+            name="eukaryote",
+            cut=gene_regions,
+            both_strands=True,
+            default_for=ALL_OTHERS,
+            base_share=0.70,
+        ),
+        Source(
+            name="eukaryote_concatenated",
+            cut=runs_of_gene_regions,
+            both_strands=True,
+            joined=True,
+        ),
+        Source(
+            name="mrna",
+            cut=spliced_transcripts,
+            both_strands=False,
+            near_duplicates=True,
+            default_for=ALL_OTHERS,
+            base_share=0.16,
+        ),
+        Source(
+            name="mrna_splice",
+            cut=transcripts_in_context,
+            both_strands=False,
+            near_duplicates=True,
+            base_share=0.04,
+        ),
+        Source(
+            name="prokaryote",
+            cut=contig_chunks,
+            both_strands=True,
+            needs_annotation=False,
+            default_for=PROKARYOTES,
+            base_share=0.10,
+        ),
+        Source(
+            name="genome",
+            cut=contig_chunks,
+            both_strands=True,
+            needs_annotation=False,
+            default_for=UNANNOTATED,
+        ),
+        Source(name="utr5", cut=five_prime_utrs, both_strands=False, near_duplicates=True),
+        Source(name="utr3", cut=three_prime_utrs, both_strands=False, near_duplicates=True),
+        Source(name="promoter", cut=promoter_windows, both_strands=True),
+    )
+}
+
+
+def source_of(name: str, both_strands: bool | None, near_duplicates: bool = False) -> Source:
+    """Return the source of some files or regions: of the table, or one with a name of its own.
+
+    Raises:
+        UserError: that of the table is read otherwise.
+    """
+    known = SOURCES.get(name)
+    if known is None:
+        return Source(
+            name=name,
+            cut=_nothing,
+            both_strands=bool(both_strands),
+            near_duplicates=near_duplicates,
+        )
+    if both_strands not in (None, known.both_strands):
+        raise UserError(
+            f"both_strands = {both_strands} for source '{name}', which is read otherwise: give it "
+            "a name of its own"
+        )
+    return known
+
+
+def divided(source: Source, clade: str) -> Source:
+    """Return the part of a source that is of a clade; the whole if there is none.
+
+    >>> divided(SOURCES["mrna"], "Candidatus Xia").name
+    'mrna-Candidatus_Xia'
+    """
+    clade = re.sub(r"\W+", "_", clade)
+    return replace(source, name=f"{source.name}-{clade}", clade=clade) if clade else source
+
+
+def strands_differ(name: str) -> str:
+    """Say that inputs do not agree on whether a source is read on both strands."""
+    return (
+        f"source '{name}': some inputs say that it is read on both strands, and others that it is "
+        "not; say of all alike, or give them names of their own"
+    )
+
+
+def _nothing(assembly: AnnotatedAssembly, cut: CutConfig, keep: KeepConfig) -> Found:
+    del assembly, cut, keep
+    return iter(())
+
+
+def usual_sources(species_type: str, *, annotated: bool = True) -> tuple[str, ...]:
+    """Return what is cut out of an assembly of a species type where its recipe does not say."""
+    assemblies = ALL_OTHERS if annotated else UNANNOTATED
+    if species_type == "pro":
+        assemblies = PROKARYOTES
+    return tuple(name for name, each in SOURCES.items() if each.default_for == assemblies)
+
+
+def need_annotation(names: Iterable[str]) -> bool:
+    """Tell whether any of some sources is cut along an annotation."""
+    return any(SOURCES[name].needs_annotation for name in names)

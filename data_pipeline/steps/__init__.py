@@ -1,1 +1,0 @@
-"""The steps of a build, each of which knows from the disk what is done."""

@@ -1,0 +1,190 @@
+"""A damaged corpus is refused by every reader before it works, in a line that names the file."""
+
+import json
+import re
+import shutil
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from carbon.corpus import check_corpus, read_manifest, read_source
+from carbon.errors import CorpusError
+from data_pipeline.__main__ import main as data_pipeline
+from tests.helpers.inspect import state_files
+from tests.helpers.runs import make_config, small_corpus, words_for
+from train.__main__ import main as train
+
+SHARD = "train-00000.parquet"
+COMMANDS = {
+    "summary": ("inspect", []),
+    "report": ("inspect", ["--report", "r.html"]),
+    "row": ("inspect", ["--source", "mrna", "--row", "0"]),
+    "mixture": ("mixture", []),
+}
+
+
+def remove(path):
+    path.unlink()
+
+
+def tear(path):
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+def flip(path):
+    """Change one base of a sequence, which leaves the file whole Parquet."""
+    table = pq.read_table(path)
+    pq.write_table(table, path, compression="none", use_dictionary=False)
+    state_files(path.parents[1])
+    content, place = path.read_bytes(), path.read_bytes().index(b"ACGT")
+    path.write_bytes(content[:place] + b"T" + content[place + 1 :])
+
+
+def lose_records(path):
+    """Another whole file of fewer records, and a manifest with its checksum and the old counts."""
+    manifest = path.parents[1] / "manifest.json"
+    sources = json.loads(manifest.read_text())["sources"]
+    pq.write_table(pq.read_table(path).slice(1), path)
+    state_files(path.parents[1])
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"sources": sources}))
+
+
+def change_column(name, values):
+    """Return a damage that replaces a column, or removes it, in a file that the manifest states."""
+
+    def change(path):
+        table = pq.read_table(path)
+        at = table.schema.get_field_index(name)
+        column = pa.array((values * table.num_rows)[: table.num_rows]) if values else None
+        table = table.drop([name]) if column is None else table.set_column(at, name, column)
+        pq.write_table(table, path)
+        state_files(path.parents[1])
+
+    return change
+
+
+ALL = (*COMMANDS, "train")
+INSPECT = ("summary", "report", "row")
+DAMAGES = {
+    "a lost shard": (remove, "cannot be opened: no such file or directory", ALL),
+    "a torn shard": (tear, "is not (a )?whole Parquet", ALL),
+    "an empty shard": (empty, "is not (a )?whole Parquet", ALL),
+    "a flipped base": (flip, "is not the file that the manifest names", (*INSPECT, "train")),
+    "lost records": (lose_records, r"its train files have \d+ records, manifest.json states", ALL),
+    "sequences of numbers": (
+        change_column("sequence", [1]),
+        r"column 'sequence' is int64|cannot be read \(",
+        ALL,
+    ),
+    "a null sequence": (
+        change_column("sequence", ["ACGT", None]),
+        "a value of column 'sequence' is missing|a record has no sequence",
+        ALL,
+    ),
+    "a null name": (
+        change_column("name", ["a", None]),
+        "a value of column 'name' is missing",
+        (*INSPECT, "mixture"),
+    ),
+    "no segments": (
+        change_column("segments", []),
+        "has no column 'segments'",
+        (*INSPECT, "mixture"),
+    ),
+    "segments without an end": (
+        change_column("segments", [[{"start": 1, "end": None, "strand": "+"}]]),
+        r"column 'segments' is|a value of column 'segments' is missing",
+        (*INSPECT, "mixture"),
+    ),
+}
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    return shutil.copytree(small_corpus(), tmp_path / "corpus", ignore=lambda *_: ["prepared"])
+
+
+def refusal(run, capsys):
+    """Return the one line of a command that ends with exit code 2."""
+    capsys.readouterr()
+    assert run() == 2
+    printed, error = capsys.readouterr()
+    (line,) = (line for line in error.splitlines() if line.startswith("error: "))
+    assert "Traceback" not in error and "mixture =" not in printed
+    return line
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_is_found_before_any_work(corpus, tmp_path, monkeypatch, capsys, damage):
+    monkeypatch.chdir(tmp_path)
+    change, problem, finders = DAMAGES[damage]
+    change(corpus / "mrna" / SHARD)
+    config = make_config(corpus, tmp_path / "run")
+    runs = {
+        name: lambda command=command, words=words: data_pipeline([command, str(corpus), *words])
+        for name, (command, words) in COMMANDS.items()
+    } | {"train": lambda: train(words_for(config))}
+    for name in finders:
+        line = refusal(runs[name], capsys)
+        assert re.search(problem, line), (name, line)
+        assert SHARD in line or "/mrna: its train files" in line
+    assert not (tmp_path / "r.html").exists() and not list(tmp_path.glob("run/metrics*"))
+
+
+@pytest.mark.parametrize("damage", ["a lost shard", "a flipped base", "a null sequence"])
+def test_the_held_out_split_is_checked_before_the_first_step(corpus, tmp_path, capsys, damage):
+    change, *_ = DAMAGES[damage]
+    change(corpus / "mrna" / "test-00000.parquet")
+    config = make_config(corpus, tmp_path / "run", "probe.every_steps=2", "probe.source=mrna")
+    line = refusal(lambda: train(words_for(config)), capsys)
+    assert "test-00000.parquet" in line and not list(tmp_path.glob("run/metrics*"))
+
+
+WRONG_MANIFESTS = {
+    "counts of no split": ({"sources": {"mrna": 5}}, "sources.mrna: Input should be"),
+    "a negative count": (
+        {"sources": {"mrna": {"train": {"records": -1, "bases": 1}}}},
+        "sources.mrna.train.records: Input should be greater",
+    ),
+    "checksums of numbers": ({"outputs": {"mrna/x": 1}}, "outputs.mrna/x: Input should be"),
+    "inputs of text": ({"inputs": ["x"]}, "inputs.0: Input should be"),
+    "a lineage of numbers": (
+        {"inputs": [{"title": "x", "files": [], "recipe": {"taxonomy": 3}}]},
+        "inputs.0.recipe.taxonomy: Input should be",
+    ),
+    "both strands as text": ({"both_strands": {"mrna": "yes"}}, "both_strands.mrna: Input"),
+    "left out without a reason": ({"left_out": [{}]}, "left_out.0.error: Field required"),
+    "dropped without a number": ({"dropped": {"mrna:short": None}}, "dropped.mrna:short: Input"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_MANIFESTS)
+def test_a_manifest_of_wrong_types_is_named_by_its_key(corpus, name):
+    wrong, problem = WRONG_MANIFESTS[name]
+    path = corpus / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | wrong))
+    with pytest.raises(CorpusError, match=problem) as caught:
+        check_corpus(corpus)
+    assert str(path) in str(caught.value)
+
+
+def test_keys_that_a_manifest_lacks_are_empty(corpus):
+    path = corpus / "manifest.json"
+    kept = ("held_out", "outputs", "sources")
+    path.write_text(json.dumps({key: json.loads(path.read_text())[key] for key in kept}))
+    assert read_manifest(corpus)["inputs"] == [] and read_source(corpus, "mrna", "test").num_rows
+    assert data_pipeline(["inspect", str(corpus)]) == 0
+
+
+def test_a_list_of_dropped_records_that_is_not_the_one_of_the_build(corpus, capsys):
+    with (corpus / "dropped.tsv").open("a") as sink:
+        sink.write("torn")
+    line = refusal(
+        lambda: data_pipeline(["inspect", str(corpus), "--dropped", "--name", "x"]), capsys
+    )
+    assert "dropped.tsv: is not the file that the manifest names" in line
