@@ -66,14 +66,24 @@ def make_folder(parent, rank):
     (parent / str(rank)).mkdir()  # fails if a rank is run twice
 
 
-def test_more_ranks_than_tasks(tmp_path):
-    """Of 40 ranks, eight of the 32 tasks of two workers take two each, and each is run once."""
+def test_each_rank_runs_once(tmp_path):
     done = tmp_path / "done"
     done.mkdir()
     step = Step("some", partial(make_folder, done), 40)
     assert run_steps(ExecutorConfig(workers=2), [step], tmp_path / "logs")
     assert {path.name for path in done.iterdir()} == {str(rank) for rank in range(40)}
-    assert len(list((tmp_path / "logs" / "some" / "stats").glob("*.json"))) == 32
+
+
+def kill_worker(rank):
+    if rank == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_killed_worker_ends_the_step(tmp_path):
+    step = Step("some", kill_worker, 40)
+    with pytest.raises(ChildProcessError, match="a worker process was killed") as raised:
+        run_steps(ExecutorConfig(workers=2), [step], tmp_path / "logs")
+    assert raised.value.filename == "step some"
 
 
 @pytest.mark.nightly
@@ -132,7 +142,7 @@ def test_slurm_scripts_run_the_same_steps(genomes, expected, tmp_path):
     assert "submitted; the corpus will be" in done.stderr
     # After each step datatrove submits one more job, which adds up its statistics.
     submitted = [x for x in (tmp_path / "submitted").read_text().splitlines() if "OFFSET" in x]
-    assert len(submitted) == 4
+    assert len(submitted) == 8  # extract, index, four of deduplication, write, publish
     assert all("--dependency=afterok" in line for line in submitted[1:])
     assert read_manifest(tmp_path / "c")["outputs"] == expected
 
@@ -183,14 +193,14 @@ def test_killed_again_and_again_it_goes_on(genomes, expected, tmp_path):
 
 
 SLEEPING = """
+import os
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from data_pipeline.executors import ExecutorConfig, Step, run_steps
-from tests.helpers.processes import waits_for
 
 def sleep(folder, rank):
-    import os, time  # it is sent to another process without its module
     (folder / str(os.getpid())).touch()
     time.sleep(100)
 
@@ -209,11 +219,12 @@ def two_numbers(folder):
 @pytest.mark.nightly
 def test_tasks_end_with_a_killed_driver(tmp_path):
     """Else a task of one recipe would put its result among those of the next."""
-    words = [sys.executable, "-c", SLEEPING, str(tmp_path)]
-    driver = subprocess.Popen(words, cwd=ROOT, start_new_session=True)
+    script = tmp_path / "sleeping.py"  # a file, which workers import
+    script.write_text(SLEEPING)
+    words, path = [sys.executable, str(script), str(tmp_path)], {"PYTHONPATH": str(ROOT)}
+    driver = subprocess.Popen(words, env=os.environ | path, start_new_session=True)
     tasks = waits_for(lambda: two_numbers(tmp_path) or driver.poll() is not None)
     assert driver.poll() is None
     driver.kill()
     driver.wait()
     waits_for(lambda: not any(Path("/proc", name).exists() for name in tasks))
-    os.killpg(driver.pid, signal.SIGKILL)  # the manager of datatrove outlives it
