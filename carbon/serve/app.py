@@ -128,7 +128,9 @@ def _answerer(
 async def _results(thread: ModelThread, job: ModelJob, request: Request) -> list[Any]:
     """Return the results of a job; drop it as soon as its client is gone."""
     future = asyncio.wrap_future(thread.submit(job))
-    gone = asyncio.create_task(request.receive())  # after the body, this is the disconnection
+    gone: asyncio.Future[Any] = asyncio.ensure_future(
+        request.receive()
+    )  # after the body, this is the disconnection
     try:
         await asyncio.wait({future, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not future.done():

@@ -19,8 +19,8 @@ from carbon.genome import Reference, Variant
 from carbon.genome.normalize import other_form
 from carbon.inference import Model, SequenceScore, VariantScore
 from carbon.inference.generate.generate import generate
-from carbon.inference.generate.prompts import SamplingRule, Task, samples_of
-from carbon.inference.options import STRANDS_READ
+from carbon.inference.generate.prompts import Task, samples_of
+from carbon.inference.options import STRANDS_READ, SamplingRule
 from carbon.inference.passages import Passage, continuation_of, padded_length, prefix_of
 from carbon.inference.runner import ModelRunner
 from carbon.inference.score import window_room_bp
@@ -312,13 +312,11 @@ class Variants(Endpoint[VariantScoring]):
 
         variants = [Variant.parse(text) for text in request.variants]
         method = model.variant_method(**options)
-        num_pairs = len(STRANDS_READ[method.strands]) * len(method.offsets)
+        num_rows = 2 * len(STRANDS_READ[method.strands]) * len(method.offsets)
         context_bp = room_bp(model.runner, method.tags)
         tokens = [
-            # A window with each allele; an allele that exceeds the context is not scored.
-            2
-            * num_pairs
-            * self._tokens(min(method.window_bp + len(v.alt), context_bp), method.tags)
+            # A row for each allele; an allele that exceeds the context is not scored.
+            num_rows * self._tokens(min(method.window_bp + len(v.alt), context_bp), method.tags)
             for v in variants
         ]
         return ModelJob(self._batch_key(request), variants, tokens, run)

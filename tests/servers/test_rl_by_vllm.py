@@ -75,7 +75,7 @@ def test_a_server_of_other_weights_is_refused(address, worker):
 
 def test_what_it_refuses_is_told(address, worker):
     network, vocabulary, prompt = worker
-    with pytest.raises(UserError, match=r"404.*docs/design.md tells how"):
+    with pytest.raises(UserError, match=r"404.*docs/design.md explains how to"):
         VllmServer(f"{address}/elsewhere", network, vocabulary, prompt, TASK)
 
 

@@ -170,15 +170,15 @@ class TestOthers:
         ("/v1/completions", {"prompt": "A", "model": "gpt"}, "model", "'gpt'"),
         ("/v1/completions", {"prompt": "A", "temperature": -1}, "temperature", "-1.0"),
         ("/v1/completions", {"prompt": "A", "tags": ["<no>"]}, "tags", "<no>"),
-        ("/v1/completions", {"prompt": "A", "max_tokens": 999}, "prompt", "5,995"),
+        ("/v1/completions", {"prompt": "A", "max_tokens": 999}, "prompt", "exceed the 5,000"),
         (
             "/v1/completions", {"prompt": "A" * 4000, "max_tokens": 0, "logprobs": 1},
             "logprobs", "4000",
         ),
-        ("/v1/embeddings", {"input": "NN"}, "input", "no known base"),
+        ("/v1/embeddings", {"input": "NN"}, "input.0", "no known base"),
         ("/v1/embeddings", {"input": "ACGT", "layer": 99}, "layer", "layer"),
         ("/score", {"sequences": "ACGT", "by": "luck"}, "by", "'chain'"),
-        ("/score", {"sequences": ["A" * 6000]}, "sequences", "5,000"),
+        ("/score", {"sequences": ["A" * 40_000]}, "sequences", "exceed the 5,000"),
         ("/variants", {"variants": ["c:1"]}, "variants", "'c:1'"),
         ("/variants", {"variants": ["c:1 A>C"], "window_bp": 10**6}, "window_bp", "window"),
         ("/variants", {"variants": ["c:1 A>C"], "offsets": [7]}, "offsets", "7"),
@@ -219,7 +219,7 @@ def test_openai_s_client_reads_the_errors(client):
 
 @pytest.mark.parametrize(
     ("kind", "message"),
-    [("application/json", "the body is not JSON"), ("text/plain", "body: Input should be")],
+    [("application/json", "body: Invalid JSON"), ("text/plain", "body: send JSON with")],
 )
 def test_a_body_that_is_not_json(address, kind, message):
     body, headers = b'{"sequences": ["A"', {"Content-Type": kind}
@@ -230,10 +230,10 @@ def test_a_body_that_is_not_json(address, kind, message):
 
 
 def test_no_reference_and_too_much(model):
-    with serving(model, name="tiny", most_bp=100) as address:
+    with serving(model, name="tiny", most_tokens=100) as address:
         answer = httpx.post(f"{address}/variants", json={"variants": ["c:1 A>C"]})
         assert answer.status_code == 400 and "--reference" in answer.text
         answer = httpx.post(f"{address}/score", content=b" " * 70_000)
-        assert answer.status_code == 413 and "65,736 bytes" in answer.text
+        assert answer.status_code == 413 and "66,736 bytes" in answer.text
         chunks = (b"{}" for _ in range(2))
         assert httpx.post(f"{address}/score", content=chunks).status_code == 413

@@ -82,5 +82,25 @@ def test_whoever_reads_the_address_may_ask_at_once(monkeypatch, capsys):
 
 def test_without_its_extra_the_remedy_is_told(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
+    for name in ("carbon.serve", "carbon.serve.server"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     assert main(["serve", "--model", "yeast"]) == 2
     assert "carbon-dna[serve]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--port", "99999"], "'99999' is not a port"),
+        (["--port", "TAKEN"], "address already in use"),
+        (["--host", "no.such.host.invalid"], "--host no.such.host.invalid"),
+        (["--most-waiting", "0"], "--most-waiting"),
+        (["--most-tokens", "0"], "--most-tokens"),
+    ],
+)
+def test_an_option_that_cannot_be_is_refused_before_the_model_is_loaded(capsys, words, message):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        words = [str(taken.getsockname()[1]) if word == "TAKEN" else word for word in words]
+        assert main(["serve", "--model", "yeast", *words]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line

@@ -1,0 +1,178 @@
+"""Limits of the server: the cost of requests, their form, stalled clients, and batches."""
+
+import json
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from carbon.serve import ConnectionLimits
+from tests.helpers.serve import BASES, serving
+
+LIMITS = ConnectionLimits(most_connections=4, timeout_seconds=1, grace_seconds=1)
+
+
+@pytest.mark.parametrize(
+    ("path", "question", "message"),
+    [
+        ("/v1/completions", {"prompt": [""], "max_tokens": 0, "n": 10**9}, "1,000,000,000 results"),
+        ("/v1/completions", {"prompt": "A", "max_tokens": 10**12}, "tokens to compute exceed"),
+        ("/v1/embeddings", {"input": ["A"] * 41}, "41 results exceed the 40"),
+        ("/score", {"sequences": [""] * 41}, "41 results exceed the 40"),
+        ("/score", {"sequences": ["A" * 40_000]}, "tokens to compute exceed the 5,000"),
+        ("/variants", {"variants": ["c:1 A>C"] * 40}, "tokens to compute exceed the 5,000"),
+    ],
+)
+def test_work_is_bounded_by_its_cost(ask, path, question, message):
+    assert message in ask(path, 400, **question)["error"]["message"]
+
+
+DIGITS = b"1" * 5000
+BODIES = [
+    (b'{"prompt": "\\ud800"}', "hex escape"),
+    (b'{"prompt": "A\xc3\x9fC"}', "letter 2: '\\xdf' is not a DNA letter"),
+    (b'{"prompt": "A\xff"}', "body"),
+    (b'{"prompt": ' + b"[" * 9000 + b"]" * 9000 + b"}", "body"),
+    (b'{"prompt": "A", "n": ' + DIGITS + b"}", "body"),
+    (b'{"prompt": "A", "top_p": NaN}', "top_p"),
+    (b'{"prompt": "A", "temperature": 1e999}', "temperature"),
+    (b'{"prompt": "A", "prompt": "C"}', None),
+    (b"[]", "body"),
+    (b"", "body"),
+]
+
+
+@pytest.mark.parametrize(("body", "message"), BODIES)
+def test_hostile_bodies_get_a_reason_in_openai_s_form(address, body, message):
+    headers = {"Content-Type": "application/json"}
+    answer = httpx.post(f"{address}/v1/completions", content=body, headers=headers)
+    if message is None:
+        assert answer.status_code in (200, 400)
+        return
+    assert answer.status_code == 400, answer.text
+    error = answer.json()["error"]
+    assert message in error["message"] and len(error["message"]) < 400
+    assert set(error) == {"message", "type", "param", "code"}
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("127.0.0.1:80", 200), ("localhost", 200), ("[::1]:1", 200), ("evil.example", 400), ("", 400)],
+)
+def test_names_of_other_hosts_are_refused(address, host, status):
+    answer = httpx.get(f"{address}/health", headers={"Host": host})
+    assert answer.status_code == status
+
+
+REQUESTS = [
+    {"prompt": BASES[:40], "max_tokens": 3, "seed": 1},
+    {"prompt": [BASES[:40], BASES[9:50]], "max_tokens": 3, "seed": 1, "n": 2},
+    {"prompt": BASES[:41], "max_tokens": 3, "seed": 1, "top_p": None},
+    {"prompt": BASES[:41], "max_tokens": 3, "seed": 1, "top_p": float("nan")},
+    {"prompt": BASES[:41], "max_tokens": 3, "seed": 1, "top_p": 2.0},
+    {"prompt": BASES[:41], "max_tokens": 3, "seed": 1, "temperature": float("inf")},
+    {"prompt": BASES[:41], "max_tokens": 3, "seed": 1, "min_p": 0.5},
+    {"prompt": "", "max_tokens": 0, "seed": 1},
+]
+
+
+def _answer(address, request):
+    answer = httpx.post(
+        f"{address}/v1/completions", content=json.dumps(request),
+        headers={"Content-Type": "application/json"}, timeout=60,
+    )  # fmt: skip
+    told = answer.json()
+    return answer.status_code, told.get("choices") or told.get("error")
+
+
+@pytest.fixture(scope="module")
+def alone(address):
+    return [_answer(address, request) for request in REQUESTS]
+
+
+@settings(max_examples=12)
+@given(numbers=st.lists(st.integers(0, len(REQUESTS) - 1), min_size=2, max_size=8))
+def test_a_batch_accepts_what_is_accepted_alone(address, alone, numbers):
+    assert {status for status, _ in alone} == {200, 400}
+    with ThreadPoolExecutor(len(numbers)) as pool:
+        found = list(pool.map(lambda number: _answer(address, REQUESTS[number]), numbers))
+    assert found == [alone[number] for number in numbers]
+
+
+@pytest.fixture(scope="module")
+def short(model):
+    with serving(model, LIMITS, name="tiny") as address:
+        yield "127.0.0.1", int(address.rpartition(":")[2])
+
+
+def _received(connection):
+    connection.settimeout(60)
+    parts = []
+    while part := connection.recv(65_536):
+        parts.append(part)
+    return b"".join(parts)
+
+
+HEAD = b"POST /score HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+BODY = b'{"sequences": ["ACGTAC"]}'
+WHOLE = HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
+
+
+@pytest.mark.parametrize("sent", [b"", HEAD, WHOLE[:-9]])
+def test_a_client_that_stalls_is_cut_off(short, sent):
+    with socket.create_connection(short) as connection:
+        connection.sendall(sent)
+        assert _received(connection).startswith(b"HTTP/1.1 408")
+
+
+def test_a_client_that_only_stops_sending_gets_its_answer(short):
+    with socket.create_connection(short) as connection:
+        connection.sendall(WHOLE)
+        connection.shutdown(socket.SHUT_WR)
+        assert b'"known_bases":6' in _received(connection)
+
+
+def test_one_connection_too_many_is_refused(short):
+    open_ones = [socket.create_connection(short) for _ in range(4)]
+    try:
+        with socket.create_connection(short) as connection:
+            assert _received(connection).startswith(b"HTTP/1.1 503")
+    finally:
+        for each in open_ones:
+            each.close()
+
+
+def test_the_server_ends_though_clients_stall(model):
+    """One has sent half a body, one does not read its answer."""
+    with serving(model, LIMITS, name="tiny") as address:
+        place = "127.0.0.1", int(address.rpartition(":")[2])
+        half, unread = socket.create_connection(place), socket.create_connection(place)
+        half.sendall(WHOLE[:-9])
+        unread.sendall(WHOLE)
+        first = time.monotonic()
+    assert time.monotonic() - first < 30  # without the grace it would be for ever
+    half.close()
+    unread.close()
+
+
+def test_a_small_question_does_not_wait_for_a_large_one(model):
+    with serving(model, name="tiny", most_tokens=10**7, most_items=10**6) as address:
+        done = []
+
+        def ask_much():
+            large = {"sequences": [BASES * 6] * 100}
+            httpx.post(f"{address}/score", json=large, timeout=600)
+            done.append("large")
+
+        thread = threading.Thread(target=ask_much)
+        thread.start()
+        for _ in range(5):
+            small = httpx.post(f"{address}/score", json={"sequences": ["ACGT"]}, timeout=600)
+            assert small.status_code == 200
+        assert not done
+        thread.join()
