@@ -1,16 +1,20 @@
 """Two worker processes against one, and what the driver can feed. Used by `bench/run.py inference`.
 
-Each command has one thread. Seconds of one record, which are those of the start, are subtracted.
+Each process has one thread. CPU seconds do not depend on what else the machine computes.
 """
 
+import ctypes
 import os
+import resource
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,59 +23,115 @@ from carbon.parallel.engines import Engine, InProcess
 from carbon.parallel.local import LocalProcesses
 
 COMMANDS = ("variants", "score", "embed", "generate")
-_WINDOW_BP, _SEQUENCE_BP, _DRAWN_BP = 240, 300, 60
-_BLOCK = 128  # records, as of a VCF
+_WINDOW_BP, _DRAWN_BP = "240", "120"
+# Each command computes for about ten seconds, several times as long as its start takes.
+_SEQUENCE_BP = {"variants": 0, "score": 1200, "embed": 1200, "generate": 60}
+_BLOCK = {"variants": 128, "score": 64, "embed": 64, "generate": 64}  # records
 
 
 def prepared(folder: Path, records: int) -> None:
-    """Write a model, and the inputs of all commands with so many records, and with one."""
-    from inference import random_model  # what drives empty blocks needs no torch
+    """Write a model, and the inputs of all commands.
+
+    `many` has this number of records, `few` a block for each of two workers.
+    """
+    from inference import random_model  # the driver of empty blocks needs no torch
 
     from carbon.model import save_model
 
     save_model(random_model("tiny").model.network, folder / "model")
     draw = np.random.default_rng(0)
-    bases = draw.choice(np.frombuffer(b"ACGT", np.uint8), 20 * records + 2000).tobytes().decode()
+    bases = draw.choice(np.frombuffer(b"ACGT", np.uint8), 20 * records + 4000).tobytes().decode()
     (folder / "ref.fa").write_text(f">c\n{bases}\n", encoding="utf-8")
-    for name, number in (("many", records), ("one", 1)):
-        places = range(1000, 1000 + 20 * number, 20)
-        lines = ["##fileformat=VCFv4.2", f"##contig=<ID=c,length={len(bases)}>"]
-        lines += ["#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO"]
-        for at in places:
-            alt = "ACGT"["ACGT".index(bases[at]) - 1]
-            lines.append(f"c\t{at + 1}\t.\t{bases[at]}\t{alt}\t.\t.\t.")
-        (folder / f"{name}.vcf").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        records_of = [f">s{at}\n{bases[at : at + _SEQUENCE_BP]}\n" for at in places]
-        (folder / f"{name}.fa").write_text("".join(records_of), encoding="utf-8")
+    for command, length_bp in _SEQUENCE_BP.items():
+        for name, number in (("many", records), ("few", 2 * _BLOCK[command])):
+            places = range(1000, 1000 + 20 * number, 20)
+            if command == "variants":
+                _write_vcf(folder / f"{command}.{name}", bases, places)
+                continue
+            lines = [f">s{at}\n{bases[at : at + length_bp]}\n" for at in places]
+            (folder / f"{command}.{name}").write_text("".join(lines), encoding="utf-8")
 
 
-def seconds(folder: Path, command: str, name: str, processes: int) -> float:
-    """Return the seconds of a command on the inputs of a name."""
-    sequences = str(folder / f"{name}.fa")
+def _write_vcf(path: Path, bases: str, places: range) -> None:
+    lines = ["##fileformat=VCFv4.2", f"##contig=<ID=c,length={len(bases)}>"]
+    lines += ["#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO"]
+    for at in places:
+        alt = "ACGT"["ACGT".index(bases[at]) - 1]
+        lines.append(f"c\t{at + 1}\t.\t{bases[at]}\t{alt}\t.\t.\t.")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+class Cost(NamedTuple):
+    """Seconds of a command, and CPU seconds of its driver and all its workers."""
+
+    seconds: float
+    cpu_seconds: float
+
+
+def cost(folder: Path, command: str, name: str, processes: int) -> Cost:
+    """Return the cost of a command on the input of a name."""
+    source = str(folder / f"{command}.{name}")
     words = {
-        "variants": ["--reference", f"{folder}/ref.fa", "--vcf", f"{folder}/{name}.vcf"],
-        "score": [sequences],
-        "embed": [sequences],
-        "generate": ["--prompts", sequences, "--length", str(_DRAWN_BP)],
+        "variants": ["--reference", f"{folder}/ref.fa", "--vcf", source, "--window", _WINDOW_BP],
+        "score": [source],
+        "embed": [source],
+        "generate": ["--prompts", source, "--length", _DRAWN_BP],
     }[command]
-    words += ["--window", str(_WINDOW_BP)] if command == "variants" else []
     ending = {"embed": "parquet", "generate": "fa"}.get(command, "tsv")
     output = folder / f"{command}.{ending}"
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     start = time.perf_counter()
     subprocess.run(
         [sys.executable, "-m", "carbon", command, "--model", folder / "model", *words, "--output",
          output, "--processes", str(processes)],
         env=os.environ | {"OMP_NUM_THREADS": "1"}, check=True, capture_output=True,
     )  # fmt: skip
-    return time.perf_counter() - start
+    seconds = time.perf_counter() - start
+    _wait_for_orphans()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Cost(seconds, used)
 
 
-def speedup(folder: Path, command: str) -> dict[str, float]:
-    """Return how many times faster two processes are than one, and the seconds of the start."""
-    starts = [seconds(folder, command, "one", number) for number in (1, 2)]
-    whole = [seconds(folder, command, "many", number) for number in (1, 2)]
-    ratio = (whole[0] - starts[0]) / (whole[1] - starts[1])
-    return {"times": ratio, "start_seconds": starts[1]}
+def _wait_for_orphans() -> None:
+    """Wait for the workers of a command that has ended, so that their CPU seconds count."""
+    with suppress(ChildProcessError):
+        while True:
+            os.wait()
+
+
+def speedups(folder: Path, repeats: int) -> dict[str, dict[str, float]]:
+    """Compare two worker processes with one process, for each command.
+
+    The difference of `many` and `few` is compared: in both, all workers start and compute a block.
+    Runs take turns, and the least of all repeats counts.
+    """
+    _adopt_orphans()
+    return {command: _speedup(folder, command, repeats) for command in COMMANDS}
+
+
+def _speedup(folder: Path, command: str, repeats: int) -> dict[str, float]:
+    runs = list(product(range(repeats), ("few", "many"), (0, 2)))
+    costs = [(name, number, cost(folder, command, name, number)) for _, name, number in runs]
+    one, two = (
+        Cost(*(_least(costs, "many", n, i) - _least(costs, "few", n, i) for i in range(2)))
+        for n in (0, 2)
+    )
+    return {
+        "times": one.seconds / two.seconds,
+        "cpu": two.cpu_seconds / one.cpu_seconds,
+        "start_seconds": _least(costs, "few", 2, 0),
+    }
+
+
+def _least(costs: list[tuple[str, int, Cost]], name: str, processes: int, field: int) -> float:
+    return min(c[field] for n, number, c in costs if (n, number) == (name, processes))
+
+
+def _adopt_orphans() -> None:
+    """Become the parent of processes whose parent ends (Linux)."""
+    set_child_subreaper = 36
+    ctypes.CDLL(None).prctl(set_child_subreaper, 1, 0, 0, 0)
 
 
 class Empty:
@@ -90,16 +150,17 @@ class Empty:
 
 def driven(folder: Path, blocks: int, processes: int) -> float:
     """Return the blocks a second of a driver whose workers compute nothing."""
+    size = _BLOCK["variants"]
 
     def some() -> Iterator[range]:
-        return (range(n * _BLOCK, (n + 1) * _BLOCK) for n in range(blocks))
+        return (range(n * size, (n + 1) * size) for n in range(blocks))
 
     engine: Engine = LocalProcesses(Empty, [{}] * processes) if processes else InProcess(Empty)
     job = Job(
         description="empty blocks",
         output=folder / "empty",
         settings={},
-        check=lambda: blocks * _BLOCK,
+        check=lambda: blocks * size,
         blocks=some,
         payload=list,
     )

@@ -105,7 +105,7 @@ def _run(suite: Suite, workers: Workers) -> list[Path]:
     pieces = [_Piece(record, piece) for record in records for piece in record.pieces]
     there = {record.path for record in records if is_written(record.path, record.job)}
     if len(there) < len(records):
-        workers.about()
+        workers.about(piece for piece in pieces if piece.record.path not in there)
     job = Job(
         description="blocks of examples",
         output=suite.output.resolve(),

@@ -23,7 +23,7 @@ def measures(quick: bool) -> list[Measure]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         workers.prepared(folder, 300 if quick else 1500)
-        speedups = {command: workers.speedup(folder, command) for command in workers.COMMANDS}
+        speedups = workers.speedups(folder, 1 if quick else 3)
         blocks_a_second = workers.driven(folder, 500 if quick else 4000, 2)
     num_blocks = 1000 if quick else 7813  # of 128 records: 10^6
     (_, few_bytes), (_, many_bytes) = (
@@ -59,9 +59,10 @@ def measures(quick: bool) -> list[Measure]:
             Measure("real_panel:in_head_and_chain", 100 * panel["head_share"], "%"),
         ]
     for command, speedup in speedups.items():
-        times = speedup["times"]
+        times, cpu = speedup["times"], speedup["cpu"]
         found += [
             Measure(f"two_processes:{command}", times, "times", 1.8, times >= 1.8),
+            Measure(f"two_processes:{command}:cpu", cpu, "times", 1.1, cpu <= 1.1),
             Measure(f"two_processes:{command}:start", speedup["start_seconds"], "s"),
         ]
     found += [

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from carbon.commands.design import Functions
 from carbon.commands.shared import WORK, check_inputs, group
-from carbon.rl.config import RLConfig, RLJob, SamplerOptions
+from carbon.rl.config import RLConfig, RLJob, SamplerOptions, check_rl, rank
 
 _TRAINING = group("Training")
 
@@ -35,11 +35,10 @@ def rl(
         output: run folder to write.
     """
     check_inputs(model)
-    from carbon.rl.grpo import rank
-    from carbon.rl.train import check_rl, run_rl
-
     job = RLJob(model, functions, config, output, samplers)
     check_rl(job)
+    from carbon.rl.train import run_rl
+
     summary = run_rl(job)
     if rank() == 0:
         print(json.dumps(summary))

@@ -135,21 +135,24 @@ def run_sequence_job(
     if is_streamed(options, streaming_reason(source, job.output)):
         worker: Any = model_worker(job, make, loaded_device(options))
         return write(worker.about["settings"], track(worker.stream(records), "sequences"))
+
+    def blocks() -> Iterator[list[Sequence]]:
+        records = read_sequences(source)
+        return in_blocks(records, _BLOCK_SEQUENCES, _BLOCK_BP, lambda record: len(record[1]))
+
     with workers_for(job, make, options) as workers:
-        about = workers.about()
+        about = workers.about(blocks())
         digests = {"sequences": content_sha256(source)}
-        blocks: Job[list[Sequence]] = Job(
+        work = Job(
             description="sequences",
             output=job.output,
             settings=about["settings"] | about["identity"] | inputs | digests,
             check=lambda: sum(1 for _ in read_sequences(source)),
-            blocks=lambda: in_blocks(
-                read_sequences(source), _BLOCK_SEQUENCES, _BLOCK_BP, lambda record: len(record[1])
-            ),
+            blocks=blocks,
             source=source,
         )
         return run_job(
-            blocks, workers, lambda results: write(about["settings"], _rows(kind, results))
+            work, workers, lambda results: write(about["settings"], _rows(kind, results))
         )
 
 

@@ -220,13 +220,18 @@ class Workers:
         """Whether the driver's own process computes."""
         return isinstance(self._engine, InProcess)
 
-    def about(self) -> dict[str, Any]:
-        """Start a worker, and return its `about`.
+    def about(self, blocks: Iterable[Any] = ()) -> dict[str, Any]:
+        """Start as many workers as there are blocks, and return the `about` of the first one up.
+
+        Args:
+            blocks: blocks of the job, of which at most one for each worker is read.
 
         Raises:
-            UserError: the worker cannot be created.
+            UserError: a worker cannot be created.
         """
-        self._start(1)
+        self._start(1)  # it loads its model while blocks are read
+        if self._engine.size > 1:
+            self._start(sum(1 for _ in islice(blocks, self._engine.size)))
         num_waits = 0
         while self._about is None:
             list(self._answers())

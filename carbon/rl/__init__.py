@@ -50,14 +50,15 @@ class _Callable(ModuleType):
         """
         from carbon.inference import load
         from carbon.inference.checks import check_several
-        from carbon.rl.config import RLConfig, RLJob, SamplerOptions
-        from carbon.rl.folder import MODEL
-        from carbon.rl.train import check_rl, run_rl
+        from carbon.rl.config import RLConfig, RLJob, SamplerOptions, check_rl
 
         check_several("functions", functions, '["python:MODULE:FUNCTION"]')
         samplers = SamplerOptions(device=device, processes=processes, resume=resume)
         job = RLJob(str(model), functions, RLConfig(**options), Path(output), samplers)
         check_rl(job)
+        from carbon.rl.folder import MODEL
+        from carbon.rl.train import run_rl
+
         run_rl(job)
         return load(job.output / MODEL, device=device)
 

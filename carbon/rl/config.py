@@ -1,16 +1,21 @@
-"""Options of RL fine-tuning, checked."""
+"""Options of RL fine-tuning, checked before torch is imported."""
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, NamedTuple, TypedDict
 
-from carbon.design.functions import Function
+from carbon.design.functions import Function, parse_function
 from carbon.errors import UserError
+from carbon.io.files import free_folder
+from carbon.io.locks import locked_output
 from carbon.parallel.options import WorkerOptions
 
 _MAX = 10**6
+_LIBRARIES = ("accelerate", "datasets", "matplotlib", "peft", "trl")
 
 
 class RLOptions(TypedDict, total=False):
@@ -133,3 +138,53 @@ class RLJob(NamedTuple):
     def has_workers(self) -> bool:
         """Whether workers draw the samples."""
         return bool(self.samplers.processes or self.samplers.ray)
+
+
+def rank() -> int:
+    """Return the rank of this process under torchrun."""
+    return int(os.environ.get("RANK", "0"))
+
+
+def num_processes() -> int:
+    """Return the number of processes that torchrun started."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def check_rl(job: RLJob) -> None:
+    """Check a job before torch is imported.
+
+    Raises:
+        UserError: an option is invalid, the output exists, or a library is not installed.
+    """
+    from carbon.design.goals import goals_for
+
+    if rank() == 0:
+        with locked_output(job.output):  # the folder of a running job must not be removed
+            if not job.samplers.resume:
+                free_folder(job.output)
+    _check_workers(job)
+    for function in job.functions:
+        parse_function(function)
+    goals_for(job.config.goals, len(job.functions))
+    if job.config.group % num_processes():
+        raise UserError(
+            f"group {job.config.group}: give a multiple of the {num_processes()} processes, which "
+            "share it"
+        )
+    if not all(map(find_spec, _LIBRARIES)):
+        raise UserError(f"carbon rl needs {', '.join(_LIBRARIES)}; pip install 'carbon-dna[rl]'")
+
+
+def _check_workers(job: RLJob) -> None:
+    if job.samplers.vllm and not job.has_workers:
+        raise UserError("--vllm: a server draws for a worker; give --processes 1")
+    if not job.has_workers:
+        return
+    if job.samplers.resume or num_processes() > 1:
+        raise UserError(
+            "workers: one process trains, and cannot be resumed; omit --resume and torchrun"
+        )
+    if not all(isinstance(function, str) for function in job.functions):
+        raise UserError(
+            "workers are other processes; name scoring functions: python:MODULE:FUNCTION"
+        )

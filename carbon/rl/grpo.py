@@ -4,7 +4,6 @@ A bias on the head gives probability only to 6-mers during training, as our engi
 generation; prompts consist of our tokens; LoRA adapters are on every linear layer.
 """
 
-import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from transformers import GenerationConfig, PrinterCallback
 
 from carbon.finetune.train import LINEAR
 from carbon.model import LoadedModel, model_folder
-from carbon.rl.config import RLConfig, RLJob
+from carbon.rl.config import RLConfig, RLJob, num_processes, rank
 from carbon.rl.rewards import Rewards
 from carbon.rl.rollouts import OwnRollouts, WorkerRollouts, off_policy
 from carbon.tokenizer import NATIVE, K, Vocabulary
@@ -26,16 +25,6 @@ from carbon.tokenizer.tokenizers import HybridDNATokenizer, NativeDNATokenizer
 # Added to the logits of rows that are not 6-mers: gives probability 0 in every dtype, and a
 # finite product with 0 in the entropy, unlike infinity.
 _EXCLUDED = -1e9
-
-
-def rank() -> int:
-    """Return the rank of this process under torchrun."""
-    return int(os.environ.get("RANK", "0"))
-
-
-def num_processes() -> int:
-    """Return the number of processes that torchrun started."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 @contextmanager

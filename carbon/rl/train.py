@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import asdict
 from functools import partial
-from importlib import import_module
+from itertools import count
 from typing import Any
 
 from carbon.__version__ import __version__
@@ -17,18 +17,17 @@ from carbon.design.functions import (
     ScoringFunction,
     finetuned_digests,
     functions_text,
-    parse_function,
     running_functions,
 )
 from carbon.design.goals import goal_texts, goals_for
 from carbon.errors import UserError
 from carbon.finetune.folder import weights_sha256
-from carbon.io.files import atomic_folder, behind_links, free_folder
+from carbon.io.files import atomic_folder, behind_links
 from carbon.io.locks import locked_output
 from carbon.model import LoadedModel, load_model, model_folder
 from carbon.parallel.options import workers_of
 from carbon.progress import progress
-from carbon.rl.config import RLConfig, RLJob
+from carbon.rl.config import RLConfig, RLJob, num_processes, rank
 from carbon.rl.folder import (
     COLUMNS,
     MODEL,
@@ -44,54 +43,13 @@ from carbon.rl.grpo import (
     has_adapter,
     kmers_only,
     make_trainer,
-    num_processes,
     prompt_of,
-    rank,
     tokenizer_of,
     with_adapters,
 )
 from carbon.rl.rewards import Rewards
 from carbon.rl.rollouts import Draw, Sampler, VllmServer, WorkerRollouts, draw_locally
 from carbon.tokenizer import K, Vocabulary
-
-_LIBRARIES = ("accelerate", "datasets", "matplotlib", "peft", "trl")
-
-
-def check_rl(job: RLJob) -> None:
-    """Check a job before the model is loaded.
-
-    Raises:
-        UserError: an option is invalid, the output exists, or a library is not installed.
-    """
-    if rank() == 0:
-        with locked_output(job.output):  # the folder of a running job must not be removed
-            if not job.samplers.resume:
-                free_folder(job.output)
-    if job.has_workers and (job.samplers.resume or num_processes() > 1):
-        raise UserError(
-            "workers: one process trains, and cannot be resumed; omit --resume and torchrun"
-        )
-    if job.has_workers and not all(isinstance(function, str) for function in job.functions):
-        raise UserError(
-            "workers are other processes; name scoring functions: python:MODULE:FUNCTION"
-        )
-    if job.samplers.vllm and not job.has_workers:
-        raise UserError("--vllm: a server draws for a worker; give --processes 1")
-    for function in job.functions:
-        parse_function(function)
-    goals_for(job.config.goals, len(job.functions))
-    if job.config.group % num_processes():
-        raise UserError(
-            f"group {job.config.group}: give a multiple of the {num_processes()} processes, which "
-            "share it"
-        )
-    try:
-        for library in _LIBRARIES:
-            import_module(library)
-    except ImportError:
-        raise UserError(
-            f"carbon rl needs {', '.join(_LIBRARIES)}; pip install 'carbon-dna[rl]'"
-        ) from None
 
 
 def run_rl(job: RLJob) -> dict[str, Any]:
@@ -198,7 +156,7 @@ def _rollouts(job: RLJob, settings: dict[str, Any]) -> Iterator[WorkerRollouts |
         yield None
         return
     with workers_of(job.samplers, partial(sampler, job), most_in_flight=1) as workers:
-        about, ours = workers.about(), _shared(settings)
+        about, ours = workers.about(count()), _shared(settings)
         if differing := sorted(n for n in {*about, *ours} if about.get(n) != ours.get(n)):
             raise UserError(f"workers have another {', '.join(differing)}; give all the same")
         yield WorkerRollouts(workers, job.config)

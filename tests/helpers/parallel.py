@@ -85,7 +85,7 @@ def run(job, workers):
                 count += len(doubled)
         return count
 
-    workers.about()
+    workers.about(job.blocks())
     return run_job(job, workers, write)
 
 

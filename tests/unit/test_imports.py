@@ -43,6 +43,33 @@ print([name for name in slow.split() if name in sys.modules])
 """
 
 
+GLOBALS = """
+import importlib, os, pkgutil, torch
+
+def state():
+    b = torch.backends
+    return dict(
+        threads=(torch.get_num_threads(), torch.get_num_interop_threads()),
+        dtype=torch.get_default_dtype(), device=torch.get_default_device(),
+        gradients=torch.is_grad_enabled(), random=torch.get_rng_state().tolist(),
+        deterministic=torch.are_deterministic_algorithms_enabled(),
+        precision=(torch.get_float32_matmul_precision(), b.cudnn.allow_tf32,
+                   b.cuda.matmul.allow_tf32, b.cudnn.benchmark, b.cudnn.deterministic),
+        attention=(b.cuda.flash_sdp_enabled(), b.cuda.mem_efficient_sdp_enabled(),
+                   b.cuda.math_sdp_enabled(), b.cuda.cudnn_sdp_enabled()),
+        cuda=torch.cuda.is_initialized(),
+    )
+
+import torch._inductor.codecache  # torch itself sets TORCHINDUCTOR_CACHE_DIR on its import
+before = state(), dict(os.environ)
+import carbon
+for module in pkgutil.walk_packages(carbon.__path__, "carbon."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+assert (state(), dict(os.environ)) == before
+"""
+
+
 def test_no_modules_import_one_another_in_a_circle():
     """Imports inside functions and for types alone count as well."""
     graph = grimp.build_graph("carbon", "data_pipeline", "train", "eval", "demo", cache_dir=None)
@@ -64,6 +91,15 @@ def test_what_is_known_before_a_run_takes_no_torch():
         [sys.executable, "-c", KNOWN_BEFORE_A_RUN], cwd=ROOT, capture_output=True, text=True
     )
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "[]"), done.stderr
+
+
+@pytest.mark.nightly
+def test_importing_all_of_carbon_changes_no_variable_and_no_global_of_torch():
+    """And it leaves CUDA uninitialised, since workers are forked after it."""
+    done = subprocess.run(
+        [sys.executable, "-c", GLOBALS], cwd=ROOT, stderr=subprocess.PIPE, text=True
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_build_imports_what_it_needs(tmp_path):

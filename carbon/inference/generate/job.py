@@ -160,7 +160,8 @@ class Drawer:
 
 def _draw_in_blocks(job: GenerateJob, output: Path, workers: Workers) -> None:
     """Draw the sequences by workers, and write them in order."""
-    wanted, about = _wanted(job), workers.about()
+    wanted = _wanted(job)
+    about = workers.about(in_blocks(wanted, _BLOCK_TEXTS))
     dtype: str = about["dtype"]
 
     def write(results: Iterator[tuple[list[Wanted], dict[str, Any]]]) -> None:

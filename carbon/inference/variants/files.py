@@ -264,19 +264,19 @@ def score_vcf(job: VariantJob, path: Path, workers: Workers) -> dict[str, Any]:
     writer = chosen_by_ending(job.output, "variants")
     output_path(job.output)
     check_no_input(job.output, *input_files(job), names_table(job.genes.contigs))
-    about = workers.about()
-    background, percentile = background_for(
-        about["background"],
-        job.background,
-        own_background(job),
-        annotated=bool(job.genes.annotation),
-    )
-    settings: dict[str, Any] = about["settings"] | percentile
     with Reference(job.reference) as reference:
         lengths_bp = reference.contig_lengths_bp
         names = contig_names(job.genes.contigs, lengths_bp)
         keep = replace(keep, regions=read_regions(job.region, job.regions_file, lengths_bp, names))
         vcf = VcfReader(path, reference, strict=job.strict, contig_names=names, keep=keep)
+        about = workers.about(in_blocks(vcf, _RECORDS_PER_BLOCK))
+        background, percentile = background_for(
+            about["background"],
+            job.background,
+            own_background(job),
+            annotated=bool(job.genes.annotation),
+        )
+        settings: dict[str, Any] = about["settings"] | percentile
         scored_header(vcf, settings)
         genes = read_genes(job.genes, reference, names)
         annotated = annotator(genes.annotation, reference)

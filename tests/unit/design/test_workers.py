@@ -1,5 +1,9 @@
 """`carbon rl` with workers that draw, in processes of this machine."""
 
+import json
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -125,3 +129,30 @@ def test_groups_of_old_weights_are_dropped_and_counted(trainer):
     assert rollouts.metrics() == {"staleness_rounds": 2, "dropped_groups": 2}
     rollouts(["<dna>"], learner)
     assert rollouts.metrics() == {"staleness_rounds": 0, "dropped_groups": 2}
+
+
+MISTAKES = [
+    (["--length", "31"], "length of 31 bp: give a multiple of 6"),
+    (["--vllm", "http://127.0.0.1:1"], "--vllm: a server draws for a worker"),
+    (["--processes", "1", "--resume"], "omit --resume and torchrun"),
+    (["--function", "pyton:shares:gc"], "pyton"),
+]
+CHECKED = """
+import json, sys
+from carbon.cli import main
+for words in json.loads(sys.argv[1]):
+    assert main(words) == 2, words
+assert "torch" not in sys.modules
+"""
+
+
+def test_mistakes_are_found_before_torch_is_imported(folder):
+    words = ["rl", "--model", "base", "--function", "python:shares:gc", "--output", "out"]
+    words += ["--length", "30"]
+    commands = [[*words, *more] for more, _ in MISTAKES]
+    done = subprocess.run(
+        [sys.executable, "-c", CHECKED, json.dumps(commands)], stderr=subprocess.PIPE, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    for line, (_, message) in zip(done.stderr.splitlines(), MISTAKES, strict=True):
+        assert message in line

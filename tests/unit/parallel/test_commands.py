@@ -8,6 +8,7 @@ import pytest
 
 from carbon.cli import main
 from carbon.model import save_model
+from carbon.parallel import local
 from tests.helpers.files import random_bases, write_fasta, write_vcf
 from tests.helpers.parallel import Stopped, stop_once_behind
 
@@ -56,9 +57,18 @@ OUTPUTS = [
     ("per_base", "parquet"), ("embed", "parquet"), ("scan", "tsv"), ("background", "json"),
     ("generate", "fa"),
 ]  # fmt: skip
+# Formats that other rows or other commands write by the same function.
+OTHER_OUTPUTS = [
+    *(("variants", ending) for ending in ("vcf", "json")), *(("score", ending) for ending in
+    ("json", "parquet")), ("per_base", "tsv"), ("embed", "npz"), *(("scan", ending) for ending in
+    ("parquet", "bw", "worst_delta.bw")),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("command", "ending"), OUTPUTS)
+@pytest.mark.parametrize(
+    ("command", "ending"),
+    [*OUTPUTS, *(pytest.param(*each, marks=pytest.mark.nightly) for each in OTHER_OUTPUTS)],
+)
 def test_two_processes_write_the_bytes_of_none(
     folder, tmp_path, capsys, monkeypatch, command, ending
 ):
@@ -161,8 +171,8 @@ def test_the_driver_never_imports_torch(folder, tmp_path):
     assert all((tmp_path / f"{command}.{ending}").is_file() for command, ending in endings.items())
 
 
-def test_importing_inference_leaves_cuda_alone():
-    """Workers on CPUs are forked behind that import."""
-    import torch
-
-    assert not torch.cuda.is_initialized()
+def test_the_preload_of_workers_leaves_cuda_alone():
+    """Workers on CPUs are forked from a process with these imports."""
+    imports = "; ".join(f"import {name}" for name in local._PRELOADED)
+    code = f"{imports}; import torch; assert not torch.cuda.is_initialized()"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -3,7 +3,9 @@
 import json
 import os
 import signal
+import tracemalloc
 import zlib
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -81,14 +83,23 @@ def test_there_are_no_more_workers_than_blocks(tmp_path):
     assert (tmp_path / "none").read_text() == ""
 
 
+def test_all_workers_that_have_blocks_start_at_once():
+    """None waits until another one has loaded its model or the input has been checked."""
+    engine = Recorded(7)
+    Workers(engine).about(iter(range(3)))
+    assert engine.num_started == 3
+    assert Workers(Recorded(1)).about(iter([])) == {"model": "m"}
+
+
 class Recorded:
     """An engine that answers by chance, and records what is in flight."""
 
     def __init__(self, size):
         self.size = size
-        self.seat, self.sent, self.most = Doubler("."), [], 0
+        self.seat, self.sent, self.most, self.num_started = Doubler("."), [], 0, 0
 
     def submit(self, worker, number, payload):
+        self.num_started += number is None
         self.sent.append((worker, number, payload))
         for each in range(self.size):
             blocks = [s for s in self.sent if s[0] == each and s[1] is not None]
@@ -175,23 +186,58 @@ def test_a_defect_of_a_worker_keeps_its_traceback(tmp_path):
 
 
 class Varied:
-    """Makes workers of which each that starts later is of another dtype."""
+    """Makes workers; those after the first differ in one setting."""
 
-    def __init__(self, folder):
-        self.folder = folder
+    def __init__(self, folder, name, first, later):
+        self.folder, self.name, self.values = folder, name, (first, later)
 
     def __call__(self):
         path = self.folder / "made"
         number = len(path.read_text()) if path.exists() else 0
         path.write_text("x" * (number + 1))
-        return Doubler(self.folder, {"dtype": ["float32", "bfloat16"][min(number, 1)]})
+        return Doubler(self.folder, {self.name: self.values[min(number, 1)]})
 
 
-def test_workers_of_another_dtype_are_refused(tmp_path):
-    engine = local.LocalProcesses(Varied(tmp_path), [{}] * 2)
+@pytest.mark.parametrize(
+    ("name", "first", "later"),
+    [
+        ("dtype", "float32", "bfloat16"),
+        ("device", "cpu", "cuda"),
+        ("model", "m", "other"),
+        ("carbon", "0.2.0", "0.2.1"),
+    ],
+)
+def test_workers_that_differ_are_refused(tmp_path, name, first, later):
+    engine = local.LocalProcesses(Varied(tmp_path, name, first, later), [{}] * 2)
     (tmp_path / "slow").write_text("0.2")
-    with Workers(engine) as workers, pytest.raises(UserError, match="workers differ in: dtype"):
+    with Workers(engine) as workers, pytest.raises(UserError, match=f"workers differ in: {name}"):
         run(job_of(tmp_path / "o"), workers)
+
+
+def test_memory_does_not_grow_with_the_number_of_results(tmp_path, monkeypatch):
+    """Early results wait on the disk: the first block is computed last."""
+    num_blocks, result_bytes = 200, 100_000
+
+    class Late(Recorded):
+        def results(self, seconds):
+            sent = next((each for each in self.sent if each[1] != 0), self.sent[0])
+            self.sent.remove(sent)
+            worker, number, _ = sent
+            yield Answer(worker, number, self.seat.about if number is None else "x" * result_bytes)
+
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    with Workers(Late(3)) as workers:
+        workers.about()
+        tracemalloc.start()
+        sizes = run_job(job_of(tmp_path / "o", total=4 * num_blocks), workers, result_sizes)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert sizes == {result_bytes: num_blocks}
+    assert peak_bytes < 20 * result_bytes
+
+
+def result_sizes(results):
+    return Counter(len(result) for _, result in results)
 
 
 def test_blocks_that_are_not_needed_are_not_computed(tmp_path):

@@ -1,6 +1,8 @@
 """Blocks by actors of a Ray cluster, whose nodes are simulated on this machine."""
 
+import json
 import os
+import shutil
 import signal
 import threading
 import time
@@ -9,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from carbon.cli import main
 from carbon.errors import UserError
+from carbon.model import save_model
 from carbon.parallel.driver import Workers
 from carbon.parallel.ray import RayActors
 from tests.helpers.parallel import WHOLE, Doubler, job_of, run, this_process
@@ -111,6 +115,24 @@ def test_actors_end_with_their_driver(cluster, tmp_path, start_driver):
     with actors(cluster, tmp_path) as workers:
         run(job_of(tmp_path / "o", resume=True), workers)
     assert (tmp_path / "o").read_text() == WHOLE
+
+
+@pytest.mark.nightly
+def test_actors_draw_for_rl(cluster, tmp_path, network, monkeypatch, capsys):
+    """An error of a scoring function in an actor is that of the run."""
+    save_model(network, tmp_path / "base")
+    monkeypatch.chdir(tmp_path)
+    words = ["rl", "--model", "base", "--function", "python:shares:gc", "--length", "30", "--group"]
+    words += ["4", "--steps", "2", "--device", "cpu", "--output", "out", "--ray", cluster.address]
+    shares = tmp_path / "shares.py"
+    shares.write_text("def gc(s): return [float('nan') for _ in s]")
+    assert main(words) == 2
+    assert "function 'gc': " in capsys.readouterr().err
+    shares.write_text("def gc(s): return [each.count('G') / len(each) for each in s]")
+    shutil.rmtree("out")
+    assert main(words) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["steps"] == 2
+    assert (tmp_path / "out/model/config.json").is_file() and not _actors()
 
 
 def _actors() -> list[str]:
