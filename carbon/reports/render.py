@@ -90,16 +90,6 @@ def html_paragraph(text: str) -> str:
     return _part("paragraph", text)
 
 
-def html_list(texts: Iterable[str]) -> str:
-    """Return texts as a list."""
-    return _part("items", list(texts))
-
-
-def html_heading(title: str) -> str:
-    """Return a heading inside a section; the title is text."""
-    return _part("heading", title)
-
-
 def html_answer(sentences: Iterable[str]) -> str:
     """Return the opening of a page: its result in two to four sentences, which are text."""
     return _part("answer", list(sentences))
