@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from carbon.genome.alphabet import STANDARD_TABLE, genetic_code, reverse_complement
-from carbon.genome.cds_codes import code_of
+from carbon.genome.annotation import code_of
 from carbon.genome.fasta import Reference
 from carbon.genome.genes import Transcript, spliced
 from carbon.genome.genome import Genome

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from carbon.genome.alphabet import reverse_complement
-from carbon.genome.cds_codes import code_of
+from carbon.genome.annotation import code_of
 from carbon.genome.fasta import Reference
 from carbon.genome.genes import Gene, Span, Transcript, spliced
 from carbon.genome.genome import Genome

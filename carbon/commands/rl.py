@@ -35,8 +35,7 @@ def rl(
         output: run folder to write.
     """
     check_inputs(model)
-    from carbon.rl.grpo import rank
-    from carbon.rl.train import check_rl, run_rl
+    from carbon.rl.train import check_rl, rank, run_rl
 
     job = RLJob(model, functions, config, output, samplers)
     check_rl(job)

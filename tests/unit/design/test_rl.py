@@ -18,8 +18,8 @@ from carbon.genome.sequences import read_records
 from carbon.inference.score import base_log_likelihoods
 from carbon.model import load_model
 from carbon.rl.config import RLConfig, RLJob, SamplerOptions
-from carbon.rl.grpo import kmers_only, make_trainer, prompt_of, tokenizer_of
 from carbon.rl.rewards import Rewards
+from carbon.rl.train import kmers_only, make_trainer, prompt_of, tokenizer_of
 from carbon.run_folder import read_lines
 from carbon.tokenizer import NATIVE, decode_ids, encode
 from tests.helpers.files import random_bases
