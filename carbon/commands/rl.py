@@ -35,7 +35,8 @@ def rl(
         output: run folder to write.
     """
     check_inputs(model)
-    from carbon.rl.train import check_rl, rank, run_rl
+    from carbon.rl.grpo import rank
+    from carbon.rl.train import check_rl, run_rl
 
     job = RLJob(model, functions, config, output, samplers)
     check_rl(job)

@@ -198,7 +198,7 @@ class Input(TypedDict):
     files: list[InputFile]
 
 
-class LeftOut(TypedDict):
+class SkippedInput(TypedDict):
     """An input that could not be read and was left out."""
 
     __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
@@ -206,7 +206,7 @@ class LeftOut(TypedDict):
     error: str
 
 
-class Manifest(TypedDict):
+class CorpusManifest(TypedDict):
     """The keys of `manifest.json` that are read; builds write more.
 
     `outputs` has the SHA-256 of each file. Absent keys are empty, except the required ones.
@@ -221,7 +221,7 @@ class Manifest(TypedDict):
     clades: NotRequired[dict[str, str]]
     dropped: NotRequired[dict[str, int]]
     inputs: NotRequired[list[Input]]
-    left_out: NotRequired[list[LeftOut]]
+    left_out: NotRequired[list[SkippedInput]]
     recipe: NotRequired[dict[str, Any]]
     steps: NotRequired[dict[str, dict[str, Count]]]
 
@@ -252,7 +252,7 @@ def _manifest_if_there(corpus: str | Path) -> dict[str, Any] | None:
     content = content_if_there(path)
     if content is None:
         return None
-    manifest = parse_json(content, path, Manifest, error=CorpusError, remedy=REBUILD)
+    manifest = parse_json(content, path, CorpusManifest, error=CorpusError, remedy=REBUILD)
     return {**_EMPTY, **manifest}
 
 

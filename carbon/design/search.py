@@ -15,14 +15,14 @@ from carbon.inference.runner import ModelRunner
 _MAX_EMPTY_ROUNDS = 50  # in a row, without a new proposal
 
 
-def search_of(reader: ModelRunner, config: DesignConfig, num_functions: int) -> Search:
+def search_of(runner: ModelRunner, config: DesignConfig, num_functions: int) -> Search:
     """Return the search that a config describes.
 
     Raises:
         UserError: no sequence satisfies the rules, or an option does not fit the model or the
             number of scoring functions.
     """
-    reader.vocabulary.prefix(tuple(config.tags))
+    runner.vocabulary.prefix(tuple(config.tags))
     if config.start or config.records:
         check_distances()
     if config.records:
@@ -31,7 +31,7 @@ def search_of(reader: ModelRunner, config: DesignConfig, num_functions: int) -> 
     checker = RuleChecker(config.rules, config.prompt, config.bases_bp)
     start = config.start.upper() if config.start else None
     proposer = Proposer(
-        reader=reader,
+        runner=runner,
         prompt=config.prompt,
         length_bp=config.bases_bp,
         rule=SamplingRule(**config.sampling),

@@ -1,7 +1,7 @@
 """RL fine-tuning: train a model to draw sequences that scoring functions prefer (GRPO).
 
 - `config`: the options of a run.
-- `train`: the run, by trl's GRPO trainer on 6-mers (arXiv 2402.03300).
+- `train`, `grpo`: the run, and trl's GRPO trainer on 6-mers (arXiv 2402.03300).
 - `rollouts`: samples from this process, from workers or from a vLLM server.
 - `rewards`: the values of scoring functions as rewards.
 - `folder`, `report`: the run folder and its page.

@@ -8,8 +8,8 @@ from carbon.cli import main
 from carbon.errors import UserError
 from carbon.model import load_model
 from carbon.rl.config import RLConfig, RLJob, SamplerOptions
+from carbon.rl.grpo import kmers_only, prompt_of, tokenizer_of, with_adapters
 from carbon.rl.rollouts import VllmServer, adapter_of, log_probs_of
-from carbon.rl.train import kmers_only, prompt_of, tokenizer_of, with_adapters
 from carbon.run_folder import read_lines
 from tests.helpers.vllm import served_by_vllm
 

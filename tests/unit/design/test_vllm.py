@@ -11,8 +11,8 @@ import torch
 from carbon.errors import UserError
 from carbon.model import load_model, save_model
 from carbon.rl.config import RLConfig, RLJob, SamplerOptions
+from carbon.rl.grpo import kmers_only, prompt_of, tokenizer_of, with_adapters
 from carbon.rl.rollouts import VllmServer, draw_locally
-from carbon.rl.train import kmers_only, prompt_of, tokenizer_of, with_adapters
 
 TASK = RLConfig(length_bp=30, group=4)
 

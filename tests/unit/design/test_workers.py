@@ -11,9 +11,9 @@ from carbon.errors import UserError
 from carbon.inference.score import base_log_likelihoods
 from carbon.model import load_model, save_model
 from carbon.rl.config import RLConfig, RLJob, SamplerOptions
+from carbon.rl.grpo import kmers_only, make_trainer, tokenizer_of
 from carbon.rl.rewards import Rewards
 from carbon.rl.rollouts import WorkerRollouts, draw_samples, log_probs_of
-from carbon.rl.train import kmers_only, make_trainer, tokenizer_of
 from carbon.tokenizer import NATIVE, decode_ids, encode
 from tests.helpers.files import random_bases
 
