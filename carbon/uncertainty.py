@@ -96,9 +96,9 @@ def ratio_of(totals: Floats, parts: Floats) -> Statistic:
     return of
 
 
-def mean(values: Floats, seed: int = 0) -> Estimate:
+def mean(values: Floats) -> Estimate:
     """Return the mean of independent samples with its interval."""
-    return bootstrap(mean_of(values), len(values), seed)
+    return bootstrap(mean_of(values), len(values))
 
 
 def ratio(totals: Floats, parts: Floats, seed: int = 0) -> Estimate:
@@ -112,14 +112,13 @@ def difference(
     num_samples: int,
     seed: int = 0,
     clusters: Sequence[str] | None = None,
-    num_resamples: int = NUM_RESAMPLES,
 ) -> Estimate:
     """Return first - second on the same samples; each resample is drawn once for both.
 
     Variation that both share cancels, so the interval is narrower than the two single intervals
     suggest. If it includes zero, no difference is shown.
     """
-    return bootstrap(lambda w: first(w) - second(w), num_samples, seed, clusters, num_resamples)
+    return bootstrap(lambda w: first(w) - second(w), num_samples, seed, clusters)
 
 
 def wilson(num_successes: int, num_trials: int) -> Estimate:

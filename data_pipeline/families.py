@@ -20,7 +20,7 @@ from pathlib import Path
 from carbon.errors import UserError
 from carbon.genome import Gene, Interval, Reference, spliced
 from carbon.genome.alphabet import STANDARD_TABLE, genetic_code
-from carbon.genome.cds_codes import code_of
+from carbon.genome.annotation import code_of
 from carbon.io.files import atomic_folder, scratch_folder
 from data_pipeline.inputs.assemblies import opened
 from data_pipeline.limits import FAMILY, FamilyConfig

@@ -26,7 +26,7 @@ from carbon.genome import (
     spliced,
 )
 from carbon.genome.alphabet import GeneticCode
-from carbon.genome.cds_codes import code_of
+from carbon.genome.annotation import code_of
 from carbon.genome.genes import parts_on_contig
 from carbon.genome.vcf import CONTIG, info_text
 from carbon.io.files import atomic_file

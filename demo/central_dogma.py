@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from carbon.genome.alphabet import STANDARD_TABLE, genetic_code, reverse_complement
-from carbon.genome.cds_codes import code_of
+from carbon.genome.annotation import code_of
 from carbon.genome.fasta import Reference
 from carbon.genome.genes import Transcript, spliced
 from carbon.genome.genome import Genome
@@ -14,6 +14,7 @@ from demo.gene_summary import (
     exons_in_words,
     first_bases_at,
     first_bases_in_words,
+    gene_at,
     many,
     place_in_words,
     splicing_in_words,
@@ -103,7 +104,7 @@ def told_in_cell(genome: Genome, place: str, own: str = "") -> dict[str, Any]:
 
 def _translated(genome: Genome, place: str, bases: str, *, coding: bool) -> str:
     """Translate bases from the first on; coding ones by the genetic code of their gene."""
-    gene = genome.gene_at(place, MOST_GENE_BP) if coding else None
+    gene = gene_at(genome, place, MOST_GENE_BP) if coding else None
     code = code_of(gene.transcripts[0]) if gene else genetic_code(STANDARD_TABLE)
     whole = bases[: len(bases) // 3 * 3].upper()
     return code.translate(whole) if code else "X" * (len(whole) // 3)

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from carbon.genome.alphabet import reverse_complement
-from carbon.genome.cds_codes import code_of
+from carbon.genome.annotation import code_of
 from carbon.genome.fasta import Reference
 from carbon.genome.genes import Gene, Span, Transcript, spliced
 from carbon.genome.genome import Genome
@@ -64,7 +64,7 @@ def first_bases_at(genome: Genome, place: str, length_bp: int, most_bp: int) -> 
         GenomeError: there is no such gene or region.
         UserError: it is longer than `most_bp`.
     """
-    gene = genome.gene_at(place, most_bp)
+    gene = gene_at(genome, place, most_bp)
     if gene and (found := first_coding_bases(genome.reference, gene.transcripts[0], length_bp)):
         return found
     there = genome.place(place, 0, most_bp)
@@ -77,7 +77,7 @@ def first_coding_bases(
     reference: Reference, transcript: Transcript, length_bp: int
 ) -> FirstBases | None:
     """Return the first bases of a CDS from its first whole codon on; None where it has fewer."""
-    positions = transcript.codon_positions[:length_bp]
+    positions = codon_positions(transcript)[:length_bp]
     if len(positions) < length_bp:
         return None
     contig, strand, exons = transcript.contig, transcript.strand, transcript.exons
@@ -97,6 +97,29 @@ def _runs(positions: Sequence[int]) -> tuple[Span, ...]:
     runs = groupby(enumerate(positions), key=lambda pair: pair[1] - pair[0])
     spans = ([at for _, at in run] for _, run in runs)
     return tuple((span[0], span[-1] + 1) for span in spans)
+
+
+def codon_positions(transcript: Transcript) -> tuple[int, ...]:
+    """Return the positions of a CDS along the strand, from its first whole codon on.
+
+    Every third position, beginning with the first, is the first base of a codon.
+    """
+    positions = [at for start, end in transcript.cds for at in range(start, end)]
+    along = positions if transcript.strand == "+" else positions[::-1]
+    return tuple(along[transcript.phase_bp or 0 :])
+
+
+def gene_at(genome: Genome, place: str, most_bp: int) -> Gene | None:
+    """Return the gene with a transcript that has a name, or is the first in a region.
+
+    Raises:
+        GenomeError: the gene or region does not exist.
+        UserError: the interval is longer than `most_bp`.
+    """
+    genes = genome.genes_in(genome.place(place, 0, most_bp))
+    transcribed = [gene for gene in genes if gene.transcripts]
+    named = [gene for gene in transcribed if place in (gene.name, gene.gene_id)]
+    return next(iter(named + transcribed), None)
 
 
 _STRANDS: dict[Strand, str] = {"+": "forward", "-": "reverse"}
@@ -137,7 +160,7 @@ def described_at(genome: Genome, place: str, most_bp: int) -> dict[str, Any] | N
         GenomeError: there is no such gene or region.
         UserError: it is longer than `most_bp`.
     """
-    gene = genome.gene_at(place, most_bp)
+    gene = gene_at(genome, place, most_bp)
     return described(genome.reference, gene, gene.transcripts[0]) if gene else None
 
 

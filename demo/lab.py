@@ -8,7 +8,9 @@ from types import MappingProxyType
 from typing import Any
 
 from carbon.errors import UserError
+from carbon.genome.fasta import Reference
 from carbon.genome.genome import Genome
+from carbon.genome.sequences import open_text
 from carbon.inference import Model
 from demo.allowed_models import Offer
 from demo.gene_examples import Example, example_gene
@@ -60,7 +62,7 @@ class Lab:
         """Keep them."""
         self.model = model
         self.model_name = model_name
-        self.genome, self.is_simulated = genome, genome.is_simulated
+        self.genome, self.is_simulated = genome, _is_simulated(genome.reference)
         self.runs = runs
         self.known_genes = known_genes
         self.learned = learned
@@ -119,3 +121,12 @@ class Lab:
             return self.genome
         key = tuple(sorted(files))
         return self._uploaded.get(key, lambda: genome_in_files(key))
+
+
+def _is_simulated(reference: Reference) -> bool:
+    """Return whether the header of a FASTA comes from `carbon corpus simulate`."""
+    try:
+        with open_text(reference.path) as lines:
+            return next(iter(lines), "").split()[1:2] == ["simulated"]
+    except (OSError, UserError):
+        return False

@@ -20,6 +20,7 @@ from carbon.inference.model import Model
 from carbon.inference.options import ScanKeywords
 from carbon.inference.scan import join_chunks
 from carbon.io.files import atomic_file
+from demo.gene_summary import codon_positions
 
 HOW: ScanKeywords = {"strands": "both", "offsets": EVERY_OFFSET}
 """How the region is read: what a base is worth by all that can be known of it."""
@@ -83,7 +84,7 @@ class Learning(NamedTuple):
 
         Kinds are the bases of the transcript's codons, and what lies between `genes`.
         """
-        along = transcript.codon_positions
+        along = codon_positions(transcript)
         kinds = {name: along[n::3] for n, name in enumerate(CODON_BASES)}
         taken = {at for gene in genes for at in range(gene.interval.start, gene.interval.end)}
         span = range(self.interval.start, self.interval.end)

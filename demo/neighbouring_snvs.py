@@ -14,7 +14,6 @@ from carbon.genome.consequence_terms import TERMS
 from carbon.genome.genome import Genome
 from carbon.genome.normalize import normalize_variant
 from carbon.genome.notation import read_variant
-from carbon.genome.vcf import Listed
 from carbon.inference.options import ScanOptions
 from carbon.inference.runner import ModelRunner
 from carbon.inference.scan import join_chunks, scan_method_for, scan_region
@@ -26,6 +25,7 @@ from carbon.inference.variants.score import (
     score_variants,
 )
 from carbon.inference.variants.windows import Method
+from demo.variant_files import Listed
 
 
 def told_strands(strands: Mapping[str, AlleleComparison]) -> dict[str, Any]:

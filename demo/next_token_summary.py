@@ -9,13 +9,11 @@ from carbon.inference.next_token import (
     NextToken,
     all_kmers,
     kmer_index,
-    losses_by_wrong_bases,
     near_misses,
     next_token,
 )
 from carbon.inference.runner import ModelRunner
-from carbon.tokenizer import BASES, K
-from carbon.tokenizer.kmer import cut_kmers
+from carbon.tokenizer import ALL_KNOWN, BASES, KMER_DIGITS, K, encode_kmers
 
 
 def told_kmer(token: NextToken, kmer: str, fixed: str, most: int) -> dict[str, Any]:
@@ -78,5 +76,28 @@ def told_guess(reader: ModelRunner, sequence: str) -> dict[str, Any]:
         "rank": told["rank"],
         "true_loss": told["losses"][0],
         "marginals": told["marginals"],
-        "losses_by_wrong_bases": losses_by_wrong_bases(token, best["kmer"]),
+        "losses_by_wrong_bases": _losses_by_wrong_bases(token, best["kmer"]),
     }
+
+
+def cut_kmers(sequence: str, offset: int) -> list[dict[str, Any]]:
+    """Return `bases` and `index` of the 6-mers of a sequence after its first `offset` bases.
+
+    The index is None for a 6-mer with an unknown base, and for a tail of fewer than six bases.
+    """
+    left = sequence[offset:]
+    kmers = encode_kmers(left)
+    return [
+        {"bases": left[K * n : K * (n + 1)], "index": int(index) if known == ALL_KNOWN else None}
+        for n, (index, known) in enumerate(zip(kmers.indices, kmers.known, strict=True))
+    ]
+
+
+def _losses_by_wrong_bases(token: NextToken, best: str) -> list[dict[str, float]]:
+    """Return the mean losses of all 6-mers that differ from `best` in 0 to 6 bases."""
+    wrong = (KMER_DIGITS[kmer_index(best)] != KMER_DIGITS).sum(axis=1)
+    losses = {"cross_entropy_nats": token.cross_entropy_nats, "fns_nats": token.fns_nats}
+    return [
+        {"wrong": n, **{name: float(nats[wrong == n].mean()) for name, nats in losses.items()}}
+        for n in range(K + 1)
+    ]

@@ -23,7 +23,6 @@ _NAMES = {
     "most_stale": "stale",
     "no_stop_frame": "no-stop",
     "overrides": "set",
-    "probe_steps": "probe",
     "tags": "tag",
     "timeout_seconds": "timeout",
 }

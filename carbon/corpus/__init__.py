@@ -15,11 +15,13 @@ from carbon.corpus.schema import (
     BOTH_STRANDS,
     SCHEMA,
     Split,
+    check_corpus,
+    check_records,
     read_manifest,
+    read_source,
     reads_both_strands,
     source_files,
 )
-from carbon.corpus.shards import check_corpus, check_records, read_source
 from carbon.corpus.store import RecordStore, open_store
 
 __all__ = [

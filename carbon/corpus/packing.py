@@ -64,13 +64,13 @@ def open_packing(store: RecordStore, row_tokens: int) -> Packing:
     """
     folder = store.folder / f"rows-{row_tokens}"
     made_whole(folder, "packing.json", lambda made: _make(store, row_tokens, made))
-    info = read_json(folder / "packing.json", _Info, error=CorpusError, remedy=REMEDY)
+    info = read_json(folder / "packing.json", _PackingInfo, error=CorpusError, remedy=REMEDY)
     counts = dict.fromkeys(_ARRAYS, info["pieces"]) | {"row_start": info["rows"] + 1}
     arrays = {name: mapped(folder / f"{name}.bin", np.int64, counts[name]) for name in _ARRAYS}
     return Packing(**arrays, num_tokens=info["tokens"])
 
 
-class _Info(TypedDict):
+class _PackingInfo(TypedDict):
     """`packing.json`: how many segments, rows and tokens the arrays hold."""
 
     pieces: NonNegativeInt

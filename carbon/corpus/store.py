@@ -157,7 +157,7 @@ def _is_whole(marker: Path) -> bool:
     return True
 
 
-class _Info(TypedDict):
+class _StoreInfo(TypedDict):
     """`store.json`: how many records and bases the arrays hold."""
 
     records: NonNegativeInt
@@ -170,7 +170,7 @@ def mapped_store(folder: Path, files: tuple[str, ...] = ()) -> RecordStore:
     Raises:
         CorpusError: a file of the store is missing or truncated.
     """
-    info = read_json(folder / "store.json", _Info, error=CorpusError, remedy=REMEDY)
+    info = read_json(folder / "store.json", _StoreInfo, error=CorpusError, remedy=REMEDY)
     records = info["records"]
     return RecordStore(
         folder,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from carbon.inference import Model
 
 
-class _Callable(ModuleType):
+class _DesignPackage(ModuleType):
     """A package that can be called: `carbon.design(model, ...)`."""
 
     def __call__(
@@ -58,4 +58,4 @@ class _Callable(ModuleType):
         return design_with(model.runner, functions, options, output, resume)
 
 
-sys.modules[__name__].__class__ = _Callable
+sys.modules[__name__].__class__ = _DesignPackage

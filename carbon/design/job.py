@@ -90,7 +90,7 @@ class SearchResult(NamedTuple):
 
 
 def design_with(
-    reader: ModelRunner,
+    runner: ModelRunner,
     functions: Sequence[str | Function],
     options: DesignOptions,
     output: str | Path | None,
@@ -106,15 +106,15 @@ def design_with(
     check_several("functions", functions, '["python:MODULE:FUNCTION"]')
     config = DesignConfig(**options)
     if output is None:
-        search = search_of(reader, config, len(functions))
+        search = search_of(runner, config, len(functions))
         with running_functions(functions, config.timeout_seconds, COLUMNS) as running:
             history = run_search(search, running)
         return designs_of(search, [function.name for function in running], history)
-    if not (folder := reader.network.name_or_path):
+    if not (folder := runner.network.name_or_path):
         raise UserError("output: the model was not loaded from a folder, which a table names")
     job = DesignJob(folder, functions, config, Path(output), resume)
     check_job(job)
-    return run_design_job(reader, job).designs
+    return run_design_job(runner, job).designs
 
 
 def check_job(job: DesignJob) -> None:
@@ -127,17 +127,17 @@ def check_job(job: DesignJob) -> None:
     goals_of(job.config, len(job.names))
 
 
-def run_design_job(reader: ModelRunner, job: DesignJob) -> SearchResult:
+def run_design_job(runner: ModelRunner, job: DesignJob) -> SearchResult:
     """Search, and write the best designs.
 
     Raises:
         UserError: a scoring function fails, no candidate qualifies, or an earlier run left a
             journal.
     """
-    search = search_of(reader, job.config, len(job.functions))
-    settings = _settings(reader, job)
+    search = search_of(runner, job.config, len(job.functions))
+    settings = _settings(runner, job)
     with atomic_file(job.output) as path:  # an unwritable output is reported before the search
-        journal = Journal(job.output, _journal_settings(reader, job, settings), resume=job.resume)
+        journal = Journal(job.output, _journal_settings(runner, job, settings), resume=job.resume)
         try:
             history = _history(search, job, journal)
             designs = designs_of(search, job.names, history)
@@ -227,14 +227,14 @@ _AS_GIVEN = (
 )
 
 
-def _settings(reader: ModelRunner, job: DesignJob) -> dict[str, Any]:
+def _settings(runner: ModelRunner, job: DesignJob) -> dict[str, Any]:
     """Return the provenance of designs, as values for a header."""
     config, folder = job.config, model_folder(job.model).path
     return {
         "carbon": __version__,
         "model": job.model,
         "model_sha256": weights_sha256(folder),
-        "dtype": reader.dtype,
+        "dtype": runner.dtype,
         "strategy": config.strategy,
         "functions": functions_text(job.functions),
         "goals": ",".join(goal_texts(config.goals, len(job.functions))),
@@ -266,13 +266,13 @@ def _rule_values(rules: Rules) -> dict[str, Any]:
 
 
 def _journal_settings(
-    reader: ModelRunner, job: DesignJob, settings: dict[str, Any]
+    runner: ModelRunner, job: DesignJob, settings: dict[str, Any]
 ) -> dict[str, Any]:
     """Return all settings that determine the scores."""
     merged = settings | asdict(job.config)
     compared = {name: value for name, value in merged.items() if name not in _NOT_COMPARED}
     digests = {"finetuned": finetuned_digests(job.functions)}
-    return compared | digests | identity_of(reader, job.model)
+    return compared | digests | identity_of(runner, job.model)
 
 
 def summary_of(job: DesignJob, result: SearchResult) -> dict[str, Any]:

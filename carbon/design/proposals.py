@@ -24,7 +24,7 @@ class Proposer:
     """Draws sequences of a fixed length within constraints.
 
     Attributes:
-        reader: runs the network.
+        runner: runs the network.
         prompt: DNA before every design, which conditions it.
         length_bp: of a design.
         rule: how 6-mers are drawn; windows are drawn at other temperatures.
@@ -33,7 +33,7 @@ class Proposer:
         tags: metadata tags to condition on.
     """
 
-    reader: ModelRunner
+    runner: ModelRunner
     prompt: str
     length_bp: int
     rule: SamplingRule
@@ -45,7 +45,7 @@ class Proposer:
         """Return whole sequences; each depends only on the seed and its sample number."""
         task = Task(self.length_bp, self.rule, self.seed, self.tags, self.constraints)
         prompts = [self.prompt] * len(samples)
-        return generate(self.reader, prompts, task, samples=list(samples))
+        return generate(self.runner, prompts, task, samples=list(samples))
 
     def regrown(
         self, bases: str, count: int, turn: tuple[int, int], most_bp: float, temperature: float
@@ -63,7 +63,7 @@ class Proposer:
             temperature: for sampling.
         """
         left, task = self._gap(bases, turn, most_bp, temperature)
-        drawn = generate(self.reader, [self.prompt + left] * count, task)
+        drawn = generate(self.runner, [self.prompt + left] * count, task)
         return [left + each + task.right for each in drawn]
 
     def filled(
@@ -75,18 +75,18 @@ class Proposer:
         together with the bases after the window.
         """
         left, task = self._gap(bases, turn, most_bp, temperature)
-        fillings = infill(self.reader, self.prompt + left, task, _DRAWS_PER_COPY * count)
+        fillings = infill(self.runner, self.prompt + left, task, _DRAWS_PER_COPY * count)
         return [left + filling.bases + task.right for filling in fillings[:count]]
 
     def check_both_sides(self) -> None:
         """Raise UserError unless a sequence fits into the model's context, as `filled` requires."""
-        prefix = len(self.reader.vocabulary.prefix(self.tags))
+        prefix = len(self.runner.vocabulary.prefix(self.tags))
         # Up to five bases before a window may not fill a whole 6-mer.
         tokens = prefix - 1 + math.ceil((self.length_bp + K - 1) / K)
-        if tokens > self.reader.context_tokens:
+        if tokens > self.runner.context_tokens:
             raise UserError(
                 f"--strategy infill reads whole designs: {self.length_bp} bases take {tokens} "
-                f"tokens, the model has {self.reader.context_tokens}; give a shorter length, or "
+                f"tokens, the model has {self.runner.context_tokens}; give a shorter length, or "
                 "--strategy beam"
             )
 
@@ -115,7 +115,7 @@ class Proposer:
         skip = len(self.prompt)
         return [
             -float(values[skip:].sum(dtype=np.float64)) / self.length_bp
-            for values in base_log_likelihoods(self.reader, whole, self.tags)
+            for values in base_log_likelihoods(self.runner, whole, self.tags)
         ]
 
 

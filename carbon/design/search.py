@@ -1,14 +1,11 @@
 """The search: propose, check and score sequences, round by round."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
-
-import numpy as np
 
 from carbon.design.config import DesignConfig
 from carbon.design.designs import check_distances, records_of
 from carbon.design.functions import ScoringFunction
-from carbon.design.goals import Goal, best, fronts, goals_for
+from carbon.design.goals import Goal, best, goals_for
 from carbon.design.proposals import Proposer
 from carbon.design.rules import RuleChecker
 from carbon.design.strategies import STRATEGIES, Candidate, Proposal, Search
@@ -18,14 +15,14 @@ from carbon.inference.runner import ModelRunner
 _MAX_EMPTY_ROUNDS = 50  # in a row, without a new proposal
 
 
-def search_of(reader: ModelRunner, config: DesignConfig, num_functions: int) -> Search:
+def search_of(runner: ModelRunner, config: DesignConfig, num_functions: int) -> Search:
     """Return the search that a config describes.
 
     Raises:
         UserError: no sequence satisfies the rules, or an option does not fit the model or the
             number of scoring functions.
     """
-    reader.vocabulary.prefix(tuple(config.tags))
+    runner.vocabulary.prefix(tuple(config.tags))
     if config.start or config.records:
         check_distances()
     if config.records:
@@ -34,7 +31,7 @@ def search_of(reader: ModelRunner, config: DesignConfig, num_functions: int) -> 
     checker = RuleChecker(config.rules, config.prompt, config.bases_bp)
     start = config.start.upper() if config.start else None
     proposer = Proposer(
-        reader=reader,
+        runner=runner,
         prompt=config.prompt,
         length_bp=config.bases_bp,
         rule=SamplingRule(**config.sampling),
@@ -132,26 +129,3 @@ def best_designs(search: Search, history: Sequence[Candidate]) -> list[Candidate
     if not qualified:
         return []
     return [qualified[n] for n in best(search.gains(qualified), search.config.num_designs)]
-
-
-def candidates_to_json(history: Sequence[Candidate]) -> dict[str, Any]:
-    """Return the candidates of a search with one scoring function for JSON, largest value first.
-
-    Returns:
-        `candidates`, each with `name`, `value`, `nats_per_base`, `round`, `parent`, `bases`, and
-        `front`: whether no other candidate has both a larger value and a larger likelihood.
-    """
-    front = set(fronts(np.array([[c.values[0], -c.nats_per_base] for c in history]), 1)[0])
-    candidates = [
-        {
-            "name": c.name,
-            "value": c.values[0],
-            "nats_per_base": c.nats_per_base,
-            "round": c.round,
-            "parent": c.parent,
-            "front": n in front,
-            "bases": c.bases,
-        }
-        for n, c in enumerate(history)
-    ]
-    return {"candidates": sorted(candidates, key=lambda candidate: -candidate["value"])}

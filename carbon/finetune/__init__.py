@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from carbon.finetune.config import FinetuneConfig
 
 
-class _Callable(ModuleType):
+class _FinetunePackage(ModuleType):
     """A package that can be called: `carbon.finetune(...)`."""
 
     def __call__(
@@ -41,4 +41,4 @@ class _Callable(ModuleType):
         return run_finetune(as_config(config, overrides), resume=resume)
 
 
-sys.modules[__name__].__class__ = _Callable
+sys.modules[__name__].__class__ = _FinetunePackage

@@ -49,7 +49,7 @@ SPLIT_RULES: dict[str, str] = {
 }
 
 LEAKS: dict[str, str] = {
-    "tell": "count and report sequences that occur in two splits",
+    "report": "count and report sequences that occur in two splits",
     "refuse": "end with an error",
     "drop": "remove them: test takes precedence over validation, validation over train",
 }
@@ -61,7 +61,7 @@ CLASS_WEIGHTS: dict[str, str] = {
 
 TOO_LONG: dict[str, str] = {
     "refuse": "end with an error that names the record",
-    "cut": "keep the first bases that fit",
+    "truncate": "keep the first bases that fit",
     "tile": "average over windows that fit",
 }
 
@@ -83,7 +83,7 @@ BASELINES: dict[str, str] = {
 FormatName = Literal["csv", "tsv", "parquet", "datasets", "fasta", "bed", "vcf"]
 SplitName = Literal["train", "validation", "test"]
 SplitBy = Literal["files", "column", "contig", "group", "random"]
-LeakName = Literal["tell", "refuse", "drop"]
+LeakName = Literal["report", "refuse", "drop"]
 TaskTypeName = Literal["binary", "classes", "labels", "numbers", "bases"]
 LossName = Literal[
     "cross_entropy", "binary_cross_entropy", "mse", "huber", "correlation", "correlation_huber"
@@ -91,7 +91,7 @@ LossName = Literal[
 TransformName = Literal["z_score", "none", "log1p", "log1p_z_score", "asinh_z_score"]
 ClassWeightsName = Literal["none", "balanced"]
 MethodName = Literal["probe", "lora", "full"]
-TooLongName = Literal["refuse", "cut", "tile"]
+TooLongName = Literal["refuse", "truncate", "tile"]
 BaselineName = Literal["constant", "composition", "kmers", "cnn"]
 
 SPLITS: tuple[SplitName, ...] = ("train", "validation", "test")
@@ -238,7 +238,7 @@ class DataConfig(Recipe):
     revision: str = ""
     unknown: tuple[str, ...] = ("", "NA", "NaN", "nan", ".")
     split: SplitConfig = SplitConfig()
-    leaks: LeakName = "tell"
+    leaks: LeakName = "report"
     leak_share: float = Field(default=0.5, gt=0, le=1)
 
     def problems(self) -> Iterator[tuple[str, str]]:

@@ -399,7 +399,7 @@ def _values_of(rows: Rows, split: SplitConfig) -> tuple[Sequence[str], Sequence[
     return values, values if split.by in ("contig", "group") else contigs
 
 
-_READ_AS = {"cut": "truncated", "tile": "read in windows that overlap by half"}
+_READ_AS = {"truncate": "truncated", "tile": "read in windows that overlap by half"}
 
 
 def fit_to_context(
@@ -450,11 +450,11 @@ def _check_long(long: list[int], examples: Examples, method: MethodConfig, room_
         f"'{examples.names[long[0]]}'"
     )
     if method.too_long == "refuse":
-        raise UserError(f"{problem}; set method.too_long to cut or tile")
+        raise UserError(f"{problem}; set method.too_long to truncate or tile")
     if method.too_long == "tile" and method.name != "probe":
         raise UserError(
-            f"{problem}; method '{method.name}' cannot tile: set method.too_long = 'cut', or use "
-            "probe"
+            f"{problem}; method '{method.name}' cannot tile: set method.too_long = 'truncate', or "
+            "use probe"
         )
 
 
@@ -469,7 +469,7 @@ def _check_known(examples: Examples, method: MethodConfig, room_bp: int) -> None
         if not any(windows_read(bases, room_bp, tile=tile))
     ]
     if bare:
-        where = f" in its first {room_bp} bp" if method.too_long == "cut" else ""
+        where = f" in its first {room_bp} bp" if method.too_long == "truncate" else ""
         raise UserError(
             f"'{bare[0]}': has no known base{where} ({len(bare)} sequences have none); remove them"
         )

@@ -212,7 +212,7 @@ def _mean(statistics: Sequence[Statistic]) -> Statistic:
 
 
 def with_intervals(
-    statistics: Statistics, rows: NDArray[np.int64], groups: Sequence[str] | None, seed: int
+    statistics: Statistics, rows: NDArray[np.int64], groups: Sequence[str] | None
 ) -> dict[str, Estimate]:
     """Return the value and interval of each statistic; `num_samples` counts its rows.
 
@@ -220,12 +220,11 @@ def with_intervals(
         statistics: of `rows`.
         rows: their numbers among all rows.
         groups: name of each row's group, drawn together; each row by itself if None.
-        seed: seed of the bootstrap.
     """
     is_grouped = groups is not None and len(set(groups)) < len(groups)
     clusters = [groups[i] for i in rows] if groups is not None and is_grouped else None
     num_resamples = affordable_resamples(len(rows))
     return {
-        name: bootstrap(statistic, len(rows), seed, clusters, num_resamples)
+        name: bootstrap(statistic, len(rows), clusters=clusters, num_resamples=num_resamples)
         for name, statistic in statistics.items()
     }

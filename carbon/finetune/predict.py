@@ -92,8 +92,8 @@ class FinetunedModel:
             strands: read the sequence, its reverse complement, or `both`: then logits are averaged,
                 and a sequence and its reverse complement have the same prediction. None takes the
                 recipe's setting, `both` by default.
-            too_long: `refuse`, `cut` or `tile` sequences longer than the context. None takes the
-                recipe's setting.
+            too_long: `refuse`, `truncate` or `tile` sequences longer than the context. None takes
+                the recipe's setting.
 
         Yields:
             (outputs,) float32 for each sequence, or (bases, outputs) for a label of every base. NaN
@@ -138,7 +138,7 @@ class FinetunedModel:
             if len(sequence) > self.room_bp:
                 raise UserError(
                     f"{name}: has {len(sequence)} bp, the model reads {self.room_bp}; shorten the "
-                    "sequence, or set too_long to cut or tile"
+                    "sequence, or set too_long to truncate or tile"
                 )
 
     def logits(

@@ -339,22 +339,6 @@ def fits_window(reference: Reference, variant: Variant, window_bp: int) -> bool:
     return max(len(plain.ref), len(plain.alt)) <= window_bp // 2
 
 
-def checked_alleles_of(reference: Reference, variant: Variant, window_bp: int) -> tuple[str, str]:
-    """Return `alleles_of` for a variant that a user typed.
-
-    Raises:
-        UserError: REF disagrees with the reference, or the alleles cannot be predicted.
-    """
-    disagreement = reference.disagreement(variant.contig, variant.position, variant.ref)
-    reason = disagreement.reason if disagreement else variant.why_unscorable()
-    if reason:
-        shown = reason.replace("_", " ")
-        raise UserError(f"variant {variant.to_text()} cannot be predicted: {shown}")
-    if not fits_window(reference, variant, window_bp):
-        raise UserError(f"an allele is longer than half of the window of {window_bp} bases")
-    return alleles_of(reference, variant, window_bp)
-
-
 def opened(path: str, reference: str, contigs: str) -> tuple[Reference, dict[str, str]]:
     """Return the reference of a file, and a mapping from its contig names to the reference's.
 

@@ -394,7 +394,7 @@ def _report(examples: Examples, share: float) -> LeakResult:
 def _refuse(examples: Examples, share: float) -> LeakResult:
     if leaks := find_leaks(examples, share):
         raise UserError(
-            f'data: {leaks[0].to_text()} Split by group, or set data.leaks = "drop" or "tell"'
+            f'data: {leaks[0].to_text()} Split by group, or set data.leaks = "drop" or "report"'
         )
     return LeakResult(examples, [], [])
 
@@ -429,7 +429,7 @@ def _drop(examples: Examples, share: float) -> LeakResult:
 
 
 LEAK_RULES: dict[str, Callable[[Examples, float], LeakResult]] = {
-    "tell": _report,
+    "report": _report,
     "refuse": _refuse,
     "drop": _drop,
 }

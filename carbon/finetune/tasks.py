@@ -309,7 +309,6 @@ class LabelTask:
         predictions: NDArray[Any],
         labels: NDArray[Any],
         groups: Sequence[str] | None = None,
-        seed: int = 0,
     ) -> dict[str, Estimate]:
         """Return scores with 95 % intervals; the first is the score that selects checkpoints.
 
@@ -318,9 +317,8 @@ class LabelTask:
             labels: (rows, num_columns), in the unit of the file; NaN are ignored.
             groups: (rows,), from `Examples.row_groups`; the bootstrap draws rows of one group
                 together.
-            seed: seed of the bootstrap.
         """
-        return with_intervals(*self.statistics(predictions, labels), groups, seed)
+        return with_intervals(*self.statistics(predictions, labels), groups)
 
     def score(self, predictions: NDArray[Any], labels: NDArray[Any]) -> float:
         """Return the first of `scores` without its interval, which selects checkpoints.
@@ -336,7 +334,6 @@ class LabelTask:
         second: NDArray[Any],
         labels: NDArray[Any],
         groups: Sequence[str] | None = None,
-        seed: int = 0,
     ) -> dict[str, Estimate]:
         """Return first - second of every score, with each resample drawn once for both.
 
@@ -347,7 +344,7 @@ class LabelTask:
         def minus(name: str) -> Statistic:
             return lambda weights: ours[name](weights) - theirs[name](weights)
 
-        return with_intervals({name: minus(name) for name in ours}, rows, groups, seed)
+        return with_intervals({name: minus(name) for name in ours}, rows, groups)
 
     def statistics(
         self, predictions: NDArray[Any], labels: NDArray[Any]

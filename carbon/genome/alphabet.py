@@ -59,11 +59,6 @@ def gc_share(bases: str) -> float:
     return sum(base in "GCgc" for base in bases) / len(bases) if bases else 0.0
 
 
-def gc_along(bases: str, window_bp: int) -> list[float]:
-    """Return the GC fraction of the window that ends at each base; windows grow at the start."""
-    return [gc_share(bases[max(0, end - window_bp) : end]) for end in range(1, len(bases) + 1)]
-
-
 STANDARD_TABLE = 1
 _CODON_BP = 3
 # Start codons of the standard code: NCBI's table 1, plus GTG of table 11, which translates codons

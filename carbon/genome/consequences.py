@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 from carbon.genome.alphabet import GeneticCode, reverse_complement
-from carbon.genome.cds_codes import code_of, has_unexplained_stop, whole_frame
+from carbon.genome.annotation import code_of, has_unexplained_stop, whole_frame
 from carbon.genome.consequence_terms import SEVERITY_RANKS
 from carbon.genome.fasta import Reference
 from carbon.genome.genes import (

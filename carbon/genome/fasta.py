@@ -14,7 +14,6 @@ from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from threading import Lock
-from types import TracebackType
 from typing import NamedTuple
 
 import numpy as np
@@ -433,12 +432,7 @@ class Reference:
     def __enter__(self) -> "Reference":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

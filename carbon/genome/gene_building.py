@@ -250,7 +250,8 @@ class GeneBuilder:
             covered = [(each.contig, *span) for each in parts for span in _covered(each, reason)]
             stated = next((each.gene for each in parts if each.gene), None)
             name = self._tables.gene_name(gene) or stated
-            self._tables.leave_out(shown(parent), reason, lines, covered, name)
+            record = self._tables.as_left_out(shown(parent), reason, lines, covered, name)
+            self._tables.left_out.append(record)
 
     def _leave_out_nodes(
         self, with_parts: Container[str], by_gene: Container[tuple[str, str]]
@@ -264,7 +265,9 @@ class GeneBuilder:
             elif key not in with_parts and key not in self._tables.parts and self._is_alone(lines):
                 reason = "transcript_without_exons"
             if reason and lost:
-                self._tables.leave_out(shown(key), reason, lost, gene=self._tables.gene_name(key))
+                name = self._tables.gene_name(key)
+                record = self._tables.as_left_out(shown(key), reason, lost, gene=name)
+                self._tables.left_out.append(record)
 
     def _is_alone(self, lines: Sequence[Feature]) -> bool:
         """Return whether lines belong to a transcript that lies outside of its gene."""

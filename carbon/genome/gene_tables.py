@@ -184,7 +184,7 @@ class GeneTables:
         elif key := self._node_key(feature):
             self.nodes.setdefault(key, []).append(feature)
         elif feature.is_gtf and feature.kind in _GTF_NODES:
-            self.leave_out(feature.identifier, "no_identifier", [feature])
+            self.left_out.append(self.as_left_out(feature.identifier, "no_identifier", [feature]))
         if feature.end > self.contig_lengths_bp[feature.contig] and not self.is_cut:
             self._past_end.append((key, feature))
 
@@ -236,7 +236,7 @@ class GeneTables:
             if key:
                 self.nodes[key] = [line for line in self.nodes[key] if line is not feature]
             reason, gene = "past_the_end_of_the_contig", _stated_gene(feature)
-            self.leave_out(feature.identifier, reason, [feature], gene=gene)
+            self.left_out.append(self.as_left_out(feature.identifier, reason, [feature], gene=gene))
         return None
 
     def join_utrs(self) -> None:
@@ -286,17 +286,6 @@ class GeneTables:
         for key, lines in self.nodes.items():
             contigs[key.partition("\t")[0]].update(line.contig for line in lines)
         return dict(contigs)
-
-    def leave_out(
-        self,
-        name: str,
-        reason: str,
-        lines: Iterable[Feature],
-        covered: Iterable[tuple[str, int, int]] = (),
-        gene: str | None = None,
-    ) -> None:
-        """Record a feature that is left out; see `as_left_out` for the arguments."""
-        self.left_out.append(self.as_left_out(name, reason, lines, covered, gene))
 
     def as_left_out(
         self,

@@ -146,16 +146,6 @@ class Transcript:
         return (self.cds_length_bp - (self.phase_bp or 0)) % 3
 
     @property
-    def codon_positions(self) -> tuple[int, ...]:
-        """Positions of the CDS along the strand, from its first whole codon on.
-
-        Every third position, beginning with the first, is the first base of a codon.
-        """
-        positions = [at for start, end in self.cds for at in range(start, end)]
-        along = positions if self.strand == "+" else positions[::-1]
-        return tuple(along[self.phase_bp or 0 :])
-
-    @property
     def introns(self) -> tuple[Span, ...]:
         """Spans between consecutive exons, ascending."""
         pairs = zip(self.exons, self.exons[1:], strict=False)

@@ -11,7 +11,6 @@ from carbon.genome.fasta import Reference
 from carbon.genome.genes import Annotation, Gene, find_gene
 from carbon.genome.interval import Interval, Variant
 from carbon.genome.notation import read_variant
-from carbon.genome.sequences import open_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +26,6 @@ class Genome:
     reference: Reference
     annotation: Annotation | None
     shown_files: tuple[str, ...]
-
-    @property
-    def is_simulated(self) -> bool:
-        """Whether the header of the FASTA comes from `carbon corpus simulate`."""
-        try:
-            with open_text(self.reference.path) as lines:
-                return next(iter(lines), "").split()[1:2] == ["simulated"]
-        except (OSError, UserError):
-            return False
 
     @property
     def gene_names(self) -> tuple[str, ...]:
@@ -96,18 +86,6 @@ class Genome:
     def variant(self, text: str) -> Variant:
         """Return the variant that a text denotes; see `carbon.genome.notation.read_variant`."""
         return read_variant(text, self.reference, self.annotation)
-
-    def gene_at(self, place: str, most_bp: int) -> Gene | None:
-        """Return the gene with a transcript that has a name, or is the first in a region.
-
-        Raises:
-            GenomeError: the gene or region does not exist.
-            UserError: the interval is longer than `most_bp`.
-        """
-        genes = self.genes_in(self.place(place, 0, most_bp))
-        transcribed = [gene for gene in genes if gene.transcripts]
-        named = [gene for gene in transcribed if place in (gene.name, gene.gene_id)]
-        return next(iter(named + transcribed), None)
 
     def genes_in(self, interval: Interval) -> list[Gene]:
         """Return the genes that overlap an interval."""

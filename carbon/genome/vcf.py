@@ -8,13 +8,11 @@ of the two it is.
 
 import math
 import re
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -592,31 +590,6 @@ def info_text(text: str) -> str:
     return text.translate(_ENCODED)
 
 
-class Listed(NamedTuple):
-    """A variant of a VCF, and the reason if its REF disagrees with the reference."""
-
-    variant: Variant
-    reason: str | None
-
-
-def first_variants(files: Sequence[str], reference: Reference, most: int) -> list[Listed]:
-    """Return the first variants of a VCF; an empty list without a file.
-
-    Raises:
-        UserError: there are several files.
-        GenomeError: the VCF is malformed in the part that is read.
-    """
-    if len(files) > 1:
-        raise UserError(f"{len(files)} VCFs are given; give one")
-    rows = (row for path in files for row in VcfReader(path, reference))
-    each = (
-        Listed(variant, row.disagreement.reason if row.disagreement else None)
-        for row in rows
-        for variant in row.variants
-    )
-    return list(islice(each, most))
-
-
 def vcf_text(variants: Iterable[tuple[Variant, str]], contig_lengths_bp: Mapping[str, int]) -> str:
     """Return a VCF of variants, each with an ID, which is left out if VCF does not allow it."""
     lines = ["##fileformat=VCFv4.3"]
@@ -627,12 +600,3 @@ def vcf_text(variants: Iterable[tuple[Variant, str]], contig_lengths_bp: Mapping
         columns = (variant.contig, variant.position + 1, shown, variant.ref, variant.alt)
         lines.append("\t".join(map(str, (*columns, ".", ".", "."))))
     return "".join(f"{line}\n" for line in lines)
-
-
-def printed_vcf(variant: Variant, path: str) -> str:
-    """Return a shell command that writes a VCF of one variant."""
-    place = variant.contig.replace("\\", "\\\\"), variant.position + 1
-    record = (*place, ".", variant.ref, variant.alt, ".", ".", ".")
-    lines = ("\\t".join(map(str, columns)) for columns in (COLUMNS, record))
-    text = "".join(f"{line}\\n" for line in ("##fileformat=VCFv4.2", *lines))
-    return f"printf '%b' {shlex.quote(text)} > {path}"

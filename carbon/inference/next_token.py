@@ -156,13 +156,3 @@ def near_misses(kmer: str) -> Iterator[str]:
         for base in BASES:
             if base != true:
                 yield f"{kmer[:place]}{base}{kmer[place + 1 :]}".upper()
-
-
-def losses_by_wrong_bases(token: NextToken, best: str) -> list[dict[str, float]]:
-    """Return the mean losses of all 6-mers that differ from `best` in 0 to 6 bases."""
-    wrong = (KMER_DIGITS[kmer_index(best)] != KMER_DIGITS).sum(axis=1)
-    losses = {"cross_entropy_nats": token.cross_entropy_nats, "fns_nats": token.fns_nats}
-    return [
-        {"wrong": n, **{name: float(nats[wrong == n].mean()) for name, nats in losses.items()}}
-        for n in range(K + 1)
-    ]

@@ -53,13 +53,7 @@ def chain(logits: Tensor, kmers: Tensor, known: Tensor) -> Tensor:
 def marginal(logits: Tensor, kmers: Tensor, known: Tensor) -> Tensor:
     """Return log P_j(b_j) of the true bases, from the marginals; zero where unknown.
 
-    Args:
-        logits: (..., 4096), any float type.
-        kmers: (...) int64, the true 6-mers.
-        known: (..., 6) bool.
-
-    Returns:
-        (..., 6) fp32.
+    Arguments and shapes are those of `chain`.
     """
     places = 4 ** torch.arange(5, -1, -1, device=kmers.device)
     digits = kmers[..., None] // places % 4

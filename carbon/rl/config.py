@@ -30,7 +30,7 @@ class RLOptions(TypedDict, total=False):
     kl: float
     rate: float
     rank: int
-    probe_steps: int
+    save_steps: int
     seed: int
     most_stale: int
     timeout_seconds: float
@@ -51,7 +51,7 @@ class RLConfig:
         kl: weight of the divergence from the starting model.
         rate: learning rate, which decays linearly to 0.
         rank: of the LoRA adapters.
-        probe_steps: interval of sample files and checkpoints.
+        save_steps: interval of sample files and checkpoints.
         seed: of samples and adapters.
         most_stale: largest age, in steps, of the weights that workers draw with.
         timeout_seconds: for a group, and for the start of a scoring function's process.
@@ -69,7 +69,7 @@ class RLConfig:
     kl: float = 0.04
     rate: float = 1e-4
     rank: int = 16
-    probe_steps: int = 20
+    save_steps: int = 20
     seed: int = 0
     most_stale: int = 2
     timeout_seconds: float = 600.0
@@ -78,8 +78,8 @@ class RLConfig:
         from carbon.tokenizer import K  # here: the help of a command needs no numpy
 
         bounds = {"length": (self.length_bp, K), "steps": (self.steps, 1), "group": (self.group, 2)}
-        bounds |= {"rank": (self.rank, 1), "probe": (self.probe_steps, 1), "seed": (self.seed, 0)}
-        bounds |= {"stale": (self.most_stale, 0)}
+        bounds |= {"rank": (self.rank, 1), "save_steps": (self.save_steps, 1)}
+        bounds |= {"seed": (self.seed, 0), "stale": (self.most_stale, 0)}
         for name, (number, least) in bounds.items():
             if not least <= number <= _MAX:
                 raise UserError(f"{name} {number}: give {least} to {_MAX:,}")

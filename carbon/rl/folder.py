@@ -138,7 +138,7 @@ def remove_checkpoints(folder: Path, newest: int = 0) -> None:
 
 
 class RunWriter(TrainerCallback):
-    """Writes metrics at every step; samples and the adapter every `probe_steps`."""
+    """Writes metrics at every step; samples and the adapter every `save_steps`."""
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ class RunWriter(TrainerCallback):
         step = state.global_step
         with (self._folder / METRICS).open("a", encoding="utf-8") as sink:
             sink.write(json.dumps(self._line(step, logs)) + "\n")
-        if step % self._config.probe_steps == 0 or step == self._config.steps:
+        if step % self._config.save_steps == 0 or step == self._config.steps:
             self._write_samples(step)
             save_adapter(self._network, self._folder / ADAPTER)
         self._advance(1)

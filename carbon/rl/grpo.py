@@ -149,7 +149,7 @@ def _arguments(job: RLJob) -> Any:
         learning_rate=config.rate,
         multi_objective_aggregation="normalize_then_sum",  # units differ between functions
         gradient_checkpointing=False,
-        save_steps=config.probe_steps,
+        save_steps=config.save_steps,
         logging_steps=1,
         report_to=[],
         disable_tqdm=True,

@@ -25,7 +25,7 @@ _NUM_SAMPLES = 5
 Lines = Sequence[dict[str, Any]]
 
 
-class Curve(NamedTuple):
+class Metric(NamedTuple):
     """A column of `metrics.jsonl`, and the caption of its figure."""
 
     column: str
@@ -34,8 +34,8 @@ class Curve(NamedTuple):
 
 
 _CURVES = (
-    Curve("nats_per_base", "Entropy of the next 6-mer, nats per base. Random bases have 1.386."),
-    Curve("kl_nats_per_base", "Divergence from the starting model, nats per base.", ORANGE),
+    Metric("nats_per_base", "Entropy of the next 6-mer, nats per base. Random bases have 1.386."),
+    Metric("kl_nats_per_base", "Divergence from the starting model, nats per base.", ORANGE),
 )
 
 
@@ -49,7 +49,7 @@ def write_page(folder: Path, config: RLConfig, names: Sequence[str]) -> None:
     """
     lines = [json.loads(x) for x in (folder / METRICS).read_text(encoding="utf-8").splitlines()]
     samples = list(read_records(samples_file(folder, config.steps)))
-    values = [Curve(name, f"Mean value of {name} in the group.") for name in names]
+    values = [Metric(name, f"Mean value of {name} in the group.") for name in names]
     page = render_page(
         "rl.html",
         f"RL fine-tuning on {', '.join(names)}",
@@ -103,7 +103,7 @@ def _rewards(lines: Lines) -> str:
 
 
 @rc_context(PAGE_STYLE)
-def _figure(curve: Curve, lines: Lines) -> str:
+def _figure(curve: Metric, lines: Lines) -> str:
     steps, values = _columns(lines, "step", curve.column)
     figure, axes = axes_of(5, 2.6)
     axes.plot(steps, values, color=curve.colour)

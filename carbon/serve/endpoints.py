@@ -36,7 +36,7 @@ _DRAWN_COST = 16  # a drawn 6-mer takes about as long as this many tokens of a g
 
 
 def token_scores(
-    reader: ModelRunner, texts: Sequence[str], tags: tuple[str, ...], num_top: int
+    runner: ModelRunner, texts: Sequence[str], tags: tuple[str, ...], num_top: int
 ) -> list[Float32s]:
     """Return the log-probabilities of the bases of each text, and the most likely 6-mers.
 
@@ -53,9 +53,9 @@ def token_scores(
         top = torch.log_softmax(logits, dim=-1).topk(num_top, dim=-1)
         return torch.cat([chain(logits, kmers, known), top.values, top.indices.float()], dim=1)
 
-    stem = prefix_of("", reader.vocabulary, tags)
-    passages = [Passage(stem, (continuation_of(text, reader.vocabulary),)) for text in texts]
-    return [values for (values,) in reader.measure(passages, measure)]
+    prefix = prefix_of("", runner.vocabulary, tags)
+    passages = [Passage(prefix, (continuation_of(text, runner.vocabulary),)) for text in texts]
+    return [values for (values,) in runner.measure(passages, measure)]
 
 
 def as_openai(text: str, first: int, values: Float32s, num_top: int) -> dict[str, Any]:
@@ -81,9 +81,9 @@ def as_openai(text: str, first: int, values: Float32s, num_top: int) -> dict[str
     }
 
 
-def check_room(reader: ModelRunner, texts_bp: Sequence[int], tags: tuple[str, ...]) -> None:
+def check_room(runner: ModelRunner, texts_bp: Sequence[int], tags: tuple[str, ...]) -> None:
     """Raise UserError if a text of this length exceeds the context."""
-    room_bp = (reader.context_tokens - len(reader.vocabulary.prefix(tags)) + 1) * K
+    room_bp = (runner.context_tokens - len(runner.vocabulary.prefix(tags)) + 1) * K
     for length_bp in texts_bp:
         if length_bp > room_bp:
             raise UserError(

@@ -4,7 +4,7 @@ With these digits the complement is `digit ^ 1`. Everything here is vectorised n
 6-mers. Token ids, which are these numbers plus a constant, do not appear here.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -150,16 +150,3 @@ def known_bases(known: UInt8s) -> NDArray[np.bool_]:
     """Unpack the bits of a mask (...,) into booleans (..., 6), one for each base."""
     bits: NDArray[np.bool_] = (known[..., None] & _BITS) != 0
     return bits
-
-
-def cut_kmers(sequence: str, offset: int) -> list[dict[str, Any]]:
-    """Return `bases` and `index` of the 6-mers of a sequence after its first `offset` bases.
-
-    The index is None for a 6-mer with an unknown base, and for a tail of fewer than six bases.
-    """
-    left = sequence[offset:]
-    kmers = encode_kmers(left)
-    return [
-        {"bases": left[K * n : K * (n + 1)], "index": int(index) if known == ALL_KNOWN else None}
-        for n, (index, known) in enumerate(zip(kmers.indices, kmers.known, strict=True))
-    ]

@@ -17,7 +17,7 @@ from carbon.genome import (
     read_annotation,
     unpack_genbank,
 )
-from carbon.genome.cds_codes import with_genetic_code
+from carbon.genome.annotation import with_genetic_code
 from carbon.genome.sequences import BROKEN_GZIP, open_text
 from carbon.io.files import scratch_folder
 from data_pipeline.recipe import AssemblyConfig, assembly_name, species_type_of

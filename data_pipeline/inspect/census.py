@@ -19,8 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from carbon.corpus import Split, check_corpus, read_manifest
-from carbon.corpus.schema import compare_sums, opened
-from carbon.corpus.shards import Shard, open_shards
+from carbon.corpus.schema import Shard, compare_sums, open_shards, opened
 from carbon.progress import progress
 from carbon.tokenizer import K
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from carbon.corpus import SCHEMA, Split, read_manifest
-from carbon.corpus.shards import check_split
+from carbon.corpus.schema import check_split
 from carbon.errors import CorpusError, GenomeError
 from carbon.genome import Reference, is_genbank, unpack_genbank
 from carbon.io.files import scratch_folder

@@ -1,15 +1,18 @@
 """Design: sequences optimised against a scoring function, round by round."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
+
+import numpy as np
 
 from carbon.__version__ import __version__
 from carbon.design import benchmark_functions
 from carbon.design.config import DesignConfig
 from carbon.design.functions import running_functions
+from carbon.design.goals import fronts
 from carbon.design.rules import Rules
-from carbon.design.search import candidates_to_json, rounds, search_of
+from carbon.design.search import rounds, search_of
 from carbon.design.strategies import Candidate
 from carbon.finetune.folder import HEAD, MANIFEST
 from carbon.genome import fasta_text
@@ -158,3 +161,26 @@ def _front(result: Result) -> Figure:
         xaxis={"title": {"text": "score"}},
         yaxis={"title": {"text": "nats per base; less is likelier"}, "autorange": "reversed"},
     )  # fmt: skip
+
+
+def candidates_to_json(history: Sequence[Candidate]) -> dict[str, Any]:
+    """Return the candidates of a search with one scoring function for JSON, largest value first.
+
+    Returns:
+        `candidates`, each with `name`, `value`, `nats_per_base`, `round`, `parent`, `bases`, and
+        `front`: whether no other candidate has both a larger value and a larger likelihood.
+    """
+    front = set(fronts(np.array([[c.values[0], -c.nats_per_base] for c in history]), 1)[0])
+    candidates = [
+        {
+            "name": c.name,
+            "value": c.values[0],
+            "nats_per_base": c.nats_per_base,
+            "round": c.round,
+            "parent": c.parent,
+            "front": n in front,
+            "bases": c.bases,
+        }
+        for n, c in enumerate(history)
+    ]
+    return {"candidates": sorted(candidates, key=lambda candidate: -candidate["value"])}

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from carbon.genome import fasta_text, short
-from carbon.genome.alphabet import gc_along, gc_share
+from carbon.genome.alphabet import gc_share
 from carbon.genome.genes import OpenFrame, open_frames
 from carbon.inference import Constraints
 from carbon.inference.options import MODES
@@ -185,7 +185,7 @@ def _tracks(text: str, result: Result, length_bp: int) -> Figure:
         {"type": "bar", "name": "probability", "y": result["probabilities"],
          "x": list(range(first, first + len(result["bases"]))), "marker": {"color": GREY}},
         {"type": "scatter", "mode": "lines", "name": f"GC of {_GC_WINDOW_BP} bp",
-         "x": list(range(1, len(text) + 1)), "y": gc_along(text, _GC_WINDOW_BP),
+         "x": list(range(1, len(text) + 1)), "y": _gc_along(text, _GC_WINDOW_BP),
          "line": {"color": BLUE}},
         *map(_arrow, open_frames(text, _LEAST_CODONS)),
     ]  # fmt: skip
@@ -220,3 +220,8 @@ def _of_frame(frame: OpenFrame) -> tuple[str, int, str, str]:
     place = f"{frame.start + 1:,} to {frame.end:,} on {frame.strand}"
     end = "a stop codon" if frame.has_stop else "the sequence's end"
     return place, len(frame.protein), frame.protein, end
+
+
+def _gc_along(bases: str, window_bp: int) -> list[float]:
+    """Return the GC fraction of the window that ends at each base; windows grow at the start."""
+    return [gc_share(bases[max(0, end - window_bp) : end]) for end in range(1, len(bases) + 1)]

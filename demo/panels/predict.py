@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from carbon.errors import UserError
 from carbon.finetune.folder import HEAD, MANIFEST, read_manifest
 from carbon.finetune.predict import FinetunedModel, load_finetuned
-from carbon.finetune.readers import checked_alleles_of
-from carbon.genome import Variant, fasta_text
+from carbon.finetune.readers import alleles_of, fits_window
+from carbon.genome import Reference, Variant, fasta_text
 from carbon.genome.notation import read_variant
-from carbon.genome.vcf import printed_vcf
 from demo.fields import Field, Values
 from demo.folders import find_folders, folder_named, written
 from demo.lab import Lab
@@ -24,6 +23,7 @@ from demo.neighbouring_snvs import told_numbers
 from demo.panel import Command, Example, Panel, Progress, Result, View
 from demo.prediction_views import prediction_facts, prediction_figure, prediction_tables
 from demo.uploads import sequences_in_text, without_folders
+from demo.variant_files import printed_vcf
 
 _NEWEST = "newest"
 _PASTED, _VCF = "sequences.fa", "variant.vcf"
@@ -217,7 +217,7 @@ class Predict(Panel):
                 f"Bases around the variant: {window_bp:,}; give 2 to {finetuned.room_bp:,}"
             )
         asked = {"variant": variant.to_text(), "window_bp": window_bp}
-        return asked, checked_alleles_of(reference, variant, window_bp)
+        return asked, _checked_alleles_of(reference, variant, window_bp)
 
 
 def _strands(values: Values) -> Any:
@@ -241,3 +241,19 @@ def _pieces(lab: Lab) -> str:
     pieces = pieces_of_kinds(genome.reference, genome.annotation, 1, _EXAMPLE_BP)
     named = ((f"{piece.name} {piece.description}", piece.bases) for piece in pieces)
     return fasta_text(islice(named, _NUM_EXAMPLES)).strip()
+
+
+def _checked_alleles_of(reference: Reference, variant: Variant, window_bp: int) -> tuple[str, str]:
+    """Return `alleles_of` for a variant that a user typed.
+
+    Raises:
+        UserError: REF disagrees with the reference, or the alleles cannot be predicted.
+    """
+    disagreement = reference.disagreement(variant.contig, variant.position, variant.ref)
+    reason = disagreement.reason if disagreement else variant.why_unscorable()
+    if reason:
+        shown = reason.replace("_", " ")
+        raise UserError(f"variant {variant.to_text()} cannot be predicted: {shown}")
+    if not fits_window(reference, variant, window_bp):
+        raise UserError(f"an allele is longer than half of the window of {window_bp} bases")
+    return alleles_of(reference, variant, window_bp)

@@ -7,13 +7,13 @@ from carbon.genome import Span, translate
 from carbon.genome.genome import Genome
 from carbon.inference.next_token import FREE
 from carbon.tokenizer import BASES, K
-from carbon.tokenizer.kmer import cut_kmers
 from demo import primer_text as text
 from demo.central_dogma import MOST_GENE_BP, first_of, told_in_cell
 from demo.fields import Field, Values
 from demo.figures import BLUE, ORANGE, Figure, bars, figure, gene_axis, gene_traces, plain
+from demo.gene_summary import gene_at
 from demo.learning import PLAYED, learning_facts, learning_figure
-from demo.next_token_summary import told_guess
+from demo.next_token_summary import cut_kmers, told_guess
 from demo.panel import Command, Example, Panel, Progress, Result, View
 from demo.token_figures import marginal_bars
 
@@ -150,7 +150,7 @@ class Primer(Panel):
 
 def _gene_figure(genome: Genome, place: str, spans: Sequence[Span]) -> Figure:
     """Return the gene: a line, its exons, the coding part thicker, and marked what travels."""
-    gene = genome.gene_at(place, MOST_GENE_BP)
+    gene = gene_at(genome, place, MOST_GENE_BP)
     interval = gene.interval if gene else genome.place(place, 0, MOST_GENE_BP)
     traces = gene_traces([gene] if gene else [], interval, "y")
     if spans:

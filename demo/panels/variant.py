@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 from carbon.errors import UserError
 from carbon.genome import Variant, from_region
 from carbon.genome.genome import Genome
-from carbon.genome.vcf import Listed, first_variants, printed_vcf
 from carbon.inference import VariantKeywords, VariantScore, join_chunks
 from carbon.inference.options import PROTOCOLS, STRANDS_READ
 from carbon.inference.variants import Method
@@ -27,6 +26,7 @@ from demo.neighbouring_snvs import (
 from demo.panel import Command, Example, Panel, Pick, Progress, Result, View
 from demo.sequence_pairs import named
 from demo.uploads import GENOME_ENDINGS, without_folders
+from demo.variant_files import Listed, first_variants, printed_vcf
 
 _MOST_WINDOW_BP = 240
 _MOST_STRIP_BP = 3000

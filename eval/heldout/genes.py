@@ -21,7 +21,7 @@ from carbon.genome import (
     spliced,
     translate,
 )
-from carbon.genome.cds_codes import reads_standard_code
+from carbon.genome.annotation import reads_standard_code
 from carbon.genome.genes import parts_on_contig
 from eval.markov import base_codes
 from eval.mixed_markov import Labelled

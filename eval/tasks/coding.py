@@ -16,7 +16,7 @@ from carbon.genome import (
     spliced,
     translate,
 )
-from carbon.genome.cds_codes import reads_standard_code
+from carbon.genome.annotation import reads_standard_code
 from carbon.genome.genes import MITOCHONDRIA
 
 # They have codes of their own; the tasks are of the standard one.

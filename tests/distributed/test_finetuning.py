@@ -119,7 +119,7 @@ def tune(*words, function="gc", steps=4):
 
 
 def in_halves(output, *more, **options):
-    return tune("--group", 6, "--probe", 2, "--output", output, *more, **options)
+    return tune("--group", 6, "--save-steps", 2, "--output", output, *more, **options)
 
 
 def test_one_process_draws_what_two_draw(folder):

@@ -1,4 +1,7 @@
-"""Objectives that no recipe names."""
+"""Objectives that no recipe names, and a head to measure losses on."""
+
+import torch
+from torch import Tensor
 
 from carbon.losses.objectives import Objective
 
@@ -13,3 +16,12 @@ def blend(fns_weight: float) -> Objective:
 def smoothed(share: float) -> Objective:
     """Return CE with labels smoothed."""
     return Objective(token=1 - share, uniform=share)
+
+
+def random_head(num_tokens: int, width: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return float64 states, a head of 4,136 rows, true 6-mers, and which bases are known."""
+    generator = torch.Generator().manual_seed(0)
+    hidden = torch.randn(num_tokens, width, generator=generator, dtype=torch.float64)
+    weight = torch.randn(4096 + 40, width, generator=generator, dtype=torch.float64)
+    kmers = torch.randint(4096, (num_tokens,), generator=generator)
+    return hidden, weight, kmers, torch.rand(num_tokens, 6, generator=generator) < 0.8

@@ -1,8 +1,10 @@
 """Processes that others have started, and what they are at."""
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 
 def children_of(process) -> list[int]:
@@ -27,3 +29,15 @@ def workers_of(driver) -> list[int]:
             text = Path(f"/proc/{child}/task/{child}/children").read_text()
             found += [int(number) for number in text.split()]
     return found
+
+
+def interrupted_after(num_calls: int, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function whose call after `num_calls` raises KeyboardInterrupt, as Ctrl-C does."""
+    left = iter(range(num_calls))
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        return function(*arguments, **options)
+
+    return call

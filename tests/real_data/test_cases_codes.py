@@ -9,7 +9,7 @@ from Bio.Seq import Seq
 
 from carbon.cli import main
 from carbon.genome import Consequences, Reference, Variant, effect_on, read_gene_file, spliced
-from carbon.genome.cds_codes import cds_of_unknown_code
+from carbon.genome.annotation import cds_of_unknown_code
 from carbon.model import save_model
 from tests.helpers.files import write_fasta
 

@@ -20,7 +20,7 @@ from carbon.genome import (
     read_annotation,
     unpack_genbank,
 )
-from carbon.genome.cds_codes import cds_of_unknown_code
+from carbon.genome.annotation import cds_of_unknown_code
 from carbon.genome.transcripts import role_of
 from data_pipeline.variants import _intergenic
 from demo.labelled_sequences import pieces_of_kinds

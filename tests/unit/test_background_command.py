@@ -23,6 +23,7 @@ from carbon.inference.variants.background import (
 )
 from carbon.model import save_model
 from tests.helpers.files import place_gene, write_fasta, write_vcf
+from tests.helpers.processes import interrupted_after
 
 BASES, GFF3, _ = place_gene()
 WINDOW = ["--window", "24"]
@@ -249,14 +250,8 @@ def test_kinds_by_consequence_need_an_annotation(folder, tmp_path, capsys):
 
 
 def test_a_run_that_was_stopped_goes_on(folder, tmp_path, capsys, monkeypatch):
-    output, blocks, whole = tmp_path / "b.json", [], background_job.score_variants
-
-    def stopped(*arguments):
-        if len(blocks) == 2:
-            raise KeyboardInterrupt
-        blocks.append(1)
-        return whole(*arguments)
-
+    output = tmp_path / "b.json"
+    stopped = interrupted_after(2, background_job.score_variants)
     with monkeypatch.context() as patched:
         patched.setattr(background_job, "score_variants", stopped)
         assert make(folder, output) == 130

@@ -13,6 +13,7 @@ from carbon.errors import GenomeError
 from carbon.genome import Interval, contig_names, region_by_name
 from carbon.model import save_model
 from tests.helpers.files import place_gene, random_bases, write_fasta, write_vcf
+from tests.helpers.processes import interrupted_after
 
 BASES, GFF3, _ = place_gene()
 OTHER = random_bases(300, 8)
@@ -127,14 +128,11 @@ def test_another_table_is_another_run(folder, tmp_path, capsys, monkeypatch):
     """The journal of a run that was stopped knows the table by what is in it."""
     from carbon.parallel.journal import Journal
 
-    def stop(*_):
-        raise KeyboardInterrupt
-
     table = tmp_path / "t.tsv"
     table.write_text("20\tchr20\nMT\tchrM\n")
     words = ("--vcf", folder / "in.vcf", "--output", tmp_path / "o.tsv")
     with monkeypatch.context() as patch:
-        patch.setattr(Journal, "remove", stop)
+        patch.setattr(Journal, "remove", interrupted_after(0, print))
         assert run("variants", folder, *words, "--contigs", table) == 130
     table.write_text("20\tchr20\nMT\tchrM\nX\tchrX\n")
     for more in (("--contigs", table), ("--skip-mismatches",)):

@@ -17,7 +17,7 @@ from carbon.genome import (
     reverse_complement,
 )
 from carbon.genome.alphabet import genetic_code, tables_chosen
-from carbon.genome.cds_codes import cds_of_unknown_code
+from carbon.genome.annotation import cds_of_unknown_code
 from carbon.model import save_model
 from data_pipeline.families import protein_of
 from data_pipeline.recipe import AssemblyConfig

@@ -8,18 +8,14 @@ from torch import nn
 
 from carbon.losses import fused, head_loss, log_likelihoods, nucleotide_loss
 from carbon.losses.objectives import CE, FNS
-from tests.helpers.objectives import ALL_THREE, blend
+from tests.helpers.objectives import ALL_THREE, blend, random_head
 
 N, D = 50, 24
 
 
 @pytest.fixture(scope="module")
 def case():
-    generator = torch.Generator().manual_seed(0)
-    hidden = torch.randn(N, D, generator=generator, dtype=torch.float64)
-    weight = torch.randn(4096 + 40, D, generator=generator, dtype=torch.float64)
-    kmers = torch.randint(4096, (N,), generator=generator)
-    known = torch.rand(N, 6, generator=generator) < 0.8
+    hidden, weight, kmers, known = random_head(N, D)
     known[:10] = True
     return hidden, weight, kmers, known
 

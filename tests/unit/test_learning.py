@@ -9,6 +9,7 @@ import carbon
 from carbon.errors import UserError
 from carbon.genome import Interval, Reference, Transcript, read_annotation
 from carbon.pretrained import BUNDLED_MODELS
+from demo.gene_summary import codon_positions
 from demo.learning_curves import Learning, nats_of, read_learning, write_learning
 from tests.helpers.bundled_model import real_entry
 
@@ -71,7 +72,7 @@ def test_bits_are_what_is_known_beyond_a_fair_die():
 def test_positions_of_codons_go_along_the_strand(strand, phase, expected):
     cds = ((3, 6), (9, 12))
     transcript = Transcript("t", "c1", strand, cds, cds, False, "here", phase_bp=phase)
-    assert transcript.codon_positions == expected
+    assert codon_positions(transcript) == expected
 
 
 def test_the_box_keeps_scans_and_not_weights(kept):
@@ -90,7 +91,7 @@ def test_the_last_scan_is_what_the_bundled_model_says_now(kept):
 def test_what_the_demo_says_of_each_step_is_so(kept, eno2):
     """The captions of `demo.learning`, by numbers."""
     genes, transcript = eno2
-    along = transcript.codon_positions
+    along = codon_positions(transcript)
     taken = {at for g in genes for at in range(g.interval.start, g.interval.end)}
     between = [at for at in range(kept.interval.start, kept.interval.end) if at not in taken]
     one, two, three = (dict(zip(kept.steps, kept.mean_bits(along[n::3]), strict=True))

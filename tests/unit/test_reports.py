@@ -20,8 +20,6 @@ EVIL = "<script>alert('&')</script>"
         render.html_figure("<svg></svg>", EVIL),
         render.html_table([(EVIL, 1)], (EVIL, "n")),
         render.html_paragraph(EVIL),
-        render.html_list([EVIL]),
-        render.html_heading(EVIL),
         render.html_answer([EVIL, EVIL]),
         render.html_section(EVIL, ""),
         render.render_page(

@@ -20,6 +20,7 @@ from data_pipeline import build as building
 from eval.entrants import Baselines, entrants_of
 from tests.helpers.curation import assembly, build
 from tests.helpers.files import place_gene, random_bases, replace_unnoticed, write_fasta
+from tests.helpers.processes import interrupted_after
 
 
 @pytest.fixture
@@ -117,11 +118,8 @@ def test_a_corpus_is_built_of_what_the_inputs_hold_now(tmp_path, monkeypatch, ca
     (tmp_path / "genes.gff3").write_text(gff3)
     genome = write_fasta(tmp_path / "genome.fa", {"c1": bases})
 
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        patch.setattr(building, "index_rows", stop)
+        patch.setattr(building, "index_rows", interrupted_after(0, print))
         assert build(tmp_path / "c", *assembly(tmp_path)) == 130
     first_line = genome.read_bytes().splitlines()[1]
     replace_unnoticed(genome, first_line, first_line[::-1])

@@ -5,7 +5,7 @@ import torch
 
 from carbon.losses import head_loss, log_likelihoods, nucleotide_loss
 from carbon.losses.objectives import CE, Objective
-from tests.helpers.objectives import ALL_THREE, smoothed
+from tests.helpers.objectives import ALL_THREE, random_head, smoothed
 
 N, D, FIRST_KMER = 24, 12, 32
 UNIFORM = Objective(uniform=1.0)
@@ -13,11 +13,7 @@ UNIFORM = Objective(uniform=1.0)
 
 @pytest.fixture(scope="module")
 def case():
-    generator = torch.Generator().manual_seed(0)
-    hidden = torch.randn(N, D, generator=generator, dtype=torch.float64)
-    weight = torch.randn(4096 + 40, D, generator=generator, dtype=torch.float64)
-    kmers = torch.randint(4096, (N,), generator=generator)
-    known = torch.rand(N, 6, generator=generator) < 0.8
+    hidden, weight, kmers, known = random_head(N, D)
     known[:8], known[8] = True, False
     return hidden, weight, kmers, known
 

@@ -11,6 +11,7 @@ from carbon.cli import main
 from carbon.inference.variants import files as variant_files
 from carbon.model import save_model
 from tests.helpers.files import place_gene, write_fasta, write_vcf
+from tests.helpers.processes import interrupted_after
 
 BASES, GFF3, GTF = place_gene()
 NAME = "a;b=c,d%e\té f"
@@ -99,14 +100,7 @@ def test_an_annotation_is_part_of_what_a_resumed_run_must_repeat(
 ):
     given = ["--annotation", str(folder / "g.gff3")]
     monkeypatch.setattr(variant_files, "_RECORDS_PER_BLOCK", 1)
-    kept, blocks = variant_files.score_variants, []
-
-    def stopped(*arguments):
-        if len(blocks) == 2:
-            raise KeyboardInterrupt
-        blocks.append(1)
-        return kept(*arguments)
-
+    stopped = interrupted_after(2, variant_files.score_variants)
     with monkeypatch.context() as patched:
         patched.setattr(variant_files, "score_variants", stopped)
         assert score(folder, tmp_path / "out.tsv", *given) == 130

@@ -14,7 +14,7 @@ from carbon.genome import (
     VcfRow,
     read_gene_file,
 )
-from carbon.genome.cds_codes import cds_of_unknown_code, unknown_code_warnings
+from carbon.genome.annotation import cds_of_unknown_code, unknown_code_warnings
 from carbon.inference.options import AnnotationOptions
 from carbon.inference.variants.background import Background
 from carbon.io.files import sha256_of_file

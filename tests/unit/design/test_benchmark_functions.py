@@ -13,9 +13,10 @@ from carbon.design.benchmark_functions import (
 )
 from carbon.design.config import DesignConfig
 from carbon.design.functions import running_functions
-from carbon.design.search import candidates_to_json, rounds, run_search, search_of
+from carbon.design.search import rounds, run_search, search_of
 from carbon.genome.genome import Genome
 from carbon.pretrained import BUNDLED_MODELS
+from demo.panels.design import candidates_to_json
 from tests.helpers.demo import write_genome
 
 

@@ -33,7 +33,7 @@ STEPS = 20
 def tune(start, *words, function="python:some_functions:gc", steps=STEPS):
     return main(
         ["rl", "--model", str(start), "--function", function, "--length", "30",
-         "--steps", str(steps), "--device", "cpu", "--rate", "0.01", "--probe", "10",
+         "--steps", str(steps), "--device", "cpu", "--rate", "0.01", "--save-steps", "10",
          *map(str, words)]
     )  # fmt: skip
 
@@ -190,7 +190,7 @@ def test_a_function_that_fails_leaves_what_was_learned(start, functions, capsys)
         "        raise RuntimeError('not today')\n"
         "    return [s.count('G') for s in sequences]\n"
     )
-    words = ["--output", "o", "--group", 4, "--probe", 2]
+    words = ["--output", "o", "--group", 4, "--save-steps", 2]
     assert tune(start, *words, function="python:moody:gc") == 2
     told = capsys.readouterr().err
     assert "function 'gc': sample_1: it raised RuntimeError" in told and "Traceback" not in told
@@ -222,7 +222,7 @@ def test_a_task_is_checked(option):
 
 def test_the_defaults_of_a_task():
     task = RLConfig(length_bp=30)
-    assert (task.steps, task.group, task.rank, task.probe_steps) == (200, 16, 16, 20)
+    assert (task.steps, task.group, task.rank, task.save_steps) == (200, 16, 16, 20)
     assert (task.kl, task.rate, task.most_stale, task.seed) == (0.04, 1e-4, 2, 0)
 
 

@@ -29,7 +29,7 @@ def gc(sequences):
 def words(start, output, *more):
     return [
         "rl", "--model", str(start), "--function", "python:killer:gc", "--length", "30",
-        "--steps", "7", "--group", "4", "--rate", "0.01", "--probe", "2", "--device", "cpu",
+        "--steps", "7", "--group", "4", "--rate", "0.01", "--save-steps", "2", "--device", "cpu",
         "--output", output, *more,
     ]  # fmt: skip
 

@@ -118,7 +118,7 @@ def test_a_window_drawn_anew_keeps_to_what_the_whole_keeps_to(model, name, redra
     """Required motifs apart, which the checker looks for in the whole."""
     constraints = CONSTRAINTS[name]
     proposer = Proposer(
-        reader=model.runner,
+        runner=model.runner,
         prompt="ACG",
         length_bp=45,
         rule=SamplingRule(),
@@ -141,7 +141,7 @@ def test_a_window_drawn_anew_keeps_to_what_the_whole_keeps_to(model, name, redra
 def test_what_fills_a_window_is_what_makes_the_whole_likeliest(model):
     """Of the draws of `regrown` with the same seed, by the likelihood of whole sequences."""
     proposer = Proposer(
-        reader=model.runner, prompt="ACG", length_bp=30, rule=SamplingRule(),
+        runner=model.runner, prompt="ACG", length_bp=30, rule=SamplingRule(),
         constraints=Constraints(), seed=5, tags=(),
     )  # fmt: skip
     (parent,) = proposer.fresh([0])

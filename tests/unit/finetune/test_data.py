@@ -302,7 +302,7 @@ def test_the_defaults_of_a_configuration():
     assert (config.seeds, config.baselines) == ((0,), ("constant", "composition", "kmers", "cnn"))
     assert config.task.transform == "z_score" and config.task.class_weights == "none"
     data, method = config.data, config.method
-    assert (data.leaks, data.leak_share, data.window_bp) == ("tell", 0.5, 0)
+    assert (data.leaks, data.leak_share, data.window_bp) == ("report", 0.5, 0)
     assert data.split == SplitConfig(
         by="random", validation_share=0.1, test_share=0.1, folds=0, fold=0, seed=0
     )

@@ -102,7 +102,7 @@ def test_a_dry_run_learns_nothing(folder, capsys):
         sink.write(f"long,{random_bases(500)},1\n")
     assert main(command) == 2
     assert "1 sequences are longer than the 282 bp" in capsys.readouterr().err
-    assert main([*command, "--set", "method.too_long=cut"]) == 0
+    assert main([*command, "--set", "method.too_long=truncate"]) == 0
     assert not list(folder.glob("*out*"))
 
 

@@ -15,6 +15,7 @@ from carbon.finetune.predict_job import PredictJob
 from carbon.genome import reverse_complement
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.finetune import BASES, NUMBERS
+from tests.helpers.processes import interrupted_after
 
 GENOME = random_bases(600)
 
@@ -79,7 +80,7 @@ def test_every_base(here, bases, capsys):
 
     write_fasta(here / "in.fa", {"a": random_bases(300), "b": "NNNN", "c": random_bases(9)})
     capsys.readouterr()
-    assert predict(bases, "in.fa", "cut.tsv", "--too-long", "cut") == 0
+    assert predict(bases, "in.fa", "cut.tsv", "--too-long", "truncate") == 0
     notes = json.loads(capsys.readouterr().out)
     assert notes["bases_without"] == 18 and notes["without"] == 1  # 282 of the 300 bases fit
 
@@ -235,19 +236,11 @@ def test_a_run_that_was_stopped_goes_on(here, numbers, monkeypatch, capsys):
     assert predict(numbers, "in.fa", "whole.parquet") == 0
     notes = capsys.readouterr().out
     whole, calls = FinetunedModel.predict_block, []
-
-    def stops(self, *arguments):
-        calls.append(1)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return whole(self, *arguments)
-
     with monkeypatch.context() as patch:
-        patch.setattr(FinetunedModel, "predict_block", stops)
+        patch.setattr(FinetunedModel, "predict_block", interrupted_after(2, whole))
         assert predict(numbers, "in.fa", "out.parquet") != 0
     assert not (here / "out.parquet").exists()
     assert predict(numbers, "in.fa", "out.parquet") == 2
-    calls.clear()
     with monkeypatch.context() as patch:
         patch.setattr(
             FinetunedModel, "predict_block", lambda self, *a: calls.append(1) or whole(self, *a)

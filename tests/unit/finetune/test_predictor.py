@@ -188,7 +188,7 @@ class TestLongSequences:
         assert finetuned.room_bp == 282
         with pytest.raises(UserError, match="sequence 2: has 500 bp, the model reads 282"):
             list(finetuned.predict([short, long]))
-        cut, _ = finetuned.predict([long, short], too_long="cut")
+        cut, _ = finetuned.predict([long, short], too_long="truncate")
         (first,) = finetuned.predict([long[:282]])
         np.testing.assert_allclose(cut, first, atol=1e-5)
         (tiled,) = finetuned.predict([long], too_long="tile")
@@ -204,7 +204,7 @@ class TestLongSequences:
         assert tiled.shape == (500, 3) and np.isfinite(tiled).all()
         (first,) = finetuned.predict([long[:282]])
         np.testing.assert_allclose(tiled[:138], first[:138], atol=1e-5)  # of one window alone
-        (cut,) = finetuned.predict([long], too_long="cut")
+        (cut,) = finetuned.predict([long], too_long="truncate")
         assert np.isnan(cut[282:]).all() and np.isfinite(cut[:282]).all()
 
 
@@ -291,7 +291,7 @@ class TestProbe:
         weights = [each.linear.weights for each in found]
         assert np.array_equal(weights[0], weights[1]) and not np.array_equal(*weights[1:])
 
-    @pytest.mark.parametrize("too_long", ["cut", "tile"])
+    @pytest.mark.parametrize("too_long", ["truncate", "tile"])
     def test_6_mers_have_the_labels_of_their_bases(self, network, too_long):
         """Labels are the bases themselves, so that either strand's can be written down."""
         sequences = (random_bases(500), random_bases(31))
@@ -301,7 +301,7 @@ class TestProbe:
         method = MethodConfig(name="probe", too_long=too_long)
         averager = six_mers_averager(self.opened(network), [2])
         found = probe_module.read_six_mers(averager, examples, method, 0)
-        starts = [0] if too_long == "cut" else [0, 138, 276]
+        starts = [0] if too_long == "truncate" else [0, 138, 276]
         pieces = [sequences[0][start : start + 282] for start in starts] + [sequences[1]]
         expected = ""
         for piece in pieces:

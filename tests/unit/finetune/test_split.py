@@ -178,7 +178,7 @@ def test_leaks_are_told_refused_or_dropped():
         [one, reverse_complement(one), other, other[:60], third],
         ["train", "test", "train", "validation", "train"],
     )
-    same, notes, leaks = LEAK_RULES["tell"](examples, 0.5)
+    same, notes, leaks = LEAK_RULES["report"](examples, 0.5)
     assert same is examples and leaks == find_leaks(examples, 0.5)
     assert notes[0].startswith("1 of 1 sequences of test also occur in another split")
     with pytest.raises(UserError, match="1 of 1 sequences of test"):

@@ -88,7 +88,7 @@ def test_a_probe_learns_from_tiles_with_known_bases(tmp_path, run, no_pages):
 # 12 sequences of 700 bp: [0, 138) and [558, 700) known; the windows leave [282, 414) out, 132
 # bases. The first 282 of 700 are read where the rest is cut off, so 418 are not.
 @pytest.mark.parametrize(
-    ("name", "too_long", "unread"), [("probe", "tile", 132), ("lora", "cut", 418)]
+    ("name", "too_long", "unread"), [("probe", "tile", 132), ("lora", "truncate", 418)]
 )
 def test_labels_of_bases_that_are_not_read(tmp_path, run, no_pages, name, too_long, unread):
     rows = []
@@ -112,7 +112,7 @@ def test_labels_of_bases_that_are_not_read(tmp_path, run, no_pages, name, too_lo
     [
         (
             "N" * ROOM + random_bases(60),
-            ("lora", "cut"),
+            ("lora", "truncate"),
             "'s0': has no known base in its first 282",
         ),
         ("N" * 300, ("probe", "tile"), r"'s0': has no known base \("),

@@ -1,0 +1,44 @@
+"""VCFs that visitors upload, and VCFs of one variant for a command line."""
+
+import shlex
+from collections.abc import Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from carbon.errors import UserError
+from carbon.genome import Reference, Variant, VcfReader
+from carbon.genome.vcf import COLUMNS
+
+
+class Listed(NamedTuple):
+    """A variant of a VCF, and the reason if its REF disagrees with the reference."""
+
+    variant: Variant
+    reason: str | None
+
+
+def first_variants(files: Sequence[str], reference: Reference, most: int) -> list[Listed]:
+    """Return the first variants of a VCF; an empty list without a file.
+
+    Raises:
+        UserError: there are several files.
+        GenomeError: the VCF is malformed in the part that is read.
+    """
+    if len(files) > 1:
+        raise UserError(f"{len(files)} VCFs are given; give one")
+    rows = (row for path in files for row in VcfReader(path, reference))
+    each = (
+        Listed(variant, row.disagreement.reason if row.disagreement else None)
+        for row in rows
+        for variant in row.variants
+    )
+    return list(islice(each, most))
+
+
+def printed_vcf(variant: Variant, path: str) -> str:
+    """Return a shell command that writes a VCF of one variant."""
+    place = variant.contig.replace("\\", "\\\\"), variant.position + 1
+    record = (*place, ".", variant.ref, variant.alt, ".", ".", ".")
+    lines = ("\\t".join(map(str, columns)) for columns in (COLUMNS, record))
+    text = "".join(f"{line}\\n" for line in ("##fileformat=VCFv4.2", *lines))
+    return f"printf '%b' {shlex.quote(text)} > {path}"
