@@ -14,7 +14,7 @@ from itertools import takewhile
 from typing import Any, NoReturn, TextIO
 
 from carbon.errors import UserError
-from carbon.progress import say
+from carbon.progress import bounded, say
 
 
 def natural(text: str) -> int:
@@ -59,7 +59,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Exit with one line and code 2."""
-        self.exit(2, f"error: {message} (`{self.prog} --help` lists all)\n")
+        self.exit(2, f"error: {bounded(message)} (`{self.prog} --help` lists all)\n")
 
 
 def run_command(main: Callable[[], int | None]) -> int:

@@ -17,7 +17,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.utils import logging as transformers_logging
 
 from carbon.errors import ModelError, UserError
-from carbon.model.folder import model_folder
+from carbon.model.folder import check_memory, model_folder
 from carbon.tokenizer import Vocabulary
 
 
@@ -68,7 +68,10 @@ def load_model(
             Carbon model.
         UserError: the attention or the factor is invalid.
     """
-    folder, _, _, vocabulary = model_folder(source)
+    checked = model_folder(source)
+    folder, vocabulary = checked.path, checked.vocabulary
+    item_bytes = 2 if dtype == "auto" else dtype.itemsize
+    check_memory(item_bytes * checked.num_parameters, source)
     try:
         config = LlamaConfig.from_pretrained(str(folder))
         if yarn is not None:

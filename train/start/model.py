@@ -19,7 +19,7 @@ from carbon.model.folder import (
     ModelFolder,
     model_folder,
     read_config,
-    tensor_names,
+    tensor_shapes,
     weight_files,
 )
 from carbon.model.presets import PRESETS
@@ -114,7 +114,7 @@ class Start:
     @cached_property
     def _file_of(self) -> dict[str, Path]:
         files = weight_files(self.folder.path)
-        return {name: file for file in files for name in tensor_names(file)}
+        return {name: file for file in files for name in tensor_shapes(file)}
 
 
 def open_start(config: TrainConfig) -> Start | None:
