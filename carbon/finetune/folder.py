@@ -102,12 +102,12 @@ def _parsed(content: bytes, path: Path, schema: type[_T]) -> _T:
 
 def _check_names(manifest: Manifest, path: Path) -> None:
     """Refuse names that this version of Carbon does not know."""
-    task = manifest.task
+    task, losses = manifest.task, dict[str, tuple[str, ...]]({**LOSSES_OF})
     for key, name, known in (
         ("method", manifest.method, METHODS),
         ("too_long", manifest.too_long, TOO_LONG),
         ("task.type", task.type, TASK_TYPES),
-        ("task.loss", task.loss, LOSSES_OF.get(task.type, ())),
+        ("task.loss", task.loss, losses.get(task.type, ())),
         *(("task.transforms", each.name, TRANSFORMS) for each in task.transforms),
     ):
         if name not in known:

@@ -307,7 +307,8 @@ def _adapter_config(path: Path) -> Any:
         given = read_json(path, AdapterConfig, error=ModelError, remedy=_REMEDY)
     except OSError as error:
         raise ModelError(f"{path}: {error.strerror}; {_REMEDY}") from None
-    plain = LoraConfig().to_dict()
+    defaults: Any = LoraConfig()
+    plain = defaults.to_dict()
     for name in sorted(given.keys() & plain.keys() - _FREE):
         if given[name] != plain[name]:  # type: ignore[literal-required]
             value = abridged(repr(given[name]))  # type: ignore[literal-required]

@@ -109,11 +109,16 @@ def check_finite_weights(network: nn.Module, where: str | Path) -> None:
         ModelError: a weight is NaN or infinite; the message begins with `where`.
     """
     for name, weight in network.named_parameters():
-        if not torch.isfinite(weight).all():
-            raise ModelError(
-                f"{where}: weight {name} is not finite; the file is damaged, or the training "
-                "diverged: take an earlier checkpoint"
-            )
+        check_finite(weight, name, where)
+
+
+def check_finite(weight: torch.Tensor, name: str, where: str | Path) -> None:
+    """Check that every number of a weight is finite; raises like `check_finite_weights`."""
+    if not torch.isfinite(weight).all():
+        raise ModelError(
+            f"{where}: weight {name} is not finite; the file is damaged, or the training "
+            "diverged: take an earlier checkpoint"
+        )
 
 
 def stretch(config: LlamaConfig, factor: float) -> None:
