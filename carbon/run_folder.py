@@ -118,6 +118,12 @@ class _Step(_AnyLine):
     mfu: NotRequired[_Number]
 
 
+class _RewardStep(_AnyLine):
+    """A step of RL fine-tuning, which has no phases."""
+
+    reward: _Number
+
+
 class _Probe(_AnyLine):
     heldout_nats_per_base: NotRequired[_Number]
     heldout_marginal_nats_per_base: NotRequired[_Number]
@@ -138,8 +144,8 @@ class _Round(_AnyLine):
     mean_norm: NotRequired[_Number]
 
 
-_SCHEMAS: dict[str, type[_AnyLine]] = {
-    METRICS: _Step, PROBES: _Probe, EVENTS: _Event, ROUNDS: _Round
+_SCHEMAS: dict[str, Any] = {
+    METRICS: _Step | _RewardStep, PROBES: _Probe, EVENTS: _Event, ROUNDS: _Round
 }  # fmt: skip
 
 
