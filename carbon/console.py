@@ -57,6 +57,14 @@ class Parser(argparse.ArgumentParser):
                 )
                 self.error(f"there is no option {name}{near}")
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print help to stdout; argparse would ignore that a disk is full."""
+        if file is sys.stdout:
+            file.write(message)
+            file.flush()
+        else:
+            super()._print_message(message, file)
+
     def error(self, message: str) -> NoReturn:
         """Exit with one line and code 2."""
         self.exit(2, f"error: {bounded(message)} (`{self.prog} --help` lists all)\n")
