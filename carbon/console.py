@@ -14,7 +14,7 @@ from itertools import takewhile
 from typing import Any, NoReturn, TextIO
 
 from carbon.errors import UserError
-from carbon.progress import say
+from carbon.progress import bounded, say
 
 
 def natural(text: str) -> int:
@@ -57,9 +57,17 @@ class Parser(argparse.ArgumentParser):
                 )
                 self.error(f"there is no option {name}{near}")
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print help to stdout; argparse would ignore that a disk is full."""
+        if file is sys.stdout:
+            file.write(message)
+            file.flush()
+        else:
+            super()._print_message(message, file)
+
     def error(self, message: str) -> NoReturn:
         """Exit with one line and code 2."""
-        self.exit(2, f"error: {message} (`{self.prog} --help` lists all)\n")
+        self.exit(2, f"error: {bounded(message)} (`{self.prog} --help` lists all)\n")
 
 
 def run_command(main: Callable[[], int | None]) -> int:

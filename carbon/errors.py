@@ -21,6 +21,11 @@ class UserError(ValueError):
     """A mistake of the user; the message names the problem and the remedy in one line."""
 
 
+def abridged(text: str, most: int = 40) -> str:
+    """Return text for a message: its beginning if it is longer than `most` characters."""
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
 class ConfigError(UserError):
     """A configuration with unknown keys, wrong types or invalid values, a line for each."""
 

@@ -1,5 +1,6 @@
 """Progress bars, log lines and text tables of long jobs, on standard error."""
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
@@ -14,14 +15,31 @@ _LEAST_SECONDS = 2.0
 """Seconds of timed work before the remaining time is estimated."""
 
 
+_LINE_LETTERS = 2000
+_LONG_WORD = re.compile(r"\S{301,}")
+_LONG_LINE = re.compile(rf".{{{_LINE_LETTERS + 1},}}")
+
 Cell = str | int | float
 TableRow = tuple[Cell, ...]
 
 
 def say(message: str) -> None:
-    """Print one line to stderr in a single write, so that lines of processes do not mix."""
-    sys.stderr.write(f"{message}\n")
+    """Print one line to stderr in a single write, so that lines of processes do not mix.
+
+    Long words and lines are cut, because a message may quote a file.
+    """
+    sys.stderr.write(f"{bounded(message)}\n")
     sys.stderr.flush()
+
+
+def bounded(message: str) -> str:
+    """Return a message with the beginnings of words over 300 characters and lines over 2,000.
+
+    >>> len(bounded("GATTACA" * 1000))
+    203
+    """
+    words_cut = _LONG_WORD.sub(lambda word: f"{word[0][:200]}...", message)
+    return _LONG_LINE.sub(lambda line: f"{line[0][:_LINE_LETTERS]}...", words_cut)
 
 
 class TimeLeft:

@@ -6,18 +6,19 @@ DiLoCo workers in `rounds.jsonl`. docs/training.md and docs/low-communication.md
 """
 
 import itertools
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ConfigDict, NonNegativeInt
+from typing_extensions import TypedDict
 
 from carbon.errors import ConfigError
-from carbon.io.structured import read_bytes, read_toml
+from carbon.io.structured import parse_json, read_bytes, read_toml
 
 Line = dict[str, Any]
 Values = NDArray[np.float64]
@@ -93,6 +94,59 @@ def read_lines(run: str | Path, most_lines: int | None = None) -> RunLines:
 
 
 _MOST_BYTES = 2**32  # ten million lines of metrics
+_Number = float | None
+
+
+class _AnyLine(TypedDict):
+    """A line of any file; columns that are not listed pass unchecked."""
+
+    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
+
+    step: NonNegativeInt
+
+
+class _Step(_AnyLine):
+    tokens: NonNegativeInt
+    stage: str
+    objective: str
+    loss: NotRequired[_Number]
+    nats_per_base: NotRequired[_Number]
+    marginal_nats_per_base: NotRequired[_Number]
+    gradient_norm: NotRequired[_Number]
+    learning_rate: NotRequired[_Number]
+    tokens_per_second: NotRequired[_Number]
+    mfu: NotRequired[_Number]
+
+
+class _RewardStep(_AnyLine):
+    """A step of RL fine-tuning, which has no phases."""
+
+    reward: _Number
+
+
+class _Probe(_AnyLine):
+    heldout_nats_per_base: NotRequired[_Number]
+    heldout_marginal_nats_per_base: NotRequired[_Number]
+    recovery: NotRequired[_Number]
+    recovery_bf16: NotRequired[_Number]
+
+
+class _Event(_AnyLine):
+    event: str
+    message: str
+
+
+class _Round(_AnyLine):
+    cosines: NotRequired[list[float]]
+    sent_bytes: NotRequired[NonNegativeInt]
+    received_bytes: NotRequired[NonNegativeInt]
+    wait_seconds: NotRequired[_Number]
+    mean_norm: NotRequired[_Number]
+
+
+_SCHEMAS: dict[str, Any] = {
+    METRICS: _Step | _RewardStep, PROBES: _Probe, EVENTS: _Event, ROUNDS: _Round
+}  # fmt: skip
 
 
 def read_recipe(run: str | Path) -> dict[str, Any]:
@@ -145,14 +199,15 @@ def _read_file(path: Path, most_lines: int | None) -> list[Line]:
     lines = []
     for number in range((len(texts) - 1) % every + 1, len(texts) + 1, every):
         try:
-            line = json.loads(texts[number - 1])
-        except (ValueError, RecursionError) as error:
+            line = parse_json(
+                texts[number - 1], f"{path} line {number}", _SCHEMAS[path.name],
+                error=ConfigError, remedy="remove the line", finite=False,
+            )  # fmt: skip
+        except ConfigError:
             if number <= num_whole:
-                raise ConfigError(f"{path} line {number}: is not valid JSON ({error})") from None
+                raise
             continue
-        if not isinstance(line, dict) or not isinstance(line.get("step"), int):
-            raise ConfigError(f"{path} line {number}: is not an object with a 'step'")
-        lines.append(line)
+        lines.append(dict(line))
     return lines
 
 

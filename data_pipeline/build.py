@@ -26,6 +26,7 @@ from carbon.corpus import read_manifest
 from carbon.errors import UserError
 from carbon.io.files import TEMPORARY, behind_links, content_sha256, free_folder
 from carbon.io.locks import locked_output
+from carbon.io.structured import JSON_OBJECT, read_json
 from carbon.progress import say
 from data_pipeline.dedup import dedup_steps
 from data_pipeline.dedup.rows import index_rows
@@ -146,8 +147,7 @@ def _build(
         say(f"submitted; the corpus will be {output}, logs are in {work}")
         return None
     shutil.rmtree(work)
-    manifest: dict[str, Any] = json.loads((output / "manifest.json").read_text(encoding="utf-8"))
-    return manifest
+    return read_json(output / "manifest.json", JSON_OBJECT)
 
 
 def _family_steps(config: BuildConfig, work: Path, tasks: int) -> list[Step]:
@@ -220,10 +220,7 @@ def _extract(config: BuildConfig, work: Path, rank: int) -> None:
 
 
 def _errors(work: Path) -> list[dict[str, str]]:
-    return [
-        json.loads(path.read_text(encoding="utf-8"))
-        for path in sorted((work / "errors").glob("*.json"))
-    ]
+    return [read_json(path, dict[str, str]) for path in sorted((work / "errors").glob("*.json"))]
 
 
 def _check_errors(config: BuildConfig, work: Path) -> None:

@@ -5,7 +5,6 @@ the first bases of each source go through every step in a scratch folder. Second
 bytes are scaled from there: by bases within an input, by the sizes of files between inputs.
 """
 
-import json
 import resource
 import sys
 from collections import Counter, defaultdict
@@ -17,6 +16,7 @@ from typing import Any
 
 from carbon.errors import UserError
 from carbon.io.files import scratch_folder, sha256_of_file
+from carbon.io.structured import JSON_OBJECT, read_json
 from data_pipeline.cuts import Dropped
 from data_pipeline.dedup import dedup_steps
 from data_pipeline.dedup.rows import Rows, index_rows
@@ -218,7 +218,7 @@ def _write(
     write_part(work, rank)
     writing = process_time() - start
     part = Rows(work).folder / "parts" / f"{rank:05d}"
-    counts = json.loads((part / "counts.json").read_text(encoding="utf-8"))
+    counts = read_json(part / "counts.json", JSON_OBJECT)
     everything = sum(each.bases for each in sampled.values())
     written = sum(each.sampled_bases for each in sampled.values())
     result.seconds["write"] += factor * writing * everything / max(written, 1)

@@ -22,6 +22,7 @@ from carbon.genome import Gene, Interval, Reference, spliced
 from carbon.genome.alphabet import STANDARD_TABLE, genetic_code
 from carbon.genome.annotation import code_of
 from carbon.io.files import atomic_folder, scratch_folder
+from carbon.io.structured import read_json
 from data_pipeline.inputs.assemblies import opened
 from data_pipeline.limits import FAMILY, FamilyConfig
 from data_pipeline.recipe import AssemblyConfig, BuildConfig
@@ -165,7 +166,7 @@ def family_regions(work: Path, rank: int, contig_lengths_bp: dict[str, int]) -> 
     if not path.exists():
         return []
     pieces = []
-    for contig, start, end in json.loads(path.read_text(encoding="utf-8")):
+    for contig, start, end in read_json(path, list[tuple[str, int, int]]):
         gene = Record(contig, (Segment(start, end, "+"),), "", "")
         pieces += gene.intervals(contig_lengths_bp[contig])
     return list(_joined(sorted(pieces)))

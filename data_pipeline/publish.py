@@ -7,9 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from typing_extensions import TypedDict
+
 from carbon.corpus import read_manifest
 from carbon.errors import UserError
 from carbon.io.files import sha256_of_file
+from carbon.io.structured import parse_json
 from carbon.progress import say
 from data_pipeline.inputs.remote import public_reason, public_url
 
@@ -102,14 +105,18 @@ def _free(url: str) -> _Place:
     return _Place(system, folder, there & ours)
 
 
+class _Note(TypedDict):
+    unfinished: Any
+    files: list[str]
+
+
 def _noted(content: bytes) -> set[str]:
     """Return the names in a note of an upload; none if it is a manifest, or of anything else."""
     try:
-        note = json.loads(content)
-    except ValueError:
+        note = parse_json(content, _MANIFEST, _Note)
+    except UserError:
         return set()
-    is_ours = isinstance(note, dict) and note.get("unfinished") == _UNFINISHED
-    return set(note["files"]) if is_ours else set()
+    return set(note["files"]) if note["unfinished"] == _UNFINISHED else set()
 
 
 def _is_of_a_corpus(name: str) -> bool:

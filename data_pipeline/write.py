@@ -20,6 +20,7 @@ from carbon import __version__
 from carbon.corpus import SCHEMA
 from carbon.errors import UserError
 from carbon.io.files import atomic_folder, sha256_of_file
+from carbon.io.structured import JSON_OBJECT, read_json
 from data_pipeline.dedup.rows import Rows, shards_of
 from data_pipeline.extract import DROPPED_COLUMNS
 from data_pipeline.inputs.remote import Records
@@ -114,11 +115,9 @@ def publish(
     if output.exists() and any(output.iterdir()):
         return
     shards = shards_of(work)
-    summaries = [
-        json.loads((shard / "summary.json").read_text(encoding="utf-8")) for shard in shards
-    ]
+    summaries = [read_json(shard / "summary.json", JSON_OBJECT) for shard in shards]
     parts = [Rows(work).folder / "parts" / shard.name for shard in shards]
-    counts = [json.loads((part / "counts.json").read_text(encoding="utf-8")) for part in parts]
+    counts = [read_json(part / "counts.json", JSON_OBJECT) for part in parts]
     sources = sorted({source for summary in summaries for source in summary["counts"]["cut"]})
     both_strands = _both_strands(summaries)
     check_not_empty(counts, parts)

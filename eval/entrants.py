@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from carbon.errors import UserError
 from carbon.genome import read_sequences
 from carbon.io.files import content_sha256
+from carbon.io.structured import open_parquet
 from carbon.pretrained import local_folder
 from eval.baselines import (
     MAX_ORDER,
@@ -219,7 +219,7 @@ def _sequences(paths: Iterable[Path]) -> Iterator[str]:
             yield from (bases for _, bases in read_sequences(path))
             continue
         with readable(path):
-            table = pq.ParquetFile(path)
+            table = open_parquet(path, {})
             if "sequence" not in table.schema_arrow.names:
                 raise UserError(f"{path}: has no column 'sequence' to fit Markov models on")
             for batch in table.iter_batches(batch_size=256, columns=["sequence"]):

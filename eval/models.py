@@ -1,6 +1,5 @@
 """Models behind the contract: Carbon's own, and which adapter a folder needs."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor
 
 from carbon import inference
-from carbon.errors import ModelError
+from carbon.errors import ModelError, UserError
 from carbon.genome import Reference, Variant
 from carbon.inference import (
     Continuation,
@@ -22,6 +21,7 @@ from carbon.inference import (
 )
 from carbon.inference.checks import check_finite
 from carbon.inference.options import Dtype, Mode
+from carbon.io.structured import JSON_OBJECT, read_json
 from carbon.losses import chain
 from carbon.model.folder import hub_folder, hub_name
 from carbon.model.load import cache_arguments, cache_of
@@ -226,8 +226,8 @@ def load_any(
 def _is_carbon(folder: Path) -> bool:
     """Tell by config.json; a folder without one is left to Carbon's loader to complain of."""
     try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        rows = config.get("vocab_size")
-    except (OSError, ValueError, AttributeError):
+        config = read_json(folder / "config.json", JSON_OBJECT)
+    except (OSError, UserError):
         return True
+    rows = config.get("vocab_size")
     return config.get("model_type") == "llama" and rows in (NATIVE.size, HYBRID.size)

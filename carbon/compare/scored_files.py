@@ -1,17 +1,16 @@
 """Read outputs of `carbon variants` in any format, join their alleles, and group them."""
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyarrow import compute, csv
+from typing_extensions import TypedDict
 
 from carbon.errors import UserError
 from carbon.genome import Variant
@@ -19,6 +18,7 @@ from carbon.genome.interval import allele_key
 from carbon.genome.sequences import BROKEN_GZIP, open_text
 from carbon.genome.vcf import holds_variants, variant_lines
 from carbon.io.files import why_no_file
+from carbon.io.structured import JSON_OBJECT, open_parquet, parse_json
 
 KEY = {
     "contig": pa.string(), "position": pa.int64(), "id": pa.string(),
@@ -40,6 +40,15 @@ VALUES = {
 SCHEMA = pa.schema({**KEY, **VALUES})
 _SETTINGS_LINE = "##carbon_variants="
 _REQUIRED = [*KEY, "delta"]
+_REMEDY = "score the VCF again"
+_T = TypeVar("_T")
+
+
+class _Whole(TypedDict):
+    """Output in JSON."""
+
+    settings: dict[str, Any]
+    rows: list[dict[str, Any]]
 
 
 class ScoredFile(NamedTuple):
@@ -71,7 +80,7 @@ def _vcf(path: Path) -> _Raw:
     for number, raw in enumerate(variant_lines(path), start=1):
         line = raw.decode("utf-8-sig")
         if line.startswith(_SETTINGS_LINE):
-            settings = json.loads(line.removeprefix(_SETTINGS_LINE))
+            settings = _parsed(line.removeprefix(_SETTINGS_LINE), path, JSON_OBJECT)
         elif not line.startswith("#") and line.strip():
             try:
                 rows += _alleles(line.rstrip("\r\n"))
@@ -109,7 +118,7 @@ def _cell(text: str, kind: pa.DataType) -> str | float | None:
 def _tsv(path: Path) -> _Raw:
     with open_text(path) as lines:
         first, names = next(lines, ""), next(lines, "").rstrip("\r\n").split("\t")
-    settings = json.loads(first[1:]) if first.startswith("# {") else None
+    settings = _parsed(first[1:], path, JSON_OBJECT) if first.startswith("# {") else None
     if not settings or not set(_REQUIRED) <= set(names):
         return _Raw(settings, names, SCHEMA.empty_table())
     with path.open("rb") as source:
@@ -132,21 +141,26 @@ def _tsv(path: Path) -> _Raw:
 
 def _json(path: Path) -> _Raw:
     with open_text(path) as lines:
-        whole = json.loads("".join(lines))
+        whole = _parsed("".join(lines), path, _Whole)
     rows = whole["rows"]
     names = list(rows[0]) if rows else SCHEMA.names
     return _Raw(whole["settings"], names, pa.Table.from_pylist(rows, schema=SCHEMA))
 
 
 def _parquet(path: Path) -> _Raw:
-    schema = pq.read_schema(path)
-    settings = json.loads((schema.metadata or {}).get(b"carbon", b"null"))
+    parquet = open_parquet(path, {}, remedy=_REMEDY)
+    schema = parquet.schema_arrow
+    settings = _parsed((schema.metadata or {}).get(b"carbon", b"{}"), path, JSON_OBJECT)
     known = [name for name in SCHEMA.names if name in schema.names]
-    table = pq.read_table(path, columns=known, use_threads=False)
+    table = parquet.read(columns=known, use_threads=False)
     for name in SCHEMA.names:
         if name not in known:
             table = table.append_column(name, pa.nulls(len(table), SCHEMA.field(name).type))
     return _Raw(settings, schema.names, table)
+
+
+def _parsed(text: str | bytes, path: Path, schema: type[_T]) -> _T:
+    return parse_json(text, str(path), schema, remedy=_REMEDY)
 
 
 _READERS: dict[str, Callable[[Path], _Raw]] = {

@@ -4,13 +4,18 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, TypeVar
+
+from pydantic import NonNegativeInt
+from typing_extensions import TypedDict
 
 from carbon import __version__
-from carbon.errors import ModelError
-from carbon.finetune.tasks import LabelTask
+from carbon.errors import ModelError, abridged
+from carbon.finetune.config import LOSSES_OF, METHODS, TOO_LONG
+from carbon.finetune.tasks import TASK_TYPES, TRANSFORMS, LabelTask
 from carbon.inference.options import Pool, Strands
 from carbon.io.files import content_sha256, sha256_of_file
+from carbon.io.structured import parse_json, read_bytes
 from carbon.model.folder import weight_files
 
 
@@ -26,6 +31,7 @@ def content_of(folder: Path) -> list[str]:
 
 MANIFEST, HEAD, ADAPTER, MODEL = "finetune.json", "head.safetensors", "adapter", "model"
 _FORMAT = 2
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +58,11 @@ class Manifest:
     base_sha256: str
     task: LabelTask
     pool: Pool = "mean"
-    layer: int | None = None
+    layer: NonNegativeInt | None = None
     norm: bool = True
     strands: Strands = "both"
     too_long: str = "refuse"
-    window_bp: int = 0
+    window_bp: NonNegativeInt = 0
     data: Mapping[str, Any] = field(default_factory=dict)
     results: Mapping[str, Any] = field(default_factory=dict)
 
@@ -64,14 +70,6 @@ class Manifest:
         """Return plain values."""
         plain = asdict(self) | {"task": self.task.to_json()}
         return {"format": _FORMAT, "carbon": __version__, **plain}
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """Return the manifest that `to_json` wrote."""
-        values = {
-            name: value for name, value in content.items() if name not in ("format", "carbon")
-        }
-        return cls(**values | {"task": LabelTask.from_json(content["task"])})
 
 
 def read_manifest(folder: str | Path) -> Manifest:
@@ -83,18 +81,40 @@ def read_manifest(folder: str | Path) -> Manifest:
     path = Path(folder) / MANIFEST
     if not path.is_file():
         raise ModelError(f"{folder}: has no {MANIFEST}; give a folder that `carbon finetune` wrote")
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content["format"] != _FORMAT:
+    content = read_bytes(path, error=ModelError)
+    number = _parsed(content, path, _Format)["format"]
+    if number != _FORMAT:
+        raise ModelError(
+            f"{path}: has format {number}, this Carbon reads {_FORMAT}; fine-tune again"
+        )
+    manifest = _parsed(content, path, Manifest)
+    _check_names(manifest, path)
+    return manifest
+
+
+class _Format(TypedDict):
+    format: int
+
+
+def _parsed(content: bytes, path: Path, schema: type[_T]) -> _T:
+    return parse_json(content, str(path), schema, error=ModelError, remedy="copy the folder again")
+
+
+def _check_names(manifest: Manifest, path: Path) -> None:
+    """Refuse names that this version of Carbon does not know."""
+    task, losses = manifest.task, dict[str, tuple[str, ...]]({**LOSSES_OF})
+    for key, name, known in (
+        ("method", manifest.method, METHODS),
+        ("too_long", manifest.too_long, TOO_LONG),
+        ("task.type", task.type, TASK_TYPES),
+        ("task.loss", task.loss, losses.get(task.type, ())),
+        *(("task.transforms", each.name, TRANSFORMS) for each in task.transforms),
+    ):
+        if name not in known:
             raise ModelError(
-                f"{path}: has format {content['format']}, this Carbon reads {_FORMAT}; "
-                "fine-tune again"
+                f"{path}: {key} is '{abridged(name)}', expected {', '.join(known)}; "
+                "copy the folder again"
             )
-        return Manifest.from_json(content)
-    except ModelError:
-        raise
-    except (KeyError, TypeError, ValueError) as error:
-        raise ModelError(f"{path}: is damaged ({error!r}); copy the folder again") from None
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

@@ -3,19 +3,18 @@
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, NotRequired
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
-from pydantic import Field
-from safetensors import SafetensorError
+from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt
 from safetensors.torch import load_file
 from torch import nn
 from typing_extensions import TypedDict
 
-from carbon.errors import ModelError, UserError
+from carbon.errors import ModelError, UserError, abridged
 from carbon.finetune.config import TOO_LONG, MethodConfig
 from carbon.finetune.folder import (
     ADAPTER,
@@ -35,6 +34,7 @@ from carbon.inference.options import STRANDS_READ, Dtype, Strands, check_choice
 from carbon.inference.score import blocks
 from carbon.io.structured import read_json
 from carbon.model import LoadedModel, model_folder
+from carbon.model.folder import check_tensors
 from carbon.model.load import check_finite_weights, no_bars
 from carbon.tokenizer import K, Vocabulary
 
@@ -213,16 +213,23 @@ _REMEDY = "copy the folder again"
 
 
 class AdapterConfig(TypedDict):
-    """`adapter_config.json` of peft, whose names of modules are lists: text would be a pattern.
+    """`adapter_config.json` of peft, whose names of modules are a list: text would be a pattern.
 
     A regular expression from a file is not executed, because it can take for ever.
     """
 
-    target_modules: list[str]
-    exclude_modules: NotRequired[list[str] | None]
-    layers_pattern: NotRequired[None]
-    rank_pattern: NotRequired[Annotated[dict[str, int], Field(max_length=0)]]
-    alpha_pattern: NotRequired[Annotated[dict[str, int], Field(max_length=0)]]
+    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
+
+    target_modules: Annotated[list[str], Field(min_length=1)]
+    r: PositiveInt
+    lora_alpha: PositiveInt | PositiveFloat
+
+
+# Settings that change neither the names, the shapes nor the values of an adapter's weights.
+_FREE = {
+    *("peft_version", "base_model_name_or_path", "revision", "auto_mapping", "task_type"),
+    *("inference_mode", "lora_dropout", *AdapterConfig.__annotations__),
+}
 
 
 def load_finetuned(
@@ -282,27 +289,45 @@ def _base_of(folder: Path, manifest: Manifest, base: str | Path | None) -> Path:
 
 def _with_adapter(backbone: Any, folder: Path) -> nn.Module:
     try:
-        from peft import PeftModel, get_peft_model_state_dict
+        from peft import PeftModel
     except ImportError:
         raise UserError(f"{folder}: needs peft; install carbon-dna[finetune]") from None
-    read_json(folder / "adapter_config.json", AdapterConfig, error=ModelError, remedy=_REMEDY)
-    try:
-        adapted = PeftModel.from_pretrained(backbone, str(folder))
-        saved = load_file(folder / "adapter_model.safetensors")
-    except Exception as error:  # truncated files raise errors of many libraries
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ModelError(f"{folder}: the adapter cannot be loaded: {reason}") from None
-    expected = get_peft_model_state_dict(adapted)
-    shapes, expected_shapes = (
-        {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-        for tensors in (saved, expected)
-    )
-    if wrong := sorted(dict(shapes.items() ^ expected_shapes.items())):
-        raise ModelError(
-            f"{folder}: the adapter does not fit the base model at {wrong[0]}; {_REMEDY}"
-        )
+    config = _adapter_config(folder / "adapter_config.json")
+    check_tensors(folder / "adapter_model.safetensors", dict(_adapter_shapes(backbone, config)))
+    adapted = PeftModel.from_pretrained(backbone, str(folder), config=config)
     check_finite_weights(adapted, folder)
     return adapted
+
+
+def _adapter_config(path: Path) -> Any:
+    """Return the peft configuration of a file whose other settings are the defaults of peft."""
+    from peft import LoraConfig
+
+    try:
+        given = read_json(path, AdapterConfig, error=ModelError, remedy=_REMEDY)
+    except OSError as error:
+        raise ModelError(f"{path}: {error.strerror}; {_REMEDY}") from None
+    defaults: Any = LoraConfig()
+    plain = defaults.to_dict()
+    for name in sorted(given.keys() & plain.keys() - _FREE):
+        if given[name] != plain[name]:  # type: ignore[literal-required]
+            value = abridged(repr(given[name]))  # type: ignore[literal-required]
+            raise ModelError(f"{path}: {name} is {value}, expected {plain[name]!r}; {_REMEDY}")
+    return LoraConfig(
+        r=given["r"],
+        lora_alpha=given["lora_alpha"],  # type: ignore[arg-type]  # peft multiplies by it only
+        target_modules=given["target_modules"],
+        inference_mode=True,
+    )
+
+
+def _adapter_shapes(backbone: nn.Module, config: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield name and shape of each tensor that peft saves for the linear modules of a target."""
+    endings = tuple(f".{name}" for name in config.target_modules)
+    for name, module in backbone.named_modules():
+        if isinstance(module, nn.Linear) and f".{name}".endswith(endings):
+            yield f"base_model.model.{name}.lora_A.weight", (config.r, module.in_features)
+            yield f"base_model.model.{name}.lora_B.weight", (module.out_features, config.r)
 
 
 def head_for(manifest: Manifest, width: int) -> Head:
@@ -317,13 +342,9 @@ def read_head(folder: Path, manifest: Manifest, width: int) -> Head:
     Raises:
         ModelError: the file is absent or truncated, or its tensors do not fit `finetune.json`.
     """
-    head = head_for(manifest, width)
-    path = folder / HEAD
-    try:
-        head.load_state_dict(load_file(path))
-    except (OSError, SafetensorError, RuntimeError) as error:
-        reason = str(error).strip().splitlines()[-1].strip()
-        raise ModelError(f"{path}: the head cannot be loaded: {reason}") from None
+    path, head = folder / HEAD, head_for(manifest, width)
+    check_tensors(path, {name: tuple(x.shape) for name, x in head.state_dict().items()})
+    head.load_state_dict(load_file(path))
     check_finite_weights(head, path)
     return head
 

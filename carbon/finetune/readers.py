@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyarrow import csv
 
-from carbon.errors import ConfigError, GenomeError, UserError
+from carbon.errors import ConfigError, GenomeError, UserError, abridged
 from carbon.finetune.config import FORMATS, DataConfig
 from carbon.genome import (
     Interval,
@@ -31,6 +30,7 @@ from carbon.genome.normalize import normalize_variant
 from carbon.genome.sequences import open_text
 from carbon.genome.vcf import holds_variants
 from carbon.io.files import why_no_file
+from carbon.io.structured import open_parquet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,10 +169,11 @@ def parquet_table(path: str) -> pa.Table:
         UserError: the file is absent, or not Parquet.
     """
     _check_file(path)
+    parquet = open_parquet(path, {}, remedy="fetch it again")
     try:
-        return _checked_names(pq.read_table(path), path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise UserError(f"{path}: not a Parquet file: {_one_line(error)}; fetch it again") from None
+        return _checked_names(parquet.read(), path)
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{path}: cannot be read: {_one_line(error)}; fetch it again") from None
 
 
 def _dataset_table(path: str, config: DataConfig) -> pa.Table:
@@ -284,6 +285,11 @@ def _check_file(path: str) -> None:
 
 
 def _checked_names(table: pa.Table, path: str) -> pa.Table:
+    if odd := [name for name in table.column_names if not name.isprintable()]:
+        raise UserError(
+            f"{path}: the name of column {abridged(repr(odd[0]))} has line breaks, tabs or other "
+            "characters that cannot be printed; rename it"
+        )
     repeated = {name for name in table.column_names if table.column_names.count(name) > 1}
     if repeated:
         raise UserError(

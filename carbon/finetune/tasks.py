@@ -3,7 +3,7 @@
 A new task type is an entry of `TASK_TYPES`: what is predicted, trained, scored and reported.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -358,14 +358,3 @@ class LabelTask:
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
         return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Return the task that `to_json` wrote."""
-        return cls(
-            type=str(values["type"]),
-            names=tuple(values["names"]),
-            loss=str(values["loss"]),
-            transforms=tuple(Transform(**each) for each in values["transforms"]),
-            class_weights=tuple(values["class_weights"]),
-        )

@@ -1,5 +1,6 @@
 """Train adapters or all weights with transformers.Trainer."""
 
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
+from pydantic import NonNegativeInt
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, Sampler
@@ -21,6 +23,7 @@ from transformers import (
 )
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME, TRAINER_STATE_NAME
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+from typing_extensions import TypedDict
 
 from carbon.errors import UserError
 from carbon.finetune.config import MethodConfig
@@ -29,9 +32,32 @@ from carbon.finetune.predict import FinetunedModel, validate
 from carbon.finetune.split import Examples
 from carbon.finetune.tasks import LabelTask
 from carbon.genome import reverse_complement
+from carbon.io.structured import read_json
 from carbon.progress import progress
 
 _WEIGHTS = "trained.safetensors"  # of a checkpoint; other files are the trainer's
+_CHECKPOINT = re.compile(rf"{PREFIX_CHECKPOINT_DIR}-(\d{{1,12}})", re.ASCII)
+
+
+class _Stops(TypedDict):
+    should_training_stop: bool
+
+
+class _Control(TypedDict):
+    args: _Stops
+
+
+class _Callbacks(TypedDict):
+    TrainerControl: _Control
+
+
+class _State(TypedDict):
+    """The part of the trainer's state that a resumed run depends on."""
+
+    global_step: NonNegativeInt
+    log_history: list[dict[str, Any]]
+    best_model_checkpoint: str | None
+    stateful_callbacks: _Callbacks
 
 
 class ValidationStep(NamedTuple):
@@ -91,8 +117,9 @@ def checkpoint_of(folder: Path, step: int | None) -> Path:
 def last_checkpoint(folder: Path) -> Path | None:
     """Return the last complete checkpoint, and remove incomplete ones that a kill left."""
     checkpoints = {
-        int(path.name.rpartition("-")[2]): path
+        int(match[1]): path
         for path in folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*")
+        if (match := _CHECKPOINT.fullmatch(path.name))
     }
     for step in sorted(checkpoints, reverse=True):
         if _is_whole(checkpoints[step]):
@@ -113,9 +140,10 @@ def _is_whole(checkpoint: Path) -> bool:
 def state_of(checkpoint: Path) -> TrainerState | None:
     """Return the trainer's state at a checkpoint; None if it is absent or truncated."""
     try:
+        read_json(checkpoint / TRAINER_STATE_NAME, _State, finite=False)
         state: TrainerState = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
         return state
-    except (OSError, ValueError):
+    except (OSError, ValueError, TypeError):
         return None
 
 

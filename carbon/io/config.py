@@ -8,7 +8,6 @@ test compares the names with that code.
 import copy
 import difflib
 import itertools
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, get_args
@@ -24,8 +23,8 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
-from carbon.errors import ConfigError
-from carbon.io.structured import read_toml
+from carbon.errors import ConfigError, abridged
+from carbon.io.structured import MAX_DEPTH, parse_toml_value, read_toml
 
 # Expected values, by pydantic's name of the error; bounds come from its context.
 _EXPECTED = {
@@ -198,20 +197,16 @@ def with_overrides(table: Mapping[str, Any], overrides: Sequence[str]) -> dict[s
     result = copy.deepcopy(dict(table))
     for override in overrides:
         dotted, equals, text = override.partition("=")
+        shown = abridged(override)
         if not equals:
-            raise ConfigError(f"--set {override}: write it as key=value")
-        _put(result, dotted.strip().split("."), _parse_value(text.strip()), override)
+            raise ConfigError(f"--set {shown}: write it as key=value")
+        keys = dotted.strip().split(".")
+        if len(keys) > MAX_DEPTH:
+            raise ConfigError(f"--set {shown}: nested too deeply")
+        # Text that is not TOML stays text, so that paths need no quotes.
+        value = parse_toml_value(text.strip(), f"--set {shown}", ConfigError)
+        _put(result, keys, value, shown)
     return result
-
-
-def _parse_value(text: str) -> Any:
-    """Parse a value as TOML; other text becomes a string, so paths need no quotes."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except RecursionError:
-        raise ConfigError(f"--set: a value is nested too deeply: {text[:40]}...") from None
-    except ValueError:
-        return text
 
 
 def _put(node: Any, keys: list[str], value: Any, override: str) -> None:

@@ -25,8 +25,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import lock_descriptor
+from typing_extensions import TypedDict
 
 from carbon.errors import UserError
+from carbon.io.structured import read_json
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 MACHINE = f"{zlib.crc32(os.uname().nodename.encode()):08x}"
@@ -289,6 +291,13 @@ def content_sha256(path: str | Path) -> str:
     return remembered_sha256(Path(path), cache)
 
 
+class _Sum(TypedDict):
+    """A cached checksum, and the stamp of the file that it is of."""
+
+    of: list[str | int]
+    sha256: str
+
+
 def remembered_sha256(path: Path, notes: Path) -> str:
     """Return the SHA-256 of a file, which is read again only if it may have changed.
 
@@ -301,10 +310,10 @@ def remembered_sha256(path: Path, notes: Path) -> str:
     """
     name = hashlib.sha256(f"{path.resolve()}".encode()).hexdigest()[:16]
     note, stamp = notes / f"sum-{name}.json", _stamp(path)
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        remembered = json.loads(note.read_text(encoding="utf-8"))
+    with suppress(OSError, UserError):
+        remembered = read_json(note, _Sum)
         if remembered["of"] == stamp:
-            return str(remembered["sha256"])
+            return remembered["sha256"]
     sha256 = sha256_of_file(path)
     is_settled = time.time() - path.stat().st_ctime > _SETTLED_SECONDS
     if is_settled and _stamp(path) == stamp:

@@ -7,7 +7,7 @@ from typing import Any
 
 from carbon.errors import UserError
 from carbon.io.files import atomic_file, check_no_input, output_path
-from carbon.io.structured import JSON_OBJECT, parse_json
+from carbon.io.structured import JSON_OBJECT, open_parquet, parse_json, read_bytes
 from carbon.io.tables import PARQUET_ROWS, chosen_by_ending
 
 _OF_PART = "region"
@@ -89,18 +89,12 @@ def join_parquet(parts: Sequence[Path], output: Path) -> None:
 
 
 def _opened(part: Path) -> Any:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        return pq.ParquetFile(part)
-    except pa.ArrowInvalid as error:
-        raise UserError(f"{part}: is not a Parquet file: {str(error).splitlines()[0]}") from None
+    return open_parquet(part, {}, remedy="compute it again")
 
 
 def add_summaries(parts: Sequence[Path], output: Path) -> None:
     """Join summaries: counts are added, and other values must be equal."""
-    summaries = [_object(part, part.read_text(encoding="utf-8")) for part in parts]
+    summaries = [_object(part, read_bytes(part)) for part in parts]
     joined = summaries[0]
     for part, summary in zip(parts[1:], summaries[1:], strict=True):
         if set(summary) != set(joined):

@@ -6,14 +6,17 @@ file and the key. JSON is parsed and validated by pydantic, whose parser bounds 
 """
 
 import os
+import re
 import stat
 import tomllib
 from collections.abc import Iterator, Mapping
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json
 
 from carbon.errors import UserError
 from carbon.progress import say
@@ -28,6 +31,10 @@ MAX_BYTES = 256 * 2**20
 """Of a JSON or TOML file, and of one line of JSON lines."""
 JSON_OBJECT = dict[str, Any]
 """The schema of a JSON object whose keys the caller checks."""
+MAX_DEPTH = 100
+"""Of nested TOML; the JSON parser of pydantic has a bound of its own."""
+_BETWEEN_KEYS = re.compile(r"[=,\[\]{}\n]")
+_MAX_BITS = 1024  # of a whole number in TOML, so that messages can show it
 
 
 def open_regular(path: str | Path, error: type[UserError] = UserError) -> BinaryIO:
@@ -71,6 +78,7 @@ def read_json(
     *,
     error: type[UserError] = UserError,
     remedy: str = "write it again",
+    finite: bool = True,
 ) -> T:
     """Return the content of a JSON file, validated strictly by a schema.
 
@@ -79,12 +87,14 @@ def read_json(
         schema: a type that pydantic validates: a model, dataclass, TypedDict, or `dict[str, Any]`.
         error: class of the error.
         remedy: the end of the message.
+        finite: refuse NaN and Infinity, which JSON does not have but some libraries write.
 
     Raises:
         OSError: the file is absent, a folder, or cannot be read.
         UserError: the file is not JSON of this schema; the message names file, key and problem.
     """
-    return parse_json(read_bytes(path, error=error), str(path), schema, error=error, remedy=remedy)
+    content = read_bytes(path, error=error)
+    return parse_json(content, str(path), schema, error=error, remedy=remedy, finite=finite)
 
 
 def parse_json(
@@ -94,8 +104,9 @@ def parse_json(
     *,
     error: type[UserError] = UserError,
     remedy: str = "write it again",
+    finite: bool = True,
 ) -> T:
-    """Return JSON text, validated strictly by a schema; `where` begins the message.
+    """Return JSON text as `read_json` does; `where` begins the message.
 
     Raises:
         UserError: the text is not JSON of this schema; the message names place, key and problem.
@@ -103,9 +114,20 @@ def parse_json(
     kind: Any = schema
     try:
         value: T = _adapter(kind).validate_json(content, strict=True)
+        if finite and _has_constant(content):
+            from_json(content, allow_inf_nan=False)
     except ValidationError as wrong:
         raise error(f"{where}: {_first_problem(wrong)}; {remedy}") from None
+    except ValueError as wrong:
+        raise error(f"{where}: NaN and Infinity are not JSON ({wrong}); {remedy}") from None
     return value
+
+
+def _has_constant(content: bytes | str) -> bool:
+    """Return whether NaN or Infinity occurs in JSON text, perhaps inside a string."""
+    if isinstance(content, str):
+        return "NaN" in content or "Infinity" in content
+    return b"NaN" in content or b"Infinity" in content
 
 
 @cache
@@ -136,18 +158,34 @@ def read_json_lines(
         OSError: the file is absent, a folder, or cannot be read.
         UserError: a line is longer than `MAX_BYTES` or not JSON of this schema.
     """
+    for number, line in whole_lines(path, error):
+        if line.strip():
+            where = f"{path} line {number}"
+            yield number, parse_json(line, where, schema, error=error, remedy=remedy)
+
+
+def whole_lines(
+    path: str | Path, error: type[UserError] = UserError
+) -> Iterator[tuple[int, bytes]]:
+    """Yield number (from 1) and content of each line of a file, with its line break.
+
+    A last line without a line break is dropped with a warning, as by `read_json_lines`.
+
+    Raises:
+        OSError: the file is absent, a folder, or cannot be read.
+        UserError: a line is longer than `MAX_BYTES`; `error` is its class.
+    """
     with open_regular(path, error) as file:
         number = 0
         while line := file.readline(MAX_BYTES + 1):
             number += 1
             where = f"{path} line {number}"
             if len(line) > MAX_BYTES:
-                raise error(f"{where}: is longer than {MAX_BYTES:,} bytes; {remedy}")
+                raise error(f"{where}: is longer than {MAX_BYTES:,} bytes; is it the right file?")
             if not line.endswith(b"\n"):
                 say(f"{where}: is torn and left out; a process was killed while it wrote")
                 return
-            if line.strip():
-                yield number, parse_json(line, where, schema, error=error, remedy=remedy)
+            yield number, line
 
 
 def read_toml(path: str | Path, error: type[UserError] = UserError) -> dict[str, Any]:
@@ -166,14 +204,53 @@ def parse_toml(
     """Return TOML text; `where` begins the message.
 
     Raises:
-        UserError: the text is not TOML, or nested too deeply; `error` is its class.
+        UserError: the text is not TOML, nested too deeply, or has a number with hundreds of digits;
+            `error` is its class.
     """
     try:
-        return tomllib.loads(content if isinstance(content, str) else content.decode("utf-8"))
+        return _bounded_toml(content if isinstance(content, str) else content.decode("utf-8"))
     except RecursionError:
         raise error(f"{where}: not valid TOML: nested too deeply") from None
     except ValueError as wrong:  # of TOML, of UTF-8, or of a number with thousands of digits
         raise error(f"{where}: not valid TOML: {wrong}") from None
+
+
+def parse_toml_value(text: str, where: str, error: type[UserError] = UserError) -> Any:
+    """Return a TOML value, or the text itself if it is not one.
+
+    Raises:
+        UserError: the value is nested too deeply.
+    """
+    try:
+        table = _bounded_toml(f"value = {text}")
+    except RecursionError:
+        raise error(f"{where}: nested too deeply") from None
+    except ValueError:
+        return text
+    return table["value"] if len(table) == 1 else text
+
+
+def _bounded_toml(text: str) -> dict[str, Any]:
+    """Return a TOML table that is nested at most `MAX_DEPTH` deep and has no huge number.
+
+    Raises:
+        RecursionError: it is nested too deeply.
+        ValueError: the text is not TOML, or a number has hundreds of digits.
+    """
+    # The parser takes quadratic memory for a key of many dots.
+    if any(piece.count(".") > MAX_DEPTH for piece in _BETWEEN_KEYS.split(text)):
+        raise RecursionError
+    table = tomllib.loads(text)
+    level: list[Any] = [table]
+    for _ in range(MAX_DEPTH):
+        if any(isinstance(each, int) and each.bit_length() > _MAX_BITS for each in level):
+            raise ValueError("a number has hundreds of digits")
+        inside = (each.values() if isinstance(each, dict) else each for each in level
+                  if isinstance(each, dict | list))  # fmt: skip
+        level = list(chain.from_iterable(inside))
+        if not level:
+            return table
+    raise RecursionError
 
 
 def open_parquet(

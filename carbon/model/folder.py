@@ -1,6 +1,7 @@
 """Find model folders, local, bundled or on the Hub, and check their files before loading."""
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,10 +14,11 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from carbon.errors import ModelError
+from carbon.errors import ModelError, abridged
+from carbon.io.structured import open_regular
 from carbon.pretrained import local_folder
 from carbon.tokenizer import BASES, HYBRID, KMER_DIGITS, NATIVE, Vocabulary
-from carbon.tokenizer.byte_pairs import hybrid_vocabulary, read_dna_config, read_json
+from carbon.tokenizer.byte_pairs import hybrid_vocabulary, read_dna_config, read_table
 
 _SECONDS_TO_ANSWER = 5.0
 _CONFIG = ("config.json",)
@@ -253,7 +255,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
     if not path.is_file():
         raise ModelError(f"{folder}: has no config.json; give the export/ folder of a run")
-    config = read_json(path)
+    config = read_table(path)
     if config.get("model_type") != "llama":
         kind = config.get("model_type")
         raise ModelError(f"{path}: model_type is {kind!r}, Carbon models are 'llama'")
@@ -276,8 +278,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) < 40 else f"{text[:40]}..."
+    return abridged(repr(value))
 
 
 def rows_vocabulary(num_rows: int, source: str) -> Vocabulary:
@@ -316,7 +317,7 @@ def _check_native_tokenizer(path: Path) -> None:
     """
     if not path.is_file():
         return
-    model = read_json(path).get("model")
+    model = read_table(path).get("model")
     ids = model.get("vocab") if isinstance(model, dict) else None
     ids = ids if isinstance(ids, dict) else {}
     kmers = ("".join(BASES[digit] for digit in digits) for digits in KMER_DIGITS)
@@ -342,7 +343,7 @@ def weight_files(folder: Path) -> list[Path]:
         return [one]
     if not index.is_file():
         raise ModelError(f"{folder}: has no *.safetensors weights; export or copy the model again")
-    named = read_json(index).get("weight_map")
+    named = read_table(index).get("weight_map")
     names = list(named.values()) if isinstance(named, dict) else []
     if not names or not all(isinstance(n, str) and re.fullmatch(r"[\w.-]+", n) for n in names):
         raise ModelError(f"{index}: weight_map is to name files of this folder; copy it again")
@@ -352,34 +353,67 @@ def weight_files(folder: Path) -> list[Path]:
     return files
 
 
-def tensor_names(file: Path) -> list[str]:
-    """Return the tensor names of a file that `model_folder` has checked."""
-    from safetensors import safe_open
-
-    with safe_open(file, framework="np") as opened:
-        return list(opened.keys())
-
-
 def _shapes_of(folder: Path) -> dict[str, Shape]:
     """Read the tensor shapes from the headers of the weight files."""
+    shapes: dict[str, Shape] = {}
+    for path in weight_files(folder):
+        shapes |= tensor_shapes(path)
+    return shapes
+
+
+def tensor_shapes(path: Path) -> dict[str, Shape]:
+    """Return the shape of each tensor of a safetensors file from its header, without its values.
+
+    Raises:
+        ModelError: the file is absent, not a regular file, torn, or has tensors that are not
+            floating-point numbers.
+    """
     from safetensors import SafetensorError, safe_open
 
     shapes: dict[str, Shape] = {}
-    for path in weight_files(folder):
-        try:
-            with safe_open(path, framework="np") as file:
-                for name in file.keys():  # noqa: SIM118
-                    tensor = file.get_slice(name)
-                    if tensor.get_dtype() not in _DTYPES:
-                        raise ModelError(
-                            f"{path}: {_short(name)} is {tensor.get_dtype()}; weights are one of "
-                            f"{', '.join(_DTYPES)}"
-                        )
-                    shapes[name] = tuple(tensor.get_shape())
-        except (SafetensorError, OSError) as error:
-            reason = str(error).partition("\n")[0]
-            raise ModelError(f"{path}: the model cannot be loaded: {reason}") from None
+    try:
+        open_regular(path, ModelError).close()
+        with safe_open(path, framework="np") as file:
+            for name in file.keys():  # noqa: SIM118
+                tensor = file.get_slice(name)
+                if tensor.get_dtype() not in _DTYPES:
+                    raise ModelError(
+                        f"{path}: {_short(name)} is {tensor.get_dtype()}; weights are one of "
+                        f"{', '.join(_DTYPES)}"
+                    )
+                shapes[name] = tuple(tensor.get_shape())
+    except (SafetensorError, OSError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ModelError(f"{path}: the model cannot be loaded: {reason}") from None
     return shapes
+
+
+def check_tensors(path: Path, expected: Mapping[str, Shape]) -> None:
+    """Check that a safetensors file has exactly these tensors, before any is read.
+
+    Raises:
+        ModelError: the file is damaged, or the name or shape of a tensor differs.
+    """
+    shapes = tensor_shapes(path)
+    for name in sorted({*shapes, *expected}):
+        here, there = shapes.get(name, "absent"), expected.get(name, "none")
+        if here != there:
+            raise ModelError(f"{path}: {_short(name)} is {here}, expected {there}; copy it again")
+    check_memory(4 * sum(map(prod, shapes.values())), path)
+
+
+def check_memory(num_bytes: int, where: str | Path) -> None:
+    """Refuse weights that are larger than the machine's memory, before any is allocated.
+
+    Raises:
+        ModelError: they are larger; the message begins with `where`.
+    """
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if num_bytes > memory_bytes:
+        raise ModelError(
+            f"{where}: the weights take {num_bytes / 1e9:,.0f} GB, and this machine has "
+            f"{memory_bytes / 1e9:,.0f} GB of memory; is it the right file?"
+        )
 
 
 def _check_shapes(folder: Path, config: Mapping[str, Any], shapes: Mapping[str, Shape]) -> None:

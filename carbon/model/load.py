@@ -17,7 +17,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.utils import logging as transformers_logging
 
 from carbon.errors import ModelError, UserError
-from carbon.model.folder import model_folder
+from carbon.model.folder import check_memory, model_folder
 from carbon.tokenizer import Vocabulary
 
 
@@ -68,7 +68,10 @@ def load_model(
             Carbon model.
         UserError: the attention or the factor is invalid.
     """
-    folder, _, _, vocabulary = model_folder(source)
+    checked = model_folder(source)
+    folder, vocabulary = checked.path, checked.vocabulary
+    item_bytes = 2 if dtype == "auto" else dtype.itemsize
+    check_memory(item_bytes * checked.num_parameters, source)
     try:
         config = LlamaConfig.from_pretrained(str(folder))
         if yarn is not None:
@@ -106,11 +109,16 @@ def check_finite_weights(network: nn.Module, where: str | Path) -> None:
         ModelError: a weight is NaN or infinite; the message begins with `where`.
     """
     for name, weight in network.named_parameters():
-        if not torch.isfinite(weight).all():
-            raise ModelError(
-                f"{where}: weight {name} is not finite; the file is damaged, or the training "
-                "diverged: take an earlier checkpoint"
-            )
+        check_finite(weight, name, where)
+
+
+def check_finite(weight: torch.Tensor, name: str, where: str | Path) -> None:
+    """Check that every number of a weight is finite; raises like `check_finite_weights`."""
+    if not torch.isfinite(weight).all():
+        raise ModelError(
+            f"{where}: weight {name} is not finite; the file is damaged, or the training "
+            "diverged: take an earlier checkpoint"
+        )
 
 
 def stretch(config: LlamaConfig, factor: float) -> None:

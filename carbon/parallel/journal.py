@@ -9,6 +9,7 @@ complete.
 import fcntl
 import json
 import os
+import stat
 import zlib
 from array import array
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from typing import Any
 
 from carbon.errors import UserError
 from carbon.io.files import errors_naming
+from carbon.io.structured import MAX_BYTES
 from carbon.progress import say
 
 _FORMAT = {"journal format": 2}  # format 1 had no block numbers
@@ -73,6 +75,8 @@ class Journal:
         self._sum = 0
         self._job = json.loads(json.dumps(_FORMAT | job))
         self._file = self.path.open("a+b")
+        if not stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):
+            raise UserError(f"{self.path}: is not a regular file; remove it")
         self._lock()
         if not self._read(resume):
             self._append(self._job)
@@ -123,7 +127,11 @@ class Journal:
         """
         whole_bytes, num_lines = 0, 0
         with self.path.open("rb") as source:
-            for line in source:
+            while line := source.readline(MAX_BYTES):
+                if len(line) == MAX_BYTES:
+                    raise UserError(
+                        f"{self.path}: line {num_lines + 1} is too long; remove the file"
+                    )
                 if not line.endswith(b"\n"):
                     break
                 content = line[_SUM_BYTES:-1]

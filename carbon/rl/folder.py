@@ -1,6 +1,8 @@
 """The run folder of RL fine-tuning: settings, metrics, samples, adapter, checkpoints and model."""
 
 import json
+import math
+import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +16,7 @@ from transformers import TrainerCallback
 from carbon.design.job import write_fasta
 from carbon.errors import UserError
 from carbon.io.files import atomic_file, behind_links, free_folder
-from carbon.io.structured import JSON_OBJECT, read_json
+from carbon.io.structured import JSON_OBJECT, read_json, read_json_lines, whole_lines
 from carbon.model.folder import weight_files
 from carbon.model.save import OnDemand, tensor_types, write_streamed
 from carbon.parallel.journal import check_same_job
@@ -72,7 +74,8 @@ COLUMNS = (
     *("step", "reward", "reward_std", "kl_nats_per_base", "nats_per_base"),
     *("loss", "grad_norm", "learning_rate", "staleness_rounds", "dropped_groups"),
 )
-_CHECKPOINT, _LAST_FILE = "checkpoint-*", "trainer_state.json"
+_CHECKPOINT = re.compile(r"checkpoint-\d{1,12}", re.ASCII)
+_LAST_FILE = "trainer_state.json"
 _RANDOM_NUMBERS = "rng_state*.pth"  # one per process
 _NUM_CHECKPOINTS = 2  # the newest may be incomplete
 
@@ -84,8 +87,14 @@ def last_checkpoint(folder: Path, processes: int) -> Path | None:
         folder: of the run.
         processes: number of processes that wrote it.
     """
-    complete = [path for path in folder.glob(_CHECKPOINT) if _is_complete(path, processes)]
+    complete = [path for path in _checkpoints(folder) if _is_complete(path, processes)]
     return max(complete, key=step_of, default=None)
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    """Return the checkpoints of a run in the order of steps; other names are left alone."""
+    named = [path for path in folder.glob("checkpoint-*") if _CHECKPOINT.fullmatch(path.name)]
+    return sorted(named, key=step_of)
 
 
 def step_of(checkpoint: Path | None) -> int:
@@ -95,7 +104,7 @@ def step_of(checkpoint: Path | None) -> int:
 
 def _is_complete(checkpoint: Path, processes: int) -> bool:
     try:
-        read_json(checkpoint / _LAST_FILE, JSON_OBJECT)
+        read_json(checkpoint / _LAST_FILE, JSON_OBJECT, finite=False)
     except (OSError, UserError):
         return False
     # `torch.save` writes a ZIP; an incomplete one lacks the directory at its end.
@@ -125,14 +134,14 @@ def begin_folder(path: Path, settings: dict[str, Any], *, resume: bool) -> Path:
 
 def _truncate(path: Path, num_lines: int) -> None:
     """Remove the metrics of steps that will be repeated."""
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+    lines = [line for _, line in whole_lines(path)] if path.exists() else []
     with atomic_file(path) as temporary:
-        temporary.write_text("".join(lines[:num_lines]), encoding="utf-8")
+        temporary.write_bytes(b"".join(lines[:num_lines]))
 
 
 def remove_checkpoints(folder: Path, newest: int = 0) -> None:
     """Remove all checkpoints but the `newest`."""
-    checkpoints = sorted(folder.glob(_CHECKPOINT), key=step_of)
+    checkpoints = _checkpoints(folder)
     for path in checkpoints[: len(checkpoints) - newest]:
         shutil.rmtree(path)
 
@@ -192,7 +201,12 @@ class RunWriter(TrainerCallback):
             "nats_per_base": logs["entropy"] / K,
             **{name: logs.get(name) for name in ("loss", "grad_norm", "learning_rate")},
         }
-        return metrics | self._more() | self._rewards.means
+        metrics |= self._more() | self._rewards.means
+        # JSON has no numbers that are not finite.
+        return {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in metrics.items()
+        }
 
     def _write_samples(self, step: int) -> None:
         rewards = self._rewards
@@ -226,6 +240,6 @@ def save_adapter(network: Any, folder: Path) -> None:
 
 def first_and_last(folder: Path, names: Sequence[str]) -> dict[str, dict[str, float]]:
     """Return the mean value of each scoring function in the first and in the last step."""
-    lines = (folder / METRICS).read_text(encoding="utf-8").splitlines()
-    steps = {"first": json.loads(lines[0]), "last": json.loads(lines[-1])}
+    lines = [line for _, line in read_json_lines(folder / METRICS, JSON_OBJECT)]
+    steps = {"first": lines[0], "last": lines[-1]}
     return {when: {name: line[name] for name in names} for when, line in steps.items()}

@@ -1,6 +1,5 @@
 """The page of an RL fine-tuned model: reward curves, and the diversity of its samples."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,11 +11,12 @@ from matplotlib import rc_context
 from carbon.design.benchmark_functions import CHANCE_NATS
 from carbon.genome.sequences import read_records
 from carbon.io.files import atomic_file
+from carbon.io.structured import JSON_OBJECT, read_json_lines
 from carbon.reports.figures import BLUE, GREY, ORANGE, PAGE_STYLE, axes_of, svg_of
 from carbon.reports.render import render_page
 from carbon.rl.config import RLConfig
 from carbon.rl.folder import samples_file
-from carbon.run_folder import METRICS
+from carbon.run_folder import METRICS, Values, column
 
 SUMMARY = "summary.html"
 _SHARE = 10  # the first and the last tenth of the steps are compared
@@ -47,7 +47,7 @@ def write_page(folder: Path, config: RLConfig, names: Sequence[str]) -> None:
         config: of the run.
         names: of the scoring functions.
     """
-    lines = [json.loads(x) for x in (folder / METRICS).read_text(encoding="utf-8").splitlines()]
+    lines = [line for _, line in read_json_lines(folder / METRICS, JSON_OBJECT)]
     samples = list(read_records(samples_file(folder, config.steps)))
     values = [Metric(name, f"Mean value of {name} in the group.") for name in names]
     page = render_page(
@@ -80,15 +80,15 @@ def _summary(lines: Lines, drawn: Sequence[str]) -> list[str]:
     ]
 
 
-def _ends(lines: Lines, column: str) -> tuple[float, float]:
+def _ends(lines: Lines, name: str) -> tuple[float, float]:
     """Return the means over the first and the last tenth of the steps (at least one step)."""
     count = max(len(lines) // _SHARE, 1)
-    values = [line[column] for line in lines]
+    values = column(lines, name)
     return float(np.mean(values[:count])), float(np.mean(values[-count:]))
 
 
-def _columns(lines: Lines, *names: str) -> list[np.ndarray[Any, np.dtype[np.float64]]]:
-    return [np.array([line[name] for line in lines], dtype=np.float64) for name in names]
+def _columns(lines: Lines, *names: str) -> list[Values]:
+    return [column(lines, name) for name in names]
 
 
 @rc_context(PAGE_STYLE)

@@ -1,6 +1,5 @@
 """Qwen3's byte-level BPE, with which the released models read text, loaded from a local folder."""
 
-import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -8,8 +7,10 @@ from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers
 from tokenizers import pre_tokenizers as splitters
+from typing_extensions import TypedDict
 
 from carbon.errors import ModelError
+from carbon.io.structured import JSON_OBJECT, read_json
 from carbon.tokenizer.kmer import K
 from carbon.tokenizer.text import DNA_END, DNA_START
 from carbon.tokenizer.vocabulary import HYBRID, TAGS, Vocabulary
@@ -67,7 +68,7 @@ def read_byte_pairs(folder: str | Path) -> Tokenizer:
     one, vocab, merges, added = (folder / name for name in names)
     try:
         if one.is_file():
-            tokenizer = Tokenizer.from_file(str(one))
+            tokenizer = _as_qwen3(Tokenizer.from_file(str(one)))
             tokenizer.no_truncation()
             tokenizer.no_padding()
         elif vocab.is_file() and merges.is_file():
@@ -103,7 +104,11 @@ def read_byte_pairs(folder: str | Path) -> Tokenizer:
 
 
 def _from_vocab_and_merges(vocab: Path, merges: Path) -> Tokenizer:
-    tokenizer = Tokenizer(models.BPE.from_file(str(vocab), str(merges)))
+    return _as_qwen3(Tokenizer(models.BPE.from_file(str(vocab), str(merges))))
+
+
+def _as_qwen3(tokenizer: Tokenizer) -> Tokenizer:
+    """Set how Qwen3 splits text; a pattern from a file is not executed, it can take for ever."""
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = splitters.Sequence(
         [
@@ -115,6 +120,14 @@ def _from_vocab_and_merges(vocab: Path, merges: Path) -> Tokenizer:
     return tokenizer
 
 
+class _AddedToken(TypedDict):
+    id: int
+    content: str
+
+
+_AddedTokens: Any = dict[str, int] | list[_AddedToken]
+
+
 def _added_tokens(path: Path) -> list[AddedToken]:
     """Read `added_tokens.json`, a table of ids or a list of objects, in the order of the ids.
 
@@ -123,7 +136,7 @@ def _added_tokens(path: Path) -> list[AddedToken]:
     if not path.is_file():
         names = dict(enumerate(_ADDED, start=NUM_BYTE_PAIRS))
     else:
-        entries = json.loads(path.read_text(encoding="utf-8"))
+        entries = read_json(path, _AddedTokens, error=ModelError, remedy="copy it again")
         if isinstance(entries, dict):
             entries = [{"id": i, "content": name} for name, i in entries.items()]
         names = {entry["id"]: entry["content"] for entry in entries if entry["id"] < FIRST_DNA_ID}
@@ -131,8 +144,6 @@ def _added_tokens(path: Path) -> list[AddedToken]:
         AddedToken(names[i], normalized=False, special=i <= _LAST_SPECIAL) for i in sorted(names)
     ]
 
-
-_MOST_JSON_BYTES = 64 << 20  # the largest, tokenizer.json of Qwen3, has 11 MB
 
 DNA_CONFIG: dict[str, Any] = {
     "k": K,
@@ -145,7 +156,7 @@ DNA_CONFIG: dict[str, Any] = {
 
 def read_dna_config(path: Path) -> dict[str, Any]:
     """Read `dna_config.json`; raises ModelError if it differs from the released vocabulary."""
-    config = read_json(path)
+    config = read_table(path)
     for key in ("k", "dna_start_id", "dna_special_tokens"):
         if config.get(key, DNA_CONFIG[key]) != DNA_CONFIG[key]:
             raise ModelError(
@@ -155,16 +166,10 @@ def read_dna_config(path: Path) -> dict[str, Any]:
     return config
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object; raises ModelError if it is too large or not valid JSON."""
-    size_bytes = path.stat().st_size
-    if size_bytes > _MOST_JSON_BYTES:
-        raise ModelError(f"{path}: has {size_bytes:,} bytes, too many for a model's table in JSON")
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number))
-    except (UnicodeDecodeError, TypeError, ValueError, RecursionError) as error:
-        raise ModelError(f"{path}: is not a table in JSON ({error}); copy it again") from None
+def read_table(path: Path) -> dict[str, Any]:
+    """Read a JSON object of a model folder.
 
-
-def _no_number(name: str) -> None:
-    raise ValueError(f"{name} is not a JSON number")
+    Raises:
+        ModelError: the file is too large or not valid JSON.
+    """
+    return read_json(path, JSON_OBJECT, error=ModelError, remedy="copy it again")

@@ -19,7 +19,7 @@ from transformers.utils.generic import PaddingStrategy
 
 from carbon.errors import ModelError, UserError
 from carbon.pretrained import local_folder
-from carbon.tokenizer.byte_pairs import DNA_CONFIG, read_byte_pairs, read_dna_config, read_json
+from carbon.tokenizer.byte_pairs import DNA_CONFIG, read_byte_pairs, read_dna_config, read_table
 from carbon.tokenizer.kmer import BASES, KMER_DIGITS, NUM_KMERS, K
 from carbon.tokenizer.stock import save_stock_tokenizer
 from carbon.tokenizer.text import (
@@ -327,7 +327,7 @@ class HybridDNATokenizer(DNATokenizer):
             loaded: Self = super().from_pretrained(source, *inputs, **kwargs)
             return loaded
         path = Path(source) / "tokenizer_config.json"
-        saved = read_json(path) if path.is_file() else {}
+        saved = read_table(path) if path.is_file() else {}
         settings = {name: saved[name] for name in _SETTINGS if name in saved}
         template = Path(source) / "chat_template.jinja"
         if template.is_file():

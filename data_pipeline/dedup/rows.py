@@ -14,8 +14,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import NonNegativeInt
+from typing_extensions import TypedDict
 
 from carbon.io.files import atomic_file
+from carbon.io.structured import JSON_OBJECT, read_json
 from data_pipeline.dedup.sketch import NUM_HASHES, UInt32s
 from data_pipeline.records import FACTS, ShardTexts, bands_of, shard_sources
 
@@ -69,7 +72,7 @@ def index_rows(work: Path) -> None:
     """Write which rows there are, so that later tasks do not look at every shard."""
     shards = shards_of(work)
     columns = [_column(shard, source) for shard in shards for source in shard_sources(shard)]
-    summaries = [json.loads((shard / "summary.json").read_text("utf-8")) for shard in shards]
+    summaries = [read_json(shard / "summary.json", JSON_OBJECT) for shard in shards]
     near = sorted({name for summary in summaries for name in summary["near_duplicates"]})
     path = _folder(shards, work) / _INDEX
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -80,6 +83,13 @@ def index_rows(work: Path) -> None:
 def _column(shard: Path, source: str) -> tuple[str, str, int, bool]:
     size = (shard / f"{source}.facts").stat().st_size // FACTS.itemsize
     return shard.name, source, size, (shard / f"{source}.sketches").exists()
+
+
+class _Index(TypedDict):
+    """Sources whose near-duplicates are removed; shard, source, size, sketches of a column."""
+
+    near: list[str]
+    columns: list[tuple[str, str, NonNegativeInt, bool]]
 
 
 class Rows:
@@ -96,7 +106,7 @@ class Rows:
     def __init__(self, work: Path) -> None:
         shards = shards_of(work)
         self.folder = _folder(shards, work)
-        index = json.loads((self.folder / _INDEX).read_text(encoding="utf-8"))
+        index = read_json(self.folder / _INDEX, _Index)
         sizes = [size for _, _, size, _ in index["columns"]]
         self.columns = [
             Column(work / "shards" / shard, source, first, size, is_sketched)

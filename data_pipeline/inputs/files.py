@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from carbon.errors import UserError
 from carbon.genome import read_sequences
 from carbon.genome.sequences import BROKEN_GZIP, SequenceLines, open_text
+from carbon.io.structured import open_parquet
 from carbon.tokenizer import GENE_TAG_OF, SPECIES_TAG_OF
 from data_pipeline.cuts import Dropped
 from data_pipeline.inputs.reads import read_rows
@@ -125,11 +125,7 @@ _TEXT = ("sequence", "text")
 
 
 def _released_rows(path: Path) -> Iterator[dict[str, Any]]:
-    try:
-        parquet = pq.ParquetFile(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"{path}: cannot be read as Parquet ({reason}); fetch it again") from None
+    parquet = open_parquet(path, {}, remedy="fetch it again")
     text = next((name for name in _TEXT if name in parquet.schema_arrow.names), None)
     if text is None:
         raise UserError(

@@ -24,6 +24,7 @@ import urllib3
 from carbon import __version__
 from carbon.errors import UserError
 from carbon.io.files import atomic_file, behind_links
+from carbon.io.structured import read_json
 from carbon.progress import progress, say
 from carbon.tokenizer import SPECIES_TAG_OF
 
@@ -346,10 +347,7 @@ def _recorded(folder: Path) -> dict[str, _Published] | None:
     record = folder / RECORD
     if not record.is_file():
         return None
-    files = {
-        role: _Published(**entry)
-        for role, entry in json.loads(record.read_text(encoding="utf-8")).items()
-    }
+    files = read_json(record, dict[str, _Published], remedy="remove it")
     whole = all(_is_whole(folder / file.name, file.md5) for file in files.values())
     return files if whole else None
 

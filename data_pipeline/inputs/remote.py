@@ -17,6 +17,7 @@ from urllib.parse import urlsplit, urlunsplit
 from carbon.errors import UserError
 from carbon.io.files import atomic_file
 from carbon.io.locks import locked_output
+from carbon.io.structured import JSON_OBJECT, read_json
 from carbon.progress import say
 from data_pipeline.recipe import AssemblyConfig, BuildConfig, FilesConfig
 
@@ -163,7 +164,7 @@ def _fetched(system: Any, name: str, folder: Path) -> dict[str, Any]:
     path = folder / _name(name)
     kept = _beside(folder, "fetched") / f"{path.name}.json"
     kept.parent.mkdir(exist_ok=True)
-    if path.is_file() and kept.is_file() and json.loads(kept.read_text(encoding="utf-8")) == record:
+    if path.is_file() and kept.is_file() and read_json(kept, JSON_OBJECT) == record:
         return record
     kept.unlink(missing_ok=True)
     say(f"fetching {record['url']}")

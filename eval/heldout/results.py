@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from carbon.errors import ConfigError
-from carbon.io.structured import JSON_OBJECT, parse_json
+from carbon.io.structured import JSON_OBJECT, read_json, read_json_lines
 
 _LAST_STEPS = 20  # of which the loss at the end is the mean
 
@@ -18,10 +18,10 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     """
     if not path.is_file():
         raise ConfigError(f"{path}: no such file; give the folder of a training run")
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = [line for _, line in read_json_lines(path, JSON_OBJECT, error=ConfigError)]
     if not lines:
         raise ConfigError(f"{path}: is empty; train first")
-    return [_parsed(line, f"{path} line {n}") for n, line in enumerate(lines, start=1)]
+    return lines
 
 
 def read_results(path: Path) -> dict[str, Any]:
@@ -32,11 +32,7 @@ def read_results(path: Path) -> dict[str, Any]:
     """
     if not path.is_file():
         raise ConfigError(f"{path}: no such file; run `python -m eval heldout` first")
-    return _parsed(path.read_text(encoding="utf-8"), str(path))
-
-
-def _parsed(text: str, where: str) -> dict[str, Any]:
-    return parse_json(text, where, JSON_OBJECT, error=ConfigError, remedy="was it cut off?")
+    return read_json(path, JSON_OBJECT, error=ConfigError, remedy="was it cut off?")
 
 
 def key_numbers(run: Path, results: Path) -> dict[str, Any]:

@@ -5,10 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from carbon.errors import UserError
 from carbon.genome.sequences import open_text
+from carbon.io.structured import open_parquet
 from eval.data import readable
 
 Listed = dict[str, Any]
@@ -60,7 +59,7 @@ def read_listing(path: Path, needed: Sequence[str]) -> list[Listed]:
 
 def _rows(path: Path) -> Iterator[Listed]:
     if path.suffix == ".parquet":
-        yield from _named(pq.read_table(path).to_pylist())
+        yield from _named(open_parquet(path, {}).read().to_pylist())
     elif path.suffix == ".xlsx":
         yield from _of_workbook(path)
     else:

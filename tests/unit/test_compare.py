@@ -328,7 +328,7 @@ class TestMistakes:
         [
             ("link.tsv", "are one file"),
             ("bare.parquet", "no settings"),
-            ("cut.parquet", "cannot be read"),
+            ("cut.parquet", "not a whole Parquet file"),
             ("cut.vcf.gz", "cut off"),
         ],
     )

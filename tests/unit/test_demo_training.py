@@ -156,7 +156,7 @@ def test_a_folder_whose_name_is_no_text_is_passed_over(lab, tmp_path):
 
 def test_files_that_are_broken(tmp_path):
     run = write_run(tmp_path / "run", [step_line(1), step_line(2)])
-    for text, message in (("{\n{}\n", "line 1: is not valid JSON"), ("[]\n", "not an object")):
+    for text, message in (("{\n{}\n", "line 1: Invalid JSON"), ("[]\n", "should be an object")):
         (run / "metrics.jsonl").write_text(text)
         with pytest.raises(ConfigError, match=message):
             read_lines(run)

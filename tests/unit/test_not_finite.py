@@ -4,18 +4,27 @@ Overflow in a dtype gives such output from finite weights. Here a NaN in one row
 stands for it, with the check of weights switched off.
 """
 
+import json
+import math
+import shutil
+
 import pytest
 import torch
 from transformers import LlamaForCausalLM
 
+import carbon
 from carbon import Interval, Reference, Variant, load
 from carbon.cli import main
 from carbon.errors import ModelError
+from carbon.finetune.predict import load_finetuned
 from carbon.inference import base_log_likelihoods
-from carbon.model import save_model
+from carbon.model import model_folder, save_model
+from carbon.model.folder import tensor_shapes
 from carbon.tokenizer import NATIVE, encode
 from tests.conftest import small_config
 from tests.helpers.files import random_bases, write_fasta, write_vcf
+from tests.helpers.finetune import BINARY, motif_rows, run_config, untrained_folder, write_rows
+from train.start.model import Start
 
 BROKEN = "GATTAC"  # the 6-mer that the network cannot read
 GOOD, BAD = random_bases(90), random_bases(30, 1) + BROKEN + random_bases(54, 2)
@@ -28,6 +37,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("broken")
     for name in ("nan", "inf"):
         save_model(broken_by(float(name)), folder / name)
+    save_model(broken_by(0.1), folder / "good")
     records = {"good": GOOD, "bad": BAD, "good2": GOOD[::-1]}
     write_fasta(folder / "s.fa", records)
     records = [f"good\t50\t.\t{GOOD[49]}\t{'A' if GOOD[49] != 'A' else 'C'}\t.\t.\t."]
@@ -46,10 +56,58 @@ def broken_by(value):
     return network
 
 
+def fine_tune(broken, folder):
+    write_rows(folder / "data.csv", motif_rows(8))
+    carbon.finetune(run_config(folder) | {"model": str(broken)})
+
+
+def predict(broken, folder):
+    finetuned = untrained_folder(broken.parent / "good", BINARY, folder / "finetuned")
+    shutil.rmtree(finetuned / "model")
+    shutil.copytree(broken, finetuned / "model")
+    load_finetuned(finetuned)
+
+
+def train(broken, folder):
+    start = Start(model_folder(broken))
+    assert torch.isfinite(start.weight("model.norm.weight")).all()
+    start.weight("model.embed_tokens.weight")
+
+
+LOADERS = {
+    "score, embed, generate": lambda broken, _: load(broken),
+    "finetune": fine_tune,
+    "predict": predict,
+    "train": train,
+}
+
+
+@pytest.mark.parametrize("loader", LOADERS)
 @pytest.mark.parametrize("value", ["nan", "inf"])
-def test_weights_that_are_not_finite_are_refused(folder, value, capsys):
-    assert main(["score", "--model", str(folder / value), str(folder / "s.fa")]) == 2
-    assert f"{value}: weight model.embed_tokens.weight is not finite" in capsys.readouterr().err
+def test_weights_that_are_not_finite_are_refused(folder, tmp_path, loader, value):
+    with pytest.raises(ModelError, match=r"weight model\.embed_tokens\.weight is not finite"):
+        LOADERS[loader](folder / value, tmp_path)
+
+
+def test_weights_beyond_the_memory_are_refused_before_they_are_read(folder, tmp_path, monkeypatch):
+    """A sparse file of 4 TB whose header is right takes no room on the disk."""
+    broken = shutil.copytree(folder / "nan", tmp_path / "huge")
+    config = json.loads((broken / "config.json").read_text())
+    rows = 10**9
+    (broken / "config.json").write_text(json.dumps(config | {"intermediate_size": rows}))
+    shapes, at = {}, 0
+    for name, shape in tensor_shapes(broken / "model.safetensors").items():
+        shape = [rows if size == config["intermediate_size"] else size for size in shape]
+        end = at + 4 * math.prod(shape)
+        shapes[name] = {"dtype": "F32", "shape": shape, "data_offsets": [at, end]}
+        at = end
+    header = json.dumps(shapes).encode()
+    with (broken / "model.safetensors").open("wb") as sink:
+        sink.write(len(header).to_bytes(8, "little") + header)
+        sink.truncate(8 + len(header) + at)
+    monkeypatch.setattr("carbon.model.load.LlamaForCausalLM", None)
+    with pytest.raises(ModelError, match=r"huge: the weights take .* GB, and this machine has"):
+        load(broken)
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """What is set once for a process: the same bits each time, and how often layers are compiled."""
 
+import json
 import os
 from types import SimpleNamespace
 
@@ -9,6 +10,7 @@ from torch import nn
 from torch._inductor import config as inductor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from carbon.errors import ModelError
 from tests.helpers.attention import flash_attn_varlen_func, kernels_on_cpu
 from tests.helpers.compiled import Noted
 from tests.helpers.packed import batch, loss_and_gradients, part
@@ -19,6 +21,7 @@ from train.network.ranks import joined_ranks
 from train.network.runtime import CompiledGraphs, set_up
 from train.run_folder import checkpoint as checkpoint_module
 from train.run_folder.checkpoint import Checkpoints
+from train.run_folder.log import _cut_back
 from train.run_folder.saved import step_of
 
 # CUDA operators that have no way to give the same bits twice, or none that torch would refuse:
@@ -165,6 +168,32 @@ def test_a_crash_while_a_checkpoint_takes_its_name_leaves_a_whole_one(
     complete(checkpoints, tmp_path)
     assert (tmp_path / "step-00000004/shard").read_text() == "new"
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000004"]
+
+
+@pytest.mark.parametrize(
+    ("text", "kept", "message"),
+    [
+        ('{"step": 1}\n{"step": 2}\n{"step": 3}\n', [1, 2], ""),
+        ('{"step": 1}\n{"step": 2, "stage": "', [1], "line 2: is torn and left out"),
+        (b'{"step": 1}\n{"step": 2, "stage": "\xc3', [1], "line 2: is torn and left out"),
+        ('{"step": 1}\n{"step": 2', [1], "line 2: is torn and left out"),
+        ('{"step": 1}\n{"st\n{"step": 2}\n', None, "line 2: Invalid JSON"),
+        ('{"step": -1}\n', None, "line 1: step: Input should be greater than or equal to 0"),
+        ("[]\n", None, "line 1: Input should be an object"),
+    ],
+)
+def test_a_log_is_cut_back_to_the_checkpoint(tmp_path, capsys, text, kept, message):
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    before = path.read_bytes()
+    if kept is None:
+        with pytest.raises(ModelError, match=f"metrics.jsonl {message}"):
+            _cut_back(path, 2)
+        assert path.read_bytes() == before
+        return
+    _cut_back(path, 2)
+    assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == kept
+    assert message in capsys.readouterr().err
 
 
 def test_names_of_others_are_left_alone_and_listed(checkpoints, tmp_path, capsys):

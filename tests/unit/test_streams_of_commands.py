@@ -1,6 +1,7 @@
 """What a command does where a stream or a path is not what it should be: one line, and its code."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -34,17 +35,29 @@ def folder(tmp_path_factory, network):
 
 def command(shell: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run words of a shell, in which `carbon` is ours, and fail where any part of a pipe does."""
-    line = f"set -o pipefail; carbon() {{ '{sys.executable}' -m carbon.cli \"$@\"; }}; {shell}"
+    shortcuts = {"carbon": "-m carbon.cli", "python": ""}
+    line = "set -o pipefail; "
+    for name, words in shortcuts.items():
+        line += f"{name}() {{ '{sys.executable}' {words} \"$@\"; }}; "
+    line += shell
     return subprocess.run(
         ["bash", "-c", line], cwd=ROOT, env=os.environ | {"PYTHONUNBUFFERED": ""} | environment,
         capture_output=True, text=True, encoding="utf-8",
     )  # fmt: skip
 
 
-def test_names_in_a_locale_of_ascii(folder):
-    ascii_locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    done = command(f"carbon tokenize '{folder}/g.fa' | carbon tokenize --decode -", **ascii_locale)
+@pytest.mark.parametrize("more", [{}, {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}])
+def test_names_in_a_locale_of_ascii(folder, more):
+    shutil.copyfile(folder / "g.fa", folder / "\u00fc.fa")
+    shell = f"carbon tokenize '{folder}/\u00fc.fa' | carbon tokenize --decode -"
+    done = command(shell, LC_ALL="C", **more)
     assert (done.returncode, done.stdout.split()[0]) == (0, ">caf\u00e9"), done.stderr
+
+
+def test_a_message_does_not_dump_a_whole_text(folder, capsys):
+    for name in ("x" * 5000, "a b " * 5000, "x\n" * 2):
+        assert carbon(["score", "--model", str(folder / "model"), name]) == 2
+        assert len(capsys.readouterr().err) < 2500
 
 
 @pytest.mark.parametrize(
@@ -55,6 +68,7 @@ def test_names_in_a_locale_of_ascii(folder):
         ("carbon tokenize {folder}/g.fa > /dev/full", 1),
         ("carbon tokenize {folder}/absent.fa 2> /dev/full", 2),
         ("carbon tokenize - <&-", 2),
+        ("python -m train --help > /dev/full", 1),
     ],
 )
 def test_streams_that_are_closed_or_full(folder, shell, code):

@@ -9,14 +9,17 @@ from typing_extensions import TypedDict
 
 from carbon.errors import ConfigError, ModelError, UserError
 from carbon.io import structured
+from carbon.io.config import Recipe, with_overrides
 from carbon.io.structured import (
     JSON_OBJECT,
     open_parquet,
+    parse_toml_value,
     read_bytes,
     read_json,
     read_json_lines,
     read_toml,
 )
+from carbon.progress import bounded
 
 
 class State(TypedDict):
@@ -37,6 +40,8 @@ WRONG_JSON = {
     "a fraction": (b'{"step": 1.5, "losses": []}', "step: Input should be a valid integer"),
     "deep": (b"[" * DEEP + b"]" * DEEP, "recursion limit"),
     "5,000 digits": (b'{"step": ' + b"1" * 5000 + b', "losses": []}', "number out of range"),
+    "NaN": (b'{"step": 1, "losses": [NaN]}', "NaN and Infinity are not JSON"),
+    "Infinity": (b'{"step": 1, "losses": [], "more": -Infinity}', "NaN and Infinity are not JSON"),
 }
 
 
@@ -63,7 +68,10 @@ WRONG_TOML = {
     "torn": b"[a",
     "not UTF-8": b'a = "\xff"',
     "deep": b"a = " + b"[" * DEEP + b"]" * DEEP,
+    "deep by dots": b"a" + b".a" * DEEP + b" = 1",
+    "deep by a header": b"[a" + b".a" * 200 + b"]",
     "5,000 digits": b"a = " + b"1" * 5000,
+    "5,000 hexadecimal digits": b"a = [[0x" + b"f" * 5000 + b"]]",
 }
 
 
@@ -73,6 +81,34 @@ def test_wrong_toml_is_one_line(tmp_path, name):
     path.write_bytes(WRONG_TOML[name])
     with pytest.raises(ConfigError, match=r"r\.toml: not valid TOML: .+"):
         read_toml(path, ConfigError)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("3", 3),
+        ("a/b.fa", "a/b.fa"),
+        ("1\nb = 2", "1\nb = 2"),
+        ("1" * 5000, "1" * 5000),
+        ("[" * DEEP + "]" * DEEP, "--set x: nested too deeply"),
+        ("{a" + ".a" * 200 + " = 1}", "--set x: nested too deeply"),
+        ("0x" + "f" * 5000, "0x" + "f" * 5000),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_a_toml_value_is_bounded_and_other_text_stays_text(text, value):
+    if str(value).startswith("--set"):
+        with pytest.raises(ConfigError, match=value):
+            parse_toml_value(text, "--set x", ConfigError)
+    else:
+        assert parse_toml_value(text, "--set x", ConfigError) == value
+
+
+@pytest.mark.parametrize("override", ["a" + ".a" * DEEP + "=1", "x" * 5000, "a=" + "[" * DEEP])
+def test_an_override_is_bounded_and_shown_in_short(override):
+    with pytest.raises(ConfigError, match="--set ") as caught:
+        Recipe.from_table(with_overrides({}, [override]), "--set")
+    assert len(bounded(str(caught.value))) < 400
 
 
 READERS = {

@@ -161,7 +161,7 @@ class TestSummary:
             sink.write('{"step": 3, "tok')
         assert ["steps", "2 of 60 planned"] in page_of(run)[1].rows
         (run / "metrics.jsonl").write_text('{"st\n{"step": 2}\n')
-        with pytest.raises(ConfigError, match=r"metrics\.jsonl line 1: is not valid JSON"):
+        with pytest.raises(ConfigError, match=r"metrics\.jsonl line 1: Invalid JSON"):
             write_summary(run)
         (run / "config.toml").unlink()
         with pytest.raises(ConfigError, match=r"config\.toml: no such file"):

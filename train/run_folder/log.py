@@ -9,10 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from pydantic import NonNegativeInt
+from typing_extensions import TypedDict
+
 from carbon.corpus import read_manifest
 from carbon.errors import CorpusError, ModelError
 from carbon.io.files import atomic_file
-from carbon.io.structured import JSON_OBJECT, read_json_lines
+from carbon.io.structured import JSON_OBJECT, parse_json, read_json_lines, whole_lines
 from carbon.progress import SECONDS_BETWEEN_LINES, TimeLeft, say
 from train.choices.trackers import open_tracker
 from train.config import TrainConfig
@@ -22,6 +25,11 @@ from train.run_folder.work import Work
 from train.watch import staircase
 
 Metrics = dict[str, Any]
+
+
+class _Step(TypedDict):
+    step: NonNegativeInt
+
 
 _FILES = ("metrics", "probes", "events", "rounds")
 
@@ -190,13 +198,15 @@ def _numbers_of_round(line: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _cut_back(path: Path, step: int) -> None:
-    """Keep the lines of a file up to a step; a line cut off by a crash goes."""
-    kept = []
-    for line in path.read_bytes().splitlines() if path.exists() else ():
-        try:
-            if json.loads(line)["step"] <= step:
-                kept.append(line + b"\n")
-        except ValueError:  # of JSON, or of UTF-8 cut inside a character
-            continue
+    """Keep the lines of a file up to a step; a last line cut off by a crash goes.
+
+    Raises:
+        ModelError: another line is damaged; the file stays as it is.
+    """
+    kept = [
+        line
+        for number, line in (whole_lines(path, ModelError) if path.exists() else ())
+        if parse_json(line, f"{path} line {number}", _Step, error=ModelError)["step"] <= step
+    ]
     with atomic_file(path) as temporary:
         temporary.write_bytes(b"".join(kept))

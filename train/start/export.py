@@ -14,6 +14,8 @@ from safetensors import safe_open
 from torch import Tensor
 from transformers import LlamaConfig
 
+from carbon.errors import ModelError
+from carbon.io.structured import JSON_OBJECT, read_json
 from carbon.model.folder import TAGS_KEY, weight_files
 from carbon.model.save import OnDemand, name_tags, save_weights, tensor_types, write_streamed
 from carbon.tokenizer import HYBRID, NATIVE
@@ -70,7 +72,7 @@ def save_as_it_came(
     for path in source.iterdir():
         if path.is_file() and (path.suffix in _COPIED or path.name == "LICENSE"):
             shutil.copyfile(path, folder / path.name)
-    config = json.loads((source / "config.json").read_text(encoding="utf-8"))
+    config = read_json(source / "config.json", JSON_OBJECT, error=ModelError)
     _name_theta(config, theta)
     if not start.is_hybrid:
         known = {*start.folder.vocabulary.tags, *tags}

@@ -19,7 +19,7 @@ from carbon.model.folder import (
     ModelFolder,
     model_folder,
     read_config,
-    tensor_names,
+    tensor_shapes,
     weight_files,
 )
 from carbon.model.presets import PRESETS
@@ -98,13 +98,19 @@ class Start:
         return [row for row in range(NATIVE.first_kmer) if row not in trained]
 
     def weight(self, name: str) -> "Tensor":
-        """Return a weight by its stock name, fp32, embedding and head in the native layout."""
+        """Return a weight by its stock name, fp32, embedding and head in the native layout.
+
+        Raises:
+            ModelError: a number of it is not finite.
+        """
         from safetensors import safe_open
 
         from carbon.model.convert import native_rows
+        from carbon.model.load import check_finite
 
         with safe_open(self._file_of[name], framework="pt") as file:
             tensor: Tensor = file.get_tensor(name)
+        check_finite(tensor, name, f"model.start: {self.folder.path}")
         if name in _ENDS and self.is_hybrid:
             rows = native_rows(tensor, HYBRID)
             rows[list(self.slots)] = tensor[list(self.slots.values())]
@@ -114,7 +120,7 @@ class Start:
     @cached_property
     def _file_of(self) -> dict[str, Path]:
         files = weight_files(self.folder.path)
-        return {name: file for file in files for name in tensor_names(file)}
+        return {name: file for file in files for name in tensor_shapes(file)}
 
 
 def open_start(config: TrainConfig) -> Start | None:

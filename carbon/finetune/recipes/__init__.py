@@ -6,7 +6,6 @@ a table in such a file, a new family is a file.
 """
 
 import difflib
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -16,6 +15,7 @@ from typing import Any
 from carbon.errors import ConfigError
 from carbon.finetune.config import FinetuneConfig
 from carbon.io.config import with_overrides
+from carbon.io.structured import read_toml
 
 Table = Mapping[str, Any]
 
@@ -52,7 +52,7 @@ def recipes() -> Mapping[str, PublishedTask]:
     """Return all recipes by name, families in the order of their files."""
     tasks = {}
     for path in sorted(Path(__file__).parent.glob("*.toml")):
-        family = tomllib.loads(path.read_text(encoding="utf-8"))
+        family = read_toml(path)
         for name, task in family["tasks"].items():
             tasks[name] = PublishedTask(
                 name=name,

@@ -73,9 +73,11 @@ def test_a_run_that_was_killed_goes_on_with_the_same_bytes(start, killed, monkey
     for torn, name in (("checkpoint-6", "trainer_state.json"), ("checkpoint-8", "rng_state.pth")):
         shutil.copytree(stopped / "checkpoint-4", stopped / torn)
         os.truncate(stopped / torn / name, (stopped / torn / name).stat().st_size // 2)
+    foreign = shutil.copytree(stopped / "checkpoint-4", stopped / "checkpoint-9 (copy)")
     assert last_checkpoint(stopped, 1) == stopped / "checkpoint-4"
     assert main(words(start, "stopped", "--resume", "--timeout", "60")) == 0
     told = json.loads(capsys.readouterr().out)
+    shutil.rmtree(foreign)  # left alone
     assert contents(stopped) == contents(whole)
     assert not list(stopped.glob("checkpoint*"))
     steps = read_lines(whole).steps

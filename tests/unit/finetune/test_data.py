@@ -267,7 +267,9 @@ def test_wrong_labels_are_told_in_one_line(tmp_path, columns, data, task, messag
         ("x.csv", "sequence,label\n", "has no example"),
         ("x.csv", "sequence,label\nACGT,1,2\n", "CSV parse error"),
         ("x.csv", "sequence,label,label\nA,1,1\n", "'label'"),
-        ("x.parquet", "PAR1", "not a Parquet file"),
+        ("x.csv", 'sequence,"a\tb"\nA,1\n', "line breaks, tabs or other characters"),
+        ("x.csv", "sequence,\u202elabel\nA,1\n", "line breaks, tabs or other characters"),
+        ("x.parquet", "PAR1", "not a whole Parquet file"),
         ("none", None, "datasets cannot read it"),
     ],
 )

@@ -2,7 +2,9 @@
 
 import copy
 import json
+import os
 import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from carbon.finetune import probe as probe_module
 from carbon.finetune.config import MethodConfig
 from carbon.finetune.folder import Manifest, read_manifest, weights_sha256
 from carbon.finetune.network import OpenedModel
-from carbon.finetune.predict import load_finetuned, with_linear, write_finetuned
+from carbon.finetune.predict import load_finetuned, read_head, with_linear, write_finetuned
 from carbon.finetune.probe import probe, six_mers_averager, vectors_of
 from carbon.finetune.split import Examples
 from carbon.finetune.tasks import LabelTask
@@ -167,16 +169,41 @@ def test_torn_and_absent_files_are_named(tmp_path, finetuned):
     folder = shutil.copytree(finetuned("lora"), tmp_path / "lora")
     head = (folder / "head.safetensors").read_bytes()
     (folder / "head.safetensors").write_bytes(head[:50])
-    with pytest.raises(ModelError, match="head cannot be loaded"):
+    with pytest.raises(ModelError, match=r"head.safetensors: the model cannot be loaded"):
         load_finetuned(folder)
     (folder / "adapter" / "adapter_model.safetensors").unlink()
-    with pytest.raises(ModelError, match="adapter cannot be loaded"):
+    with pytest.raises(ModelError, match=r"adapter_model.safetensors: .*No such file"):
         load_finetuned(folder)
-    plain = json.loads((folder / "finetune.json").read_text())
-    for text, wrong in ((json.dumps(plain | {"format": 9}), "format 9"), ("{", "is damaged")):
-        (folder / "finetune.json").write_text(text)
-        with pytest.raises(ModelError, match=wrong):
-            read_manifest(folder)
+    (folder / "head.safetensors").unlink()
+    os.mkfifo(folder / "head.safetensors")
+    with pytest.raises(ModelError, match="is not a regular file"):
+        read_head(folder, read_manifest(folder), 32)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"format": 9}, "format 9"),
+        ({"format": None}, "format: Input should be a valid integer"),
+        ({"task": None}, "task: Input should be an object"),
+        ({"method": 3}, "method: Input should be a valid string"),
+        ({"method": "magic"}, "method is 'magic', expected probe, lora, full"),
+        ({"too_long": "x" * 5000}, "too_long is 'x+\\.\\.\\.', expected refuse"),
+        ({"layer": -1}, "layer: Input should be greater than or equal to 0"),
+        ({"window_bp": 10**5000}, "number out of range"),
+        ({"pool": "most"}, "pool: Input should be 'mean'"),
+        ({"results": []}, "results: Input should be an object"),
+        ({"results": {"auroc": float("nan")}}, "NaN and Infinity are not JSON"),
+    ],
+)
+def test_a_damaged_manifest_is_one_line(tmp_path, finetuned, change, problem):
+    plain = json.loads((finetuned("lora") / "finetune.json").read_text())
+    sys.set_int_max_str_digits(0)
+    (tmp_path / "finetune.json").write_text(json.dumps(plain | change))
+    sys.set_int_max_str_digits(4300)
+    with pytest.raises(ModelError, match=rf"finetune\.json: .*{problem}") as caught:
+        read_manifest(tmp_path)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
 
 
 class TestLongSequences:

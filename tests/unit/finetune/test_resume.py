@@ -100,6 +100,8 @@ def test_a_checkpoint_that_a_kill_tore_is_passed_over(tmp_path, run, kept, monke
     for name in ("trainer_state.json", "trained.safetensors", "optimizer.pt", "scheduler.pt"):
         folder = tmp_path / f"without-{name}"
         shutil.copytree(tmp_path / "killed-4", folder)
+        for foreign in ("checkpoint-9 (copy)", "checkpoint-00000009.bak", "checkpoint-x"):
+            shutil.copytree(folder / "checkpoint-4", folder / foreign)
         assert last_checkpoint(folder) == folder / "checkpoint-4"
         (folder / "checkpoint-4" / name).unlink()
         assert last_checkpoint(folder) == folder / "checkpoint-1"
