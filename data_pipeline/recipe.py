@@ -1,4 +1,4 @@
-"""The recipe of a corpus: what goes in, what is cut out of it, and what is left out."""
+"""The recipe of a corpus: inputs, sources to cut, and records to leave out."""
 
 import re
 from collections.abc import Iterator
@@ -245,12 +245,12 @@ class BuildConfig(Recipe):
 
 
 def assembly_name(assembly: AssemblyConfig) -> str:
-    """Return what the column `assembly` says."""
+    """Return the value of the column `assembly`."""
     return assembly.name or assembly.genome.replace("\\", "/").rpartition("/")[2].split(".fa")[0]
 
 
 def may_hold_out(config: BuildConfig) -> bool:
-    """Tell whether a record can be held out: by the recipe, or by a corpus that is read again."""
+    """Return whether a record can be held out, by the recipe or by a corpus that is read again."""
     return any(assembly.holdout for assembly in config.assemblies) or any(
         file.test_share or file.path.endswith(".parquet") for file in config.files
     )

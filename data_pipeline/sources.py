@@ -1,7 +1,7 @@
-"""The sources of a corpus, one record each, with all that is asked of them.
+"""The sources of a corpus, one entry each.
 
-A source is a kind of cut: what a record of it is, and how such records are treated on their way and
-read in training. To add one is to add its function to `data_pipeline.cuts`, or beside it,
+A source is a kind of cut: the extent of its records, and how they are filtered, deduplicated and
+read in training. To add a source, add its function to `data_pipeline.cuts` or a module next to it,
 and its entry here.
 """
 
@@ -44,7 +44,7 @@ class Source:
         default_for: the assemblies that it is cut out of where a recipe does not say: PROKARYOTES,
             UNANNOTATED, ALL_OTHERS, or none.
         base_share: of the tokens of the base mixture.
-        clade: what it is divided by: then the name is that of the whole, a hyphen, and this one.
+        clade: clade that it is divided by, which follows the whole's name after a hyphen.
     """
 
     name: str
@@ -112,10 +112,10 @@ SOURCES = {
 
 
 def source_of(name: str, both_strands: bool | None, near_duplicates: bool = False) -> Source:
-    """Return the source of some files or regions: of the table, or one with a name of its own.
+    """Return the source of files or regions: an entry of the table, or one with another name.
 
     Raises:
-        UserError: that of the table is read otherwise.
+        UserError: the entry of the table is read differently.
     """
     known = SOURCES.get(name)
     if known is None:
@@ -157,7 +157,7 @@ def _nothing(assembly: AnnotatedAssembly, cut: CutConfig, keep: KeepConfig) -> F
 
 
 def usual_sources(species_type: str, *, annotated: bool = True) -> tuple[str, ...]:
-    """Return what is cut out of an assembly of a species type where its recipe does not say."""
+    """Return the sources of an assembly of a species type, by default."""
     assemblies = ALL_OTHERS if annotated else UNANNOTATED
     if species_type == "pro":
         assemblies = PROKARYOTES
@@ -165,5 +165,5 @@ def usual_sources(species_type: str, *, annotated: bool = True) -> tuple[str, ..
 
 
 def need_annotation(names: Iterable[str]) -> bool:
-    """Tell whether any of some sources is cut along an annotation."""
+    """Return whether any of some sources is cut along an annotation."""
     return any(SOURCES[name].needs_annotation for name in names)
