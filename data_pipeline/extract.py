@@ -122,7 +122,7 @@ def _regions(
     names = names_of(config, contig_lengths_bp)
     for regions in config.regions:
         for name, found in bed_regions(regions, config, names, contig_lengths_bp):
-            yield source_of(name, regions.both_strands), found
+            yield source_of(name, "regions", regions.both_strands, regions.near_duplicates), found
 
 
 class _Waiting(NamedTuple):
@@ -216,7 +216,7 @@ class _ShardMaker:
     def add_file(self, file: FileInput) -> None:
         """Add the records of a file."""
         config = file.config
-        source = source_of(config.source, config.both_strands, config.near_duplicates)
+        source = source_of(config.source, "files", config.both_strands, config.near_duplicates)
         self._use(source)
         of_reads = is_fastq(file.path)
         self._compares_all &= not of_reads

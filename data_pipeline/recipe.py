@@ -56,6 +56,8 @@ class RegionsConfig(Recipe):
     """Where a line says its kind, from 1."""
     both_strands: bool = True
     """Whether training reads the records on either strand."""
+    near_duplicates: bool = False
+    """Whether records that are nearly equal are sought, and one of them kept."""
     flank_bp: Bases = 0
     """Bases to keep on either side, as far as the contig goes."""
 
