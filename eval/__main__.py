@@ -197,6 +197,7 @@ def _add_heldout_report_parser(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--generated", type=Path, help="FASTA that `carbon generate` wrote")
     verb.add_argument("--title", default="A Carbon model")
     verb.add_argument("--output", type=Path, required=True, help="HTML file to write")
+    verb.add_argument("--numbers", type=Path, help="JSON file to write, with the key numbers")
     verb.set_defaults(run=_heldout_report)
 
 

@@ -4,7 +4,7 @@
 >>> BUNDLED_MODELS["yeast"].held_out_contig
 'VIII'
 
-The folder of a model is created atomically by `scripts/bundled_model`.
+The folder of a model is created atomically by `runs/yeast.sh`.
 """
 
 import json
@@ -108,7 +108,7 @@ class Entry:
         if not self.is_installed:
             raise ModelError(
                 f"{self.name}: this installation of Carbon lacks it ({self.folder} does not "
-                "exist); run scripts/bundled_model in a checkout to make it"
+                "exist); run runs/yeast.sh in a checkout to make it"
             )
         return self
 

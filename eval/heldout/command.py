@@ -18,6 +18,7 @@ from eval.heldout.meaning import meaning_of
 from eval.heldout.overlap import overlap_with_train
 from eval.heldout.recovery import sequence_recovery
 from eval.heldout.report import write_report
+from eval.heldout.results import key_numbers
 from eval.heldout.variants import read_scored, variant_auroc
 from eval.records import check_folder
 
@@ -123,11 +124,16 @@ def run_heldout(arguments: argparse.Namespace) -> None:
 
 
 def run_report(arguments: argparse.Namespace) -> None:
-    """Write one HTML page about a training run and what was measured."""
+    """Write one HTML page about a training run and what was measured, and the key numbers."""
+    results = arguments.results / "results.json"
     write_report(
         arguments.output,
         title=arguments.title,
         run=arguments.folder,
-        results=arguments.results / "results.json",
+        results=results,
         generated=arguments.generated,
     )
+    if arguments.numbers:
+        with atomic_file(arguments.numbers) as temporary:
+            numbers = key_numbers(arguments.folder, results)
+            temporary.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
