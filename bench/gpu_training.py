@@ -23,12 +23,12 @@ from transformers import LlamaForCausalLM
 from carbon.losses.objectives import FNS
 from carbon.tokenizer import NATIVE
 from train.config import ParallelConfig, TrainConfig
-from train.network.batch import Batch, packed_batch
-from train.network.parallel import build_parts, trained_parameters
-from train.network.pipeline import Pipeline, finish_gradients
-from train.network.ranks import Ranks, joined_ranks
+from train.distributed.context import Batch, packed_batch
+from train.distributed.mesh import Ranks, joined_ranks, trained_parameters
+from train.distributed.parallelize import build_stages
+from train.distributed.pipeline import Pipeline, finish_gradients
+from train.models.spec import flops_a_token, llama_config
 from train.optim import make_optimizers
-from train.planning.sizes import flops_a_token, llama_config
 
 ROW_TOKENS = 8192
 PEAK_FLOPS = 989e12  # dense bf16 of H100 SXM and H200 (NVIDIA data sheets)
@@ -97,7 +97,7 @@ def batch_of(rows: int, device: torch.device, row_tokens: int = ROW_TOKENS) -> B
 
 def our_step(config: TrainConfig, ranks: Ranks, batch: Batch) -> Callable[[], None]:
     """Return a step of the trainer."""
-    parts = build_parts(config, ranks)
+    parts = build_stages(config, ranks)
     pipeline = Pipeline(config, ranks, parts)
     (optimizer,) = make_optimizers(config.optimizer, trained_parameters(parts))
 

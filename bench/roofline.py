@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_leaves
 
 from carbon.model import PRESETS
 from carbon.tokenizer import NUM_KMERS
-from train.planning.sizes import Sizes
+from train.models.spec import Sizes
 
 ROW_TOKENS, GPUS = 8_192, 8
 DECODED_ROWS = 64
@@ -179,7 +179,7 @@ def traces() -> dict[str, Trace]:
     from gpu_training import batch_of, config_of, our_step, usual_step
 
     from train.config import ParallelConfig
-    from train.network.ranks import joined_ranks
+    from train.distributed.mesh import joined_ranks
 
     inductor.cpp.enable_kernel_profile = True
     config = config_of("tiny", "none", 1_024)

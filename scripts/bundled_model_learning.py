@@ -22,13 +22,12 @@ from carbon.io.files import check_parent, scratch_folder
 from carbon.pretrained import BUNDLED_MODELS
 from carbon.progress import say
 from demo.learning_curves import Learning, nats_of, write_learning
-from train.choices.kmer_rows import KMER_ROWS
 from train.config import ParallelConfig, TrainConfig
-from train.network.initial import initial_weight
-from train.network.ranks import joined_ranks
-from train.planning.sizes import llama_config
-from train.run_folder.saved import saved_weights
-from train.start.export import write_export
+from train.distributed.mesh import joined_ranks
+from train.distributed.weights import KMER_INITS, initial_weight
+from train.export import write_export
+from train.models.spec import llama_config
+from train.saved import saved_weights
 
 ENTRY = BUNDLED_MODELS["yeast"]
 """Whose training it is."""
@@ -92,7 +91,7 @@ def _begun(config: TrainConfig) -> Mapping[str, Tensor]:
     llama = llama_config(config)
     with torch.device("meta"):
         network = LlamaForCausalLM(llama)
-    rows = KMER_ROWS[config.model.kmer_rows]
+    rows = KMER_INITS[config.model.kmer_rows]
     return {
         name: initial_weight(name, weight.shape, llama, config.seed, rows)
         for name, weight in network.named_parameters()

@@ -40,7 +40,7 @@ from carbon.io.files import atomic_file, behind_links
 from carbon.progress import say
 from carbon.run_folder import read_lines
 from eval.heldout.results import key_numbers
-from train.planning.time_budget import shared_out, timed_speed
+from train.planning.time import shared_out, timed_speed
 
 _INTERRUPTED = 130
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from carbon.run_folder import RECIPE, read_lines
 from train.config import TrainConfig
-from train.planning.course import Course
+from train.schedule import Schedule
 
 if TYPE_CHECKING:
     from quickstart_steps import Step
@@ -88,7 +88,7 @@ def speed_of(run: Path, steps_before: int = 0) -> float | None:
 
 def tokens_left(run: Path) -> int:
     """Return how many tokens a run has still to read."""
-    tokens = Course(TrainConfig.load(run / RECIPE)).total_tokens
+    tokens = Schedule(TrainConfig.load(run / RECIPE)).total_tokens
     return tokens - int(read_lines(run).steps[-1]["tokens"])
 
 

@@ -1,17 +1,17 @@
-"""What a training run is: one TOML file, read into these values.
+"""A training run as one TOML file, read into these values; layouts for numbers of processes.
 
-The recipe holds names only. What they name stands in a table beside its use; a test compares the
-names, and the facts about them that rules here need, with the tables.
+The recipe holds names only. The tables that they name stand next to their use; a test compares
+the names, and the facts about them that the rules here need, with the tables.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field
 
-from carbon.io.config import Name, NotEmpty, Recipe, check
+from carbon.io.config import Name, NotEmpty, Recipe, check, read_table, with_overrides
 
 PresetName = Literal["tiny", "3m", "5m", "mini", "500m", "3b", "8b"]
 KmerRowsName = Literal["independent", "bases"]
@@ -166,7 +166,7 @@ class ShortRows(Recipe):
     steps: int = Field(ge=1)
 
 
-class StageConfig(Recipe):
+class PhaseConfig(Recipe):
     """One stretch of the run; the optimizer's state goes on from stage to stage."""
 
     name: Name
@@ -515,7 +515,7 @@ class TrainConfig(Recipe):
     seed: int = Field(ge=0)
     model: ModelConfig
     data: DataConfig
-    stages: Annotated[tuple[StageConfig, ...], NotEmpty]
+    stages: Annotated[tuple[PhaseConfig, ...], NotEmpty]
     optimizer: OptimizerConfig = OptimizerConfig()
     parallel: ParallelConfig = ParallelConfig()
     compute: ComputeConfig = ComputeConfig()
@@ -599,3 +599,60 @@ class TrainConfig(Recipe):
     def longest_context_tokens(self) -> int:
         """Longest row of any stage."""
         return max(stage.context_tokens for stage in self.stages)
+
+
+class _Compute(Recipe):
+    activation_checkpointing: CheckpointingName = "none"
+    compile: bool = False
+
+
+class _Data(Recipe):
+    microbatch_tokens: int = 1
+
+
+class _Layout(Recipe):
+    """The keys that a layout may have, by the tables of a recipe."""
+
+    parallel: ParallelConfig = ParallelConfig()
+    compute: _Compute = _Compute()
+    data: _Data = _Data()
+
+
+class _Layouts(Recipe):
+    layouts: dict[str, _Layout]
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        for number in self.layouts:
+            if not number.isdecimal() or str(int(number)) != number:
+                yield (
+                    f"layouts.{number}",
+                    "name a layout by a number of processes, such as 8",
+                )
+
+
+def read_recipe(
+    path: str | Path, overrides: Sequence[str] = (), num_processes: int = 1
+) -> dict[str, Any]:
+    """Read a recipe's table as a run of so many processes has it; overrides go above its layouts.
+
+    Raises:
+        ConfigError: the file is absent or not TOML, a layout holds what none may, or an override
+            does not fit.
+    """
+    table = read_table(path)
+    layouts = table.pop("layouts", {})
+    _Layouts.from_table({"layouts": layouts}, str(path))
+    return with_overrides(_laid_out(table, layouts, num_processes), overrides)
+
+
+def _laid_out(
+    table: Mapping[str, Any], layouts: Mapping[str, Mapping[str, Any]], num_processes: int
+) -> dict[str, Any]:
+    """Return a table with the layout of the most processes that are not more than these."""
+    fitting = [int(number) for number in layouts if int(number) <= num_processes]
+    chosen = layouts[str(max(fitting))] if fitting else {}
+    return {**table, **{name: _above(table.get(name, {}), part) for name, part in chosen.items()}}
+
+
+def _above(settings: Any, part: Mapping[str, Any]) -> Any:
+    return {**settings, **part} if isinstance(settings, Mapping) else settings

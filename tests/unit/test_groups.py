@@ -10,8 +10,8 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from carbon.errors import UserError
 from train.config import ParallelConfig
-from train.network import ranks as ranks_module
-from train.network.ranks import allow_connections, joined_ranks
+from train.distributed import mesh as ranks_module
+from train.distributed.mesh import allow_connections, joined_ranks
 
 PROCESSES = 512
 

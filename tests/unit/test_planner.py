@@ -14,15 +14,15 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from carbon.errors import ConfigError
 from carbon.model import PRESETS
-from train.choices.pipeline_schedules import PIPELINE_SCHEDULES, pipe_of
 from train.config import ParallelConfig, TrainConfig
+from train.models.spec import Sizes, flops_a_token
 from train.optim import OPTIMIZERS
-from train.planning.course import Course
-from train.planning.layout import balanced, pieces_of, pieces_of_rank
 from train.planning.memory import Memory, Process, in_flight, memory_of
-from train.planning.planner import Plan, idle_share, plan_of
-from train.planning.sizes import Sizes, flops_a_token
+from train.planning.mesh import balanced, layers_of_stages, stages_of_rank
+from train.planning.pipeline import PIPELINE_SCHEDULES, pipe_of
+from train.planning.plan import Plan, idle_share, plan_of
 from train.planning.tables import print_plan
+from train.schedule import Schedule
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,7 +33,7 @@ def config_of(*settings: str) -> TrainConfig:
 
 def plan(*settings: str, processes: int = 1, **more) -> Plan:
     config = config_of(*settings)
-    return plan_of(config, Course(config), processes, **more)
+    return plan_of(config, Schedule(config), processes, **more)
 
 
 def pipeline(ranks: int, schedule: str = "1f1b", pieces: int = 2) -> ParallelConfig:
@@ -94,16 +94,16 @@ def test_equal_costs_are_divided_evenly_the_longer_parts_first():
 
 def test_the_ends_of_a_network_have_fewer_layers():
     """30 layers by four: those with an embedding's look-up or a head beside them have seven."""
-    assert [len(piece) for piece in pieces_of(PRESETS["3b"](), 8192, 4)] == [7, 8, 8, 7]
+    assert [len(piece) for piece in layers_of_stages(PRESETS["3b"](), 8192, 4)] == [7, 8, 8, 7]
     # A layer of `tiny` costs 184,320 (by hand below) and 256 x 128 of attention; the head 524,288.
-    assert pieces_of(PRESETS["tiny"](), 256, 2) == [range(0, 3), range(3, 4)]
+    assert layers_of_stages(PRESETS["tiny"](), 256, 2) == [range(0, 3), range(3, 4)]
 
 
 def test_pieces_of_a_rank():
-    assert pieces_of_rank(pipeline(1, "zbv"), 0) == [0]
-    assert pieces_of_rank(pipeline(4), 2) == [2]
-    assert pieces_of_rank(pipeline(4, "interleaved_1f1b", 3), 2) == [2, 6, 10]
-    assert [pieces_of_rank(pipeline(3, "zbv"), r) for r in range(3)] == [[0, 5], [1, 4], [2, 3]]
+    assert stages_of_rank(pipeline(1, "zbv"), 0) == [0]
+    assert stages_of_rank(pipeline(4), 2) == [2]
+    assert stages_of_rank(pipeline(4, "interleaved_1f1b", 3), 2) == [2, 6, 10]
+    assert [stages_of_rank(pipeline(3, "zbv"), r) for r in range(3)] == [[0, 5], [1, 4], [2, 3]]
 
 
 # Schedules: who does what when, then simulated
@@ -130,7 +130,7 @@ def torchs(schedule: str, ranks: int, pieces: int, count: int) -> list[list[tupl
     """
     from torch.distributed.pipelining.schedules import get_schedule_class
 
-    indices = pieces_of_rank(pipeline(ranks, schedule, pieces), 0)
+    indices = stages_of_rank(pipeline(ranks, schedule, pieces), 0)
     stages = [
         SimpleNamespace(
             group_size=ranks, group_rank=0, num_stages=ranks * pieces, stage_index=i,
@@ -187,7 +187,7 @@ ORDERS = {"gpipe": gpipe, "1f1b": one_f_one_b}
 
 
 def pieces_to_try(schedule: str) -> list[int]:
-    pieces = PIPELINE_SCHEDULES[schedule].pieces_a_rank
+    pieces = PIPELINE_SCHEDULES[schedule].stages_per_rank
     return [2, 3] if pieces is None else [pieces]
 
 
@@ -421,7 +421,7 @@ def test_what_does_not_fit_is_said(processes, settings, message):
 
 def test_a_plan_is_printed_as_comments(capsys):
     config = config_of("data.microbatch_tokens=1024", "parallel.pipeline=2")
-    print_plan(plan_of(config, Course(config), 4, peak_flops=1e15), 4)
+    print_plan(plan_of(config, Schedule(config), 4, peak_flops=1e15), 4)
     printed = capsys.readouterr().out
     assert tomllib.loads(config.to_toml() + printed) == tomllib.loads(config.to_toml())
     assert "4 processes: pipeline 2 x replicate 1 x shard 2; bfloat16" in printed

@@ -20,7 +20,7 @@ from scripts.quickstart_time import (
     warning,
 )
 from train.config import TrainConfig
-from train.planning.time_budget import shared_out, timed_speed
+from train.planning.time import shared_out, timed_speed
 
 ROOT = Path(__file__).parents[2]
 AWKWARD = '/a b/"c"/\\d'

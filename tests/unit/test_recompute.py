@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tests.helpers.attention import kernels_on_cpu
 from tests.helpers.compiled import Noted
 from tests.helpers.packed import batch, loss_and_gradients, part
-from train.choices.computing import ACTIVATION_CHECKPOINTINGS
+from train.planning.compute import ACTIVATION_CHECKPOINTINGS
 
 GIVEN = batch([[3, 5], [2, 2, 4]])
 LAYERS = 2

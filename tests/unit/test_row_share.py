@@ -11,10 +11,10 @@ from transformers import AttentionInterface
 from carbon.errors import ConfigError
 from tests.helpers.attention import kernels_on_cpu
 from tests.helpers.packed import batch, part
-from train.choices.attentions import ATTENTIONS
 from train.config import ParallelConfig
-from train.network.attention import attention_arguments
-from train.network.row_share import RowShare
+from train.distributed.attention import attention_arguments
+from train.distributed.context import ContextShard
+from train.planning.compute import ATTENTIONS
 
 ROW_TOKENS = 24  # of slices of 6, 3 and 2
 
@@ -59,10 +59,10 @@ def test_the_parts_of_attention_are_the_whole(llamas, name, lengths, size):
         for heads in (4, 2, 2, 4)
     )
     given = [x.requires_grad_() for x in (query, key, value)]
-    expected = attended(llamas["sdpa"], whole, RowShare(), *given)
+    expected = attended(llamas["sdpa"], whole, ContextShard(), *given)
     expected_gradients = torch.autograd.grad(expected, given, up.transpose(1, 2))
     sums = [torch.zeros_like(x) for x in given]
-    for share in (RowShare(rank, size) for rank in range(size)):
+    for share in (ContextShard(rank, size) for rank in range(size)):
         mine, order = share.places(ROW_TOKENS), share.gathered_places(ROW_TOKENS)
         keys, values = key[:, :, order], value[:, :, order]
         local = share.shared(whole)
@@ -76,7 +76,7 @@ def test_the_parts_of_attention_are_the_whole(llamas, name, lengths, size):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 def test_shares_are_a_row_and_of_equal_work(size):
-    shares = [RowShare(rank, size) for rank in range(size)]
+    shares = [ContextShard(rank, size) for rank in range(size)]
     places = [share.places(ROW_TOKENS).tolist() for share in shares]
     assert sorted(itertools.chain(*places)) == list(range(ROW_TOKENS))
     assert len({sum(mine) for mine in places}) == 1  # keys that a causal row asks

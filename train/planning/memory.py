@@ -6,11 +6,11 @@ The formulas, their sources, and what is left out are in docs/plan.md.
 from dataclasses import dataclass
 
 from carbon.tokenizer import NUM_KMERS
-from train.choices.computing import ACTIVATION_CHECKPOINTINGS
-from train.choices.pipeline_schedules import pieces_a_rank, pipe_of, schedule_of
 from train.config import ParallelConfig
+from train.models.spec import Sizes
 from train.optim import OptimizerEntry, UpdateSizes
-from train.planning.sizes import Sizes
+from train.planning.compute import ACTIVATION_CHECKPOINTINGS
+from train.planning.pipeline import pipe_of, schedule_of, stages_per_rank
 
 _FP32_BYTES = 4
 _CHUNK_TOKENS = 512  # whose logits exist at once on a CPU; see carbon.losses.fused
@@ -258,7 +258,7 @@ def _waiting(parallel: ParallelConfig, rank: int, num_microbatches: int) -> int:
     held = schedule_of(parallel).held_for_weights
     if parallel.pipeline == 1 or held is None:
         return 0
-    return min(held(rank), pieces_a_rank(parallel) * num_microbatches)
+    return min(held(rank), stages_per_rank(parallel) * num_microbatches)
 
 
 def _transfer_bytes(process: Process, tokens: int) -> int:

@@ -4,9 +4,9 @@ import sys
 from dataclasses import fields
 
 from carbon.progress import TableRow, text_table
-from train.planning.learners import LearnersPlan
 from train.planning.memory import Memory
-from train.planning.planner import Plan
+from train.planning.plan import Plan
+from train.planning.workers import LearnersPlan
 
 
 def print_plan(plan: Plan, num_devices: int) -> None:
