@@ -27,7 +27,7 @@ from train.distributed.context import Batch, packed_batch
 from train.distributed.mesh import Ranks, joined_ranks, trained_parameters
 from train.distributed.parallelize import build_stages
 from train.distributed.pipeline import Pipeline, finish_gradients
-from train.models.spec import flops_a_token, llama_config
+from train.models.spec import flops_a_token, network_config
 from train.optim import make_optimizers
 
 ROW_TOKENS = 8192
@@ -112,7 +112,7 @@ def our_step(config: TrainConfig, ranks: Ranks, batch: Batch) -> Callable[[], No
 
 def usual_step(config: TrainConfig, ranks: Ranks, batch: Batch) -> Callable[[], None]:
     """Return a step as one would write it: stock network in bf16, logits whole, 24 masked sums."""
-    network: Any = LlamaForCausalLM(llama_config(config))
+    network: Any = LlamaForCausalLM(network_config(config))
     network.to(ranks.device)
     if config.compute.activation_checkpointing != "none":
         network.gradient_checkpointing_enable()
@@ -159,7 +159,7 @@ def measured(
     except torch.cuda.OutOfMemoryError:
         return {"error": "out of memory"}
     speed = rows * ROW_TOKENS / statistics.median(times)
-    flops = flops_a_token(llama_config(config), ROW_TOKENS)
+    flops = flops_a_token(network_config(config), ROW_TOKENS)
     spent = sorted(trace.key_averages(), key=lambda e: -e.self_device_time_total)[:12]
     return {
         "tokens_per_second": round(speed),

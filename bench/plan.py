@@ -46,13 +46,13 @@ def lines(path: Path, gpus: int) -> Iterator[str]:
 
 def cells(recipe: str, config: TrainConfig, plan: Plan, spans: list[PhasePlan]) -> Iterator[str]:
     """Return a line of the table."""
-    span, layout = spans[0], plan.layout
+    span, mesh = spans[0], plan.layout.mesh
     fullest = max(span.memory, key=lambda memory: memory.peak)
     yield recipe
     yield f"{plan.world_size}"
-    yield f"{layout.pipeline} x {layout.replicate} x {layout.shard}"
-    yield config.parallel.schedule if layout.pipeline > 1 else "-"
-    yield f"{layout.context}"
+    yield f"{mesh.pipeline} x {mesh.replicate} x {mesh.fsdp}"
+    yield config.parallel.schedule if mesh.pipeline > 1 else "-"
+    yield f"{mesh.context}"
     yield f"{span.context_tokens:,}"
     yield f"{span.batch_rows:,}"
     yield config.compute.activation_checkpointing

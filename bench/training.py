@@ -57,7 +57,7 @@ def usual_speed(config: TrainConfig, steps: int) -> float:
 def _usual_speed(ranks: Any, config: TrainConfig, steps: int) -> float:
     from transformers import LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments
 
-    from train.models.spec import llama_config
+    from train.models.spec import network_config
 
     rows = open_rows(config, Schedule(config))
 
@@ -89,7 +89,7 @@ def _usual_speed(ranks: Any, config: TrainConfig, steps: int) -> float:
             times.append(time.perf_counter())
 
     trainer = MaskedSums(
-        model=LlamaForCausalLM(llama_config(config)),
+        model=LlamaForCausalLM(network_config(config)),
         args=TrainingArguments(
             str(Path(config.output) / "usual"),
             per_device_train_batch_size=MICROBATCH_ROWS,

@@ -26,7 +26,7 @@ from train.config import ParallelConfig, TrainConfig
 from train.distributed.mesh import joined_ranks
 from train.distributed.weights import KMER_INITS, initial_weight
 from train.export import write_export
-from train.models.spec import llama_config
+from train.models.spec import network_config
 from train.saved import saved_weights
 
 ENTRY = BUNDLED_MODELS["yeast"]
@@ -88,7 +88,7 @@ def _checkpoint(runs: list[Path], step: int) -> Path:
 
 def _begun(config: TrainConfig) -> Mapping[str, Tensor]:
     """Return the weights of a network as its seed begins it."""
-    llama = llama_config(config)
+    llama = network_config(config)
     with torch.device("meta"):
         network = LlamaForCausalLM(llama)
     rows = KMER_INITS[config.model.kmer_rows]
@@ -100,7 +100,7 @@ def _begun(config: TrainConfig) -> Mapping[str, Tensor]:
 
 def _model_of(config: TrainConfig, weights: Mapping[str, Tensor]) -> Model:
     with scratch_folder("learning") as folder:
-        write_export(llama_config(config), config.model, None, weights, folder, ())
+        write_export(network_config(config), config.model, None, weights, folder, ())
         return load(folder)
 
 

@@ -22,14 +22,13 @@ from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
-from torch.distributed.tensor import DTensor
 
 from carbon.corpus import TokenRows
 from carbon.errors import UserError
 from carbon.io.files import sha256_of_file, sync_path
 from carbon.io.locks import locked_folder
 from train.config import CheckpointConfig, TrainConfig
-from train.distributed.mesh import Ranks, local, named_parameters, trained_parameters
+from train.distributed.mesh import Ranks, as_placed, local, named_parameters, trained_parameters
 from train.distributed.stage import DecoderStage, stock_name
 from train.optim import optimizer_state
 from train.saved import REPLACED, WEIGHTS, RunState, Saved, Shards, step_of
@@ -107,9 +106,7 @@ class Checkpoints(Saved):
         self._saved_at = time.monotonic()
         state.meetings = self._meetings.to_table()
         table = {"state": state.to_table(), "settings": self._settings}
-        tensors = {
-            name: _copied(t, self._ranks) for name, t in self._tensors(state, for_save=True).items()
-        }
+        tensors = {name: _copied(t) for name, t in self._tensors(state, for_save=True).items()}
         # The run goes on while the GPU copies; what it computes next waits its turn there.
         copied = torch.Event(self._ranks.device) if self._ranks.device.type != "cpu" else None
         if copied:
@@ -271,7 +268,7 @@ class Checkpoints(Saved):
             moments["lm_head.weight"][name].copy_(values)
 
 
-def _copied(tensor: Tensor, ranks: Ranks) -> Tensor:
+def _copied(tensor: Tensor) -> Tensor:
     """Return what will be a copy in the memory of the CPU, sharded as the tensor is.
 
     That of a GPU is there when the GPU has done what it was given until now.
@@ -279,15 +276,7 @@ def _copied(tensor: Tensor, ranks: Ranks) -> Tensor:
     here = local(tensor)
     copy = torch.empty_like(here, device="cpu", pin_memory=here.is_cuda)
     copy.copy_(here, non_blocking=True)
-    if not isinstance(tensor, DTensor):
-        return copy
-    return DTensor.from_local(
-        copy,
-        ranks.data_mesh_on_cpu,
-        tensor.placements,
-        shape=tensor.shape,
-        stride=tensor.stride(),
-    )
+    return as_placed(copy, tensor)
 
 
 def _on_disk(path: Path) -> str:

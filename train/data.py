@@ -83,8 +83,9 @@ def portions(
     """Return, step by step, the rows this process reads, by microbatches."""
     for step in steps:
         span = course.at(step)
-        share = span.batch_rows // ranks.num_readers
-        rows = span.rows_of_step(step)[ranks.reader * share : (ranks.reader + 1) * share]
+        share = span.batch_rows // ranks.shape.dp_size
+        first = ranks.shape.dp_rank(ranks.rank) * share
+        rows = span.rows_of_step(step)[first : first + share]
         size = microbatch_rows(config, span.context_tokens)
         yield [rows[at : at + size] for at in range(0, len(rows), size)]
 

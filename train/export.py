@@ -12,7 +12,7 @@ from typing import Any
 
 from safetensors import safe_open
 from torch import Tensor
-from transformers import LlamaConfig
+from transformers import PreTrainedConfig
 
 from carbon.errors import UserError
 from carbon.io.files import atomic_folder
@@ -24,7 +24,7 @@ from train.config import ModelConfig, ParallelConfig, TrainConfig
 from train.data import open_rows
 from train.distributed.mesh import joined_ranks
 from train.distributed.weights import merged, save_adapter
-from train.models.spec import llama_config
+from train.models.spec import network_config
 from train.models.start import TUNINGS, Start, open_start
 from train.runs.record import Work
 from train.saved import Saved, saved_weights
@@ -35,7 +35,7 @@ _COPIED = (".json", ".jinja", ".txt", ".model", ".py")
 
 
 def write_export(
-    llama: LlamaConfig,
+    network_config: PreTrainedConfig,
     model: ModelConfig,
     start: Start | None,
     weights: Mapping[str, Tensor],
@@ -45,7 +45,7 @@ def write_export(
     """Write a model folder; of what went on from a model with `adapter/` if adapters were trained.
 
     Args:
-        llama: the network, with the RoPE of the last stage.
+        network_config: the network, with the RoPE of the last stage.
         model: what the run trains of it.
         start: what the run went on from, if it did.
         weights: fp32, by their stock names, in the native layout, with those of adapters.
@@ -53,10 +53,10 @@ def write_export(
         tags: of the corpus.
     """
     if start is None:
-        name_tags(llama, tags)
-        save_weights(llama, weights, folder)
+        name_tags(network_config, tags)
+        save_weights(network_config, weights, folder)
         return
-    rope: Any = llama.rope_parameters
+    rope: Any = network_config.rope_parameters
     save_as_it_came(start, merged(weights, model), folder, rope["rope_theta"], tags)
     if TUNINGS[model.tune].adapts:
         save_adapter(weights, model, folder / "adapter")
@@ -148,11 +148,11 @@ def export_newest(config: TrainConfig, folder: Path) -> Work | None:
         path, state = found
         weights = saved_weights(path, ranks, config, start)
         course = Schedule(config, state.ended)
-        llama = llama_config(config)
-        rope: Any = llama.rope_parameters
+        of_network = network_config(config)
+        rope: Any = of_network.rope_parameters
         last = min(state.step, course.total_steps - 1)
         rope["rope_theta"] = course.at(last).stage.rope_theta
         with atomic_folder(folder) as temporary:
-            write_export(llama, config.model, start, weights, temporary, rows.tags)
+            write_export(of_network, config.model, start, weights, temporary, rows.tags)
     say(f"exported {folder}")
     return Work(**state.meetings["anchor"]["trained"]) if state.meetings else None

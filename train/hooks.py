@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from carbon.corpus import read_source
 from carbon.errors import CorpusError
@@ -28,6 +28,7 @@ from carbon.model import LoadedModel
 from carbon.tokenizer import NATIVE, K
 from train.config import ComputeConfig, GuardConfig, PhaseConfig, TrainConfig
 from train.distributed.mesh import Ranks
+from train.models.spec import spec_of
 from train.runs.record import HELDOUT_OF
 from train.saved import RunState
 from train.watch import STAGE_ENDS
@@ -117,7 +118,7 @@ class Evaluator:
                 "probe.every_steps=0"
             )
 
-    def measure(self, network: LlamaForCausalLM) -> dict[str, float]:
+    def measure(self, network: PreTrainedModel) -> dict[str, float]:
         """Return nats per base of the records, and sequence recovery in fp32 and in bf16.
 
         The network is in bf16 afterwards: a copy of it may have no room.
@@ -160,15 +161,15 @@ def _nats_per_base(model: Model, records: list[str]) -> float:
 
 
 def assembled(
-    llama: LlamaConfig, weights: Mapping[str, Tensor], device: torch.device
-) -> LlamaForCausalLM:
+    network_config: PreTrainedConfig, weights: Mapping[str, Tensor], device: torch.device
+) -> PreTrainedModel:
     """Return a stock network with these weights, of which one at a time is asked for."""
     with torch.device("meta"):
-        network = LlamaForCausalLM(llama)
+        network = spec_of(network_config.model_type).build(network_config)
     network.to_empty(device=device)
     rotary: Any = network.model.rotary_emb
     with device:
-        network.model.rotary_emb = type(rotary)(llama)
+        network.model.rotary_emb = type(rotary)(network_config)
     network.tie_weights()
     with torch.no_grad():
         for name, parameter in network.named_parameters():  # tied ones once

@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
 from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
-from transformers import LlamaForCausalLM
 from typing_extensions import TypedDict
 
 from carbon.corpus import TokenRows
@@ -26,7 +25,7 @@ from carbon.model.save import OnDemand
 from carbon.progress import say
 from train.config import CheckpointConfig, ComputeConfig, ParallelConfig, ProbeConfig, TrainConfig
 from train.distributed.mesh import Ranks
-from train.models.spec import llama_config
+from train.models.spec import build_network
 from train.models.start import Start
 from train.watch import STAGE_ENDS
 
@@ -362,7 +361,7 @@ def saved_weights(
         return weight
 
     with torch.device("meta"):
-        network = LlamaForCausalLM(llama_config(config))
+        network = build_network(config)
     names = [name for name, _ in network.named_parameters()]
     there = [name.removeprefix(WEIGHTS) for name in kinds if name.startswith(WEIGHTS)]
     return OnDemand([*names, *there], read)

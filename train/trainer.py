@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from carbon.errors import UserError
 from carbon.io.files import atomic_folder
@@ -39,7 +39,7 @@ from train.hooks import (
     set_up,
     signal_to_end,
 )
-from train.models.spec import flops_a_token, llama_config
+from train.models.spec import flops_a_token, network_config
 from train.models.start import open_start
 from train.optim import make_optimizers, set_learning_rate
 from train.planning.plan import Plan, check_fits, plan_of
@@ -305,7 +305,7 @@ class Trainer:
         tokens = self.course.at(step - 1).tokens_by(step) if step else 0
         log.probe(self.state.step, tokens, found[0])
 
-    def gathered(self) -> LlamaForCausalLM | None:
+    def gathered(self) -> PreTrainedModel | None:
         """Return the whole network, fp32, on the first process; None on the others.
 
         Adapters are merged into it.
@@ -313,12 +313,14 @@ class Trainer:
         with gather_full_state_dict(self.parts, self.ranks) as weights:
             if not self.ranks.is_first:
                 return None
-            return assembled(self._llama(), merged(weights, self.config.model), self.ranks.device)
+            return assembled(
+                self._described(), merged(weights, self.config.model), self.ranks.device
+            )
 
-    def _llama(self) -> LlamaConfig:
-        llama = llama_config(self.config)
-        llama.rope_parameters = self.parts[0].config.rope_parameters
-        return llama
+    def _described(self) -> PreTrainedConfig:
+        network = network_config(self.config)
+        network.rope_parameters = self.parts[0].config.rope_parameters
+        return network
 
     def _meetings(self, start_sha256: str) -> OuterSync:
         """Return what the learners of the run meet by, if it has any."""
@@ -355,7 +357,7 @@ class Trainer:
                 shutil.rmtree(folder, ignore_errors=True)
                 with atomic_folder(folder) as temporary:
                     model, tags = self.config.model, self.rows.tags
-                    write_export(self._llama(), model, self.start, weights, temporary, tags)
+                    write_export(self._described(), model, self.start, weights, temporary, tags)
                 say(f"exported {folder}")
         dist.barrier(self.ranks.group)
 

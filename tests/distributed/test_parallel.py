@@ -18,8 +18,9 @@ from train.config import ComputeConfig, ParallelConfig
 from train.data import batches, open_rows
 from train.distributed.context import ContextShard
 from train.distributed.weights import initial_weight
-from train.models.spec import llama_config
+from train.models.spec import network_config
 from train.planning.compute import ACTIVATION_CHECKPOINTINGS
+from train.planning.mesh import Mesh
 from train.planning.pipeline import PIPELINE_SCHEDULES
 from train.schedule import Schedule, learning_rate
 
@@ -40,12 +41,12 @@ def plain_loop(config):
     from transformers import LlamaForCausalLM
 
     class OneReader:
-        reader, num_readers, device, share = 0, 1, torch.device("cpu"), ContextShard()
+        rank, shape, device, share = 0, Mesh(), torch.device("cpu"), ContextShard()
 
     course = Schedule(config)
     rows = open_rows(config, course)
     read = batches(rows, config, course, OneReader, range(NUM_STEPS))
-    network = LlamaForCausalLM(llama_config(config)).double()
+    network = LlamaForCausalLM(network_config(config)).double()
     with torch.no_grad():
         for name, p in network.named_parameters():
             p.copy_(initial_weight(name, p.shape, network.config, config.seed))

@@ -5,8 +5,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from train.distributed.attention import use_attention
 from train.distributed.context import Batch, packed_batch
-from train.distributed.stage import DecoderStage
-from train.planning.compute import ATTENTIONS
+from train.distributed.stage import DecoderStage, recompute
+from train.planning.compute import ACTIVATION_CHECKPOINTINGS, ATTENTIONS
 
 WITHOUT_MASK = [name for name, each in ATTENTIONS.items() if not each.has_mask]
 
@@ -31,7 +31,9 @@ def part(name: str, layers: range = range(2), checkpointing: str = "none") -> De
     torch.manual_seed(0)
     network = LlamaForCausalLM(llama)
     use_attention(network.config, name)
-    found = DecoderStage(network, layers, checkpointing)
+    found = DecoderStage(network, layers)
+    for layer in found.layers():
+        recompute(layer, ACTIVATION_CHECKPOINTINGS[checkpointing])
     found.sums = torch.zeros(6, dtype=torch.float64)
     found.set_rope_theta(1e4, torch.device("cpu"))
     return found

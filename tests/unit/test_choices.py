@@ -113,7 +113,7 @@ def test_what_a_recipe_knows_of_a_name_is_what_its_table_says():
     )
     for names, table, attribute in facts:
         assert list(names) == [n for n, entry in table.items() if getattr(entry, attribute)]
-    anew = [name for name, each in ACTIVATION_CHECKPOINTINGS.items() if each.computes_anew]
+    anew = [name for name, each in ACTIVATION_CHECKPOINTINGS.items() if each.recomputes]
     assert anew == ["selective", "full"]  # all but "none"
     assert train.config.SHARE_UNITS == SHARE_UNITS
     assert typing.get_args(finetune.SplitName) == SPLITS

@@ -14,6 +14,7 @@ from train.config import TrainConfig
 from train.distributed import float8
 from train.distributed.context import ContextShard
 from train.distributed.float8 import use_float8
+from train.planning.mesh import Mesh
 
 CPU = torch.device("cpu")
 LENGTHS = [[20, 12], [7, 25]]
@@ -65,7 +66,7 @@ def test_without_the_switch_every_matrix_is_a_stock_one():
 
     config = recipe()
     mesh = SimpleNamespace(
-        pipeline_size=1, pipeline_rank=0, device=CPU, context_group=None, share=ContextShard()
+        shape=Mesh(), pipeline_rank=0, device=CPU, context_group=None, share=ContextShard()
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("train.distributed.parallelize._shard", lambda *given: None)

@@ -18,7 +18,7 @@ from train.config import ParallelConfig, TrainConfig
 from train.models.spec import Sizes, flops_a_token
 from train.optim import OPTIMIZERS
 from train.planning.memory import Memory, Process, in_flight, memory_of
-from train.planning.mesh import balanced, layers_of_stages, stages_of_rank
+from train.planning.mesh import Mesh, balanced, layers_of_stages, stages_of_rank
 from train.planning.pipeline import PIPELINE_SCHEDULES, pipe_of
 from train.planning.plan import Plan, idle_share, plan_of
 from train.planning.tables import print_plan
@@ -61,9 +61,9 @@ def test_parameters_are_those_of_transformers(preset, ranks, schedule):
     assert found.num_parameters == whole
     assert sum(found.parameters_of_rank) == whole + copies
     of_layer = [sum(p.numel() for p in layer.parameters()) for layer in llama.model.layers]
-    ends = {0: embedding, len(found.layout.pieces) - 1: embedding + llama.model.norm.weight.numel()}
+    ends = {0: embedding, len(found.layout.stages) - 1: embedding + llama.model.norm.weight.numel()}
     for held, count in zip(found.layout.of_rank, found.parameters_of_rank, strict=True):
-        layers = sum(of_layer[i] for piece in held for i in found.layout.pieces[piece])
+        layers = sum(of_layer[i] for piece in held for i in found.layout.stages[piece])
         if ranks > 1:
             assert count == layers + sum(ends.get(piece, 0) for piece in held)
 
@@ -94,9 +94,10 @@ def test_equal_costs_are_divided_evenly_the_longer_parts_first():
 
 def test_the_ends_of_a_network_have_fewer_layers():
     """30 layers by four: those with an embedding's look-up or a head beside them have seven."""
-    assert [len(piece) for piece in layers_of_stages(PRESETS["3b"](), 8192, 4)] == [7, 8, 8, 7]
+    layers = layers_of_stages(Sizes.of(PRESETS["3b"]()), 8192, 4)
+    assert [len(each) for each in layers] == [7, 8, 8, 7]
     # A layer of `tiny` costs 184,320 (by hand below) and 256 x 128 of attention; the head 524,288.
-    assert layers_of_stages(PRESETS["tiny"](), 256, 2) == [range(0, 3), range(3, 4)]
+    assert layers_of_stages(Sizes.of(PRESETS["tiny"]()), 256, 2) == [range(0, 3), range(3, 4)]
 
 
 def test_pieces_of_a_rank():
@@ -264,7 +265,7 @@ def make_process(preset: str = "tiny", **changes) -> Process:
     layers = (range(sizes.num_layers),)
     optimizer = OPTIMIZERS["adamw"]
     process = Process(
-        sizes, ParallelConfig(), 0, layers, 1, "none", 4, False, True, optimizer=optimizer
+        sizes, ParallelConfig(), Mesh(), 0, layers, "none", 4, False, True, optimizer=optimizer
     )
     return dataclasses.replace(process, **changes)
 
@@ -313,8 +314,7 @@ def test_memory_of_shared_rows_by_hand():
     of_ends = 4 * (3 * 128 + 2 * 32) + 256
     assert memory.activations == tokens * (4 * of_layer + of_ends)
     (without_mask, alone) = (
-        memory_of(make_process(has_mask=False, parallel=ParallelConfig(context=c)), 256, 4, 1)
-        for c in (4, 1)
+        memory_of(make_process(has_mask=False, mesh=Mesh(context=c)), 256, 4, 1) for c in (4, 1)
     )
     keys = 4 * 2 * 64 * 4  # bytes of a token's keys and values, of all layers
     assert without_mask.activations == (alone.activations + 1024 * keys * 3.5) / 4
@@ -386,13 +386,13 @@ def test_batches():
     span = plan(processes=16).spans[0]  # a row each, and room for four
     assert (span.reader_rows, span.microbatch_rows, span.num_microbatches) == (1, 1, 1)
     small = "data.microbatch_tokens=256"
-    laid = plan("parallel.pipeline=2", "parallel.replicate=2", small, processes=8).layout
-    assert (laid.pipeline, laid.replicate, laid.shard, laid.readers) == (2, 2, 2, 4)
+    laid = plan("parallel.pipeline=2", "parallel.replicate=2", small, processes=8).layout.mesh
+    assert (laid.pipeline, laid.replicate, laid.shard, laid.dp_size) == (2, 2, 2, 4)
     found = plan(
         "parallel.context=2", "parallel.replicate=2", "stages.0.batch_rows=32", processes=8
     )
     span = found.spans[0]  # four readers of two processes, which have room for eight rows
-    assert (found.layout.shard, found.layout.readers, span.idle_share) == (4, 4, 0)
+    assert (found.layout.mesh.fsdp, found.layout.mesh.dp_size, span.idle_share) == (4, 4, 0)
     assert (span.reader_rows, span.microbatch_rows, span.num_microbatches) == (8, 8, 1)
 
 
@@ -400,11 +400,13 @@ def test_batches():
     ("processes", "settings", "message"),
     [
         (3, (), "cannot be shared by 3 processes"),
-        (6, ("parallel.pipeline=4",), "6 processes are no multiple of .* = 4 x 1"),
-        (0, (), "0 processes are no multiple"),
-        (4, ("parallel.context=3",), "context = 3: 4 processes"),
+        (6, ("parallel.pipeline=4",), "6 processes are not a multiple of .* = 4 x 1 x 1 x 1"),
+        (0, (), "0 processes are not a multiple"),
+        (4, ("parallel.context=3",), "4 processes are not a multiple of .* = 1 x 1 x 3 x 1"),
+        (8, ("parallel.tensor=8",), "tensor = 8: does not divide the 4 query heads"),
+        (4, ("parallel.tensor=4",), "tensor = 4: does not divide the 2 key-value heads"),
         (3, ("parallel.context=3",), "not divided into the 6 slices"),
-        (8, ("parallel.pipeline=8",), "8 pieces of 4 layers"),
+        (8, ("parallel.pipeline=8",), "8 stages of 4 layers"),
         (2, ("parallel.pipeline=2", "data.microbatch_tokens=4096"), "1f1b needs .* and has 1"),
         (2, ("parallel.pipeline=2", "data.microbatch_tokens=768"), "3 rows do not divide 16"),
         (2, ("parallel.pipeline=2", "parallel.schedule=interleaved_1f1b",

@@ -18,6 +18,7 @@ from train.__main__ import main
 from train.config import TrainConfig
 from train.data import batches, open_rows
 from train.distributed.context import ContextShard
+from train.planning.mesh import Mesh
 from train.planning.preview import mixture_of
 from train.schedule import Schedule
 
@@ -157,9 +158,8 @@ def test_batches_are_the_same_rows_for_any_readers_workers_and_beginning(
     for first in (0, 1, 39, 41, 44, 45, 58) if not workers else (43,):
         of_readers = []
         for reader in range(readers):
-            one = SimpleNamespace(
-                reader=reader, num_readers=readers, device=torch.device("cpu"), share=ContextShard()
-            )
+            given = {"device": torch.device("cpu"), "share": ContextShard()}
+            one = SimpleNamespace(rank=reader, shape=Mesh(shard=readers), **given)
             read = batches(rows, config, course, one, range(first, course.total_steps))
             taken = itertools.islice(read, 4)
             of_readers.append([torch.cat([b.input_ids for b in step]).tolist() for step in taken])
@@ -173,7 +173,7 @@ def test_shares_of_rows_are_read_ahead_as_they_are(folder, rows, workers):
     """A process has its places of every row, whoever reads them for it."""
     config = TrainConfig.load(folder / "run.toml", [f"data.workers={workers}"])
     course, share = Schedule(config), ContextShard(1, 2)
-    one = SimpleNamespace(reader=0, num_readers=1, device=torch.device("cpu"), share=share)
+    one = SimpleNamespace(rank=0, shape=Mesh(), device=torch.device("cpu"), share=share)
     steps = range(43, 45)
     for k, step in zip(steps, batches(rows, config, course, one, steps), strict=True):
         whole = [rows[i] for i in course.at(k).rows_of_step(k)]

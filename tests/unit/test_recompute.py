@@ -96,7 +96,7 @@ def test_what_is_computed_anew(name):
 
 
 @pytest.mark.parametrize("name", ["varlen", "flash_attention_2"])
-def test_what_a_compiled_layer_computes_anew(name):
+def test_what_a_compiled_layer_recomputes(name):
     """Of one layer. Where checkpointing is around what is compiled, `selective` is as `full`."""
     selective, full = (backward_of_compiled(name, kind) for kind in ("selective", "full"))
     assert products(selective) == 2 * PRODUCTS

@@ -15,6 +15,7 @@ from train.config import ParallelConfig
 from train.distributed.attention import attention_arguments
 from train.distributed.context import ContextShard
 from train.planning.compute import ATTENTIONS
+from train.planning.mesh import Mesh
 
 ROW_TOKENS = 24  # of slices of 6, 3 and 2
 
@@ -84,8 +85,8 @@ def test_shares_are_a_row_and_of_equal_work(size):
 
 
 def test_processes_that_cannot_share_rows_are_refused():
-    ParallelConfig(context=2).check_context(4)
-    with pytest.raises(ConfigError, match=r"parallel\.context = 3: 4 processes share the weights"):
-        ParallelConfig(context=3).check_context(4)
+    assert Mesh.of(ParallelConfig(context=2), 4) == Mesh(shard=2, context=2)
+    with pytest.raises(ConfigError, match="4 processes are not a multiple of pipeline x replicate"):
+        Mesh.of(ParallelConfig(context=3), 4)
     with pytest.raises(ConfigError, match="context: expected 1 or more, got 0"):
         ParallelConfig(context=0)

@@ -21,7 +21,7 @@ from train.config import (
 )
 from train.distributed.parallelize import check_schedule
 from train.hooks import check_step, remember, signal_to_end
-from train.planning.pipeline import check_batches
+from train.planning.mesh import Mesh, check_batches
 from train.planning.plan import plan_of
 from train.planning.time import flops_a_second
 from train.runs.log import RunLog
@@ -85,10 +85,10 @@ def course_of(*stages) -> Schedule:
 
 def test_processes_share_a_batch_evenly():
     fine, odd = stage(batch_rows=6), stage(name="odd", batch_rows=9)
-    check_batches(course_of(fine, odd), 3, 1)
+    check_batches(course_of(fine, odd), Mesh(shard=3))
     message = r"stages\.1 \('odd'\): batches of 9 rows of 16 tokens cannot be shared by 2 processes"
     with pytest.raises(ConfigError, match=message):
-        check_batches(course_of(fine, odd), 2, 1)
+        check_batches(course_of(fine, odd), Mesh(shard=2))
 
 
 def test_a_course_has_no_gap_and_no_overlap():

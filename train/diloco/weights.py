@@ -6,11 +6,10 @@ from typing import Protocol
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
 from train.diloco.outer import Tensors
 from train.distributed.gather import gather_full_state_dict
-from train.distributed.mesh import Ranks, local, named_parameters
+from train.distributed.mesh import Ranks, as_placed, local, named_parameters
 from train.distributed.parallelize import fill
 from train.distributed.stage import DecoderStage, stock_name
 
@@ -149,13 +148,7 @@ class ShardWeights(_Held):
 
     def as_saved(self, name: str, value: Tensor) -> Tensor:
         """Return it as a shard of a whole, which another layout can read."""
-        like = self._held[name][0]
-        if not isinstance(like, DTensor):
-            return value
-        mesh, places = self._ranks.data_mesh_on_cpu, like.placements
-        return DTensor.from_local(
-            value, mesh, places, shape=like.shape, stride=like.stride(), run_check=False
-        )
+        return as_placed(value, self._held[name][0])
 
 
 @torch.no_grad()
@@ -178,6 +171,6 @@ def _held(parts: list[DecoderStage]) -> dict[str, list[nn.Parameter]]:
 def _shapes(held: Mapping[str, list[nn.Parameter]], ranks: Ranks) -> dict[str, tuple[int, ...]]:
     """Return the shapes of all trained weights of a learner, in one order on all processes."""
     mine = {name: tuple(parameters[0].shape) for name, parameters in held.items()}
-    found: list[dict[str, tuple[int, ...]]] = [{}] * ranks.pipeline_size
+    found: list[dict[str, tuple[int, ...]]] = [{}] * ranks.shape.pipeline
     dist.all_gather_object(found, mine, group=ranks.mesh.get_group("pipeline"))
     return {name: shape for of_place in found for name, shape in of_place.items()}

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
-from transformers import AttentionInterface, LlamaConfig
+from transformers import AttentionInterface, PreTrainedConfig
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from carbon.errors import UserError
@@ -63,12 +63,12 @@ def _why_not(name: str, device: torch.device) -> str:
 
 
 def use_attention(
-    llama: LlamaConfig, name: str, context_group: dist.ProcessGroup | None = None
+    network_config: PreTrainedConfig, name: str, context_group: dist.ProcessGroup | None = None
 ) -> None:
-    """Let the layers of a stock Llama attend in one of the ways of `ATTENTIONS`.
+    """Let the layers of a stock decoder attend in one of the ways of `ATTENTIONS`.
 
     Args:
-        llama: of the layers.
+        network_config: of the layers.
         name: of the attention.
         context_group: processes that share rows, if any do.
     """
@@ -87,7 +87,7 @@ def use_attention(
         name = _SHARED_SDPA if name in ATTENTIONS else name
     if name not in ATTENTIONS:
         AttentionInterface.register(name, attend)
-    llama._attn_implementation = name
+    network_config._attn_implementation = name
 
 
 def attention_arguments(
@@ -95,7 +95,7 @@ def attention_arguments(
     bounds: Tensor,
     key_bounds: Tensor,
     longest: int,
-    llama: LlamaConfig,
+    network_config: PreTrainedConfig,
     share: ContextShard,
 ) -> dict[str, Any]:
     """Return what tells a stock layer that attention stays inside the pieces of packed rows.
@@ -107,11 +107,11 @@ def attention_arguments(
         bounds: (1, pieces + 1) int32, in the tokens of all rows one behind the other.
         key_bounds: (1, pieces + 1) int32, in the keys that are asked.
         longest: tokens of the longest piece, or more.
-        llama: which attention there is.
+        network_config: which attention there is.
         share: which tokens of rows these are.
     """
     rows, row_tokens = position_ids.shape[0], position_ids.shape[1] * share.size
-    if str(llama._attn_implementation).startswith(_PREFIX):
+    if str(network_config._attn_implementation).startswith(_PREFIX):
         told = {"bounds_q": bounds[0], "bounds_k": key_bounds[0], "longest": longest}
         if share.size > 1:
             told["asked_keys"] = share.asked_keys(rows, row_tokens, position_ids.device)

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.tensor import DTensor, Shard
 from torch.nn.functional import pad
 
 from carbon.model.save import OnDemand
@@ -50,12 +51,12 @@ class _Gathering:
     """
 
     def __init__(self, parts: list[DecoderStage], ranks: Ranks) -> None:
-        llama = parts[0].config
-        self._held = {stock_name(n, llama): p for n, p in named_parameters(parts).items()}
+        network = parts[0].config
+        self._held = {stock_name(n, network): p for n, p in named_parameters(parts).items()}
         self._ranks = ranks
         self._pipeline, self._shards = (ranks.mesh.get_group(n) for n in ("pipeline", "shard"))
         shapes = {name: tuple(p.shape) for name, p in self._held.items()}
-        found: list[dict[str, tuple[int, ...]]] = [{}] * ranks.pipeline_size
+        found: list[dict[str, tuple[int, ...]]] = [{}] * ranks.shape.pipeline
         dist.all_gather_object(found, shapes, group=self._pipeline)
         self._places: dict[str, tuple[int, tuple[int, ...]]] = {}
         for place, of_place in enumerate(found):
@@ -89,11 +90,11 @@ class _Gathering:
         """Take this process's part; return the whole weight on the first process."""
         place, shape = self._places[name]
         mine = self._ranks.pipeline_rank
-        copy, shard = (self._ranks.mesh.get_local_rank(n) for n in ("replicate", "shard"))
+        copy, shard, slice_ = map(self._ranks.mesh.get_local_rank, ("replicate", "shard", "tensor"))
         if copy:
             return None
-        whole = self._of_shards(self._held[name]) if mine == place else None
-        if place == 0 or shard:
+        whole = self._of_slices(self._held[name]) if mine == place else None
+        if place == 0 or shard or slice_:
             return whole
         if mine == place:
             assert whole is not None
@@ -103,15 +104,36 @@ class _Gathering:
             dist.recv(whole, group=self._pipeline, group_src=place)
         return whole
 
-    def _of_shards(self, parameter: Tensor) -> Tensor | None:
-        """Return a weight from its shards, which are rows of it, on the first of these."""
-        mine, shape = local(parameter.detach()), parameter.shape
+    def _of_slices(self, parameter: Tensor) -> Tensor | None:
+        """Return a weight from its slices on the tensor axis, on the first process that has one."""
+        num_slices = self._ranks.shape.tensor
+        if num_slices == 1:
+            return self._of_shards(parameter, parameter.shape[0])
+        assert isinstance(parameter, DTensor)
+        placement = parameter.placements[-1]
+        if not isinstance(placement, Shard):
+            return self._of_shards(parameter, parameter.shape[0])
+        rows = parameter.shape[0] // (1 if placement.dim else num_slices)
+        mine = self._of_shards(parameter, rows)
+        if mine is None:
+            return None
+        group = self._ranks.mesh.get_group("tensor")
+        if self._ranks.tensor_rank:
+            dist.gather(mine.contiguous(), group=group, group_dst=0)
+            return None
+        slices = [torch.empty_like(mine) for _ in range(num_slices)]
+        dist.gather(mine.contiguous(), slices, group=group, group_dst=0)
+        return torch.cat(slices, dim=placement.dim)
+
+    def _of_shards(self, parameter: Tensor, num_rows: int) -> Tensor | None:
+        """Return a weight, or its slice of so many rows, from its shards on the first of these."""
+        mine = local(parameter.detach())
         num_shards = self._shards.size()
-        rows = -(-shape[0] // num_shards)  # of each, but for those at the end
+        rows = -(-num_rows // num_shards)  # of each, but for those at the end
         filled = pad(mine, (*(0, 0) * (mine.ndim - 1), 0, rows - len(mine)))
         if self._shards.rank():
             dist.gather(filled, group=self._shards, group_dst=0)
             return None
-        whole = mine.new_empty(num_shards * rows, *shape[1:])
+        whole = mine.new_empty(num_shards * rows, *mine.shape[1:])
         dist.gather(filled, list(torch.split(whole, rows)), group=self._shards, group_dst=0)
-        return whole[: shape[0]]
+        return whole[:num_rows]

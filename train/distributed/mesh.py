@@ -21,6 +21,7 @@ from carbon.errors import ConfigError, UserError
 from train.config import ParallelConfig
 from train.distributed.context import ContextShard
 from train.distributed.failures import SharedFate
+from train.planning.mesh import Mesh
 
 _OTHER_FILES = 512
 _MOST_GROUPS = 4
@@ -29,14 +30,11 @@ _MOST_GROUPS = 4
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """This process, its device, and the mesh of its learner: pipeline, replicate, shard.
-
-    Mostly there is one learner, which all processes of a launch are. Processes that share rows are
-    neighbours among those that share weights.
+    """This process, its device, and the process groups along the axes of its worker's mesh.
 
     Attributes:
-        rank: of this process, in its learner.
-        world_size: processes of a learner.
+        rank: of this process, in its worker.
+        shape: the processes of a worker.
         group: of the learner; None: all.
         quiet_group: for the checkpoint that a thread writes during training, on the CPU; its
             operations never wait for those of the training.
@@ -50,7 +48,7 @@ class Ranks:
     """
 
     rank: int
-    world_size: int
+    shape: Mesh
     device: torch.device
     mesh: DeviceMesh
     quiet_group: dist.ProcessGroup
@@ -68,36 +66,24 @@ class Ranks:
         return self.rank == 0
 
     @property
-    def pipeline_size(self) -> int:
-        """Processes that the layers are divided over."""
-        return _size(self.mesh, "pipeline")
+    def world_size(self) -> int:
+        """Processes of the worker."""
+        return self.shape.size
 
     @property
     def pipeline_rank(self) -> int:
-        """This process's place among them."""
+        """This process's place in its pipeline."""
         return self.mesh.get_local_rank("pipeline")
 
     @property
-    def num_readers(self) -> int:
-        """Groups that read rows of their own; a pipeline's, and those that share rows, are one."""
-        return self.world_size // self.pipeline_size // self.share.size
-
-    @property
-    def reader(self) -> int:
-        """This process's place among them."""
-        return self.rank // self.share.size % self.num_readers
+    def tensor_rank(self) -> int:
+        """This process's place among those that share its matrices."""
+        return self.rank % self.shape.tensor
 
     @property
     def data_mesh(self) -> DeviceMesh:
-        """Processes that share this one's layers."""
-        return _of_data(self.mesh)
-
-    @property
-    def data_mesh_on_cpu(self) -> DeviceMesh:
-        """The same, for what is held in the memory of the CPU: it has places, and no groups."""
-        there = self.data_mesh
-        names = there.mesh_dim_names
-        return DeviceMesh("cpu", there.mesh, mesh_dim_names=names, _init_backend=False)
+        """Processes that share this one's layers by FSDP."""
+        return self.mesh["replicate", "shard"] if self.shape.replicate > 1 else self.mesh["shard"]
 
     def largest(self, value: int) -> torch.Tensor:
         """Return the largest value of any process, of all learners, a number on the device."""
@@ -182,23 +168,18 @@ def ranks_of_group(device: torch.device, parallel: ParallelConfig, num_learners:
             f"learners.count = {num_learners}: {dist.get_world_size()} processes are no multiple "
             "of it; change one of them"
         )
-    fixed = parallel.pipeline * parallel.replicate
-    if world_size % fixed or not world_size:
-        raise ConfigError(
-            f"parallel: {world_size} processes are no multiple of pipeline x replicate = {fixed}; "
-            "change one of them"
-        )
-    parallel.check_context(world_size // fixed)
-    shape = (parallel.pipeline, parallel.replicate, world_size // fixed)
-    names = ("pipeline", "replicate", "shard")
+    shape = Mesh.of(parallel, world_size)
+    sizes = (shape.pipeline, shape.replicate, shape.fsdp, shape.tensor)
+    names = ("pipeline", "replicate", "shard", "tensor")
     if num_learners > 1:
-        shape, names = (num_learners, *shape), ("learner", *names)  # type: ignore[assignment]
-    mesh = init_device_mesh(device.type, shape, mesh_dim_names=names)
-    share, context_group = ContextShard(dist.get_rank() % parallel.context, parallel.context), None
-    if parallel.context > 1:
-        context_group, _ = dist.new_subgroups(parallel.context)  # type: ignore[no-untyped-call]
+        sizes, names = (num_learners, *sizes), ("learner", *names)  # type: ignore[assignment]
+    mesh = init_device_mesh(device.type, sizes, mesh_dim_names=names)
     timeout = timedelta(seconds=parallel.timeout_seconds)
     learner, rank = divmod(dist.get_rank(), world_size)
+    share, context_group = ContextShard(shape.context_rank(rank), shape.context), None
+    if shape.context > 1:
+        rows = torch.arange(dist.get_world_size()).view(-1, shape.context, shape.tensor)
+        context_group = _one_of(rows.mT.flatten(0, 1).tolist(), timeout)
     group = meeting_group = None
     if num_learners > 1:
         all_ranks = torch.arange(num_learners * world_size).view(num_learners, world_size)
@@ -214,7 +195,7 @@ def ranks_of_group(device: torch.device, parallel: ParallelConfig, num_learners:
         _set_pg_timeout(timeout, one)
     return Ranks(
         rank,
-        world_size,
+        shape,
         device,
         mesh,
         quiet_group,
@@ -237,13 +218,18 @@ def _one_of(
     return mine
 
 
-def _of_data(mesh: DeviceMesh) -> DeviceMesh:
-    return mesh["replicate", "shard"] if _size(mesh, "replicate") > 1 else mesh["shard"]
+def as_placed(local_tensor: Tensor, like: Tensor) -> Tensor:
+    """Return a shard in the memory of the CPU as part of a whole that is divided like another.
 
-
-def _size(mesh: DeviceMesh, name: str) -> int:
-    assert mesh.mesh_dim_names is not None
-    return mesh.size(mesh.mesh_dim_names.index(name))
+    The mesh of the result has places and no process groups.
+    """
+    if not isinstance(like, DTensor):
+        return local_tensor
+    there = like.device_mesh
+    mesh = DeviceMesh("cpu", there.mesh, mesh_dim_names=there.mesh_dim_names, _init_backend=False)
+    return DTensor.from_local(
+        local_tensor, mesh, like.placements, shape=like.shape, stride=like.stride(), run_check=False
+    )
 
 
 def local(tensor: Tensor | None) -> Tensor:

@@ -1,22 +1,25 @@
 """The parallel plan: from a stock network to this process's parts of it."""
 
+from typing import Any
+
 import torch
 from torch import nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.torch_version import TorchVersion
-from transformers import LlamaForCausalLM
 
 from carbon.errors import UserError
+from carbon.losses import LossSums
 from train.config import ParallelConfig, TrainConfig
 from train.distributed.attention import chosen_attention, use_attention
 from train.distributed.float8 import use_float8
 from train.distributed.mesh import Ranks
-from train.distributed.stage import DecoderStage, choose_trained, stock_name
+from train.distributed.stage import DecoderStage, choose_trained, recompute, stock_name
+from train.distributed.tensor import SequenceSlice, share_matrices
 from train.distributed.weights import KMER_INITS, initial_weight, is_adapter
-from train.models.spec import llama_config
+from train.models.spec import Sizes, build_network
 from train.models.start import Start
-from train.planning.compute import COMPUTE_DTYPES
+from train.planning.compute import ACTIVATION_CHECKPOINTINGS, COMPUTE_DTYPES
 from train.planning.mesh import layers_of_stages, stages_of_rank
 from train.planning.pipeline import schedule_of, stages_per_rank
 
@@ -46,44 +49,57 @@ def check_schedule(parallel: ParallelConfig) -> None:
 def build_stages(
     config: TrainConfig, ranks: Ranks, start: Start | None = None, *, fills: bool = True
 ) -> list[DecoderStage]:
-    """Make this process's parts, in the order of the layers: split, adapt, compile, shard, fill in.
+    """Make this process's stages, in the order of the layers: split, parallelise, fill in.
 
     Where a checkpoint is loaded next, what is trained need not be filled in (`fill_trained`).
 
-    Activation checkpointing is a part's own doing, inside each layer. Nothing has memory before
-    it is sharded.
+    Nothing has memory before it is sharded.
 
     Raises:
         ConfigError: there are fewer layers than pieces.
         UserError: attention, float8 or schedule, as asked for, cannot be used here.
     """
-    compute = config.compute
     check_schedule(config.parallel)
     with torch.device("meta"):
-        llama = LlamaForCausalLM(llama_config(config))
+        network: Any = build_network(config)
     dtype = str(compute_dtype(config, ranks.device)).removeprefix("torch.")
-    attention = chosen_attention(compute, dtype, ranks.device)
-    use_attention(llama.config, attention, ranks.context_group)
-    num_pieces = ranks.pipeline_size * stages_per_rank(config.parallel)
-    pieces = layers_of_stages(llama.config, config.longest_context_tokens, num_pieces)
-    mine = stages_of_rank(config.parallel, ranks.pipeline_rank)
-    parts = [DecoderStage(llama, pieces[i], compute.activation_checkpointing) for i in mine]
-    for part in parts:
-        part.share = ranks.share
-        choose_trained(part, config.model, in_pipeline=ranks.pipeline_size > 1)
-        if compute.float8:
-            use_float8(part.layers(), ranks.device)
-        if compute.compile:
-            for layer in part.layers():
-                layer.compile()  # in place, so that its parameters keep their names
-        _shard(part, config, ranks)
-        part.to_empty(device=ranks.device)
-        part.sums = torch.zeros(6, dtype=torch.float64, device=ranks.device)
-        part.set_rope_theta(config.stages[0].rope_theta, ranks.device)
-        _fill(part, config, start, trained=False)
+    attention = chosen_attention(config.compute, dtype, ranks.device)
+    use_attention(network.config, attention, ranks.context_group)
+    num_stages = ranks.shape.pipeline * stages_per_rank(config.parallel)
+    sizes = Sizes.of(network.config)
+    layers = layers_of_stages(sizes, config.longest_context_tokens, num_stages)
+    stages = []
+    for number in stages_of_rank(config.parallel, ranks.pipeline_rank):
+        stage = DecoderStage(network, layers[number])
+        choose_trained(stage, config.model, in_pipeline=ranks.shape.pipeline > 1)
+        parallelize(stage, config, ranks)
+        stage.to_empty(device=ranks.device)
+        stage.sums = torch.zeros(len(LossSums._fields), dtype=torch.float64, device=ranks.device)
+        stage.set_rope_theta(config.stages[0].rope_theta, ranks.device)
+        _fill(stage, config, start, trained=False)
+        stages.append(stage)
     if fills:
-        fill_trained(parts, config, start)
-    return parts
+        fill_trained(stages, config, start)
+    return stages
+
+
+def parallelize(stage: DecoderStage, config: TrainConfig, ranks: Ranks) -> None:
+    """Parallelise a stage, in this order; each step wraps those before it.
+
+    Context and tensor parallelism, float8, activation checkpointing, compile, FSDP.
+    """
+    compute = config.compute
+    stage.share = ranks.share
+    if ranks.shape.tensor > 1:
+        share_matrices(stage, ranks)
+        stage.own_tokens = SequenceSlice(ranks.tensor_rank, ranks.shape.tensor)
+    if compute.float8:
+        use_float8(stage.layers(), ranks.device)
+    for layer in stage.layers():
+        recompute(layer, ACTIVATION_CHECKPOINTINGS[compute.activation_checkpointing])
+        if compute.compile:
+            layer.compile()  # in place, so that its parameters keep their names
+    _shard(stage, config, ranks)
 
 
 def fill_trained(

@@ -18,6 +18,7 @@ from train.distributed.context import Batch, stacked
 from train.distributed.mesh import Ranks, local, named_parameters
 from train.distributed.parallelize import compute_dtype
 from train.distributed.stage import DecoderStage
+from train.distributed.tensor import is_counted_here
 from train.planning.mesh import stages_of_rank
 from train.planning.pipeline import schedule_of, stages_per_rank
 
@@ -44,7 +45,7 @@ class Pipeline:
         processes that share weights: FSDP does that.
         """
         with self._measured(objective) as sums:
-            if self._ranks.pipeline_size > 1:
+            if self._ranks.shape.pipeline > 1:
                 self._run_schedule(batch)
             else:
                 self._run_loop(batch)
@@ -55,7 +56,7 @@ class Pipeline:
     def evaluate(self, batch: list[Batch]) -> LossSums:
         """Run this reader's microbatches forward only; return sums over all readers."""
         with self._measured(CE) as sums:
-            if self._ranks.pipeline_size > 1:
+            if self._ranks.shape.pipeline > 1:
                 self._schedule(batch).eval(*self._inputs(batch), **_rest(batch))
             else:
                 for microbatch in batch:
@@ -65,7 +66,7 @@ class Pipeline:
     @contextmanager
     def _measured(self, objective: Objective) -> Iterator[Tensor]:
         """Yield what will be the sums over all readers once the body has run."""
-        sums = torch.zeros(6, dtype=torch.float64, device=self._ranks.device)
+        sums = torch.zeros(len(LossSums._fields), dtype=torch.float64, device=self._ranks.device)
         for part in self._parts:
             part.objective = objective
             part.sums.zero_()
@@ -104,15 +105,20 @@ class Pipeline:
         width = self._parts[0].config.hidden_size
         ids = torch.empty(rows, tokens, dtype=torch.int64, device="meta")
         dtype = compute_dtype(self._config, ranks.device)
+        if dtype == torch.float32:  # without mixed precision states have the dtype of the weights
+            dtype = next(self._parts[0].parameters()).dtype
         # What requires a gradient here is sent one back.
-        hidden = torch.empty(rows, tokens, width, dtype=dtype, device="meta", requires_grad=True)
+        slice_tokens = tokens // ranks.shape.tensor
+        hidden = torch.empty(
+            rows, slice_tokens, width, dtype=dtype, device="meta", requires_grad=True
+        )
         loss = torch.empty((), device="meta", requires_grad=True)
         indices = stages_of_rank(parallel, ranks.pipeline_rank)
         stages = [
             PipelineStage(
                 part,
                 index,
-                ranks.pipeline_size * stages_per_rank(parallel),
+                ranks.shape.pipeline * stages_per_rank(parallel),
                 ranks.device,
                 input_args=ids if part.is_first else hidden,
                 output_args=loss if part.is_last else hidden,
@@ -157,8 +163,8 @@ class _Tie:
     def __init__(self, ranks: Ranks, parts: list[DecoderStage]) -> None:
         self._ends: list[Tensor] = []
         self._group = ranks.mesh.get_group("pipeline")
-        self._other = ranks.pipeline_size - 1 - ranks.pipeline_rank
-        if parts[0].config.tie_word_embeddings and ranks.pipeline_size > 1:
+        self._other = ranks.shape.pipeline - 1 - ranks.pipeline_rank
+        if parts[0].config.tie_word_embeddings and ranks.shape.pipeline > 1:
             named = named_parameters(parts)
             ends = [named.get(f"{name}.weight") for name in ("model.embed_tokens", "lm_head")]
             self._ends = [end for end in ends if end is not None]
@@ -195,13 +201,18 @@ def finish_gradients(
     weights = named_parameters(parts)
     gradients = {name: local(p.grad) for name, p in weights.items() if p.grad is not None}
     tied = parts[0].config.tie_word_embeddings
-    counted = [g for name, g in gradients.items() if not (tied and name == "lm_head.weight")]
+    counted = [
+        gradient
+        for name, gradient in gradients.items()
+        if not (tied and name == "lm_head.weight") and is_counted_here(weights[name], ranks)
+    ]
     square = torch.nn.utils.get_total_norm(counted).to(ranks.device).double().square()
-    for dimension in ("pipeline", "shard"):
+    for dimension in ("pipeline", "shard", "tensor"):
         dist.all_reduce(square, group=ranks.mesh.get_group(dimension))
-    scale = (ranks.world_size // ranks.pipeline_size) / count.clamp(min=1)
+    scale = ranks.data_mesh.size() / count.clamp(min=1)
     norm = scale * square.sqrt()
     factor = scale * (clip_norm / (norm + 1e-6)).clamp(max=1)
     if gradients:  # a process of a pipeline may have none
-        torch._foreach_mul_(list(gradients.values()), factor.float())
+        shards = list(gradients.values())
+        torch._foreach_mul_(shards, factor.to(shards[0].dtype))
     return norm

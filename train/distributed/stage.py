@@ -1,7 +1,7 @@
-"""The network as it is trained: consecutive parts of a stock Llama, the loss behind the last."""
+"""Pipeline stages: consecutive layers of a stock decoder, with the loss after the last."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -12,8 +12,7 @@ from torch.utils.checkpoint import (
     checkpoint,
     create_selective_checkpoint_contexts,
 )
-from transformers import LlamaConfig, LlamaForCausalLM
-from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRotaryEmbedding
+from transformers import PreTrainedConfig
 
 from carbon.losses import LossSums, head_loss
 from carbon.losses.objectives import CE
@@ -21,22 +20,25 @@ from carbon.tokenizer import NATIVE
 from train.config import ModelConfig
 from train.distributed.attention import attention_arguments
 from train.distributed.context import ContextShard
+from train.distributed.tensor import whole
 from train.distributed.weights import lora_config
+from train.models.spec import spec_of
 from train.models.start import TUNINGS
-from train.planning.compute import ACTIVATION_CHECKPOINTINGS, ActivationCheckpointing
+from train.planning.compute import ActivationCheckpointing
 
 
 class DecoderStage(nn.Module):
-    """Consecutive layers of a Llama; the first part takes tokens, the last gives the loss.
+    """Consecutive layers of a decoder; the first stage takes tokens, the last gives the loss.
 
-    Parameters have the names that they have in `LlamaForCausalLM`. Tied embeddings are one
+    Parameters have the names that they have in the stock network. Tied embeddings are one
     parameter where both ends are in one part; else the last part has a copy, `lm_head.weight`.
 
     Attributes:
-        sums: (6,) fp64, `LossSums` of the microbatches since they were last set to zero; of the
-            last part only.
+        sums: fp64, `LossSums` of the microbatches since they were last set to zero; of the last
+            stage only.
         objective: what is minimised.
         share: which tokens of rows are read here.
+        own_tokens: from (B, T) to the tokens whose loss is computed here.
         carries_gradients: whether gradients go through frozen layers, for a pipeline whose first
             part is to send and be sent them.
     """
@@ -44,28 +46,25 @@ class DecoderStage(nn.Module):
     sums: Tensor
     rotary_emb: nn.Module
 
-    def __init__(
-        self, llama: LlamaForCausalLM, layers: range, activation_checkpointing: str
-    ) -> None:
+    def __init__(self, network: Any, layers: range) -> None:
         """Take layers out of a stock network."""
         super().__init__()
-        self.config = llama.config
+        self.config = network.config
         self.is_first = layers.start == 0
-        self.is_last = layers.stop == llama.config.num_hidden_layers
+        self.is_last = layers.stop == network.config.num_hidden_layers
         self.objective = CE
         self.share = ContextShard()
+        self.own_tokens: Callable[[Tensor], Tensor] = lambda tokens: tokens
         self.carries_gradients = False
         self._rope_theta: float | None = None
         self.model: Any = nn.Module()
         if self.is_first:
-            self.model.embed_tokens = llama.model.embed_tokens
-        self.model.layers = nn.ModuleDict({str(i): llama.model.layers[i] for i in layers})
-        for layer in self.layers():
-            recompute(layer, ACTIVATION_CHECKPOINTINGS[activation_checkpointing])
+            self.model.embed_tokens = network.model.embed_tokens
+        self.model.layers = nn.ModuleDict({str(i): network.model.layers[i] for i in layers})
         if self.is_last:
-            self.model.norm = llama.model.norm
-            if not (self.is_first and llama.config.tie_word_embeddings):
-                self.lm_head = llama.lm_head
+            self.model.norm = network.model.norm
+            if not (self.is_first and network.config.tie_word_embeddings):
+                self.lm_head = network.lm_head
 
     @property
     def head(self) -> nn.Parameter:
@@ -114,10 +113,11 @@ class DecoderStage(nn.Module):
         return self._loss(self.model.norm(hidden), targets, known)
 
     def _loss(self, hidden: Tensor, targets: Tensor, known: Tensor) -> Tensor:
+        targets, known = self.own_tokens(targets), self.own_tokens(known)
         bits = torch.arange(6, device=known.device, dtype=torch.uint8)
         sums: LossSums = head_loss(
             hidden.flatten(0, 1),
-            self.head,
+            whole(self.head),
             targets.flatten(),
             (known.flatten()[:, None] >> bits & 1).bool(),
             self.objective,
@@ -133,16 +133,16 @@ class DecoderStage(nn.Module):
         rope: Any = self.config.rope_parameters  # of all parts of a process
         self._rope_theta = rope["rope_theta"] = theta
         with device:
-            self.rotary_emb = LlamaRotaryEmbedding(self.config)
+            self.rotary_emb = spec_of(self.config.model_type).rotary_embedding(self.config)
 
 
-def stock_name(name: str, llama: LlamaConfig) -> str:
+def stock_name(name: str, network: PreTrainedConfig) -> str:
     """Return the name of a part's parameter in a checkpoint, where tied ones stand once.
 
     A matrix with an adapter has the name that it has without.
     """
     name = name.replace(".base_layer.", ".")
-    tied = llama.tie_word_embeddings and name == "lm_head.weight"
+    tied = network.tie_word_embeddings and name == "lm_head.weight"
     return "model.embed_tokens.weight" if tied else name
 
 
@@ -158,36 +158,21 @@ _KEPT = {
 
 
 def recompute(layer: nn.Module, kind: ActivationCheckpointing) -> None:
-    """Let a stock layer forget what it computes, but for what is kept, until backward."""
-    if kind.computes_anew:
-        layer.__class__ = _KeepingProducts if kind.keeps_products else _KeepingInput
+    """Discard the activations of a stock layer, except those that are kept, until backward.
 
+    Nothing in a layer is random. A compiled layer and FSDP wrap this, so that a layer is one graph
+    and its weights are gathered once for both passes.
+    """
+    if not kind.recomputes:
+        return
+    stock = layer.forward
+    kept = {"context_fn": _keeping_products} if kind.keeps_products else {}
 
-class _KeepingInput(LlamaDecoderLayer):  # type: ignore[no-untyped-call]
-    """A layer that keeps its input only."""
+    def forward(hidden: Tensor, **shared: Any) -> Any:
+        options = {"use_reentrant": False, "preserve_rng_state": False, **kept}
+        return checkpoint(stock, hidden, **options, **shared)
 
-    def forward(self, hidden: Tensor, **shared: Any) -> Tensor:  # type: ignore[override, unused-ignore]
-        """Return what the stock layer does; nothing in it is random."""
-        result: Tensor = checkpoint(
-            super().forward, hidden, use_reentrant=False, preserve_rng_state=False, **shared
-        )
-        return result
-
-
-class _KeepingProducts(LlamaDecoderLayer):  # type: ignore[no-untyped-call]
-    """A layer that keeps its input and the results of products and of attention."""
-
-    def forward(self, hidden: Tensor, **shared: Any) -> Tensor:  # type: ignore[override, unused-ignore]
-        """Return what the stock layer does; nothing in it is random."""
-        result: Tensor = checkpoint(
-            super().forward,
-            hidden,
-            use_reentrant=False,
-            preserve_rng_state=False,
-            context_fn=_keeping_products,
-            **shared,
-        )
-        return result
+    layer.forward = forward  # type: ignore[method-assign]
 
 
 def _policy(

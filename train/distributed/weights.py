@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
-from transformers import LlamaConfig
+from transformers import PreTrainedConfig
 
 from carbon.model.save import OnDemand
 from carbon.tokenizer import KMER_DIGITS, NATIVE, K
@@ -112,14 +112,14 @@ _EMBEDDING = "model.embed_tokens.weight"
 def initial_weight(
     name: str,
     shape: torch.Size,
-    llama: LlamaConfig,
+    network_config: PreTrainedConfig,
     seed: int,
     kmer_rows: KmerInit = KMER_INITS["independent"],
 ) -> Tensor:
     """Return a parameter as it begins, fp32 on the CPU: a function of its name and the seed alone.
 
     So a process makes its own layers only, and they are the same however the network is divided.
-    The distribution is that of `LlamaForCausalLM`, but for rows of 6-mers where another is given.
+    The distribution is that of the stock network, but for rows of 6-mers where another is given.
     """
     if len(shape) == 1:
         return torch.ones(shape)
@@ -130,9 +130,9 @@ def initial_weight(
     weight = torch.randn(shape, generator=generator)
     if name in (_EMBEDDING, "lm_head.weight"):
         _share(weight[NATIVE.kmer_rows], kmer_rows, generator)
-    weight *= llama.initializer_range
+    weight *= network_config.initializer_range
     if name == _EMBEDDING:
-        weight[llama.pad_token_id] = 0
+        weight[network_config.pad_token_id] = 0
     return weight
 
 

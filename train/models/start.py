@@ -29,7 +29,7 @@ from train.config import TrainConfig
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from transformers import LlamaConfig
+    from transformers import PreTrainedConfig
 
 Prefix = tuple[int, ...]
 _FIRST_SLOT = NATIVE.dna_end + 1
@@ -132,23 +132,23 @@ def open_start(config: TrainConfig) -> Start | None:
     return start
 
 
-def start_llama(source: str) -> "LlamaConfig":
+def start_config(source: str) -> "PreTrainedConfig":
     """Return the configuration of a model to go on from, with the native vocabulary's rows.
 
     Raises:
         ModelError: there is no such folder, or no model in it.
     """
-    from transformers import LlamaConfig
+    from transformers import AutoConfig
 
     from carbon.model.convert import native_ids
 
     folder = _folder_of(source)
     read_config(folder)
-    stock = LlamaConfig.from_pretrained(str(folder)).to_dict()
+    stock = AutoConfig.from_pretrained(str(folder)).to_dict()
     stock |= native_ids()
     # The trainer draws nothing at random while it runs, and keeps weights in fp32.
     stock |= {"attention_dropout": 0.0, "dtype": "float32"}
-    return LlamaConfig.from_dict(stock)
+    return AutoConfig.for_model(**stock)
 
 
 def filled_in(table: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -157,7 +157,7 @@ def filled_in(table: Mapping[str, Any]) -> Mapping[str, Any]:
     source = model.get("start") if isinstance(model, Mapping) else None
     if not isinstance(source, str) or not source or not isinstance(stages, list):
         return table
-    rope: Any = start_llama(source).rope_parameters
+    rope: Any = start_config(source).rope_parameters
     theta = {"rope_theta": float(rope["rope_theta"])}
     filled = [{**theta, **each} if isinstance(each, Mapping) else each for each in stages]
     return {**table, "stages": filled}

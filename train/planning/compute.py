@@ -73,21 +73,21 @@ class ActivationCheckpointing:
     """What of a layer is computed anew in backward.
 
     Attributes:
-        computes_anew: whether anything is; what goes into the layer is kept at any rate.
+        recomputes: whether anything is; what goes into the layer is kept at any rate.
         keeps_products: not the results of matrix products and of attention, which cost the most.
     """
 
-    computes_anew: bool
+    recomputes: bool
     keeps_products: bool
 
     @property
     def repeats_forward(self) -> bool:
         """Whether backward takes the operations of another forward, products among them."""
-        return self.computes_anew and not self.keeps_products
+        return self.recomputes and not self.keeps_products
 
 
 ACTIVATION_CHECKPOINTINGS = {
-    "none": ActivationCheckpointing(computes_anew=False, keeps_products=True),
-    "selective": ActivationCheckpointing(computes_anew=True, keeps_products=True),
-    "full": ActivationCheckpointing(computes_anew=True, keeps_products=False),
+    "none": ActivationCheckpointing(recomputes=False, keeps_products=True),
+    "selective": ActivationCheckpointing(recomputes=True, keeps_products=True),
+    "full": ActivationCheckpointing(recomputes=True, keeps_products=False),
 }

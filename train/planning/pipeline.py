@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from carbon.errors import ConfigError
 from train.config import ParallelConfig, TrainConfig
-from train.schedule import Phase, Schedule
+from train.schedule import Phase
 
 
 class Pipe(NamedTuple):
@@ -172,23 +172,6 @@ def stages_per_rank(parallel: ParallelConfig) -> int:
 def pipe_of(parallel: ParallelConfig, num_microbatches: int) -> Pipe:
     """Return a pipeline of the run with so many microbatches in it."""
     return Pipe(parallel.pipeline, stages_per_rank(parallel), num_microbatches)
-
-
-def check_batches(course: Schedule, num_readers: int, context: int) -> None:
-    """Raise ConfigError unless so many readers share a batch, and so many processes a row."""
-    for span in course.spans:
-        if context > 1 and span.context_tokens % (2 * context):
-            raise ConfigError(
-                f"stages.{span.number} ('{span.stage.name}'): rows of {span.context_tokens} tokens "
-                f"are not divided into the {2 * context} slices of parallel.context = {context}; "
-                "change one of them"
-            )
-        if span.batch_rows % num_readers:
-            raise ConfigError(
-                f"stages.{span.number} ('{span.stage.name}'): batches of {span.batch_rows} rows of "
-                f"{span.context_tokens} tokens cannot be shared by {num_readers} processes evenly; "
-                "change batch_rows or the number of processes"
-            )
 
 
 def microbatch_rows(config: TrainConfig, context_tokens: int) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from carbon.errors import ConfigError
 from carbon.io.config import check
 from train.config import ParallelConfig, TrainConfig
-from train.models.spec import Sizes, flops_a_token, llama_config, tuned_parameters
+from train.models.spec import Sizes, flops_a_token, network_config, tuned_parameters
 from train.optim import OPTIMIZERS
 from train.planning.compute import (
     ACTIVATION_CHECKPOINTINGS,
@@ -20,9 +20,8 @@ from train.planning.compute import (
     attention_of,
 )
 from train.planning.memory import Memory, Process, memory_of
-from train.planning.mesh import Layout, layout_of
+from train.planning.mesh import Layout, check_batches, layout_of
 from train.planning.pipeline import (
-    check_batches,
     microbatch_rows,
     num_microbatches,
     pipe_of,
@@ -31,7 +30,7 @@ from train.planning.pipeline import (
 from train.schedule import Phase, Schedule
 
 if TYPE_CHECKING:
-    from transformers import LlamaConfig
+    from transformers import PreTrainedConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +112,17 @@ def plan_of(
     """
     check(peak_flops is None or peak_flops > 0, f"peak_flops = {peak_flops}: give more than 0")
     check(0 < mfu <= 1, f"mfu = {mfu}: give more than 0, and 1 at most")
-    llama = llama_config(config)
-    layout = layout_of(config, llama, world_size)
-    check_batches(course, layout.readers, layout.context)
+    network = network_config(config)
+    layout = layout_of(config, Sizes.of(network), world_size)
+    check_batches(course, layout.mesh)
     on_gpu = peak_flops is not None if on_gpu is None else on_gpu
     dtype = COMPUTE_DTYPES[config.compute.dtype].name(on_gpu)
-    processes = _processes(config, llama, layout, dtype, on_gpu)
+    processes = _processes(config, network, layout, dtype, on_gpu)
     speed = None if peak_flops is None else peak_flops * mfu * world_size
-    spans = tuple(_plan_of_span(config, llama, span, processes, speed) for span in course.spans)
+    spans = tuple(_plan_of_span(config, network, span, processes, speed) for span in course.spans)
     of_rank = tuple(process.num_parameters for process in processes)
-    tied_twice = layout.pipeline > 1 and llama.tie_word_embeddings
-    num_parameters = sum(of_rank) - tied_twice * llama.vocab_size * llama.hidden_size
+    tied_twice = layout.mesh.pipeline > 1 and network.tie_word_embeddings
+    num_parameters = sum(of_rank) - tied_twice * network.vocab_size * network.hidden_size
     frozen = sum(process.frozen for process in processes)
     num_trained = sum(of_rank) - frozen if frozen else num_parameters
     return Plan(world_size, layout, dtype, num_parameters, of_rank, spans, num_trained)
@@ -131,46 +130,46 @@ def plan_of(
 
 def _processes(
     config: TrainConfig,
-    llama: "LlamaConfig",
+    network: "PreTrainedConfig",
     layout: Layout,
     dtype: str,
     on_gpu: bool,
 ) -> list[Process]:
     """Return a process of each pipeline rank."""
-    sizes = Sizes.of(llama)
+    sizes = Sizes.of(network)
     attention = attention_of(config.compute.attention, dtype, on_gpu=on_gpu)
     return [
         Process(
             sizes,
             config.parallel,
+            layout.mesh,
             rank,
-            tuple(layout.pieces[i] for i in pieces),
-            layout.shard,
+            tuple(layout.stages[i] for i in stages),
             config.compute.activation_checkpointing,
             DTYPE_BYTES[dtype],
             on_gpu,
             ATTENTIONS[attention].has_mask,
             OPTIMIZERS[config.optimizer.name],
-            *tuned_parameters(config.model, sizes, [layout.pieces[i] for i in pieces]),
+            *tuned_parameters(config.model, sizes, [layout.stages[i] for i in stages]),
         )
-        for rank, pieces in enumerate(layout.of_rank)
+        for rank, stages in enumerate(layout.of_rank)
     ]
 
 
 def _plan_of_span(
     config: TrainConfig,
-    llama: "LlamaConfig",
+    network: "PreTrainedConfig",
     span: Phase,
     processes: list[Process],
     flops_a_second: float | None,
 ) -> PhasePlan:
     parallel = config.parallel
-    readers = processes[0].shard * parallel.replicate // parallel.context
+    readers = processes[0].mesh.dp_size
     at_once = min(microbatch_rows(config, span.context_tokens), span.batch_rows // readers)
     count = num_microbatches(parallel, span, readers, at_once)
     idle = idle_share(parallel, count)
     num_tokens = span.num_steps * span.stage.batch_tokens
-    forward = flops_a_token(llama, span.context_tokens) // 3
+    forward = flops_a_token(network, span.context_tokens) // 3
     checkpointing = ACTIVATION_CHECKPOINTINGS[config.compute.activation_checkpointing]
     flops = num_tokens * forward * (3 + checkpointing.repeats_forward)
     return PhasePlan(

@@ -12,11 +12,11 @@ from carbon.progress import say
 from carbon.run_folder import read_lines
 from carbon.tokenizer import NUM_KMERS
 from train.config import TrainConfig
-from train.models.spec import flops_a_token, llama_config
+from train.models.spec import flops_a_token, network_config, spec_of
 from train.planning.pipeline import microbatch_rows
 
 if TYPE_CHECKING:
-    from transformers import LlamaConfig
+    from transformers import PreTrainedConfig
 
 _TIMED_FLOPS = 1e11  # a second or two of a laptop's CPU
 _TIMED_STEPS_OF_LAYER = 3
@@ -29,23 +29,22 @@ def flops_a_second(config: TrainConfig) -> float:
     first stage, fewer or shorter ones where that would take seconds. The threads are torch's.
     """
     say("timing a layer of this network on this machine; --peak-tflops plans for another")
-    llama = llama_config(config)
+    network = network_config(config)
     context = config.stages[0].context_tokens
-    llama.num_hidden_layers, llama.vocab_size = 1, NUM_KMERS
-    wanted = int(_TIMED_FLOPS / flops_a_token(llama, context))
+    network.num_hidden_layers, network.vocab_size = 1, NUM_KMERS
+    wanted = int(_TIMED_FLOPS / flops_a_token(network, context))
     context = max(16, min(context, wanted))
     rows = max(1, min(microbatch_rows(config, context), wanted // context))
-    step = _step_of(llama, rows, context)
+    step = _step_of(network, rows, context)
     step()  # allocates, chooses kernels
     seconds = statistics.median(_seconds_of(step) for _ in range(_TIMED_STEPS_OF_LAYER))
-    return rows * context * flops_a_token(llama, context) / seconds
+    return rows * context * flops_a_token(network, context) / seconds
 
 
-def _step_of(llama: "LlamaConfig", rows: int, context_tokens: int) -> "Callable[[], None]":
+def _step_of(network: "PreTrainedConfig", rows: int, context_tokens: int) -> "Callable[[], None]":
     import torch
-    from transformers import LlamaForCausalLM
 
-    network = LlamaForCausalLM(llama)
+    network = spec_of(network.model_type).build(network)
     tokens = torch.zeros((rows, context_tokens), dtype=torch.long)
 
     def step() -> None:
