@@ -236,6 +236,7 @@ def _in_its_folder(config: "TrainConfig") -> "TrainConfig":
 def _train(arguments: argparse.Namespace, told: StopSignals) -> int:
     """Train; return the exit code."""
     config = _config_of(arguments)
+    _check_launch(config, resumes=arguments.resume == "auto")
     from torch.distributed.elastic.multiprocessing.errors import record
 
     from train.checkpoint import locked_run
@@ -263,6 +264,22 @@ def _train(arguments: argparse.Namespace, told: StopSignals) -> int:
     # torchrun would begin anew after a process that ends otherwise than with 0, on other nodes too.
     alone = "TORCHELASTIC_RUN_ID" not in os.environ
     return _INTERRUPTED if alone and not has_ended and told.name == "SIGINT" else 0
+
+
+def _check_launch(config: "TrainConfig", *, resumes: bool) -> None:
+    """Refuse what cannot run before any process waits for another.
+
+    Raises:
+        UserError: the processes do not fit the mesh, the network or a batch, or the checkpoints in
+            the run folder are of another network.
+    """
+    from train.planning.plan import plan_of
+    from train.saved import check_network
+    from train.schedule import Schedule
+
+    plan_of(config, Schedule(config), config.learners.processes_of_each(_num_processes()))
+    if resumes:
+        check_network(config, Path(config.learners.folder(config.output)))
 
 
 COMMANDS = {"run": _print_plan, "preview": _preview, "export": _export, "summary": _summarize}

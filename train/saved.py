@@ -316,6 +316,28 @@ class Saved:
         return dict(sorted(item for part in found for item in part.items()))
 
 
+def check_network(config: TrainConfig, run: Path) -> None:
+    """Refuse to resume a run whose newest checkpoint is of another network.
+
+    One that cannot be read is left to `Saved.newest`, which tries the one before.
+
+    Raises:
+        ModelError: its architecture, preset or what is trained of it differs.
+    """
+    paths = sorted((run / "checkpoints").glob("step-*/state.json"), key=lambda p: _age(p.parent))
+    try:
+        before = read_json(paths[-1], Checkpoint, error=ModelError)["settings"] if paths else {}
+    except (OSError, ModelError):
+        return
+    for key in ("architecture", "preset", "tune"):
+        name, now = f"model.{key}", getattr(config.model, key)
+        if before.get(name, now) != now:
+            raise ModelError(
+                f"{paths[-1].parent}: {name} was {before[name]}, is {now}; resume with the "
+                "settings of its run, or name another output"
+            )
+
+
 class Shards(HuggingFaceStorageReader):
     """Reads a checkpoint, whose shards and what they hold the first process has told all others.
 
