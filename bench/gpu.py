@@ -79,8 +79,8 @@ def train(preset: str, sizes: Sizes, kind: str) -> Row:
     import gpu_training as trials
 
     from train.config import ParallelConfig
-    from train.network.ranks import joined_ranks
-    from train.planning.sizes import flops_a_token, llama_config
+    from train.distributed.mesh import joined_ranks
+    from train.models.spec import flops_a_token, network_config
 
     device = _device()
     config = trials.config_of(preset, "full" if preset == "3b" else "none", sizes.row_tokens)
@@ -90,7 +90,7 @@ def train(preset: str, sizes: Sizes, kind: str) -> Row:
         batch = trials.batch_of(rows, ranks.device, sizes.row_tokens)
         step = make(config, ranks, batch)
         speed = rows * sizes.row_tokens / _seconds(step, sizes.repeats)
-    return _speed(speed, flops_a_token(llama_config(config), sizes.row_tokens))
+    return _speed(speed, flops_a_token(network_config(config), sizes.row_tokens))
 
 
 def score(preset: str, sizes: Sizes, kind: str) -> Row:
@@ -98,7 +98,7 @@ def score(preset: str, sizes: Sizes, kind: str) -> Row:
     import torch
 
     from carbon.tokenizer import NATIVE, decode_kmers, encode_kmers
-    from train.planning.sizes import flops_a_token
+    from train.models.spec import flops_a_token
 
     model = _model(preset, sizes)
     kmers = torch.randint(4096, (4, sizes.row_tokens - 1))

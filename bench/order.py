@@ -62,7 +62,7 @@ def loaded_tokens_per_second(rows: TokenRows, count: int) -> float:
     """Return the speed of a `DataLoader` in this process, to collated batches of four rows."""
     from torch.utils.data import DataLoader
 
-    from train.loop.data import collate
+    from train.data import collate
 
     sampler = range(count)
     loader: DataLoader[Any] = DataLoader(rows, 4, sampler=sampler, collate_fn=collate)  # type: ignore[arg-type]

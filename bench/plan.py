@@ -1,7 +1,7 @@
 """The table of docs/plan.md: `python -m bench.plan`.
 
 The layouts that the recipes ship, on GPUs of 80 GB and 989e12 operations a second, at 40 % of them
-while a GPU does not wait. Nothing is run: it prints what `train.planning.planner` counts.
+while a GPU does not wait. Nothing is run: it prints what `train.planning.plan` counts.
 """
 
 import itertools
@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from carbon.io.config import read_table
-from train.config import TrainConfig
-from train.planning.course import Course
-from train.planning.planner import Plan, SpanPlan, plan_of
-from train.recipe import read_recipe
+from train.config import TrainConfig, read_recipe
+from train.planning.plan import PhasePlan, Plan, plan_of
+from train.schedule import Schedule
 
 RECIPES = Path(__file__).parents[1] / "train" / "recipes"
 PEAK_FLOPS = 989e12  # dense bf16 of an H100 SXM, NVIDIA's data sheet
@@ -40,20 +39,20 @@ def config_of(path: Path, gpus: int) -> TrainConfig:
 def lines(path: Path, gpus: int) -> Iterator[str]:
     """Return lines of the table: stages of one context together."""
     config = config_of(path, gpus)
-    plan = plan_of(config, Course(config), gpus, peak_flops=PEAK_FLOPS, mfu=MFU)
+    plan = plan_of(config, Schedule(config), gpus, peak_flops=PEAK_FLOPS, mfu=MFU)
     for _, spans in itertools.groupby(plan.spans, key=lambda span: span.context_tokens):
         yield " | ".join(cells(path.stem, config, plan, list(spans)))
 
 
-def cells(recipe: str, config: TrainConfig, plan: Plan, spans: list[SpanPlan]) -> Iterator[str]:
+def cells(recipe: str, config: TrainConfig, plan: Plan, spans: list[PhasePlan]) -> Iterator[str]:
     """Return a line of the table."""
-    span, layout = spans[0], plan.layout
+    span, mesh = spans[0], plan.layout.mesh
     fullest = max(span.memory, key=lambda memory: memory.peak)
     yield recipe
     yield f"{plan.world_size}"
-    yield f"{layout.pipeline} x {layout.replicate} x {layout.shard}"
-    yield config.parallel.schedule if layout.pipeline > 1 else "-"
-    yield f"{layout.context}"
+    yield f"{mesh.pipeline} x {mesh.replicate} x {mesh.fsdp}"
+    yield config.parallel.schedule if mesh.pipeline > 1 else "-"
+    yield f"{mesh.context}"
     yield f"{span.context_tokens:,}"
     yield f"{span.batch_rows:,}"
     yield config.compute.activation_checkpointing

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from carbon.model import PRESETS
 from carbon.tokenizer import NUM_KMERS
-from train.planning.sizes import Sizes
+from train.models.spec import Sizes
 
 ROW_TOKENS, GPUS = 8_192, 8
 DECODED_ROWS = 64
@@ -100,6 +100,81 @@ def collective_seconds(preset: str, card: Card) -> float:
     return (2 + 2 + 4) * count * (GPUS - 1) / GPUS / card.link_bytes_a_second
 
 
+<<<<<<< HEAD
+=======
+class MovedBytes(TorchDispatchMode):
+    """Adds up the bytes of what operators read and write, views apart."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Count an operator unless it is a view."""
+        found = func(*args, **(kwargs or {}))
+        if not func.is_view:
+            leaves = tree_leaves((args, kwargs, found))
+            self.bytes += sum(x.nbytes for x in leaves if isinstance(x, torch.Tensor))
+        return found
+
+
+class Trace(NamedTuple):
+    """What a step does: launches and waits outside of the optimizer, bytes of all that is eager."""
+
+    launches: int
+    fused: int
+    waits: int
+    bytes: int | None
+
+
+def traced(step: Callable[[], None], stance: str) -> Trace:
+    """Count what the third call of a step does."""
+    with torch.compiler.set_stance(stance):
+        step()
+        step()
+        with profile(activities=[ProfilerActivity.CPU]) as found:
+            step()
+        moved = None
+        if stance == "force_eager":
+            with MovedBytes() as mode:
+                step()
+            moved = mode.bytes
+    names = [event.name for event in found.events() if not event.cpu_children and _is_step(event)]
+    fused = sum("_fused_" in name for name in names)
+    work = [name for name in names if name.startswith("aten::") and name not in _NO_WORK]
+    waits = sum(name.removeprefix("aten::") in _WAITS for name in work)
+    return Trace(len(work) - waits + fused, fused, waits, moved)
+
+
+def _is_step(event: Any) -> bool:
+    """Tell whether an event is no part of the optimizer's, whose way on a CPU is another."""
+    while event is not None:
+        if event.name.startswith("Optimizer."):
+            return False
+        event = event.cpu_parent
+    return True
+
+
+def traces() -> dict[str, Trace]:
+    """Return what is counted of a step of `tiny` on a row of 1,024 tokens."""
+    from gpu_training import batch_of, config_of, our_step, usual_step
+
+    from train.config import ParallelConfig
+    from train.distributed.mesh import joined_ranks
+
+    inductor.cpp.enable_kernel_profile = True
+    config = config_of("tiny", "none", 1_024)
+    with joined_ranks(ParallelConfig(), "cpu") as ranks:
+        batch = batch_of(1, ranks.device, 1_024)
+        return {
+            "usual loop": traced(usual_step(config, ranks, batch), "force_eager"),
+            "trainer": traced(our_step(config, ranks, batch), "force_eager"),
+            "trainer, layers compiled": traced(our_step(config, ranks, batch), "default"),
+        }
+
+
+>>>>>>> trainr
 def main() -> None:
     """Print the table as Markdown."""
     parser = argparse.ArgumentParser(description=__doc__)

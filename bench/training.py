@@ -17,8 +17,8 @@ from carbon.tokenizer import NATIVE
 from tests.helpers.ranks import run_ranks
 from tests.helpers.runs import make_config, make_corpus
 from train.config import ParallelConfig, TrainConfig
-from train.loop.data import open_rows
-from train.planning.course import Course
+from train.data import open_rows
+from train.schedule import Schedule
 
 BATCH_ROWS, MICROBATCH_ROWS, ROW_TOKENS = 16, 4, 256
 _FNS_ONLY = ("stages.0.objective=fns", "stages.1.objective=fns")
@@ -42,7 +42,7 @@ def our_speed(config: TrainConfig, steps: int) -> float:
 
 
 def _our_speed(ranks: Any, config: TrainConfig, steps: int) -> float:
-    from train.loop.trainer import Trainer
+    from train.trainer import Trainer
 
     metrics = list(itertools.islice(Trainer(config, ranks).steps(), steps + 2))
     return float(statistics.median(m["tokens_per_second"] for m in metrics[2:]))
@@ -57,9 +57,9 @@ def usual_speed(config: TrainConfig, steps: int) -> float:
 def _usual_speed(ranks: Any, config: TrainConfig, steps: int) -> float:
     from transformers import LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments
 
-    from train.planning.sizes import llama_config
+    from train.models.spec import network_config
 
-    rows = open_rows(config, Course(config))
+    rows = open_rows(config, Schedule(config))
 
     class Rows(Dataset[Any]):
         def __len__(self) -> int:
@@ -89,7 +89,7 @@ def _usual_speed(ranks: Any, config: TrainConfig, steps: int) -> float:
             times.append(time.perf_counter())
 
     trainer = MaskedSums(
-        model=LlamaForCausalLM(llama_config(config)),
+        model=LlamaForCausalLM(network_config(config)),
         args=TrainingArguments(
             str(Path(config.output) / "usual"),
             per_device_train_batch_size=MICROBATCH_ROWS,
@@ -117,7 +117,7 @@ def save_seconds(config: TrainConfig) -> tuple[float, float]:
 
 
 def _save_seconds(ranks: Any, config: TrainConfig) -> tuple[float, float]:
-    from train.loop.trainer import Trainer
+    from train.trainer import Trainer
 
     trainer = Trainer(config, ranks)
     taken = trainer.steps()
@@ -158,8 +158,8 @@ def _busy_times(
 
     import torch.distributed as dist
 
-    from train.loop.trainer import Trainer
-    from train.network.ranks import ranks_of_group
+    from train.distributed.mesh import ranks_of_group
+    from train.trainer import Trainer
 
     intervals: list[tuple[float, float]] = []
 

@@ -22,13 +22,12 @@ from carbon.io.files import check_parent, scratch_folder
 from carbon.pretrained import BUNDLED_MODELS
 from carbon.progress import say
 from demo.learning_curves import Learning, nats_of, write_learning
-from train.choices.kmer_rows import KMER_ROWS
 from train.config import ParallelConfig, TrainConfig
-from train.network.initial import initial_weight
-from train.network.ranks import joined_ranks
-from train.planning.sizes import llama_config
-from train.run_folder.saved import saved_weights
-from train.start.export import write_export
+from train.distributed.mesh import joined_ranks
+from train.distributed.weights import KMER_INITS, initial_weight
+from train.export import write_export
+from train.models.spec import network_config
+from train.saved import saved_weights
 
 ENTRY = BUNDLED_MODELS["yeast"]
 """Whose training it is."""
@@ -89,10 +88,10 @@ def _checkpoint(runs: list[Path], step: int) -> Path:
 
 def _begun(config: TrainConfig) -> Mapping[str, Tensor]:
     """Return the weights of a network as its seed begins it."""
-    llama = llama_config(config)
+    llama = network_config(config)
     with torch.device("meta"):
         network = LlamaForCausalLM(llama)
-    rows = KMER_ROWS[config.model.kmer_rows]
+    rows = KMER_INITS[config.model.kmer_rows]
     return {
         name: initial_weight(name, weight.shape, llama, config.seed, rows)
         for name, weight in network.named_parameters()
@@ -101,7 +100,7 @@ def _begun(config: TrainConfig) -> Mapping[str, Tensor]:
 
 def _model_of(config: TrainConfig, weights: Mapping[str, Tensor]) -> Model:
     with scratch_folder("learning") as folder:
-        write_export(llama_config(config), config.model, None, weights, folder, ())
+        write_export(network_config(config), config.model, None, weights, folder, ())
         return load(folder)
 
 

@@ -35,7 +35,7 @@ _WIDTH = 94
 SCHEMAS = {
     "A record of `python -m eval run`": "eval/results.schema.json",
     "`manifest.json` of a corpus": "data_pipeline/manifest.schema.json",
-    "Lines of a run of `python -m train`": "train/run_folder/lines.schema.json",
+    "Lines of a run of `python -m train`": "train/runs/lines.schema.json",
 }
 
 

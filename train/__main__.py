@@ -12,13 +12,13 @@ from carbon.console import Parser, natural, run_command
 from carbon.errors import UserError
 from carbon.launcher import end_with_launcher
 from carbon.progress import say
-from train.loop.signals import StopSignals
-from train.network.failures import TOLD_IN_A_LINE
+from train.distributed.failures import TOLD_IN_A_LINE
+from train.signals import StopSignals
 
 if TYPE_CHECKING:
     from train.config import TrainConfig
-    from train.planning.course import Course
-    from train.planning.planner import Plan
+    from train.planning.plan import Plan
+    from train.schedule import Schedule
 
 _INTERRUPTED = 130
 _USUAL_GPU_GB = 80.0
@@ -104,9 +104,8 @@ def _num_processes() -> int:
 
 
 def _config_of(arguments: argparse.Namespace) -> "TrainConfig":
-    from train.config import TrainConfig
-    from train.recipe import read_recipe
-    from train.start.model import filled_in, open_start
+    from train.config import TrainConfig, read_recipe
+    from train.models.start import filled_in, open_start
 
     processes = arguments.world_size if arguments.dry_run else _num_processes()
     table = read_recipe(arguments.config, arguments.overrides, processes)
@@ -123,14 +122,13 @@ def _print_plan(config: "TrainConfig", arguments: argparse.Namespace) -> None:
     Raises:
         UserError: the run takes more memory than the GPU has, or does not fit its corpus.
     """
-    from train.planning.course import Course
-    from train.planning.fit import check_fits
-    from train.planning.learners import advice, learners_plan
-    from train.planning.planner import plan_of
+    from train.planning.plan import check_fits, plan_of
     from train.planning.tables import print_learners, print_plan
-    from train.planning.timing import flops_a_second
+    from train.planning.time import flops_a_second
+    from train.planning.workers import advice, learners_plan
+    from train.schedule import Schedule
 
-    course, learners = Course(config), config.learners
+    course, learners = Schedule(config), config.learners
     processes = learners.processes_of_each(arguments.world_size)
     gpu_gb = _gpu_gb(config, arguments)
     timed = None if gpu_gb else flops_a_second(config)
@@ -176,13 +174,13 @@ def _gpu_gb(config: "TrainConfig", arguments: argparse.Namespace) -> float | Non
     return (arguments.gpu_gb or _USUAL_GPU_GB) if is_for_gpu else None
 
 
-def _check_corpus(config: "TrainConfig", course: "Course") -> None:
+def _check_corpus(config: "TrainConfig", course: "Schedule") -> None:
     """Print how many rows the run reads; the plan does without a corpus, so it may be elsewhere.
 
     Raises:
         UserError: there is one, and it does not fit the run.
     """
-    from train.loop.data import open_rows
+    from train.data import open_rows
 
     corpus = config.data.corpus
     if "://" not in corpus and not Path(corpus).exists():
@@ -192,13 +190,13 @@ def _check_corpus(config: "TrainConfig", course: "Course") -> None:
 
 
 def _preview(config: "TrainConfig", arguments: argparse.Namespace) -> None:
-    from train.loop.data import open_rows
-    from train.planning.course import Course
+    from train.data import open_rows
     from train.planning.preview import draw_mixture, mixture_of, print_mixture, print_rows
+    from train.schedule import Schedule
 
     if arguments.plot and Path(arguments.plot).suffix not in (".png", ".svg", ".pdf"):
         raise UserError(f"--plot {arguments.plot}: give a name that ends in .png, .svg or .pdf")
-    course = Course(config)
+    course = Schedule(config)
     rows = open_rows(config, course)
     print_rows(rows, course, arguments.first, arguments.rows)
     mixture = mixture_of(rows, course)
@@ -210,9 +208,9 @@ def _preview(config: "TrainConfig", arguments: argparse.Namespace) -> None:
 
 def _export(config: "TrainConfig", arguments: argparse.Namespace) -> None:
     """Write the newest checkpoint as a model folder."""
-    from train.loop.export import export_newest
-    from train.run_folder.card import write_card
-    from train.run_folder.log import manifest_of
+    from train.export import export_newest
+    from train.runs.card import write_card
+    from train.runs.log import manifest_of
 
     config = _in_its_folder(config)
     if not arguments.output:
@@ -225,7 +223,7 @@ def _export(config: "TrainConfig", arguments: argparse.Namespace) -> None:
 
 
 def _summarize(config: "TrainConfig", arguments: argparse.Namespace) -> None:
-    from train.run_folder.summary import write_summary
+    from train.runs.summary import write_summary
 
     print(write_summary(Path(_in_its_folder(config).output)))
 
@@ -238,11 +236,12 @@ def _in_its_folder(config: "TrainConfig") -> "TrainConfig":
 def _train(arguments: argparse.Namespace, told: StopSignals) -> int:
     """Train; return the exit code."""
     config = _config_of(arguments)
+    _check_launch(config, resumes=arguments.resume == "auto")
     from torch.distributed.elastic.multiprocessing.errors import record
 
-    from train.loop.trainer import Trainer, check_memory
-    from train.network.ranks import joined_ranks
-    from train.run_folder.lock import locked_run
+    from train.checkpoint import locked_run
+    from train.distributed.mesh import joined_ranks
+    from train.trainer import Trainer, check_memory
 
     @record  # torchrun shows the traceback of the process that failed first, of a defect alone
     def run() -> bool | Exception:
@@ -265,6 +264,22 @@ def _train(arguments: argparse.Namespace, told: StopSignals) -> int:
     # torchrun would begin anew after a process that ends otherwise than with 0, on other nodes too.
     alone = "TORCHELASTIC_RUN_ID" not in os.environ
     return _INTERRUPTED if alone and not has_ended and told.name == "SIGINT" else 0
+
+
+def _check_launch(config: "TrainConfig", *, resumes: bool) -> None:
+    """Refuse what cannot run before any process waits for another.
+
+    Raises:
+        UserError: the processes do not fit the mesh, the network or a batch, or the checkpoints in
+            the run folder are of another network.
+    """
+    from train.planning.plan import plan_of
+    from train.saved import check_network
+    from train.schedule import Schedule
+
+    plan_of(config, Schedule(config), config.learners.processes_of_each(_num_processes()))
+    if resumes:
+        check_network(config, Path(config.learners.folder(config.output)))
 
 
 COMMANDS = {"run": _print_plan, "preview": _preview, "export": _export, "summary": _summarize}

@@ -1,19 +1,20 @@
-"""What a training run is: one TOML file, read into these values.
+"""A training run as one TOML file, read into these values; layouts for numbers of processes.
 
-The recipe holds names only. What they name stands in a table beside its use; a test compares the
-names, and the facts about them that rules here need, with the tables.
+The recipe holds names only. The tables that they name stand next to their use; a test compares
+the names, and the facts about them that the rules here need, with the tables.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field
 
-from carbon.io.config import Name, NotEmpty, Recipe, check
+from carbon.io.config import Name, NotEmpty, Recipe, check, read_table, with_overrides
 
 PresetName = Literal["tiny", "3m", "5m", "mini", "500m", "3b", "8b"]
+ArchitectureName = Literal["llama", "qwen3"]
 KmerRowsName = Literal["independent", "bases"]
 TuningName = Literal["whole", "lora", "last"]
 Linear = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -62,6 +63,8 @@ class ModelConfig(Recipe):
 
     preset: Literal[PresetName, ""] = ""
     """A size of `carbon.model.presets`; not needed beside `start`, which has its own."""
+    architecture: ArchitectureName = "llama"
+    """Decoder, of `train/models`; each has the sizes of a preset."""
     kmer_rows: KmerRowsName = "independent"
     """How rows of 6-mers begin: each at random, as published, or as the sum of vectors of their six
     bases, with which a small model learns sooner (docs/lab-book.md, 2026-11-24)."""
@@ -166,7 +169,7 @@ class ShortRows(Recipe):
     steps: int = Field(ge=1)
 
 
-class StageConfig(Recipe):
+class PhaseConfig(Recipe):
     """One stretch of the run; the optimizer's state goes on from stage to stage."""
 
     name: Name
@@ -269,10 +272,11 @@ class ParallelConfig(Recipe):
     pipeline: int = Field(default=1, ge=1)
     """Processes that the layers are divided over."""
     replicate: int = Field(default=1, ge=1)
-    """Copies of the sharded network; of the processes beside pipeline and replicate, each holds a
-    shard."""
+    """Copies of the sharded network. Processes that the other axes leave hold a shard each."""
     context: int = Field(default=1, ge=1)
-    """Processes that share each row, of those that share the weights."""
+    """Processes that share each row."""
+    tensor: int = Field(default=1, ge=1)
+    """Processes that share each matrix of a layer, and the rows of embedding and head."""
     schedule: PipelineScheduleName = "1f1b"
     """The order of forward and backward in a pipeline."""
     stages_a_rank: int = Field(default=2, ge=2)
@@ -285,14 +289,6 @@ class ParallelConfig(Recipe):
     else, and in a pipeline, after the last."""
     timeout_seconds: int = Field(default=600, ge=1, le=30 * 24 * 3600)
     """How long a process waits for another before it gives up, and with it the run."""
-
-    def check_context(self, shard: int) -> None:
-        """Refuse rows that are shared by others than so many processes that share weights."""
-        check(
-            shard % self.context == 0,
-            f"parallel.context = {self.context}: {shard} processes share the weights (those beside "
-            "pipeline x replicate), which are no multiple of it; change one of them",
-        )
 
 
 class ComputeConfig(Recipe):
@@ -515,7 +511,7 @@ class TrainConfig(Recipe):
     seed: int = Field(ge=0)
     model: ModelConfig
     data: DataConfig
-    stages: Annotated[tuple[StageConfig, ...], NotEmpty]
+    stages: Annotated[tuple[PhaseConfig, ...], NotEmpty]
     optimizer: OptimizerConfig = OptimizerConfig()
     parallel: ParallelConfig = ParallelConfig()
     compute: ComputeConfig = ComputeConfig()
@@ -541,6 +537,24 @@ class TrainConfig(Recipe):
         yield from self._problems_of_backward()
         yield from self._problems_of_float8()
         yield from self._problems_of_learners()
+        yield from self._problems_of_tensor()
+
+    def _problems_of_tensor(self) -> Iterator[tuple[str, str]]:
+        """Yield what the matrices of a layer cannot be divided with."""
+        if self.parallel.tensor == 1:
+            return
+        problems = {
+            "compute.float8": self.compute.float8,
+            "compute.compile": self.compute.compile,
+            "model.tune = 'lora'": self.model.tune == "lora",
+            "optimizer.name = 'muon'": self.optimizer.name == "muon",
+            "workers of one launch": self.learners.in_one_launch > 1,
+        }
+        if names := [name for name, is_set in problems.items() if is_set]:
+            yield (
+                "parallel.tensor",
+                f"{self.parallel.tensor}: does not go with {' or '.join(names)}; leave one out",
+            )
 
     def _problems_of_backward(self) -> Iterator[tuple[str, str]]:
         """Yield a schedule that the layers cannot be computed in.
@@ -599,3 +613,60 @@ class TrainConfig(Recipe):
     def longest_context_tokens(self) -> int:
         """Longest row of any stage."""
         return max(stage.context_tokens for stage in self.stages)
+
+
+class _Compute(Recipe):
+    activation_checkpointing: CheckpointingName = "none"
+    compile: bool = False
+
+
+class _Data(Recipe):
+    microbatch_tokens: int = 1
+
+
+class _Layout(Recipe):
+    """The keys that a layout may have, by the tables of a recipe."""
+
+    parallel: ParallelConfig = ParallelConfig()
+    compute: _Compute = _Compute()
+    data: _Data = _Data()
+
+
+class _Layouts(Recipe):
+    layouts: dict[str, _Layout]
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        for number in self.layouts:
+            if not number.isdecimal() or str(int(number)) != number:
+                yield (
+                    f"layouts.{number}",
+                    "name a layout by a number of processes, such as 8",
+                )
+
+
+def read_recipe(
+    path: str | Path, overrides: Sequence[str] = (), num_processes: int = 1
+) -> dict[str, Any]:
+    """Read a recipe's table as a run of so many processes has it; overrides go above its layouts.
+
+    Raises:
+        ConfigError: the file is absent or not TOML, a layout holds what none may, or an override
+            does not fit.
+    """
+    table = read_table(path)
+    layouts = table.pop("layouts", {})
+    _Layouts.from_table({"layouts": layouts}, str(path))
+    return with_overrides(_laid_out(table, layouts, num_processes), overrides)
+
+
+def _laid_out(
+    table: Mapping[str, Any], layouts: Mapping[str, Mapping[str, Any]], num_processes: int
+) -> dict[str, Any]:
+    """Return a table with the layout of the most processes that are not more than these."""
+    fitting = [int(number) for number in layouts if int(number) <= num_processes]
+    chosen = layouts[str(max(fitting))] if fitting else {}
+    return {**table, **{name: _above(table.get(name, {}), part) for name, part in chosen.items()}}
+
+
+def _above(settings: Any, part: Mapping[str, Any]) -> Any:
+    return {**settings, **part} if isinstance(settings, Mapping) else settings

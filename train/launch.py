@@ -12,9 +12,8 @@ import tempfile
 from pathlib import Path
 
 from carbon.progress import say
-from train.loop.signals import StopSignals
-from train.network.failures import NOTE
-from train.network.killed import death_of
+from train.distributed.failures import NOTE, death_of
+from train.signals import StopSignals
 
 SHUTDOWN_SECONDS = 540
 """For the step that is being taken and its checkpoint; `torchrun` alone gives 30 seconds."""

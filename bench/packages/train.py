@@ -8,7 +8,7 @@ import training as trials
 from measure import Measure
 
 from train.config import ParallelConfig, PipelineScheduleName
-from train.planning.planner import idle_share
+from train.planning.plan import idle_share
 
 
 def measures(quick: bool) -> list[Measure]:

@@ -117,6 +117,8 @@ def why_unreachable() -> str | None:
 
 
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+HEAD_NORMS: dict[str, tuple[str, ...]] = {"llama": (), "qwen3": ("q_norm", "k_norm")}
+"""Architectures of models, and the norms that each has over the width of an attention head."""
 _CHUNK_BYTES = 1 << 24
 
 
@@ -247,7 +249,7 @@ def hub_name(source: str | Path) -> str:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Read a folder's config.json, and check that its numbers are possible for a Llama.
+    """Read a folder's config.json, and check that its numbers are possible.
 
     Raises:
         ModelError: it is missing, torn, of another type of model, or has impossible values.
@@ -255,10 +257,17 @@ def read_config(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
     if not path.is_file():
         raise ModelError(f"{folder}: has no config.json; give the export/ folder of a run")
+<<<<<<< HEAD
     config = read_table(path)
     if config.get("model_type") != "llama":
         kind = config.get("model_type")
         raise ModelError(f"{path}: model_type is {kind!r}, Carbon models are 'llama'")
+=======
+    config = read_json(path)
+    if (kind := config.get("model_type")) not in HEAD_NORMS:
+        known = " or ".join(map(repr, HEAD_NORMS))
+        raise ModelError(f"{path}: model_type is {kind!r}, Carbon models are {known}")
+>>>>>>> trainr
     config["num_key_value_heads"] = config.get("num_key_value_heads") or config.get(
         "num_attention_heads"
     )
@@ -443,7 +452,7 @@ def _check_shapes(folder: Path, config: Mapping[str, Any], shapes: Mapping[str, 
 
 
 def _expected(config: Mapping[str, Any]) -> Iterator[tuple[str, Shape]]:
-    """Yield name and shape of every tensor of a Llama."""
+    """Yield name and shape of every tensor of the network."""
     hidden, inner, rows = (
         config[key] for key in ("hidden_size", "intermediate_size", "vocab_size")
     )
@@ -460,6 +469,8 @@ def _expected(config: Mapping[str, Any]) -> Iterator[tuple[str, Shape]]:
         at = f"model.layers.{layer}"
         yield f"{at}.input_layernorm.weight", (hidden,)
         yield f"{at}.post_attention_layernorm.weight", (hidden,)
+        for norm in HEAD_NORMS[config["model_type"]]:
+            yield f"{at}.self_attn.{norm}.weight", (config["head_dim"],)
         for part, linears in (("self_attn", attention), ("mlp", inside)):
             bias = config.get("attention_bias" if part == "self_attn" else "mlp_bias")
             for name, shape in linears.items():

@@ -1,4 +1,4 @@
-"""Load models as `LlamaForCausalLM`, and pass KV caches by their name in transformers.
+"""Load models as stock networks of transformers, and pass KV caches by their name in transformers.
 
 `past_key_values` is called `cache` since transformers 5.24; a model's own code on the Hub may use
 either name.
@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import nn
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 from transformers.utils import logging as transformers_logging
 
 from carbon.errors import ModelError, UserError
@@ -73,11 +73,11 @@ def load_model(
     item_bytes = 2 if dtype == "auto" else dtype.itemsize
     check_memory(item_bytes * checked.num_parameters, source)
     try:
-        config = LlamaConfig.from_pretrained(str(folder))
+        config = AutoConfig.from_pretrained(str(folder))
         if yarn is not None:
             stretch(config, yarn)
         with no_bars():
-            loaded: Any = LlamaForCausalLM.from_pretrained(
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
                 str(folder),
                 config=config,
                 dtype=dtype,

@@ -15,7 +15,12 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
+from transformers import (
+    AutoModelForCausalLM,
+    GenerationConfig,
+    LlamaForCausalLM,
+    PreTrainedConfig,
+)
 
 from carbon.model.folder import TAGS_KEY
 from carbon.model.load import no_bars
@@ -130,7 +135,7 @@ def write_streamed(
             del tensor, values
 
 
-def name_tags(config: LlamaConfig, tags: Iterable[str]) -> None:
+def name_tags(config: PreTrainedConfig, tags: Iterable[str]) -> None:
     """Name the metadata tags that a native model was trained with in its config.
 
     Stock transformers keeps the entry when it saves the model.
@@ -160,7 +165,7 @@ def save_model(
         _complete(Path(folder))
 
 
-def save_weights(config: LlamaConfig, weights: Mapping[str, Tensor], folder: Path) -> None:
+def save_weights(config: PreTrainedConfig, weights: Mapping[str, Tensor], folder: Path) -> None:
     """Write the files of `save_model` with one file of weights, holding one weight at a time.
 
     Args:
@@ -172,12 +177,12 @@ def save_weights(config: LlamaConfig, weights: Mapping[str, Tensor], folder: Pat
         OSError: the disk is full, or cannot be written to for another reason.
     """
     with torch.device("meta"):
-        network = LlamaForCausalLM(config)
+        network = AutoModelForCausalLM.from_config(config)
     types = {
         name: TensorType(torch.float32, tuple(weight.shape))
         for name, weight in network.named_parameters()
     }
-    config.architectures, config.dtype = [LlamaForCausalLM.__name__], "float32"
+    config.architectures, config.dtype = [type(network).__name__], "float32"
     with _errors_of_the_system(folder):
         config.save_pretrained(folder)
         write_streamed(folder / "model.safetensors", types, weights)

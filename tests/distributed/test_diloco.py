@@ -24,7 +24,7 @@ from tests.helpers.runs import (
 from tests.helpers.schemas import check_run
 from train.__main__ import main
 from train.config import CheckpointConfig, LearnersConfig, ParallelConfig
-from train.learners.alone import Alone
+from train.diloco.sync import NoSync
 
 STEPS = 12  # of all learners
 
@@ -38,8 +38,8 @@ def config_of(corpus, folder, microbatch_tokens=512, steps=STEPS, **learners):
 
 def train(ranks, config, parallel, learners):
     """Train to the end under some layout of the processes; return the weights of each learner."""
-    from train.loop.trainer import Trainer
-    from train.network.ranks import ranks_of_group
+    from train.distributed.mesh import ranks_of_group
+    from train.trainer import Trainer
 
     here = ranks_of_group(ranks.device, parallel, learners)
     output = config.learners.folder(config.output, here.learner)
@@ -51,8 +51,8 @@ def train(ranks, config, parallel, learners):
 
 def reference(ranks, config, learners, period):
     """DiLoCo as its paper's Algorithm 1 has it: inner steps by the trainer, the rest by torch."""
-    from train.loop.data import batches
-    from train.loop.trainer import Trainer
+    from train.data import batches
+    from train.trainer import Trainer
 
     alone = config.replace(learners=LearnersConfig())
     trainers = [Trainer(alone, ranks) for _ in range(learners)]
@@ -85,7 +85,7 @@ def reference(ranks, config, learners, period):
     return full_weights(trainers[0])
 
 
-class Counting(Alone):
+class Counting(NoSync):
     tokens = 0
 
     def taken(self, state, tokens, seconds):
@@ -93,7 +93,7 @@ class Counting(Alone):
 
 
 def trainer_log(trainer):
-    from train.run_folder.log import RunLog
+    from train.runs.log import RunLog
 
     return RunLog.silent(trainer.config, trainer.ranks, trainer.course)
 
@@ -176,8 +176,8 @@ def test_learners_of_a_mailbox_may_have_other_layouts(corpus, plain, tmp_path):
 
 def run_all(ranks, config, resume):
     """Be a learner of one launch, from its newest checkpoint if `resume`, to its export."""
-    from train.loop.trainer import Trainer
-    from train.network.ranks import ranks_of_group
+    from train.distributed.mesh import ranks_of_group
+    from train.trainer import Trainer
 
     here = ranks_of_group(ranks.device, ParallelConfig(), 2)
     output = config.learners.folder(config.output, here.learner)

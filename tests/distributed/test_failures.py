@@ -14,8 +14,8 @@ import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
 from carbon.errors import UserError
 from train.config import ParallelConfig
-from train.loop.signals import StopSignals
-from train.network.ranks import joined_ranks
+from train.signals import StopSignals
+from train.distributed.mesh import joined_ranks
 
 @record
 def main():
@@ -35,8 +35,8 @@ import os, signal, time
 import torch
 import torch.distributed as dist
 from train.config import ParallelConfig
-from train.loop.signals import StopSignals
-from train.network.ranks import joined_ranks
+from train.signals import StopSignals
+from train.distributed.mesh import joined_ranks
 
 with StopSignals() as told, joined_ranks(ParallelConfig(), "cpu") as ranks:
     told.saves = True

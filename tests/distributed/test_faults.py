@@ -140,7 +140,7 @@ def test_killed_in_a_save_and_at_the_switch(start, corpus, tmp_path):
 
 def hang(ranks, config):
     """Let one rank sleep after the first step, longer than others wait; say what they meet."""
-    from train.loop.trainer import Trainer
+    from train.trainer import Trainer
 
     taken = Trainer(config, ranks).steps()
     next(taken)

@@ -8,7 +8,7 @@ from torch.distributed.fsdp import fully_shard
 
 from tests.helpers.learners import Toy, batch_of, inner_step, load, new_state, weights_of
 from tests.helpers.ranks import run_ranks
-from train.learners.outer import OuterStep, merged, outer_gradient
+from train.diloco.outer import OuterStep, merged, outer_gradient
 
 ROUNDS, EVERY = 6, 5
 WEIGHTS = (3, 1)

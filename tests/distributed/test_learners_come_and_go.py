@@ -16,7 +16,7 @@ from tests.helpers.mailbox import LIMIT_SECONDS, Mailbox
 from tests.helpers.processes import waits_for
 from tests.helpers.runs import lines_of, steps_of_each
 from train.__main__ import main
-from train.learners.codecs import CODECS, decoded
+from train.diloco.codecs import CODECS, decoded
 
 
 @pytest.fixture

@@ -14,15 +14,15 @@ from torch.torch_version import TorchVersion
 
 from tests.helpers.ranks import run_ranks
 from tests.helpers.runs import assert_close, full_weights, make_config, steps_of_each
-from train.choices.computing import ACTIVATION_CHECKPOINTINGS
-from train.choices.pipeline_schedules import PIPELINE_SCHEDULES
 from train.config import ComputeConfig, ParallelConfig
-from train.loop.data import batches, open_rows
-from train.loop.rates import learning_rate
-from train.network.initial import initial_weight
-from train.network.row_share import RowShare
-from train.planning.course import Course
-from train.planning.sizes import llama_config
+from train.data import batches, open_rows
+from train.distributed.context import ContextShard
+from train.distributed.weights import initial_weight
+from train.models.spec import network_config
+from train.planning.compute import ACTIVATION_CHECKPOINTINGS
+from train.planning.mesh import Mesh
+from train.planning.pipeline import PIPELINE_SCHEDULES
+from train.schedule import Schedule, learning_rate
 
 NUM_STEPS = 2
 SCHEDULES = [
@@ -41,12 +41,12 @@ def plain_loop(config):
     from transformers import LlamaForCausalLM
 
     class OneReader:
-        reader, num_readers, device, share = 0, 1, torch.device("cpu"), RowShare()
+        rank, shape, device, share = 0, Mesh(), torch.device("cpu"), ContextShard()
 
-    course = Course(config)
+    course = Schedule(config)
     rows = open_rows(config, course)
     read = batches(rows, config, course, OneReader, range(NUM_STEPS))
-    network = LlamaForCausalLM(llama_config(config)).double()
+    network = LlamaForCausalLM(network_config(config)).double()
     with torch.no_grad():
         for name, p in network.named_parameters():
             p.copy_(initial_weight(name, p.shape, network.config, config.seed))
@@ -106,8 +106,8 @@ def plain(corpus, tmp_path_factory):
 
 def train_all(ranks, config, layouts):
     """Train under each layout in turn, in the processes that there are."""
-    from train.loop.trainer import Trainer
-    from train.network.ranks import ranks_of_group
+    from train.distributed.mesh import ranks_of_group
+    from train.trainer import Trainer
 
     results = []
     for parallel, compute in layouts:
@@ -160,7 +160,7 @@ def all_layouts(world_size):
             SCHEDULES if pipeline > 1 else ["1f1b"], ACTIVATION_CHECKPOINTINGS
         ):
             # `tiny` has four layers; what takes backward apart recomputes nothing.
-            is_too_fine = pipeline == 4 and PIPELINE_SCHEDULES[schedule].pieces_a_rank != 1
+            is_too_fine = pipeline == 4 and PIPELINE_SCHEDULES[schedule].stages_per_rank != 1
             is_apart = PIPELINE_SCHEDULES[schedule].takes_backward_apart and kind != "none"
             if not is_too_fine and not is_apart:
                 yield layout(pipeline, replicate, context, schedule, kind)

@@ -28,10 +28,10 @@ from tests.helpers.runs import (
 )
 from tests.helpers.schemas import check_run
 from train.__main__ import main
-from train.choices.pipeline_schedules import PIPELINE_SCHEDULES
 from train.config import ParallelConfig
-from train.planning.course import Course
-from train.planning.planner import plan_of
+from train.planning.pipeline import PIPELINE_SCHEDULES
+from train.planning.plan import plan_of
+from train.schedule import Schedule
 
 CONTEXT_TOKENS = 128
 TUNINGS = {
@@ -81,7 +81,7 @@ def going_on(corpus, output, start, tune="whole", *more):
 
 def first_batch(ranks, config):
     """Return nats per base of the first step, and what its rows read: letters and tags."""
-    from train.loop.trainer import Trainer
+    from train.trainer import Trainer
 
     trainer = Trainer(config, ranks)
     rows = [trainer.rows.segments(trainer.rows.order[i]) for i in range(8)]
@@ -333,7 +333,7 @@ def test_another_vocabulary_is_refused(corpus, starts, tmp_path, capsys):
 
 
 def counted(ranks, config):
-    from train.loop.trainer import Trainer
+    from train.trainer import Trainer
 
     trainer = Trainer(config, ranks)
     parameters = [p for part in trainer.parts for p in part.parameters()]
@@ -359,7 +359,7 @@ def counted(ranks, config):
 def test_the_plan_counts_what_is_trained(corpus, starts, tmp_path, tune, name, optimizer):
     config = going_on(corpus, tmp_path / "run", starts / name, tune)
     config = config.replace(optimizer=config.optimizer.replace(name=optimizer))
-    plan = plan_of(config, Course(config), 1)
+    plan = plan_of(config, Schedule(config), 1)
     ((parameters, trained, moments),) = run_ranks(1, counted, config)
     assert (plan.num_parameters, plan.num_trained) == (parameters, trained)
     memory = plan.spans[0].memory[0]

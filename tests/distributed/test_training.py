@@ -38,10 +38,10 @@ from tests.helpers.runs import (
     words_for,
 )
 from tests.helpers.schemas import check_run
+from train import checkpoint, saved
 from train.__main__ import main
 from train.config import CheckpointConfig, GuardConfig, ParallelConfig, TrainConfig
-from train.loop.trainer import Trainer
-from train.run_folder import checkpoint, saved
+from train.trainer import Trainer
 
 
 @pytest.fixture(scope="module")
@@ -141,12 +141,12 @@ def test_probes_measure_what_eval_does_and_change_nothing(corpus, finished, tmp_
 
 def run_with_a_signal(ranks, config: TrainConfig, spoilt_at=None):
     """Train; the first stage ends on a signal after its first step, and a step may be spoilt."""
-    from train.loop.trainer import Trainer
+    from train.trainer import Trainer
 
     def signal(stage, state):
         return "told so" if stage.name == "ce" and state.step == 1 else ""
 
-    with mock.patch("train.loop.trainer.signal_to_end", signal):
+    with mock.patch("train.trainer.signal_to_end", signal):
         trainer = Trainer(config, ranks)
         if spoilt_at is not None:
             spoil(trainer, at_step=spoilt_at)
@@ -184,7 +184,7 @@ def test_a_rollback_to_before_a_signal(corpus, tmp_path):
 
 def run_with_nan(ranks, config, policy_runs):
     """Train under each policy; on the last rank alone the loss of step 3 is not a number."""
-    from train.loop.trainer import Trainer
+    from train.trainer import Trainer
 
     results = []
     for name, guard in policy_runs:
@@ -227,8 +227,8 @@ def test_a_gradient_that_is_no_number_on_one_rank(corpus, tmp_path):
 
 def run_saving_always(ranks, config):
     """A gradient of step 4 is no number; the clock of the first process asks for every step."""
-    from train.loop.trainer import Trainer
-    from train.run_folder.checkpoint import Checkpoints
+    from train.checkpoint import Checkpoints
+    from train.trainer import Trainer
 
     with mock.patch.object(Checkpoints, "are_due", lambda self: ranks.is_first):
         trainer = Trainer(config, ranks)
@@ -269,23 +269,23 @@ def save_and_resume(ranks, config, saved_at, resumed_at):
         trainer.checkpoints.finish()
         losses = [metrics["loss"] for metrics in steps]
         results.append((losses, full_weights(trainer)))
-    for number, parallel in enumerate(resumed_at):
+    for number, parallelize in enumerate(resumed_at):
         name = f"{ranks.world_size}-{number}"
         if ranks.is_first:
             shutil.copytree(Path(config.output) / "saved", Path(config.output) / name)
         dist.barrier()
-        trainer = trainer_of(ranks, config, name, parallel)
+        trainer = trainer_of(ranks, config, name, parallelize)
         assert trainer.load() and trainer.state.step == 2
         results.append(([metrics["loss"] for metrics in trainer.steps()], full_weights(trainer)))
     return results
 
 
-def trainer_of(ranks, config, name, parallel):
-    from train.loop.trainer import Trainer
-    from train.network.ranks import ranks_of_group
+def trainer_of(ranks, config, name, parallelize):
+    from train.distributed.mesh import ranks_of_group
+    from train.trainer import Trainer
 
-    one = config.replace(parallel=parallel, output=f"{config.output}/{name}")
-    return Trainer(one, ranks_of_group(ranks.device, parallel))
+    one = config.replace(parallelize=parallelize, output=f"{config.output}/{name}")
+    return Trainer(one, ranks_of_group(ranks.device, parallelize))
 
 
 SAVED_AT = ParallelConfig(pipeline=2, context=2, schedule="interleaved_1f1b")
@@ -341,11 +341,11 @@ def test_muon_goes_on_at_any_layout(corpus, tmp_path, world_size, layouts):
 
 def resumed_by_the_command(ranks, config: TrainConfig):
     """Go on as the command does; return weights, and how many were made rather than loaded."""
-    from train.loop.trainer import Trainer
-    from train.network import parallel
+    from train.distributed import parallelize
+    from train.trainer import Trainer
 
-    make = mock.Mock(wraps=parallel.initial_weight)
-    with mock.patch.object(parallel, "initial_weight", make):
+    make = mock.Mock(wraps=parallelize.initial_weight)
+    with mock.patch.object(parallelize, "initial_weight", make):
         trainer = Trainer(config, ranks, resumes=True)
         assert not make.called
         with without_pictures():
@@ -424,7 +424,7 @@ def on_one_strand(config: TrainConfig, folder: Path) -> TrainConfig:
 
 def load_with(ranks, config: TrainConfig, flipped: list[list[str]]):
     """Load the checkpoint as an earlier version wrote its settings, with each of some lists."""
-    from train.loop.trainer import Trainer
+    from train.trainer import Trainer
 
     trainer = Trainer(config, ranks)
     path = Path(config.output) / "checkpoints" / "step-00000002" / "state.json"

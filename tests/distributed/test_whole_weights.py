@@ -40,9 +40,9 @@ def gathered_twice(ranks, config, layouts):
     """Return per layout: weights both ways, bytes of the largest result, and of what is pickled."""
     import torch.distributed.distributed_c10d as c10d
 
-    from train.network.parallel import build_parts
-    from train.network.ranks import ranks_of_group
-    from train.network.whole import whole_weights
+    from train.distributed.gather import gather_full_state_dict
+    from train.distributed.mesh import ranks_of_group
+    from train.distributed.parallelize import build_stages
 
     pickled, to_tensor = [], c10d._object_to_tensor
 
@@ -54,12 +54,12 @@ def gathered_twice(ranks, config, layouts):
     found = []
     for parallel in layouts:
         here = ranks_of_group(ranks.device, parallel)
-        parts = build_parts(config.replace(parallel=parallel), here)
+        parts = build_stages(config.replace(parallel=parallel), here)
         held = {n: p.detach() for part in parts for n, p in part.named_parameters()}
         expected = {name: weight.full_tensor().numpy() for name, weight in held.items()}
         c10d._object_to_tensor = counting
         pickled.clear()
-        with LargestResult() as largest, whole_weights(parts, here) as weights:
+        with LargestResult() as largest, gather_full_state_dict(parts, here) as weights:
             ours = {name: weights[name].numpy() for name in reversed(list(weights))}
         c10d._object_to_tensor = to_tensor
         shard = max(weight.to_local().nbytes for weight in held.values())

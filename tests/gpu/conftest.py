@@ -28,7 +28,7 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     compiled = nn.Module.compile
     monkeypatch.setattr(nn.Module, "compile", lambda self: compiled(self, backend="aot_eager"))
     monkeypatch.setattr(
-        "train.network.parallel.chosen_attention",
+        "train.distributed.parallelize.chosen_attention",
         lambda compute, *_: "sdpa" if compute.attention == "auto" else compute.attention,
     )
     with kernels_on_cpu(), graphs_on_cpu():

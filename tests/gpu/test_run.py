@@ -10,8 +10,8 @@ import torch
 
 from tests.helpers.runs import lines_of, make_config, words_for
 from train.config import ParallelConfig, TrainConfig
-from train.loop.trainer import Trainer
-from train.network.ranks import joined_ranks
+from train.distributed.mesh import joined_ranks
+from train.trainer import Trainer
 
 ROOT = Path(__file__).parents[2]
 # Two steps of 16 rows of 64 tokens, two of 16 of 128: 16 processes could share them.

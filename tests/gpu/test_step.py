@@ -10,14 +10,14 @@ from carbon.io.config import read_table
 from carbon.losses.objectives import FNS
 from tests.helpers.packed import batch
 from tests.helpers.runs import RECIPE
-from train.choices.attentions import ATTENTIONS
 from train.config import ParallelConfig, TrainConfig
-from train.network.attention import _why_not
-from train.network.float8 import why_no_float8
-from train.network.parallel import build_parts, named_parameters, trained_parameters
-from train.network.pipeline import Pipeline, finish_gradients, local
-from train.network.ranks import joined_ranks
+from train.distributed.attention import _why_not
+from train.distributed.float8 import why_no_float8
+from train.distributed.mesh import joined_ranks, local, named_parameters, trained_parameters
+from train.distributed.parallelize import build_stages
+from train.distributed.pipeline import Pipeline, finish_gradients
 from train.optim import make_optimizers
+from train.planning.compute import ATTENTIONS
 
 KINDS: dict[str, dict[str, Any]] = {
     "eager": {"attention": "sdpa"},
@@ -51,7 +51,7 @@ def step_of(device: str, **compute: Any) -> Step:
     config = TrainConfig.from_table(table, "recipe")
     torch._dynamo.reset()
     with joined_ranks(ParallelConfig(), device) as ranks:
-        parts = build_parts(config, ranks)
+        parts = build_stages(config, ranks)
         (optimizer,) = make_optimizers(config.optimizer, trained_parameters(parts))
         named = named_parameters(parts)
         before = {name: local(p).detach().cpu().clone() for name, p in named.items()}

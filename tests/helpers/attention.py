@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from train.choices.attentions import ATTENTIONS
+from train.planning.compute import ATTENTIONS
 
 Pieces = list[tuple[slice, slice]]
 """Tokens of the queries and of the keys of each piece."""

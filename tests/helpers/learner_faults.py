@@ -11,7 +11,7 @@ from pathlib import Path
 from carbon.io.store import Store
 from tests.helpers.processes import waits_for
 from train.__main__ import main
-from train.learners.learner import Learner
+from train.diloco.worker import Worker
 
 STEP = 4
 """Steps of its own after which a learner meets its fate, where that is not in a meeting."""
@@ -30,14 +30,14 @@ def _main_with(name, environment, words):
 
 
 def _after_steps(happens, is_time=lambda steps: steps == STEP):
-    taken = Learner.taken
+    taken = Worker.taken
 
     def patched(self, state, tokens, seconds):
         taken(self, state, tokens, seconds)
         if is_time(self._all_steps):
             happens()
 
-    Learner.taken = patched
+    Worker.taken = patched
 
 
 def _before(method, happens, of):

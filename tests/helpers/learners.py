@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from train.learners.outer import OuterState, merged, mixed, outer_gradient
+from train.diloco.outer import OuterState, merged, mixed, outer_gradient
 
 
 class Toy(nn.Sequential):

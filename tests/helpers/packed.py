@@ -3,10 +3,10 @@
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from train.choices.attentions import ATTENTIONS
-from train.network.attention import use_attention
-from train.network.batch import Batch, packed_batch
-from train.network.parts import LlamaPart
+from train.distributed.attention import use_attention
+from train.distributed.context import Batch, packed_batch
+from train.distributed.stage import DecoderStage, recompute
+from train.planning.compute import ACTIVATION_CHECKPOINTINGS, ATTENTIONS
 
 WITHOUT_MASK = [name for name, each in ATTENTIONS.items() if not each.has_mask]
 
@@ -22,7 +22,7 @@ def batch(lengths: list[list[int]], seed: int = 0) -> Batch:
     return packed_batch(ids, positions, ids - 128, known)
 
 
-def part(name: str, layers: range = range(2), checkpointing: str = "none") -> LlamaPart:
+def part(name: str, layers: range = range(2), checkpointing: str = "none") -> DecoderStage:
     """Return a network of four heads of queries and two of keys, the same for every name."""
     llama = LlamaConfig(
         vocab_size=4224, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
@@ -31,13 +31,15 @@ def part(name: str, layers: range = range(2), checkpointing: str = "none") -> Ll
     torch.manual_seed(0)
     network = LlamaForCausalLM(llama)
     use_attention(network.config, name)
-    found = LlamaPart(network, layers, checkpointing)
+    found = DecoderStage(network, layers)
+    for layer in found.layers():
+        recompute(layer, ACTIVATION_CHECKPOINTINGS[checkpointing])
     found.sums = torch.zeros(6, dtype=torch.float64)
     found.set_rope_theta(1e4, torch.device("cpu"))
     return found
 
 
-def loss_and_gradients(network: LlamaPart, given: Batch) -> list[torch.Tensor]:
+def loss_and_gradients(network: DecoderStage, given: Batch) -> list[torch.Tensor]:
     told = given._asdict()
     loss = network(told.pop("input_ids"), **told)
     loss.backward()

@@ -29,7 +29,7 @@ _IMPORTED_ONCE = [
     "transformers.models.llama.modeling_llama",
     "pyarrow.parquet",
     "train.__main__",
-    "train.loop.trainer",
+    "train.trainer",
 ]
 _pools: dict[int, "_Pool"] = {}
 
@@ -165,7 +165,7 @@ def _serve(rank: int, world_size: int, path: str, pipe: Connection) -> None:
 def _called(
     function: Callable[..., Any], arguments: tuple[Any, ...], parallel: ParallelConfig
 ) -> Any:
-    from train.network.ranks import ranks_of_group
+    from train.distributed.mesh import ranks_of_group
 
     return function(ranks_of_group(torch.device("cpu"), parallel), *arguments)
 

@@ -112,7 +112,7 @@ def take_steps(
     ranks: Any, config: TrainConfig, num_steps: int
 ) -> tuple[list[dict[str, Any]], Weights | None]:
     """Take steps of a run; return their metrics, and the weights behind the last."""
-    from train.loop.trainer import Trainer
+    from train.trainer import Trainer
 
     trainer = Trainer(config, ranks)
     metrics = list(itertools.islice(trainer.steps(), num_steps))
@@ -123,7 +123,7 @@ def run_to_the_end(
     ranks: Any, config: TrainConfig, resume: bool = False, accept_data_change: bool = False
 ) -> Any:
     """Run to the end; return the weights, or the kind and the message of an error."""
-    from train.loop.trainer import Trainer
+    from train.trainer import Trainer
 
     trainer = Trainer(config, ranks)
     try:
@@ -136,7 +136,7 @@ def run_to_the_end(
 
 def run_with_pictures(ranks: Any, config: TrainConfig) -> Weights | None:
     """Run to the end, with the page and the card."""
-    from train.loop.trainer import Trainer
+    from train.trainer import Trainer
 
     trainer = Trainer(config, ranks)
     trainer.run(resume=False)
@@ -146,7 +146,7 @@ def run_with_pictures(ranks: Any, config: TrainConfig) -> Weights | None:
 @contextmanager
 def without_pictures() -> Iterator[None]:
     """Let runs end without their page and their card, which take longer than a few small steps."""
-    names = ("train.run_folder.summary", "train.run_folder.card")
+    names = ("train.runs.summary", "train.runs.card")
     with mock.patch.dict(sys.modules, dict.fromkeys(names, mock.Mock())):
         yield
 

@@ -24,7 +24,7 @@ def check_run(folder: Path, *names: str) -> None:
         for name in names
     }
     assert all(lines.values()), lines
-    _check("train/run_folder/lines.schema.json", lines)
+    _check("train/runs/lines.schema.json", lines)
 
 
 def _check(schema: str, content: Any) -> None:

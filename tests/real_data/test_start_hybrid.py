@@ -13,7 +13,7 @@ from carbon.tokenizer import HYBRID, NATIVE, TAGS
 from tests.conftest import small_config
 from tests.helpers.ranks import run_ranks
 from tests.helpers.runs import make_config, make_corpus
-from train.start.model import open_start
+from train.models.start import open_start
 
 pytestmark = pytest.mark.nightly
 
@@ -32,7 +32,7 @@ def config(real_data, tmp_path):
 
 
 def first_batch_and_all(ranks, config):
-    from train.loop.trainer import Trainer
+    from train.trainer import Trainer
 
     trainer = Trainer(config, ranks)
     rows = [(trainer.rows.order[i], trainer.rows[i]) for i in range(8)]

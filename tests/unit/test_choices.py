@@ -23,16 +23,6 @@ from carbon.tokenizer import SPECIES_TAG_OF
 from data_pipeline.executors import EXECUTORS, ExecutorConfig
 from data_pipeline.limits import STOPS_AT_INCOMPLETE_CDS
 from data_pipeline.recipe import AssemblyConfig
-from train.choices.attentions import ATTENTIONS
-from train.choices.codecs import CODEC_CHOICES
-from train.choices.computing import ACTIVATION_CHECKPOINTINGS, COMPUTE_DTYPES, DTYPE_BYTES
-from train.choices.guard_policies import GUARD_POLICIES
-from train.choices.kmer_rows import KMER_ROWS
-from train.choices.pipeline_schedules import PIPELINE_SCHEDULES, Pipe
-from train.choices.rate_schedules import RATE_SCHEDULES
-from train.choices.stage_ends import STAGE_ENDS
-from train.choices.trackers import TRACKERS
-from train.choices.tunings import TUNINGS
 from train.config import (
     ComputeConfig,
     GuardConfig,
@@ -40,10 +30,24 @@ from train.config import (
     ModelConfig,
     OptimizerConfig,
     ParallelConfig,
-    StageConfig,
+    PhaseConfig,
     TrainConfig,
 )
+from train.distributed.weights import KMER_INITS
+from train.hooks import GUARD_POLICIES
+from train.models.start import TUNINGS
 from train.optim import OPTIMIZERS
+from train.planning.compute import (
+    ACTIVATION_CHECKPOINTINGS,
+    ATTENTIONS,
+    COMPUTE_DTYPES,
+    DTYPE_BYTES,
+)
+from train.planning.pipeline import PIPELINE_SCHEDULES, Pipe
+from train.planning.workers import CODEC_CHOICES
+from train.runs.trackers import TRACKERS
+from train.schedule import RATE_SCHEDULES
+from train.watch import STAGE_ENDS
 
 STAGE = {
     "name": "s", "objective": "ce", "tokens": 32, "mixture": {"a": 1.0}, "context_tokens": 32,
@@ -83,14 +87,14 @@ def names_of(hint) -> list[str]:
         (ComputeConfig, "dtype", COMPUTE_DTYPES),
         (GuardConfig, "policy", GUARD_POLICIES),
         (LearnersConfig, "codec", CODEC_CHOICES),
-        (ModelConfig, "kmer_rows", KMER_ROWS),
+        (ModelConfig, "kmer_rows", KMER_INITS),
         (ModelConfig, "preset", PRESETS),
         (ModelConfig, "tune", TUNINGS),
         (OptimizerConfig, "name", OPTIMIZERS),
         (ParallelConfig, "schedule", PIPELINE_SCHEDULES),
-        (StageConfig, "objective", OBJECTIVES),
-        (StageConfig, "schedule", RATE_SCHEDULES),
-        (StageConfig, "until", STAGE_ENDS),
+        (PhaseConfig, "objective", OBJECTIVES),
+        (PhaseConfig, "schedule", RATE_SCHEDULES),
+        (PhaseConfig, "until", STAGE_ENDS),
         (TrainConfig, "tracker", TRACKERS),
     ],
 )
@@ -109,7 +113,7 @@ def test_what_a_recipe_knows_of_a_name_is_what_its_table_says():
     )
     for names, table, attribute in facts:
         assert list(names) == [n for n, entry in table.items() if getattr(entry, attribute)]
-    anew = [name for name, each in ACTIVATION_CHECKPOINTINGS.items() if each.computes_anew]
+    anew = [name for name, each in ACTIVATION_CHECKPOINTINGS.items() if each.recomputes]
     assert anew == ["selective", "full"]  # all but "none"
     assert train.config.SHARE_UNITS == SHARE_UNITS
     assert typing.get_args(finetune.SplitName) == SPLITS
@@ -119,9 +123,9 @@ def test_what_a_recipe_knows_of_a_name_is_what_its_table_says():
 
 
 def test_a_choice_is_checked_by_hand_too():
-    right = StageConfig.from_table(STAGE, "f")
+    right = PhaseConfig.from_table(STAGE, "f")
     assert right.replace(schedule="linear").schedule == "linear"
-    with pytest.raises(ConfigError, match=r"StageConfig: schedule: expected .* got 'no such'"):
+    with pytest.raises(ConfigError, match=r"PhaseConfig: schedule: expected .* got 'no such'"):
         right.replace(schedule="no such")
 
 
@@ -136,7 +140,7 @@ def test_a_rate_begins_at_its_peak_and_never_rises(schedule):
 def test_a_pipeline_schedule_is_one_of_torchs_and_its_ranks_hold_each_piece_once(schedule):
     """A rank's pieces are in the order of the layers; torch has one class for each name."""
     assert schedule.torch_name in get_schedule_class(schedule.torch_name).__name__
-    pipe = Pipe(3, schedule.pieces_a_rank or 2, 6)
+    pipe = Pipe(3, schedule.stages_per_rank or 2, 6)
     held = [list(schedule.pieces_of_rank(pipe, rank)) for rank in range(pipe.ranks)]
     assert all(pieces == sorted(pieces) and len(pieces) == pipe.pieces for pieces in held)
     assert sorted(itertools.chain(*held)) == list(range(pipe.ranks * pipe.pieces))

@@ -16,9 +16,8 @@ from carbon.errors import ConfigError
 from carbon.finetune.config import FinetuneConfig
 from carbon.io.config import Name, NotEmpty, Recipe, read_table, with_overrides
 from data_pipeline.recipe import BuildConfig
-from train.config import TrainConfig
-from train.planning.course import Course
-from train.recipe import read_recipe
+from train.config import TrainConfig, read_recipe
+from train.schedule import Schedule
 
 ROOT = Path(__file__).parents[2]
 RECIPES = ROOT / "train" / "recipes"
@@ -215,7 +214,7 @@ def test_defaults_are_as_they_were(name, schema):
 def test_the_published_recipe():
     """Steps by hand: 256 rows of 8,192 are 2,097,152 tokens, as are 64 of 32,768."""
     table = read_recipe(RECIPES / "carbon_3b.toml")
-    course = Course(TrainConfig.from_table(table, "carbon_3b"))
+    course = Schedule(TrainConfig.from_table(table, "carbon_3b"))
     starts = [(span.first_step, span.context_tokens, span.batch_rows) for span in course.spans]
     assert starts == [
         (0, 8192, 256),

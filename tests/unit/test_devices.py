@@ -9,8 +9,8 @@ from carbon import devices
 from carbon.cli import main
 from carbon.errors import UserError
 from train.config import ParallelConfig
-from train.network import attention, float8
-from train.network.ranks import joined_ranks
+from train.distributed import attention, float8
+from train.distributed.mesh import joined_ranks
 
 OLD_DRIVER = "The NVIDIA driver on your system is too old (found version 11040)"
 

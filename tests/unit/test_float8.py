@@ -11,9 +11,10 @@ from carbon.io.config import read_table
 from tests.helpers.packed import batch, loss_and_gradients, part
 from tests.helpers.runs import RECIPE
 from train.config import TrainConfig
-from train.network import float8
-from train.network.float8 import use_float8
-from train.network.row_share import RowShare
+from train.distributed import float8
+from train.distributed.context import ContextShard
+from train.distributed.float8 import use_float8
+from train.planning.mesh import Mesh
 
 CPU = torch.device("cpu")
 LENGTHS = [[20, 12], [7, 25]]
@@ -61,19 +62,19 @@ def test_a_network_learns_nearly_the_same_and_its_ends_are_not_touched():
 
 
 def test_without_the_switch_every_matrix_is_a_stock_one():
-    from train.network.parallel import build_parts
+    from train.distributed.parallelize import build_stages
 
     config = recipe()
     mesh = SimpleNamespace(
-        pipeline_size=1, pipeline_rank=0, device=CPU, context_group=None, share=RowShare()
+        shape=Mesh(), pipeline_rank=0, device=CPU, context_group=None, share=ContextShard()
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("train.network.parallel._shard", lambda *given: None)
-        (found,) = build_parts(config, mesh)
+        patch.setattr("train.distributed.parallelize._shard", lambda *given: None)
+        (found,) = build_stages(config, mesh)
         linears = [m for m in found.modules() if isinstance(m, nn.Linear)]
         assert linears and {type(m) for m in linears} == {nn.Linear}
         if float8.find_spec("torchao"):
-            (other,) = build_parts(recipe(float8=True), mesh)
+            (other,) = build_stages(recipe(float8=True), mesh)
             changed = sum(type(m) is not nn.Linear for m in other.modules())
             assert changed > len(list(found.modules())) - len(linears)
             for (name, ours), (_, theirs) in zip(

@@ -9,12 +9,12 @@ from safetensors.torch import save_file
 from torch import nn
 from torch._subclasses import FakeTensorMode
 
+from train.checkpoint import Checkpoints
 from train.config import OptimizerConfig, ParallelConfig
-from train.network import pipeline as pipeline_module
-from train.network.pipeline import Pipeline
+from train.distributed import pipeline as pipeline_module
+from train.distributed.pipeline import Pipeline
 from train.optim import make_optimizers, optimizer_state
-from train.run_folder.checkpoint import Checkpoints
-from train.run_folder.saved import Shards
+from train.saved import Shards
 
 
 def module_on(device: str) -> nn.Module:

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 KNOWN_BEFORE_A_RUN = """
 import os, sys
 before = dict(os.environ)
-import carbon.cli, data_pipeline.recipe, train.__main__, train.planning.planner
+import carbon.cli, data_pipeline.recipe, train.__main__, train.planning.plan
 import data_pipeline.__main__, eval.__main__, demo.__main__
 assert os.environ == before
 carbon.reverse_complement("A"), carbon.encode("ACGT")

@@ -6,9 +6,8 @@ import torch
 from carbon.io.config import ConfigError
 from carbon.model.presets import PRESETS
 from carbon.tokenizer import NATIVE
-from train.choices.kmer_rows import KMER_ROWS, KmerRows
 from train.config import ModelConfig
-from train.network.initial import initial_weight
+from train.distributed.weights import KMER_INITS, KmerInit, initial_weight
 
 LLAMA = PRESETS["tiny"]()
 WIDTH = 4096
@@ -32,7 +31,7 @@ def correlation(weight, one, other):
 @pytest.mark.parametrize("name", ["model.embed_tokens.weight", "lm_head.weight"])
 def test_kmers_have_in_common_what_their_bases_are(name):
     """Each of six bases is a sixth of the 0.94: five alike 0.783, three 0.47, none 0."""
-    weight = rows_of(KMER_ROWS["bases"], name)
+    weight = rows_of(KMER_INITS["bases"], name)
     assert correlation(weight, "ACGTAC", "ACGTAG") == pytest.approx(0.94 * 5 / 6, abs=0.05)
     assert correlation(weight, "ACGTAC", "ACGGCT") == pytest.approx(0.94 * 3 / 6, abs=0.05)
     assert correlation(weight, "ACGTAC", "CATGTA") == pytest.approx(0, abs=0.05)
@@ -42,20 +41,20 @@ def test_kmers_have_in_common_what_their_bases_are(name):
 
 
 def test_independent_rows_are_those_of_stock_llama():
-    weight = rows_of(KMER_ROWS["independent"])
+    weight = rows_of(KMER_INITS["independent"])
     assert correlation(weight, "ACGTAC", "ACGTAG") == pytest.approx(0, abs=0.05)
     assert float(weight[128:].std()) == pytest.approx(0.02, rel=0.01)
     assert not weight[NATIVE.pad].any()
 
 
 def test_rows_are_a_function_of_name_and_seed():
-    kmer_rows = KmerRows(shared=0.5)
+    kmer_rows = KmerInit(shared=0.5)
     assert torch.equal(rows_of(kmer_rows), rows_of(kmer_rows))
     assert not torch.equal(rows_of(kmer_rows), rows_of(kmer_rows, seed=1))
     assert not torch.equal(rows_of(kmer_rows), rows_of(kmer_rows, "lm_head.weight"))
     matrix = torch.Size([8, 8])
     name = "model.layers.0.mlp.up_proj.weight"
-    drawn = [initial_weight(name, matrix, LLAMA, 0, kmer_rows) for kmer_rows in KMER_ROWS.values()]
+    drawn = [initial_weight(name, matrix, LLAMA, 0, kmer_rows) for kmer_rows in KMER_INITS.values()]
     assert torch.equal(*drawn)
 
 

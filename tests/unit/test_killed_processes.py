@@ -10,9 +10,8 @@ import time
 import pytest
 from torch.distributed import HashStore
 
-from train.network import failures as module
-from train.network.failures import NOTE, SharedFate
-from train.network.killed import Neighbours, death_of
+from train.distributed import failures as module
+from train.distributed.failures import NOTE, Neighbours, SharedFate, death_of
 
 SLEEPS = [sys.executable, "-S", "-c", "import time; print(flush=True); time.sleep(60)"]
 GLOO = "[/pytorch/gloo/transport/tcp/pair.cc:537] Read error [10.0.0.1]:4: Connection reset by peer"

@@ -8,8 +8,8 @@ from carbon.errors import ConfigError
 from carbon.losses.objectives import CE, FNS, OBJECTIVES, Objective, objective_named
 from demo.run_figures import run_curves
 from eval.heldout.report import write_report
-from train.config import StageConfig
-from train.loop.rates import objective_at
+from train.config import PhaseConfig
+from train.schedule import objective_at
 
 
 @pytest.fixture(params=OBJECTIVES, name="entry")
@@ -17,7 +17,7 @@ def each_entry(request):
     return OBJECTIVES[request.param]
 
 
-def stage_of(name: str, **changes) -> StageConfig:
+def stage_of(name: str, **changes) -> PhaseConfig:
     table = {
         "name": "s",
         "objective": name,
@@ -28,7 +28,7 @@ def stage_of(name: str, **changes) -> StageConfig:
         "learning_rate": 1.0,
         "schedule": "constant",
     }
-    return StageConfig.from_table(table | changes, "recipe.toml")
+    return PhaseConfig.from_table(table | changes, "recipe.toml")
 
 
 def some_weights(entry) -> list[float]:

@@ -18,12 +18,11 @@ from carbon.errors import ConfigError, UserError
 from tests.helpers.attention import kernels_on_cpu
 from tests.helpers.compiled import Noted
 from tests.helpers.packed import WITHOUT_MASK, batch, loss_and_gradients, part
-from train.choices.attentions import ATTENTIONS, attention_of
 from train.config import ComputeConfig
-from train.network import attention
-from train.network.attention import attention_arguments, chosen_attention
-from train.network.batch import stacked
-from train.network.row_share import RowShare
+from train.distributed import attention
+from train.distributed.attention import attention_arguments, chosen_attention
+from train.distributed.context import ContextShard, stacked
+from train.planning.compute import ATTENTIONS, attention_of
 
 pieces_of_rows = st.lists(
     st.lists(st.integers(1, 9), min_size=1, max_size=6), min_size=1, max_size=3
@@ -97,7 +96,7 @@ def test_bounds_of_queries_and_keys_are_two_tensors():
     """flash-attn takes both, and Dynamo breaks the graph at one tensor that is given twice."""
     given, llama = batch([[3, 5]]), part("varlen").config
     _, positions, _, _, *told = given
-    found = attention_arguments(positions, *told, llama, RowShare())
+    found = attention_arguments(positions, *told, llama, ContextShard())
     assert found["bounds_q"] is not found["bounds_k"]
     assert found["bounds_q"].tolist() == found["bounds_k"].tolist() == [0, 3, 8]
 

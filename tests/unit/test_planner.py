@@ -14,15 +14,15 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from carbon.errors import ConfigError
 from carbon.model import PRESETS
-from train.choices.pipeline_schedules import PIPELINE_SCHEDULES, pipe_of
 from train.config import ParallelConfig, TrainConfig
+from train.models.spec import Sizes, flops_a_token
 from train.optim import OPTIMIZERS
-from train.planning.course import Course
-from train.planning.layout import balanced, pieces_of, pieces_of_rank
 from train.planning.memory import Memory, Process, in_flight, memory_of
-from train.planning.planner import Plan, idle_share, plan_of
-from train.planning.sizes import Sizes, flops_a_token
+from train.planning.mesh import Mesh, balanced, layers_of_stages, stages_of_rank
+from train.planning.pipeline import PIPELINE_SCHEDULES, pipe_of
+from train.planning.plan import Plan, idle_share, plan_of
 from train.planning.tables import print_plan
+from train.schedule import Schedule
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,7 +33,7 @@ def config_of(*settings: str) -> TrainConfig:
 
 def plan(*settings: str, processes: int = 1, **more) -> Plan:
     config = config_of(*settings)
-    return plan_of(config, Course(config), processes, **more)
+    return plan_of(config, Schedule(config), processes, **more)
 
 
 def pipeline(ranks: int, schedule: str = "1f1b", pieces: int = 2) -> ParallelConfig:
@@ -61,9 +61,9 @@ def test_parameters_are_those_of_transformers(preset, ranks, schedule):
     assert found.num_parameters == whole
     assert sum(found.parameters_of_rank) == whole + copies
     of_layer = [sum(p.numel() for p in layer.parameters()) for layer in llama.model.layers]
-    ends = {0: embedding, len(found.layout.pieces) - 1: embedding + llama.model.norm.weight.numel()}
+    ends = {0: embedding, len(found.layout.stages) - 1: embedding + llama.model.norm.weight.numel()}
     for held, count in zip(found.layout.of_rank, found.parameters_of_rank, strict=True):
-        layers = sum(of_layer[i] for piece in held for i in found.layout.pieces[piece])
+        layers = sum(of_layer[i] for piece in held for i in found.layout.stages[piece])
         if ranks > 1:
             assert count == layers + sum(ends.get(piece, 0) for piece in held)
 
@@ -94,16 +94,17 @@ def test_equal_costs_are_divided_evenly_the_longer_parts_first():
 
 def test_the_ends_of_a_network_have_fewer_layers():
     """30 layers by four: those with an embedding's look-up or a head beside them have seven."""
-    assert [len(piece) for piece in pieces_of(PRESETS["3b"](), 8192, 4)] == [7, 8, 8, 7]
+    layers = layers_of_stages(Sizes.of(PRESETS["3b"]()), 8192, 4)
+    assert [len(each) for each in layers] == [7, 8, 8, 7]
     # A layer of `tiny` costs 184,320 (by hand below) and 256 x 128 of attention; the head 524,288.
-    assert pieces_of(PRESETS["tiny"](), 256, 2) == [range(0, 3), range(3, 4)]
+    assert layers_of_stages(Sizes.of(PRESETS["tiny"]()), 256, 2) == [range(0, 3), range(3, 4)]
 
 
 def test_pieces_of_a_rank():
-    assert pieces_of_rank(pipeline(1, "zbv"), 0) == [0]
-    assert pieces_of_rank(pipeline(4), 2) == [2]
-    assert pieces_of_rank(pipeline(4, "interleaved_1f1b", 3), 2) == [2, 6, 10]
-    assert [pieces_of_rank(pipeline(3, "zbv"), r) for r in range(3)] == [[0, 5], [1, 4], [2, 3]]
+    assert stages_of_rank(pipeline(1, "zbv"), 0) == [0]
+    assert stages_of_rank(pipeline(4), 2) == [2]
+    assert stages_of_rank(pipeline(4, "interleaved_1f1b", 3), 2) == [2, 6, 10]
+    assert [stages_of_rank(pipeline(3, "zbv"), r) for r in range(3)] == [[0, 5], [1, 4], [2, 3]]
 
 
 # Schedules: who does what when, then simulated
@@ -130,7 +131,7 @@ def torchs(schedule: str, ranks: int, pieces: int, count: int) -> list[list[tupl
     """
     from torch.distributed.pipelining.schedules import get_schedule_class
 
-    indices = pieces_of_rank(pipeline(ranks, schedule, pieces), 0)
+    indices = stages_of_rank(pipeline(ranks, schedule, pieces), 0)
     stages = [
         SimpleNamespace(
             group_size=ranks, group_rank=0, num_stages=ranks * pieces, stage_index=i,
@@ -187,7 +188,7 @@ ORDERS = {"gpipe": gpipe, "1f1b": one_f_one_b}
 
 
 def pieces_to_try(schedule: str) -> list[int]:
-    pieces = PIPELINE_SCHEDULES[schedule].pieces_a_rank
+    pieces = PIPELINE_SCHEDULES[schedule].stages_per_rank
     return [2, 3] if pieces is None else [pieces]
 
 
@@ -264,7 +265,7 @@ def make_process(preset: str = "tiny", **changes) -> Process:
     layers = (range(sizes.num_layers),)
     optimizer = OPTIMIZERS["adamw"]
     process = Process(
-        sizes, ParallelConfig(), 0, layers, 1, "none", 4, False, True, optimizer=optimizer
+        sizes, ParallelConfig(), Mesh(), 0, layers, "none", 4, False, True, optimizer=optimizer
     )
     return dataclasses.replace(process, **changes)
 
@@ -313,8 +314,7 @@ def test_memory_of_shared_rows_by_hand():
     of_ends = 4 * (3 * 128 + 2 * 32) + 256
     assert memory.activations == tokens * (4 * of_layer + of_ends)
     (without_mask, alone) = (
-        memory_of(make_process(has_mask=False, parallel=ParallelConfig(context=c)), 256, 4, 1)
-        for c in (4, 1)
+        memory_of(make_process(has_mask=False, mesh=Mesh(context=c)), 256, 4, 1) for c in (4, 1)
     )
     keys = 4 * 2 * 64 * 4  # bytes of a token's keys and values, of all layers
     assert without_mask.activations == (alone.activations + 1024 * keys * 3.5) / 4
@@ -386,13 +386,13 @@ def test_batches():
     span = plan(processes=16).spans[0]  # a row each, and room for four
     assert (span.reader_rows, span.microbatch_rows, span.num_microbatches) == (1, 1, 1)
     small = "data.microbatch_tokens=256"
-    laid = plan("parallel.pipeline=2", "parallel.replicate=2", small, processes=8).layout
-    assert (laid.pipeline, laid.replicate, laid.shard, laid.readers) == (2, 2, 2, 4)
+    laid = plan("parallel.pipeline=2", "parallel.replicate=2", small, processes=8).layout.mesh
+    assert (laid.pipeline, laid.replicate, laid.shard, laid.dp_size) == (2, 2, 2, 4)
     found = plan(
         "parallel.context=2", "parallel.replicate=2", "stages.0.batch_rows=32", processes=8
     )
     span = found.spans[0]  # four readers of two processes, which have room for eight rows
-    assert (found.layout.shard, found.layout.readers, span.idle_share) == (4, 4, 0)
+    assert (found.layout.mesh.fsdp, found.layout.mesh.dp_size, span.idle_share) == (4, 4, 0)
     assert (span.reader_rows, span.microbatch_rows, span.num_microbatches) == (8, 8, 1)
 
 
@@ -400,11 +400,13 @@ def test_batches():
     ("processes", "settings", "message"),
     [
         (3, (), "cannot be shared by 3 processes"),
-        (6, ("parallel.pipeline=4",), "6 processes are no multiple of .* = 4 x 1"),
-        (0, (), "0 processes are no multiple"),
-        (4, ("parallel.context=3",), "context = 3: 4 processes"),
+        (6, ("parallel.pipeline=4",), "6 processes are not a multiple of .* = 4 x 1 x 1 x 1"),
+        (0, (), "0 processes are not a multiple"),
+        (4, ("parallel.context=3",), "4 processes are not a multiple of .* = 1 x 1 x 3 x 1"),
+        (8, ("parallel.tensor=8",), "tensor = 8: does not divide the 4 query heads"),
+        (4, ("parallel.tensor=4",), "tensor = 4: does not divide the 2 key-value heads"),
         (3, ("parallel.context=3",), "not divided into the 6 slices"),
-        (8, ("parallel.pipeline=8",), "8 pieces of 4 layers"),
+        (8, ("parallel.pipeline=8",), "8 stages of 4 layers"),
         (2, ("parallel.pipeline=2", "data.microbatch_tokens=4096"), "1f1b needs .* and has 1"),
         (2, ("parallel.pipeline=2", "data.microbatch_tokens=768"), "3 rows do not divide 16"),
         (2, ("parallel.pipeline=2", "parallel.schedule=interleaved_1f1b",
@@ -421,7 +423,7 @@ def test_what_does_not_fit_is_said(processes, settings, message):
 
 def test_a_plan_is_printed_as_comments(capsys):
     config = config_of("data.microbatch_tokens=1024", "parallel.pipeline=2")
-    print_plan(plan_of(config, Course(config), 4, peak_flops=1e15), 4)
+    print_plan(plan_of(config, Schedule(config), 4, peak_flops=1e15), 4)
     printed = capsys.readouterr().out
     assert tomllib.loads(config.to_toml() + printed) == tomllib.loads(config.to_toml())
     assert "4 processes: pipeline 2 x replicate 1 x shard 2; bfloat16" in printed

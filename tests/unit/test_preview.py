@@ -16,10 +16,11 @@ from tests.helpers.files import random_bases
 from tests.helpers.runs import corpus_of_three_sources
 from train.__main__ import main
 from train.config import TrainConfig
-from train.loop.data import batches, open_rows
-from train.network.row_share import RowShare
-from train.planning.course import Course
+from train.data import batches, open_rows
+from train.distributed.context import ContextShard
+from train.planning.mesh import Mesh
 from train.planning.preview import mixture_of
+from train.schedule import Schedule
 
 RECIPE = """
 output = "{folder}/run"
@@ -62,7 +63,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def rows(folder):
     config = TrainConfig.load(folder / "run.toml")
-    return open_rows(config, Course(config))
+    return open_rows(config, Schedule(config))
 
 
 def test_every_piece_is_its_place_in_the_assembly(folder, rows):
@@ -114,7 +115,7 @@ def test_what_is_printed(folder, rows, capsys):
 
 def test_the_realised_mixture(folder, rows):
     """Counted sample by sample."""
-    course = Course(TrainConfig.load(folder / "run.toml"))
+    course = Schedule(TrainConfig.load(folder / "run.toml"))
     spans = [(s.stage.name, s.context_tokens) for s in course.spans]
     assert spans == [("first", 128), ("second", 64), ("second", 256)]
     counted, read = {}, {}
@@ -149,7 +150,7 @@ def test_batches_are_the_same_rows_for_any_readers_workers_and_beginning(
     """Batch k is what the course says, in parts or whole, from whatever step one begins."""
     words = [f"data.workers={workers}"]
     config = TrainConfig.load(folder / "run.toml", words)
-    course = Course(config)
+    course = Schedule(config)
     steps = range(course.total_steps)
     expected = {
         k: [rows[i].input_ids.tolist() for i in course.at(k).rows_of_step(k)] for k in steps
@@ -157,9 +158,8 @@ def test_batches_are_the_same_rows_for_any_readers_workers_and_beginning(
     for first in (0, 1, 39, 41, 44, 45, 58) if not workers else (43,):
         of_readers = []
         for reader in range(readers):
-            one = SimpleNamespace(
-                reader=reader, num_readers=readers, device=torch.device("cpu"), share=RowShare()
-            )
+            given = {"device": torch.device("cpu"), "share": ContextShard()}
+            one = SimpleNamespace(rank=reader, shape=Mesh(shard=readers), **given)
             read = batches(rows, config, course, one, range(first, course.total_steps))
             taken = itertools.islice(read, 4)
             of_readers.append([torch.cat([b.input_ids for b in step]).tolist() for step in taken])
@@ -172,8 +172,8 @@ def test_batches_are_the_same_rows_for_any_readers_workers_and_beginning(
 def test_shares_of_rows_are_read_ahead_as_they_are(folder, rows, workers):
     """A process has its places of every row, whoever reads them for it."""
     config = TrainConfig.load(folder / "run.toml", [f"data.workers={workers}"])
-    course, share = Course(config), RowShare(1, 2)
-    one = SimpleNamespace(reader=0, num_readers=1, device=torch.device("cpu"), share=share)
+    course, share = Schedule(config), ContextShard(1, 2)
+    one = SimpleNamespace(rank=0, shape=Mesh(), device=torch.device("cpu"), share=share)
     steps = range(43, 45)
     for k, step in zip(steps, batches(rows, config, course, one, steps), strict=True):
         whole = [rows[i] for i in course.at(k).rows_of_step(k)]
@@ -189,7 +189,7 @@ def test_renaming_the_corpus_changes_no_row(folder, rows, tmp_path, capsys):
     try:
         (tmp_path / "run.toml").write_text(text.replace("/corpus", "/moved"))
         config = TrainConfig.load(tmp_path / "run.toml")
-        moved = open_rows(config, Course(config))
+        moved = open_rows(config, Schedule(config))
         again = [moved[i].input_ids.tolist() for i in range(20)]
         words = ["preview", "--config", f"{tmp_path}/run.toml", "--rows", "3"]
         assert main(words) == 0
@@ -219,7 +219,7 @@ def test_the_released_layout(folder, tmp_path, capsys):
     dna = [line.split() for line in lines if "eukaryote_generator" in line]
     assert {line[7] for line in dna} == {"+", "-"}
     config = TrainConfig.load(folder / "run.toml", changes)
-    rows = open_rows(config, Course(config))
+    rows = open_rows(config, Schedule(config))
     strands = set()
     for i in range(len(rows)):
         sample = rows.order[i]

@@ -9,12 +9,10 @@ import torch
 from bench.plan import config_of, shipped_layouts
 from carbon.errors import ConfigError
 from train.__main__ import main
-from train.config import TrainConfig
-from train.loop.trainer import check_memory
-from train.planning.course import Course
-from train.planning.fit import check_fits
-from train.planning.planner import Plan, plan_of
-from train.recipe import read_recipe
+from train.config import TrainConfig, read_recipe
+from train.planning.plan import Plan, check_fits, plan_of
+from train.schedule import Schedule
+from train.trainer import check_memory
 
 RECIPES = Path(__file__).parents[2] / "train" / "recipes"
 BIG = str(RECIPES / "carbon_3b.toml")
@@ -77,7 +75,7 @@ def test_a_layout_holds_nothing_that_changes_numbers(tmp_path, layout, message):
 
 
 def planned(config: TrainConfig, processes: int) -> Plan:
-    return plan_of(config, Course(config), processes, on_gpu=True)
+    return plan_of(config, Schedule(config), processes, on_gpu=True)
 
 
 @pytest.mark.parametrize(("path", "gpus"), list(shipped_layouts()))

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tests.helpers.attention import kernels_on_cpu
 from tests.helpers.compiled import Noted
 from tests.helpers.packed import batch, loss_and_gradients, part
-from train.choices.computing import ACTIVATION_CHECKPOINTINGS
+from train.planning.compute import ACTIVATION_CHECKPOINTINGS
 
 GIVEN = batch([[3, 5], [2, 2, 4]])
 LAYERS = 2
@@ -96,7 +96,7 @@ def test_what_is_computed_anew(name):
 
 
 @pytest.mark.parametrize("name", ["varlen", "flash_attention_2"])
-def test_what_a_compiled_layer_computes_anew(name):
+def test_what_a_compiled_layer_recomputes(name):
     """Of one layer. Where checkpointing is around what is compiled, `selective` is as `full`."""
     selective, full = (backward_of_compiled(name, kind) for kind in ("selective", "full"))
     assert products(selective) == 2 * PRODUCTS

@@ -11,10 +11,11 @@ from transformers import AttentionInterface
 from carbon.errors import ConfigError
 from tests.helpers.attention import kernels_on_cpu
 from tests.helpers.packed import batch, part
-from train.choices.attentions import ATTENTIONS
 from train.config import ParallelConfig
-from train.network.attention import attention_arguments
-from train.network.row_share import RowShare
+from train.distributed.attention import attention_arguments
+from train.distributed.context import ContextShard
+from train.planning.compute import ATTENTIONS
+from train.planning.mesh import Mesh
 
 ROW_TOKENS = 24  # of slices of 6, 3 and 2
 
@@ -59,10 +60,10 @@ def test_the_parts_of_attention_are_the_whole(llamas, name, lengths, size):
         for heads in (4, 2, 2, 4)
     )
     given = [x.requires_grad_() for x in (query, key, value)]
-    expected = attended(llamas["sdpa"], whole, RowShare(), *given)
+    expected = attended(llamas["sdpa"], whole, ContextShard(), *given)
     expected_gradients = torch.autograd.grad(expected, given, up.transpose(1, 2))
     sums = [torch.zeros_like(x) for x in given]
-    for share in (RowShare(rank, size) for rank in range(size)):
+    for share in (ContextShard(rank, size) for rank in range(size)):
         mine, order = share.places(ROW_TOKENS), share.gathered_places(ROW_TOKENS)
         keys, values = key[:, :, order], value[:, :, order]
         local = share.shared(whole)
@@ -76,7 +77,7 @@ def test_the_parts_of_attention_are_the_whole(llamas, name, lengths, size):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 def test_shares_are_a_row_and_of_equal_work(size):
-    shares = [RowShare(rank, size) for rank in range(size)]
+    shares = [ContextShard(rank, size) for rank in range(size)]
     places = [share.places(ROW_TOKENS).tolist() for share in shares]
     assert sorted(itertools.chain(*places)) == list(range(ROW_TOKENS))
     assert len({sum(mine) for mine in places}) == 1  # keys that a causal row asks
@@ -84,8 +85,8 @@ def test_shares_are_a_row_and_of_equal_work(size):
 
 
 def test_processes_that_cannot_share_rows_are_refused():
-    ParallelConfig(context=2).check_context(4)
-    with pytest.raises(ConfigError, match=r"parallel\.context = 3: 4 processes share the weights"):
-        ParallelConfig(context=3).check_context(4)
+    assert Mesh.of(ParallelConfig(context=2), 4) == Mesh(shard=2, context=2)
+    with pytest.raises(ConfigError, match="4 processes are not a multiple of pipeline x replicate"):
+        Mesh.of(ParallelConfig(context=3), 4)
     with pytest.raises(ConfigError, match="context: expected 1 or more, got 0"):
         ParallelConfig(context=0)

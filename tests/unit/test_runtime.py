@@ -14,7 +14,10 @@ from carbon.errors import ModelError
 from tests.helpers.attention import flash_attn_varlen_func, kernels_on_cpu
 from tests.helpers.compiled import Noted
 from tests.helpers.packed import batch, loss_and_gradients, part
+from train import checkpoint as checkpoint_module
+from train.checkpoint import Checkpoints
 from train.config import CheckpointConfig, ComputeConfig, ParallelConfig
+<<<<<<< HEAD
 from train.loop.peaks import peak_flops
 from train.network.attention import use_attention
 from train.network.ranks import joined_ranks
@@ -23,6 +26,13 @@ from train.run_folder import checkpoint as checkpoint_module
 from train.run_folder.checkpoint import Checkpoints
 from train.run_folder.log import _cut_back
 from train.run_folder.saved import step_of
+=======
+from train.distributed.attention import use_attention
+from train.distributed.mesh import joined_ranks
+from train.hooks import CompiledGraphs, set_up
+from train.planning.time import peak_flops
+from train.saved import step_of
+>>>>>>> trainr
 
 # CUDA operators that have no way to give the same bits twice, or none that torch would refuse:
 # the documentation of `torch.use_deterministic_algorithms`.

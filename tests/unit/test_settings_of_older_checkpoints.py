@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from carbon.io.config import Recipe
-from train.run_folder.defaults import with_defaults
+from train.saved import with_defaults
 
 
 class Part(Recipe):

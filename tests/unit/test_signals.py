@@ -11,9 +11,9 @@ import pytest
 from torch.distributed.elastic.multiprocessing.api import SignalException
 
 from tests.helpers.processes import waits_for
+from train import signals
 from train.launch import main as launch
-from train.loop import signals
-from train.loop.signals import STOPPING, StopSignals, signals_held
+from train.signals import STOPPING, StopSignals, signals_held
 
 
 class Ended(Exception):

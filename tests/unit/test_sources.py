@@ -15,9 +15,9 @@ from tests.helpers.curation import assembly, build
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.runs import RECIPE
 from train.config import TrainConfig
-from train.loop.data import open_rows
-from train.planning.course import Course
-from train.run_folder.record import read_run
+from train.data import open_rows
+from train.runs.record import read_run
+from train.schedule import Schedule
 
 of_each_source = pytest.mark.parametrize("name", SOURCES)
 ADDED = Source(name="whole", cut=contig_chunks, both_strands=True, input="contigs")
@@ -42,7 +42,7 @@ def opened(corpus, name):
     words += [f"stages.{i}.mixture={{{name}=1.0}}" for i in (0, 1)]
     words += [f"stages.{i}.context_tokens=64" for i in (0, 1)]
     config = TrainConfig.load(RECIPE, words)
-    return open_rows(config, Course(config))
+    return open_rows(config, Schedule(config))
 
 
 @of_each_source

@@ -10,15 +10,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from carbon.losses import LossSums
 from tests.helpers.runs import BATCH_TOKENS, make_config, small_corpus
+from train import trainer as trainer_module
 from train.config import ParallelConfig
-from train.loop import trainer as trainer_module
-from train.loop.data import batches
-from train.loop.trainer import Trainer
-from train.network import parts as parts_module
-from train.network.held_rows import HeldRows
-from train.network.pipeline import finish_gradients
-from train.network.ranks import joined_ranks
-from train.run_folder.log import RunLog
+from train.data import batches
+from train.distributed import stage as parts_module
+from train.distributed.mesh import joined_ranks
+from train.distributed.pipeline import finish_gradients
+from train.distributed.weights import FrozenRows
+from train.runs.log import RunLog
+from train.trainer import Trainer
 
 WAITING = {"aten::_local_scalar_dense", "aten::nonzero", "aten::is_nonzero", "aten::equal",
            "aten::unique_dim", "aten::masked_select"}  # fmt: skip
@@ -130,7 +130,7 @@ def test_gradients_are_scaled_at_once(trainer, clip_norm):
 def test_rows_are_held_without_counting_them_anew():
     weight = nn.Parameter(torch.arange(12.0).reshape(4, 3))
     named = [("model.embed_tokens.weight", weight)]
-    held = HeldRows([SimpleNamespace(named_parameters=lambda: named)], [1, 3])
+    held = FrozenRows([SimpleNamespace(named_parameters=lambda: named)], [1, 3])
     weight.grad = torch.ones(4, 3)
     with Operators() as operators:
         held.clear_gradients()

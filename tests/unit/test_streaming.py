@@ -12,7 +12,7 @@ from carbon.model.save import OnDemand, TensorType, save_weights, tensor_types, 
 from tests.helpers.files import same_files
 from tests.helpers.runs import RECIPE
 from train.config import TrainConfig
-from train.planning.sizes import llama_config
+from train.models.spec import network_config
 
 
 def some_tensors() -> dict[str, torch.Tensor]:
@@ -74,13 +74,13 @@ def test_names_are_known_without_reading():
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_a_folder_is_that_of_a_network(tied, tmp_path):
-    config = llama_config(TrainConfig.load(RECIPE))
+    config = network_config(TrainConfig.load(RECIPE))
     config.tie_word_embeddings = tied
     name_tags(config, ["<mammal>"])
     network = LlamaForCausalLM(config)
     weights = {name: p.detach() for name, p in network.named_parameters()}
     save_model(network, tmp_path / "theirs")
-    again = llama_config(TrainConfig.load(RECIPE))
+    again = network_config(TrainConfig.load(RECIPE))
     again.tie_word_embeddings = tied
     name_tags(again, ["<mammal>"])
     (tmp_path / "ours").mkdir()

@@ -17,10 +17,9 @@ from carbon.model import save_model
 from tests.conftest import small_config
 from tests.helpers.run_lines import probe_line, skipped_line, step_line, write_run
 from tests.helpers.runs import corpus_of_three_sources
-from train.run_folder.card import write_card
-from train.run_folder.record import objective_changes, read_run
-from train.run_folder.summary import loss_figure, write_summary
-from train.run_folder.work import Work
+from train.runs.card import write_card
+from train.runs.record import Work, objective_changes, read_run
+from train.runs.summary import loss_figure, write_summary
 
 
 def whole_run(folder):

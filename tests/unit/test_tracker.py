@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from carbon.errors import UserError
-from train.choices.trackers import TRACKERS, open_tracker
+from train.runs.trackers import TRACKERS, open_tracker
 
 ROOT = Path(__file__).parents[2]
 

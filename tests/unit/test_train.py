@@ -9,28 +9,27 @@ from carbon.errors import ConfigError, UserError
 from carbon.io.structured import parse_json
 from carbon.losses.objectives import CE, FNS
 from train.__main__ import main
+from train.checkpoint import Checkpoints, steps_to_keep
 from train.config import (
     CheckpointConfig,
     GuardConfig,
     ParallelConfig,
+    PhaseConfig,
     ShortRows,
-    StageConfig,
     TrainConfig,
+    read_recipe,
 )
-from train.loop.guard import reason_against, remember, signal_to_end
-from train.loop.rates import learning_rate, objective_at
-from train.network.parallel import check_schedule
-from train.planning.batches import check_batches
-from train.planning.course import Course
-from train.planning.planner import plan_of
-from train.planning.timing import flops_a_second
-from train.recipe import read_recipe
-from train.run_folder.checkpoint import Checkpoints, steps_to_keep
-from train.run_folder.log import RunLog
-from train.run_folder.state import RunState
+from train.distributed.parallelize import check_schedule
+from train.hooks import check_step, remember, signal_to_end
+from train.planning.mesh import Mesh, check_batches
+from train.planning.plan import plan_of
+from train.planning.time import flops_a_second
+from train.runs.log import RunLog
+from train.saved import RunState
+from train.schedule import Schedule, learning_rate, objective_at
 
 
-def stage(**changes) -> StageConfig:
+def stage(**changes) -> PhaseConfig:
     settings = {
         "name": "s",
         "objective": "ce",
@@ -41,7 +40,7 @@ def stage(**changes) -> StageConfig:
         "learning_rate": 1.0,
         "schedule": "constant",
     }
-    return StageConfig(**(settings | changes))
+    return PhaseConfig(**(settings | changes))
 
 
 def rates(num_steps, **changes):
@@ -80,16 +79,16 @@ def test_a_blend_and_nothing_else_has_two_weights(objective, weights):
         stage(objective=objective, fns_weight=weights)
 
 
-def course_of(*stages) -> Course:
-    return Course(SimpleNamespace(stages=stages))
+def course_of(*stages) -> Schedule:
+    return Schedule(SimpleNamespace(stages=stages))
 
 
 def test_processes_share_a_batch_evenly():
     fine, odd = stage(batch_rows=6), stage(name="odd", batch_rows=9)
-    check_batches(course_of(fine, odd), 3, 1)
+    check_batches(course_of(fine, odd), Mesh(shard=3))
     message = r"stages\.1 \('odd'\): batches of 9 rows of 16 tokens cannot be shared by 2 processes"
     with pytest.raises(ConfigError, match=message):
-        check_batches(course_of(fine, odd), 2, 1)
+        check_batches(course_of(fine, odd), Mesh(shard=2))
 
 
 def test_a_course_has_no_gap_and_no_overlap():
@@ -153,7 +152,7 @@ def test_the_log_tells_no_time_before_it_is_known(tmp_path, monkeypatch, capsys)
     words = [f"output={tmp_path}"]
     config = TrainConfig.load("train/recipes/tiny.toml", words)
     numbers = {"learning_rate": 1e-3, "nats_per_base": 1.3, "tokens_per_second": 9.0, "mfu": None}
-    with RunLog(config, SimpleNamespace(is_first=True), Course(config), 0) as log:
+    with RunLog(config, SimpleNamespace(is_first=True), Schedule(config), 0) as log:
         for step, seconds in enumerate((900, 11, 11, 11, 11), start=1):
             now[0] += seconds
             log.step({"step": step, "stage": "ce", **numbers}, 650)
@@ -206,7 +205,7 @@ def test_when_the_clock_asks_for_a_checkpoint(
 
 def test_a_plan_without_a_corpus(monkeypatch, capsys):
     """On a CPU it tells hours by what was timed, of the machine that all processes share."""
-    monkeypatch.setattr("train.planning.timing.flops_a_second", lambda config: 2e9)
+    monkeypatch.setattr("train.planning.time.flops_a_second", lambda config: 2e9)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     recipe = "train/recipes/carbon_3b.toml"
     words = ["--config", recipe, "--dry-run", "--set", "data.corpus=no corpus here"]
@@ -214,7 +213,7 @@ def test_a_plan_without_a_corpus(monkeypatch, capsys):
     said = capsys.readouterr()
     assert "no corpus here: is not there" in said.err
     config = TrainConfig.from_table(read_recipe(recipe, (), 8), recipe)
-    plan = plan_of(config, Course(config), 8)
+    plan = plan_of(config, Schedule(config), 8)
     hours = f"{sum(span.flops for span in plan.spans[:1]) / 2e9 / 3600:,.2f}"
     assert hours in said.out and "hours are those of this CPU" in said.out
 
@@ -229,13 +228,13 @@ class TestGuard:
     def test_what_is_bad(self):
         guard = GuardConfig(spike_factor=3.0, window_steps=4)
         history = [[1.0, 0.5]] * 4
-        assert reason_against(guard, history, 1.2, 0.9) == ""
-        assert reason_against(guard, history, math.nan, 0.9) == "the loss is nan"
-        assert reason_against(guard, history, 1.0, math.inf) == "the gradient norm is inf"
-        assert "3.1 times the median" in reason_against(guard, history, 3.1, 0.5)
-        assert "gradient norm is 2, 4.0 times" in reason_against(guard, history, 1.0, 2.0)
-        assert reason_against(guard, history[:3], 99.0, 2.0) == ""  # nothing to compare with yet
-        assert reason_against(GuardConfig(), history, 99.0, 2.0) == ""
+        assert check_step(guard, history, 1.2, 0.9) == ""
+        assert check_step(guard, history, math.nan, 0.9) == "the loss is nan"
+        assert check_step(guard, history, 1.0, math.inf) == "the gradient norm is inf"
+        assert "3.1 times the median" in check_step(guard, history, 3.1, 0.5)
+        assert "gradient norm is 2, 4.0 times" in check_step(guard, history, 1.0, 2.0)
+        assert check_step(guard, history[:3], 99.0, 2.0) == ""  # nothing to compare with yet
+        assert check_step(GuardConfig(), history, 99.0, 2.0) == ""
 
     def test_what_is_remembered(self):
         guard, state = GuardConfig(window_steps=3), RunState()
@@ -264,7 +263,7 @@ class TestGuard:
         assert signal_to_end(of_gap, RunState(gaps=[0.001, -0.001] * 5)) == ""
 
     def test_a_stage_that_a_signal_ended(self):
-        course = Course(SimpleNamespace(stages=(stage(tokens=160), stage(tokens=32))), {0: 4})
+        course = Schedule(SimpleNamespace(stages=(stage(tokens=160), stage(tokens=32))), {0: 4})
         assert [(s.number, s.first_step, s.num_steps) for s in course.spans] == [
             (0, 0, 4), (1, 4, 2)
         ]  # fmt: skip

@@ -19,8 +19,8 @@ from tests.conftest import small_config
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.runs import RECIPE
 from train.__main__ import main as train
-from train.start.export import save_as_it_came
-from train.start.model import Start, start_llama
+from train.export import save_as_it_came
+from train.models.start import Start, start_llama
 
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 READ = {  # what tie_word_embeddings is, and what the weights have beside the embedding

@@ -6,11 +6,12 @@ The formulas, their sources, and what is left out are in docs/plan.md.
 from dataclasses import dataclass
 
 from carbon.tokenizer import NUM_KMERS
-from train.choices.computing import ACTIVATION_CHECKPOINTINGS
-from train.choices.pipeline_schedules import pieces_a_rank, pipe_of, schedule_of
 from train.config import ParallelConfig
+from train.models.spec import Sizes
 from train.optim import OptimizerEntry, UpdateSizes
-from train.planning.sizes import Sizes
+from train.planning.compute import ACTIVATION_CHECKPOINTINGS
+from train.planning.mesh import Mesh
+from train.planning.pipeline import pipe_of, schedule_of, stages_per_rank
 
 _FP32_BYTES = 4
 _CHUNK_TOKENS = 512  # whose logits exist at once on a CPU; see carbon.losses.fused
@@ -60,7 +61,7 @@ class Process:
     Attributes:
         rank: of its pipeline.
         pieces: the layers of each piece that it holds.
-        shard: processes that a weight is divided over.
+        mesh: the processes.
         dtype_bytes: of what computes.
         has_mask: whether attention reads a mask of all pairs of positions.
         optimizer: that updates what is trained.
@@ -70,9 +71,9 @@ class Process:
 
     sizes: Sizes
     parallel: ParallelConfig
+    mesh: Mesh
     rank: int
     pieces: tuple[range, ...]
-    shard: int
     checkpointing: str
     dtype_bytes: int
     on_gpu: bool
@@ -80,6 +81,11 @@ class Process:
     optimizer: OptimizerEntry
     frozen: int = 0
     added: int = 0
+
+    @property
+    def shard(self) -> int:
+        """Processes that a weight is divided over."""
+        return self.mesh.fsdp * self.mesh.tensor
 
     @property
     def num_layers(self) -> int:
@@ -120,14 +126,15 @@ class Process:
             return self.added
         a_layer = self.sizes.layer_parameters
         layers = self.num_trained // a_layer if self.frozen else self.num_layers
-        return layers * (a_layer - 2 * self.sizes.hidden)
+        return layers * (a_layer - self.sizes.norm_parameters)
 
 
 def memory_of(
     process: Process, context_tokens: int, microbatch_rows: int, num_microbatches: int
 ) -> Memory:
     """Return what a process holds while it reads rows of a length."""
-    sizes, tokens = process.sizes, microbatch_rows * context_tokens // process.parallel.context
+    sizes, tensor = process.sizes, process.mesh.tensor
+    tokens = microbatch_rows * context_tokens // process.mesh.context
     layer, kept = _layer_bytes_a_token(process, context_tokens)
     shard = _FP32_BYTES * -(-process.num_parameters // process.shard)
     backward = process.dtype_bytes * (sizes.hidden + sizes.mlp)  # gradients beside activations
@@ -140,9 +147,9 @@ def memory_of(
         gathered=_gathered_bytes(process),
         whole_gradients=_gradient_bytes(process, num_microbatches, trained),
         activations=_activation_bytes(process, kept, context_tokens, tokens, num_microbatches),
-        layer=tokens * (layer - kept + backward),
-        logits=_logit_bytes(process, tokens),
-        transfers=_transfer_bytes(process, tokens) * num_microbatches,
+        layer=tokens * (layer - kept + backward // tensor),
+        logits=_logit_bytes(process, tokens // tensor),
+        transfers=_transfer_bytes(process, tokens // tensor) * num_microbatches,
         gradients=trained,
         update=_update_bytes(process, largest),
     )
@@ -170,11 +177,11 @@ def _update_bytes(process: Process, largest: int) -> int:
 
 def _gathered_bytes(process: Process) -> int:
     """Return what FSDP2 copies weights to; it does so for a shard that is whole as well."""
-    a_layer = process.sizes.layer_parameters
-    ahead = a_layer * (process.shard > 1)  # the next layer's, on its way
+    a_layer, tensor = process.sizes.layer_parameters, process.mesh.tensor
+    ahead = a_layer * (process.mesh.fsdp > 1)  # the next layer's, on its way
     if process.parallel.pipeline > 1 or not process.parallel.reshard_after_forward:
-        return process.dtype_bytes * (process.num_parameters + ahead)
-    return process.dtype_bytes * (process.end_parameters + a_layer + ahead)
+        return process.dtype_bytes * (process.num_parameters + ahead) // tensor
+    return process.dtype_bytes * (process.end_parameters + a_layer + ahead) // tensor
 
 
 def _gradient_bytes(process: Process, num_microbatches: int, of_shard: int) -> int:
@@ -190,29 +197,29 @@ def _gradient_bytes(process: Process, num_microbatches: int, of_shard: int) -> i
     # Of a frozen network there are no more gradients than trained weights.
     most = process.num_trained
     reduced = min(a_layer, (process.dtype_bytes + _FP32_BYTES) * most)
-    return reduced + _FP32_BYTES * min(waiting, most) + (of_shard if several and each else 0)
+    whole = (reduced + _FP32_BYTES * min(waiting, most)) // process.mesh.tensor
+    return whole + (of_shard if several and each else 0)
 
 
 def _layer_bytes_a_token(process: Process, context_tokens: int) -> tuple[int, int]:
     """Return what autograd keeps of a stock layer, and what of that until backward, per token."""
-    sizes, width = process.sizes, process.dtype_bytes
+    sizes, width, tensor = process.sizes, process.dtype_bytes, process.mesh.tensor
     # Of a norm: its input in fp32, and the output before and after the weight.
-    norms = 2 * sizes.hidden * (_FP32_BYTES + 2 * width)
+    norms = 2 * sizes.hidden * (_FP32_BYTES + 2 * width) // tensor
+    gathered = 2 * sizes.hidden * width * (tensor > 1)  # what columns of matrices multiply
     # With a mask, keys and values are repeated for each head of queries, and each layer makes the
     # mask into numbers to add.
     keys = (sizes.query if process.has_mask else sizes.key) * _keys_a_token(process)
     row_sums = _FP32_BYTES * sizes.num_heads
-    attention = (
-        width * int(2 * sizes.query + 2 * keys + process.has_mask * context_tokens) + row_sums
-    )
-    layer = norms + attention + width * 4 * sizes.mlp
+    heads = (width * int(2 * sizes.query + 2 * keys) + row_sums) // tensor
+    masks = width * process.has_mask * context_tokens
+    layer = norms + gathered + heads + masks + width * 4 * sizes.mlp // tensor
     products = 2 * sizes.query + 2 * sizes.key + 2 * sizes.hidden + 2 * sizes.mlp
     checkpointing = ACTIVATION_CHECKPOINTINGS[process.checkpointing]
-    if not checkpointing.computes_anew:
+    if not checkpointing.recomputes:
         return layer, layer
-    return layer, width * sizes.hidden + checkpointing.keeps_products * (
-        width * products + row_sums
-    )
+    kept = width * sizes.hidden + checkpointing.keeps_products * (width * products + row_sums)
+    return layer, kept // tensor
 
 
 def _keys_a_token(process: Process) -> float:
@@ -220,7 +227,7 @@ def _keys_a_token(process: Process) -> float:
 
     Without a mask its second slice asks those of the first once more.
     """
-    context = process.parallel.context
+    context = process.mesh.context
     return context + (context > 1 and not process.has_mask) / 2
 
 
@@ -231,18 +238,20 @@ def _activation_bytes(
     sizes, width = process.sizes, process.dtype_bytes
     num_pieces = len(process.pieces)
     rotary = 2 * width * sizes.query // sizes.num_heads
-    of_last = sizes.hidden * (_FP32_BYTES + 2 * width)  # its norm's, and the gradient of states
-    outputs = width * sizes.hidden * (num_pieces - process.num_lasts)
+    tensor = process.mesh.tensor
+    # Of the last stage's norm, and the gradient of its states.
+    of_last = sizes.hidden * (_FP32_BYTES + 2 * width) // tensor
+    outputs = width * sizes.hidden * (num_pieces - process.num_lasts) // tensor
     of_pieces = process.num_layers * kept + num_pieces * rotary + process.num_lasts * of_last
     masks = process.has_mask * context_tokens * num_pieces  # a byte a pair
-    if ACTIVATION_CHECKPOINTINGS[process.checkpointing].computes_anew:
+    if ACTIVATION_CHECKPOINTINGS[process.checkpointing].recomputes:
         in_flight_bytes, once = of_pieces + outputs + masks, 0
     else:  # masks are alive during forward only
         in_flight_bytes, once = of_pieces + outputs, masks // num_pieces
     flying = in_flight(process.parallel, process.rank, num_microbatches)
     waiting = _waiting(process.parallel, process.rank, num_microbatches)
     of_weights = sizes.query + 2 * sizes.key + 4 * sizes.hidden + 2 * sizes.mlp
-    held = waiting * process.num_layers * width * of_weights
+    held = waiting * process.num_layers * width * of_weights // tensor
     return tokens * ((flying * in_flight_bytes + held) // num_pieces + once)
 
 
@@ -258,7 +267,7 @@ def _waiting(parallel: ParallelConfig, rank: int, num_microbatches: int) -> int:
     held = schedule_of(parallel).held_for_weights
     if parallel.pipeline == 1 or held is None:
         return 0
-    return min(held(rank), pieces_a_rank(parallel) * num_microbatches)
+    return min(held(rank), stages_per_rank(parallel) * num_microbatches)
 
 
 def _transfer_bytes(process: Process, tokens: int) -> int:
@@ -278,4 +287,5 @@ def _logit_bytes(process: Process, tokens: int) -> int:
     chunk, a_logit = (8 * _CHUNK_TOKENS, width) if process.on_gpu else (_CHUNK_TOKENS, 16)
     of_weights = hidden * (_FP32_BYTES * (process.frozen == 0) + width)
     of_chunk = min(tokens, chunk) * a_logit
-    return int(NUM_KMERS) * (of_chunk + of_weights) + tokens * hidden * width
+    rows = hidden * width * (process.mesh.tensor > 1)  # of the head, gathered
+    return int(NUM_KMERS) * (of_chunk + of_weights + rows) + tokens * hidden * width

@@ -8,12 +8,12 @@ import numpy as np
 from carbon.corpus import TokenRows
 from carbon.progress import text_table
 from carbon.tokenizer import native_tokens
-from train.planning.course import Course
+from train.schedule import Schedule
 
 _SHOWN_BP = 12
 
 
-def print_rows(rows: TokenRows, course: Course, first: int, count: int) -> None:
+def print_rows(rows: TokenRows, course: Schedule, first: int, count: int) -> None:
     """Print samples `first` to `first + count` of the run, a line each.
 
     A row is told by its first piece: where the record lies, the strand and frame it is read in, its
@@ -63,7 +63,7 @@ def _strand(told: dict[str, Any], reverse: bool) -> str:
     return own if not reverse else {"+": "-", "-": "+"}.get(own, own)
 
 
-def mixture_of(rows: TokenRows, course: Course) -> list[dict[str, Any]]:
+def mixture_of(rows: TokenRows, course: Schedule) -> list[dict[str, Any]]:
     """Return what each span draws of each source of its mixture, also where that is nothing.
 
     A span is a stage, or a part of one that has rows of another length. Tokens are those of bare

@@ -4,9 +4,10 @@ import sys
 from dataclasses import fields
 
 from carbon.progress import TableRow, text_table
-from train.planning.learners import LearnersPlan
 from train.planning.memory import Memory
-from train.planning.planner import Plan
+from train.planning.mesh import Mesh
+from train.planning.plan import Plan
+from train.planning.workers import LearnersPlan
 
 
 def print_plan(plan: Plan, num_devices: int) -> None:
@@ -14,8 +15,7 @@ def print_plan(plan: Plan, num_devices: int) -> None:
     layout = plan.layout
     mib = plan.peak_bytes < 2**30
     lines = [
-        f"{plan.world_size} processes: pipeline {layout.pipeline} x replicate {layout.replicate} x "
-        f"shard {layout.shard}{_context(layout.context)}; {plan.dtype}",
+        f"{plan.world_size} processes: {_mesh(layout.mesh)}; {plan.dtype}",
         f"{plan.num_parameters:,} parameters{_trained(plan)}",
         "",
         *_rank_table(plan),
@@ -50,8 +50,11 @@ def _print_comments(lines: list[str]) -> None:
     sys.stdout.write("".join(f"# {line}".rstrip() + "\n" for line in lines))
 
 
-def _context(processes: int) -> str:
-    return f" (of which {processes} share a row)" if processes > 1 else ""
+def _mesh(mesh: Mesh) -> str:
+    """Write the axes of a mesh; context and tensor only where they divide something."""
+    axes = [f"pipeline {mesh.pipeline}", f"replicate {mesh.replicate}", f"shard {mesh.shard}"]
+    axes += [f"{a} {getattr(mesh, a)}" for a in ("context", "tensor") if getattr(mesh, a) > 1]
+    return " x ".join(axes)
 
 
 def _trained(plan: Plan) -> str:
@@ -62,9 +65,9 @@ def _rank_table(plan: Plan) -> list[str]:
     layout = plan.layout
     rows: list[TableRow] = [("rank", "parameters", "of a shard", "layers")]
     for rank, count in enumerate(plan.parameters_of_rank):
-        layers = [layout.pieces[i] for i in layout.of_rank[rank]]
+        layers = [layout.stages[i] for i in layout.of_rank[rank]]
         names = ", ".join(f"{piece.start} to {piece.stop - 1}" for piece in layers)
-        rows.append((rank, count, -(-count // layout.shard), names))
+        rows.append((rank, count, -(-count // (layout.mesh.fsdp * layout.mesh.tensor)), names))
     return text_table(rows).splitlines()
 
 

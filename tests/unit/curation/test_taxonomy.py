@@ -14,7 +14,7 @@ from data_pipeline.inspect.clades import clade_tree, mixture_by_clade
 from tests.helpers.curation import build, rows_of
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.schemas import check_manifest
-from train.config import StageConfig
+from train.config import PhaseConfig
 
 # taxid, parent, rank, scientific name, as NCBI had them in 2025, with nodes between left out.
 NODES = (
@@ -140,7 +140,7 @@ def test_a_mixture_by_temperature_and_weight(corpus, capsys):
     assert table["mixture"] == pytest.approx({k: v / total for k, v in wanted.items()}, abs=1e-4)
     stage = {"name": "s", "objective": "ce", "tokens": 1, "context_tokens": 64, "batch_rows": 1,
              "learning_rate": 1e-3, "schedule": "constant"}  # fmt: skip
-    assert StageConfig.from_table(stage | table, "t").mixture == table["mixture"]
+    assert PhaseConfig.from_table(stage | table, "t").mixture == table["mixture"]
     assert main([*words, "--weight", "Fungi=3", "--share", "genome=1"]) == 0
     heavy = tomllib.loads(capsys.readouterr().out)["mixture"]
     assert heavy["genome-Fungi"] / heavy["genome"] == pytest.approx(3 * 7.0711 / 4.4721, rel=1e-3)

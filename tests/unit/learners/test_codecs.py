@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load, save
 
 from carbon.errors import UserError
-from train.learners.codecs import CODECS, decoded, encoded
+from train.diloco.codecs import CODECS, decoded, encoded
 
 SIZES = (0, 1, 2, 63, 64, 65, 129, 256, 257, 4095, 4096, 4097, 4161, 10_000)
 # Of n numbers, in bytes, summed by hand for some n.

@@ -6,16 +6,15 @@ import pytest
 import torch
 
 from train.config import LearnersConfig
-from train.learners import learner as module
-from train.learners.rounds import Meeting, Plan, Told, first_plan
-from train.learners.unsent import Unsent
-from train.run_folder.work import Work
+from train.diloco import worker as module
+from train.diloco.rounds import Meeting, Plan, Unsent, WorkerReport, first_plan
+from train.runs.record import Work
 
 EVERY = 3
 TOKENS = 10  # of a step
 START = 1.0
-OTHER = Told(learner=1, tokens=30, steps=3, seconds=3.0)
-OWN = Told(learner=0, tokens=0, steps=0, seconds=0.0)
+OTHER = WorkerReport(learner=1, tokens=30, steps=3, seconds=3.0)
+OWN = WorkerReport(learner=0, tokens=0, steps=0, seconds=0.0)
 
 
 class OneWeight:
@@ -50,8 +49,8 @@ class Scripted:
     sent_bytes = received_bytes = 0
 
     def __init__(self):
-        self.sent: list[Told] = []
-        self.members: dict[int, tuple[Told, ...]] = {}
+        self.sent: list[WorkerReport] = []
+        self.members: dict[int, tuple[WorkerReport, ...]] = {}
         self.plan = first_plan(2, EVERY)
 
     def send(self, flight, parts):
@@ -94,7 +93,7 @@ def start(monkeypatch):
         config = SimpleNamespace(learners=LearnersConfig(**(given | how)))
         ranks = SimpleNamespace(is_first=True, learner=0, shared=lambda value: value)
         transport, log = Scripted(), Log()
-        learner = module.Learner(config, ranks, [], 10_000, {})
+        learner = module.Worker(config, ranks, [], 10_000, {})
         monkeypatch.setattr(learner, "_opened", lambda: transport)
         if table is not None:
             learner.expect(table)
@@ -223,7 +222,7 @@ def test_fragments_are_counted_apart():
     """Of the fragment that does not meet, work goes on counting."""
     unsent = Unsent(2)
     unsent.add(Work(20, 2, 2.0))
-    told = Told(learner=0, tokens=20, steps=2, seconds=2.0)
+    told = WorkerReport(learner=0, tokens=20, steps=2, seconds=2.0)
     assert unsent.take((0,)) == told.work
     unsent.add(Work(30, 3, 3.0))
     meeting = Meeting(round=0, fragments=(0,), members=(told, OTHER), plan=first_plan(2, EVERY))

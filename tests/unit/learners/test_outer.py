@@ -22,12 +22,12 @@ from tests.helpers.learners import (
     train_learners,
     weights_of,
 )
-from train.learners.agreement import mean_of
-from train.learners.outer import (
+from train.diloco.outer import (
     OuterStep,
     cosine,
     dot,
     fragments,
+    mean_of,
     merged,
     mixed,
     norm,

@@ -7,10 +7,9 @@ import pytest
 import torch
 
 from carbon.errors import ConfigError
-from train.choices.codecs import CODEC_CHOICES
 from train.config import LearnersConfig
-from train.learners.codecs import CODECS, encoded
-from train.planning.learners import LearnersPlan, advice, learners_plan
+from train.diloco.codecs import CODECS, encoded
+from train.planning.workers import CODEC_CHOICES, LearnersPlan, advice, learners_plan
 
 PLAN = LearnersPlan(
     num_parameters=3_000_000_000, codec=CODEC_CHOICES["fp32"], learners=4, every_steps=100,

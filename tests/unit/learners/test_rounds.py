@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from train.learners.rounds import Meeting, Plan, Told, Turn, first_plan, planned
+from train.diloco.rounds import Meeting, Plan, Turn, WorkerReport, first_plan, planned
 
 budgets = st.dictionaries(st.integers(0, 9), st.integers(1, 12), min_size=1, max_size=5)
 
@@ -53,7 +53,7 @@ def test_a_turn_is_what_the_plan_says(budgets, round_, taken):
 
 
 def told(learner, steps=10, seconds=1.0, **more):
-    return Told(learner=learner, tokens=1, steps=steps, seconds=seconds, **more)
+    return WorkerReport(learner=learner, tokens=1, steps=steps, seconds=seconds, **more)
 
 
 def next_plan(before, members, joiners=(), missed=None, by_speed=False, round_=1):

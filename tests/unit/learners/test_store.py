@@ -12,9 +12,9 @@ from carbon.errors import UserError
 from carbon.io.files import atomic_file, sha256_of_file
 from carbon.io.store import Store, open_tensors
 from tests.helpers.bucket import bucket
-from train.learners.kept_anchors import Kept, KeptAnchors
-from train.learners.outer import OuterState
-from train.run_folder.work import Work
+from train.diloco.outer import OuterState
+from train.diloco.outer_params import Kept, KeptAnchors
+from train.runs.record import Work
 
 
 @pytest.fixture(params=["folder", "file", "memory", "s3"])

@@ -12,7 +12,7 @@ import torch
 from torch.optim import AdamW
 
 from tests.helpers.learners import Toy, load, train_learners
-from train.learners.outer import OuterStep
+from train.diloco.outer import OuterStep
 
 SEEDS = range(3)
 STEPS = 200

@@ -10,8 +10,8 @@ from carbon.run_folder import read_lines
 from demo.fields import checked_values
 from demo.panels.training import Training
 from tests.helpers.run_lines import step_line, write_run
-from train.run_folder.log import RunLog
-from train.run_folder.summary import write_summary
+from train.runs.log import RunLog
+from train.runs.summary import write_summary
 
 
 def meeting(round_, sent, received, **changes):

@@ -1,0 +1,257 @@
+"""Outer gradients as they travel: each codec writes a tensor as few small ones, and reads it back.
+
+What is written is the same on every machine, and so is what is read: sums, where there are any, go
+in pairs, so that no library chooses their order. `train.planning.workers` has the layouts.
+
+    fp32  values
+    bf16  values
+    int8  codes from -127 to 127, and the scale of a block: its largest magnitude / 127
+    int4  codes from -7 to 7, stored from 1 to 15, and the scale of a block alike
+    top2  positions in a chunk of its largest magnitudes (equal ones in their order), from the
+          largest on; a code each, 1 for a minus and 2 for the higher of the chunk's two magnitudes;
+          these magnitudes, the means of what is and is not above the mean of all that is kept
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from carbon.errors import UserError
+from train.diloco.outer import Tensors
+from train.planning.workers import (
+    CODEC_CHOICES,
+    INT4_BLOCK,
+    INT8_BLOCK,
+    TOP_CHUNK,
+    TOP_CODE_BITS,
+    TOP_INDEX_BITS,
+    TOP_KEPT,
+    CodecChoice,
+    top_kept,
+)
+
+_DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "I8": torch.int8, "U8": torch.uint8}
+_MINUS, _HIGH = 1, 2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Codec(CodecChoice):
+    """A codec with its two functions.
+
+    Attributes:
+        write: from flat fp32 numbers to parts.
+        read: from parts and the number of numbers to flat fp32 numbers.
+    """
+
+    write: Callable[[Tensor], Tensors]
+    read: Callable[[Mapping[str, Tensor], int], Tensor]
+
+    def encode(self, tensor: Tensor) -> Tensors:
+        """Return the parts of a tensor of finite numbers of any shape, as they are stored."""
+        return self.write(tensor.detach().float().flatten())
+
+    def decode(self, parts: Mapping[str, Tensor], shape: Sequence[int]) -> Tensor:
+        """Return what parts say, fp32 in the shape of what was encoded."""
+        return self.read(parts, math.prod(shape)).view(tuple(shape))
+
+    def fits(self, parts: Mapping[str, Tensor], shape: Sequence[int]) -> bool:
+        """Tell whether parts have the names, dtypes and shapes that a tensor of `shape` gives."""
+        layout = self.layout(math.prod(shape))
+        wanted = {part: (_DTYPES[dtype], size) for part, (dtype, size) in layout.items()}
+        return wanted == {part: (x.dtype, tuple(x.shape)) for part, x in parts.items()}
+
+
+def encoded(codec: Codec, deltas: Tensors, residuals: Tensors) -> tuple[Tensors, Tensors]:
+    """Write outer gradients, with what of earlier ones was not sent.
+
+    Args:
+        codec: what writes them.
+        deltas: outer gradients by name.
+        residuals: what of these names was not sent yet; changed in place. Names that are absent
+            are zero; it stays empty if the codec keeps nothing.
+
+    Returns:
+        The parts by "name:part", and what others will decode, fp32.
+
+    Raises:
+        FloatingPointError: a number is not finite, or too large for the codec; `residuals` has been
+            changed for the names before it.
+    """
+    parts: Tensors = {}
+    sent: Tensors = {}
+    for name, delta in deltas.items():
+        if codec.feedback is not None and name in residuals:
+            delta = residuals[name] * codec.feedback + delta
+        _check_finite(name, delta)
+        written = codec.encode(delta)
+        sent[name] = codec.decode(written, delta.shape)
+        _check_finite(name, sent[name])
+        if codec.feedback is not None:
+            residuals[name] = delta - sent[name]
+        parts |= {f"{name}:{part}": tensor for part, tensor in written.items()}
+    return parts, sent
+
+
+def decoded(
+    codec: Codec, parts: Mapping[str, Tensor], shapes: Mapping[str, Sequence[int]]
+) -> Tensors:
+    """Read outer gradients of these names and shapes, fp32.
+
+    Raises:
+        UserError: parts are absent, too many, or of another layout than these shapes give, or a
+            number is not finite.
+    """
+    by_name: dict[str, Tensors] = {name: {} for name in shapes}
+    for key, tensor in parts.items():
+        name, _, part = key.rpartition(":")
+        if name not in by_name:
+            raise UserError(f"{key}: there is no weight of this name here")
+        by_name[name][part] = tensor
+    found = {}
+    for name, shape in shapes.items():
+        if not codec.fits(by_name[name], shape):
+            raise UserError(f"{name}: is not what {codec.name} writes of shape {tuple(shape)}")
+        found[name] = codec.decode(by_name[name], shape)
+        if not found[name].isfinite().all():
+            raise UserError(f"{name}: has numbers that are not finite")
+    return found
+
+
+def _check_finite(name: str, tensor: Tensor) -> None:
+    if not tensor.isfinite().all():
+        raise FloatingPointError(
+            f"the outer gradient of {name} is not finite, or too large to be sent"
+        )
+
+
+def _write_values(dtype: torch.dtype) -> Callable[[Tensor], Tensors]:
+    return lambda numbers: {"values": numbers.to(dtype, copy=True)}
+
+
+def _read_values(parts: Mapping[str, Tensor], numel: int) -> Tensor:
+    return parts["values"].to(torch.float32, copy=True)
+
+
+def _quantized(numbers: Tensor, block: int, most: int) -> tuple[Tensor, Tensor]:
+    """Return integers from `-most` to `most` [numel], fp32, and the scales of blocks."""
+    blocks = _in_rows(numbers, block)
+    scales = blocks.abs().amax(1) / most if len(blocks) else blocks.new_zeros(0)
+    # A magnitude may be too small for its scale to be above 0, or to be exact.
+    divisors = scales.where(scales > 0, torch.ones(()))
+    codes = (blocks / divisors[:, None]).round().clamp(-most, most)
+    return codes.flatten()[: len(numbers)], scales
+
+
+def _unquantized(codes: Tensor, scales: Tensor, block: int) -> Tensor:
+    return (_in_rows(codes.float(), block) * scales[:, None]).flatten()[: len(codes)]
+
+
+def _write_int8(numbers: Tensor) -> Tensors:
+    codes, scales = _quantized(numbers, INT8_BLOCK, 127)
+    return {"codes": codes.to(torch.int8), "scales": scales}
+
+
+def _read_int8(parts: Mapping[str, Tensor], numel: int) -> Tensor:
+    return _unquantized(parts["codes"], parts["scales"], INT8_BLOCK)
+
+
+def _write_int4(numbers: Tensor) -> Tensors:
+    codes, scales = _quantized(numbers, INT4_BLOCK, 7)
+    return {"codes": _packed(codes.int() + 8, 4), "scales": scales}
+
+
+def _read_int4(parts: Mapping[str, Tensor], numel: int) -> Tensor:
+    return _unquantized(_unpacked(parts["codes"], 4, numel) - 8, parts["scales"], INT4_BLOCK)
+
+
+def _write_top2(numbers: Tensor) -> Tensors:
+    """Padding is 0 and comes last, so nothing of it is among what is kept."""
+    kept = top_kept(len(numbers))
+    chunks = _in_rows(numbers, TOP_CHUNK)
+    sizes, indices = chunks.abs().sort(dim=1, descending=True, stable=True)
+    sizes, indices = sizes[:, :TOP_KEPT], indices[:, :TOP_KEPT]
+    is_kept = (torch.arange(sizes.numel()) < kept).view_as(sizes)
+    is_high = is_kept & (sizes.double() > _means(sizes, is_kept)[:, None])
+    magnitudes = torch.stack([_means(sizes, is_kept & ~is_high), _means(sizes, is_high)], 1)
+    is_minus = chunks.gather(1, indices) < 0
+    codes = _MINUS * is_minus.int() + _HIGH * is_high.int()
+    return {
+        "indices": _packed(indices.flatten()[:kept].int(), TOP_INDEX_BITS),
+        "codes": _packed(codes.flatten()[:kept], TOP_CODE_BITS),
+        "magnitudes": magnitudes.float(),
+    }
+
+
+def _read_top2(parts: Mapping[str, Tensor], numel: int) -> Tensor:
+    kept, magnitudes = top_kept(numel), parts["magnitudes"]
+    chunk = torch.arange(kept) // TOP_KEPT
+    codes = _unpacked(parts["codes"], TOP_CODE_BITS, kept)
+    values = magnitudes[chunk, codes // _HIGH]
+    values = values.where(codes % _HIGH != _MINUS, -values)
+    numbers = torch.zeros(len(magnitudes) * TOP_CHUNK)
+    numbers[chunk * TOP_CHUNK + _unpacked(parts["indices"], TOP_INDEX_BITS, kept)] = values
+    return numbers[:numel]
+
+
+def _means(numbers: Tensor, mask: Tensor) -> Tensor:
+    """Return the means of rows where a mask is, fp64; 0 where it is nowhere. In a fixed order."""
+    sums = numbers.double() * mask
+    while sums.shape[1] > 1:
+        half = sums.shape[1] // 2
+        sums = sums[:, :half] + sums[:, half:]
+    return sums[:, 0] / mask.sum(1).clamp(min=1)
+
+
+def _in_rows(numbers: Tensor, width: int) -> Tensor:
+    """Return numbers in rows of `width`, the last one filled up with 0."""
+    return pad(numbers, (0, -len(numbers) % width)).view(-1, width)
+
+
+def _packed(numbers: Tensor, bits: int) -> Tensor:
+    """Return the bytes of numbers of 0 or more and so many bits; low bits and first numbers first.
+
+    Numbers go in groups that fill whole bytes, the last one filled up with 0.
+    """
+    group_bits = math.lcm(bits, 8)
+    groups = _in_rows(numbers, group_bits // bits)
+    words = torch.zeros(len(groups), dtype=torch.int32)
+    for place, column in enumerate(groups.unbind(1)):
+        words |= column << bits * place
+    octets = [words >> 8 * place & 255 for place in range(group_bits // 8)]
+    return torch.stack(octets, 1).flatten().to(torch.uint8)
+
+
+def _unpacked(octets: Tensor, bits: int, count: int) -> Tensor:
+    """Return the first `count` numbers of what `_packed` gave, int32."""
+    group_bits = math.lcm(bits, 8)
+    words = torch.zeros(len(octets) * 8 // group_bits, dtype=torch.int32)
+    for place, column in enumerate(octets.view(-1, group_bits // 8).int().unbind(1)):
+        words |= column << 8 * place
+    numbers = [words >> bits * place & 2**bits - 1 for place in range(group_bits // bits)]
+    return torch.stack(numbers, 1).flatten()[:count]
+
+
+def _codec(
+    name: str,
+    write: Callable[[Tensor], Tensors],
+    read: Callable[[Mapping[str, Tensor], int], Tensor],
+) -> Codec:
+    choice = CODEC_CHOICES[name]
+    known = {field.name: getattr(choice, field.name) for field in fields(choice)}
+    return Codec(**known, write=write, read=read)
+
+
+CODECS = {
+    codec.name: codec
+    for codec in (
+        _codec("fp32", _write_values(torch.float32), _read_values),
+        _codec("bf16", _write_values(torch.bfloat16), _read_values),
+        _codec("int8", _write_int8, _read_int8),
+        _codec("int4", _write_int4, _read_int4),
+        _codec("top2", _write_top2, _read_top2),
+    )
+}

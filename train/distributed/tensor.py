@@ -1,0 +1,105 @@
+"""Tensor parallelism with sequence parallelism: processes that share each matrix of a layer.
+
+Columns of the first matrices and rows of the second are divided, so attention has whole heads in
+each process (arXiv 1909.08053). Between them, and for norms and the loss, a process has its slice
+of the sequence (arXiv 2205.05198). Weights are DTensors, so gradients, optimizers and checkpoints
+know how they are divided.
+
+Rows of embedding and head, 6-mers among them, are divided as well. For the loss a process gathers
+the rows, of which there are few, and not the logits of the sequence: its own tokens have all
+6-mers, and the fused head computes any objective as for one process.
+"""
+
+from typing import Any
+
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    PrepareModuleInput,
+    RowwiseParallel,
+    SequenceParallel,
+    parallelize_module,
+)
+
+from train.distributed.mesh import Ranks
+
+_SLICE, _WHOLE = Shard(1), Replicate()
+
+
+def share_matrices(stage: nn.Module, ranks: Ranks) -> None:
+    """Divide the matrices of a stage among the processes of the tensor axis; also on `meta`."""
+    mesh = ranks.mesh["tensor"]
+    for layer in stage.layers():  # type: ignore[operator]
+        parallelize_module(layer, mesh, _layer_plan(layer))
+    named = dict(stage.named_modules())
+    ends: dict[str, Any] = {
+        "model.embed_tokens": RowwiseParallel(input_layouts=_WHOLE, output_layouts=_SLICE),
+        "model.norm": SequenceParallel(use_local_output=True),
+    }
+    parallelize_module(stage, mesh, {name: ends[name] for name in ends if name in named})
+    if "lm_head" in named:
+        parallelize_module(named["lm_head"], mesh, ColwiseParallel())
+
+
+def _layer_plan(layer: nn.Module) -> dict[str, Any]:
+    """Return what is done with each module of a layer."""
+    columns, rows = ColwiseParallel, lambda: RowwiseParallel(output_layouts=_SLICE)
+    plan = {
+        "input_layernorm": SequenceParallel(use_local_output=True),
+        "self_attn": PrepareModuleInput(
+            input_kwarg_layouts={"hidden_states": _SLICE},
+            desired_input_kwarg_layouts={"hidden_states": _WHOLE},
+            use_local_output=True,
+        ),
+        "self_attn.q_proj": columns(),
+        "self_attn.k_proj": columns(),
+        "self_attn.v_proj": columns(),
+        "self_attn.o_proj": rows(),
+        "post_attention_layernorm": SequenceParallel(use_local_output=True),
+        "mlp": PrepareModuleInput(
+            input_layouts=(_SLICE,), desired_input_layouts=(_WHOLE,), use_local_output=True
+        ),
+        "mlp.gate_proj": columns(),
+        "mlp.up_proj": columns(),
+        "mlp.down_proj": rows(),
+    }
+    # Norms of heads are over a head's own width: (B, T, heads, width), of which heads are divided.
+    names = {name for name, _ in layer.named_modules()}
+    for norm in ("self_attn.q_norm", "self_attn.k_norm"):
+        if norm in names:
+            plan[norm] = SequenceParallel(sequence_dim=2, use_local_output=True)
+    return plan
+
+
+class SequenceSlice:
+    """The slice of each row that a process has between matrices, and computes the loss of."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        """Take a process's place on the tensor axis."""
+        self._rank, self._size = rank, size
+
+    def __call__(self, tokens: Tensor) -> Tensor:
+        """Return the process's tokens (B, T / size) of (B, T)."""
+        return tokens.chunk(self._size, dim=1)[self._rank]
+
+
+def whole(weight: Tensor) -> Tensor:
+    """Return all rows of a weight; backward leaves each process the gradient of its own."""
+    if not isinstance(weight, DTensor):
+        return weight
+    gathered: Tensor = weight.redistribute(placements=[_WHOLE]).to_local(
+        grad_placements=[Partial()]
+    )
+    return gathered
+
+
+def is_counted_here(weight: Tensor, ranks: Ranks) -> bool:
+    """Return whether this process adds a weight to sums over the tensor axis.
+
+    Norms are whole in each of its processes; the first one counts them.
+    """
+    if ranks.tensor_rank == 0:
+        return True
+    assert isinstance(weight, DTensor)
+    return not weight.placements[-1].is_replicate()

@@ -1,0 +1,191 @@
+"""Low-rank adapters by peft: put into a network, merged into its weights, written for peft."""
+
+import hashlib
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
+from transformers import PreTrainedConfig
+
+from carbon.model.save import OnDemand
+from carbon.tokenizer import KMER_DIGITS, NATIVE, K
+from train.config import ModelConfig
+from train.distributed.mesh import local
+
+if TYPE_CHECKING:
+    from peft import LoraConfig
+
+_A, _B = ".lora_A.default.weight", ".lora_B.default.weight"
+
+
+def lora_config(model: ModelConfig) -> "LoraConfig":
+    """Return what peft knows of the adapters of a run; they have no dropout."""
+    from peft import LoraConfig
+
+    return LoraConfig(
+        r=model.lora_rank,
+        lora_alpha=model.lora_alpha,  # type: ignore[arg-type]  # peft multiplies by it only
+        target_modules=list(model.lora_targets),
+        task_type="CAUSAL_LM",
+        base_model_name_or_path=model.start,
+    )
+
+
+def initial_adapter_weight(shape: torch.Size, generator: torch.Generator, *, is_b: bool) -> Tensor:
+    """Return a matrix of an adapter as it begins: A as `nn.Linear` does, B zero, as peft has it."""
+    if is_b:
+        return torch.zeros(shape)
+    bound = 1 / math.sqrt(shape[1])
+    return (2 * torch.rand(shape, generator=generator) - 1) * bound
+
+
+def is_adapter(name: str) -> bool:
+    """Tell whether a parameter is of an adapter."""
+    return name.endswith((_A, _B))
+
+
+def is_b(name: str) -> bool:
+    """Tell whether it is the matrix that begins as zero."""
+    return name.endswith(_B)
+
+
+def merged(weights: Mapping[str, Tensor], model: ModelConfig) -> Mapping[str, Tensor]:
+    """Return stock weights: W + alpha / rank * B A where there is an adapter (arXiv 2106.09685).
+
+    Each is merged when it is asked for.
+    """
+    scale = model.lora_alpha / model.lora_rank
+
+    def read(name: str) -> Tensor:
+        weight, at = weights[name], name.removesuffix(".weight")
+        if at + _A not in weights:
+            return weight
+        return weight + scale * (weights[at + _B] @ weights[at + _A])
+
+    return OnDemand([name for name in weights if not is_adapter(name)], read)
+
+
+def save_adapter(weights: Mapping[str, Tensor], model: ModelConfig, folder: Path) -> None:
+    """Write the adapters among weights as a folder that `peft.PeftModel.from_pretrained` loads."""
+    folder.mkdir()
+    config: Any = lora_config(model)
+    config.inference_mode = True
+    config.target_modules = list(model.lora_targets)  # peft has a set of them, in no order
+    config.save_pretrained(str(folder))
+    named = {
+        f"base_model.model.{name.replace('.default.', '.')}": weights[name].contiguous()
+        for name in weights
+        if is_adapter(name)
+    }
+    save_file(named, folder / "adapter_model.safetensors", metadata={"format": "pt"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KmerInit:
+    """A distribution of rows at random.
+
+    Attributes:
+        shared: share of a row's variance that comes from its six bases, each a vector by base and
+            place that all 6-mers with that base there have in common.
+        scale: standard deviation, by that of other matrices.
+    """
+
+    shared: float = 0.0
+    scale: float = 1.0
+
+
+KMER_INITS = {
+    "independent": KmerInit(),
+    "bases": KmerInit(shared=0.94, scale=3.0),
+}
+
+
+_EMBEDDING = "model.embed_tokens.weight"
+
+
+def initial_weight(
+    name: str,
+    shape: torch.Size,
+    network_config: PreTrainedConfig,
+    seed: int,
+    kmer_rows: KmerInit = KMER_INITS["independent"],
+) -> Tensor:
+    """Return a parameter as it begins, fp32 on the CPU: a function of its name and the seed alone.
+
+    So a process makes its own layers only, and they are the same however the network is divided.
+    The distribution is that of the stock network, but for rows of 6-mers where another is given.
+    """
+    if len(shape) == 1:
+        return torch.ones(shape)
+    digest = hashlib.sha256(f"{seed}\0{name}".encode()).digest()
+    generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little"))
+    if is_adapter(name):
+        return initial_adapter_weight(shape, generator, is_b=is_b(name))
+    weight = torch.randn(shape, generator=generator)
+    if name in (_EMBEDDING, "lm_head.weight"):
+        _share(weight[NATIVE.kmer_rows], kmer_rows, generator)
+    weight *= network_config.initializer_range
+    if name == _EMBEDDING:
+        weight[network_config.pad_token_id] = 0
+    return weight
+
+
+def _share(rows: Tensor, kmer_rows: KmerInit, generator: torch.Generator) -> None:
+    """Let 6-mers have in common what their bases are: rows (4096, width) of unit variance."""
+    if kmer_rows.shared:
+        of_bases = torch.randn((K, 4, rows.shape[1]), generator=generator)
+        common = of_bases[torch.arange(K), torch.from_numpy(KMER_DIGITS).long()].sum(1) / K**0.5
+        rows.mul_((1 - kmer_rows.shared) ** 0.5).add_(common, alpha=kmer_rows.shared**0.5)
+    rows *= kmer_rows.scale
+
+
+_ENDS = ("model.embed_tokens.weight", "lm_head.weight")
+
+
+class FrozenRows:
+    """Rows of embedding and head that no row of the corpus names: they stay bit for bit.
+
+    They have no gradient but where a row of text stands in for a tag; weight decay would shrink
+    them all the same.
+    """
+
+    def __init__(self, parts: Iterable[nn.Module], rows: Collection[int]) -> None:
+        """Note the rows as they are."""
+        self._held = []
+        for part in parts:
+            for name, parameter in part.named_parameters():
+                if parameter.requires_grad and name in _ENDS and rows:
+                    mine = _rows_here(parameter, rows)
+                    self._held.append((parameter, mine, local(parameter)[mine].clone()))
+
+    @torch.no_grad()
+    def clear_gradients(self) -> None:
+        """Let them have no part in the gradient's norm."""
+        for parameter, mine, _ in self._held:
+            if parameter.grad is not None:
+                local(parameter.grad).index_fill_(0, mine, 0)
+
+    @torch.no_grad()
+    def restore(self) -> None:
+        """Undo what the optimizer did to them."""
+        for parameter, mine, values in self._held:
+            local(parameter).index_copy_(0, mine, values)
+
+
+def _rows_here(parameter: nn.Parameter, rows: Collection[int]) -> torch.Tensor:
+    """Return which rows of this process's shard are held, by their numbers: (held,) int64.
+
+    A mask would have to be counted anew in every step, for which the device is waited for.
+    """
+    mask = torch.zeros(len(parameter), 1, dtype=torch.bool, device=parameter.device)
+    mask[list(rows)] = True
+    if isinstance(parameter, DTensor):
+        mesh, placements = parameter.device_mesh, parameter.placements
+        mask = distribute_tensor(mask, mesh, placements, src_data_rank=None)
+    return local(mask)[:, 0].nonzero()[:, 0]

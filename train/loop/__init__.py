@@ -1,1 +1,0 @@
-"""The steps of a run, and what is watched while they are taken."""

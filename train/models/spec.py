@@ -1,0 +1,175 @@
+"""What the network of a run is, in numbers: its configuration, widths, operations."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from carbon.model.presets import PRESETS, Preset
+from carbon.tokenizer import NUM_KMERS
+from train.config import ModelConfig, TrainConfig
+from train.models.start import TUNINGS, start_config
+
+if TYPE_CHECKING:
+    from torch import nn
+    from transformers import PreTrainedConfig
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelSpec:
+    """All that the trainer knows of an architecture, which is a stock decoder of transformers.
+
+    A decoder has `model.embed_tokens`, `model.layers`, `model.norm`, `model.rotary_emb` and
+    `lm_head`; a layer has the matrices of `Sizes.linears`. What is done with it (split into
+    pipeline stages, parallelised, initialised, counted) is the same for all of them.
+
+    Attributes:
+        module: that has its classes.
+        network: class of the whole network.
+        rotary: class of the rotary embedding.
+        config: from a preset to its configuration.
+        has_head_norms: whether queries and keys are normalised, by a weight for each.
+        label: in a model card.
+    """
+
+    module: str
+    network: str
+    rotary: str
+    config: Callable[[Preset], "PreTrainedConfig"]
+    has_head_norms: bool = False
+    label: str
+
+    def build(self, config: "PreTrainedConfig") -> "nn.Module":
+        """Return the stock network, on the device that torch makes tensors on."""
+        network: nn.Module = getattr(import_module(self.module), self.network)(config)
+        return network
+
+    def rotary_embedding(self, config: "PreTrainedConfig") -> "nn.Module":
+        """Return the rotary embedding, by the theta of the configuration."""
+        rotary: nn.Module = getattr(import_module(self.module), self.rotary)(config)
+        return rotary
+
+
+def spec_of(architecture: str) -> ModelSpec:
+    """Return the spec in the module of that name; names are those of `model_type` in config.json.
+
+    Raises:
+        KeyError: there is no such module.
+    """
+    spec: ModelSpec = import_module(f"train.models.{architecture}").SPEC
+    return spec
+
+
+def network_config(config: TrainConfig) -> "PreTrainedConfig":
+    """Return the preset at the run's longest context, or the configuration of the start."""
+    if config.model.start:
+        return start_config(config.model.start)
+    network = spec_of(config.model.architecture).config(PRESETS[config.model.preset])
+    network.max_position_embeddings = config.longest_context_tokens
+    return network
+
+
+def build_network(config: TrainConfig) -> "nn.Module":
+    """Return a run's stock network, on the device that torch makes tensors on."""
+    of_network = network_config(config)
+    return spec_of(of_network.model_type).build(of_network)
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Widths of a decoder in elements, and counts of its parts."""
+
+    hidden: int
+    query: int
+    key: int
+    mlp: int
+    num_heads: int
+    num_key_heads: int
+    num_layers: int
+    vocabulary: int
+    is_tied: bool
+    head_norms: int
+
+    @staticmethod
+    def of(network: "PreTrainedConfig") -> "Sizes":
+        """Return the sizes of a configuration."""
+        num_heads, hidden = int(network.num_attention_heads), int(network.hidden_size)
+        num_key_heads = int(network.num_key_value_heads or num_heads)
+        head = int(network.head_dim or hidden // num_heads)
+        has_head_norms = spec_of(network.model_type).has_head_norms
+        return Sizes(
+            hidden=hidden,
+            query=num_heads * head,
+            key=num_key_heads * head,
+            mlp=int(network.intermediate_size),
+            num_heads=num_heads,
+            num_key_heads=num_key_heads,
+            num_layers=int(network.num_hidden_layers),
+            vocabulary=int(network.vocab_size),
+            is_tied=bool(network.tie_word_embeddings),
+            head_norms=2 * head * has_head_norms,
+        )
+
+    @property
+    def linears(self) -> dict[str, tuple[int, int]]:
+        """Inputs and outputs of a layer's matrices."""
+        return {
+            "q_proj": (self.hidden, self.query),
+            "k_proj": (self.hidden, self.key),
+            "v_proj": (self.hidden, self.key),
+            "o_proj": (self.query, self.hidden),
+            "gate_proj": (self.hidden, self.mlp),
+            "up_proj": (self.hidden, self.mlp),
+            "down_proj": (self.mlp, self.hidden),
+        }
+
+    @property
+    def layer_parameters(self) -> int:
+        """Parameters of a layer: four matrices of attention, three of the MLP, norms."""
+        matrices = self.hidden * (2 * self.query + 2 * self.key + 3 * self.mlp)
+        return matrices + self.norm_parameters
+
+    @property
+    def norm_parameters(self) -> int:
+        """Parameters of a layer's norms."""
+        return 2 * self.hidden + self.head_norms
+
+    def end_parameters(self, is_first: bool, is_last: bool) -> int:
+        """Return those of a piece beside its layers: embedding, or norm and head, or all."""
+        has_head = is_last and not (is_first and self.is_tied)
+        return self.hidden * (self.vocabulary * (is_first + has_head) + is_last)
+
+
+def tuned_parameters(model: ModelConfig, sizes: Sizes, pieces: Sequence[range]) -> tuple[int, int]:
+    """Return how many parameters of some pieces are frozen, and how many adapters add.
+
+    Args:
+        model: what is trained.
+        sizes: of the network.
+        pieces: the layers of each.
+    """
+    tuning = TUNINGS[model.tune]
+    if not tuning.freezes:
+        return 0, 0
+    layers = [layer for piece in pieces for layer in piece]
+    ends = sum(sizes.end_parameters(p.start == 0, p.stop == sizes.num_layers) for p in pieces)
+    if tuning.adapts:
+        widths = sum(sum(sizes.linears[target]) for target in model.lora_targets)
+        frozen = ends + len(layers) * sizes.layer_parameters
+        return frozen, len(layers) * model.lora_rank * widths
+    num_frozen = sum(layer < sizes.num_layers - model.last_layers for layer in layers)
+    norm = sizes.hidden * (sizes.num_layers - 1 in layers)
+    return ends - norm + num_frozen * sizes.layer_parameters, 0
+
+
+def flops_a_token(network: "PreTrainedConfig", context_tokens: int) -> int:
+    """Return operations of forward and backward a token: 6 a weight, 6 l q t for attention.
+
+    The count of Chowdhery and others (PaLM, appendix B), with half of the attention since it is
+    causal, and only the rows of the head that are used; q is heads times their width.
+    """
+    sizes = Sizes.of(network)
+    layer = sum(inputs * outputs for inputs, outputs in sizes.linears.values())
+    weights = sizes.num_layers * layer + NUM_KMERS * sizes.hidden
+    attention = sizes.num_layers * sizes.query * context_tokens
+    return int(6 * (weights + attention))

@@ -1,0 +1,298 @@
+"""What goes between learners, and how long it takes: beside data parallel training, from counts.
+
+A link carries as much in each direction at once as its bandwidth says. The formulas are told in
+docs/plan.md.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from carbon.io.config import check
+from carbon.progress import TableRow
+from train.config import LearnersConfig
+from train.planning.plan import Plan
+
+Layout = dict[str, tuple[str, tuple[int, ...]]]
+"""From a part to its dtype, as safetensors names it, and its shape."""
+
+DTYPE_BYTES = {"F32": 4, "BF16": 2, "I8": 1, "U8": 1}
+INT8_BLOCK = 256
+INT4_BLOCK = 64
+TOP_CHUNK = 4096
+"""Numbers that an index of `TOP_INDEX_BITS` finds one of."""
+TOP_KEPT = 64
+"""Of a whole chunk; of the rest of a tensor, the same share."""
+TOP_INDEX_BITS = 12
+TOP_CODE_BITS = 2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CodecChoice:
+    """A way to write a tensor of fp32.
+
+    Attributes:
+        name: in a recipe and in the record of a round.
+        label: in a sentence.
+        layout: from the numbers of a tensor to its parts as they are stored.
+        feedback: share of what was not sent that is sent with the next one (error feedback); None
+            if nothing is kept.
+    """
+
+    name: str
+    label: str
+    layout: Callable[[int], Layout]
+    feedback: float | None = None
+
+    def num_bytes(self, numel: int) -> int:
+        """Return the bytes of all parts of a tensor."""
+        parts = self.layout(numel).values()
+        return sum(DTYPE_BYTES[dtype] * math.prod(shape) for dtype, shape in parts)
+
+
+def packed_bytes(count: int, bits: int) -> int:
+    """Return the bytes of `count` numbers of `bits` bits, in groups that fill whole bytes."""
+    group_bits = math.lcm(bits, 8)
+    return math.ceil(count * bits / group_bits) * group_bits // 8
+
+
+def top_kept(numel: int) -> int:
+    """Return how many numbers of a tensor are sent: of the rest of a chunk, one at least."""
+    whole, rest = divmod(numel, TOP_CHUNK)
+    return whole * TOP_KEPT + math.ceil(rest * TOP_KEPT / TOP_CHUNK)
+
+
+def _int8(numel: int) -> Layout:
+    return {"codes": ("I8", (numel,)), "scales": ("F32", (math.ceil(numel / INT8_BLOCK),))}
+
+
+def _int4(numel: int) -> Layout:
+    scales = math.ceil(numel / INT4_BLOCK)
+    return {"codes": ("U8", (packed_bytes(numel, 4),)), "scales": ("F32", (scales,))}
+
+
+def _top2(numel: int) -> Layout:
+    kept, chunks = top_kept(numel), math.ceil(numel / TOP_CHUNK)
+    return {
+        "indices": ("U8", (packed_bytes(kept, TOP_INDEX_BITS),)),
+        "codes": ("U8", (packed_bytes(kept, TOP_CODE_BITS),)),
+        "magnitudes": ("F32", (chunks, 2)),
+    }
+
+
+CODEC_CHOICES = {
+    choice.name: choice
+    for choice in (
+        CodecChoice(
+            name="fp32", label="numbers as they are", layout=lambda n: {"values": ("F32", (n,))}
+        ),
+        CodecChoice(
+            name="bf16", label="16-bit floats", layout=lambda n: {"values": ("BF16", (n,))}
+        ),
+        CodecChoice(
+            name="int8", label=f"8-bit integers with a scale for {INT8_BLOCK}", layout=_int8
+        ),
+        CodecChoice(
+            name="int4", label=f"4-bit integers with a scale for {INT4_BLOCK}", layout=_int4
+        ),
+        CodecChoice(
+            name="top2",
+            label=f"the largest {TOP_KEPT} of {TOP_CHUNK:,} in 2 bits, the rest sent later",
+            layout=_top2,
+            feedback=0.95,
+        ),
+    )
+}
+
+
+FEW_MEETINGS = 120
+"""Of each weight: below so many the plain mean learned more than momentum (docs/lab-book.md)."""
+_FP32_BYTES = 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LearnersPlan:
+    """A round of learners: every one takes `every_steps` steps, and all parameters go once.
+
+    Attributes:
+        num_parameters: that are trained, of the whole model. They are counted as one tensor, so
+            that blocks which the ends of tensors leave unfilled are left out.
+        codec: what writes them.
+        learners: how many there are.
+        every_steps: inner steps of a round.
+        fragments: exchanges in a round, each of an equal part.
+        step_tokens: of one learner.
+        step_seconds: of one learner's step; None: not known.
+        gbit_per_s: of a learner's link, all its processes together; None: not known.
+        meetings: of each weight in the whole run.
+        has_momentum: whether the outer optimizer has any.
+        times_sent: how often a learner sends what it has: once to a mailbox, to each other learner
+            in a group (`learners - 1`).
+    """
+
+    num_parameters: int
+    codec: CodecChoice
+    learners: int
+    every_steps: int
+    fragments: int
+    step_tokens: int
+    step_seconds: float | None
+    gbit_per_s: float | None
+    meetings: int
+    has_momentum: bool = True
+    times_sent: int = 1
+
+    @property
+    def payload_bytes(self) -> int:
+        """Of all outer gradients of one learner."""
+        return self.codec.num_bytes(self.num_parameters)
+
+    @property
+    def sent_bytes(self) -> int:
+        """By one learner, a round; nothing if it is alone."""
+        return self.times_sent * self.payload_bytes if self.learners > 1 else 0
+
+    @property
+    def received_bytes(self) -> int:
+        """By one learner, a round: what all others have written."""
+        return (self.learners - 1) * self.payload_bytes
+
+    @property
+    def bytes_a_token(self) -> float:
+        """Sent and received by a learner for each token that it reads."""
+        tokens = self.every_steps * self.step_tokens
+        return (self.sent_bytes + self.received_bytes) / tokens
+
+    @property
+    def memory_bytes(self) -> int:
+        """Of the host, of all processes of a learner: anchor, momentum, residuals, in fp32."""
+        tensors = 1 + self.has_momentum + (self.codec.feedback is not None)
+        return tensors * _FP32_BYTES * self.num_parameters
+
+    @property
+    def round_seconds(self) -> float | None:
+        """Of all exchanges of a round."""
+        return self._seconds(max(self.sent_bytes, self.received_bytes))
+
+    @property
+    def exchange_seconds(self) -> float | None:
+        """Of one fragment."""
+        return None if self.round_seconds is None else self.round_seconds / self.fragments
+
+    @property
+    def break_even_steps(self) -> int | None:
+        """Least `every_steps` whose computing takes as long as its exchanges; 1 at least."""
+        return _steps(self.round_seconds, self.step_seconds)
+
+    @property
+    def hiding_steps(self) -> int | None:
+        """Least `delay_steps` that hide the exchange of a fragment."""
+        return _steps(self.exchange_seconds, self.step_seconds)
+
+    @property
+    def data_parallel_bytes(self) -> int:
+        """Sent by one of as many copies in a step, and received: a ring of gradients in fp32.
+
+        A ring of K sends 2 (K - 1) / K of what it sums (Patarasuk and Yuan, J. Parallel Distrib.
+        Comput. 69, 2009).
+        """
+        whole = 2 * (self.learners - 1) * _FP32_BYTES * self.num_parameters
+        return math.ceil(whole / self.learners)
+
+    @property
+    def data_parallel_seconds(self) -> float | None:
+        """Of a step's ring."""
+        return self._seconds(self.data_parallel_bytes)
+
+    def rows(self) -> list[TableRow]:
+        """Return a table for `text_table`: this beside data parallel training, by round."""
+        steps, ring = self.every_steps, self.every_steps * self.data_parallel_bytes
+        rows: list[TableRow] = [
+            (f"a learner of {self.learners}, a round", f"learners, {self.codec.name}", "each step"),
+            ("steps", steps, steps),
+            ("meetings of each weight", self.meetings, ""),
+            ("MB sent", self.sent_bytes / 1e6, ring / 1e6),
+            ("MB received", self.received_bytes / 1e6, ring / 1e6),
+            (
+                "bytes sent and received a token",
+                self.bytes_a_token,
+                2 * self.data_parallel_bytes / self.step_tokens,
+            ),
+        ]
+        if self.round_seconds is not None and self.data_parallel_seconds is not None:
+            seconds = (self.round_seconds, steps * self.data_parallel_seconds)
+            rows += self._rows_of_time(*seconds)
+        return [*rows, ("GiB of the host's memory", self.memory_bytes / 2**30, 0.0)]
+
+    def _rows_of_time(self, exchanging: float, ring: float) -> list[TableRow]:
+        rows: list[TableRow] = [
+            (f"seconds at {self.gbit_per_s:g} Gbit/s", exchanging, ring),
+            ("seconds of one exchange", exchanging / self.fragments, ring / self.every_steps),
+        ]
+        if self.step_seconds is None:
+            return rows
+        computing = self.every_steps * self.step_seconds
+        shares = [100 * time / (time + computing) for time in (exchanging, ring)]
+        return [
+            *rows,
+            ("seconds of computing", computing, computing),
+            ("% of the time in exchanges that nothing hides", *shares),
+            ("steps that hide one exchange", self.hiding_steps or "", ""),
+            ("every_steps whose computing takes as long", self.break_even_steps or "", ""),
+        ]
+
+    def _seconds(self, num_bytes: int) -> float | None:
+        return None if self.gbit_per_s is None else 8 * num_bytes / (self.gbit_per_s * 1e9)
+
+
+def learners_plan(
+    config: LearnersConfig, plan: Plan, gbit_per_s: float | None = None
+) -> LearnersPlan:
+    """Return what a run's learners exchange, in the span that has most steps.
+
+    Args:
+        config: of the learners, of whom there is one at least.
+        plan: of one of them, taking all steps.
+        gbit_per_s: of a learner's link; without it no time is expected.
+
+    Raises:
+        ConfigError: the link carries nothing.
+    """
+    wrong = f"--gbit-per-s {gbit_per_s}: give more than 0"
+    check(gbit_per_s is None or gbit_per_s > 0, wrong)
+    span = max(plan.spans, key=lambda span: span.num_steps)
+    return LearnersPlan(
+        num_parameters=plan.num_trained,
+        codec=CODEC_CHOICES[config.codec],
+        learners=config.count,
+        every_steps=config.every_steps,
+        fragments=config.fragments,
+        step_tokens=span.num_tokens // span.num_steps,
+        step_seconds=None if span.seconds is None else span.seconds / span.num_steps,
+        gbit_per_s=gbit_per_s,
+        meetings=meetings_of(config, sum(span.num_steps for span in plan.spans)),
+        has_momentum=config.momentum > 0,
+        times_sent=1 if config.mailbox else max(1, config.count - 1),
+    )
+
+
+def meetings_of(config: LearnersConfig, num_steps: int) -> int:
+    """Return how often each weight meets in a run of so many steps, which learners share."""
+    return math.ceil(num_steps / (config.count * config.every_steps))
+
+
+def advice(config: LearnersConfig, num_steps: int) -> str:
+    """Return what to change for a run of so many steps, in a line; empty: nothing."""
+    meetings = meetings_of(config, num_steps) if config.count else 0
+    if not config.momentum or not 0 < meetings < FEW_MEETINGS:
+        return ""
+    return (
+        f"learners: each weight meets {meetings} times, which is few for outer momentum; the plain "
+        "mean (momentum = 0, learning_rate = 1) learned more in runs as short"
+    )
+
+
+def _steps(seconds: float | None, step_seconds: float | None) -> int | None:
+    if seconds is None or step_seconds is None:
+        return None
+    return max(1, math.ceil(seconds / step_seconds))

@@ -1,0 +1,168 @@
+"""A run as its folder tells it: the recipe, and one line a step, a probe, an event."""
+
+import itertools
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from carbon.io.config import read_table
+from carbon.losses.objectives import objective_named
+from carbon.run_folder import RECIPE, RunLines, column, read_lines
+from train.config import DataConfig, PhaseConfig, TrainConfig
+from train.schedule import RATE_SCHEDULES
+from train.watch import STAGE_ENDS
+
+HELDOUT_OF = "heldout_nats_per_base_of_"
+"""What opens the names of the probe's measures of `probe.also`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord(RunLines):
+    """What a run folder says of its run, with its recipe."""
+
+    config: TrainConfig
+
+
+def read_run(run: Path) -> RunRecord:
+    """Read a run folder; it may be of a run that is still going.
+
+    Raises:
+        ConfigError: there is no config.toml, or a file of it is malformed.
+    """
+    config = _recipe_of(run / RECIPE)
+    lines = read_lines(run)
+    given = {field.name: getattr(lines, field.name) for field in fields(lines)}
+    return RunRecord(**given, config=config)
+
+
+def _recipe_of(path: Path) -> TrainConfig:
+    """Read the recipe that a run has written down, without the keys that are gone since."""
+    table = read_table(path)
+    if isinstance(data := table.get("data"), dict):
+        table["data"] = {key: value for key, value in data.items() if key not in DataConfig.REMOVED}
+    return TrainConfig.from_table(table, str(path))
+
+
+def results_of(record: RunRecord) -> list[tuple[str, int, float]]:
+    """Return the last finite value of each measure, with its name and its step."""
+    found = []
+    for label, lines, name in (
+        ("nats per base of training rows, chain", record.steps, "nats_per_base"),
+        ("nats per base of training rows, marginals", record.steps, "marginal_nats_per_base"),
+        ("held-out nats per base, chain", record.probes, "heldout_nats_per_base"),
+        ("held-out nats per base, marginals", record.probes, "heldout_marginal_nats_per_base"),
+        *(
+            (f"held-out nats per base of {name}", record.probes, f"{HELDOUT_OF}{name}")
+            for name in record.config.probe.also
+        ),
+        ("sequence recovery in fp32", record.probes, "recovery"),
+        ("sequence recovery in bf16", record.probes, "recovery_bf16"),
+    ):
+        values = column(lines, name)
+        if len(known := np.flatnonzero(np.isfinite(values))):
+            found.append((label, int(lines[known[-1]]["step"]), float(values[known[-1]])))
+    return found
+
+
+def objective_changes(record: RunRecord) -> list[str]:
+    """Return a sentence for each change of the objective, in the order of steps."""
+    pairs = itertools.pairwise(record.steps)
+    return [
+        f"At step {after['step']:,} the objective changes from {_label(before)} to {_label(after)}."
+        for before, after in pairs
+        if before["objective"] != after["objective"]
+    ]
+
+
+def _label(line: Mapping[str, Any]) -> str:
+    return objective_named(line["objective"]).label
+
+
+def beginning(config: TrainConfig) -> str:
+    """Say what the network was at first, and what of it is trained."""
+    model = config.model
+    if not model.start:
+        return f"Preset {model.preset}"
+    told = {
+        "whole": "all of it trained",
+        "lora": f"adapters of rank {model.lora_rank} trained, on {', '.join(model.lora_targets)}",
+        "last": f"its last {model.last_layers} layers trained",
+    }
+    return f"Begun as {Path(model.start).name}, {told[model.tune]}"
+
+
+def recipe_rows(record: RunRecord) -> list[tuple[str, ...]]:
+    """Return the recipe as a table: settings down, stages across, their names first."""
+    stages = record.config.stages
+    taken = Counter(line["stage"] for line in record.steps)
+    if len({stage.name for stage in stages}) < len(stages):
+        taken.clear()  # lines of stages of one name cannot be told apart
+    columns = [_settings(stage, taken) for stage in stages]
+    return [
+        (setting, *(cells[setting] for cells in columns))
+        for setting in columns[0]
+        if any(cells[setting] for cells in columns)
+    ]
+
+
+def _settings(stage: PhaseConfig, taken: Counter[str]) -> dict[str, str]:
+    rate = f"{stage.learning_rate:g}"
+    schedule: str = stage.schedule
+    falling = RATE_SCHEDULES[stage.schedule]
+    if falling.falls and (stage.decay_steps or not falling.has_decay_steps):
+        rate += f" to {stage.final_learning_rate:g}"
+    if stage.warmup_steps:
+        schedule += f", {stage.warmup_steps:,} steps of warm-up"
+    if stage.decay_steps:
+        schedule += f", {stage.decay_steps:,} of decay"
+    weights = " to ".join(f"{weight:g}" for weight in stage.fns_weight)
+    parts = (f"{part.steps:,} steps of {part.context_tokens:,}" for part in stage.length_warmup)
+    return {
+        "stage": stage.name,
+        "objective": stage.objective,
+        "weight of FNS": weights,
+        "tokens": f"{stage.tokens:,}",
+        "steps": f"{stage.num_steps:,}",
+        "steps taken": f"{taken[stage.name]:,}" if taken else "",
+        "mixture": ", ".join(f"{source} {share:g}" for source, share in stage.mixture.items()),
+        "tokens a row": f"{stage.context_tokens:,}",
+        "shorter rows first": ", ".join(parts),
+        "rows a batch": f"{stage.batch_rows:,}",
+        "learning rate": rate,
+        "schedule": schedule,
+        "RoPE theta": f"{stage.rope_theta:,.0f}",
+        "ends early by": STAGE_ENDS[stage.until].label,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Training behind a change of the weights, or behind a model.
+
+    Attributes:
+        tokens: predicted.
+        steps: taken.
+        seconds: that these took.
+    """
+
+    tokens: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: "Work") -> "Work":
+        """Return both together."""
+        return Work(
+            self.tokens + other.tokens, self.steps + other.steps, self.seconds + other.seconds
+        )
+
+    def __sub__(self, other: "Work") -> "Work":
+        """Return what is left without the other."""
+        return self + Work(-other.tokens, -other.steps, -other.seconds)
+
+    def times(self, share: float) -> "Work":
+        """Return a share of it, tokens and steps rounded."""
+        return Work(round(self.tokens * share), round(self.steps * share), self.seconds * share)

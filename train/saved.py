@@ -1,0 +1,404 @@
+"""What a run has to remember beside its tensors; all else follows from its settings."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from pydantic import NonNegativeInt
+from torch import Tensor
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
+from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
+from torch.distributed.checkpoint.state_dict_loader import load
+from typing_extensions import TypedDict
+
+from carbon.corpus import TokenRows
+from carbon.errors import ModelError
+from carbon.io.config import Recipe
+from carbon.io.files import sha256_of_file
+from carbon.io.structured import read_json
+from carbon.model.save import OnDemand
+from carbon.progress import say
+from train.config import CheckpointConfig, ComputeConfig, ParallelConfig, ProbeConfig, TrainConfig
+from train.distributed.mesh import Ranks
+from train.models.spec import build_network
+from train.models.start import Start
+from train.watch import STAGE_ENDS
+
+
+@dataclass(slots=True)
+class RunState:
+    """Where a run stands.
+
+    There is no random state: rows follow from their numbers, weights from their names, and a
+    network without dropout draws nothing.
+
+    Attributes:
+        step: the next one, from 0; it says what is read next.
+        updates: how many steps have changed the weights.
+        skipped: first and last of the steps that were left out, for each time.
+        ended: steps of the stages that a signal has ended, by their number.
+        history: loss and gradient norm of good steps of the stage, the last or all of them.
+        gaps: of sequence recovery between fp32 and bf16, one a probe of the stage.
+        stage: number of the stage of the step before; None: that follows from the step.
+        meetings: where a learner stands among the others.
+    """
+
+    step: NonNegativeInt = 0
+    updates: NonNegativeInt = 0
+    skipped: list[list[int]] = field(default_factory=list)
+    ended: dict[int, int] = field(default_factory=dict)
+    history: list[list[float]] = field(default_factory=list)
+    gaps: list[float] = field(default_factory=list)
+    stage: int | None = None
+    meetings: dict[str, Any] = field(default_factory=dict)
+
+    def to_table(self) -> dict[str, Any]:
+        """Return what JSON can hold."""
+        return asdict(self)
+
+
+def settings_of(config: TrainConfig, rows: TokenRows, start_sha256: str = "") -> dict[str, Any]:
+    """Return all that decides a run's numbers, flat: settings, and the content of each source.
+
+    How processes share the work changes numbers by rounding only. Where the run writes, when it
+    saves and measures, where its corpora and its start lie, who reads it, and which learner it is,
+    decides nothing.
+    """
+    fixed = config.replace(
+        tracker="none",
+        data=config.data.replace(cache="", workers=0, microbatch_tokens=1),
+        checkpoint=CheckpointConfig(),
+        parallel=ParallelConfig(),
+        learners=config.learners.alike(),
+        compute=ComputeConfig(dtype=config.compute.dtype, float8=config.compute.float8),
+    )
+    if not any(STAGE_ENDS[stage.until].needs_probes for stage in config.stages):
+        fixed = fixed.replace(probe=ProbeConfig())
+    sources = sorted(rows.sources.items())
+    content = {name: source.store.key for name, source in sources}
+    both_strands = {name: source.both_strands for name, source in sources}
+    table = fixed.to_table() | {"content": content, "both_strands": both_strands}
+    if start_sha256:
+        table["start_sha256"] = start_sha256
+    nowhere = {"output": "", "data.corpus": "", "data.replay_corpus": "", "model.start": ""}
+    flat: dict[str, Any] = json.loads(json.dumps(dict(_flat(table, "")) | nowhere))
+    return flat
+
+
+def check_settings(
+    path: Path, before: dict[str, Any], now: dict[str, Any], config: TrainConfig, accept: bool
+) -> None:
+    """Refuse a checkpoint of other settings, with what to do.
+
+    Args:
+        path: of the checkpoint.
+        before: its settings, of whatever version.
+        now: those of the run.
+        config: of the run, whose defaults stand for what an older version did not name.
+        accept: other data.
+
+    Raises:
+        ModelError: settings differ, be it only in what is read, unless that is accepted.
+    """
+    before = with_defaults(config, _with_strands(before))
+    names = sorted(before.keys() | now.keys())
+    changed = [name for name in names if before.get(name) != now.get(name)]
+    only_data = all(map(_is_of_data, changed))
+    if not changed or (accept and only_data):
+        return
+    told = [f"{n} was {before.get(n)}, is {now.get(n)}" for n in changed[:3]]
+    more = f", and {len(changed) - 3} more" if len(changed) > 3 else ""
+    remedy = "resume with those of its run, or name another output"
+    if only_data:
+        remedy += ", or go on with other data by --accept-data-change"
+    raise ModelError(f"{path}: has other settings: {'; '.join(told)}{more}; {remedy}")
+
+
+def _with_strands(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings that say of each source whether both strands are read.
+
+    Older ones have a list of names instead, of which some may not have been read at all.
+    """
+    if "data.flip_strands" not in settings:
+        return settings
+    flipped = settings["data.flip_strands"]
+    names = [key.removeprefix("content.") for key in settings if key.startswith("content.")]
+    kept = {key: value for key, value in settings.items() if key != "data.flip_strands"}
+    return kept | {f"both_strands.{name}": name in flipped for name in names}
+
+
+def _flat(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        parts = value.items()
+    elif isinstance(value, list | tuple) and value and isinstance(value[0], dict):
+        parts = ((str(i), each) for i, each in enumerate(value))  # type: ignore[assignment]
+    else:
+        yield name, value
+        return
+    for key, each in parts:
+        yield from _flat(each, f"{name}.{key}" if name else key)
+
+
+def _is_of_data(name: str) -> bool:
+    """Tell whether a setting only says what is read."""
+    return name.startswith(("data.", "content.", "both_strands.")) or ".mixture." in name
+
+
+def with_defaults(config: Recipe, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the flat settings of a checkpoint, and the default of every key that is absent there.
+
+    So a key that has been added since changes nothing, as long as the run has its default.
+
+    Args:
+        config: of the run that goes on; its models say which keys there are.
+        settings: by dotted names, such as `stages.0.tokens`, as JSON has them.
+    """
+    defaults: dict[str, Any] = json.loads(json.dumps(dict(_defaults(config, "", settings))))
+    return defaults | dict(settings)
+
+
+def _defaults(table: Recipe, prefix: str, settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield keys and defaults of a table and of those in it.
+
+    Of an array of tables only those count that the settings have: a new stage is no new key.
+    """
+    for key, spec in type(table).model_fields.items():
+        name, value = f"{prefix}{key}", getattr(table, key)
+        if isinstance(value, Recipe):
+            yield from _defaults(value, f"{name}.", settings)
+        elif isinstance(value, tuple) and value and isinstance(value[0], Recipe):
+            for i, each in enumerate(value):
+                if any(key.startswith(f"{name}.{i}.") for key in settings):
+                    yield from _defaults(each, f"{name}.{i}.", settings)
+        elif not (spec.is_required() or spec.default_factory):  # an empty table has no keys
+            yield name, spec.default
+
+
+WEIGHTS = "model."
+"""What names of weights begin with in a checkpoint; others are of the optimizer."""
+REPLACED = ".replaced"
+"""What the name of a checkpoint ends with while another of the same step takes its place; a crash
+may leave it so, and it is as good as any."""
+ANCHOR = "learner.anchor."
+"""What names of weights begin with that a learner has in common with all others."""
+_NAME = re.compile(rf"step-\d+({re.escape(REPLACED)})?")
+
+
+class Checkpoint(TypedDict):
+    """`state.json` of a checkpoint.
+
+    Attributes:
+        settings: of the run that wrote it.
+        state: where the run stood.
+        sha256: of each file of the checkpoint, by name.
+    """
+
+    settings: dict[str, Any]
+    state: RunState
+    sha256: dict[str, str]
+
+
+class Saved:
+    """The checkpoints of one run folder, as they are read."""
+
+    def __init__(
+        self, config: TrainConfig, rows: TokenRows, ranks: Ranks, start_sha256: str = ""
+    ) -> None:
+        """Look into `output/checkpoints`.
+
+        What is not trained is not saved: that of a start with these contents has it.
+        """
+        self._folder = Path(config.output) / "checkpoints"
+        self._settings = settings_of(config, rows, start_sha256)
+        self._config = config
+        self._ranks = ranks
+        if ranks.is_first:
+            self.name_foreign()
+
+    def name_foreign(self) -> None:
+        """Print which files in the folder are not checkpoints: they are left alone."""
+        foreign = [p.name for p in self._folder.glob("*") if not _is_checkpoint_or_temporary(p)]
+        if foreign:
+            say(f"{self._folder}: not checkpoints, left alone: {', '.join(sorted(foreign))}")
+
+    def exist(self) -> bool:
+        """Tell whether the run has any checkpoint."""
+        return bool(self._all())
+
+    def newest(
+        self, *, accept_data_change: bool = False, regular: bool = False
+    ) -> tuple[Path, RunState] | None:
+        """Return the newest whole checkpoint and where it stands, None if there is none.
+
+        Of learners of one launch, the newest that all of them have. With `regular`, only those of
+        `every_steps` count: what is trained is not to depend on when a clock or a signal has asked
+        for one.
+
+        Raises:
+            ModelError: it belongs to another configuration, be it only to other data, unless that
+                is accepted.
+        """
+        found = self._newest_of_all(regular)
+        if found is None:
+            return None
+        path, table = found
+        before = table["settings"]
+        check_settings(path, before, self._settings, self._config, accept_data_change)
+        return path, table["state"]
+
+    def _is_regular(self, path: Path) -> bool:
+        """Tell whether a checkpoint is one that any start of the run would have written."""
+        return step_of(path) % self._config.checkpoint.every_steps == 0
+
+    def _all(self) -> list[Path]:
+        found = (p for p in self._folder.glob("step-*") if _NAME.fullmatch(p.name))
+        return sorted(found, key=_age)
+
+    def _newest_of_all(self, regular: bool) -> tuple[Path, Checkpoint] | None:
+        """Return the newest whole checkpoint for which every learner of this launch has one.
+
+        They save together; one that was killed meanwhile may lack the last.
+        """
+        until = None
+        while True:
+            found = self._newest_whole(regular, until)
+            here = step_of(found[0]) if found else 0
+            if self._ranks.num_learners == 1:
+                return found
+            least = -int(self._ranks.largest(-here))
+            if int(self._ranks.largest(here)) == least:
+                return found
+            if found and here > least and self._ranks.is_first:
+                say(f"{found[0]}: another learner has none of this step; trying the one before")
+            until = least
+
+    def _newest_whole(self, regular: bool, until: int | None) -> tuple[Path, Checkpoint] | None:
+        names: list[Any] = [[p for p in self._all() if self._is_regular(p) or not regular]]
+        dist.broadcast_object_list(names, group=self._ranks.quiet_group, group_src=0)
+        for path in reversed(names[0]):
+            if until is not None and step_of(path) > until:
+                continue
+            wrong, table = self._verified(path)
+            if table and not wrong:
+                return path, table
+            if self._ranks.is_first:
+                say(f"{path}: is not whole ({wrong}); trying the one before")
+        return None
+
+    def _verified(self, path: Path) -> tuple[str, Checkpoint | None]:
+        """Return the damage of a checkpoint, an empty string if it is whole, and its state.json."""
+        table = None
+        wrong = ""
+        try:
+            table = read_json(path / "state.json", Checkpoint, error=ModelError)
+            missing = [name for name in table["sha256"] if not (path / name).is_file()]
+            wrong = f"{missing[0]} is missing" if missing else ""
+            for name in self._mine(sorted(table["sha256"])):
+                if not wrong and sha256_of_file(path / name) != table["sha256"][name]:
+                    wrong = f"{name} differs from its checksum"
+        except (OSError, ModelError) as error:
+            wrong = str(error) or type(error).__name__
+        found = self._together({str(self._ranks.rank): wrong})
+        return next((text for text in found.values() if text), ""), table
+
+    def _mine(self, names: Sequence[str]) -> Sequence[str]:
+        """Return this process's share of shards, for what takes long."""
+        return names[self._ranks.rank :: self._ranks.world_size]
+
+    def _together(self, mine: dict[str, Any]) -> dict[str, Any]:
+        found: list[Any] = [None] * self._ranks.world_size
+        dist.all_gather_object(found, mine, group=self._ranks.quiet_group)
+        return dict(sorted(item for part in found for item in part.items()))
+
+
+def check_network(config: TrainConfig, run: Path) -> None:
+    """Refuse to resume a run whose newest checkpoint is of another network.
+
+    One that cannot be read is left to `Saved.newest`, which tries the one before.
+
+    Raises:
+        ModelError: its architecture, preset or what is trained of it differs.
+    """
+    paths = sorted((run / "checkpoints").glob("step-*/state.json"), key=lambda p: _age(p.parent))
+    try:
+        before = read_json(paths[-1], Checkpoint, error=ModelError)["settings"] if paths else {}
+    except (OSError, ModelError):
+        return
+    for key in ("architecture", "preset", "tune"):
+        name, now = f"model.{key}", getattr(config.model, key)
+        if before.get(name, now) != now:
+            raise ModelError(
+                f"{paths[-1].parent}: {name} was {before[name]}, is {now}; resume with the "
+                "settings of its run, or name another output"
+            )
+
+
+class Shards(HuggingFaceStorageReader):
+    """Reads a checkpoint, whose shards and what they hold the first process has told all others.
+
+    A network disk may show others less of it for a while, and headers of shards are many.
+
+    Attributes:
+        metadata: of all tensors.
+    """
+
+    def __init__(self, path: Path, ranks: Ranks) -> None:
+        """Read the headers; all processes do so together."""
+        super().__init__(str(path))
+        found = [super().read_metadata() if ranks.is_first else None]
+        dist.broadcast_object_list(found, group=ranks.quiet_group, group_src=0)
+        assert found[0] is not None
+        self.metadata: Metadata = found[0]
+
+    def read_metadata(self) -> Metadata:
+        """Return what the first process has read."""
+        return self.metadata
+
+
+def saved_weights(
+    path: Path, ranks: Ranks, config: TrainConfig, start: Start | None
+) -> Mapping[str, Tensor]:
+    """Return weights of a checkpoint, and of its start what was not trained, by stock names.
+
+    Of a learner, those of the anchor. Each is read when it is asked for, fp32 on the CPU, whatever
+    shards it lies in; by one process that is alone.
+    """
+    shards = Shards(path, ranks)
+    kinds = shards.metadata.state_dict_metadata
+
+    def read(name: str) -> Tensor:
+        key = next((key for key in (ANCHOR + name, WEIGHTS + name) if key in kinds), None)
+        if key is None:
+            assert start is not None
+            return start.weight(name)
+        kind = kinds[key]
+        assert isinstance(kind, TensorStorageMetadata)
+        weight = torch.empty(kind.size, dtype=kind.properties.dtype)
+        load({key: weight}, storage_reader=shards, process_group=ranks.quiet_group)
+        return weight
+
+    with torch.device("meta"):
+        network = build_network(config)
+    names = [name for name, _ in network.named_parameters()]
+    there = [name.removeprefix(WEIGHTS) for name in kinds if name.startswith(WEIGHTS)]
+    return OnDemand([*names, *there], read)
+
+
+def step_of(path: Path) -> int:
+    """Return the step that a checkpoint was written at."""
+    return int(path.name.removeprefix("step-").removesuffix(REPLACED))
+
+
+def _is_checkpoint_or_temporary(path: Path) -> bool:
+    """Return whether a name in `checkpoints/` is a checkpoint's, whole or being written."""
+    return bool(_NAME.fullmatch(path.name)) or path.name.startswith(".")
+
+
+def _age(path: Path) -> tuple[int, bool]:
+    """Return the step, and of two of a step that the one being replaced is older."""
+    return step_of(path), not path.name.endswith(REPLACED)

@@ -1,0 +1,412 @@
+"""The training loop: a run from its settings to an exported model."""
+
+import enum
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from carbon.errors import UserError
+from carbon.io.files import atomic_folder
+from carbon.losses import LossSums
+from carbon.progress import say
+from train.checkpoint import Checkpoints
+from train.config import TrainConfig
+from train.data import batches, open_rows
+from train.diloco.sync import NoSync, OuterSync
+from train.diloco.worker import Worker
+from train.distributed.context import Batch
+from train.distributed.gather import gather_full_state_dict
+from train.distributed.mesh import Ranks, trained_parameters
+from train.distributed.parallelize import build_stages, fill_trained
+from train.distributed.pipeline import Pipeline, finish_gradients
+from train.distributed.weights import FrozenRows, merged
+from train.export import write_export
+from train.hooks import (
+    GUARD_POLICIES,
+    CompiledGraphs,
+    Evaluator,
+    StepProfiler,
+    assembled,
+    check_step,
+    remember,
+    set_up,
+    signal_to_end,
+)
+from train.models.spec import flops_a_token, network_config
+from train.models.start import open_start
+from train.optim import make_optimizers, set_learning_rate
+from train.planning.plan import Plan, check_fits, plan_of
+from train.planning.time import peak_flops
+from train.planning.workers import advice
+from train.runs.log import Metrics, RunLog
+from train.saved import RunState, settings_of
+from train.schedule import Phase, Schedule, learning_rate, objective_at
+from train.signals import StopSignals
+
+
+class _StopRequest(enum.IntEnum):
+    """What a process wants done between two steps; of all processes, the largest is done."""
+
+    GO_ON = 0
+    SAVE = 1
+    STOP = 2
+
+
+def check_memory(config: TrainConfig, ranks: Ranks) -> None:
+    """Refuse a run that takes more memory than its GPUs have.
+
+    Raises:
+        ConfigError: it does, or the processes cannot share the network or a batch.
+    """
+    if ranks.device.type != "cuda":
+        return
+    course = Schedule(config)
+
+    def planned(config: TrainConfig, processes: int) -> Plan:
+        return plan_of(config, course, processes, on_gpu=True)
+
+    gpu_bytes = torch.cuda.get_device_properties(ranks.device).total_memory
+    check_fits(planned, config, ranks.world_size, gpu_bytes)
+
+
+class Trainer:
+    """A run: its rows, network and optimizer, and the folder it is written to."""
+
+    def __init__(self, config: TrainConfig, ranks: Ranks, *, resumes: bool = False) -> None:
+        """Open the corpus and build this process's parts of the network.
+
+        A trainer that resumes has no weights until `run` has loaded or made them.
+
+        Raises:
+            UserError: the configuration, the corpus and the processes do not fit.
+        """
+        self.config = config
+        self.ranks = ranks
+        self.course = Schedule(config)
+        set_up(config.compute, len({span.context_tokens for span in self.course.spans}))
+        plan_of(config, self.course, ranks.world_size)  # refuses what cannot be shared
+        self.start = open_start(config)
+        self.rows = open_rows(config, self.course, self.start)
+        self.parts = build_stages(config, ranks, self.start, fills=not resumes)
+        self._lacks_weights = resumes
+        self._hold_rows()
+        self.pipeline = Pipeline(config, ranks, self.parts)
+        self.optimizers = make_optimizers(config.optimizer, trained_parameters(self.parts))
+        start_sha256 = self._start_sha256()
+        self.meetings = self._meetings(start_sha256)
+        self.checkpoints = Checkpoints(
+            config, self.rows, ranks, self.parts, self.optimizers, self.meetings, start_sha256
+        )
+        self.state = RunState()
+        self._probe = Evaluator(config) if config.probe.every_steps else None
+        self._folder = Path(config.output)
+        self._graphs = CompiledGraphs(config.compute)
+        self._told, self._wish = StopSignals(), _StopRequest.GO_ON
+        self._has_begun = False
+
+    def run(
+        self, resume: bool, accept_data_change: bool = False, told: StopSignals | None = None
+    ) -> bool:
+        """Train to the end of the last stage, then export; or until told to stop, then save.
+
+        Returns:
+            Whether the end was reached.
+        """
+        told = self._told = told or self._told
+        self._start(resume, accept_data_change)
+        told.saves = True
+        with RunLog(self.config, self.ranks, self.course, self.state.step) as log:
+            profiler = StepProfiler(self.config, self.ranks)
+            self._begin(log)
+            if self._probe and self.start and self.state.step == 0:
+                self._measure(log)  # what the model knows before it goes on
+            for metrics in self.steps(log):
+                log.step(metrics, self.course.total_steps)
+                profiler.step(self.state.step)
+                # Before the checkpoint, which holds what the probes have seen.
+                if self._probe and self._is_time_for(self.config.probe.every_steps):
+                    self._measure(log)
+                wish = _StopRequest.STOP if self.meetings.stopped else self._wish
+                if wish == _StopRequest.STOP:
+                    return self._stop(log)
+                if wish != _StopRequest.GO_ON or self._is_time_for(
+                    self.config.checkpoint.every_steps
+                ):
+                    self.checkpoints.save(self.state)
+            if self.meetings.stopped:  # before its first step, while it waited for others
+                return self._stop(log)
+            self.checkpoints.finish()
+            with self.meetings.anchored():
+                self.export(self._folder / "export")
+            self.meetings.close()
+            log.finish(self._folder / "export", self.meetings.trained())
+        return True
+
+    def _stop(self, log: RunLog) -> bool:
+        """Save, say so, and return that the end was not reached."""
+        self.checkpoints.save(self.state)
+        self.checkpoints.finish()
+        name = self._told.name or "a signal to another process"
+        log.event(self.state.step, "stop", f"{name}: saved; go on with --resume auto")
+        return False
+
+    def _wished(self) -> _StopRequest:
+        """Return what this process wants; the first one's clock is that of all."""
+        if self._told.name:
+            return _StopRequest.STOP
+        return _StopRequest(self.ranks.is_first and self.checkpoints.are_due())
+
+    def _is_time_for(self, every_steps: int) -> bool:
+        is_end = self.state.step == self.course.total_steps
+        return is_end or self.meetings.steps_taken(self.state) % every_steps == 0
+
+    def steps(self, log: RunLog | None = None) -> Iterator[Metrics]:
+        """Take one optimizer step after the other, from where the run stands to its end.
+
+        Raises:
+            FloatingPointError: steps are bad, and the guard's policy is to stop or has no more
+                patience.
+        """
+        log = log or RunLog.silent(self.config, self.ranks, self.course)
+        self._begin(log)
+        while self._goes_on():
+            course, order = self.course, self.meetings.order
+            steps = range(self.state.step, course.total_steps) if order is None else order
+            read = batches(self.rows, self.config, course, self.ranks, steps)
+            # The end of a stage by a signal, or a meeting, changes what is read next.
+            while self.course is course and self.meetings.order is order and self._goes_on():
+                yield self._step(course.at(self.state.step), read, log)
+
+    def _goes_on(self) -> bool:
+        return self.state.step < self.course.total_steps and not self.meetings.stopped
+
+    def _step(self, span: Phase, read: Iterator[list[Batch]], log: RunLog) -> Metrics:
+        start, state = time.perf_counter(), self.state
+        microbatches = next(read)
+        stage, step_in_stage = span.stage, span.step_in_stage + state.step - span.first_step
+        if span.number != self._stage_before():
+            state.history, state.gaps = [], []
+            log.event(state.step, "stage", f"stage {span.number}, {stage.name!r}, begins")
+        rate = learning_rate(stage, step_in_stage)
+        for part in self.parts:
+            part.set_rope_theta(stage.rope_theta, self.ranks.device)
+        objective = objective_at(stage, step_in_stage)
+        sums = self.pipeline.forward_backward(microbatches, objective)
+        self._held.clear_gradients()
+        clip = self.config.optimizer.clip_norm
+        norm = finish_gradients(self.parts, self.ranks, sums.num_tokens, clip)
+        metrics, tokens = self._metrics(span, sums, norm)
+        metrics["learning_rate"] = rate
+        loss, norm_now = metrics["loss"], metrics["gradient_norm"]
+        state.stage = span.number
+        if reason := check_step(self.config.guard, state.history, loss, norm_now):
+            metrics["skipped"] = reason
+            self._leave_out(reason, log)
+            tokens = 0
+        else:
+            set_learning_rate(self.optimizers, rate)
+            for optimizer in self.optimizers:
+                optimizer.step()
+            self._held.restore()
+            state.updates += 1
+            remember(state, self.config.guard, stage, loss, norm_now)
+        for optimizer in self.optimizers:
+            optimizer.zero_grad()
+        seconds = time.perf_counter() - start
+        self.meetings.taken(self.state, tokens, seconds)
+        if tokens:
+            self._end_stage_on_signal(span, log)
+        if new := self._graphs.new():
+            counts = f"{new} new, {self._graphs.total} in all"
+            log.event(state.step, "compile", f"step {metrics['step']}: compiled graphs: {counts}")
+        speed = stage.batch_tokens / seconds
+        return metrics | {"tokens_per_second": speed, "mfu": self._mfu(speed, span)}
+
+    def _metrics(self, span: Phase, sums: LossSums, norm: Tensor) -> tuple[Metrics, int]:
+        """Read what a step has found, and its tokens: the one place that waits for the device.
+
+        What all processes wish goes with it.
+        """
+        wish = self.ranks.largest(self._wished())
+        means = sums.nats_per_token, sums.nats_per_base, sums.marginal_nats_per_base
+        found = [*means, norm, wish, sums.num_tokens]
+        # As fp64, for counts above 2^24.
+        *values, wished, tokens = torch.stack([each.double() for each in found]).tolist()
+        self._wish = _StopRequest(int(wished))
+        names = "loss", "nats_per_base", "marginal_nats_per_base", "gradient_norm"
+        metrics = {
+            "step": self.state.step + 1,
+            "tokens": span.tokens_by(self.state.step + 1),
+            "stage": span.stage.name,
+            "objective": span.stage.objective,
+            "context_tokens": span.context_tokens,
+            **dict(zip(names, values, strict=True)),
+        }
+        return metrics, int(tokens)
+
+    def _leave_out(self, reason: str, log: RunLog) -> None:
+        """Do what the guard's policy says about the step that was just taken."""
+        guard, bad = self.config.guard, self.state.step
+        policy = GUARD_POLICIES[guard.policy]
+        message = f"step {bad + 1}: {reason}"
+        if policy.stops:
+            raise FloatingPointError(
+                f"{message}; the checkpoints are untouched: start another run with a lower "
+                "learning rate, or set guard.policy"
+            )
+        first = bad
+        if policy.goes_back:
+            before = self.state
+            found = self.checkpoints.load_newest(accept_data_change=True, regular=True)
+            self.state = found or before
+            first = self.state.step
+            # What has been left out, and where stages have ended, stays so: rows go by it.
+            self.state.skipped, self.state.ended = before.skipped, before.ended
+        self.state.skipped = [*self.state.skipped, [first, bad]]
+        self.state.step = bad
+        done = f"left out {bad - first + 1} steps" if policy.goes_back else "left out"
+        log.event(bad + 1, guard.policy, f"{message}; {done}")
+        if len(self.state.skipped) > guard.most_bad_steps:
+            raise FloatingPointError(
+                f"{message}; it is bad step number {len(self.state.skipped)}, and "
+                f"guard.most_bad_steps = {guard.most_bad_steps}; start another run with a lower "
+                "learning rate"
+            )
+
+    def _end_stage_on_signal(self, span: Phase, log: RunLog) -> None:
+        if reason := signal_to_end(span.stage, self.state):
+            done = span.step_in_stage + self.state.step - span.first_step
+            if done < span.stage.num_steps:
+                log.event(self.state.step, "signal", f"{reason}: {span.stage.name!r} ends")
+                self.state.ended[span.number] = done
+                self._set_course()
+
+    def _set_course(self) -> None:
+        self.course = Schedule(self.config, self.state.ended)
+        self.rows = self.rows.reordered(self.config.seed, self.course.rows)
+
+    def _measure(self, log: RunLog) -> None:
+        """Take the probe's measures on the first process, while the others wait."""
+        with self.meetings.anchored():
+            network = self.gathered()
+        found: list[Any] = [None]
+        if network is not None and self._probe is not None:
+            found = [self._probe.measure(network)]
+        dist.broadcast_object_list(found, group=self.ranks.group, group_src=0)
+        self.state.gaps.append(found[0]["recovery"] - found[0]["recovery_bf16"])
+        step = self.state.step
+        tokens = self.course.at(step - 1).tokens_by(step) if step else 0
+        log.probe(self.state.step, tokens, found[0])
+
+    def gathered(self) -> PreTrainedModel | None:
+        """Return the whole network, fp32, on the first process; None on the others.
+
+        Adapters are merged into it.
+        """
+        with gather_full_state_dict(self.parts, self.ranks) as weights:
+            if not self.ranks.is_first:
+                return None
+            return assembled(
+                self._described(), merged(weights, self.config.model), self.ranks.device
+            )
+
+    def _described(self) -> PreTrainedConfig:
+        network = network_config(self.config)
+        network.rope_parameters = self.parts[0].config.rope_parameters
+        return network
+
+    def _meetings(self, start_sha256: str) -> OuterSync:
+        """Return what the learners of the run meet by, if it has any."""
+        if not self.config.learners.count:
+            return NoSync()
+        settings = settings_of(self.config, self.rows, start_sha256)
+        return Worker(self.config, self.ranks, self.parts, self.course.total_steps, settings)
+
+    def _begin(self, log: RunLog) -> None:
+        """Go on from where the run stands, once."""
+        if not self._has_begun:
+            self._has_begun = True
+            self.meetings.begin(self.state, log, lambda: bool(self._told.name))
+
+    def _stage_before(self) -> int:
+        """Return the number of the stage of the step before, -1 at the first."""
+        if self.state.stage is not None:
+            return self.state.stage
+        return self.course.at(self.state.step - 1).number if self.state.step else -1
+
+    def _start_sha256(self) -> str:
+        """Return what the start's files are, which the first process reads for all."""
+        found = [self.start.digest if self.start and self.ranks.is_first else ""]
+        dist.broadcast_object_list(found, group=self.ranks.group, group_src=0)
+        return found[0]
+
+    def export(self, folder: Path) -> None:
+        """Write the network as a stock model folder, in the place of an earlier export.
+
+        What went on from a model has that model's layout, and `adapter/` if adapters were trained.
+        """
+        with gather_full_state_dict(self.parts, self.ranks) as weights:
+            if self.ranks.is_first:
+                shutil.rmtree(folder, ignore_errors=True)
+                with atomic_folder(folder) as temporary:
+                    model, tags = self.config.model, self.rows.tags
+                    write_export(self._described(), model, self.start, weights, temporary, tags)
+                say(f"exported {folder}")
+        dist.barrier(self.ranks.group)
+
+    def load(self, accept_data_change: bool = False) -> bool:
+        """Go to where the newest whole checkpoint stands; return whether there is one."""
+        state = self.checkpoints.load_newest(accept_data_change=accept_data_change)
+        if state is None:
+            return False
+        self.state = state
+        if state.ended:
+            self._set_course()
+        last = min(state.step, self.course.total_steps - 1)
+        for part in self.parts:
+            part.set_rope_theta(self.course.at(last).stage.rope_theta, self.ranks.device)
+        return True
+
+    def _hold_rows(self) -> None:
+        rows = self.start.held_rows(self.rows.tags) if self.start else ()
+        self._held = FrozenRows(self.parts, rows)
+
+    def _start(self, resume: bool, accept_data_change: bool) -> None:
+        if self.checkpoints.exist() and not resume:
+            raise UserError(
+                f"{self._folder}: holds checkpoints already; go on with --resume auto, or name "
+                "another output"
+            )
+        goes_back = GUARD_POLICIES[self.config.guard.policy].goes_back
+        was_there = self.load(accept_data_change)
+        if self._lacks_weights:
+            if not was_there:
+                fill_trained(self.parts, self.config, self.start)
+            self._lacks_weights = False
+            self._hold_rows()
+        if not was_there and goes_back:
+            self.checkpoints.save(self.state)  # there is always one to go back to
+        if self.ranks.is_first:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            (self._folder / "config.toml").write_text(self.config.to_toml(), encoding="utf-8")
+            say(f"training from step {self.state.step} to {self.course.total_steps}")
+            if remedy := advice(self.config.learners, self.course.total_steps):
+                say(remedy)
+        dist.barrier(self.ranks.group)
+
+    def _mfu(self, tokens_per_second: float, span: Phase) -> float | None:
+        """Return the share of the GPUs' peak that is used; None where the peak is not known."""
+        if self.ranks.device.type != "cuda":
+            return None
+        peak = peak_flops(torch.cuda.get_device_name(self.ranks.device))
+        if peak is None:
+            return None
+        flops = flops_a_token(self.parts[0].config, span.context_tokens)
+        return tokens_per_second * flops / (peak * self.ranks.world_size)
