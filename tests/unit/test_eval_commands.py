@@ -17,7 +17,6 @@ from carbon.inference.held_out import choose_sites, recovered_shares
 from carbon.model import save_model
 from eval import tasks
 from eval.__main__ import main
-from eval.probes.windows import PROBES
 from eval.records import read_record, read_rows
 from eval.tasks import TASKS
 from tests.helpers.files import random_bases, write_fasta
@@ -109,7 +108,6 @@ def test_list_says_what_there_is_and_where_it_was_looked_for(folder, capsys):
         assert f"  columns    {', '.join(task.columns)}\n" in out
     assert f"data       {folder}/data/sequence_recovery.parquet; looked for: " in out
     assert f"not found; looked for: {folder}/data/brca2.parquet" in out
-    assert all(f"{name} (python -m eval probes)" in out for name in PROBES)
     assert main(["list"]) == 0
     out = capsys.readouterr().out
     assert all(task.hub_id in out for task in TASKS.values() if task.hub_id)
@@ -124,7 +122,7 @@ def test_a_task_is_its_folder_alone(tmp_path, monkeypatch):
         "TASK = replace(BRCA2, name='scratch')\n"
     )
     monkeypatch.setattr(tasks, "__path__", [*tasks.__path__, str(tmp_path)])
-    found = tasks.found_tasks()
+    found = tasks.tasks_of()
     assert found.pop("scratch").hub_id == TASKS["brca2"].hub_id
     assert list(found) == list(TASKS)
 
@@ -148,7 +146,8 @@ def test_without_a_network_a_run_fails_at_once_and_names_the_build(folder, capsy
     line = capsys.readouterr().err.splitlines()[-1]
     assert "`python -m eval build sequence_recovery --output FOLDER/" in line
     missing = line.removeprefix("error: ").partition(":")[0].split(", ")
-    assert missing == (list(TASKS) if tasks == "all" else tasks.split(","))
+    published = [task.name for task in TASKS.values() if task.hub_id]
+    assert missing == (published if tasks == "all" else tasks.split(","))
     assert "HF_HUB_OFFLINE is set" in line and not (folder / "out").exists()
 
 
@@ -165,10 +164,10 @@ def test_list_says_what_runs_offline(folder, capsys, no_hub, monkeypatch):
     out = capsys.readouterr().out
     assert out.count("  offline    yes: ") == 1
     assert f"  offline    yes: {folder}/data/sequence_recovery.parquet\n" in out
-    assert "runs offline: sequence_recovery; probes" in out
+    assert "runs offline: sequence_recovery; fine-tune recipes" in out
     assert "needs the Hub, or a build and --data FOLDER: genomic_niah, " in out
     assert main(["list"]) == 0
-    assert "runs offline: no task; probes" in capsys.readouterr().out
+    assert "runs offline: no task; fine-tune recipes" in capsys.readouterr().out
 
     def load_dataset(name, **which):
         assert datasets.config.HF_HUB_OFFLINE
@@ -180,7 +179,7 @@ def test_list_says_what_runs_offline(folder, capsys, no_hub, monkeypatch):
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     assert main(["list"]) == 0
-    assert "runs offline: brca2; probes" in capsys.readouterr().out
+    assert "runs offline: brca2; fine-tune recipes" in capsys.readouterr().out
     assert not datasets.config.HF_HUB_OFFLINE
 
 
@@ -203,7 +202,7 @@ def test_a_model_that_is_not_there_and_no_training_sequences(folder, capsys):
     (folder / "empty").mkdir()
     train = ["--train", str(folder / "train.fa"), "--orders", "1"]
     for model, data, more, message in (
-        ("run", "data", [], "give --train FASTA or PARQUET"),
+        ("run", "data", [], "give --train FASTA, PARQUET or CORPUS/SOURCE"),
         ("absent", "data", train, "absent: no such model folder"),
         ("run/export", "empty", train, "holds no dataset of a task"),
     ):
