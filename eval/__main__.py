@@ -101,6 +101,10 @@ def _add_report_parser(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="--output of `run`")
     verb.add_argument("--output", type=Path, help="folder to write to; the first DIR if not given")
     verb.add_argument("--title", default="Evaluation")
+    verb.add_argument(
+        "--run", type=Path, dest="training", help="folder of a training run, to show its loss"
+    )
+    verb.add_argument("--generated", type=Path, help="FASTA of `carbon generate` to show")
     verb.set_defaults(run=_report)
 
 
@@ -187,7 +191,8 @@ def _report(arguments: argparse.Namespace) -> None:
     from eval.report import write_report
 
     output = arguments.output or arguments.folders[0]
-    print(write_report(arguments.folders, output, arguments.title))
+    more = {"run": arguments.training, "generated": arguments.generated}
+    print(write_report(arguments.folders, output, arguments.title, **more))
 
 
 def _list(arguments: argparse.Namespace) -> None:

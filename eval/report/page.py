@@ -1,8 +1,9 @@
-"""The pages of a report: one self-contained HTML, one Markdown table, a CSV for each figure."""
+"""The files of a report: a self-contained page, Markdown, JSON, and a CSV for each figure."""
 
 import base64
 import csv
 import io
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ from carbon.genome.alphabet import gc_share
 from carbon.io.files import atomic_file
 from carbon.reports.card import table as markdown_table
 from carbon.reports.render import Row, interval, render_page
+from carbon.run_folder import column, read_lines
 from carbon.uncertainty import inside_noise
 from eval.metrics import METRICS
-from eval.records import Stored, check_folder
+from eval.records import Json, Stored, check_folder
 from eval.report.collect import (
     Comparison,
     Section,
@@ -36,6 +38,8 @@ from eval.report.figures import (
 
 _MARKDOWN = "report.md"
 _HTML = "report.html"
+_NUMBERS = "results.json"
+_LAST_STEPS = 20  # of a training run, whose mean loss is reported
 _MOST_OPENING = 3  # models in the opening of the page
 _COMPARED = ("first", "second", "difference", "common samples", "")
 
@@ -48,7 +52,7 @@ def write_report(
     run: Path | None = None,
     generated: Path | None = None,
 ) -> Path:
-    """Write `report.html`, `report.md` and `csv/` and return the path of the page.
+    """Write `report.html`, `report.md`, `results.json` and `csv/`; return the path of the page.
 
     Args:
         folders: outputs of `eval run`; records of one task are in one section.
@@ -92,6 +96,7 @@ def write_report(
     for name, rows in tables.items():
         _write(output / "csv" / f"{name}.csv", _csv_of(rows))
     _write(output / _MARKDOWN, _markdown(title, sections, compared, gaps))
+    _write(output / _NUMBERS, json.dumps(_numbers(sections, compared, run), indent=1) + "\n")
     _write(output / _HTML, page)
     return output / _HTML
 
@@ -215,6 +220,44 @@ def _comparison_table(compared: Sequence[Comparison]) -> Table:
         (c.first.task, c.first.entrant, c.second.entrant, *c.difference, c.verdict)
         for c in compared
     ]
+
+
+def _numbers(
+    sections: Sequence[Section], compared: Sequence[Sequence[Comparison]], run: Path | None
+) -> Json:
+    """Return the values of all entrants, their differences, and how a training run began and ended.
+
+    The layout is in docs/evaluation.md.
+    """
+    tasks = {
+        section.task["name"]: {
+            "values": {s.entrant: (s.record["summary"] or {}).get("value") for s in section.all},
+            "differences": [
+                {
+                    "first": c.first.entrant,
+                    "second": c.second.entrant,
+                    **c.difference._asdict(),
+                    "verdict": c.verdict,
+                }
+                for c in found
+            ],
+        }
+        for section, found in zip(sections, compared, strict=True)
+    }
+    return {"tasks": tasks, **({"training": _ends(run)} if run else {})}
+
+
+def _ends(run: Path) -> Json:
+    """Return nats per base of training rows at the first step and at the last ones."""
+    lines = read_lines(run)
+    nats = column(lines.steps, "nats_per_base")
+    return {
+        "steps": lines.steps[-1]["step"],
+        "tokens": lines.steps[-1]["tokens"],
+        "objective_changes": [lines.steps[place]["step"] for place in lines.boundaries],
+        "nats_per_base_first": float(nats[0]),
+        "nats_per_base_last": float(nats[-_LAST_STEPS:].mean()),
+    }
 
 
 def _training(run: Path) -> dict[str, Any]:

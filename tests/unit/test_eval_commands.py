@@ -15,7 +15,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 from carbon.inference import load
 from carbon.inference.held_out import choose_sites, recovered_shares
 from carbon.model import save_model
-from eval import tasks
+from eval import commands, tasks
 from eval.__main__ import main
 from eval.records import read_record, read_rows
 from eval.tasks import TASKS
@@ -113,18 +113,39 @@ def test_list_says_what_there_is_and_where_it_was_looked_for(folder, capsys):
     assert all(task.hub_id in out for task in TASKS.values() if task.hub_id)
 
 
-def test_a_task_is_its_folder_alone(tmp_path, monkeypatch):
-    folder = tmp_path / "scratch"
-    folder.mkdir()
-    (folder / "__init__.py").write_text(
+def test_a_task_is_its_folder_alone(folder, tmp_path, monkeypatch, capsys):
+    """A new folder is listed, built, run and reported."""
+    package = tmp_path / "more_tasks" / "scratch"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(
         "from dataclasses import replace\n"
-        "from eval.tasks.brca2 import TASK as BRCA2\n"
-        "TASK = replace(BRCA2, name='scratch')\n"
+        "from eval.tasks.sequence_recovery import TASK as RECOVERY\n"
+        "from eval.tasks.common.building import write_dataset\n"
+        "def build(output, *, letters: int):\n"
+        '    """Write a row.\n\n    Args:\n        letters: bases of the prompt.\n    """\n'
+        "    row = {'sequence': 'ACGT' * letters, 'label': 'ACGTAC' * 5, 'type': 'x'}\n"
+        "    return write_dataset(output, [row] * 3, {}, [], {})\n"
+        "TASK = replace(RECOVERY, name='scratch', hub_id=None, build=build, published={})\n"
     )
-    monkeypatch.setattr(tasks, "__path__", [*tasks.__path__, str(tmp_path)])
-    found = tasks.tasks_of()
-    assert found.pop("scratch").hub_id == TASKS["brca2"].hub_id
-    assert list(found) == list(TASKS)
+    monkeypatch.setattr(tasks, "__path__", [*tasks.__path__, str(package.parent)])
+    every = tasks.tasks_of()
+    monkeypatch.setattr(commands, "TASKS", every)
+    assert [name for name in every if name != "scratch"] == list(TASKS)
+    with pytest.raises(SystemExit):
+        main(["build", "scratch", "--help"])
+    assert "--letters LETTERS  bases of the prompt." in capsys.readouterr().out
+    data, out = str(folder / "scratch.parquet"), str(folder / "out")
+    assert main(["build", "scratch", "--output", data, "--letters", "30"]) == 0
+    assert main(["list", "--data", str(folder)]) == 0
+    assert f"data       {data}; looked for: " in capsys.readouterr().out
+    words = words_of(folder, "--tasks", "scratch", "--orders", "1")
+    words[words.index("--data") + 1] = str(folder)
+    assert main(words) == 0
+    assert main(["report", out]) == 0
+    assert "<h2>scratch</h2>" in (folder / "out/report.html").read_text()
+    results = json.loads((folder / "out/results.json").read_text())["tasks"]["scratch"]
+    record = read_record(folder / "out/scratch/run.json").record["summary"]["value"]
+    assert results["values"]["run"] == record and results["differences"][0]["first"] == "run"
 
 
 @pytest.fixture

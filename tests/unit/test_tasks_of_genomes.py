@@ -22,6 +22,7 @@ from carbon.genome import (
 from carbon.genome.alphabet import adaptation_index, adaptation_weights
 from carbon.inference.held_out import choose_sites, equal_share, measured_bases, recovered_shares
 from carbon.metrics import rank_correlation
+from carbon.model import save_model
 from carbon.uncertainty import wilson
 from eval.__main__ import main
 from eval.baselines import GcModel, MarkovModel, UniformModel
@@ -351,16 +352,25 @@ def test_recovery_at_the_sites_of_the_probe_of_training(genome, model):
     )
 
 
-def test_one_command_builds_several_tasks_and_another_runs_them(genome, model, monkeypatch, capsys):
+def test_one_command_builds_several_tasks_and_another_runs_them(genome, network, capsys):
     data, out = genome.folder / "data", genome.folder / "out"
     names = "heldout_likelihood,genome_recovery,gene_frames,consequences"
     words = ["build", names, "--output", str(data), "--corpus", str(genome.folder / "corpus")]
     words += [*annotated(genome), "--examples", "5", *chain(*ON_GENES.values())]
     assert main(words) == 0, capsys.readouterr().err
     assert {path.stem for path in data.glob("*.parquet")} == set(names.split(","))
-    monkeypatch.setattr("eval.models.load_any", lambda *_, **__: CarbonModel(model, "m"))
-    monkeypatch.setattr("eval.entrants.local_folder", lambda source: genome.folder)
-    words = ["run", "--model", "m", "--data", str(data), "--output", str(out), "--orders", "0,16"]
+    save_model(network, genome.folder / "m")
+    words = [
+        "run",
+        "--model",
+        str(genome.folder / "m"),
+        "--data",
+        str(data),
+        "--output",
+        str(out),
+        "--orders",
+        "0,16",
+    ]
     words += ["--reference", str(genome.folder / "g.fa"), "--max-samples", "9"]
     words += ["--train", str(genome.folder / "corpus" / "genome")]
     files = f"{genome.folder}/g.fa,{genome.folder}/g.gtf,{genome.folder}/corpus"
