@@ -24,6 +24,11 @@ def natural(text: str) -> int:
     return int(text)
 
 
+def natural_numbers(text: str) -> tuple[int, ...]:
+    """Parse whole numbers with commas between them, for `argparse`."""
+    return tuple(natural(part) for part in text.split(","))
+
+
 def port_number(text: str) -> int:
     """Parse a TCP port, 0 (any free one) to 65,535, for `argparse`."""
     if not text.isdigit() or int(text) > 65_535:
@@ -31,9 +36,9 @@ def port_number(text: str) -> int:
     return int(text)
 
 
-def option_help(options: type) -> dict[str, str]:
-    """Return the help of each field of a dataclass: the section `Attributes` of its docstring."""
-    section = (inspect.getdoc(options) or "").partition("Attributes:\n")[2].partition("\n\n")[0]
+def option_help(options: Any, heading: str = "Attributes") -> dict[str, str]:
+    """Return the help of each option: a section of the docstring of a dataclass or function."""
+    section = (inspect.getdoc(options) or "").partition(f"{heading}:\n")[2].partition("\n\n")[0]
     entries = re.findall(r"^    (\w+): ((?:.|\n {8})*)", section, flags=re.MULTILINE)
     return {name: " ".join(text.split()) for name, text in entries}
 
@@ -44,7 +49,8 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse words; an unknown option is reported before a missing one."""
         words = list(sys.argv[1:] if args is None else args)
-        if self._subparsers is None:
+        takes_rest = any(action.nargs == argparse.REMAINDER for action in self._actions)
+        if self._subparsers is None and not takes_rest:
             self._check_options(takewhile(lambda word: word != "--", words))
         return super().parse_known_args(words, namespace)
 

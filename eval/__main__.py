@@ -6,7 +6,7 @@
 import argparse
 from pathlib import Path
 
-from carbon.console import Parser, natural, run_command
+from carbon.console import Parser, natural, natural_numbers, run_command
 from carbon.io.locks import locked_folder
 from carbon.launcher import end_with_launcher
 from carbon.parallel.options import add_resume, add_workers, start_early, worker_options
@@ -34,9 +34,6 @@ def _parser() -> argparse.ArgumentParser:
     _add_report_parser(verbs.add_parser("report", help="one HTML page, Markdown and CSV"))
     _add_list_parser(verbs.add_parser("list", help="tasks, their data, and what runs offline"))
     _add_build_parser(verbs.add_parser("build", help="a task's dataset, from primary sources"))
-    _add_probes_parser(
-        verbs.add_parser("probes", help="what a model's states tell: strand, codon phase, taxonomy")
-    )
     _add_heldout_parser(
         verbs.add_parser("heldout", help="measure a model on what a corpus held out")
     )
@@ -61,9 +58,18 @@ def _add_run_parser(verb: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     verb.add_argument(
         "--train", action="append", default=[], type=Path, metavar="FASTA|PARQUET",
-        help="what the Markov models beside every model are fitted on; may be repeated",
+        help="sequences that the Markov baselines are fitted on, or the source folder of a corpus; "
+        "may be repeated",
     )  # fmt: skip
-    verb.add_argument("--orders", type=_numbers, help="of the Markov models, 1 to 12, with commas")
+    verb.add_argument(
+        "--orders", type=natural_numbers,
+        help="orders of the interpolated Markov baselines, 0 to 16, with commas",
+    )  # fmt: skip
+    verb.add_argument(
+        "--codon-periodic", metavar="FASTA,ANNOTATION,CORPUS",
+        help="add a codon-periodic Markov baseline, fitted on an annotated genome outside of the "
+        "regions that a corpus held out",
+    )  # fmt: skip
     verb.add_argument(
         "--columns", type=_words, default=[],
         help="columns of variants to rank by, higher is more damaging: phyloP,CADD",
@@ -95,6 +101,10 @@ def _add_report_parser(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="--output of `run`")
     verb.add_argument("--output", type=Path, help="folder to write to; the first DIR if not given")
     verb.add_argument("--title", default="Evaluation")
+    verb.add_argument(
+        "--run", type=Path, dest="training", help="folder of a training run, to show its loss"
+    )
+    verb.add_argument("--generated", type=Path, help="FASTA of `carbon generate` to show")
     verb.set_defaults(run=_report)
 
 
@@ -104,48 +114,14 @@ def _add_list_parser(verb: argparse.ArgumentParser) -> None:
 
 
 def _add_build_parser(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("task", help="whose dataset it is")
-    verb.add_argument("--output", type=Path, required=True, help="Parquet file to write")
-    verb.add_argument("--reference", type=Path, help="FASTA")
-    verb.add_argument("--annotation", type=Path, help="GFF3, GTF or BED of it")
-    verb.add_argument("--vcf", type=Path, help="ClinVar")
-    verb.add_argument("--table", type=Path, help="of variants: TSV, CSV, Parquet or xlsx")
     verb.add_argument(
-        "--source", action="append", metavar="GROUP=FASTA[,ANNOTATION]", dest="sources",
-        help="a genome and its group; may be repeated",
-    )  # fmt: skip
-    verb.add_argument("--codon-usage", type=Path, help="table of codon usage")
-    verb.add_argument("--species", help="its species")
-    verb.add_argument(
-        "--examples",
-        type=natural,
-        dest="num_examples",
-        help="most rows (of each source of sequence_recovery, of each level and length of "
-        "genomic_niah)",
+        "tasks", metavar="TASK[,TASK]", help="the tasks; with --help after it, their options"
     )
     verb.add_argument(
-        "--context", type=_numbers, dest="context_length_tokens",
-        help="tokens of haystacks, with commas",
+        "options", nargs=argparse.REMAINDER, metavar="--output PATH --option VALUE",
+        help="a Parquet file, or a folder for TASK.parquet, and the options of the tasks",
     )  # fmt: skip
-    verb.add_argument("--seed", type=natural)
     verb.set_defaults(run=_build)
-
-
-def _add_probes_parser(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("--model", required=True, help="model folder, or the name of a bundled model")
-    verb.add_argument(
-        "--genome", action="append", required=True, metavar="GROUP=FASTA[,ANNOTATION]",
-        dest="genomes", help="a genome and its group; may be repeated",
-    )  # fmt: skip
-    verb.add_argument(
-        "--tasks", default="all",
-        help="all that there are genomes for, or some of strand,codon_phase,taxonomy",
-    )  # fmt: skip
-    verb.add_argument("--windows", type=natural, default=600, help="of all classes together")
-    verb.add_argument("--window-bp", type=natural, default=600)
-    verb.add_argument("--seed", type=natural, default=0)
-    verb.add_argument("--output", type=Path, required=True, help="folder for results and the page")
-    verb.set_defaults(run=_probes)
 
 
 def _add_heldout_parser(verb: argparse.ArgumentParser) -> None:
@@ -206,11 +182,6 @@ def _words(text: str) -> list[str]:
     return list(dict.fromkeys(part for part in text.split(",") if part))
 
 
-def _numbers(text: str) -> tuple[int, ...]:
-    """Read whole numbers with commas between them, for `argparse`."""
-    return tuple(natural(part) for part in text.split(","))
-
-
 def _run(arguments: argparse.Namespace) -> None:
     from eval.commands import run_models
 
@@ -221,7 +192,8 @@ def _report(arguments: argparse.Namespace) -> None:
     from eval.report import write_report
 
     output = arguments.output or arguments.folders[0]
-    print(write_report(arguments.folders, output, arguments.title))
+    more = {"run": arguments.training, "generated": arguments.generated}
+    print(write_report(arguments.folders, output, arguments.title, **more))
 
 
 def _list(arguments: argparse.Namespace) -> None:
@@ -231,16 +203,9 @@ def _list(arguments: argparse.Namespace) -> None:
 
 
 def _build(arguments: argparse.Namespace) -> None:
-    from eval.commands import build_dataset
+    from eval.commands import build_datasets
 
-    build_dataset(arguments)
-
-
-def _probes(arguments: argparse.Namespace) -> None:
-    from eval.probes.command import run_probes
-
-    with locked_folder(arguments.output):
-        run_probes(arguments)
+    build_datasets(arguments.tasks, arguments.options)
 
 
 def _heldout(arguments: argparse.Namespace) -> None:

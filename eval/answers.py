@@ -1,13 +1,14 @@
-"""What an entrant answers to the questions of a task, with what it costs, and the record of it."""
+"""Answers of an entrant to the questions of a task, their cost, and the record of both."""
 
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 
 from carbon.errors import UserError
 from carbon.inference.checks import check_finite
+from carbon.parallel.driver import in_blocks
 from carbon.progress import say
 from eval import cost
 from eval.contract import Example, Result, Task
@@ -20,11 +21,11 @@ _BATCH_SECONDS = 1.0
 _PIECE_EXAMPLES, _PIECE_BP = 64, 2_000_000
 
 Batch = Json
-"""Results of a second or so, and what they cost: a line of the journal."""
+"""Results of about a second, and their cost: a line of the journal."""
 
 
 def job_of(prepared: Prepared, entrant: Entrant) -> Json:
-    """Return everything that the results follow from."""
+    """Return all settings that the results depend on."""
     return {
         "task": prepared.task.name,
         "version": prepared.task.version,
@@ -38,7 +39,7 @@ def job_of(prepared: Prepared, entrant: Entrant) -> Json:
 
 
 def is_written(path: Path, job: Json) -> bool:
-    """Return whether there is a record; raise UserError where it is of something else."""
+    """Return whether the record exists; raise UserError if it has other settings."""
     if not path.exists():
         return False
     record = read_record(path).record
@@ -60,37 +61,35 @@ def is_written(path: Path, job: Json) -> bool:
 
 
 def pieces_of(entrant: Entrant, examples: Sequence[Example]) -> list[range]:
-    """Cut the examples of a task into what one process asks at a time, by their numbers.
+    """Split the examples of a task into ranges of numbers, each for one call of a worker.
 
-    What is read side by side is of one piece, so that answers do not depend on who does which. A
-    baseline, which is quick, is asked everything at once.
+    Rows of one batch belong to one piece, so that answers do not depend on the number of workers. A
+    baseline, which is quick, answers all at once.
     """
     if entrant.kind == "baseline":
         return [range(len(examples))]
-    pieces, start, piece_bp = [], 0, 0
-    for number, example in enumerate(examples, start=1):
-        piece_bp += example.needs_bp
-        is_full = number - start == _PIECE_EXAMPLES or piece_bp >= _PIECE_BP
-        if is_full or number == len(examples):
-            pieces.append(range(start, number))
-            start, piece_bp = number, 0
-    return pieces
+    runs = groupby(range(len(examples)), lambda n: examples[n].together or n)
+    lists = (list(numbers) for _, numbers in runs)
+    blocks = in_blocks(
+        lists, _PIECE_EXAMPLES, _PIECE_BP, lambda run: sum(examples[n].needs_bp for n in run)
+    )
+    return [range(block[0][0], block[-1][-1] + 1) for block in blocks]
 
 
 def context_bp_of(contender: Contender) -> int | None:
-    """Return the bases that fit into one reading, None where there is no limit."""
+    """Return the bases that fit into one forward pass, None where there is no limit."""
     return contender.model.context_bp if contender.model else None
 
 
 def fitting(examples: Iterable[Example], context_bp: int | None) -> list[Example]:
-    """Return the examples that are not too long to be asked."""
+    """Return the examples that fit into the context."""
     return [e for e in examples if context_bp is None or e.needs_bp <= context_bp]
 
 
 def answered(
     part: Part, prepared: Prepared, contender: Contender, asked: Iterable[Sequence[Example]]
 ) -> Iterator[Batch]:
-    """Put questions, a piece at a time, and yield batches of results."""
+    """Answer questions piece by piece, and yield batches of results."""
     cost.forget_peak()
     with saying(_where(part.entrant, prepared)), cost.tokens_counted(contender.model) as count:
         results = chain.from_iterable(contender.answer(part.task, piece) for piece in asked)
@@ -123,7 +122,7 @@ def _in_time(stream: Iterator[Result], count: cost.TokenCount) -> Iterator[Batch
 
 
 def _checked(result: Result) -> Result:
-    """Return a result; raise ModelError where its score is no number."""
+    """Return a result; raise ModelError where its score is not finite."""
     if "skipped" not in result:
         check_finite(result["score"], f"example '{result['id']}'")
     return result
@@ -142,13 +141,13 @@ def write_answers(
     Args:
         path: of the record.
         prepared: its task.
-        entrant: who answered.
-        context_bp: bases that fit into one pass, None where there is no limit.
+        entrant: the model or baseline.
+        context_bp: bases that fit into one forward pass, None where there is no limit.
         batches: the answers.
         hardware: that computed them.
 
     Raises:
-        UserError: nothing can be said of such results.
+        UserError: the metric is not defined for such results.
     """
     results = [result for batch in batches for result in batch["results"]]
     asked = [example.id for example in fitting(prepared.examples, context_bp)]
@@ -192,7 +191,7 @@ def _record(
     if not measured:
         say(f"{task.name}: {entrant.shown_as} measured nothing: {skipped.most_common(1)[0][0]}")
     return {
-        "task": _told_of(task),
+        "task": _task_json(task),
         "model": {
             "name": entrant.name,
             "shown_as": entrant.shown_as,
@@ -216,7 +215,7 @@ def _record(
     }
 
 
-def _told_of(task: Task) -> Json:
+def _task_json(task: Task) -> Json:
     return {
         "name": task.name,
         "version": task.version,
@@ -231,7 +230,7 @@ def _told_of(task: Task) -> Json:
 
 
 def _cost(batches: Sequence[Batch], num_measured: int) -> Json:
-    """Add up what batches cost: in this start and earlier ones, in this process and others."""
+    """Sum the cost of batches: of this start and earlier ones, in all processes."""
     seconds = sum(batch["seconds"] for batch in batches)
     tokens = sum(batch["tokens"] for batch in batches)
     peaks = [batch["peak_bytes"] for batch in batches if batch["peak_bytes"] is not None]

@@ -1,25 +1,32 @@
-"""What stands beside every model: chance, GC, Markov models, and simple scores of variants.
+"""Baselines of every model: chance, GC, Markov models, and simple scores of variants.
 
-A model that is not above these has not learned what a task asks for.
+A model that does not exceed these has not learned what a task measures.
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from carbon.errors import UserError
 from carbon.genome import Interval, Reference, Variant
 from carbon.genome.normalize import normalize_variant
 from carbon.inference.options import PROTOCOLS, Mode
 from eval.contract import Floats, Model, Reading
-from eval.markov import base_codes, count_words
+from eval.markov import (
+    MAX_ORDER,
+    CodonPeriodic,
+    Contexts,
+    Int64s,
+    Interpolated,
+    Labelled,
+    Training,
+    base_codes,
+    contexts_of,
+)
 from eval.windows import deltas_by_windows
 
-MAX_ORDER = 12
-_STRENGTH = 4.0  # counts that the next lower order is worth; at order 0 it is one more a base
 _BLOCK_BP = 1_000_000
+_PROMPT_BP = 3000  # after so many bases the place in a codon is known or cannot be
 _LOT_NATS = 1e-6
 _TRANSITIONS = frozenset({("A", "G"), ("G", "A"), ("C", "T"), ("T", "C")})
 
@@ -39,6 +46,10 @@ class UniformModel(Model):
         return np.array(
             [-np.log(4) * _known_bases(s) + _LOT_NATS * _lot(s).random() for s in sequences]
         )
+
+    def base_log_likelihoods(self, sequences: Sequence[str]) -> list[Floats]:
+        """Return -log 4 for every known base."""
+        return [np.where(base_codes(sequence) < 4, -np.log(4), 0.0) for sequence in sequences]
 
     def next_base(self, prompts: Sequence[str]) -> Floats:
         """Return a quarter each."""
@@ -70,7 +81,7 @@ def _known_bases(sequence: str) -> int:
 
 
 class LocalModel(Model):
-    """A model that looks at the last few bases only.
+    """A model that reads the last few bases only.
 
     Attributes:
         order: how many.
@@ -79,39 +90,33 @@ class LocalModel(Model):
     context_bp = None
     order: int
 
-    def probabilities(self, codes: NDArray[np.int64], at: NDArray[np.int64]) -> Floats:
-        """Return p(A, C, G, T) of the base at each index, given those before it: (indices, 4).
-
-        Args:
-            codes: (bases,), A=0 C=1 G=2 T=3, 4 where unknown.
-            at: indices of `codes`; `len(codes)` is the base after the last.
-        """
+    def probabilities(self, contexts: Contexts) -> Floats:
+        """Return p(A, C, G, T) after each context: (contexts, 4)."""
         raise NotImplementedError
 
-    def base_log_likelihoods(self, sequence: str) -> Floats:
-        """Return log p of every base, 0 where unknown: (bases,)."""
-        codes = base_codes(sequence)
-        result = np.zeros(len(codes))
+    def base_log_likelihoods(self, sequences: Sequence[str]) -> list[Floats]:
+        """Return log p of every base, 0 where unknown: (bases,) a sequence."""
+        return [self._of_one(base_codes(sequence)) for sequence in sequences]
+
+    def _of_one(self, codes: Int64s) -> Floats:
+        contexts, result = contexts_of(codes), np.zeros(len(codes))
         for start in range(0, len(codes), _BLOCK_BP):
             at = np.arange(start, min(start + _BLOCK_BP, len(codes)))
             at = at[codes[at] < 4]
-            result[at] = np.log(self.probabilities(codes, at)[np.arange(len(at)), codes[at]])
+            rows = self.probabilities(contexts.at(at))
+            result[at] = np.log(rows[np.arange(len(at)), codes[at]])
         return result
-
-    def log_likelihoods(self, sequences: Sequence[str]) -> Floats:
-        """Return the sums over known bases."""
-        return np.array([self.base_log_likelihoods(s).sum() for s in sequences], dtype=np.float64)
 
     def next_base(self, prompts: Sequence[str]) -> Floats:
         """Return the distribution after the last bases of each prompt."""
         tails = [_last(prompt, self.order) for prompt in prompts]
-        # An unknown base ends each, beyond which no context reaches.
+        # An unknown base ends each, and no context reaches across it.
         codes = base_codes("".join(f"{tail}N" for tail in tails))
         ends = np.cumsum([len(tail) + 1 for tail in tails], dtype=np.int64) - 1
-        return self.probabilities(codes, ends)
+        return self.probabilities(contexts_of(codes).at(ends))
 
     def generate(self, prompts: Sequence[str], length_bp: int, mode: Mode = "token") -> list[str]:
-        """Append the most likely base, again and again; the first of the alphabet on a tie."""
+        """Append the most likely base repeatedly; the first of the alphabet on a tie."""
         texts = [_last(prompt, self.order) for prompt in prompts]
         for _ in range(length_bp):
             best = self.next_base(texts).argmax(axis=1)
@@ -121,7 +126,8 @@ class LocalModel(Model):
     def deltas(
         self, reference: Reference, variants: Sequence[Variant], reading: Reading
     ) -> list[float | None]:
-        """Return what windows of a few bases say: what is beyond cancels, but for an indel."""
+        """Return deltas of windows of a few bases: the rest cancels, except for an indel."""
+        reading = reading.fitting(None)
         alleles_alone = PROTOCOLS[reading.protocol].alleles_alone
         most_needed_bp = reading.window_bp // 2
         plain = [normalize_variant(reference, variant) for variant in variants]
@@ -132,84 +138,108 @@ class LocalModel(Model):
         return deltas_by_windows(self, reference, variants, reading, most_needed_bp)
 
     def recall(self, prompt: str, length_bp: int, endings: Sequence[str]) -> tuple[str, Floats]:
-        """Look at the end of the prompt only."""
+        """Read the end of the prompt only."""
         return super().recall(_last(prompt, self.order), length_bp, endings)
+
+    def word_probabilities(self, sequence: str, words: Sequence[str]) -> Floats:
+        """Return p(word | the bases before it) at every place of a sequence: (bases, words)."""
+        contexts = contexts_of(base_codes(sequence))
+        return np.stack([self._of_word(contexts, word) for word in words], axis=1)
+
+    def _of_word(self, contexts: Contexts, word: str) -> Floats:
+        result = np.ones(len(contexts.keys))
+        for code in base_codes(word).tolist():
+            result *= self.probabilities(contexts)[:, code]
+            contexts = contexts.followed_by(code)
+        return result
 
 
 def _last(text: str, length: int) -> str:
     return text[max(len(text) - length, 0) :]
 
 
-WordCounts = NDArray[np.uint32]
-"""(contexts, 4): how often each base follows each context."""
-
-
-def word_tables(order: int, sequences: Iterable[str]) -> list[WordCounts]:
-    """Count words of `order + 1` bases and return the tables of order 0 to `order`.
-
-    Those of lower orders are sums of these, so that a sequence is read once; the first few bases of
-    each are in the highest only. All take 358 MB at order 12.
-
-    Raises:
-        UserError: the order is not 0 to 12, or the sequences have no word of that length.
-    """
-    if not 0 <= order <= MAX_ORDER:
-        raise UserError(f"Markov order {order}: give 0 to {MAX_ORDER}")
-    counts = count_words(sequences, order + 1)
-    if not counts.any():
-        raise UserError(f"no {order + 1} known bases in a row to fit a Markov model on")
-    tables = [counts.reshape(-1, 4)]
-    while len(tables) <= order:
-        counts = counts.reshape(4, -1).sum(axis=0, dtype=np.uint32)
-        tables.insert(0, counts.reshape(-1, 4))
-    return tables
-
-
 class GcModel(LocalModel):
-    """Bases are drawn alone, G and C with the share that they have in the training sequences."""
+    """Draws every base by itself, G and C with their share in the training sequences."""
 
     name = "GC"
     order = 0
 
-    def __init__(self, tables: Sequence[WordCounts]) -> None:
-        """Take the counts of `word_tables`."""
-        a, c, g, t = tables[0][0].astype(np.float64) + 1
+    def __init__(self, training: Training) -> None:
+        """Take the counts of single bases, and one more of each."""
+        a, c, g, t = training.counts.of_bases().astype(np.float64) + 1
         gc = (g + c) / (a + c + g + t)
         self._row = np.array([1 - gc, gc, gc, 1 - gc]) / 2
 
-    def probabilities(self, codes: NDArray[np.int64], at: NDArray[np.int64]) -> Floats:
-        """Return the same row for every index."""
-        return np.tile(self._row, (len(at), 1))
+    def probabilities(self, contexts: Contexts) -> Floats:
+        """Return the same row for every context."""
+        return np.tile(self._row, (len(contexts.keys), 1))
 
 
 class MarkovModel(LocalModel):
-    """The distribution of a base given the `order` bases before it, smoothed by lower orders.
+    """The interpolated Markov model of an order."""
 
-    `p_k(b) = (count(context b) + 4 p_{k-1}(b)) / (count(context) + 4)`, from `p_{-1} = 1/4` up: the
-    hierarchical Dirichlet language model of MacKay and Peto (1995) with one strength for all
-    orders. Where fewer bases are known before a base, the order that they allow is the last.
-    """
+    def __init__(self, order: int, training: Training) -> None:
+        """Fit the weights of the order."""
+        self.order, self.name = order, f"Markov {order}"
+        self._model = Interpolated(order, training)
 
-    def __init__(self, order: int, tables: Sequence[WordCounts]) -> None:
-        """Take the counts of `word_tables`, of this order at least."""
-        self.order = order
-        self.name = f"Markov {order}"
-        self._tables = tables[: order + 1]
+    def probabilities(self, contexts: Contexts) -> Floats:
+        """Return the interpolation of all orders up to this one."""
+        return self._model.probabilities(contexts)
 
-    def probabilities(self, codes: NDArray[np.int64], at: NDArray[np.int64]) -> Floats:
-        """Blend the orders from the lowest up."""
-        rows = np.full((len(at), 4), 0.25)
-        context = np.zeros(len(at), dtype=np.int64)
-        known = np.ones(len(at), dtype=bool)
-        for depth, counts in enumerate(self._tables):
-            if depth:
-                before = codes[np.maximum(at - depth, 0)]
-                known &= (at >= depth) & (before < 4)
-                context += (before % 4) << 2 * (depth - 1)
-            found = counts[context[known]]
-            total = found.sum(axis=1, dtype=np.float64, keepdims=True)
-            rows[known] = (found + _STRENGTH * rows[known]) / (total + _STRENGTH)
-        return rows
+
+class CodonPeriodicModel(Model):
+    """The codon-periodic Markov model; it reads the last 3,000 bases of a prompt."""
+
+    name = "codon-periodic Markov"
+    context_bp = None
+
+    def __init__(self, order: int, sequences: Sequence[Labelled]) -> None:
+        """Fit it on training bases with their places in codons."""
+        self._model = CodonPeriodic(order, sequences)
+
+    def base_log_likelihoods(self, sequences: Sequence[str]) -> list[Floats]:
+        """Return log p of every base, 0 where unknown: (bases,) a sequence."""
+        return [self._model.base_log_likelihoods(base_codes(sequence)) for sequence in sequences]
+
+    def next_base(self, prompts: Sequence[str]) -> Floats:
+        """Return the mean over states, by their probabilities after each prompt."""
+        rows = [self._next(*self._begun(prompt)) for prompt in prompts]
+        return np.array(rows).reshape(-1, 4)
+
+    def generate(self, prompts: Sequence[str], length_bp: int, mode: Mode = "token") -> list[str]:
+        """Append the most likely base repeatedly; the first of the alphabet on a tie."""
+        return [self._continued(prompt, length_bp) for prompt in prompts]
+
+    def deltas(
+        self, reference: Reference, variants: Sequence[Variant], reading: Reading
+    ) -> list[float | None]:
+        """Compare whole windows."""
+        return deltas_by_windows(self, reference, variants, reading.fitting(None))
+
+    def _begun(self, prompt: str) -> tuple[Floats, Floats]:
+        """Return the probabilities of states after a prompt, and rows of bases by state."""
+        codes = base_codes(_last(prompt, _PROMPT_BP))
+        return self._model.states_after(codes), self._rows(codes)
+
+    def _rows(self, codes: Int64s) -> Floats:
+        last = contexts_of(np.append(codes[-MAX_ORDER:], 4)).at(slice(-1, None))
+        return self._model.by_state(last)[:, 0]
+
+    @staticmethod
+    def _next(states: Floats, rows: Floats) -> Floats:
+        return states @ rows
+
+    def _continued(self, prompt: str, length_bp: int) -> str:
+        text = prompt
+        states, rows = self._begun(prompt)
+        for _ in range(length_bp):
+            best = int(self._next(states, rows).argmax())
+            joint = states * rows[:, best]
+            states = joint / joint.sum() @ self._model.transitions
+            text += "ACGT"[best]
+            rows = self._rows(base_codes(_last(text, MAX_ORDER)))
+        return text[len(prompt) :]
 
 
 class LikelyKinds(UniformModel):
@@ -249,6 +279,10 @@ class CpgModel(LikelyKinds):
     def is_likely(self, reference: Reference, variant: Variant) -> bool:
         """Tell whether it is C>T before a G or G>A behind a C."""
         return _is_transition(variant) and _in_cpg(reference, variant)
+
+
+VARIANT_BASELINES = {model.name: model for model in (TransitionModel, CpgModel)}
+"""Further baselines of tasks of variants: by name a function that makes each."""
 
 
 def _is_transition(variant: Variant) -> bool:

@@ -3,10 +3,14 @@
 import argparse
 import inspect
 import json
+from argparse import RawDescriptionHelpFormatter
+from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
+from carbon.console import Parser, natural, natural_numbers, option_help
 from carbon.errors import UserError
 from carbon.finetune.recipes import PublishedTask, recipes
 from carbon.inference.options import Dtype
@@ -16,32 +20,21 @@ from eval.contract import Model, Options, Task
 from eval.data import check_name, find_data, is_on_hub, named_or_plain, places_of
 from eval.entrants import Baselines, Entrant, entrants_of
 from eval.hub import check_datasets, check_models, is_cached
-from eval.probes.windows import PROBES
 from eval.records import read_record
 from eval.run_sizes import RUN_SIZES
 from eval.runner import Answerer, run_suite
-from eval.suite import Suite
+from eval.suite import Suite, saying
 from eval.tasks import TASKS
-from eval.tasks.building import source_of
+from eval.tasks.common.building import source_of
+from eval.tasks.common.held_out import CodingGenome
 
-_BUILD_ARGUMENTS = (
-    "reference",
-    "annotation",
-    "vcf",
-    "table",
-    "sources",
-    "codon_usage",
-    "species",
-    "num_examples",
-    "context_length_tokens",
-    "seed",
-)
 _FLAGS = {
     "num_examples": "--examples",
     "context_length_tokens": "--context",
     "sources": "--source",
 }
-_WORDS = {"sources": "GROUP=FASTA[,ANNOTATION]", "species": "NAME"}
+_WORDS = {"sources": "GROUP=FASTA[,ANNOTATION]", "species": "NAME", "corpus": "FOLDER"}
+"""Names of keywords of builders on the command line, and the words for their values."""
 
 
 def run_models(arguments: argparse.Namespace) -> None:
@@ -82,7 +75,12 @@ def suite_of(arguments: argparse.Namespace) -> Suite:
     return Suite(
         tasks=_chosen_tasks(arguments.tasks, datasets),
         models=entrants_of(arguments.models, arguments.dtypes, arguments.yarn),
-        baselines=Baselines(arguments.train, arguments.orders or size.orders, arguments.columns),
+        baselines=Baselines(
+            arguments.train,
+            arguments.orders or size.orders,
+            arguments.columns,
+            CodingGenome.parse(arguments.codon_periodic) if arguments.codon_periodic else None,
+        ),
         load=partial(_load, arguments),
         output=arguments.output,
         datasets=datasets,
@@ -114,12 +112,7 @@ def _headline(path: Path) -> dict[str, Any]:
 def _chosen_tasks(text: str, datasets: dict[str, str]) -> list[Task]:
     """Return tasks by name; of `all` those that there is a dataset for."""
     if text != "all":
-        names = [name for name in text.split(",") if name]
-        for name in names:
-            check_name(name, list(TASKS), "--tasks")
-        if not names:
-            raise UserError(f"--tasks: give all, or some of {', '.join(TASKS)}")
-        return [TASKS[name] for name in dict.fromkeys(names)]
+        return _named_tasks(text, "--tasks")
     found = [task for task in TASKS.values() if find_data(task, datasets)]
     for task in TASKS.values():
         if task not in found:
@@ -130,7 +123,7 @@ def _chosen_tasks(text: str, datasets: dict[str, str]) -> list[Task]:
 
 
 def list_tasks(arguments: argparse.Namespace) -> None:
-    """Print each task, probe and recipe of `carbon finetune`, and which of them run offline."""
+    """Print each task and recipe of `carbon finetune`, and which of them run offline."""
     offline: dict[str, str] = {}
     datasets = named_or_plain(arguments.datasets, list(TASKS), "--data")
     for task in TASKS.values():
@@ -149,8 +142,6 @@ def list_tasks(arguments: argparse.Namespace) -> None:
             f"  offline    {offline[task.name] or 'no: needs the Hub, or a build'}\n"
             f"  build      {build_command(task)}; takes {_optional(task)}"
         )
-    for name, probe in PROBES.items():
-        print(f"{name} (python -m eval probes)\n  question   {probe.question}")
     for recipe in recipes().values():
         _list_recipe(recipe)
     print(_runs_offline(offline))
@@ -170,7 +161,7 @@ def _runs_offline(where: dict[str, str]) -> str:
     there = ", ".join(name for name, place in where.items() if place) or "no task"
     absent = ", ".join(name for name, place in where.items() if not place) or "no task"
     return (
-        f"runs offline: {there}; probes and fine-tune recipes, on files that you give\n"
+        f"runs offline: {there}; fine-tune recipes, on files that you give\n"
         f"needs the Hub, or a build and --data FOLDER: {absent}"
     )
 
@@ -187,48 +178,102 @@ def _list_recipe(recipe: PublishedTask) -> None:
     print(f"  source     {recipe.source}\n  notes      {recipe.notes}")
 
 
-def build_dataset(arguments: argparse.Namespace) -> None:
-    """Build a task's dataset and print the report of the build.
+def build_datasets(tasks: str, words: Sequence[str]) -> None:
+    """Build datasets of tasks and print the reports of the builds.
+
+    Args:
+        tasks: names with commas.
+        words: of the command line: `--output`, and the keywords of the builders as options.
 
     Raises:
-        UserError: an argument is missing, one that the builder does not take is given, no example
-            is asked for, or the output is not named as Parquet.
+        UserError: a task does not exist, an option is missing or not one of the tasks, or the
+            output has another suffix than `.parquet`.
     """
-    check_name(arguments.task, list(TASKS), "task")
-    if arguments.output.suffix != ".parquet":
-        raise UserError(f"--output {arguments.output}: name it {arguments.task}.parquet")
-    if arguments.num_examples == 0:
-        raise UserError("--examples 0: give 1 or more")
-    task = TASKS[arguments.task]
-    given = {
-        name: value for name in _BUILD_ARGUMENTS if (value := getattr(arguments, name)) is not None
-    }
-    takes = inspect.signature(task.build).parameters
-    if unknown := [_flag(name) for name in given if name not in takes]:
-        raise UserError(
-            f"{task.name}: is not built with {', '.join(unknown)}; it needs "
-            f"{', '.join(map(_flag, _needed(task)))}; takes {_optional(task)}"
-        )
-    missing = [_flag(name) for name in _needed(task) if name not in given]
-    if missing:
-        raise UserError(f"{task.name}: needs {', '.join(missing)} to be built")
-    if "sources" in given:
+    chosen = _named_tasks(tasks, "task")
+    given = vars(_build_parser(chosen).parse_args(list(words)))
+    output: Path = given.pop("output")
+    if given.get("sources"):
         given["sources"] = [source_of(text) for text in given["sources"]]
-    report = task.build(arguments.output, **given)
-    for reason, count in report.dropped.items():
-        say(f"dropped {count:,}: {reason}")
-    print(f"{report.output}: {report.rows:,} rows")
+    if given.get("num_examples") == 0:
+        raise UserError("--examples 0: give 1 or more")
+    if output.suffix != ".parquet":
+        if output.suffix or output.is_file():
+            raise UserError(f"--output {output}: name it {chosen[0].name}.parquet, or a folder")
+        output.mkdir(parents=True, exist_ok=True)
+    elif len(chosen) > 1:
+        raise UserError(f"--output {output}: give a folder for the datasets of {tasks}")
+    for task in chosen:
+        path = output if output.suffix else output / f"{task.name}.parquet"
+        options = {name: given[name] for name in _keywords(task) if given[name] is not None}
+        with saying(task.name) if len(chosen) > 1 else nullcontext():
+            report = task.build(path, **options)
+        for reason, count in report.dropped.items():
+            say(f"dropped {count:,}: {reason}")
+        print(f"{report.output}: {report.rows:,} rows")
+
+
+def _named_tasks(text: str, what: str) -> list[Task]:
+    """Return the tasks that a text names, with commas."""
+    names = [name for name in dict.fromkeys(text.split(",")) if name]
+    for name in names:
+        check_name(name, list(TASKS), what)
+    if not names:
+        raise UserError(f"{what}: give names of tasks; `python -m eval list` has all")
+    return [TASKS[name] for name in names]
+
+
+def _build_parser(tasks: Sequence[Task]) -> Parser:
+    """Return a parser with the keywords of the builders of tasks as options."""
+    names = ",".join(task.name for task in tasks)
+    parser = Parser(prog=f"python -m eval build {names}")
+    parser.formatter_class = RawDescriptionHelpFormatter
+    parser.description = "\n\n".join(
+        f"{task.name}: {(inspect.getdoc(task.build) or '').splitlines()[0]}" for task in tasks
+    )
+    parser.add_argument(
+        "--output", type=Path, required=True, help="Parquet file, or folder for TASK.parquet"
+    )
+    options = {name: (task, p) for task in reversed(tasks) for name, p in _keywords(task).items()}
+    needed = {name for task in tasks for name in _needed(task)}
+    for name, (task, parameter) in sorted(options.items()):
+        help_text = option_help(task.build, "Args").get(name, "")
+        if parameter.default not in (parameter.empty, None):
+            help_text += f" (default: {parameter.default})"
+        parser.add_argument(
+            _flag(name),
+            dest=name,
+            required=name in needed,
+            metavar=_WORDS.get(name),
+            help=help_text.replace("%", "%%"),
+            **_argument_type(str(parameter.annotation)),
+        )
+    return parser
+
+
+def _argument_type(annotation: str) -> dict[str, Any]:
+    """Return the keywords of an option of the type of a builder's keyword."""
+    if "Source" in annotation:
+        return {"action": "append"}
+    if "Sequence[int]" in annotation:
+        return {"type": natural_numbers}
+    by_name = {"Path": Path, "int": natural, "str": str}
+    return {"type": next(of for name, of in by_name.items() if name in annotation)}
+
+
+def _keywords(task: Task) -> dict[str, inspect.Parameter]:
+    parameters = inspect.signature(task.build).parameters
+    return {name: each for name, each in parameters.items() if name != "output"}
 
 
 def _needed(task: Task) -> list[str]:
-    parameters = inspect.signature(task.build).parameters.values()
-    return [p.name for p in parameters if p.default is p.empty and p.name != "output"]
+    return [name for name, p in _keywords(task).items() if p.default is p.empty]
 
 
 def _optional(task: Task) -> str:
-    taken = [name for name in inspect.signature(task.build).parameters if name != "output"]
     needed = _needed(task)
-    return ", ".join(_flag(name) for name in taken if name not in needed) or "nothing else"
+    return (
+        ", ".join(_flag(name) for name in _keywords(task) if name not in needed) or "nothing else"
+    )
 
 
 def build_command(task: Task) -> str:

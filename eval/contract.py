@@ -1,27 +1,33 @@
-"""What models, tasks and results promise one another.
+"""Models, tasks and results.
 
-A task knows nothing of the kind of a model, a model nothing of tasks. Everything is counted in
+A task does not depend on the kind of a model, and a model not on tasks. Everything is counted in
 bases, so that models with different tokens can be compared.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from carbon.genome import Reference, Variant
-from carbon.inference.options import Mode, ProtocolName, Strands
+from carbon.inference.options import PROTOCOLS, Mode, ProtocolName, Strands
 from carbon.uncertainty import Estimate as Estimate
 from carbon.uncertainty import Floats as Floats
 
 Result = dict[str, Any]
-"""What a task found for one example, as JSON: `id`, `group`, `score`, and what the task adds.
+"""The result of one example, as JSON: `id`, `group`, `score`, and keys of the task.
 
-`score` is a number, higher for what the task calls positive or right; `label`, 0 or 1, where the
-metric needs one. An example that could not be measured has `skipped`, the reason, and no score.
+`score` is a number, higher for what the task calls positive or right unless its metric says
+otherwise; `label`, 0 or 1, where the metric needs one. An example that could not be measured has
+`skipped`, the reason, and no score.
 """
+
+Features = Mapping[str, NDArray[np.float32]]
+"""Names of layers to vectors, (sequences, width); one entry where there are no layers."""
 
 
 class Reading(NamedTuple):
@@ -29,7 +35,8 @@ class Reading(NamedTuple):
 
     Attributes:
         protocol: `centered` or `right_end`.
-        window_bp: of the whole window; for `right_end` what is read before the variant.
+        window_bp: of the whole window; for `right_end` the bases before the variant. 0 for the
+            default of the protocol, or for as many as fit into a shorter context.
         strands: that are read; a delta is their mean.
     """
 
@@ -37,60 +44,71 @@ class Reading(NamedTuple):
     window_bp: int
     strands: Strands
 
+    def fitting(self, context_bp: int | None) -> "Reading":
+        """Return the same with a window in bases, for a model with such a context."""
+        default_bp = PROTOCOLS[self.protocol].default_window_bp
+        fits_bp = default_bp if context_bp is None else min(default_bp, context_bp)
+        return self._replace(window_bp=self.window_bp or fits_bp)
 
-class Model(Protocol):
-    """A distribution over DNA. Subclass it; the last two methods have a plain default.
+
+class Model:
+    """A distribution over DNA. Subclass it; most methods have a default.
 
     Attributes:
         name: as the report writes it.
-        context_bp: bases that fit into one reading; None where there is no limit.
+        context_bp: bases that fit into one forward pass; None where there is no limit.
     """
 
     name: str
     context_bp: int | None
 
+    def base_log_likelihoods(self, sequences: Sequence[str]) -> list[Floats]:
+        """Return the log-likelihood of every base in nats, 0 where unknown: (bases,) a sequence."""
+        raise NotImplementedError
+
     def log_likelihoods(self, sequences: Sequence[str]) -> Floats:
         """Return the log-likelihood of whole sequences in nats, (n,); unknown bases count 0."""
-        ...
+        each = [bases.sum() for bases in self.base_log_likelihoods(sequences)]
+        return np.array(each, dtype=np.float64)
 
     def next_base(self, prompts: Sequence[str]) -> Floats:
         """Return the probabilities of A, C, G and T after each prompt, (n, 4); rows sum to 1."""
-        ...
+        raise NotImplementedError
 
     def generate(self, prompts: Sequence[str], length_bp: int, mode: Mode = "token") -> list[str]:
-        """Continue each prompt greedily by so many bases, in capitals.
+        """Continue each prompt greedily, in capitals.
 
         Args:
             prompts: DNA of any length.
             length_bp: bases to add.
-            mode: `token` takes the most likely token, `base` the most likely base inside it; one
-                and the same where a token is a base.
+            mode: `token` takes the most likely token, `base` the most likely base inside it; the
+                same where a token is a base.
         """
-        ...
+        raise NotImplementedError
 
     def deltas(
         self, reference: Reference, variants: Sequence[Variant], reading: Reading
     ) -> list[float | None]:
         """Return log-likelihood(ALT) - log-likelihood(REF) in nats of each variant, in order.
 
-        Likelihoods are those of the chain. None where a variant has no score: it is not of ACGT,
-        its window does not fit, or the contig ends before the alleles differ. `reference` is asked
-        for `contig_lengths_bp`, `fetch` and `check_ref` only.
+        Likelihoods are conditional (`chain`). None where a variant has no score: it is not of ACGT,
+        its window does not fit, or the contig ends before the alleles differ. Of `reference` only
+        `contig_lengths_bp`, `fetch` and `check_ref` are called.
         """
-        ...
+        raise NotImplementedError
 
     def differences(self, pairs: Sequence[tuple[str, str]]) -> Floats:
         """Return log-likelihood(first) - log-likelihood(second) of each pair in nats, (n,).
 
-        A model that can read what both begin with but once does so.
+        A model that can share their common prefix does so.
         """
         both = self.log_likelihoods([sequence for pair in pairs for sequence in pair])
         return both[0::2] - both[1::2]
 
     def recall(self, prompt: str, length_bp: int, endings: Sequence[str]) -> tuple[str, Floats]:
-        """Continue a prompt greedily, and tell how likely some endings of it would be.
+        """Continue a prompt greedily, and return the likelihoods of some endings of it.
 
-        A model that can do both with one reading of the prompt does so.
+        A model that can do both with one forward pass of the prompt does so.
 
         Returns:
             The continuation of `length_bp` bases, and log p(ending | prompt) in nats, (endings,).
@@ -98,16 +116,32 @@ class Model(Protocol):
         both = self.log_likelihoods([prompt, *(prompt + ending for ending in endings)])
         return self.generate([prompt], length_bp)[0], both[1:] - both[0]
 
+    def word_probabilities(self, sequence: str, words: Sequence[str]) -> Floats | None:
+        """Return p(word | the bases before it) at every place of a known sequence.
+
+        Returns:
+            (bases, words), NaN where it is unknown; None if the model has no such distribution.
+        """
+        return None
+
+    def states(self, sequences: Sequence[str]) -> Mapping[str, Features] | None:
+        """Return the hidden states of sequences by pool; None if the model has none."""
+        return None
+
+    def untrained(self, seed: int) -> "Model | None":
+        """Return a model of the same shape with random weights; None if there is none."""
+        return None
+
 
 @dataclass(frozen=True)
 class Options:
-    """How a task takes its examples.
+    """Options that examples depend on.
 
     Attributes:
-        max_samples: most examples; which ones follows from the seed. All if None.
-        seed: of that choice.
+        max_samples: most examples, drawn by the seed. All if None.
+        seed: of that draw.
         reference: FASTA (indexed) of the variants; None where the rows hold their windows.
-        sizes: what a task calls its sizes, such as `context_bp` of Genomic-NIAH; a preset's.
+        sizes: sizes by the names of the task, such as `context_bp` of Genomic-NIAH, of a preset.
     """
 
     max_samples: int | None = None
@@ -122,15 +156,18 @@ class Example:
 
     Attributes:
         id: unique in the task and the same in every run.
-        group: species, region, level: what the report tells apart; "" where there is one.
-        data: what the task's `run` needs.
-        needs_bp: bases that a model must hold to be asked; the runner skips what does not fit.
+        group: species, region, level: a row of the report's tables; "" where there is one.
+        data: for the task's `run`.
+        needs_bp: bases that a model's context must hold; the runner skips what does not fit.
+        together: neighbours with the same name, if it is not empty, are answered by one call of
+            `run`.
     """
 
     id: str
     group: str
     data: Mapping[str, Any]
     needs_bp: int = 0
+    together: str = ""
 
 
 class Curve(NamedTuple):
@@ -152,9 +189,17 @@ class Grid(NamedTuple):
     values: list[list[float | None]]
 
 
+class Scatter(NamedTuple):
+    """A map of points in a plane, each with the name of its class."""
+
+    x: list[float]
+    y: list[float]
+    labels: list[str]
+
+
 @dataclass(frozen=True)
 class Summary:
-    """What a task says about a model.
+    """The numbers of a task and a model.
 
     Attributes:
         value: the headline, by the task's metric, with its interval.
@@ -162,6 +207,7 @@ class Summary:
         groups: tables: name of the table (`species`, `level`) to group to estimate.
         curves: lines by name: `roc`, `precision_recall`, `recovery_by_position`.
         grids: maps by name: `depth_by_length`.
+        scatters: points by name.
         notes: sentences that the report must show.
     """
 
@@ -170,19 +216,20 @@ class Summary:
     groups: dict[str, dict[str, Estimate]] = field(default_factory=dict)
     curves: dict[str, Curve] = field(default_factory=dict)
     grids: dict[str, Grid] = field(default_factory=dict)
+    scatters: dict[str, Scatter] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class BuildReport:
-    """What a builder wrote.
+    """The report of a build.
 
     Attributes:
-        output: the Parquet file; beside it lies `<name>.json` with all of this.
-        rows: how many it holds.
+        output: the Parquet file; `<name>.json` next to it holds this report.
+        rows: its number of rows.
         dropped: reason to count of what was left out.
         inputs: file name to SHA-256.
-        settings: seed, sizes and whatever else the bytes follow from.
+        settings: seed, sizes and all other settings that the bytes follow from.
     """
 
     output: Path
@@ -192,29 +239,32 @@ class BuildReport:
     settings: dict[str, Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Task:
-    """One of the measures, under its published protocol.
+    """A task under its protocol.
 
     Attributes:
         name: of its folder.
         version: raised when numbers change meaning.
-        axis: of the radar: `generation`, `variants`, `perturbation`, `long context`.
+        axis: kind of ability: `generation`, `variants`, `perturbation`, `long context`, ...
         measures: one sentence.
         metric: a name in `eval.metrics.METRICS`, of results' `score` (and `label`).
-        chance: what a model that knows nothing gets; None where it depends on the data.
-        published: name of a model to its published value, on the metric's own scale (0 to 1).
-        citation: of the published values.
-        columns: what a dataset must have, with the type of a row's value.
-        hub_id: the published dataset.
-        hub_file: the Parquet file in it.
+        chance: value of a model that knows nothing; None where it depends on the data.
+        columns: columns that a dataset must have, with the type of a row's value.
         read: a Parquet file or folder, or a Hub id, to the table.
-        build: from primary sources to a Parquet file with these columns.
+        build: from primary sources to a Parquet file with these columns. Its keywords are the
+            options of `eval build`, and its docstring their help.
         examples: questions of a table, in an order that only the options change.
         run: one result an example, in order, as soon as it is known.
         summarise: from results without `skipped`.
         cluster: the key of a result whose values are drawn whole in the bootstrap, such as
             `chrom`; None for examples that are independent.
+        published: name of a model to its published value, on the metric's own scale (0 to 1).
+        citation: source of the published values, or of the protocol.
+        hub_id: the published dataset.
+        hub_file: the Parquet file in it.
+        beside: makers of further baselines by name.
+        markov: whether chance, GC and Markov models can answer it.
     """
 
     name: str
@@ -223,14 +273,16 @@ class Task:
     measures: str
     metric: str
     chance: float | None
-    published: dict[str, float]
-    citation: str
     columns: dict[str, type]
-    hub_id: str | None
-    hub_file: str | None
     read: Callable[[Path | str], pa.Table]
     build: Callable[..., BuildReport]
     examples: Callable[[pa.Table, Options], list[Example]]
     run: Callable[[Model, Sequence[Example]], Iterator[Result]]
     summarise: Callable[[Sequence[Result]], Summary]
     cluster: str | None = None
+    published: Mapping[str, float] = field(default_factory=dict)
+    citation: str = ""
+    hub_id: str | None = None
+    hub_file: str | None = None
+    beside: Mapping[str, Callable[[], Model]] = field(default_factory=dict)
+    markov: bool = True

@@ -1,4 +1,4 @@
-"""Who takes part: the models that are named, and the baselines that stand beside them."""
+"""The participants of a run: the models of the command line, and their baselines."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,22 +14,15 @@ from carbon.genome import read_sequences
 from carbon.io.files import content_sha256
 from carbon.io.structured import open_parquet
 from carbon.pretrained import local_folder
-from eval.baselines import (
-    MAX_ORDER,
-    CpgModel,
-    GcModel,
-    MarkovModel,
-    TransitionModel,
-    UniformModel,
-    WordCounts,
-    word_tables,
-)
+from eval.baselines import CodonPeriodicModel, GcModel, MarkovModel, UniformModel
 from eval.contract import Example, Model, Result, Task
 from eval.data import readable
+from eval.markov import MAX_ORDER, Training, pieces_of, unlabelled
+from eval.tasks.common.held_out import CodingGenome
 
 
 class Contender(NamedTuple):
-    """An entrant that is ready: how it answers the questions of a task, and the model if any."""
+    """An entrant in memory: the function that answers a task's questions, and the model if any."""
 
     answer: Callable[[Task, Sequence[Example]], Iterator[Result]]
     model: Model | None
@@ -39,20 +32,20 @@ Make = Callable[[], Contender]
 
 
 def contender_of(model: Model) -> Contender:
-    """Return a model that answers as the task says."""
+    """Return a model that answers by the `run` of each task."""
     return Contender(lambda task, examples: task.run(model, examples), model)
 
 
 @dataclass(frozen=True)
 class Entrant:
-    """Who is measured.
+    """A model or baseline to measure.
 
     Attributes:
         name: of the model, without its dtype.
         kind: `model` or `baseline`.
-        source: where it comes from.
-        identity: what tells its weights, as they are stretched, or its training sequences from
-            others.
+        source: folder, Hub id or training files.
+        identity: digest of its weights, with the stretch of the context, or of its training
+            sequences.
         dtype: of the weights; `none` for baselines.
     """
 
@@ -71,15 +64,15 @@ class Entrant:
 def entrants_of(
     models: Sequence[str], dtypes: Sequence[str], yarn: float | None = None
 ) -> list[Entrant]:
-    """Return the models that `[NAME=]SOURCE` names, each in every dtype.
+    """Return the models of `[NAME=]SOURCE` arguments, each in every dtype.
 
     Args:
-        models: as they are named.
+        models: the arguments.
         dtypes: `float32`, `bfloat16` or both.
-        yarn: by which the context of all of them is stretched, if it is.
+        yarn: factor by which the context of all models is stretched, if any.
 
     Raises:
-        UserError: two have one name, or one is not there.
+        UserError: two have one name, or one does not exist.
     """
     stretched = "" if yarn is None else f" yarn {yarn:g}"
     found: dict[str, str] = {}
@@ -104,7 +97,7 @@ def _may_be_on_hub(source: str) -> bool:
 
 
 def _name_of(source: str) -> str:
-    """Return a folder's name; an `export` is called by the run that it is of."""
+    """Return a folder's name; an `export` has the name of its run."""
     parts = [part for part in Path(source).parts if part not in (".", "/")]
     return next((part for part in reversed(parts) if part != "export"), source)
 
@@ -121,55 +114,66 @@ def _identity(source: str) -> str:
 
 
 class Baselines:
-    """The baselines of a run; Markov models are fitted when the first of them is asked for."""
+    """The baselines of a run; Markov models are fitted when one is first needed."""
 
     def __init__(
-        self, train: Sequence[Path], orders: Sequence[int], columns: Sequence[str]
+        self,
+        train: Sequence[Path],
+        orders: Sequence[int],
+        columns: Sequence[str] = (),
+        genome: CodingGenome | None = None,
     ) -> None:
-        """Say on what and of which orders Markov models are.
+        """Check the training data of Markov models.
 
         Args:
-            train: FASTA, FASTQ or Parquet with a column `sequence`.
+            train: FASTA, FASTQ, Parquet with a column `sequence`, or source folders of a corpus.
             orders: of the Markov models.
             columns: of the datasets of variants; the higher, the more damaging.
+            genome: that the codon-periodic model is fitted on; without it there is none.
 
         Raises:
             UserError: an order is not possible, or there are no training sequences.
         """
         if not train:
             raise UserError(
-                "give --train FASTA or PARQUET: sequences that Markov models are fitted on, which "
-                "stand beside every model; they must not be those of the datasets"
+                "give --train FASTA, PARQUET or CORPUS/SOURCE: sequences that Markov models, the "
+                "baselines of every model, are fitted on; they must not be those of the datasets"
             )
-        if wrong := [order for order in orders if not 1 <= order <= MAX_ORDER]:
-            raise UserError(f"--orders {wrong[0]}: give 1 to {MAX_ORDER}")
-        self._train, self._orders, self._columns = train, sorted(set(orders)), columns
-        self._tables: list[WordCounts] = []
+        if wrong := [order for order in orders if not 0 <= order <= MAX_ORDER]:
+            raise UserError(f"--orders {wrong[0]}: give 0 to {MAX_ORDER}")
+        self._train = [file for path in train for file in _training_files(path)]
+        self._orders, self._columns, self._genome = sorted(set(orders)), columns, genome
+        self._training: Training | None = None
         self._source = ", ".join(map(str, train))
-        self._identity = _identity_of_files(train)
+        self._identity = _identity_of_files(self._train)
 
     def of(self, task: Task) -> dict[Entrant, Make]:
-        """Return who stands beside the models in a task, and how to make them."""
-        made: dict[str, Callable[[], Model]] = {
-            UniformModel.name: UniformModel,
-            GcModel.name: lambda: GcModel(self._fitted()),
-        }
-        for order in self._orders:
-            made[f"Markov {order}"] = partial(self._markov, order)
-        if task.axis == "variants":
-            made |= {TransitionModel.name: TransitionModel, CpgModel.name: CpgModel}
+        """Return the baselines of a task, and functions that make them."""
+        made: dict[str, Callable[[], Model]] = dict(task.beside)
+        if task.markov:
+            general: dict[str, Callable[[], Model]] = {
+                UniformModel.name: UniformModel,
+                GcModel.name: lambda: GcModel(self._fitted()),
+            }
+            for order in self._orders:
+                general[f"Markov {order}"] = partial(self._markov, order)
+            if self._genome:
+                general[CodonPeriodicModel.name] = self._codon_periodic
+            made = general | made
         makes: dict[Entrant, Make] = {
             self._entrant(name): partial(_made, make) for name, make in made.items()
         }
-        if task.axis == "variants":
+        if {"chrom", "pos", "ref", "alt"} <= task.columns.keys():
             makes |= {self._entrant(f"column {c}"): partial(_column, c) for c in self._columns}
         return makes
 
     def forget(self) -> None:
-        """Give the memory of the Markov models back."""
-        self._tables = []
+        """Release the memory of the Markov models."""
+        self._training = None
 
     def _entrant(self, name: str) -> Entrant:
+        if name == CodonPeriodicModel.name and self._genome:
+            return Entrant(name, "baseline", self._genome.source, self._genome.identity())
         fitted = name == GcModel.name or name.startswith("Markov")
         source, identity = (self._source, self._identity) if fitted else ("", "")
         return Entrant(name, "baseline", source, identity)
@@ -177,10 +181,16 @@ class Baselines:
     def _markov(self, order: int) -> Model:
         return MarkovModel(order, self._fitted())
 
-    def _fitted(self) -> list[WordCounts]:
-        if not self._tables:
-            self._tables = word_tables(max([1, *self._orders]), _sequences(self._train))
-        return self._tables
+    def _codon_periodic(self) -> Model:
+        assert self._genome is not None
+        return CodonPeriodicModel(MAX_ORDER, self._genome.training())
+
+    def _fitted(self) -> Training:
+        if self._training is None:
+            total_bp = sum(len(sequence) for sequence in _sequences(self._train))
+            pieces = pieces_of(unlabelled(_sequences(self._train)), total_bp)
+            self._training = Training(max([0, *self._orders]), pieces)
+        return self._training
 
 
 def _made(make: Callable[[], Model]) -> Contender:
@@ -202,15 +212,27 @@ def column_results(task: Task, examples: Sequence[Example], name: str) -> Iterat
         if name not in row:
             raise UserError(f"the dataset has no column '{name}'; see --columns")
         value = row[name]
-        found = {"id": example.id, "group": example.group, "chrom": example.data["chrom"]}
+        found = {"id": example.id, "group": example.group, **example.data["columns"]}
         if example.data["skip"] is not None:
             yield {**found, "skipped": example.data["skip"]}
         elif value is None:
             yield {**found, "skipped": "the column has no value"}
         elif not isinstance(value, int | float):
-            raise UserError(f"column '{name}' has {value!r}, which is no number")
+            raise UserError(f"column '{name}' has {value!r}, which is not a number")
         else:
             yield {**found, "label": example.data["label"], "score": float(value)}
+
+
+def _training_files(path: Path) -> list[Path]:
+    """Return a file, or the files of a corpus's train split in a source folder.
+
+    Raises:
+        UserError: there is no such file, or no training record in the folder.
+    """
+    found = sorted(path.glob("train-*.parquet")) if path.is_dir() else [path]
+    if not found:
+        raise UserError(f"--train {path}: has no train-*.parquet; give a source folder of a corpus")
+    return found
 
 
 def _sequences(paths: Iterable[Path]) -> Iterator[str]:
@@ -229,7 +251,7 @@ def _sequences(paths: Iterable[Path]) -> Iterator[str]:
 def _texts(column: pa.Array, path: Path) -> list[str]:
     texts: list[str] = column.to_pylist()
     if not all(isinstance(text, str) for text in texts):
-        raise UserError(f"{path}: column 'sequence' has rows that are no text; leave them out")
+        raise UserError(f"{path}: column 'sequence' has rows that are not text; leave them out")
     return texts
 
 

@@ -1,8 +1,8 @@
 """Any causal language model over DNA of Hugging Face: a base, a k-mer or a byte pair a token.
 
-Only tokens that are nothing but A, C, G and T count: the distribution is over these, as Carbon's is
-over 6-mers, and every likelihood is that of the model's own tokens of a sequence. A sequence that
-can be cut into tokens in several ways is more likely than that; nobody sums over the ways.
+Only tokens of A, C, G and T alone count: the distribution is over these, as Carbon's is over
+6-mers, and every likelihood is the likelihood of the model's own tokens of a sequence. A sequence
+that can be split into tokens in several ways is more likely; the ways are not summed.
 """
 
 from collections import defaultdict
@@ -33,17 +33,19 @@ _UNLIMITED = 10**9  # what tokenizers write for no limit
 
 
 class _Row(NamedTuple):
-    """What the network reads at a time.
+    """One row of a batch.
 
     Attributes:
-        number: of the sequence or prompt that it is of.
+        number: of its sequence or prompt.
         ids: of its tokens.
-        scored_from: how many of its predictions an earlier row has made.
-        tail: bases behind the last token, too few for one.
+        first: number of the first predicted token in its sequence.
+        scored_from: number of its predictions that an earlier row has made.
+        tail: bases after the last token, too few for one.
     """
 
     number: int
     ids: list[int]
+    first: int = 0
     scored_from: int = 0
     tail: str = ""
 
@@ -84,31 +86,48 @@ class HuggingFaceModel(Model):
         most = self.context_tokens
         self.context_bp = None if most is None else int((most - len(self._begin)) * token_bp)
 
-    def log_likelihoods(self, sequences: Sequence[str]) -> Floats:
-        """Return the likelihood of each sequence's own tokens.
+    def base_log_likelihoods(self, sequences: Sequence[str]) -> list[Floats]:
+        """Return the likelihood of each sequence's own tokens, shared evenly by their bases.
 
-        The last bases, too few for a token of a k-mer model, have the mass of all that begin so.
-        Where the tokenizer has nothing to begin with, the first token's bases count a quarter each.
-        What is longer than the context is read in windows that overlap by half.
+        The last bases, too few for a token of a k-mer model, have the mass of all tokens that begin
+        with them. Where the tokenizer has no first token, the first token's bases count a quarter
+        each. A sequence that exceeds the context is read in windows that overlap by half.
         """
-        totals = np.zeros(len(sequences))
+        values = [np.zeros(len(sequence)) for sequence in sequences]
+        ends: list[NDArray[np.int64]] = []
         rows: list[_Row] = []
         for number, sequence in enumerate(sequences):
             whole_bp = len(sequence) // self.step_bp * self.step_bp
             tokens, tail = self._encode(sequence[:whole_bp]), sequence[whole_bp:]
             if not self._begin:
-                totals[number] = -np.log(4) * self._first_bp(tokens, tail)
+                known = np.flatnonzero(base_codes(sequence) < 4)
+                values[number][known[: self._first_bp(tokens, tail)]] = -np.log(4)
+            ends.append(np.cumsum([self._length_bp(token) for token in tokens], dtype=np.int64))
             rows += self._windows(number, tokens, tail)
         for row, log_p in self._in_batches(rows):
-            last = len(row.ids) - 1
-            targets = torch.from_numpy(self._place[row.ids[1:]])[row.scored_from :]
-            counted = targets >= 0
-            steps = log_p[row.scored_from : last][counted.to(log_p.device)]
-            chosen = steps.gather(1, targets[counted][:, None].to(log_p.device))
-            totals[row.number] += float(chosen.double().sum())
-            if row.tail:
-                totals[row.number] += self._log_mass(log_p[last], row.tail)
-        return totals
+            self._add(values[row.number], ends[row.number], row, log_p)
+        return values
+
+    def _add(self, values: Floats, ends: NDArray[np.int64], row: _Row, log_p: Tensor) -> None:
+        """Add the predictions of a row to the values of its sequence, (bases,)."""
+        last = len(row.ids) - 1
+        targets = self._place[row.ids[1:]][row.scored_from :]
+        counted = np.flatnonzero(targets >= 0)
+        steps = log_p[row.scored_from : last][torch.from_numpy(counted).to(log_p.device)]
+        chosen = torch.from_numpy(targets[counted])[:, None].to(log_p.device)
+        found = steps.gather(1, chosen)[:, 0].double().cpu().numpy()
+        for token, value in zip(row.first + row.scored_from + counted, found, strict=True):
+            length_bp = len(self._texts[targets[token - row.first - row.scored_from]])
+            values[ends[token] - length_bp : ends[token]] = value / length_bp
+        if row.tail:
+            is_known = base_codes(row.tail) < 4
+            mass = self._log_mass(log_p[last], row.tail)
+            values[len(values) - len(row.tail) :] = mass * is_known / max(is_known.sum(), 1)
+
+    def _length_bp(self, token: int) -> int:
+        """Return the bases of a token; a token of unknown bases is as long as a step."""
+        place = self._place[token]
+        return len(self._texts[place]) if place >= 0 else self.step_bp
 
     def next_base(self, prompts: Sequence[str]) -> Floats:
         """Return the mass of the tokens that begin with each base, after the prompt's own."""
@@ -122,7 +141,7 @@ class HuggingFaceModel(Model):
 
     @torch.inference_mode()
     def generate(self, prompts: Sequence[str], length_bp: int, mode: Mode = "token") -> list[str]:
-        """Continue greedily; the last token is cut where it is longer than what is asked for."""
+        """Continue greedily; the last token is cut where it exceeds the length."""
         rows = [self._prompt(prompt) for prompt in prompts]
         alike: dict[int, list[int]] = defaultdict(list)
         for number, row in enumerate(rows):
@@ -218,7 +237,7 @@ class HuggingFaceModel(Model):
         return ids
 
     def _windows(self, number: int, tokens: list[int], tail: str) -> Iterator[_Row]:
-        """Yield what is read of a sequence; the tail stands behind the last of it."""
+        """Yield the rows of a sequence; the last one has the tail."""
         if not tokens and self._begin:
             yield _Row(number, self._begin, tail=tail)
         room = (self.context_tokens or len(tokens) + 1) - len(self._begin)
@@ -227,7 +246,7 @@ class HuggingFaceModel(Model):
         while done < len(tokens):
             ids, scored_from = self._begin + tokens[at : at + room], done - at - unpredicted
             is_last = at + room >= len(tokens)
-            yield _Row(number, ids, scored_from, tail if is_last else "")
+            yield _Row(number, ids, at + unpredicted, scored_from, tail if is_last else "")
             at, done = at + max(room // 2, 1), at + room
 
     def _prompt(self, prompt: str) -> list[int]:
@@ -247,7 +266,7 @@ class HuggingFaceModel(Model):
         if "".join(self._texts[place] for place in places if place >= 0) != sample:
             raise ModelError(
                 f"{self.name}: the tokenizer does not cut DNA in capitals into tokens of A, C, G "
-                "and T that stand one behind another; its likelihoods cannot be counted by bases"
+                "and T that follow one another; its likelihoods cannot be counted by bases"
             )
         return len(sample) / len(places)
 

@@ -1,6 +1,8 @@
-"""The published metrics of tasks, by name, and the curves behind them."""
+"""The metrics of tasks by name, the curves behind them, and summaries of results by a metric."""
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,14 +13,29 @@ from carbon.metrics import (
     auprc_trapezoid,
     auroc,
     average_precision,
+    rank_correlation,
     weighted_average_precision,
 )
-from carbon.uncertainty import Statistic, mean_of
-from eval.contract import Curve, Floats, Result
+from carbon.uncertainty import Statistic, bootstrap, mean_of, ratio_of
+from eval.contract import Curve, Estimate, Floats, Result, Summary
 
 _CURVE_POINTS = 400
 
-Metric = Callable[[Sequence[Result]], Statistic]
+Statistics = Callable[[Sequence[Result]], Statistic]
+
+
+class Metric(NamedTuple):
+    """A metric of results.
+
+    Attributes:
+        of: from results to a statistic of their weights.
+        higher_is_better: direction.
+        is_labelled: whether results need `label`, both of them.
+    """
+
+    of: Statistics
+    higher_is_better: bool = True
+    is_labelled: bool = False
 
 
 def _share(results: Sequence[Result]) -> Statistic:
@@ -26,7 +43,7 @@ def _share(results: Sequence[Result]) -> Statistic:
 
 
 def _labelled(of: Callable[[Floats, NDArray[np.int64]], Statistic]) -> Metric:
-    return lambda results: of(_scores(results), labels_of(results))
+    return Metric(lambda results: of(_scores(results), labels_of(results)), is_labelled=True)
 
 
 def _by_chromosome(results: Sequence[Result]) -> Statistic:
@@ -34,32 +51,68 @@ def _by_chromosome(results: Sequence[Result]) -> Statistic:
     return weighted_average_precision(_scores(results), labels_of(results), chromosomes)
 
 
+def _macro(of: Callable[[Floats, NDArray[np.int64]], Statistic]) -> Metric:
+    """Return the mean of a metric over the sets of results."""
+
+    def statistic(results: Sequence[Result]) -> Statistic:
+        members: dict[str, list[int]] = defaultdict(list)
+        for number, result in enumerate(results):
+            members[result["set"]].append(number)
+        scores, labels = _scores(results), labels_of(results)
+        parts = [(of(scores[some], labels[some]), some) for some in members.values()]
+
+        def mean(weights: Floats) -> float:
+            values = np.array([part(weights[some]) for part, some in parts])
+            defined = values[~np.isnan(values)]
+            return float(defined.mean()) if len(defined) else float("nan")
+
+        return mean
+
+    return Metric(statistic, is_labelled=True)
+
+
+def _nats_per_base(results: Sequence[Result]) -> Statistic:
+    return ratio_of(column_of(results, "nats"), column_of(results, "bases"))
+
+
+def _rank_correlation(results: Sequence[Result]) -> Statistic:
+    scores, index = _scores(results), column_of(results, "index")
+    return lambda weights: rank_correlation(scores, index, weights)
+
+
 METRICS: dict[str, Metric] = {
-    "mean": _share,
+    "mean": Metric(_share),
+    "nats_per_base": Metric(_nats_per_base, higher_is_better=False),
+    "rank_correlation": Metric(_rank_correlation, higher_is_better=False),
     "auroc": _labelled(auroc),
     "average_precision": _labelled(average_precision),
     "auprc_trapezoid": _labelled(auprc_trapezoid),
-    "average_precision_by_chromosome": _by_chromosome,
+    "average_precision_by_chromosome": Metric(_by_chromosome, is_labelled=True),
+    "macro_auroc": _macro(auroc),
+    "macro_average_precision": _macro(average_precision),
 }
-"""From results to a statistic of their weights: `score`, `label` and `chrom` are what is read."""
+"""By name. They read the keys `score`, and `label`, `chrom`, `set`, `index`, `nats` or `bases`."""
 
-LABELLED = frozenset(METRICS) - {"mean"}
+
+def column_of(results: Sequence[Result], key: str) -> Floats:
+    """Return a number of each result, (results,)."""
+    return np.array([result[key] for result in results], dtype=np.float64)
 
 
 def _scores(results: Sequence[Result]) -> Floats:
-    return np.array([result["score"] for result in results], dtype=np.float64)
+    return column_of(results, "score")
 
 
 def labels_of(results: Sequence[Result]) -> NDArray[np.int64]:
     """Return the labels of results, 0 or 1.
 
     Raises:
-        UserError: all are of one label, so that nothing can be told apart.
+        UserError: all are of one label, so that they cannot be separated.
     """
     labels = np.array([result["label"] for result in results], dtype=np.int64)
     if len(found := set(labels.tolist())) < 2:
         only = f"only label {found.pop()}" if found else "no example"
-        raise UserError(f"{len(labels)} examples, {only}: both labels are needed to tell apart")
+        raise UserError(f"{len(labels)} examples, {only}: both labels are needed to separate them")
     return labels
 
 
@@ -86,3 +139,64 @@ def _listed(
 ) -> tuple[list[float], list[float]]:
     """Return points, six places each, behind the one at x = 0."""
     return [0.0, *np.round(x[at], 6).tolist()], [float(first), *np.round(y[at], 6).tolist()]
+
+
+def estimate(
+    results: Sequence[Result], metric: str, cluster: str | None = None, seed: int = 0
+) -> Estimate:
+    """Return a metric of results with its interval.
+
+    Args:
+        results: without those that were skipped.
+        metric: a name in `METRICS`.
+        cluster: the key of a result whose values are drawn whole.
+        seed: of the bootstrap.
+
+    Raises:
+        UserError: the metric needs both labels and there is but one.
+    """
+    names = None if cluster is None else [str(result[cluster]) for result in results]
+    return bootstrap(METRICS[metric].of(results), len(results), seed, names)
+
+
+def by_group(
+    results: Sequence[Result], key: str, metric: str, cluster: str | None = None
+) -> dict[str, Estimate]:
+    """Return an estimate for each value of `key`; of one label only, a group has none."""
+    groups: dict[str, list[Result]] = {}
+    for result in results:
+        groups.setdefault(str(result[key]), []).append(result)
+    return {
+        name: estimate(group, metric, cluster)
+        for name, group in sorted(groups.items())
+        if not METRICS[metric].is_labelled or len({result["label"] for result in group}) == 2
+    }
+
+
+def summary_of(
+    results: Sequence[Result],
+    metric: str,
+    *,
+    cluster: str | None = None,
+    others: Sequence[str] = (),
+    groups: Sequence[str] = ("group",),
+) -> Summary:
+    """Return a summary: the metric, other metrics, tables by keys of results, and curves.
+
+    Args:
+        results: without those that were skipped.
+        metric: of the headline.
+        cluster: the key whose values the bootstrap draws whole.
+        others: further names in `METRICS`.
+        groups: keys of results; each with more than one value becomes a table.
+
+    Raises:
+        UserError: the metric needs both labels and there is but one.
+    """
+    tables = {key: by_group(results, key, metric, cluster) for key in groups}
+    return Summary(
+        value=estimate(results, metric, cluster),
+        others={name: estimate(results, name, cluster) for name in others},
+        groups={key: table for key, table in tables.items() if len(table) > 1},
+        curves=curves_of(results) if METRICS[metric].is_labelled else {},
+    )

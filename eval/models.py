@@ -1,28 +1,50 @@
-"""Models behind the contract: Carbon's own, and which adapter a folder needs."""
+"""Carbon's own models behind the contract, and the choice of an adapter for a folder."""
 
+<<<<<<< HEAD
 from collections.abc import Sequence
+=======
+import json
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from functools import cache
+>>>>>>> evalr
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+from transformers import LlamaForCausalLM
 
 from carbon import inference
 from carbon.errors import ModelError, UserError
+<<<<<<< HEAD
+=======
+from carbon.finetune.config import MethodConfig
+from carbon.finetune.network import OpenedModel, room_bp
+from carbon.finetune.probe import layers_of, vectors_of
+>>>>>>> evalr
 from carbon.genome import Reference, Variant
 from carbon.inference import (
     Continuation,
     Passage,
     VariantKeywords,
+    all_kmers,
+    base_log_likelihoods,
     continuation_of,
     load,
     prefix_of,
 )
 from carbon.inference.checks import check_finite
+<<<<<<< HEAD
 from carbon.inference.options import Dtype, Mode
 from carbon.io.structured import JSON_OBJECT, read_json
+=======
+from carbon.inference.options import POOLS, Dtype, Mode
+>>>>>>> evalr
 from carbon.losses import chain
+from carbon.model import LoadedModel
 from carbon.model.folder import hub_folder, hub_name
 from carbon.model.load import cache_arguments, cache_of
 from carbon.parallel.driver import in_blocks
@@ -38,15 +60,16 @@ from carbon.tokenizer import (
     encode_kmers,
     known_bases,
 )
-from eval.contract import Floats, Model, Reading
+from eval.contract import Features, Floats, Model, Reading
 from eval.hugging_face import HuggingFaceModel, load_hugging_face
 
+LAST_LAYER = "last norm"
 _AT_ONCE = 64
 _ACGT = [0, 2, 3, 1]  # places of A, C, G and T among the digits of a 6-mer
 
 
 class CarbonModel(Model):
-    """A Carbon checkpoint, with what it shares between the questions of a task.
+    """A Carbon checkpoint; questions share their common prefixes.
 
     Attributes:
         carbon: the model.
@@ -60,11 +83,18 @@ class CarbonModel(Model):
 
     @property
     def network(self) -> torch.nn.Module:
-        """Whatever reads tokens."""
+        """The module that reads tokens."""
         return cast("torch.nn.Module", self.carbon.runner.network.model)
 
+    def base_log_likelihoods(self, sequences: Sequence[str]) -> list[Floats]:
+        """Return conditional log-likelihoods of bases: (bases,) a sequence."""
+        return [
+            base_log_likelihoods(self.carbon.runner, [sequence])[0].astype(np.float64)
+            for sequence in sequences
+        ]
+
     def log_likelihoods(self, sequences: Sequence[str]) -> Floats:
-        """Return log-likelihoods by the chain; what is longer than the context is windowed."""
+        """Return conditional log-likelihoods; longer sequences than the context are windowed."""
         return np.array(
             [score.log_likelihood for score in self.carbon.score(sequences)], dtype=np.float64
         )
@@ -93,17 +123,17 @@ class CarbonModel(Model):
     def deltas(
         self, reference: Reference, variants: Sequence[Variant], reading: Reading
     ) -> list[float | None]:
-        """Score as `carbon variants` does: what is before a variant is read once."""
+        """Score as `carbon variants` does: the bases before a variant are read once."""
         options: VariantKeywords = {
             "protocol": reading.protocol,
-            "window_bp": reading.window_bp,
+            "window_bp": reading.window_bp or None,
             "strands": reading.strands,
         }
         scores = self.carbon.score_variants(reference, variants, **options)
         return [score.delta for score in scores]
 
     def differences(self, pairs: Sequence[tuple[str, str]]) -> Floats:
-        """Read what both of a pair begin with but once."""
+        """Read the common prefix of each pair once."""
         if any(len(sequence) > self.context_bp for pair in pairs for sequence in pair):
             return super().differences(pairs)
         results = []
@@ -117,7 +147,7 @@ class CarbonModel(Model):
 
     @torch.inference_mode()
     def recall(self, prompt: str, length_bp: int, endings: Sequence[str]) -> tuple[str, Floats]:
-        """Read the prompt once, keep its keys and values, and read everything else on top."""
+        """Read the prompt once, and continue from its keys and values."""
         whole, tail = self._cut(prompt, max([length_bp, *map(len, endings)]))
         stem = self._stem(whole)
         output: Any = self._read(stem)
@@ -129,6 +159,74 @@ class CarbonModel(Model):
             branch = continuation_of(tail + ending, self._vocabulary)
             likelihoods.append(self._after(cache, last, branch)[len(tail) :].sum())
         return text, np.array(likelihoods, dtype=np.float64)
+
+    def word_probabilities(self, sequence: str, words: Sequence[str]) -> Floats:
+        """Return p(word) at every place, by the distributions of the 6-mers that hold it whole.
+
+        The sequence is read three times, from its first, second and third base, so that each place
+        of a codon meets every place of a 6-mer. A place that two readings cover gets their mean; a
+        sequence longer than the context is read in parts that follow one another.
+        """
+        totals, counts = np.zeros((len(sequence), len(words))), np.zeros((len(sequence), 1))
+        slots = K - len(words[0]) + 1
+        for start in range(3):
+            by_slot = self._by_slot(sequence[start:], words)
+            for slot in range(slots):
+                at = start + slot + K * np.arange(len(by_slot))
+                totals[at] += by_slot[:, slot]
+                counts[at] += 1
+        with np.errstate(invalid="ignore"):
+            return totals / counts
+
+    def _by_slot(self, sequence: str, words: Sequence[str]) -> Floats:
+        """Return p(word) at every place in every whole 6-mer: (6-mers, places, words)."""
+        runner = self.carbon.runner
+        context_bp = (runner.context_tokens - len(self._vocabulary.prefix(()))) * K
+        whole_bp = len(sequence) // K * K
+        parts = [
+            sequence[at : min(at + context_bp, whole_bp)] for at in range(0, whole_bp, context_bp)
+        ]
+        stem = prefix_of("", self._vocabulary, ())
+        passages = [Passage(stem, (continuation_of(part, self._vocabulary),)) for part in parts]
+        holds = torch.from_numpy(_holds(tuple(words)))
+
+        def masses(logits: Tensor, kmers: Tensor, known: Tensor) -> Tensor:
+            return torch.softmax(logits, dim=1) @ holds.to(logits.device)
+
+        measured = [arrays[0] for arrays in runner.measure(passages, masses)]
+        slots = K - len(words[0]) + 1
+        found = np.concatenate([np.zeros((0, slots * len(words)), np.float32), *measured])
+        return found.reshape(-1, slots, len(words)).astype(np.float64)
+
+    def states(self, sequences: Sequence[str]) -> Mapping[str, Features]:
+        """Return the states of the forward strand by pool and layer, the last layer first.
+
+        Raises:
+            UserError: a sequence is longer than the context.
+        """
+        room = room_bp(self.carbon.model.network.config.max_position_embeddings, "end")
+        if (longest := max(map(len, sequences))) > room:
+            raise UserError(
+                f"windows of {longest:,} bp: the model reads {room:,} bp; build shorter"
+            )
+        opened = OpenedModel(self.carbon.model)
+        layers = layers_of(opened, None)[::-1]
+        names = [LAST_LAYER if layer is None else f"layer {layer}" for layer in layers]
+        found: dict[str, Features] = {}
+        for pool in POOLS:
+            method = MethodConfig(name="probe", pool=pool, strands="forward")
+            vectors = vectors_of(opened, layers, sequences, method)
+            found[pool] = {name: vectors[:, i] for i, name in enumerate(names)}
+        opened.closed()
+        return found
+
+    def untrained(self, seed: int) -> "CarbonModel":
+        """Return a model of the same shape with the initial weights of a seed."""
+        torch.manual_seed(seed)
+        learned = self.carbon.model.network
+        network = LlamaForCausalLM(deepcopy(learned.config)).train(False).to(learned.device)
+        loaded = LoadedModel(network, self.carbon.model.vocabulary)
+        return CarbonModel(inference.Model(loaded), f"{self.name}, random weights")
 
     @property
     def _vocabulary(self) -> Any:
@@ -178,8 +276,19 @@ class CarbonModel(Model):
         return text[len(tail) : len(tail) + length_bp]
 
 
+@cache
+def _holds(words: tuple[str, ...]) -> NDArray[np.float32]:
+    """Return which 6-mers hold which word at which place: (4096, places x words) 0 or 1."""
+    length = len(words[0])
+    rows = [
+        [kmer[at : at + length] == word for at in range(K - length + 1) for word in words]
+        for kmer in all_kmers()
+    ]
+    return np.array(rows, dtype=np.float32)
+
+
 def _cut_back(cache: Any, tokens: int) -> None:
-    """Forget what was read after so many tokens."""
+    """Crop a cache to a number of tokens."""
     if more := cache.get_seq_length() - tokens:
         cache.crop(-more)
 
@@ -192,7 +301,7 @@ def _common_bp(first: str, second: str) -> int:
 
 
 def _begin_with(tail: str) -> Any:
-    """Tell which 6-mers begin with the known bases of a tail: (4096,) bool."""
+    """Return which 6-mers begin with the known bases of a tail: (4096,) bool."""
     if not tail:
         return np.ones(len(KMER_DIGITS), dtype=bool)
     encoded = encode_kmers(tail)
@@ -205,7 +314,7 @@ def load_any(
 ) -> CarbonModel | HuggingFaceModel:
     """Load a Carbon checkpoint, or else any causal language model over DNA.
 
-    Which it is follows from the config: a llama with as many rows as Carbon's vocabularies have.
+    The config decides: a llama with as many rows as one of Carbon's vocabularies is Carbon's.
 
     Raises:
         ModelError: there is no such model, or it is of a kind that cannot be loaded.
@@ -219,12 +328,12 @@ def load_any(
     except ModelError:
         if here:
             raise
-        hub_folder(hub_name(source), with_weights=False)  # raises where there is none to be had
+        hub_folder(hub_name(source), with_weights=False)  # raises where there is none
         return load_hugging_face(source, name, dtype=dtype, device=device)
 
 
 def _is_carbon(folder: Path) -> bool:
-    """Tell by config.json; a folder without one is left to Carbon's loader to complain of."""
+    """Decide by config.json; for a folder without one Carbon's loader reports the error."""
     try:
         config = read_json(folder / "config.json", JSON_OBJECT)
     except (OSError, UserError):

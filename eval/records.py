@@ -19,7 +19,7 @@ from carbon.io.files import atomic_file
 from carbon.io.structured import JSON_OBJECT, parse_json
 from eval.contract import Result
 
-SCHEMA_NAME = "carbon-eval-record/1"
+SCHEMA_NAME = "carbon-eval-record/2"
 _SCHEMA = Path(__file__).with_name("results.schema.json")
 
 Json = dict[str, Any]

@@ -1,4 +1,4 @@
-"""What a run asks whom, a record each: its tasks, who takes part, and what is in memory of them."""
+"""A run: its tasks, models and baselines, and their state in memory."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,19 +21,19 @@ Load = Callable[[Entrant], Model]
 
 @dataclass(frozen=True)
 class Suite:
-    """What is run.
+    """The tasks, models and options of a run.
 
     Attributes:
         tasks: in the order in which they are run.
-        models: who takes part, beside the baselines.
-        baselines: who stands beside them.
+        models: to measure.
+        baselines: of every task.
         load: makes a model; called when the first of its tasks is not done yet.
         output: folder of the records.
         datasets: task to path or Hub id, "" for a folder of datasets.
         references: task to FASTA, "" for all tasks.
         options: of the examples; reference and sizes are filled in for each task.
         sizes: task to its sizes.
-        resume: go on with what is in the folder.
+        resume: continue an earlier run in the folder.
     """
 
     tasks: Sequence[Task]
@@ -49,7 +49,7 @@ class Suite:
 
 
 class Part(NamedTuple):
-    """What a record is of: a task, and who is asked."""
+    """The task and the entrant of a record."""
 
     task: Task
     entrant: Entrant
@@ -67,7 +67,7 @@ class Prepared:
 
 
 def parts_of(suite: Suite) -> list[Part]:
-    """Return what there will be records of: the baselines of all tasks, then model by model."""
+    """Return a part for each record: the baselines of all tasks, then model by model."""
     beside = [
         Part(task, entrant, make)
         for task in suite.tasks
@@ -111,7 +111,7 @@ def _check_names(task: Task, suite: Suite) -> None:
 
 
 def check_output(suite: Suite) -> None:
-    """Raise UserError where there are records that were not asked to be gone on with."""
+    """Raise UserError where there are records and the run is not a resumed one."""
     check_folder(suite.output)
     if suite.resume or not suite.output.exists():
         return
@@ -123,7 +123,7 @@ def check_output(suite: Suite) -> None:
 
 
 class _Last(Generic[T]):
-    """What was made last; it is let go before another is made, which may need its memory."""
+    """The last value made; it is released before another is made, which may need its memory."""
 
     def __init__(self) -> None:
         self._made: tuple[Any, T] | None = None
@@ -136,7 +136,7 @@ class _Last(Generic[T]):
 
 
 class Memory:
-    """What is in memory of a run: the questions of one task, and one of those who are asked."""
+    """The questions of one task and one entrant, in memory."""
 
     def __init__(self, suite: Suite) -> None:
         """Begin with nothing."""
@@ -153,7 +153,7 @@ class Memory:
         return self._prepared.of(task.name, partial(_prepared, task, self._suite))
 
     def contender(self, part: Part) -> Contender:
-        """Return who is asked, ready to answer."""
+        """Return the entrant of a part in memory."""
         return self._contender.of(part.entrant, part.make)
 
 
@@ -182,7 +182,7 @@ def _prepared(task: Task, suite: Suite) -> Prepared:
 
 @contextmanager
 def saying(where: str) -> Iterator[None]:
-    """Open the message of a mistake with where it is."""
+    """Prefix the message of a UserError with its place."""
     try:
         yield
     except UserError as error:

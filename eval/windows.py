@@ -97,6 +97,7 @@ def deltas_by_windows(
     Raises:
         GenomeError: a REF does not stand in the reference where it should.
     """
+    reading = reading.fitting(model.context_bp)
     most_bp = reading.window_bp // 2 if most_needed_bp is None else most_needed_bp
     results: list[float | None] = []
     for block in in_blocks(variants, _AT_ONCE):

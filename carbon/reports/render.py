@@ -72,9 +72,16 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
         trim_blocks=True,
     )
-    environment.filters["plain"] = plain
+    environment.filters |= {"plain": plain, "labelled": _labelled}
     environment.globals["table"] = table
     return environment
+
+
+def _labelled(picture: Markup, caption: str) -> Markup:
+    """Add the caption to an `svg` element as its alternative text."""
+    if not caption:
+        return picture
+    return picture.replace("<svg", Markup("<svg role='img' aria-label='{}'").format(caption), 1)
 
 
 def render_page(template: str, title: str, small: str | Markup, **context: Any) -> str:

@@ -18,7 +18,7 @@ from carbon.progress import track
 from carbon.uncertainty import bootstrap
 from eval.contract import Estimate
 from eval.heldout.genes import CodingGene, HeldOutGenes
-from eval.tasks.codons import read_codon_usage
+from eval.tasks.common.codons import read_codon_usage
 
 Floats = NDArray[np.float64]
 

@@ -21,7 +21,7 @@ from carbon.progress import track
 from carbon.tokenizer import K
 from carbon.uncertainty import wilson
 from eval.heldout.genes import CodingGene
-from eval.markov import Markov, base_codes, words_of
+from eval.heldout.markov import Markov, base_codes, words_of
 
 Floats = NDArray[np.float64]
 

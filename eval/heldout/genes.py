@@ -23,9 +23,9 @@ from carbon.genome import (
 )
 from carbon.genome.annotation import reads_standard_code
 from carbon.genome.genes import parts_on_contig
-from eval.markov import base_codes
-from eval.mixed_markov import Labelled
-from eval.periodic import states_of
+from eval.heldout.markov import base_codes
+from eval.heldout.mixed_markov import Labelled
+from eval.heldout.periodic import states_of
 
 
 class CodingGene(NamedTuple):

@@ -12,9 +12,9 @@ from carbon.inference import Model, base_log_likelihoods
 from carbon.inference.held_out import choose_numbers, measured_bases
 from carbon.progress import track
 from carbon.uncertainty import bootstrap, ratio_of, wilson
-from eval.markov import MAX_ORDER, Markov
-from eval.mixed_markov import Labelled, MixedMarkov
-from eval.periodic import CodonPeriodic
+from eval.heldout.markov import MAX_ORDER, Markov
+from eval.heldout.mixed_markov import Labelled, MixedMarkov
+from eval.heldout.periodic import CodonPeriodic
 
 MIXED_ORDER = 16
 

@@ -13,7 +13,7 @@ from carbon.genome import Interval, Reference
 from carbon.inference import load
 from eval.heldout.genes import CodingGene, HeldOutGenes
 from eval.heldout.likelihood import Owners
-from eval.markov import MAX_ORDER, Markov
+from eval.heldout.markov import MAX_ORDER, Markov
 
 _USUAL_SOURCE = "eukaryote"
 

@@ -18,7 +18,7 @@ from carbon.inference.held_out import (
     recovered_shares,
 )
 from carbon.uncertainty import mean
-from eval.markov import MAX_ORDER, Markov
+from eval.heldout.markov import MAX_ORDER, Markov
 
 
 def sequence_recovery(

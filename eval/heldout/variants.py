@@ -20,7 +20,7 @@ from carbon.genome.normalize import normalize_variant
 from carbon.metrics import auroc
 from carbon.uncertainty import bootstrap
 from eval.contract import Estimate
-from eval.markov import MAX_ORDER, Markov
+from eval.heldout.markov import MAX_ORDER, Markov
 
 Floats = NDArray[np.float64]
 

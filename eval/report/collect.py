@@ -1,6 +1,7 @@
 """Records of several folders, put beside one another task by task, and compared in pairs."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -28,9 +29,10 @@ class Section:
 
     @property
     def best_baseline(self) -> Stored | None:
-        """The baseline with the highest value; None where none measured anything."""
+        """The baseline with the best value; None where none measured anything."""
         valued = [stored for stored in self.baselines if value_of(stored) is not None]
-        return max(valued, key=lambda stored: value_of(stored) or 0.0, default=None)
+        sign = 1 if METRICS[self.task["metric"]].higher_is_better else -1
+        return max(valued, key=lambda stored: sign * (value_of(stored) or 0.0), default=None)
 
     @property
     def shown(self) -> list[Stored]:
@@ -47,12 +49,17 @@ class Comparison:
     difference: Estimate
 
     @property
+    def ahead(self) -> Stored:
+        """The entrant with the better value on these examples."""
+        higher_is_better = METRICS[self.first.record["task"]["metric"]].higher_is_better
+        return self.first if (self.difference.value > 0) == higher_is_better else self.second
+
+    @property
     def verdict(self) -> str:
         """Whether the difference is more than noise."""
         if inside_noise(self.difference):
             return "no difference is shown"
-        ahead = self.first if self.difference.value > 0 else self.second
-        return f"{ahead.entrant} is ahead"
+        return f"{self.ahead.entrant} is ahead"
 
 
 def value_of(stored: Stored) -> float | None:
@@ -150,7 +157,7 @@ def _compared(first: Stored, second: Stored) -> Comparison | None:
     rows = [[by_id[name] for name in common] for by_id in results]
     if not common or not _can_compare(rows[0], task["metric"]):
         return None
-    ours, theirs = (METRICS[task["metric"]](some) for some in rows)
+    ours, theirs = (METRICS[task["metric"]].of(some) for some in rows)
     cluster = task["cluster"]
     names = None if cluster is None else [str(row[cluster]) for row in rows[0]]
     found = difference(ours, theirs, len(common), 0, names)
@@ -158,11 +165,14 @@ def _compared(first: Stored, second: Stored) -> Comparison | None:
 
 
 def _can_compare(rows: Sequence[Json], metric: str) -> bool:
-    return metric == "mean" or len({row["label"] for row in rows}) == 2
+    return not METRICS[metric].is_labelled or len({row["label"] for row in rows}) == 2
 
 
 def skipped_of(section: Section) -> Iterator[tuple[Stored, str, int]]:
-    """Yield who skipped how many examples, and why."""
+    """Yield each entrant with a reason for skipped examples and their number."""
     for stored in section.all:
+        counts: Counter[str] = Counter()
         for reason, count in stored.record["counts"]["skipped"].items():
+            counts[reason.partition(": needs")[0]] += count
+        for reason, count in counts.items():
             yield stored, reason, count

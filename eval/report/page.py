@@ -1,25 +1,24 @@
-"""The report's pages: one self-contained HTML, one Markdown table, a CSV for every picture."""
+"""The files of a report: a self-contained page, Markdown, JSON, and a CSV for each figure."""
 
 import base64
 import csv
-import html
 import io
+import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from markupsafe import Markup
+
+from carbon.genome import read_sequences
+from carbon.genome.alphabet import gc_share
 from carbon.io.files import atomic_file
+from carbon.reports.card import table as markdown_table
+from carbon.reports.render import Row, interval, render_page
+from carbon.run_folder import column, read_lines
 from carbon.uncertainty import inside_noise
-from eval.drawing import (
-    Row,
-    html_answer,
-    html_figure,
-    html_page,
-    html_section,
-    html_table,
-    interval,
-    svg_of,
-)
-from eval.records import Stored, check_folder
+from eval.metrics import METRICS
+from eval.records import Json, Stored, check_folder
 from eval.report.collect import (
     Comparison,
     Section,
@@ -28,50 +27,77 @@ from eval.report.collect import (
     sections_of,
     skipped_of,
 )
-from eval.report.pictures import Picture, Table, cost_picture, overview, pictures_of
+from eval.report.figures import (
+    Picture,
+    Table,
+    cost_picture,
+    overview,
+    pictures_of,
+    training_loss,
+)
 
 _MARKDOWN = "report.md"
 _HTML = "report.html"
-_MOST_TOLD = 3  # models that the page opens with
+_NUMBERS = "results.json"
+_LAST_STEPS = 20  # of a training run, whose mean loss is reported
+_MOST_OPENING = 3  # models in the opening of the page
+_COMPARED = ("first", "second", "difference", "common samples", "")
 
 
-def write_report(folders: Sequence[Path], output: Path, title: str) -> Path:
-    """Write `report.html`, `report.md` and `csv/` and return the path of the page.
+def write_report(
+    folders: Sequence[Path],
+    output: Path,
+    title: str,
+    *,
+    run: Path | None = None,
+    generated: Path | None = None,
+) -> Path:
+    """Write `report.html`, `report.md`, `results.json` and `csv/`; return the path of the page.
 
     Args:
-        folders: what `run` wrote; records of one task stand beside one another.
+        folders: outputs of `eval run`; records of one task are in one section.
         output: folder to write to.
         title: of the page.
+        run: folder of a training run, whose loss is shown, too.
+        generated: FASTA of `carbon generate` to show.
 
     Raises:
-        ConfigError: a folder has no records, or they cannot stand in one report.
+        ConfigError: a folder has no records, or they do not belong into one report.
         UserError: the output is a file.
     """
     check_folder(output)
     sections = sections_of(folders)
-    compared = {section.task["name"]: comparisons_of(section) for section in sections}
+    compared = [comparisons_of(section) for section in sections]
+    every = [comparison for found in compared for comparison in found]
     gaps = [gap for section in sections for gap in precision_gaps(section)]
-    tasks = [(section, list(pictures_of(section))) for section in sections]
+    pictures = [pictures_of(section) for section in sections]
+    training = _training(run) if run else None
     first = [overview(sections), cost_picture(sections)]
-    tables = {p.name: p.table for p in [*first, *(p for _, found in tasks for p in found)]}
-    tables["comparisons"] = _comparison_table([c for found in compared.values() for c in found])
-    tables["precision-gap"] = _comparison_table(gaps)
-    body = [
-        _answer(sections, [c for found in compared.values() for c in found]), _drawn(first[0]),
-        html_section("In short", "", html_table(*_headline_table(sections))),
-        *(_task_part(section, found, compared[section.task["name"]]) for section, found in tasks),
-        _gap_part(gaps), _cost_part(first[1]), _machine_part(sections),
-    ]  # fmt: skip
-    small = (
-        "Brackets are 95 % bootstrap intervals. Published figures are of other checkpoints and "
-        "datasets as they are published; only what was run here is compared."
+    shown = [*first, *(p for found in pictures for p in found)]
+    tables = {picture.name: picture.table for picture in shown}
+    tables |= {"comparisons": _comparison_table(every), "precision-gap": _comparison_table(gaps)}
+    page = render_page(
+        "eval.html",
+        title,
+        "Brackets are 95 % bootstrap intervals. Published values are of other checkpoints and of "
+        "datasets as they are published; only results of these runs are compared.",
+        answer=_answer(sections, every),
+        overview=_drawn(first[0]),
+        headlines=_as_table(*_headline_table(sections)),
+        training=training,
+        tasks=[_task(*each) for each in zip(sections, pictures, compared, strict=True)],
+        compared_header=_COMPARED,
+        gaps=[(gap.first.task, *_comparison_row(gap)) for gap in gaps],
+        cost=_cost(first[1]),
+        machines=_as_table(*_machines(sections)),
+        generated=_generated(generated) if generated else None,
     )
-    output.mkdir(parents=True, exist_ok=True)
-    (output / "csv").mkdir(exist_ok=True)
-    for name, table in tables.items():
-        _write(output / "csv" / f"{name}.csv", _csv_of(table))
+    (output / "csv").mkdir(parents=True, exist_ok=True)
+    for name, rows in tables.items():
+        _write(output / "csv" / f"{name}.csv", _csv_of(rows))
     _write(output / _MARKDOWN, _markdown(title, sections, compared, gaps))
-    _write(output / _HTML, html_page(title, small, *body))
+    _write(output / _NUMBERS, json.dumps(_numbers(sections, compared, run), indent=1) + "\n")
+    _write(output / _HTML, page)
     return output / _HTML
 
 
@@ -86,33 +112,44 @@ def _csv_of(table: Table) -> str:
     return sink.getvalue()
 
 
-def _drawn(picture: Picture) -> str:
-    """Return a picture with its data to save, inside the page."""
+def _drawn(picture: Picture) -> dict[str, Any]:
+    """Return a figure with a link to its data, which is inside the page."""
     data = base64.b64encode(_csv_of(picture.table).encode()).decode()
     link = f" <a download='{picture.name}.csv' href='data:text/csv;base64,{data}'>CSV</a>"
-    return html_figure(svg_of(picture.figure), picture.caption, link)
+    return {"svg": Markup(picture.svg), "caption": picture.caption, "link": Markup(link)}
 
 
-def _answer(sections: Sequence[Section], compared: Sequence[Comparison]) -> str:
-    """Say how many were measured, and how each model stands beside the best baselines."""
+def _as_table(rows: Sequence[Row], header: Row) -> dict[str, Any]:
+    return {"rows": rows, "header": header}
+
+
+def _answer(sections: Sequence[Section], compared: Sequence[Comparison]) -> list[str]:
+    """Return how many models and tasks there are, and each model next to the best baselines."""
     models = list(dict.fromkeys(s.entrant for each in sections for s in each.models))
     sentences = [
-        f"Models measured: {len(models):,}, on {len(sections):,} task{'s' * (len(sections) != 1)}, "
-        "each beside baselines that know no genomes."
+        f"Models: {len(models):,}, on {len(sections):,} task{'s' * (len(sections) != 1)}, each "
+        "next to baselines that know no genomes."
     ]
-    for name in models[:_MOST_TOLD]:
+    for name in models[:_MOST_OPENING]:
         found = [c for c in compared if c.first.entrant == name and c.second.is_baseline]
-        ahead, behind = (sum(sign * c.difference.value > 0 and not inside_noise(c.difference)
-                             for c in found) for sign in (1, -1))  # fmt: skip
+        shown = [c for c in found if not inside_noise(c.difference)]
+        ahead = sum(c.ahead is c.first for c in shown)
         sentences.append(
             f"{name} is ahead of the best baseline on {ahead} of {len(found)} tasks, behind on "
-            f"{behind}, and no difference is shown on {len(found) - ahead - behind}."
+            f"{len(shown) - ahead}, and no difference is shown on {len(found) - len(shown)}."
         )
-    return html_answer(sentences)
+    return sentences
+
+
+def _metric(section: Section) -> str:
+    """Return the name of the metric, with its direction where lower is better."""
+    name: str = section.task["metric"]
+    lower = "" if METRICS[name].higher_is_better else " (lower is better)"
+    return name.replace("_", " ") + lower
 
 
 def _headlines(section: Section) -> tuple[list[Row], Row]:
-    """Return a row an entrant: value, other numbers, samples."""
+    """Return a row for each entrant: value, other numbers, samples."""
     summaries = [s.record["summary"] for s in section.all if s.record["summary"]]
     others = list(dict.fromkeys(name for summary in summaries for name in summary["others"]))
     rows = [_headline(stored, others) for stored in section.all]
@@ -120,8 +157,7 @@ def _headlines(section: Section) -> tuple[list[Row], Row]:
         (f"{name} (published)", f"{value:g}", *["" for _ in others], "")
         for name, value in section.task["published"].items()
     ]
-    metric = section.task["metric"].replace("_", " ")
-    return rows, ("", metric, *(name.replace("_", " ") for name in others), "samples")
+    return rows, ("", _metric(section), *(name.replace("_", " ") for name in others), "samples")
 
 
 def _headline(stored: Stored, others: Sequence[str]) -> Row:
@@ -149,47 +185,33 @@ def _cells(section: Section, names: Sequence[str]) -> Row:
     best = section.best_baseline
     shown = "-" if best is None else f"{interval(best.record['summary']['value'])} {best.entrant}"
     chance = section.task["chance"]
-    metric = section.task["metric"].replace("_", " ")
-    return (section.task["name"], metric, *values, shown, "-" if chance is None else f"{chance:g}")
+    last = "-" if chance is None else f"{chance:.4g}"
+    return (section.task["name"], _metric(section), *values, shown, last)
 
 
-def _task_part(
+def _task(
     section: Section, pictures: Sequence[Picture], compared: Sequence[Comparison]
-) -> str:
-    task = section.task
-    skipped = "".join(
-        f"<li>{html.escape(stored.entrant)} skipped {count:,}: {html.escape(reason)}</li>"
-        for stored, reason, count in skipped_of(section)
-    )
+) -> dict[str, Any]:
+    """Return the variables of a task's section."""
     notes = dict.fromkeys(
         note for s in section.all if s.record["summary"] for note in s.record["summary"]["notes"]
     )
-    said = "".join(f"<li>{html.escape(note)}</li>" for note in notes)
-    compared_rows = _comparison_rows(compared)
-    return (
-        f"<h2>{task['name']}</h2><p>{html.escape(task['measures'])}. Version {task['version']}. "
-        f"Published: {html.escape(task['source'])}.</p>"
-        + html_table(*_headlines(section))
-        + (html_table(compared_rows, _COMPARED) if compared_rows else "")
-        + (f"<ul>{said}{skipped}</ul>" if said or skipped else "")
-        + "".join(map(_drawn, pictures))
+    skipped = (
+        f"{stored.entrant} skipped {count:,}: {reason}"
+        for stored, reason, count in skipped_of(section)
     )
+    return {
+        **{name: section.task[name] for name in ("name", "measures", "version", "source")},
+        "headlines": _as_table(*_headlines(section)),
+        "compared": list(map(_comparison_row, compared)),
+        "notes": [*notes, *skipped],
+        "figures": list(map(_drawn, pictures)),
+    }
 
 
-_COMPARED = ("first", "second", "difference", "common samples", "")
-
-
-def _comparison_rows(compared: Sequence[Comparison]) -> list[Row]:
-    return [
-        (
-            c.first.entrant,
-            c.second.entrant,
-            interval(c.difference._asdict()),
-            f"{c.difference.num_samples:,}",
-            c.verdict,
-        )
-        for c in compared
-    ]
+def _comparison_row(c: Comparison) -> Row:
+    found = interval(c.difference._asdict())
+    return (c.first.entrant, c.second.entrant, found, f"{c.difference.num_samples:,}", c.verdict)
 
 
 def _comparison_table(compared: Sequence[Comparison]) -> Table:
@@ -200,33 +222,75 @@ def _comparison_table(compared: Sequence[Comparison]) -> Table:
     ]
 
 
-def _gap_part(gaps: Sequence[Comparison]) -> str:
-    if not gaps:
-        return ""
-    rows = [(gap.first.task, *row) for gap, row in zip(gaps, _comparison_rows(gaps), strict=True)]
-    return (
-        "<h2>float32 against bfloat16</h2><p>The same weights, rounded. A gap that is more than "
-        "noise tells that the logits are too large for bfloat16.</p>"
-        + html_table(rows, ("task", *_COMPARED))
-    )
+def _numbers(
+    sections: Sequence[Section], compared: Sequence[Sequence[Comparison]], run: Path | None
+) -> Json:
+    """Return the values of all entrants, their differences, and how a training run began and ended.
+
+    The layout is in docs/evaluation.md.
+    """
+    tasks = {
+        section.task["name"]: {
+            "values": {s.entrant: (s.record["summary"] or {}).get("value") for s in section.all},
+            "differences": [
+                {
+                    "first": c.first.entrant,
+                    "second": c.second.entrant,
+                    **c.difference._asdict(),
+                    "verdict": c.verdict,
+                }
+                for c in found
+            ],
+        }
+        for section, found in zip(sections, compared, strict=True)
+    }
+    return {"tasks": tasks, **({"training": _ends(run)} if run else {})}
 
 
-def _cost_part(picture: Picture) -> str:
+def _ends(run: Path) -> Json:
+    """Return nats per base of training rows at the first step and at the last ones."""
+    lines = read_lines(run)
+    nats = column(lines.steps, "nats_per_base")
+    return {
+        "steps": lines.steps[-1]["step"],
+        "tokens": lines.steps[-1]["tokens"],
+        "objective_changes": [lines.steps[place]["step"] for place in lines.boundaries],
+        "nats_per_base_first": float(nats[0]),
+        "nats_per_base_last": float(nats[-_LAST_STEPS:].mean()),
+    }
+
+
+def _training(run: Path) -> dict[str, Any]:
+    """Return the variables of the section on a training run."""
+    lines, picture = training_loss(run)
+    steps, changes = lines.steps, [lines.steps[place] for place in lines.boundaries]
+    text = [
+        f"Training run {lines.name}: {steps[-1]['step']:,} steps, {steps[-1]['tokens']:,} tokens."
+    ]
+    text += [
+        f"From step {step['step']:,} its objective is {step['objective']}." for step in changes
+    ]
+    return {"text": text, "loss": _drawn(picture)}
+
+
+def _generated(path: Path) -> dict[str, Any]:
+    bases = "".join(sequence for _, sequence in read_sequences(path)).upper()
+    return {"bases": bases, "gc": gc_share(bases) if bases else 0.0}
+
+
+def _cost(picture: Picture) -> dict[str, Any]:
     header, *rows = picture.table
-    shown = [tuple("-" if c is None else _number(c) for c in row) for row in rows]
-    return (
-        "<h2>Throughput and memory</h2>"
-        + _drawn(picture)
-        + html_table(shown, tuple(str(cell).replace("_", " ") for cell in header))
-    )
+    cells = [tuple("-" if c is None else _number(c) for c in row) for row in rows]
+    names = tuple(str(cell).replace("_", " ") for cell in header)
+    return {"figure": _drawn(picture), **_as_table(cells, names)}
 
 
 def _number(cell: str | float | int) -> str:
     return cell if isinstance(cell, str) else f"{cell:,.4g}"
 
 
-def _machine_part(sections: Sequence[Section]) -> str:
-    """Say with what, on what and from what everything was measured."""
+def _machines(sections: Sequence[Section]) -> tuple[list[Row], Row]:
+    """Return the context, data, software and hardware of each task and model."""
     rows: dict[Row, None] = {}
     for section in sections:
         for stored in section.models or section.all:
@@ -234,43 +298,35 @@ def _machine_part(sections: Sequence[Section]) -> str:
             options, software, hardware = record["options"], record["software"], record["hardware"]
             gpus = ", ".join(hardware["gpus"]) or "no GPU"
             context_bp = record["model"]["context_bp"]
-            rows[
-                (
-                    section.task["name"],
-                    stored.entrant,
-                    "any" if context_bp is None else f"{context_bp:,} bp",
-                    f"{record['data']['source']} ({record['data']['identity'][:12]})",
-                    f"{options['seed']}",
-                    f"Carbon {software['carbon']}, {(software['git_revision'] or 'no git')[:12]}",
-                    f"{hardware['machine']}, {hardware['cores']} cores, {gpus}",
-                )
-            ] = None
-    header = ("task", "model", "context", "data", "seed", "software", "hardware")
-    return "<h2>Where from</h2>" + html_table(list(rows), header)
+            row = (
+                section.task["name"],
+                stored.entrant,
+                "any" if context_bp is None else f"{context_bp:,} bp",
+                f"{record['data']['source']} ({record['data']['identity'][:12]})",
+                f"{options['seed']}",
+                f"Carbon {software['carbon']}, {(software['git_revision'] or 'no git')[:12]}",
+                f"{hardware['machine']}, {hardware['cores']} cores, {gpus}",
+            )
+            rows[row] = None
+    return list(rows), ("task", "model", "context", "data", "seed", "software", "hardware")
 
 
 def _markdown(
     title: str,
     sections: Sequence[Section],
-    compared: dict[str, list[Comparison]],
+    compared: Sequence[Sequence[Comparison]],
     gaps: Sequence[Comparison],
 ) -> str:
-    parts = [f"# {title}", _markdown_table(*_headline_table(sections))]
-    for section in sections:
-        parts += [f"## {section.task['name']}", _markdown_table(*_headlines(section))]
-        if rows := _comparison_rows(compared[section.task["name"]]):
-            parts.append(_markdown_table(rows, _COMPARED))
+    parts = [f"# {title}", markdown_table(*_headline_table(sections))]
+    for section, found in zip(sections, compared, strict=True):
+        parts += [f"## {section.task['name']}", markdown_table(*_headlines(section))]
+        if found:
+            parts.append(markdown_table(list(map(_comparison_row, found)), _COMPARED))
         parts += [
             f"- {stored.entrant} skipped {count:,}: {reason}"
             for stored, reason, count in skipped_of(section)
         ]
     if gaps:
-        parts += ["## float32 against bfloat16", _markdown_table(_comparison_rows(gaps), _COMPARED)]
-    return "\n\n".join(parts) + "\n"
-
-
-def _markdown_table(rows: Sequence[Row], header: Row) -> str:
-    def line(cells: Row) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-    return "\n".join([line(header), line(tuple("---" for _ in header)), *map(line, rows)])
+        rows = list(map(_comparison_row, gaps))
+        parts += ["## float32 against bfloat16", markdown_table(rows, _COMPARED)]
+    return "\n\n".join(part.rstrip() for part in parts) + "\n"

@@ -9,12 +9,12 @@ from pkgutil import iter_modules
 from eval.contract import Task
 
 
-def found_tasks() -> dict[str, Task]:
-    """Return the tasks of this folder by name, sorted by axis and name."""
-    found = iter_modules(__path__, f"{__name__}.")
+def tasks_of(package: str = __name__) -> dict[str, Task]:
+    """Return the tasks of a package by name, sorted by axis and name."""
+    found = iter_modules(import_module(package).__path__, f"{package}.")
     modules = [import_module(each.name) for each in found if each.ispkg]
     tasks = [module.TASK for module in modules if hasattr(module, "TASK")]
     return {task.name: task for task in sorted(tasks, key=lambda task: (task.axis, task.name))}
 
 
-TASKS: dict[str, Task] = found_tasks()
+TASKS: dict[str, Task] = tasks_of()

@@ -7,10 +7,11 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from eval.baselines import VARIANT_BASELINES
 from eval.contract import Curve, Example, Grid, Model, Options, Task
 from eval.entrants import Baselines, Entrant
+from eval.metrics import summary_of
 from eval.suite import Suite
-from eval.summary import summary_of
 
 
 class Oracle(Model):
@@ -35,7 +36,7 @@ def examples(table: pa.Table, options: Options) -> list[Example]:
     rows = table.to_pylist()[: options.max_samples]
     return [
         Example(f"e{n}", row["group"],
-                {"row": row, "chrom": f"chr{n % 3}", "label": n % 2, "skip": None},
+                {"row": row, "columns": {"chrom": f"chr{n % 3}"}, "label": n % 2, "skip": None},
                 len(row["prompt"]))
         for n, row in enumerate(rows)
     ]  # fmt: skip
@@ -47,7 +48,7 @@ def answers(model: Model, asked) -> "Iterator":  # noqa: F821
         (text,) = model.generate([prompt], 4)
         hits = sum(a == b for a, b in zip(text, prompt[::-1][:4], strict=True))
         yield {"id": example.id, "group": example.group, "score": hits / 4,
-               "chrom": example.data["chrom"]}  # fmt: skip
+               **example.data["columns"]}  # fmt: skip
 
 
 def summarise(results):
@@ -103,7 +104,9 @@ def labelled_answers(model, some):
 
 
 LABELLED = replace(
-    TASK, axis="variants", metric="auroc", examples=skipping, run=labelled_answers, cluster=None,
+    TASK, axis="variants", beside=VARIANT_BASELINES, metric="auroc",
+    columns=dict.fromkeys(("chrom", "pos", "ref", "alt"), str), examples=skipping,
+    run=labelled_answers, cluster=None,
     summarise=partial(summary_of, metric="auroc"),
 )  # fmt: skip
 

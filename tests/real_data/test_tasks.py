@@ -25,9 +25,9 @@ from eval.baselines import MarkovModel, UniformModel, word_tables
 from eval.contract import Options
 from eval.models import CarbonModel
 from eval.tasks import TASKS
-from eval.tasks.building import Source
-from eval.tasks.coding import coding_exons
-from eval.tasks.codons import favourites, read_codon_usage
+from eval.tasks.common.building import Source
+from eval.tasks.common.coding import coding_exons
+from eval.tasks.common.codons import favourites, read_codon_usage
 
 YEAST = "yeast/Saccharomyces_cerevisiae.R64-1-1"
 ECOLI = "ecoli_k12/GCF_000005845.2_ASM584v2_genomic"

@@ -19,8 +19,8 @@ from carbon.finetune.readers import read_rows
 from carbon.genome import Reference, VcfReader
 from carbon.genome.vcf import holds_variants, variant_lines
 from carbon.model import save_model
+from eval.heldout.markov import Markov
 from eval.heldout.variants import read_scored
-from eval.markov import Markov
 from eval.tasks import TASKS
 from tests.helpers.files import random_bases, write_bcf, write_fasta, write_vcf
 from tests.unit.tasks_build.test_variants import clinvar_files

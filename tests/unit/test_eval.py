@@ -13,12 +13,12 @@ from carbon.genome import Reference, reverse_complement
 from carbon.inference.held_out import choose_sites
 from carbon.uncertainty import bootstrap, mean, ratio
 from eval.heldout.likelihood import heldout_likelihood
+from eval.heldout.markov import Markov
 from eval.heldout.meaning import meaning_of
 from eval.heldout.overlap import overlap_clause, overlap_with_train
 from eval.heldout.recovery import sequence_recovery
 from eval.heldout.report import write_report
 from eval.heldout.variants import read_scored, variant_auroc
-from eval.markov import Markov
 from tests.helpers.files import random_bases, write_fasta, write_vcf
 
 TRAIN = ["ACGTTGCAACGNTTACGACG", "GGGATTACAGGG", "acgt" * 9]

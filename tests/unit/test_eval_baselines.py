@@ -1,111 +1,85 @@
 """Baselines against dictionaries, and by hand."""
 
-from collections import Counter
-
 import numpy as np
 import pytest
 
-from carbon.errors import UserError
 from carbon.genome import Reference, Variant, reverse_complement
 from carbon.genome.normalize import normalize_variant
 from eval.baselines import (
+    CodonPeriodicModel,
     CpgModel,
     GcModel,
     MarkovModel,
     TransitionModel,
     UniformModel,
-    word_tables,
 )
 from eval.contract import Reading
+from eval.markov import Labelled, Training, base_codes, pieces_of, unlabelled
 from eval.windows import deltas_by_windows, windows_of
 from tests.helpers.files import random_bases, write_fasta
 
-TRAIN = ["ACGTTGCAACGNTTACGACG", "GGGATTACAGGG", "acgt" * 9]
+TRAIN = ["ACGTTGCAACGNTTACGACG" * 9, "GGGATTACAGGG" * 9, "acgt" * 40]
 
 
-def counts_of(length: int) -> Counter:
-    counts: Counter = Counter()
-    for sequence in TRAIN:
-        for at in range(len(sequence) - length + 1):
-            counts[sequence[at : at + length].upper()] += 1
-    return counts
-
-
-def by_dictionary(sequence: str, order: int) -> list[float]:
-    """Probability of every base, the orders blended one after another; 1 where unknown."""
-    top = counts_of(order + 1)
-    found = []
-    for at, base in enumerate(sequence.upper()):
-        if base not in "ACGT":
-            found.append(1.0)
-            continue
-        p = dict.fromkeys("ACGT", 0.25)
-        for depth in range(order + 1):
-            context = sequence[max(at - depth, 0) : at].upper()
-            if len(context) < depth or not set(context) <= set("ACGT"):
-                break
-            # Counts of lower orders are those of the words of the highest order that end so.
-            count = {
-                b: sum(
-                    n for w, n in top.items() if w.endswith(context + b) and set(w) <= set("ACGT")
-                )
-                for b in "ACGT"
-            }
-            total = sum(count.values())
-            p = {b: (count[b] + 4 * p[b]) / (total + 4) for b in "ACGT"}
-        found.append(p[base])
-    return found
+def training_on(order, sequences):
+    return Training(order, pieces_of(unlabelled(sequences), sum(map(len, sequences))))
 
 
 @pytest.mark.parametrize("order", [0, 1, 4])
-def test_markov_against_a_dictionary(order):
-    model = MarkovModel(order, word_tables(order, TRAIN))
+def test_likelihoods_are_those_of_the_next_bases(order, monkeypatch):
+    """Of whole sequences, in blocks, and base by base."""
+    monkeypatch.setattr("eval.baselines._BLOCK_BP", 7)
+    model = MarkovModel(order, training_on(order, TRAIN))
     sequence = "ACGGTNACGTTGAacgttgca"
-    expected = np.log(by_dictionary(sequence, order))
-    assert model.base_log_likelihoods(sequence) == pytest.approx(expected)
-    assert model.log_likelihoods([sequence, ""]) == pytest.approx([expected.sum(), 0])
-    (row,) = model.next_base([sequence])
-    for base, p in zip("ACGT", row, strict=True):
-        assert p == pytest.approx(by_dictionary(sequence + base, order)[-1])
-    assert row.sum() == pytest.approx(1)
-
-
-def test_lower_orders_of_one_fit_are_those_of_a_fit_of_their_own():
-    """But for the first few bases of each sequence, which end no word of the highest order."""
-    sequences = [random_bases(5000, seed) for seed in range(3)]
-    high, low = word_tables(6, sequences), word_tables(2, sequences)
-    for ours, theirs in zip(high, low, strict=False):
-        assert 0 <= theirs.astype(int).sum() - ours.astype(int).sum() <= 3 * 6
-        assert ours.dtype == np.uint32
-    # Four bytes a word: order 12 takes 358 MB with the orders below it.
-    assert sum(table.nbytes for table in high) == sum(4 * 4**length for length in range(1, 8))
-
-
-def test_words_are_counted_across_blocks(monkeypatch):
-    sequence = random_bases(1000, 1)
-    whole = word_tables(4, [sequence])
-    monkeypatch.setattr("eval.markov._BLOCK_BP", 37)
-    monkeypatch.setattr("eval.baselines._BLOCK_BP", 41)
-    for ours, theirs in zip(whole, word_tables(4, [sequence]), strict=True):
-        assert np.array_equal(ours, theirs)
-    model = MarkovModel(4, whole)
-    expected = [np.log(model.next_base([sequence[:n]])[0]["ACGT".index(b)])
-                for n, b in enumerate(sequence[:100])]  # fmt: skip
-    assert model.base_log_likelihoods(sequence[:100]) == pytest.approx(expected)
+    prefixes = [sequence[:at] for at in range(len(sequence))]
+    rows = np.log(model.next_base(prefixes))
+    assert np.exp(rows).sum(axis=1) == pytest.approx(np.ones(len(rows)))
+    expected = [
+        0.0 if base not in "ACGT" else row["ACGT".index(base)]
+        for base, row in zip(sequence.upper(), rows, strict=True)
+    ]
+    assert model.base_log_likelihoods([sequence])[0] == pytest.approx(expected)
+    assert model.log_likelihoods([sequence, ""]) == pytest.approx([sum(expected), 0])
 
 
 def test_markov_generates_the_likeliest_and_recalls_by_its_last_bases():
-    model = MarkovModel(2, word_tables(2, ["ACGACGACGACG"]))
-    assert model.generate(["TTAC", "GA"], 7) == ["GACGACG", "CGACGAC"]
-    text, likelihoods = model.recall("T" * 50 + "AC", 3, ["GAC", "TTT"])
-    whole = model.log_likelihoods(["T" * 50 + "AC" + end for end in ("GAC", "TTT", "")])
-    assert text == "GAC" and likelihoods == pytest.approx(whole[:2] - whole[2])
+    model = MarkovModel(2, training_on(2, ["AAC" * 60]))
+    assert model.generate(["TTAC", "CA"], 7) == ["AACAACA", "ACAACAA"]
+    text, likelihoods = model.recall("T" * 50 + "AC", 3, ["AAC", "TTT"])
+    whole = model.log_likelihoods(["T" * 50 + "AC" + end for end in ("AAC", "TTT", "")])
+    assert text == "AAC" and likelihoods == pytest.approx(whole[:2] - whole[2])
+
+
+def test_probabilities_of_words_are_products_of_next_bases():
+    model = MarkovModel(3, training_on(3, [random_bases(3000, 4)]))
+    sequence, words = random_bases(30, 5), ["TAA", "CTA"]
+    found = model.word_probabilities(sequence, words)
+    for at in (0, 1, 7, 29):
+        for column, word in enumerate(words):
+            rows = model.next_base([sequence[:at] + word[:n] for n in range(3)])
+            expected = np.prod([row["ACGT".index(b)] for row, b in zip(rows, word, strict=True)])
+            assert found[at, column] == pytest.approx(expected)
+
+
+def test_the_codon_periodic_model_continues_its_own_likelihood():
+    states = np.resize([0, 1, 2], 900).astype(np.int8)
+    train = [Labelled(base_codes(random_bases(900, n)), states) for n in range(3)]
+    model = CodonPeriodicModel(3, train)
+    prompt = random_bases(60, 9)
+    (row,) = model.next_base([prompt])
+    both = model.log_likelihoods([prompt, *(prompt + base for base in "ACGT")])
+    assert np.log(row) == pytest.approx(both[1:] - both[0])
+    (text,) = model.generate([prompt], 5)
+    expected = ""
+    for _ in range(5):
+        expected += "ACGT"[int(model.next_base([prompt + expected])[0].argmax())]
+    assert text == expected
 
 
 def test_gc_is_symmetric_and_by_share():
-    model = GcModel(word_tables(0, ["GGGCGGAT"]))
+    model = GcModel(training_on(0, ["GGGCGGAT"]))
     row = model.next_base([""])[0]
-    share = (6 + 2) / (8 + 4)  # each base once more
+    share = (12 + 2) / (16 + 4)  # both strands, and each base once more
     assert row == pytest.approx([(1 - share) / 2, share / 2, share / 2, (1 - share) / 2])
 
 
@@ -169,7 +143,7 @@ STRANDS = {"+": "forward", "-": "reverse"}
     [("centered", "forward"), ("right_end", "reverse"), ("centered", "both")],
 )
 def test_a_local_model_needs_no_more_than_its_order(reference, protocol, strands):
-    model = MarkovModel(3, word_tables(3, [random_bases(3000, 4)]))
+    model = MarkovModel(3, training_on(3, [random_bases(3000, 4)]))
     reading = Reading(protocol, 120, strands)
     variants = [*snvs(reference), Variant("c", 50, reference_base(reference, 50, 3), "A")]
     for some in (variants[:-1], variants):
@@ -187,7 +161,7 @@ def test_a_local_model_needs_no_more_than_its_order(reference, protocol, strands
 
 
 def test_a_ref_that_the_reference_does_not_know_has_no_delta(tmp_path):
-    model = MarkovModel(1, word_tables(1, [random_bases(300, 4)]))
+    model = MarkovModel(1, training_on(1, [random_bases(300, 4)]))
     with Reference(write_fasta(tmp_path / "n.fa", {"c": "ACGTNACGTA"})) as reference:
         variants = [Variant("c", 4, "A", "C"), Variant("c", 6, "C", "A")]
         unknown, known = model.deltas(reference, variants, Reading("centered", 8, "forward"))
@@ -216,9 +190,3 @@ def test_windows_by_hand(reference):
     assert window.alt == sequence[100] + sequence[103:106]
     (edge,) = windows_of(reference, Variant("c", 2, sequence[2], variant.alt), right_end, 25)
     assert edge.left == sequence[:2] and len(edge.ref) == 1
-
-
-def test_orders_out_of_range_and_nothing_to_fit_on_are_refused():
-    for order, sequences, message in ((13, TRAIN, "order 13"), (5, ["ACGTNACG", ""], "no 6 known")):
-        with pytest.raises(UserError, match=message):
-            word_tables(order, sequences)

@@ -15,9 +15,8 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 from carbon.inference import load
 from carbon.inference.held_out import choose_sites, recovered_shares
 from carbon.model import save_model
-from eval import tasks
+from eval import commands, tasks
 from eval.__main__ import main
-from eval.probes.windows import PROBES
 from eval.records import read_record, read_rows
 from eval.tasks import TASKS
 from tests.helpers.files import random_bases, write_fasta
@@ -109,24 +108,44 @@ def test_list_says_what_there_is_and_where_it_was_looked_for(folder, capsys):
         assert f"  columns    {', '.join(task.columns)}\n" in out
     assert f"data       {folder}/data/sequence_recovery.parquet; looked for: " in out
     assert f"not found; looked for: {folder}/data/brca2.parquet" in out
-    assert all(f"{name} (python -m eval probes)" in out for name in PROBES)
     assert main(["list"]) == 0
     out = capsys.readouterr().out
     assert all(task.hub_id in out for task in TASKS.values() if task.hub_id)
 
 
-def test_a_task_is_its_folder_alone(tmp_path, monkeypatch):
-    folder = tmp_path / "scratch"
-    folder.mkdir()
-    (folder / "__init__.py").write_text(
+def test_a_task_is_its_folder_alone(folder, tmp_path, monkeypatch, capsys):
+    """A new folder is listed, built, run and reported."""
+    package = tmp_path / "more_tasks" / "scratch"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(
         "from dataclasses import replace\n"
-        "from eval.tasks.brca2 import TASK as BRCA2\n"
-        "TASK = replace(BRCA2, name='scratch')\n"
+        "from eval.tasks.sequence_recovery import TASK as RECOVERY\n"
+        "from eval.tasks.common.building import write_dataset\n"
+        "def build(output, *, letters: int):\n"
+        '    """Write a row.\n\n    Args:\n        letters: bases of the prompt.\n    """\n'
+        "    row = {'sequence': 'ACGT' * letters, 'label': 'ACGTAC' * 5, 'type': 'x'}\n"
+        "    return write_dataset(output, [row] * 3, {}, [], {})\n"
+        "TASK = replace(RECOVERY, name='scratch', hub_id=None, build=build, published={})\n"
     )
-    monkeypatch.setattr(tasks, "__path__", [*tasks.__path__, str(tmp_path)])
-    found = tasks.found_tasks()
-    assert found.pop("scratch").hub_id == TASKS["brca2"].hub_id
-    assert list(found) == list(TASKS)
+    monkeypatch.setattr(tasks, "__path__", [*tasks.__path__, str(package.parent)])
+    every = tasks.tasks_of()
+    monkeypatch.setattr(commands, "TASKS", every)
+    assert [name for name in every if name != "scratch"] == list(TASKS)
+    with pytest.raises(SystemExit):
+        main(["build", "scratch", "--help"])
+    assert "--letters LETTERS  bases of the prompt." in capsys.readouterr().out
+    data, out = str(folder / "scratch.parquet"), str(folder / "out")
+    assert main(["build", "scratch", "--output", data, "--letters", "30"]) == 0
+    assert main(["list", "--data", str(folder)]) == 0
+    assert f"data       {data}; looked for: " in capsys.readouterr().out
+    words = words_of(folder, "--tasks", "scratch", "--orders", "1")
+    words[words.index("--data") + 1] = str(folder)
+    assert main(words) == 0
+    assert main(["report", out]) == 0
+    assert "<h2>scratch</h2>" in (folder / "out/report.html").read_text()
+    results = json.loads((folder / "out/results.json").read_text())["tasks"]["scratch"]
+    record = read_record(folder / "out/scratch/run.json").record["summary"]["value"]
+    assert results["values"]["run"] == record and results["differences"][0]["first"] == "run"
 
 
 @pytest.fixture
@@ -148,7 +167,8 @@ def test_without_a_network_a_run_fails_at_once_and_names_the_build(folder, capsy
     line = capsys.readouterr().err.splitlines()[-1]
     assert "`python -m eval build sequence_recovery --output FOLDER/" in line
     missing = line.removeprefix("error: ").partition(":")[0].split(", ")
-    assert missing == (list(TASKS) if tasks == "all" else tasks.split(","))
+    published = [task.name for task in TASKS.values() if task.hub_id]
+    assert missing == (published if tasks == "all" else tasks.split(","))
     assert "HF_HUB_OFFLINE is set" in line and not (folder / "out").exists()
 
 
@@ -165,10 +185,10 @@ def test_list_says_what_runs_offline(folder, capsys, no_hub, monkeypatch):
     out = capsys.readouterr().out
     assert out.count("  offline    yes: ") == 1
     assert f"  offline    yes: {folder}/data/sequence_recovery.parquet\n" in out
-    assert "runs offline: sequence_recovery; probes" in out
+    assert "runs offline: sequence_recovery; fine-tune recipes" in out
     assert "needs the Hub, or a build and --data FOLDER: genomic_niah, " in out
     assert main(["list"]) == 0
-    assert "runs offline: no task; probes" in capsys.readouterr().out
+    assert "runs offline: no task; fine-tune recipes" in capsys.readouterr().out
 
     def load_dataset(name, **which):
         assert datasets.config.HF_HUB_OFFLINE
@@ -180,7 +200,7 @@ def test_list_says_what_runs_offline(folder, capsys, no_hub, monkeypatch):
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     assert main(["list"]) == 0
-    assert "runs offline: brca2; probes" in capsys.readouterr().out
+    assert "runs offline: brca2; fine-tune recipes" in capsys.readouterr().out
     assert not datasets.config.HF_HUB_OFFLINE
 
 
@@ -203,7 +223,7 @@ def test_a_model_that_is_not_there_and_no_training_sequences(folder, capsys):
     (folder / "empty").mkdir()
     train = ["--train", str(folder / "train.fa"), "--orders", "1"]
     for model, data, more, message in (
-        ("run", "data", [], "give --train FASTA or PARQUET"),
+        ("run", "data", [], "give --train FASTA, PARQUET or CORPUS/SOURCE"),
         ("absent", "data", train, "absent: no such model folder"),
         ("run/export", "empty", train, "holds no dataset of a task"),
     ):

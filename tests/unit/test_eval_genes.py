@@ -26,8 +26,8 @@ from eval.heldout.frame import expected_stops, reading_frame, stops_by_counting
 from eval.heldout.gene_sections import GENE_SECTIONS
 from eval.heldout.genes import CodingGene, HeldOutGenes
 from eval.heldout.likelihood import heldout_likelihood
+from eval.heldout.markov import Markov
 from eval.heldout.meaning import meaning_of
-from eval.markov import Markov
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.inspect import state_files
 

@@ -28,9 +28,7 @@ def commands(tmp_path, network):
     base_folder(tmp_path, network)
     (tmp_path / "finetune.toml").write_text(FINETUNE.format(model=model, output=output))
     (tmp_path / "accessions.txt").write_text("GCF_000005845.2\n")
-    (tmp_path / "g.fa").write_text(">c\nACGT\n")
     heldout = ("--model", model, "--corpus", tmp_path, "--tasks", "heldout_likelihood")
-    probes = ("--model", model, "--genome", tmp_path / "g.fa")
     tune = ("--model", model, "--function", "python:math:sqrt", "--length", "30")
     return {
         "finetune": (locked_output, carbon, "finetune", "--config", tmp_path / "finetune.toml"),
@@ -41,11 +39,10 @@ def commands(tmp_path, network):
             *("--output", output, "--server", "http://127.0.0.1:9"),
         ),
         "heldout": (locked_folder, evaluate, "heldout", *heldout, "--output", output),
-        "probes": (locked_folder, evaluate, "probes", *probes, "--output", output),
     }
 
 
-@pytest.mark.parametrize("name", ["finetune", "rl", "rl again", "download", "heldout", "probes"])
+@pytest.mark.parametrize("name", ["finetune", "rl", "rl again", "download", "heldout"])
 def test_a_folder_in_use_is_refused(commands, tmp_path, capsys, name):
     locked, main, *words = commands[name]
     before = files_below(tmp_path)

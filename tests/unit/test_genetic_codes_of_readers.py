@@ -13,7 +13,7 @@ from data_pipeline.recipe import AssemblyConfig
 from data_pipeline.variants import _of_transcript
 from demo.central_dogma import told_in_cell
 from eval.heldout.genes import HeldOutGenes
-from eval.tasks.coding import coding_exons
+from eval.tasks.common.coding import coding_exons
 from tests.helpers.codes import FLANK_BP, contig_of, genbank_of, gff3_of, random_cds, read_by
 from tests.helpers.files import write_fasta
 

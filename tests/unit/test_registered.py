@@ -44,10 +44,6 @@ SAME = {
     "tasks: folders": (
         {path.parent.name for path in ROOT.glob("eval/tasks/*/README.md")}, TASKS.keys(),
     ),
-    "tasks: docs/evaluation.md": (
-        rows("docs/evaluation.md", r"\[`(\w+)`\]\(\.\./eval/tasks/\1/README\.md\)"),
-        list(TASKS),
-    ),
     "panels: modules": (
         {path.stem for path in ROOT.glob("demo/panels/*.py")} - {"__init__"},
         {panel.__module__.rpartition(".")[2] for panel in PANELS},

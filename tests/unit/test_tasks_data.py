@@ -14,10 +14,10 @@ from eval.baselines import UniformModel
 from eval.contract import Options
 from eval.data import files_of, find_data, identity_of
 from eval.tasks import TASKS
-from eval.tasks.codons import favourites, read_codon_usage
-from eval.tasks.references import AnyName, Windows
-from eval.tasks.sequence_recovery import hits_of
-from eval.tasks.tables import chosen_rows, load, read_table
+from eval.tasks.common.codons import favourites, read_codon_usage
+from eval.tasks.common.recovery import hits_of
+from eval.tasks.common.references import AnyName, Windows
+from eval.tasks.common.tables import chosen_rows, load, read_table
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.tasks import (
     OTHER,
@@ -334,6 +334,8 @@ def test_prompts_are_the_last_whole_6_mers():
     asked = []
 
     class Listener:
+        context_bp = None
+
         @staticmethod
         def generate(prompts, length_bp, mode):
             asked.append((mode, prompts))

@@ -12,8 +12,9 @@ from carbon.genome import Consequences, Reference, Variant, read_gene_file, reve
 from carbon.genome.normalize import normalize_variant
 from carbon.inference.variants.background import KIND_SCHEMES
 from demo.neighbouring_snvs import told_effects
-from eval.baselines import CpgModel, MarkovModel, TransitionModel, UniformModel, word_tables
+from eval.baselines import CpgModel, MarkovModel, TransitionModel, UniformModel
 from eval.contract import Reading
+from eval.markov import Training, pieces_of, unlabelled
 from tests.helpers.files import place_gene, random_bases, write_fasta
 from tests.helpers.reference import right_end_pair, stock_log_likelihood, ways_to_write
 
@@ -72,7 +73,7 @@ def test_consequence_kind_and_windows_are_the_same(genome, pair):
 @given(written_twice())
 @settings(max_examples=50)
 def test_baselines_give_one_delta(genome, pair):
-    markov = MarkovModel(3, word_tables(3, [random_bases(3000, 4)]))
+    markov = MarkovModel(3, Training(3, pieces_of(unlabelled([random_bases(3000, 4)]), 3000)))
     for model in (markov, UniformModel(), TransitionModel(), CpgModel()):
         for protocol in ("centered", "right_end"):
             reading = Reading(protocol, 80, "both")

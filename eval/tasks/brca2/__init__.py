@@ -4,11 +4,12 @@ from functools import partial
 
 import pyarrow as pa
 
+from eval.baselines import VARIANT_BASELINES
 from eval.contract import Example, Options, Reading, Task
-from eval.summary import summary_of
+from eval.metrics import summary_of
 from eval.tasks.brca2.build import LABELS, WINDOW_BP, build
-from eval.tasks.tables import Row, reader
-from eval.tasks.variants import examples_in_windows, run
+from eval.tasks.common.tables import Row, reader
+from eval.tasks.common.variants import examples_in_windows, run
 
 COLUMNS: dict[str, type] = {
     "chrom": object,
@@ -45,6 +46,7 @@ TASK = Task(
         "Evo2-7B": 0.8352,
     },
     citation="Carbon technical report, tables 6 and 7",
+    beside=VARIANT_BASELINES,
     columns=COLUMNS,
     hub_id="HuggingFaceBio/brca2-vep",
     hub_file=_HUB_FILE,

@@ -1,7 +1,7 @@
 """ClinVar, coding: are pathogenic changes of proteins a greater surprise than benign ones?"""
 
-from eval.tasks import clinvar
 from eval.tasks.clinvar_coding.build import build
+from eval.tasks.common import clinvar
 
 TASK = clinvar.task(
     "coding",

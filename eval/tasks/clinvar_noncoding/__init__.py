@@ -1,7 +1,7 @@
 """ClinVar, non-coding: are pathogenic changes beside CDS a greater surprise than benign ones?"""
 
-from eval.tasks import clinvar
 from eval.tasks.clinvar_noncoding.build import build
+from eval.tasks.common import clinvar
 
 TASK = clinvar.task(
     "noncoding",

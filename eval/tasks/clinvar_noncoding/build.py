@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from eval.contract import BuildReport
-from eval.tasks.clinvar import build_clinvar
+from eval.tasks.common.clinvar import build_clinvar
 
 
 def build(

@@ -12,9 +12,9 @@ from carbon.errors import UserError
 from carbon.tokenizer import K
 from eval.contract import Estimate, Example, Grid, Model, Options, Result, Summary, Task
 from eval.data import files_of
-from eval.summary import by_group, estimate, summary_of
+from eval.metrics import by_group, estimate, summary_of
+from eval.tasks.common.tables import Row, check_dna, chosen_rows, load, read_table
 from eval.tasks.genomic_niah.build import CONTEXT_LENGTHS_TOKENS, LEVELS, build
-from eval.tasks.tables import Row, check_dna, chosen_rows, load, read_table
 
 COLUMNS: dict[str, type] = {
     "uid": str,

@@ -14,7 +14,7 @@ from carbon.errors import UserError
 from carbon.genome import Interval, Reference
 from carbon.tokenizer import K
 from eval.contract import BuildReport
-from eval.tasks.building import Source, write_dataset
+from eval.tasks.common.building import Source, write_dataset
 
 KEY_BP = VALUE_BP = 24
 NEEDLE_BP = KEY_BP + VALUE_BP

@@ -18,7 +18,7 @@ from carbon.genome import (
     reverse_complement,
 )
 from eval.contract import BuildReport
-from eval.tasks.building import Source, write_dataset
+from eval.tasks.common.building import Source, write_dataset
 
 LABEL_BP = 128
 PROMPT_BP = 6144

@@ -1,6 +1,6 @@
 """Synonymous codons: is a coding exon likelier than the same in the most frequent codons?"""
 
-from eval.tasks import pairs
+from eval.tasks.common import pairs
 from eval.tasks.synonymous_codons.build import build
 
 TASK = pairs.task(

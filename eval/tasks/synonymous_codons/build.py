@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 from carbon.genome import GENETIC_CODE, Reference
 from eval.contract import BuildReport
-from eval.tasks.coding import CodingExon, columns_of, read_around
-from eval.tasks.codons import favourites, read_codon_usage
-from eval.tasks.pairs import build_pairs
+from eval.tasks.common.coding import CodingExon, columns_of, read_around
+from eval.tasks.common.codons import favourites, read_codon_usage
+from eval.tasks.common.pairs import build_pairs
 
 WINDOW_BP = 8192
 _SYNONYMS = {

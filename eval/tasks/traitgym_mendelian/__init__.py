@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from eval.baselines import VARIANT_BASELINES
 from eval.contract import Example, Options, Reading, Result, Summary, Task
-from eval.summary import by_group, summary_of
-from eval.tasks.tables import reader
+from eval.metrics import by_group, summary_of
+from eval.tasks.common.tables import reader
+from eval.tasks.common.variants import examples_in_windows, row_label, run
 from eval.tasks.traitgym_mendelian.build import WINDOW_BP, build
-from eval.tasks.variants import examples_in_windows, row_label, run
 
 COLUMNS: dict[str, type] = {
     "chrom": object,
@@ -65,6 +66,7 @@ TASK = Task(
         "Evo2-7B": 0.3778,
     },
     citation="Carbon technical report, tables 6 and 7",
+    beside=VARIANT_BASELINES,
     columns=COLUMNS,
     hub_id="HuggingFaceBio/traitgym",
     hub_file=_HUB_FILE,

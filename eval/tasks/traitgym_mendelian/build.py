@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from eval.contract import BuildReport
-from eval.tasks.listings import Listed
-from eval.tasks.windows import build_windows, listed_label
+from eval.tasks.common.listings import Listed
+from eval.tasks.common.windows import build_windows, listed_label
 
 WINDOW_BP = 8192
 

@@ -1,6 +1,6 @@
 """Triplet expansion: is a coding exon likelier than the same with ten CAG in it?"""
 
-from eval.tasks import pairs
+from eval.tasks.common import pairs
 from eval.tasks.triplet_expansion.build import build
 
 TASK = pairs.task(

@@ -6,8 +6,8 @@ from typing import Any
 
 from carbon.genome import Reference
 from eval.contract import BuildReport
-from eval.tasks.coding import CodingExon, columns_of, read_around
-from eval.tasks.pairs import build_pairs
+from eval.tasks.common.coding import CodingExon, columns_of, read_around
+from eval.tasks.common.pairs import build_pairs
 
 MOTIF = "CAG"
 PATCH_BP = 30

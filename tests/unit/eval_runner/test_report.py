@@ -12,10 +12,10 @@ import pytest
 
 from carbon.errors import ConfigError, UserError
 from eval.entrants import Baselines, Entrant, entrants_of
+from eval.metrics import summary_of
 from eval.records import as_json, file_stem, read_folder, read_record
 from eval.report import write_report
 from eval.runner import run_suite
-from eval.summary import summary_of
 from tests.helpers.eval_runner import (
     LABELLED,
     TASK,
@@ -31,7 +31,7 @@ def test_a_difference_without_a_value_is_not_shown(folder):
     task = replace(
         LABELLED, metric=metric, summarise=partial(summary_of, metric=metric),
         examples=lambda table, options: [
-            replace(example, data={**example.data, "chrom": f"chr{n % 2}"})
+            replace(example, data={**example.data, "columns": {"chrom": f"chr{n % 2}"}})
             for n, example in enumerate(skipping(table, options))
         ],
     )  # fmt: skip

@@ -42,7 +42,7 @@ def test_a_run_writes_a_checked_record_for_everyone(folder):
     assert model["summary"]["value"]["value"] == pytest.approx(np.mean(scores))
     clusters = [f"chr{n % 3}" for n in range(30)]
     rows = stored["m"].results()
-    expected = bootstrap(METRICS["mean"](rows), 30, clusters=clusters)
+    expected = bootstrap(METRICS["mean"].of(rows), 30, clusters=clusters)
     assert model["summary"]["value"]["low"] == pytest.approx(expected.low)
     assert model["counts"] == {"examples": 30, "measured": 30, "skipped": {}}
     assert model["data"]["rows"] == 30 and len(model["data"]["identity"]) == 64
@@ -217,7 +217,7 @@ def test_columns_of_the_user_stand_beside_models_of_variants(folder):
     for name in ("column phyloP", "m", "CpG"):
         assert [row["id"] for row in stored[name]] == [f"e{n}" for n in measured]
     assert [row["score"] for row in stored["column phyloP"]] == [n / 30 for n in measured]
-    for column, message in (("CADD", "no column 'CADD'"), ("group", "'a', which is no number")):
+    for column, message in (("CADD", "no column 'CADD'"), ("group", "'a', which is not a number")):
         with pytest.raises(UserError, match=message):
             run_suite(suite_of(folder, task=LABELLED, columns=[column], output=column))
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from carbon.errors import UserError
 from eval.tasks import TASKS
-from eval.tasks.building import Source
+from eval.tasks.common.building import Source
 from eval.tasks.genomic_niah.build import (
     DEPTHS,
     LEVELS,

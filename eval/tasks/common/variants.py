@@ -5,7 +5,7 @@ surprise, so that what damages should be above what does not.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +14,8 @@ from carbon.errors import UserError
 from carbon.genome import Reference, Variant
 from carbon.parallel.driver import in_blocks
 from eval.contract import Example, Model, Options, Reading, Result
-from eval.tasks.references import AnyName, Windows
-from eval.tasks.tables import Row, chosen_rows
+from eval.tasks.common.references import AnyName, Windows
+from eval.tasks.common.tables import Row, chosen_rows
 
 _BLOCK = 256
 _MOST_DISAGREEING = 0.01  # of the REFs, where that is more than one; more is another assembly
@@ -28,7 +28,7 @@ def run(model: Model, examples: Sequence[Example]) -> Iterator[Result]:
         asked = [example for example in block if example.data["skip"] is None]
         by_id = dict(zip((e.id for e in asked), _deltas(model, asked), strict=True))
         for example in block:
-            found = {"id": example.id, "group": example.group, "chrom": example.data["chrom"]}
+            found = {"id": example.id, "group": example.group, **example.data["columns"]}
             delta = by_id.get(example.id)
             if delta is None:
                 yield {**found, "skipped": example.data["skip"] or "the model gives no score"}
@@ -40,11 +40,21 @@ def _deltas(model: Model, asked: Sequence[Example]) -> list[float | None]:
     if not asked:
         return []
     variants = [example.data["variant"] for example in asked]
-    return model.deltas(asked[0].data["reference"], variants, asked[0].data["reading"])
+    different = list(dict.fromkeys(variants))
+    first = asked[0].data
+    deltas = model.deltas(first["reference"], different, first["reading"])
+    by_variant = dict(zip(different, deltas, strict=True))
+    return [by_variant[variant] for variant in variants]
 
 
 def examples_on_reference(
-    table: pa.Table, options: Options, reading: Reading, group: str
+    table: pa.Table,
+    options: Options,
+    reading: Reading,
+    group: str,
+    *,
+    columns: Sequence[str] = (),
+    only_snvs: bool = True,
 ) -> list[Example]:
     """Return questions about rows whose windows are cut from a reference.
 
@@ -53,6 +63,8 @@ def examples_on_reference(
         options: with a reference.
         reading: of the task.
         group: the column that tells groups apart, if the table has it.
+        columns: further columns that results take over.
+        only_snvs: whether other variants are skipped.
 
     Raises:
         UserError: there is no reference, a row is broken, or all labels are one.
@@ -64,7 +76,8 @@ def examples_on_reference(
     rows = [Row(table, number) for number in chosen_rows(table.num_rows, options)]
     variants = [_variant_of(row) for row in rows]
     check_assembly(reference, variants)
-    return _examples(table, rows, variants, reference, options, reading, group, row_label)
+    setting = _Setting(reference, reading, group, row_label, columns, only_snvs)
+    return _examples(table, rows, variants, options, setting)
 
 
 def examples_in_windows(
@@ -89,19 +102,28 @@ def examples_in_windows(
     windows = Windows(table, "ref_seq")
     rows = [Row(table, number) for number in chosen_rows(table.num_rows, options)]
     variants = [_variant_in_window(row, windows.names[row.number]) for row in rows]
-    return _examples(table, rows, variants, windows, options, reading, group, label)
+    return _examples(table, rows, variants, options, _Setting(windows, reading, group, label))
+
+
+class _Setting(NamedTuple):
+    """Arguments of the two functions above."""
+
+    reference: Reference
+    reading: Reading
+    group: str
+    label: Callable[[Row], int | None]
+    columns: Sequence[str] = ()
+    only_snvs: bool = True
 
 
 def _examples(
     table: pa.Table,
     rows: Sequence[Row],
     variants: Sequence[Variant],
-    reference: Reference,
     options: Options,
-    reading: Reading,
-    group: str,
-    label: Callable[[Row], int | None],
+    setting: _Setting,
 ) -> list[Example]:
+    reference, reading, group, label, columns, only_snvs = setting
     window_bp = int(options.sizes.get("window_bp", reading.window_bp))
     examples = []
     for row, variant in zip(rows, variants, strict=True):
@@ -110,10 +132,10 @@ def _examples(
         data: dict[str, Any] = {
             "variant": variant,
             "reference": reference,
-            "chrom": str(row["chrom"]),
+            "columns": {"chrom": str(row["chrom"])} | {name: row[name] for name in columns},
             "label": labelled,
             "reading": reading._replace(window_bp=window_bp),
-            "skip": "has no label" if labelled is None else _why_not(reference, variant),
+            "skip": "has no label" if labelled is None else _why_not(reference, variant, only_snvs),
             "row": row,
         }
         shown_group = str(row[group]) if group in table.column_names and row[group] else ""
@@ -195,8 +217,8 @@ def _disagrees(reference: Reference, variant: Variant) -> bool:
     return found is not None and found.is_contradiction
 
 
-def _why_not(reference: Reference, variant: Variant) -> str | None:
-    if not is_snv(variant.ref, variant.alt):
+def _why_not(reference: Reference, variant: Variant, only_snvs: bool) -> str | None:
+    if only_snvs and not is_snv(variant.ref, variant.alt):
         return "is not a single-base change"
     return "REF is not in the reference" if _disagrees(reference, variant) else None
 

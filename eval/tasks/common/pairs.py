@@ -14,10 +14,10 @@ from carbon.errors import UserError
 from carbon.genome import CHR, Reference, contig_names, read_annotation
 from carbon.parallel.driver import in_blocks
 from eval.contract import BuildReport, Example, Model, Options, Result, Task
-from eval.summary import summary_of
-from eval.tasks.building import drawn, write_dataset
-from eval.tasks.coding import CodingExon, coding_exons
-from eval.tasks.tables import Row, check_dna, chosen_rows, reader
+from eval.metrics import summary_of
+from eval.tasks.common.building import drawn, write_dataset
+from eval.tasks.common.coding import CodingExon, coding_exons
+from eval.tasks.common.tables import Row, check_dna, chosen_rows, reader
 
 COLUMNS: dict[str, type] = {"original_sequence": str, "sequence": str}
 HUB_ID = "HuggingFaceBio/perturbation-bench"

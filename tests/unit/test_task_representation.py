@@ -1,4 +1,4 @@
-"""Embedding probes: what is planted is found, what is not there is not, and groups stay whole."""
+"""The task `representation`: planted signals are found, absent ones are not, groups stay whole."""
 
 import json
 import sys
@@ -11,21 +11,20 @@ from hypothesis import strategies as st
 
 from carbon.errors import UserError
 from carbon.genome import STOP_CODONS, reverse_complement
-from carbon.model import LoadedModel
-from carbon.tokenizer import NATIVE
 from eval.__main__ import main
-from eval.probes import maps
-from eval.probes.cross_validation import Choice, Folds, read
-from eval.probes.vectors import LAST, NO_LAYER, kmer_shares, random_weights, states_of
-from eval.probes.windows import (
+from eval.models import LAST_LAYER, CarbonModel
+from eval.tasks.common.building import Source
+from eval.tasks.representation import RANDOM, maps
+from eval.tasks.representation.baselines import KmerShares
+from eval.tasks.representation.build import (
     BLOCK_BP,
-    PROBES,
+    QUESTIONS,
     Wanted,
     phase_windows,
     strand_windows,
     taxonomy_windows,
 )
-from eval.tasks.building import Source
+from eval.tasks.representation.cross_validation import Choice, Folds, read
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.finetune import base_folder
 
@@ -90,9 +89,7 @@ class TestWindows:
         b = write_fasta(tmp_path / "b.fa", {"y": random_bases(4000, 3)})
         sources = [Source("one", a), Source("two", b)]
         found = taxonomy_windows(sources, Wanted(60, 300, 0))
-        assert (
-            found.classes == ("one", "two") and "what is told apart are genomes" in found.notes[0]
-        )
+        assert found.classes == ("one", "two") and "single genomes are told apart" in found.notes[0]
         assert [window.label for window in found.windows].count(0) == 30
         for window in found.windows[:30]:
             block = int(window.group.rpartition(":")[2])
@@ -112,18 +109,18 @@ class TestWindows:
         assert [window.label for window in found.windows].count(0) == 25
 
     @pytest.mark.parametrize(
-        ("probe", "with_genes", "window_bp", "message"),
+        ("question", "with_genes", "window_bp", "message"),
         [
-            ("strand", False, 60, "this probe reads genes"),
+            ("strand", False, 60, "strand and codon_phase need genes"),
             ("codon_phase", True, 600, "0 genes have an open reading frame of 603 bp"),
-            ("taxonomy", True, 60, "two or more"),
+            ("taxonomy", True, 60, "two groups or more"),
         ],
     )
-    def test_what_cannot_be_drawn_is_told(self, tmp_path, probe, with_genes, window_bp, message):
+    def test_what_cannot_be_drawn_is_told(self, tmp_path, question, with_genes, window_bp, message):
         source, _ = genome(tmp_path, "a")
         source = source if with_genes else source._replace(annotation=None)
         with pytest.raises(UserError, match=message):
-            PROBES[probe].draw([source], Wanted(30, window_bp, 0))
+            QUESTIONS[question]([source], Wanted(30, window_bp, 0))
 
 
 def vectors(seed, labels, strength):
@@ -191,21 +188,20 @@ class TestCrossValidation:
             Folds([0, 0, 1, 1], ["a", "b", "c", "c"], 0)
 
 
-class TestVectors:
-    def test_states_are_those_of_embed(self, model, network):
-        """Each pool and layer beside `Model.embed`, which reads one sequence at a time."""
+class TestStates:
+    def test_states_are_those_of_embed(self, model):
+        """Each pool and layer next to `Model.embed`, which reads one sequence at a time."""
         sequences = [random_bases(60, n) for n in range(3)]
-        found = states_of(LoadedModel(network, NATIVE), sequences)
-        for pool, by_layer in found.items():
-            assert next(iter(by_layer)) == LAST
+        for pool, by_layer in CarbonModel(model, "m").states(sequences).items():
+            assert next(iter(by_layer)) == LAST_LAYER
             for name, rows in by_layer.items():
-                layer = None if name == LAST else int(name.removeprefix("layer "))
+                layer = None if name == LAST_LAYER else int(name.removeprefix("layer "))
                 expected = np.stack(list(model.embed(sequences, pool=pool, layer=layer)))
                 np.testing.assert_allclose(rows, expected, atol=2e-5)
 
-    def test_random_weights_have_the_shape_and_nothing_else(self, network):
-        loaded = LoadedModel(network, NATIVE)
-        one, same, other = (random_weights(loaded, seed).network for seed in (1, 1, 2))
+    def test_random_weights_have_the_shape_and_nothing_else(self, model, network):
+        wrapped = CarbonModel(model, "m")
+        one, same, other = (wrapped.untrained(seed).carbon.model.network for seed in (1, 1, 2))
         for (name, a), b, c, d in zip(
             one.named_parameters(), same.parameters(), other.parameters(), network.parameters(),
             strict=True,
@@ -218,66 +214,49 @@ class TestVectors:
         every = [sequence[i : i + 6] for i in range(61 - 5)]
         tokens = [sequence[i : i + 6] for i in range(0, 60, 6)]
         for offsets, counted in ((range(6), every), ((0,), tokens)):
-            row = kmer_shares([sequence], offsets)[NO_LAYER][0]
-            shares = sorted(row[row > 0].tolist())
+            ((_, rows),) = KmerShares("x", offsets).states([sequence])["x"].items()
+            shares = sorted(rows[0][rows[0] > 0].tolist())
             expected = sorted(counted.count(k) / len(counted) for k in set(counted))
             assert shares == pytest.approx(expected)
 
-    def test_a_window_longer_than_the_context_is_refused(self, network):
-        with pytest.raises(UserError, match="--window-bp 9000: the model reads"):
-            states_of(LoadedModel(network, NATIVE), ["A" * 9000])
+    def test_a_window_longer_than_the_context_is_refused(self, model):
+        with pytest.raises(UserError, match="windows of 9,000 bp: the model reads"):
+            CarbonModel(model, "m").states(["A" * 9000])
 
 
-def run(tmp_path, network, *more):
+def test_a_run_finds_a_planted_frame(tmp_path, network, capsys):
     source, _ = genome(tmp_path, "a", codons=PATTERN)
-    model, place = base_folder(tmp_path, network), f"a={source.fasta},{source.annotation}"
-    command = ["probes", "--model", str(model), "--output", str(tmp_path / "out")]
-    command += ["--genome", place]
-    return main([*command, "--window-bp", "60", "--windows", "36", *more])
-
-
-def test_a_run_finds_a_planted_frame_and_writes_a_page(tmp_path, network, capsys):
-    other = write_fasta(tmp_path / "gc.fa", {f"c{n}": "CG" * 200 for n in range(4)})
-    assert run(tmp_path, network, "--tasks", "codon_phase", "--genome", f"b={other}") == 0
-    headline = json.loads(capsys.readouterr().out)["codon_phase"]
-    results = json.loads((tmp_path / "out/results.json").read_text())
-    found = results["probes"]["codon_phase"]
-    # Every token tells the phase; 6-mers of all places are nearly the same in all three.
-    assert headline["tokens"] == found["readers"]["tokens"]["value"] > 0.9
-    assert found["readers"]["mean"]["low"] > found["chance"] == pytest.approx(1 / 3)
-    assert found["readers"]["6-mers"]["low"] < found["chance"]
-    assert found["minus"]["mean"]["6-mers"]["low"] > 0 > found["minus"]["mean"]["tokens"]["high"]
+    model, data = base_folder(tmp_path, network), tmp_path / "data"
+    words = ["--source", f"a={source.fasta},{source.annotation}", "--questions", "codon_phase"]
+    words += ["--window-bp", "60", "--examples", "36"]
+    assert main(["build", "representation", "--output", str(data), *words]) == 0
+    words = ["--data", str(data), "--train", str(source.fasta), "--output", str(tmp_path / "out")]
+    assert main(["run", "--model", f"m={model}", *words]) == 0, capsys.readouterr().err
+    records = {
+        name: json.loads((tmp_path / "out/representation" / f"{name}.json").read_text())["summary"]
+        for name in ("m", "6-mers", "tokens")
+    }
+    # Tokens alone give the phase; 6-mers of all places are nearly the same in all three.
+    assert records["tokens"]["value"]["value"] > 0.9
+    assert records["m"]["value"]["low"] > 1 / 3 > records["6-mers"]["value"]["low"]
     # The network of the tests has random weights of seed 0 itself.
-    assert found["minus"]["mean"]["mean, random weights"]["value"] == 0
-    told = found["readers"]["mean"]
-    assert told["low"] <= told["value"] <= told["high"] and told["num_samples"] == 36
-    assert len(found["maps"]["PCA"]["mean"]) == 36 and len(told["chosen"]) == found["folds"] == 5
-    page = (tmp_path / "out/report.html").read_text()
-    assert "codon_phase" in page and "minus random weights" in page and page.count("<svg") >= 2
+    values = {"mean": records["m"]["value"]} | records["m"]["others"]
+    assert values["mean"] == values[f"mean, {RANDOM}"]
+    assert values["mean"]["num_samples"] == 36
+    assert len(records["m"]["scatters"]["codon_phase: PCA, mean"]["x"]) == 36
+    assert records["m"]["curves"]["codon_phase: mean, linear"]["x"] == [1.0, 2.0]
 
 
-def test_all_takes_what_there_are_genomes_for(tmp_path, network, capsys, monkeypatch):
-    nothing = {"readers": {}, "chance": 0.5}
-    monkeypatch.setattr("eval.probes.command.probed", lambda *of: nothing)
-    monkeypatch.setattr("eval.probes.command.write_report", lambda *of: None)
-    assert run(tmp_path, network) == 0
+def test_all_takes_the_questions_that_the_genomes_allow(tmp_path, capsys):
+    source, _ = genome(tmp_path, "a")
+    words = ["--output", str(tmp_path), "--source", f"a={source.fasta},{source.annotation}"]
+    words += ["--window-bp", "60", "--examples", "20"]
+    assert main(["build", "representation", *words]) == 0
     said = capsys.readouterr()
-    assert set(json.loads(said.out)) == {"strand", "codon_phase"}
+    assert said.out.endswith("representation.parquet: 40 rows\n")
     assert "taxonomy is left out: there is one group of genomes" in said.err
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (("--window-bp", "61"), "--window-bp 61"),
-        (("--windows", "3"), "--windows 3"),
-        (("--tasks", "taxonomy"), "two or more"),
-    ],
-)
-def test_bad_input_is_one_line(tmp_path, network, capsys, more, message):
-    assert run(tmp_path, network, *more) == 2
-    err = capsys.readouterr().err.strip()
-    assert message in err and "\n" not in err and not (tmp_path / "out").exists()
+    assert main(["build", "representation", *words, "--questions", "taxonomy"]) == 2
+    assert "two groups or more" in capsys.readouterr().err
 
 
 class TestMaps:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from eval.context_counts import (
+from eval.heldout.context_counts import (
     NUM_BUCKETS,
     Codes,
     ContextCounts,
@@ -23,7 +23,7 @@ from eval.context_counts import (
     Seen,
     contexts_of,
 )
-from eval.markov import base_codes
+from eval.heldout.markov import base_codes
 
 Floats = NDArray[np.float64]
 

@@ -1,20 +1,27 @@
-"""The windows that a probe tells apart, each with a class and a group that is never divided."""
+"""Windows of known classes, in groups that no fold of the cross-validation divides."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from carbon.errors import UserError
 from carbon.genome import Interval, Reference, read_annotation, reverse_complement
-from eval.heldout.genes import CodingGene, coding_gene
-from eval.tasks.building import Source
+from carbon.progress import say
+from carbon.tokenizer import K
+from eval.contract import BuildReport
+from eval.data import check_name
+from eval.tasks.common.building import Source, write_dataset
+from eval.tasks.common.held_out import CodingGene, coding_gene
 
 BLOCK_BP = 100_000
 """Of a genome, windows of one block are in one fold."""
 _MOST_TRIES = 100  # for a window without an unknown base
 CODON_BP = 3
+_LEAST_WINDOWS = 20
 
 
 class Window(NamedTuple):
@@ -102,7 +109,7 @@ def _long_genes(sources: Sequence[Source], least_bp: int) -> list[tuple[str, Cod
     """
     annotated = [source for source in sources if source.annotation]
     if not annotated:
-        raise UserError("--genome: this probe reads genes; write GROUP=FASTA,ANNOTATION")
+        raise UserError("--source: strand and codon_phase need genes; write GROUP=FASTA,ANNOTATION")
     found = []
     for source in annotated:
         assert source.annotation is not None
@@ -113,7 +120,7 @@ def _long_genes(sources: Sequence[Source], least_bp: int) -> list[tuple[str, Cod
                     found.append((f"{source.fasta.name}:{coding.gene_id}", coding))
     if len(found) < 2:
         raise UserError(
-            f"--genome: {len(found)} genes have an open reading frame of {least_bp:,} bp; give a "
+            f"--source: {len(found)} genes have an open reading frame of {least_bp:,} bp; give a "
             "smaller --window-bp, or another genome"
         )
     return found
@@ -129,7 +136,7 @@ def taxonomy_windows(sources: Sequence[Source], wanted: Wanted) -> Drawn:
     """
     groups = tuple(dict.fromkeys(source.group for source in sources))
     if len(groups) < 2:
-        raise UserError("--genome: taxonomy tells groups apart; give genomes of two or more")
+        raise UserError("--source: taxonomy needs genomes of two groups or more")
     of_group = [[s for s in sources if s.group == group] for group in groups]
     by_genome = min(map(len, of_group)) > 1
     random = np.random.default_rng(wanted.seed)
@@ -142,10 +149,10 @@ def taxonomy_windows(sources: Sequence[Source], wanted: Wanted) -> Drawn:
                 group = source.fasta.name if by_genome else f"{source.fasta.name}:{block}"
                 windows.append(Window(bases, label, group))
     note = (
-        "Windows of one genome are in one fold."
+        "Taxonomy: windows of one genome are in one fold."
         if by_genome
-        else "A group has one genome: what is told apart are genomes, and nothing says that it "
-        f"would hold for others. Windows of {BLOCK_BP:,} bp are in one fold."
+        else "Taxonomy: a group has one genome, so single genomes are told apart, which need not "
+        f"hold for others. Windows of {BLOCK_BP:,} bp are in one fold."
     )
     return Drawn(windows, groups, (note,))
 
@@ -177,20 +184,83 @@ def _of_genome(
             yield f"{contig}:{start // BLOCK_BP}", reverse_complement(bases) if turned else bases
 
 
-class Probe(NamedTuple):
-    """A question to the states.
+Draw = Callable[[Sequence[Source], Wanted], Drawn]
 
-    Attributes:
-        question: in a few words.
-        draw: its windows.
-    """
-
-    question: str
-    draw: Callable[[Sequence[Source], Wanted], Drawn]
-
-
-PROBES: dict[str, Probe] = {
-    "strand": Probe("coding sequence, or its reverse complement", strand_windows),
-    "codon_phase": Probe("at which place of a codon a window begins", phase_windows),
-    "taxonomy": Probe("which group of genomes a window is from", taxonomy_windows),
+QUESTIONS: dict[str, Draw] = {
+    "strand": strand_windows,
+    "codon_phase": phase_windows,
+    "taxonomy": taxonomy_windows,
 }
+"""Each draws the windows of a question: forward or reverse, place in a codon, group of genomes."""
+
+
+def build(
+    output: Path,
+    *,
+    sources: Sequence[Source],
+    questions: str = "all",
+    num_examples: int = 600,
+    window_bp: int = 600,
+    seed: int = 0,
+) -> BuildReport:
+    """Draw windows of known strand, place in a codon, and group of genomes.
+
+    Args:
+        output: Parquet to write.
+        sources: genomes, each with its group; strand and codon phase need annotations, taxonomy
+            needs two groups.
+        questions: all that the genomes allow, or some of strand,codon_phase,taxonomy.
+        num_examples: windows of each question, of all classes together.
+        window_bp: bases of a window, a multiple of 6.
+        seed: of the draw.
+
+    Raises:
+        UserError: a question does not exist or lacks its genomes, or no window can be drawn.
+    """
+    if window_bp % K or not 0 < window_bp <= BLOCK_BP:
+        raise UserError(
+            f"--window-bp {window_bp}: give a multiple of {K}, up to {BLOCK_BP:,}; the last 6-mer "
+            "must be whole"
+        )
+    if num_examples < _LEAST_WINDOWS:
+        raise UserError(f"--examples {num_examples}: give {_LEAST_WINDOWS} or more")
+    drawn = {
+        name: QUESTIONS[name](sources, Wanted(num_examples, window_bp, seed))
+        for name in _chosen(questions, sources)
+    }
+    rows = [
+        {
+            "question": name,
+            "sequence": window.bases,
+            "class": each.classes[window.label],
+            "group": window.group,
+            "note": " ".join(each.notes),
+        }
+        for name, each in drawn.items()
+        for window in each.windows
+    ]
+    inputs = [path for source in sources for path in source[1:] if isinstance(path, Path)]
+    settings = {
+        "task": "representation",
+        "questions": list(drawn),
+        "num_examples": num_examples,
+        "window_bp": window_bp,
+        "seed": seed,
+    }
+    return write_dataset(output, rows, Counter(), inputs, settings)
+
+
+def _chosen(questions: str, sources: Sequence[Source]) -> list[str]:
+    """Return the questions; of `all` those that the genomes allow."""
+    if questions != "all":
+        for name in questions.split(","):
+            check_name(name, list(QUESTIONS), "--questions")
+        return questions.split(",")
+    lacks: dict[str, str] = {}
+    if not any(source.annotation for source in sources):
+        lacks |= dict.fromkeys(("strand", "codon_phase"), "no genome has an annotation")
+    if len({source.group for source in sources}) < 2:
+        lacks["taxonomy"] = "there is one group of genomes"
+    for name, reason in lacks.items():
+        say(f"{name} is left out: {reason}")
+    return [name for name in QUESTIONS if name not in lacks]

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from eval.markov import base_codes
-from eval.mixed_markov import (
+from eval.heldout.markov import base_codes
+from eval.heldout.mixed_markov import (
     Floats,
     Labelled,
     MixedModel,

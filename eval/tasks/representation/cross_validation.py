@@ -16,7 +16,7 @@ from sklearn.svm import SVC
 
 from carbon.errors import UserError
 from carbon.uncertainty import Floats
-from eval.probes.vectors import Features
+from eval.contract import Features
 
 KERNELS = ("linear", "rbf")
 _FOLDS, _INNER_FOLDS = 5, 3

@@ -12,12 +12,13 @@ import pyarrow as pa
 from carbon.errors import UserError
 from carbon.genome import Variant, VcfReader, VcfRow
 from carbon.genome.consequence_terms import is_coding
+from eval.baselines import VARIANT_BASELINES
 from eval.contract import BuildReport, Example, Options, Reading, Task
-from eval.summary import summary_of
-from eval.tasks.building import drawn, write_dataset
-from eval.tasks.references import AnyName
-from eval.tasks.tables import read_table
-from eval.tasks.variants import check_share, examples_on_reference, is_snv, run
+from eval.metrics import summary_of
+from eval.tasks.common.building import drawn, write_dataset
+from eval.tasks.common.references import AnyName
+from eval.tasks.common.tables import read_table
+from eval.tasks.common.variants import check_share, examples_on_reference, is_snv, run
 
 Region = Literal["coding", "noncoding"]
 
@@ -61,6 +62,7 @@ def task(
         chance=0.5,
         published=published,
         citation="Carbon technical report, tables 6 and 7",
+        beside=VARIANT_BASELINES,
         columns=COLUMNS,
         hub_id=HUB_ID,
         hub_file=hub_file,

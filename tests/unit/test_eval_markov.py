@@ -1,4 +1,4 @@
-"""Markov models that mix orders, and the codon-periodic one, against slow independent paths."""
+"""Interpolated Markov models, and the codon-periodic one, against slow independent paths."""
 
 import itertools
 import math
@@ -6,42 +6,91 @@ import math
 import numpy as np
 import pytest
 
+from carbon.errors import UserError
 from carbon.genome import reverse_complement
-from eval.context_counts import ContextCounts, Contexts, contexts_of
-from eval.markov import base_codes
-from eval.mixed_markov import Labelled, MixedMarkov, MixedModel, pieces_of
-from eval.periodic import NONCODING, NUM_STATES, TURNED, CodonPeriodic, forward, states_of
+from eval.markov import (
+    NONCODING,
+    NUM_STATES,
+    TURNED,
+    CodonPeriodic,
+    Interpolated,
+    Labelled,
+    Training,
+    base_codes,
+    contexts_of,
+    forward,
+    pieces_of,
+    states_of,
+    unlabelled,
+)
 from tests.helpers.files import random_bases
 
 TRAIN = ["ACGTTGCAACGNTTACGACG" * 3, "GGGATTACAGGGTTTACCAGAT" * 4, "acgt" * 20]
 
 
-def counted_by_hand(order):
-    """Return (context, base) to count, of targets with so many known bases before them."""
+def training_on(order, sequences):
+    total_bp = sum(map(len, sequences))
+    return Training(order, pieces_of(unlabelled(sequences), total_bp))
+
+
+def log_likelihoods(model, sequence):
+    codes = base_codes(sequence)
+    rows = model.probabilities(contexts_of(codes))
+    return np.log(rows[np.arange(len(codes)), codes % 4])
+
+
+def words_by_hand(order, sequences, piece_bp):
+    """Count words of a highest order, on both strands of the pieces that training is cut into."""
     counts = {}
-    for text in map(str.upper, TRAIN):
-        for at in range(order, len(text)):
-            word = text[at - order : at + 1]
-            # Only targets with the longest context are counted, whatever order is asked for.
-            if "N" not in text[at - order : at + 1]:
-                counts[word[:-1], word[-1]] = counts.get((word[:-1], word[-1]), 0) + 1
+    pieces = [s[at : at + piece_bp] for s in sequences for at in range(0, len(s), piece_bp)]
+    for piece in pieces:
+        for text in (piece.upper(), reverse_complement(piece.upper())):
+            for at in range(order, len(text)):
+                word = text[at - order : at + 1]
+                if "N" not in word:
+                    counts[word] = counts.get(word, 0) + 1
     return counts
 
 
-def test_counts_of_every_order_against_a_dictionary():
-    order = 3
-    parts = [(contexts_of(c), c.astype(np.uint8)) for c in map(base_codes, TRAIN)]
-    counts, by_hand = ContextCounts(order, parts), counted_by_hand(order)
+@pytest.mark.parametrize(("highest", "dense_order"), [(3, 12), (5, 2)])
+def test_counts_of_every_order_against_a_dictionary(highest, dense_order, monkeypatch):
+    """By table and by sorting."""
+    monkeypatch.setattr("eval.markov._DENSE_ORDER", dense_order)
+    total_bp = sum(map(len, TRAIN))
+    counts = training_on(highest, TRAIN).counts
+    by_hand = words_by_hand(highest, TRAIN, total_bp // 20)
+    assert counts.of_bases().tolist() == [
+        sum(n for word, n in by_hand.items() if word[-1] == base) for base in "ACGT"
+    ]
     for text in ("ACG", "TTA", "GGG", "CCC", "ACGTACGTACGTACGTACGT"):
-        contexts = contexts_of(base_codes(text + "A"))
-        last = Contexts(contexts.keys[-1:], contexts.depths[-1:])
-        for used, seen in enumerate(counts.seen(last)):
+        last = contexts_of(base_codes(text + "A")).at(slice(-1, None))
+        for order, seen in enumerate(counts.seen(last, highest)):
+            tail = text[len(text) - order :]
             wanted = np.array([
-                sum(n for (c, b), n in by_hand.items() if b == base and c.endswith(tail))
-                for tail in [text[len(text) - used :]] for base in "ACGT"
+                sum(n for word, n in by_hand.items() if word.endswith(tail + base))
+                for base in "ACGT"
             ])  # fmt: skip
+            if len(text) < order:
+                wanted[:] = 0
             assert seen.shares[0] == pytest.approx(wanted / max(wanted.sum(), 1))
             assert (seen.buckets[0] == 0) == (wanted.sum() == 0)
+
+
+def test_lower_orders_of_one_training_have_weights_of_their_own():
+    training = training_on(6, [random_bases(30_000, 1)])
+    for order in (0, 2, 6):
+        rows = Interpolated(order, training).probabilities(contexts_of(base_codes("ACGTTGCA")))
+        assert rows.sum(axis=1) == pytest.approx(np.ones(8))
+        assert len(training.weights(order)) == order + 1
+
+
+@pytest.mark.parametrize(
+    ("order", "sequences", "message"),
+    [(17, TRAIN, "order 17"), (5, ["ACGTNACG", ""], "no 6 known")],
+)
+def test_orders_out_of_range_and_nothing_to_fit_on_are_refused(order, sequences, message):
+    with pytest.raises(UserError, match=message):
+        training_on(order, sequences)
 
 
 def test_an_unknown_base_ends_the_context():
@@ -67,28 +116,21 @@ def labelled(sequence, start, end):
     return Labelled(base_codes(sequence), states_of(len(sequence), [("+", [(start, end)], 0)]))
 
 
-def test_mixing_finds_what_single_orders_cannot():
+def test_interpolation_finds_what_single_orders_cannot():
     """A long word comes back: high orders know it; random bases between are a quarter each."""
     word = random_bases(200, 1)
     train = [random_bases(4000, n) + word for n in range(2, 22)]
-    model = MixedMarkov(16, train)
-    found = model.log_likelihoods(random_bases(4000, 99) + word)
+    model = Interpolated(16, training_on(16, train))
+    found = log_likelihoods(model, random_bases(4000, 99) + word)
     assert -found[4020:].mean() < 0.2
     assert -found[:4000].mean() == pytest.approx(math.log(4), abs=0.06)
-    turned = model.log_likelihoods(reverse_complement(word))
+    turned = log_likelihoods(model, reverse_complement(word))
     assert -turned[20:].mean() < 0.2
-
-
-def test_mixed_model_says_nothing_of_unknown_bases():
-    found = MixedMarkov(4, TRAIN).log_likelihoods("ACNGT")
-    assert np.isnan(found).tolist() == [False, False, True, False, False]
 
 
 def test_weights_come_from_pieces_that_the_counts_lack():
     """Of random bases nothing can be learned: weights of high orders must be near zero."""
-    pieces = pieces_of([Labelled(base_codes(random_bases(40_000, 3)), np.zeros(40_000, np.int8))],
-                       np.zeros(1, dtype=np.int8))  # fmt: skip
-    model = MixedModel(8, pieces)
+    model = Interpolated(8, training_on(8, [random_bases(40_000, 3)]))
     contexts = contexts_of(base_codes(random_bases(40_000, 3)))
     rows = model.probabilities(contexts)
     # Seen before, base for base: who trusted the counts would give the true base more than 0.9.
@@ -101,7 +143,8 @@ def test_forward_against_all_paths():
     start = random.dirichlet(np.ones(3))
     transitions = random.dirichlet(np.ones(3), size=3)
     emissions = random.random((5, 3))
-    found = forward(start, transitions, emissions)
+    found, states = forward(start, transitions, emissions)
+    assert states.sum() == pytest.approx(1)
     totals = []
     for length in range(1, 6):
         total = 0.0
@@ -139,6 +182,10 @@ def test_the_frame_is_inferred():
     for shift in range(3):
         text = coding(400, 99)[shift:]
         for strand in (text, reverse_complement(text)):
-            assert -model.log_likelihoods(strand)[60:].mean() == pytest.approx(wanted, abs=0.06)
-    assert -model.log_likelihoods(random_bases(900, 77)).mean() < 1.42
-    assert np.isnan(model.log_likelihoods("ACNGT")).tolist() == [False, False, True, False, False]
+            assert -model.base_log_likelihoods(base_codes(strand))[60:].mean() == pytest.approx(
+                wanted, abs=0.06
+            )
+    assert -model.base_log_likelihoods(base_codes(random_bases(900, 77))).mean() < 1.42
+    found = model.base_log_likelihoods(base_codes("ACNGT"))
+    assert (found == 0).tolist() == [False, False, True, False, False]
+    assert model.states_after(base_codes("ACGT")).sum() == pytest.approx(1)

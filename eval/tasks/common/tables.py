@@ -24,6 +24,7 @@ _LOCAL = "parquet"  # the loader of `datasets` for files of this machine
 _IS_OF_TYPE: dict[type, Callable[[pa.DataType], bool]] = {
     str: lambda t: types.is_string(t) or types.is_large_string(t),
     int: lambda t: types.is_integer(t) or types.is_boolean(t),
+    float: types.is_floating,
     object: lambda t: types.is_string(t) or types.is_large_string(t) or types.is_integer(t),
 }
 """`object` is for names of chromosomes, which some tables write as numbers."""
@@ -152,7 +153,7 @@ def check_dna(sequence: str, where: str) -> str:
     """Return a sequence in capitals.
 
     Raises:
-        UserError: it is empty, or something in it is no letter of DNA.
+        UserError: it is empty, or something in it is not a letter of DNA.
     """
     letters = sequence.upper()
     if not letters or (wrong := set(letters) - set(IUPAC_DNA)):

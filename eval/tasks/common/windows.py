@@ -8,10 +8,10 @@ from typing import Any
 from carbon.errors import UserError
 from carbon.genome import Interval, Reference, Variant
 from eval.contract import BuildReport
-from eval.tasks.building import drawn, write_dataset
-from eval.tasks.listings import Listed, read_listing
-from eval.tasks.references import AnyName
-from eval.tasks.variants import check_assembly, is_snv
+from eval.tasks.common.building import drawn, write_dataset
+from eval.tasks.common.listings import Listed, read_listing
+from eval.tasks.common.references import AnyName
+from eval.tasks.common.variants import check_assembly, is_snv
 
 Named = Callable[[Listed, str], dict[str, Any] | None]
 """From a row and where it stands to the columns of its label; None where it has none."""

@@ -1,1 +1,0 @@
-"""What the states of a model tell of a sequence, by support vector machines on frozen vectors."""

@@ -1,0 +1,1 @@
+"""Parts that several tasks share: tables, references, coding exons, pairs, variants, recovery."""

@@ -1,0 +1,87 @@
+"""Consequences: are damaging changes of genes a greater surprise than matched harmless ones?
+
+Each damaging SNV has controls of the same trinucleotide change, so that mutation types do not
+separate the two.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from eval.baselines import VARIANT_BASELINES
+from eval.contract import Example, Options, Reading, Result, Summary, Task
+from eval.metrics import estimate, summary_of
+from eval.tasks.common.tables import reader
+from eval.tasks.common.variants import examples_on_reference, run
+from eval.tasks.consequences.build import build
+
+COLUMNS: dict[str, type] = {
+    "chrom": object,
+    "pos": int,
+    "ref": str,
+    "alt": str,
+    "label": int,
+    "consequence": str,
+    "set": str,
+    "gene": str,
+}
+READING = Reading("centered", 0, "both")
+_CLUSTER = "gene"
+
+
+def _examples(table: pa.Table, options: Options) -> list[Example]:
+    return examples_on_reference(
+        table, options, READING, "consequence", columns=("set", _CLUSTER, "consequence")
+    )
+
+
+def _summarise(results: Sequence[Result]) -> Summary:
+    summary = summary_of(
+        results, "macro_auroc", cluster=_CLUSTER, others=("macro_average_precision",), groups=()
+    )
+    names = dict.fromkeys(result["set"] for result in results)
+    sets = {name: [r for r in results if r["set"] == name] for name in sorted(names)}
+    return replace(
+        summary,
+        groups={
+            "damage": {name: estimate(some, "auroc", _CLUSTER) for name, some in sets.items()},
+            "damage against one control": {
+                f"{name} against {control}": estimate(some, "auroc", _CLUSTER)
+                for name, each in sets.items()
+                for control, some in _by_control(each).items()
+            },
+            "average precision": {
+                name: estimate(some, "average_precision", _CLUSTER) for name, some in sets.items()
+            },
+        },
+        notes=["controls have the trinucleotide changes of the damaging variants"],
+    )
+
+
+def _by_control(results: Sequence[Result]) -> dict[str, list[Result]]:
+    """Return the damaging variants of a set with each kind of controls."""
+    controls = sorted({r["consequence"] for r in results if not r["label"]})
+    return {
+        control: [r for r in results if r["label"] or r["consequence"] == control]
+        for control in controls
+    }
+
+
+TASK = Task(
+    name="consequences",
+    version="1",
+    axis="your genome",
+    measures="AUROC of damaging against harmless SNVs of held-out genes, mean over consequences",
+    metric="macro_auroc",
+    chance=0.5,
+    citation="described in the task's README",
+    beside=VARIANT_BASELINES,
+    columns=COLUMNS,
+    read=reader(COLUMNS, None),
+    build=build,
+    examples=_examples,
+    run=run,
+    summarise=_summarise,
+    cluster=_CLUSTER,
+)

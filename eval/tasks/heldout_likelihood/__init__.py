@@ -1,0 +1,100 @@
+"""Held-out likelihood: nats per base of the records that a corpus held out."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from carbon.inference.held_out import measured_bases
+from eval.contract import Example, Model, Options, Result, Summary, Task
+from eval.metrics import summary_of
+from eval.tasks.common.tables import Row, check_dna, chosen_rows, reader
+from eval.tasks.heldout_likelihood.build import build
+from eval.tasks.heldout_likelihood.overlap import OVERLAP_K, overlap_clause
+
+COLUMNS: dict[str, type] = {"sequence": str}
+_CLUSTER = "gene"
+
+
+def _examples(table: pa.Table, options: Options) -> list[Example]:
+    """Return a question for each stretch of a record that belongs to one gene, or for the record.
+
+    The stretches of a record are read together, because a base depends on all bases before it.
+    """
+    return [
+        example
+        for number in chosen_rows(table.num_rows, options)
+        for example in _of_record(Row(table, number))
+    ]
+
+
+def _of_record(row: Row) -> Iterator[Example]:
+    genes = row.get("genes") or [f"record {row.number + 1:08d}"]
+    ends = row.get("gene_ends") or [len(row["sequence"])]
+    start = 0
+    for number, (gene, end) in enumerate(zip(genes, ends, strict=True), start=1):
+        data = {"row": row, "start": start, "end": end, "gene": gene}
+        yield Example(f"{row.number + 1}.{number}", "", data, together=f"record {row.number}")
+        start = end
+
+
+def _run(model: Model, examples: Sequence[Example]) -> Iterator[Result]:
+    """Yield the nats of each stretch, over bases with six known bases before them."""
+    for _, run in groupby(examples, lambda example: example.together):
+        stretches = list(run)
+        row: Row = stretches[0].data["row"]
+        sequence = check_dna(row["sequence"], f"{row.where} sequence")
+        values, counted = model.base_log_likelihoods([sequence])[0], measured_bases(sequence)
+        for number, example in enumerate(stretches):
+            kmers = _kmers(row) if not number else {"kmers": 0, "shared_kmers": 0}
+            yield _result(example, values, counted) | kmers
+
+
+def _result(example: Example, values: Any, counted: Any) -> Result:
+    here = slice(example.data["start"], example.data["end"])
+    found = {"id": example.id, "group": example.group, _CLUSTER: example.data["gene"]}
+    nats = -values[here][counted[here]]
+    if not len(nats):
+        return {**found, "skipped": "no base has six known bases before it"}
+    total = float(np.bincount(np.zeros(len(nats), dtype=int), nats)[0])
+    return {**found, "score": total / len(nats), "nats": total, "bases": len(nats)}
+
+
+def _kmers(row: Row) -> dict[str, int]:
+    return {"kmers": row.get("kmers") or 0, "shared_kmers": row.get("shared_kmers") or 0}
+
+
+def _summarise(results: Sequence[Result]) -> Summary:
+    kmers, shared = (sum(result[key] for result in results) for key in ("kmers", "shared_kmers"))
+    bases = sum(result["bases"] for result in results)
+    clusters = len({result[_CLUSTER] for result in results})
+    return replace(
+        summary_of(results, "nats_per_base", cluster=_CLUSTER, groups=()),
+        notes=[
+            f"{bases:,} bases; intervals draw {clusters:,} genes or records. Most DNA is nearly "
+            "random, so a hundredth of a nat is much; nats of two genomes are not compared",
+            f"of the sequence that is measured, {overlap_clause(shared, kmers)}. Where "
+            f"{OVERLAP_K}-mers are shared, the numbers measure memory as well as learning",
+        ],
+    )
+
+
+TASK = Task(
+    name="heldout_likelihood",
+    version="1",
+    axis="your genome",
+    measures="nats per base of held-out records, less is better; ln 4 = 1.386 is knowing nothing",
+    metric="nats_per_base",
+    chance=float(np.log(4)),
+    citation="conditional likelihood of every base given the bases before it",
+    columns=COLUMNS,
+    read=reader(COLUMNS, None),
+    build=build,
+    examples=_examples,
+    run=_run,
+    summarise=_summarise,
+    cluster=_CLUSTER,
+)
