@@ -11,23 +11,13 @@ from transformers import LlamaForCausalLM
 
 from carbon.losses.objectives import FNS
 from carbon.tokenizer import NATIVE
-<<<<<<< HEAD
 from train.config import TrainConfig
-from train.network.batch import Batch, packed_batch
-from train.network.parallel import build_parts, trained_parameters
-from train.network.pipeline import Pipeline, finish_gradients
-from train.network.ranks import Ranks
-from train.optim import make_optimizers
-from train.planning.sizes import llama_config
-=======
-from train.config import ParallelConfig, TrainConfig
 from train.distributed.context import Batch, packed_batch
-from train.distributed.mesh import Ranks, joined_ranks, trained_parameters
+from train.distributed.mesh import Ranks, trained_parameters
 from train.distributed.parallelize import build_stages
 from train.distributed.pipeline import Pipeline, finish_gradients
-from train.models.spec import flops_a_token, network_config
+from train.models.spec import network_config
 from train.optim import make_optimizers
->>>>>>> trainr
 
 ROW_TOKENS = 8192
 
@@ -110,49 +100,3 @@ def usual_step(config: TrainConfig, ranks: Ranks, batch: Batch) -> Callable[[], 
         optimizer.zero_grad()
 
     return step
-<<<<<<< HEAD
-=======
-
-
-def measured(
-    make: Callable[..., Callable[[], None]],
-    config: TrainConfig,
-    ranks: Ranks,
-    rows: int,
-    steps: int,
-) -> dict[str, Any]:
-    """Return what a step takes; an error where it does not fit."""
-    gc.collect()
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
-    try:
-        step = make(config, ranks, batch_of(rows, ranks.device))
-        times = [timed(step) for _ in range(steps + 2)][2:]
-        with profile(activities=[ProfilerActivity.CUDA]) as trace:
-            step()
-            torch.cuda.synchronize()
-    except torch.cuda.OutOfMemoryError:
-        return {"error": "out of memory"}
-    speed = rows * ROW_TOKENS / statistics.median(times)
-    flops = flops_a_token(network_config(config), ROW_TOKENS)
-    spent = sorted(trace.key_averages(), key=lambda e: -e.self_device_time_total)[:12]
-    return {
-        "tokens_per_second": round(speed),
-        "mfu": round(speed * flops / PEAK_FLOPS, 4),
-        "peak_gib": round(torch.cuda.max_memory_allocated() / 2**30, 2),
-        "kernels_ms": {e.key[:60]: round(e.self_device_time_total / 1000, 2) for e in spent},
-    }
-
-
-def timed(step: Callable[[], None]) -> float:
-    """Return the seconds of one step."""
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    step()
-    torch.cuda.synchronize()
-    return time.perf_counter() - start
-
-
-if __name__ == "__main__":
-    main()
->>>>>>> trainr

@@ -1,13 +1,8 @@
 """Carbon's own models behind the contract, and the choice of an adapter for a folder."""
 
-<<<<<<< HEAD
-from collections.abc import Sequence
-=======
-import json
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from functools import cache
->>>>>>> evalr
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,12 +14,9 @@ from transformers import LlamaForCausalLM
 
 from carbon import inference
 from carbon.errors import ModelError, UserError
-<<<<<<< HEAD
-=======
 from carbon.finetune.config import MethodConfig
 from carbon.finetune.network import OpenedModel, room_bp
 from carbon.finetune.probe import layers_of, vectors_of
->>>>>>> evalr
 from carbon.genome import Reference, Variant
 from carbon.inference import (
     Continuation,
@@ -37,15 +29,11 @@ from carbon.inference import (
     prefix_of,
 )
 from carbon.inference.checks import check_finite
-<<<<<<< HEAD
-from carbon.inference.options import Dtype, Mode
-from carbon.io.structured import JSON_OBJECT, read_json
-=======
 from carbon.inference.options import POOLS, Dtype, Mode
->>>>>>> evalr
+from carbon.io.structured import JSON_OBJECT, read_json
 from carbon.losses import chain
 from carbon.model import LoadedModel
-from carbon.model.folder import hub_folder, hub_name
+from carbon.model.folder import HEAD_NORMS, hub_folder, hub_name
 from carbon.model.load import cache_arguments, cache_of
 from carbon.parallel.driver import in_blocks
 from carbon.pretrained import local_folder
@@ -339,4 +327,4 @@ def _is_carbon(folder: Path) -> bool:
     except (OSError, UserError):
         return True
     rows = config.get("vocab_size")
-    return config.get("model_type") == "llama" and rows in (NATIVE.size, HYBRID.size)
+    return config.get("model_type") in HEAD_NORMS and rows in (NATIVE.size, HYBRID.size)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from carbon.reports.card import card_front
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from carbon.console import Parser, run_command
@@ -22,7 +23,6 @@ from carbon.genome.sequences import open_text, read_records
 from carbon.io.files import atomic_folder, sha256_of_file
 from carbon.model import model_folder
 from carbon.pretrained import BUNDLED_MODELS, RESULTS, Entry
-from carbon.reports.card import card_front
 from carbon.tokenizer import K
 from eval.heldout.overlap import overlap_clause
 from train.config import TrainConfig

@@ -14,13 +14,9 @@ from safetensors import safe_open
 from torch import Tensor
 from transformers import PreTrainedConfig
 
-<<<<<<< HEAD:train/start/export.py
-from carbon.errors import ModelError
-from carbon.io.structured import JSON_OBJECT, read_json
-=======
-from carbon.errors import UserError
+from carbon.errors import ModelError, UserError
 from carbon.io.files import atomic_folder
->>>>>>> trainr:train/export.py
+from carbon.io.structured import JSON_OBJECT, read_json
 from carbon.model.folder import TAGS_KEY, weight_files
 from carbon.model.save import OnDemand, name_tags, save_weights, tensor_types, write_streamed
 from carbon.progress import say

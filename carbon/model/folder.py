@@ -257,17 +257,10 @@ def read_config(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
     if not path.is_file():
         raise ModelError(f"{folder}: has no config.json; give the export/ folder of a run")
-<<<<<<< HEAD
     config = read_table(path)
-    if config.get("model_type") != "llama":
-        kind = config.get("model_type")
-        raise ModelError(f"{path}: model_type is {kind!r}, Carbon models are 'llama'")
-=======
-    config = read_json(path)
     if (kind := config.get("model_type")) not in HEAD_NORMS:
         known = " or ".join(map(repr, HEAD_NORMS))
         raise ModelError(f"{path}: model_type is {kind!r}, Carbon models are {known}")
->>>>>>> trainr
     config["num_key_value_heads"] = config.get("num_key_value_heads") or config.get(
         "num_attention_heads"
     )

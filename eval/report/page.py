@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from carbon.reports.card import table as markdown_table
 from markupsafe import Markup
 
 from carbon.genome import read_sequences
 from carbon.genome.alphabet import gc_share
 from carbon.io.files import atomic_file
-from carbon.reports.card import table as markdown_table
 from carbon.reports.render import Row, interval, render_page
 from carbon.run_folder import column, read_lines
 from carbon.uncertainty import inside_noise

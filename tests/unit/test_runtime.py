@@ -17,22 +17,12 @@ from tests.helpers.packed import batch, loss_and_gradients, part
 from train import checkpoint as checkpoint_module
 from train.checkpoint import Checkpoints
 from train.config import CheckpointConfig, ComputeConfig, ParallelConfig
-<<<<<<< HEAD
-from train.loop.peaks import peak_flops
-from train.network.attention import use_attention
-from train.network.ranks import joined_ranks
-from train.network.runtime import CompiledGraphs, set_up
-from train.run_folder import checkpoint as checkpoint_module
-from train.run_folder.checkpoint import Checkpoints
-from train.run_folder.log import _cut_back
-from train.run_folder.saved import step_of
-=======
 from train.distributed.attention import use_attention
 from train.distributed.mesh import joined_ranks
 from train.hooks import CompiledGraphs, set_up
 from train.planning.time import peak_flops
+from train.runs.log import _cut_back
 from train.saved import step_of
->>>>>>> trainr
 
 # CUDA operators that have no way to give the same bits twice, or none that torch would refuse:
 # the documentation of `torch.use_deterministic_algorithms`.
