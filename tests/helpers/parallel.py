@@ -110,11 +110,11 @@ def stop_once_behind(monkeypatch, number: int) -> list[int]:
     """
     add, kept, stops = Journal.add, [], [Stopped()]
 
-    def add_or_stop(self, block):
+    def add_or_stop(self, *blocks):
         if stops and len(kept) == number:
             raise stops.pop()
-        kept.append(block[0])
-        add(self, block)
+        kept.extend(number for number, _ in blocks)
+        add(self, *blocks)
 
     monkeypatch.setattr(Journal, "add", add_or_stop)
     return kept
