@@ -225,7 +225,7 @@ class Workers:
         """Start as many workers as there are blocks, and return the `about` of the first one up.
 
         Args:
-            blocks: blocks of the job, of which at most one for each worker is read.
+            blocks: blocks of the job; at most one for each worker is read.
 
         Raises:
             UserError: a worker cannot be created.
@@ -301,7 +301,7 @@ class Workers:
         """Mark a worker as up.
 
         Raises:
-            UserError: its results would depend on other settings than those of the other workers.
+            UserError: its settings differ from the other workers' settings.
         """
         self._about = first = self._about or about
         if other := sorted(n for n in {*about, *first} if about.get(n) != first.get(n)):

@@ -1,4 +1,4 @@
-"""Blocks by one process and by several, killed and gone on with: the same bytes."""
+"""The driver: any number of workers, killed or resumed, writes the same bytes."""
 
 import json
 import os
@@ -93,7 +93,7 @@ def test_all_workers_that_have_blocks_start_at_once():
 
 
 class Recorded:
-    """An engine that answers by chance, and records what is in flight."""
+    """An engine that answers in another order, and records the blocks in flight."""
 
     def __init__(self, size):
         self.size = size
@@ -130,7 +130,9 @@ def test_in_any_order_with_two_blocks_of_a_worker_in_flight(tmp_path, size):
 
     computed = Workers(Recorded(size)).computed(blocks())
     next(computed)
-    assert len(read) <= MOST_IN_FLIGHT * size + 1  # that one is no longer in flight
+    assert (
+        len(read) <= MOST_IN_FLIGHT * size + 1
+    )  # the block that was returned is no longer in flight
 
 
 class Together(Recorded):
