@@ -1,4 +1,4 @@
-"""Two worker processes against one, and what the driver can feed. Used by `bench/run.py inference`.
+"""Two worker processes compared with one; the rate of the driver. For `bench/run.py inference`.
 
 Each process has one thread. CPU seconds do not depend on what else the machine computes.
 """

@@ -1,4 +1,4 @@
-"""Variants, scans and generation beside plain loops; where the time goes."""
+"""Variants, scans and generation compared with plain loops; workers and their driver."""
 
 import tempfile
 from pathlib import Path

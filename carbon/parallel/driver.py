@@ -157,9 +157,9 @@ def _results(
             advance(len(block))
             continue
         while number not in places:
-            done, result = next(computed)
-            places[done] = journal.num_blocks
-            journal.add([done, result])
+            results = next(computed)
+            places |= {done: journal.num_blocks + n for n, (done, _) in enumerate(results)}
+            journal.add(*results)
         place = places.pop(number)
         yield block, journal.read(place)[1]
         if place >= num_earlier:
@@ -206,6 +206,7 @@ class Workers:
         self._states: list[_State] = []
         self._waiting: deque[Block] = deque()
         self._deaths: Counter[int] = Counter()
+        self._failure: Failure | None = None
 
     def __enter__(self) -> "Workers":
         """Return the workers."""
@@ -224,7 +225,7 @@ class Workers:
         """Start as many workers as there are blocks, and return the `about` of the first one up.
 
         Args:
-            blocks: blocks of the job, of which at most one for each worker is read.
+            blocks: blocks of the job; at most one for each worker is read.
 
         Raises:
             UserError: a worker cannot be created.
@@ -234,24 +235,24 @@ class Workers:
             self._start(sum(1 for _ in islice(blocks, self._engine.size)))
         num_waits = 0
         while self._about is None:
-            list(self._answers())
+            self._answers()
             num_waits += 1
             if num_waits * _SECONDS == _SECONDS_OF_SILENCE:
                 say("no worker is up yet; is there room for one?")
         return self._about
 
-    def computed(self, blocks: Iterator[Block]) -> Iterator[tuple[int, Any]]:
-        """Yield numbers and results of blocks, in the order in which they are computed.
+    def computed(self, blocks: Iterator[Block]) -> Iterator[list[tuple[int, Any]]]:
+        """Yield numbers and results of blocks as they arrive, one or more at a time.
 
         At most two blocks a worker are read ahead. There are at most as many workers as blocks. A
         worker gets its next block before its last result is yielded.
         """
         self._hand_out(blocks)
         while self._num_read_ahead():
-            for answer in self._answers():
-                self._hand_out(blocks)
-                yield answer
+            answers = self._answers()
             self._hand_out(blocks)
+            if answers:
+                yield answers
 
     def _num_read_ahead(self) -> int:
         """Return the number of blocks that wait or are in flight."""
@@ -276,25 +277,31 @@ class Workers:
                     state.in_flight[block.number] = block
                     self._engine.submit(worker, block.number, block.payload)
 
-    def _answers(self) -> Iterator[tuple[int, Any]]:
-        """Wait briefly, and yield the results that have arrived."""
+    def _answers(self) -> list[tuple[int, Any]]:
+        """Wait briefly, and return the results that have arrived.
+
+        The next call raises a failure, so that results which arrived with it are kept.
+        """
+        if self._failure:
+            raise self._failure.kind(*self._failure.arguments)
+        answers = []
         for event in self._engine.results(_SECONDS):
             if not isinstance(event, Answer):
                 self._replace(event.worker, event.reason)
-                continue
-            if isinstance(event.value, Failure):
-                raise event.value.kind(*event.value.arguments)
-            if event.number is None:
+            elif isinstance(event.value, Failure):
+                self._failure = event.value
+            elif event.number is None:
                 self._admit(self._states[event.worker], event.value)
             else:
                 del self._states[event.worker].in_flight[event.number]
-                yield event.number, event.value
+                answers.append((event.number, event.value))
+        return answers
 
     def _admit(self, state: _State, about: dict[str, Any]) -> None:
         """Mark a worker as up.
 
         Raises:
-            UserError: its results would depend on other settings than those of the other workers.
+            UserError: its settings differ from the other workers' settings.
         """
         self._about = first = self._about or about
         if other := sorted(n for n in {*about, *first} if about.get(n) != first.get(n)):

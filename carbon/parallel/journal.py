@@ -101,11 +101,10 @@ class Journal:
         self._file.seek(self._starts[place])
         return json.loads(self._file.readline()[_SUM_BYTES:])
 
-    def add(self, block: Any) -> None:
-        """Write a computed block to the disk."""
-        self._starts.append(self._end)
-        self._append(block)
-        self.num_blocks += 1
+    def add(self, *blocks: Any) -> None:
+        """Write computed blocks to the disk, all by one fsync."""
+        self._starts.extend(self._append(*blocks))
+        self.num_blocks += len(blocks)
 
     def remove(self) -> None:
         """Remove the journal, because the output is complete."""
@@ -159,11 +158,16 @@ class Journal:
             )
         check_same_job(self.path, earlier, self._job)
 
-    def _append(self, content: Any) -> None:
-        line = json.dumps(content).encode()
-        self._sum = zlib.crc32(line, self._sum)
+    def _append(self, *contents: Any) -> list[int]:
+        """Write lines, and return the byte at which each begins."""
+        starts = []
         with errors_naming(self.path):  # for example a full disk
-            self._file.write(_written(self._sum) + line + b"\n")
+            for content in contents:
+                line = json.dumps(content).encode()
+                self._sum = zlib.crc32(line, self._sum)
+                self._file.write(_written(self._sum) + line + b"\n")
+                starts.append(self._end)
+                self._end += _SUM_BYTES + len(line) + 1
             self._file.flush()
             os.fsync(self._file.fileno())
-        self._end += _SUM_BYTES + len(line) + 1
+        return starts

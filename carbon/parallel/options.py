@@ -64,7 +64,7 @@ def worker_options(arguments: argparse.Namespace) -> WorkerOptions:
 
 
 def start_early(options: WorkerOptions) -> None:
-    """Start the imports of worker processes in parallel with those of the driver."""
+    """Start the imports of worker processes while the driver imports."""
     number, device = options.processes or 0, options.device
     is_on_cpu = device == "cpu" or (device == _AUTO and not _has_gpu_files())
     if 0 < number <= _MOST_PROCESSES and is_on_cpu and sys.platform == "linux":

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count
 from typing import Any
 
 import numpy as np
@@ -80,7 +80,7 @@ class WorkerRollouts:
             config: of the run.
         """
         self._config = config
-        self._computed = workers.computed(self._groups())
+        self._computed = chain.from_iterable(workers.computed(self._groups()))
         self._round: int = 0
         self._weights: Arrays = {}
         self.staleness_rounds = self.num_dropped = 0

@@ -26,7 +26,7 @@ WHOLE = "".join(f"{2 * n}\n" for n in range(NUMBERS))
 
 
 class Doubler:
-    """A worker: numbers in, twice as much out.
+    """A worker that doubles numbers.
 
     Troubles, each a file in a folder: `kill-N`, as often as it has letters, at the block that holds
     N; `load` in the same way while it loads; `user-N`, `disk-N`, `nan-N`, `defect-N`, errors at N;
@@ -104,17 +104,17 @@ class Stopped(BaseException):
 
 
 def stop_once_behind(monkeypatch, number: int) -> list[int]:
-    """Have the next block but so many stopped before it is kept; return those kept, to fill.
+    """Stop a run after `number` blocks; return the list of journalled blocks.
 
-    What comes behind the stop is kept, and listed too.
+    Blocks of later runs are added to the list.
     """
     add, kept, stops = Journal.add, [], [Stopped()]
 
-    def add_or_stop(self, block):
+    def add_or_stop(self, *blocks):
         if stops and len(kept) == number:
             raise stops.pop()
-        kept.append(block[0])
-        add(self, block)
+        kept.extend(number for number, _ in blocks)
+        add(self, *blocks)
 
     monkeypatch.setattr(Journal, "add", add_or_stop)
     return kept

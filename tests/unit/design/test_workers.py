@@ -56,7 +56,7 @@ class Groups:
 
     def computed(self, blocks):
         while True:
-            yield next(blocks).number, self.groups.pop(0)
+            yield [(next(blocks).number, self.groups.pop(0))]
 
 
 @pytest.fixture

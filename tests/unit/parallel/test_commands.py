@@ -8,7 +8,6 @@ import pytest
 
 from carbon.cli import main
 from carbon.model import save_model
-from carbon.parallel import local
 from tests.helpers.files import random_bases, write_fasta, write_vcf
 from tests.helpers.parallel import Stopped, stop_once_behind
 
@@ -169,10 +168,3 @@ def test_the_driver_never_imports_torch(folder, tmp_path):
     words = [sys.executable, "-c", DRIVER, json.dumps(commands)]
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
     assert all((tmp_path / f"{command}.{ending}").is_file() for command, ending in endings.items())
-
-
-def test_the_preload_of_workers_leaves_cuda_alone():
-    """Workers on CPUs are forked from a process with these imports."""
-    imports = "; ".join(f"import {name}" for name in local._PRELOADED)
-    code = f"{imports}; import torch; assert not torch.cuda.is_initialized()"
-    subprocess.run([sys.executable, "-c", code], check=True)

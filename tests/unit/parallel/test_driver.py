@@ -1,4 +1,4 @@
-"""Blocks by one process and by several, killed and gone on with: the same bytes."""
+"""The driver: any number of workers, killed or resumed, writes the same bytes."""
 
 import json
 import os
@@ -7,13 +7,14 @@ import tracemalloc
 import zlib
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from carbon.errors import UserError
 from carbon.parallel import local
 from carbon.parallel.driver import MOST_IN_FLIGHT, Block, Workers, run_job
-from carbon.parallel.engines import Answer, InProcess
+from carbon.parallel.engines import Answer, InProcess, Seat
 from carbon.parallel.journal import Journal
 from tests.helpers.parallel import WHOLE, Doubler, job_of, processes, run, this_process
 
@@ -92,7 +93,7 @@ def test_all_workers_that_have_blocks_start_at_once():
 
 
 class Recorded:
-    """An engine that answers by chance, and records what is in flight."""
+    """An engine that answers in another order, and records the blocks in flight."""
 
     def __init__(self, size):
         self.size = size
@@ -129,7 +130,39 @@ def test_in_any_order_with_two_blocks_of_a_worker_in_flight(tmp_path, size):
 
     computed = Workers(Recorded(size)).computed(blocks())
     next(computed)
-    assert len(read) <= MOST_IN_FLIGHT * size + 1  # that one is no longer in flight
+    assert (
+        len(read) <= MOST_IN_FLIGHT * size + 1
+    )  # the block that was returned is no longer in flight
+
+
+class Together(Recorded):
+    """An engine whose workers answer all at once."""
+
+    def __init__(self, size, folder):
+        super().__init__(size)
+        self.seat = Seat(partial(Doubler, folder))
+
+    def results(self, seconds):
+        sent, self.sent = self.sent, []
+        for worker, number, payload in sent:
+            yield Answer(worker, number, self.seat.answer(number, payload))
+
+
+def test_results_that_arrive_together_share_an_fsync(tmp_path, monkeypatch):
+    num_syncs, fsync = [], os.fsync
+    monkeypatch.setattr(os, "fsync", lambda descriptor: (num_syncs.append(1), fsync(descriptor)))
+    with Workers(Together(5, tmp_path)) as workers:
+        run(job_of(tmp_path / "o"), workers)
+    assert (tmp_path / "o").read_text() == WHOLE
+    assert len(num_syncs) < 8  # of 15 blocks, the journal's first line and the output
+
+
+def test_results_that_arrive_with_an_error_are_kept(tmp_path):
+    (tmp_path / "user-1").touch()
+    engine = Together(5, tmp_path)
+    with Workers(engine) as workers, pytest.raises(UserError, match="record 1: is no number"):
+        run(job_of(tmp_path / "o"), workers)
+    assert (tmp_path / ".o.progress").read_bytes().count(b"\n") == 1 + 9
 
 
 @pytest.mark.parametrize("first", [0, 1, 2])

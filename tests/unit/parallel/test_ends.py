@@ -1,4 +1,4 @@
-"""However a driver ends, its processes end with it, and another run goes on from its journal."""
+"""When a driver ends, its processes end too, and another run continues its journal."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def started(folder, *more):
-    """Start a driver with two processes, in a session of its own."""
+    """Start a driver with two processes, in a new session."""
     words = [sys.executable, "-m", "tests.helpers.parallel", f"{folder}/o", str(folder)]
     return subprocess.Popen(
         [*words, "--processes", "2", *more],

@@ -1,4 +1,4 @@
-"""The launch script of Slurm, with programs that stand in for Slurm and Ray; and manifests."""
+"""Slurm's launch script, run with fakes of Slurm and Ray; the Kubernetes manifest."""
 
 import os
 import re
@@ -18,7 +18,7 @@ exit 0
 """
 SRUN = """#!/usr/bin/env bash
 echo "srun $1 $2 $3 $4 $5" >> "$LOG"
-shift 7  # its options, of which one has no value of its own
+shift 7  # the options, one without a value
 exec "$@"
 """
 PYTHON = """#!/usr/bin/env bash
@@ -30,7 +30,7 @@ exit "$CODE"
 
 @pytest.fixture
 def slurm(tmp_path):
-    """Return what runs the script in a job of so many nodes; it returns exit code and log."""
+    """Return a function that runs the script in a job, and returns exit code and log."""
     (tmp_path / "bin").mkdir()
     for name, text in {"ray": RAY, "srun": SRUN, "python": PYTHON}.items():
         path = tmp_path / "bin" / name
@@ -52,7 +52,7 @@ def slurm(tmp_path):
         )
         code = done.wait(60)
         with suppress(ProcessLookupError):
-            os.killpg(done.pid, 9)  # as Slurm ends what is left of a job
+            os.killpg(done.pid, 9)  # as Slurm ends the processes of a job
         return code, log.read_text().splitlines()
 
     return run

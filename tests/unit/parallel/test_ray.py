@@ -29,7 +29,7 @@ def cluster():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_AUTH_MODE", "disabled")  # as this process, which may have imported Ray
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        # Two CPUs, of which the machine of a test has no more.
+        # Two CPUs: a machine of tests may have no more.
         node = {"num_cpus": 2, "include_dashboard": False, "object_store_memory": 80 * 2**20}
         cluster = Cluster(initialize_head=True, head_node_args=node)
         yield cluster
@@ -48,7 +48,7 @@ def num_kept(folder) -> int:
 
 
 def test_actors_write_the_bytes_of_one_process(cluster, tmp_path):
-    """One of them is killed at a block; an error of a worker is that of the run."""
+    """An actor is killed at a block; an error in an actor ends the run."""
     (tmp_path / "kill-17").write_text("x")
     with actors(cluster, tmp_path) as workers:
         run(job_of(tmp_path / "o"), workers)
@@ -96,7 +96,7 @@ def test_a_node_is_lost_and_another_is_added(cluster, tmp_path):
 
 @pytest.mark.nightly
 def test_more_actors_than_there_is_room_for(cluster, tmp_path, monkeypatch):
-    """Those that wait for room do not stop the others."""
+    """Actors that wait for room do not stop the others."""
     monkeypatch.setattr(RayActors, "size", 9)
     with actors(cluster, tmp_path) as workers:
         run(job_of(tmp_path / "o"), workers)
@@ -119,7 +119,7 @@ def test_actors_end_with_their_driver(cluster, tmp_path, start_driver):
 
 @pytest.mark.nightly
 def test_actors_draw_for_rl(cluster, tmp_path, network, monkeypatch, capsys):
-    """An error of a scoring function in an actor is that of the run."""
+    """An error of a scoring function in an actor ends the run."""
     save_model(network, tmp_path / "base")
     monkeypatch.chdir(tmp_path)
     words = ["rl", "--model", "base", "--function", "python:shares:gc", "--length", "30", "--group"]
