@@ -7,7 +7,6 @@ import numpy as np
 
 from carbon.genome import fasta_text, short
 from carbon.genome.alphabet import gc_share
-from carbon.genome.genes import OpenFrame, open_frames
 from carbon.inference import Constraints
 from carbon.inference.options import MODES
 from carbon.io.tables import words_of
@@ -15,6 +14,7 @@ from carbon.tokenizer import GENE_TAGS, SPECIES_TAGS
 from demo.fields import Field, Values
 from demo.figures import BLUE, GREEN, GREY, ORANGE, Figure, figure
 from demo.markup import download, facts, table
+from demo.open_frames import OpenFrame, open_frames
 from demo.panel import Command, Example, Panel, Progress, Result, View
 
 _GC_WINDOW_BP = 30
