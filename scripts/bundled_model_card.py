@@ -5,7 +5,7 @@ from typing import Any
 
 from carbon.pretrained import Entry
 from carbon.progress import Cell
-from carbon.reports.render import card_front
+from carbon.reports.card import card_front
 from carbon.tokenizer import K
 from eval.heldout.overlap import overlap_clause
 from train.config import TrainConfig

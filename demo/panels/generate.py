@@ -27,13 +27,10 @@ _LEAST_CODONS = 15
 class Generate(Panel):
     """Continues a prompt."""
 
-    name = "generate"
-    title = "Generate"
     invitation = "Let it write"
     sentence = (
         "The model continues your DNA; every base is coloured by how likely the model found it."
     )
-    run_label = "Generate"
     views: ClassVar[tuple[View, ...]] = (
         View("bases", "bases", "Generated bases, coloured by their probability"),
         View("facts", "html", "What was generated, in numbers"),
