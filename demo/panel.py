@@ -73,14 +73,15 @@ class Panel(ABC):
     """One page of the demo; a subclass says what is asked and how the answer is shown.
 
     Attributes:
-        name: of its page, of its endpoint, and in links.
-        title: in the navigation.
+        name: name of its page and endpoint; the name of the class in lower case if not given.
+        title: title in the navigation; the name of the class if not given.
         sentence: what it shows, in one.
         invitation: what the primer's link to it says; the primer itself has none.
         more: examples that suit any model and genome.
         views: where the answer goes, from top to bottom.
         uses_model: whether it waits for its turn with the model.
         switches_model: whether another model changes what it answers.
+        run_label: label of the button; the title if not given.
         refresh_seconds: how often the answer is asked for again; None if only when asked.
     """
 
@@ -92,8 +93,17 @@ class Panel(ABC):
     views: ClassVar[tuple[View, ...]]
     uses_model: ClassVar[bool] = True
     switches_model: ClassVar[bool] = True
-    run_label: ClassVar[str] = "Run"
+    run_label: ClassVar[str]
     refresh_seconds: ClassVar[float | None] = None
+
+    def __init_subclass__(cls) -> None:
+        """Derive name, title and button label from the name of the class if it gives none."""
+        defaults = {"name": cls.__name__.lower(), "title": cls.__name__}
+        for attribute, value in defaults.items():
+            if not hasattr(cls, attribute):
+                setattr(cls, attribute, value)
+        if not hasattr(cls, "run_label"):
+            cls.run_label = cls.title
 
     def __init__(self, lab: Lab) -> None:
         """Keep what all panels share."""

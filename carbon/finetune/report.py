@@ -25,8 +25,9 @@ from carbon.finetune.results import (
     score_label,
 )
 from carbon.io.files import atomic_file
+from carbon.reports.card import card_front
 from carbon.reports.figures import BLUE, COLOURS, GREY, LINE, ORANGE, PAGE_STYLE, axes_of, svg_of
-from carbon.reports.render import card_front, render_card, render_page
+from carbon.reports.render import render_card, render_page
 
 REPORT, CARD = "report.html", "README.md"
 _MOST_NUMBERS, _MOST_CLASSES, _MOST_NAMES, _MOST_CARD_SCORES = 6, 40, 20, 20

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NamedTuple
 
 from carbon.errors import GenomeError, TypedError
-from carbon.genome.alphabet import reverse_complement, translate
+from carbon.genome.alphabet import reverse_complement
 from carbon.genome.fasta import Reference
 from carbon.genome.interval import Interval, Strand
 from carbon.progress import say
@@ -344,63 +343,3 @@ def near_names(name: str, names: Iterable[str]) -> tuple[str, ...]:
     """Return up to five names with the most similar spelling, ignoring case."""
     known = {text.casefold(): text for text in names}
     return tuple(known[text] for text in get_close_matches(name.casefold(), known, _SHOWN))
-
-
-_CODON_BP = 3
-
-
-class OpenFrame(NamedTuple):
-    """An open reading frame: from a start codon to a stop codon or the end of the sequence.
-
-    Attributes:
-        start: 0-based start in the sequence, on either strand.
-        end: end, exclusive.
-        strand: strand of the frame.
-        protein: amino acids, without the stop.
-        has_stop: whether a stop codon ends it.
-    """
-
-    start: int
-    end: int
-    strand: Strand
-    protein: str
-    has_stop: bool
-
-
-def open_frames(bases: str, least_codons: int) -> list[OpenFrame]:
-    """Return the open reading frames of both strands, each from its first ATG, by start.
-
-    Args:
-        bases: DNA, in either case.
-        least_codons: minimum number of amino acids.
-
-    >>> open_frames("CATGGCCTAAC", 2)
-    [OpenFrame(start=1, end=10, strand='+', protein='MA', has_stop=True)]
-    """
-    strands: tuple[tuple[Strand, str], ...] = (("+", bases), ("-", reverse_complement(bases)))
-    frames = []
-    for strand, read in strands:
-        for start, end, protein, has_stop in _of_strand(read.upper()):
-            if len(protein) >= least_codons:
-                span = (start, end) if strand == "+" else (len(bases) - end, len(bases) - start)
-                frames.append(OpenFrame(*span, strand, protein, has_stop))
-    return sorted(frames)
-
-
-def _of_strand(bases: str) -> Iterator[tuple[int, int, str, bool]]:
-    """Yield start, end, protein and whether it ends with a stop codon, frame by frame."""
-    for frame in range(_CODON_BP):
-        whole_bp = (len(bases) - frame) // _CODON_BP * _CODON_BP
-        at = frame
-        for part, is_last in _parts(translate(bases[frame : frame + whole_bp])):
-            end = at + _CODON_BP * (len(part) + (not is_last))
-            met = part.find("M")
-            if met >= 0:
-                yield at + _CODON_BP * met, end, part[met:], not is_last
-            at = end
-
-
-def _parts(protein: str) -> Iterator[tuple[str, bool]]:
-    *stopped, last = protein.split("*")
-    yield from ((part, False) for part in stopped)
-    yield last, True

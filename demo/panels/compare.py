@@ -27,14 +27,11 @@ _MEANING = (
 class Compare(Panel):
     """Scores two sequences as `carbon score` does, by one model or two."""
 
-    name = "compare"
-    title = "Compare"
     invitation = "Compare two sequences, alleles or models"
     sentence = (
         "Two sequences, two alleles or two models side by side: how likely each is, and at which "
         "bases they part."
     )
-    run_label = "Compare"
     views: ClassVar[tuple[View, ...]] = (
         View("told", "html", "The comparison in numbers"),
         View("track", "figure", "Nats of each base of A and B, and how far B falls behind"),

@@ -33,14 +33,11 @@ _BEST, _TIMEOUT_SECONDS = 8, 60
 class Design(Panel):
     """Optimises sequences against a scoring function, as `carbon design` does."""
 
-    name = "design"
-    title = "Design"
     invitation = "Optimise sequences against a scoring function"
     sentence = (
         "The model draws sequences, a function scores them, and the model redraws windows of the "
         "best. A design is a hypothesis: its score does not predict what it does in a cell."
     )
-    run_label = "Design"
     views: ClassVar[tuple[View, ...]] = (
         View("front", "figure", "Every sequence: its score and its nats per base"),
         View("facts", "html", "The search in numbers"),

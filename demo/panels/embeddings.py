@@ -28,8 +28,6 @@ _SYMBOLS = ("circle", "diamond", "square", "triangle-up", "x", "star")
 class Embeddings(Panel):
     """Draws sequences by the first two principal components of their vectors."""
 
-    name = "embeddings"
-    title = "Embeddings"
     invitation = "See which sequences it finds alike"
     sentence = (
         "Each sequence is a vector inside the model; the map shows them by the two directions in "

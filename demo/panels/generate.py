@@ -7,7 +7,6 @@ import numpy as np
 
 from carbon.genome import fasta_text, short
 from carbon.genome.alphabet import gc_share
-from carbon.genome.genes import OpenFrame, open_frames
 from carbon.inference import Constraints
 from carbon.inference.options import MODES
 from carbon.io.tables import words_of
@@ -15,6 +14,7 @@ from carbon.tokenizer import GENE_TAGS, SPECIES_TAGS
 from demo.fields import Field, Values
 from demo.figures import BLUE, GREEN, GREY, ORANGE, Figure, figure
 from demo.markup import download, facts, table
+from demo.open_frames import OpenFrame, open_frames
 from demo.panel import Command, Example, Panel, Progress, Result, View
 
 _GC_WINDOW_BP = 30
@@ -27,13 +27,10 @@ _LEAST_CODONS = 15
 class Generate(Panel):
     """Continues a prompt."""
 
-    name = "generate"
-    title = "Generate"
     invitation = "Let it write"
     sentence = (
         "The model continues your DNA; every base is coloured by how likely the model found it."
     )
-    run_label = "Generate"
     views: ClassVar[tuple[View, ...]] = (
         View("bases", "bases", "Generated bases, coloured by their probability"),
         View("facts", "html", "What was generated, in numbers"),

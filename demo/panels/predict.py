@@ -37,14 +37,11 @@ _KEPT_MODELS = 2
 class Predict(Panel):
     """Opens a folder that `carbon finetune` wrote, and predicts."""
 
-    name = "predict"
-    title = "Predict"
     invitation = "Ask a model that learned labels"
     sentence = (
         "What a model that learned labels with `carbon finetune` predicts for your sequences, and "
         "how a variant of the open genome changes the prediction."
     )
-    run_label = "Predict"
     switches_model = False
     views: ClassVar[tuple[View, ...]] = (
         View("facts", "html", "The model, and the variant in numbers"),

@@ -21,8 +21,6 @@ from demo.token_figures import marginal_bars
 class Primer(Panel):
     """The first page."""
 
-    name = "primer"
-    title = "Primer"
     others: ClassVar[tuple[type[Panel], ...]] = ()
     sentence = (
         "One sequence travels from the chromosome through the cell and into a DNA language model; "

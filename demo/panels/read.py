@@ -32,7 +32,6 @@ _OFFSETS = tuple("012345")
 class Read(Panel):
     """Scans a gene or region."""
 
-    name = "read"
     title = "Read a sequence"
     invitation = "See what it expects along a gene"
     sentence = (

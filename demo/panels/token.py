@@ -26,7 +26,6 @@ _READING = (
 class Token(Panel):
     """Asks for the distribution of one 6-mer."""
 
-    name = "token"
     title = "Inside a token"
     invitation = "Look inside a token"
     sentence = (

@@ -25,8 +25,6 @@ _OFFSETS = tuple("012345")
 class Tokenizer(Panel):
     """Shows tokens."""
 
-    name = "tokenizer"
-    title = "Tokenizer"
     invitation = "Cut text into tokens"
     sentence = (
         "How DNA becomes tokens of six bases: ids, which bases are known, and what a shift of the "

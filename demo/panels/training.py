@@ -33,8 +33,6 @@ _KEPT_RUNS = 4
 class Training(Panel):
     """Draws a run folder."""
 
-    name = "training"
-    title = "Training"
     invitation = "Follow a run while it trains"
     sentence = (
         "How a training run goes: loss and likelihood across the switch from cross-entropy to "

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carbon.genome import GENETIC_CODE, Reference, read_annotation, reverse_complement, translate
-from carbon.genome.genes import OpenFrame, open_frames
 from demo.central_dogma import residues
+from demo.open_frames import OpenFrame, open_frames
 from tests.helpers.demo import write_genome
 
 _OPEN = re.compile("(?=(ATG(?:(?!TAA|TAG|TGA)[ACGT]{3})*(TAA|TAG|TGA)?))")

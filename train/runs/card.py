@@ -12,7 +12,7 @@ from carbon.io.files import atomic_file
 from carbon.losses.objectives import OBJECTIVES
 from carbon.model.folder import read_config
 from carbon.progress import shown
-from carbon.reports.render import card_front, plain, table
+from carbon.reports.card import card_front, plain, table
 from carbon.tokenizer import NATIVE, K
 from train.config import TrainConfig
 from train.optim import OPTIMIZERS
