@@ -71,6 +71,9 @@ class OwnPages:
         return f"<title>{said['title']}</title>{''.join(metas)}"
 
 
+_DRAINED_BYTES = 2**28
+
+
 class BodyLimits:
     """Refuses what is longer than any question or upload, and uploads that come too fast.
 
@@ -85,7 +88,16 @@ class BodyLimits:
         """Pass a request on, or refuse it."""
         posted = scope["type"] == "http" and scope["method"] == "POST"
         refusal = self._refusal(scope) if posted else None
+        if refusal and scope["path"].endswith("/upload"):
+            await _drain(receive)
         await (refusal or self.app)(scope, receive, send)
+
+    def _too_long(self, num_bytes: int) -> str:
+        most_mb = self.limits.upload_bytes / 2**20
+        return (
+            f"the upload has {num_bytes / 2**20:,.1f} MB, and a file has at most {most_mb:.3g} MB; "
+            "upload the part of the genome that you want to read"
+        )
 
     def _refusal(self, scope: Scope) -> JSONResponse | None:
         is_upload = scope["path"].endswith("/upload")
@@ -93,6 +105,8 @@ class BodyLimits:
         headers = Headers(scope=scope)
         length = headers.get("content-length", "")
         if "transfer-encoding" in headers or not length.isdecimal() or int(length) > most:
+            if is_upload and length.isdecimal():
+                return JSONResponse({"detail": self._too_long(int(length))}, 413)
             return JSONResponse({"detail": f"give its length, and {most:,} bytes at most"}, 413)
         try:
             if is_upload:
@@ -100,3 +114,15 @@ class BodyLimits:
         except UserError as error:
             return JSONResponse({"detail": str(error)}, 429)
         return None
+
+
+async def _drain(receive: Receive) -> None:
+    """Read and drop a body, so that the client receives the answer instead of a reset connection.
+
+    A body of more than `_DRAINED_BYTES` is not read to its end.
+    """
+    num_bytes, more = 0, True
+    while more and num_bytes < _DRAINED_BYTES:
+        message = await receive()
+        num_bytes += len(message.get("body", b""))
+        more = message.get("more_body", False)

@@ -31,7 +31,8 @@ def genome_in_files(files: Sequence[str]) -> Genome:
     fastas = [f for f in files if f.lower().endswith(FASTA_ENDINGS)]
     annotations = [f for f in files if f.lower().endswith(ANNOTATION_ENDINGS)]
     genbanks = [f for f in files if f.lower().endswith(GENBANK_ENDINGS)]
-    names = tuple(Path(path).name for path in files)
+    # The reference comes first, in whatever order the files were uploaded.
+    names = tuple(Path(path).name for path in (*genbanks, *fastas, *annotations))
     try:
         if len(genbanks) == len(files) == 1:
             return replace(_in_genbank(genbanks[0]), shown_files=names)

@@ -72,12 +72,24 @@ def open_indexed(path: Path) -> pysam.FastaFile:
             for _ in _distinct_contigs(path):
                 pass
             built = _build_indexes(path, scratch, is_bgzip=compression == "bgzip")
+            _check_names(built[0], path)
             _keep(built, indexes)
             opened = _open(path, built)
     # An open file does not need its name, so the folder can be removed now.
     if opened is None:
         raise GenomeError(f"{path}: cannot be opened with its index; was it changed meanwhile?")
     return opened
+
+
+def _check_names(fai: Path, path: Path) -> None:
+    for entry in _entries(fai):
+        try:
+            entry.name.decode("utf-8")
+        except UnicodeDecodeError:
+            raise GenomeError(
+                f"{path}: the name of contig {entry.name!r} is not UTF-8; convert the file, for "
+                "example with `iconv -f latin1 -t utf-8`"
+            ) from None
 
 
 def _indexes_of(path: Path, *, is_bgzip: bool) -> Indexes:

@@ -523,6 +523,8 @@ def _wrong_columns(line: str) -> str | None:
     more, samples = names[len(COLUMNS) :], names[len(COLUMNS) + 1 :]
     if more == [""]:
         return "the line of columns ends in a tab; remove it"
+    if not line.startswith("#") and len(names) >= len(COLUMNS):
+        return f"the #CHROM line is missing; add it before the records: {' '.join(COLUMNS)}"
     if tuple(names[: len(COLUMNS)]) != COLUMNS or more[:1] not in ([], ["FORMAT"]):
         return (
             f"{_shown(line)} is neither a ##key=value line nor the line of columns: "

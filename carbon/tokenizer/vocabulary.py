@@ -105,12 +105,14 @@ class Vocabulary:
         """Return the ids at the start of a sequence: tags, then `<dna>`.
 
         Raises:
-            UserError: a tag is not in this vocabulary.
+            UserError: a tag is not in this vocabulary, or is given twice.
         """
-        for tag in tags:
+        for tag in dict.fromkeys(tags):
             if tag not in self.tags:
                 known = ", ".join(self.tags) or self.why_no_tags
                 raise UserError(f"tag '{tag}' is not in the {self.name} vocabulary: {known}")
+            if tags.count(tag) > 1:
+                raise UserError(f"tag '{tag}' is given {tags.count(tag):,} times; give it once")
         return [*self.tag_ids(tags), self.dna_start]
 
 

@@ -1,6 +1,6 @@
 """What befalls processes of a run: they are killed, interrupted, hang, or lose their launcher.
 
-The long form, twenty times, is `bench/faults.py`.
+`test_twenty_kills` is the long form.
 """
 
 import json

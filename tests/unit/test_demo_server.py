@@ -123,7 +123,9 @@ def test_bodies_uploads_and_questions_are_bounded(lab):
         assert requests.post(call, json={"data": ["A" * 2**20, "2"]}).status_code == 413
         assert requests.post(call, data=iter([b'{"data":[]}'])).status_code == 413  # no length
         many = [("files", (f"{n}.fa", b"A" * 1000)) for n in range(100)]
-        assert requests.post(upload, files=many).status_code == 413
+        refused = requests.post(upload, files=[("files", ("g.fa", b"A" * 20_000_000))])
+        assert refused.status_code == 413
+        assert refused.json()["detail"].startswith("the upload has 19.1 MB, and a file has at most")
         large = {"files": ("large.fa", b"A" * 1001)}
         assert requests.post(upload, files=large).status_code == 413
         codes = [requests.post(upload, files=many[:4]).status_code for _ in range(2)]
@@ -287,6 +289,13 @@ def test_a_link_leaves_out_what_is_as_it_was():
 def test_an_upload_is_named_by_its_name_alone(lab, tmp_path):
     fasta = write_fasta(tmp_path / "mine.fa", {"z": "ACGT" * 50})
     assert lab.genome_of([str(fasta)]).shown_files == ("mine.fa",)
+    genes = tmp_path / "a" / "genes.bed"  # before the FASTA in the order of paths
+    genes.parent.mkdir(exist_ok=True)
+    genes.write_text(
+        f"{next(iter(lab.genome_of([str(fasta)]).reference.contig_lengths_bp))}\t0\t9\n"
+    )
+    both = lab.genome_of([str(genes), str(fasta)])
+    assert both.shown_files == ("mine.fa", "genes.bed")  # the reference of the shown program
     broken = tmp_path / "broken.fa"
     broken.write_text(">z\nMKV*\n")
     with pytest.raises(UserError) as raised:

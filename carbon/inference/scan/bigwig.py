@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from errno import EIO, ENOSPC
 from pathlib import Path
+from signal import Signals
 from typing import IO, Any
 
 import numpy as np
@@ -56,6 +57,13 @@ def open_bigwig(path: Path, contig_lengths_bp: Mapping[str, int]) -> Iterator[Wr
 
     def check_end() -> None:
         reason, _ = child.communicate()
+        if child.returncode < 0:
+            number = Signals(-child.returncode).name
+            raise OSError(
+                EIO,
+                f"the process that wrote it was killed by {number}; is memory short?",
+                str(path),
+            )
         if child.returncode:
             shown = f"; {reason.decode()}" if reason else ""
             raise OSError(EIO, f"was not written whole; is the disk full?{shown}", str(path))

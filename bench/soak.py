@@ -1,0 +1,539 @@
+"""Send damaged files, requests and kills at Carbon, and count how each trial ends.
+
+    python bench/soak.py [--trials 1000] [--seed 0] [--server-seconds 0]
+
+Every trial follows from `--seed`. Nine in ten damage a file and give it to a command that reads
+such files; the others send a request to a server, or kill a command and resume it. These endings
+are in order:
+
+- `done` or `refused`: the command succeeds, or it ends with a message and exit code 2 (1 for the
+  machine), within the time limit, and leaves nothing half-written.
+- `equal`: a good request has the answer that it has alone, or a command that was killed and resumed
+  writes the bytes of an undisturbed one.
+- `flat`: with `--server-seconds`, the memory of a server under 16 clients grows by at most 5 % from
+  a fifth of the time on.
+
+All other trials are printed, and the exit code is 1.
+"""
+
+import argparse
+import io
+import json
+import os
+import re
+import resource
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import httpx
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import LlamaForCausalLM
+
+from carbon import load
+from carbon.console import natural, run_command
+from carbon.genome import Reference
+from carbon.io.files import TEMPORARY
+from carbon.model import PRESETS, save_model
+from carbon.progress import track
+from tests.helpers.files import random_bases, write_fasta, write_vcf
+from tests.helpers.finetune import BINARY, motif_rows, untrained_folder, write_rows
+from tests.helpers.serve import serving
+
+_MOST_BYTES = 12 << 30
+_LEFTOVER = re.compile(rf"{TEMPORARY.pattern}|.*\.partial")
+_ODD = (b"\x00", b"\xff", b"\r", b";", b",", b"\t", b"\xc3\xa9", b"#", b'"', b"-9", b"NaN", b"null")
+_GROWTH = 1.05
+
+
+def main() -> int:
+    """Parse the arguments and run; return the exit code."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--trials", type=natural, default=1000)
+    parser.add_argument("--seed", type=natural, default=0)
+    parser.add_argument("--limit-seconds", type=float, default=120, help="of a trial")
+    parser.add_argument("--server-seconds", type=float, default=0, help="of a server under load")
+    arguments = parser.parse_args()
+    return run_command(lambda: soak(arguments))
+
+
+def soak(arguments: argparse.Namespace) -> int:
+    """Run all trials and print their counts; return 0 if all are in order."""
+    torch.set_num_threads(1)
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    with tempfile.TemporaryDirectory(prefix="carbon-soak-") as name:
+        files = Files(Path(name))
+        draw = Random(arguments.seed)
+        files.check()
+        with serving(files.model(), name="soak", reference=files.genome()) as address:
+            server = Server(address, files.model())
+            for number in track(range(arguments.trials), "trials"):
+                kind = draw.choices(("file", "request", "kill"), (90, 5, 5))[0]
+                trial = {"file": files.trial, "request": server.trial, "kill": files.kill}[kind]
+                what, ending = trial(draw, arguments.limit_seconds)
+                counts[what][ending.split(":")[0]] += 1
+                if ending not in _IN_ORDER:
+                    print(f"trial {number}: {what}: {ending}", flush=True)
+            if arguments.server_seconds:
+                counts["memory of the server"][server.load(arguments.server_seconds)] += 1
+    endings = sorted({ending for each in counts.values() for ending in each})
+    print("what", *endings, sep="\t")
+    for what, each in sorted(counts.items()):
+        print(what, *(each[ending] for ending in endings), sep="\t")
+    return int(any(ending not in _IN_ORDER for ending in endings))
+
+
+_IN_ORDER = ("done", "refused", "equal", "flat")
+
+
+# What may happen to a file
+
+
+def _cut(data: bytes, draw: Random) -> bytes:
+    return data[: draw.randrange(len(data) + 1)]
+
+
+def _flipped(data: bytes, draw: Random) -> bytes:
+    changed = bytearray(data)
+    for _ in range(min(len(data), 8)):
+        changed[draw.randrange(len(data))] = draw.randrange(256)
+    return bytes(changed)
+
+
+def _with_odd(data: bytes, draw: Random) -> bytes:
+    for _ in range(4):
+        place = draw.randrange(len(data) + 1)
+        data = data[:place] + draw.choice(_ODD) + data[place:]
+    return data
+
+
+def _with_lines_changed(data: bytes, draw: Random) -> bytes:
+    """Repeat, drop or swap lines."""
+    lines = data.splitlines(keepends=True)
+    if not lines:
+        return data
+    one, other = draw.randrange(len(lines)), draw.randrange(len(lines))
+    lines[one : one + draw.randrange(2)] = [lines[other]] * draw.randrange(2)
+    return b"".join(lines)
+
+
+def _with_other_value(data: bytes, draw: Random) -> bytes:
+    """Replace a value of JSON or TOML, or a number of a table."""
+    values = list(re.finditer(rb'"[^"\n]*"|-?\d[\d.]*|true|false', data))
+    if not values:
+        return data
+    start, end = draw.choice(values).span()
+    others = (b"null", b"-1", b"1e999", b"9" * 5000, b'"x"', b"[]", b"{}", b"[" * 500, b"true")
+    return data[:start] + draw.choice(others) + data[end:]
+
+
+DAMAGES: dict[str, Callable[[bytes, Random], bytes]] = {
+    "whole": lambda data, draw: data,
+    "empty": lambda data, draw: b"",
+    "cut": _cut,
+    "flipped bytes": _flipped,
+    "odd insertions": _with_odd,
+    "changed lines": _with_lines_changed,
+    "another value": _with_other_value,
+    "CRLF": lambda data, draw: data.replace(b"\n", b"\r\n"),
+    "byte-order mark": lambda data, draw: b"\xef\xbb\xbf" + data,
+    "UTF-16": lambda data, draw: data.decode("latin-1").encode("utf-16"),
+    "nested deep": lambda data, draw: b"[" * 10_000 + data,
+    "one line": lambda data, draw: data.replace(b"\n", b""),
+}
+
+
+class Reader(NamedTuple):
+    """A command, and the file or folder of its input that is damaged.
+
+    Attributes:
+        program: `carbon.cli` or the `__main__` module of a package.
+        damaged: names of the files, or of folders any file of which is damaged.
+        words: of the command; `{in}` and `{out}` are folders.
+    """
+
+    program: str
+    damaged: tuple[str, ...]
+    words: str
+
+    def command(self, inside: Path, out: Path, file: Path) -> Callable[[], int]:
+        """Return the command for a folder of inputs, one for outputs, and the damaged file."""
+        words = self.words.format(**{"in": inside, "out": out, "file": file}).split()
+        return partial(import_module(self.program).main, words)
+
+
+_MODEL = "--model {in}/model"
+_SCORE = f"score {_MODEL} {{in}}/s.fa"
+_VARIANTS = f"variants {_MODEL} --reference {{in}}/g.fa --vcf {{in}}/v.vcf --window 48"
+_SCORED = ("x.tsv", "x.json", "x.parquet", "x.vcf")
+_CARBON, _BUILDER, _TRAIN = "carbon.cli", "data_pipeline.__main__", "train.__main__"
+READERS = {
+    "tokenize": Reader(_CARBON, ("s.fa", "s.fq", "s.txt"), "tokenize {file}"),
+    "score": Reader(_CARBON, ("s.fa", "s.fq"), f"score {_MODEL} {{file}} --output {{out}}/o.json"),
+    "model": Reader(_CARBON, ("model",), f"{_SCORE} --output {{out}}/o.tsv"),
+    "embed": Reader(_CARBON, ("s.fa",), f"embed {_MODEL} {{file}} --output {{out}}/o.npz"),
+    "scan": Reader(
+        _CARBON,
+        ("g.fa",),
+        f"scan {_MODEL} --reference {{file}} --region c:1-60 --output {{out}}/o.bw",
+    ),
+    "variants": Reader(
+        _CARBON, ("v.vcf", "g.fa"), f"{_VARIANTS} --skip-mismatches --output {{out}}/o.vcf"
+    ),
+    "annotation": Reader(
+        _CARBON, ("a.gff3",), f"{_VARIANTS} --annotation {{file}} --output {{out}}/o.tsv"
+    ),
+    "compare": Reader(_CARBON, _SCORED, "compare {file} {in}/y.tsv --output {out}/o.tsv"),
+    "predict": Reader(
+        _CARBON,
+        ("finetuned", "finetuned/model"),
+        "predict --model {in}/finetuned {in}/s.fa --output {out}/o.tsv",
+    ),
+    "fine-tuning data": Reader(
+        _CARBON, ("data.csv", "finetune.toml"), "finetune --config {in}/finetune.toml --dry-run"
+    ),
+    "corpus": Reader(_BUILDER, ("corpus",), "inspect {in}/corpus"),
+    "build": Reader(_BUILDER, ("build.toml",), "build --config {in}/build.toml --dry-run"),
+    "train": Reader(_TRAIN, ("train.toml", "corpus"), "--config {in}/train.toml --dry-run"),
+    "training run": Reader(
+        _TRAIN, ("run",), "summary --config {in}/train.toml --set output={in}/run"
+    ),
+}
+
+
+class Files:
+    """A folder with one good file for every reader, and trials on copies of it."""
+
+    def __init__(self, folder: Path) -> None:
+        """Write the files."""
+        self.good, self.work = folder / "good", folder / "work"
+        self.good.mkdir()
+        with redirect_stdout(io.StringIO()):
+            self._write()
+        self._whole: dict[str, bytes] = {}
+
+    def _write(self) -> None:
+        good = self.good
+        torch.manual_seed(0)
+        save_model(LlamaForCausalLM(PRESETS["tiny"]()), good / "model")
+        bases = random_bases(3000)
+        records = {f"s{n}": bases[100 * n : 100 * n + 90] for n in range(20)}
+        write_fasta(good / "g.fa", {"c": bases})
+        write_fasta(good / "s.fa", records)
+        fastq = "".join(f"@{name}\n{seq}\n+\n{'I' * len(seq)}\n" for name, seq in records.items())
+        (good / "s.fq").write_text(fastq, encoding="utf-8")
+        (good / "s.txt").write_text("\n".join(records.values()) + "\n", encoding="utf-8")
+        others = {"A": "C", "C": "G", "G": "T", "T": "A"}
+        places = range(100, 2900, 100)
+        lines = [f"c\t{p}\t.\t{bases[p - 1]}\t{others[bases[p - 1]]}\t.\t.\t." for p in places]
+        write_vcf(good / "v.vcf", lines)
+        gff = ["##gff-version 3"]
+        for kind, key in (("gene", "ID=g"), ("mRNA", "ID=t;Parent=g"), ("CDS", "ID=p;Parent=t")):
+            gff.append(f"c\tx\t{kind}\t1\t300\t.\t+\t{'0' if kind == 'CDS' else '.'}\t{key}")
+        (good / "a.gff3").write_text("\n".join(gff) + "\n", encoding="utf-8")
+        self._write_outputs()
+        (good / "data.csv").write_text("", encoding="utf-8")
+        write_rows(good / "data.csv", motif_rows(40))
+        untrained_folder(good / "model", BINARY, good / "finetuned")
+        self._write_settings()
+
+    def _write_outputs(self) -> None:
+        """Write scored variants, a corpus and a run folder with the commands themselves."""
+        good = self.good
+        for name in ("x.tsv", "x.json", "x.parquet", "x.vcf", "y.tsv"):
+            self._run("carbon.cli", f"{_VARIANTS} --output {{in}}/{name}")
+        build = f"build --set assemblies.0.genome={good}/g.fa --set output={good}/corpus"
+        self._run("data_pipeline.__main__", f'{build} --set assemblies.0.sources=["genome"]')
+        (good / "run").mkdir()
+        steps = [
+            {"step": n, "tokens": 64 * n, "stage": "ce", "objective": "ce", "context_tokens": 64,
+             "loss": 8.0, "nats_per_base": 1.4, "marginal_nats_per_base": 1.4, "gradient_norm": 1.0,
+             "learning_rate": 1e-3, "tokens_per_second": 100.0, "mfu": None}
+            for n in range(1, 30)
+        ]  # fmt: skip
+        events = [{"step": 0, "event": "start", "message": "from step 0"}]
+        for name, rows in (("metrics", steps), ("events", events)):
+            text = "".join(f"{json.dumps(row)}\n" for row in rows)
+            (good / "run" / f"{name}.jsonl").write_text(text, encoding="utf-8")
+
+    def _write_settings(self) -> None:
+        good = self.good
+        recipe = Path(__file__).parents[1] / "train" / "recipes" / "tiny.toml"
+        text = recipe.read_text(encoding="utf-8")
+        text = re.sub(r"(?m)^corpus = .*$", f'corpus = "{good}/corpus"', text)
+        text = re.sub(r"(?m)^output = .*$", f'output = "{good}/run-1"', text)
+        text = re.sub(r"(?m)^mixture = .*$", "mixture = { genome = 1.0 }", text)
+        (good / "train.toml").write_text(text, encoding="utf-8")
+        shutil.copyfile(good / "train.toml", good / "run" / "config.toml")
+        (good / "build.toml").write_text(
+            f'output = "{good}/built"\n[[assemblies]]\ngenome = "{good}/g.fa"\n'
+            'sources = ["genome"]\n', encoding="utf-8",
+        )  # fmt: skip
+        (good / "finetune.toml").write_text(
+            f'model = "{good}/model"\noutput = "{good}/tuned"\n[data]\npath = "{good}/data.csv"\n'
+            'name = "id"\n[data.split]\nvalidation_share = 0.25\ntest_share = 0.25\n'
+            '[task]\ntype = "binary"\n', encoding="utf-8",
+        )  # fmt: skip
+
+    def _run(self, program: str, words: str) -> None:
+        code = import_module(program).main(words.format(**{"in": self.good}).split())
+        assert code == 0, words
+
+    def model(self) -> Any:
+        """Return the model, loaded."""
+        return load(self.good / "model")
+
+    def genome(self) -> Reference:
+        """Return the reference genome, opened."""
+        return Reference(self.good / "g.fa")
+
+    def _copies(self) -> tuple[Path, Path]:
+        """Return a copy of all files, whose settings name the copies, and an empty folder."""
+        inside, out = self.work / "in", self.work / "out"
+        shutil.copytree(self.good, inside)
+        for path in inside.rglob("*.toml"):
+            text = path.read_text(encoding="utf-8").replace(str(self.good), str(inside))
+            path.write_text(text, encoding="utf-8")
+        out.mkdir()
+        return inside, out
+
+    def check(self) -> None:
+        """Fail unless every reader takes its files as they are."""
+        for name, reader in READERS.items():
+            inside, out = self._copies()
+            ending = run_apart(reader.command(inside, out, inside / reader.damaged[0]), out, 300)
+            assert ending == "done", f"{name}: {ending}"
+            shutil.rmtree(self.work)
+
+    def trial(self, draw: Random, limit_seconds: float) -> tuple[str, str]:
+        """Damage one file of one reader's input; return the reader and how it ended."""
+        name = draw.choice(list(READERS))
+        reader, damage = READERS[name], draw.choice(list(DAMAGES))
+        inside, out = self._copies()
+        path = inside / draw.choice(reader.damaged)
+        file = path if path.is_file() else draw.choice(sorted(filter(Path.is_file, path.iterdir())))
+        if draw.random() < 0.02:
+            damage = "a pipe"
+            file.unlink()
+            os.mkfifo(file)
+        elif file.suffix == ".safetensors" and draw.random() < 0.5:
+            damage = _damage_tensors(file, draw)
+        else:
+            file.write_bytes(DAMAGES[damage](file.read_bytes(), draw))
+        ending = run_apart(reader.command(inside, out, file), out, limit_seconds)
+        shutil.rmtree(self.work)
+        shown = "" if ending in _IN_ORDER else f" ({damage} in {file.name})"
+        return name, f"{ending}{shown and ':'}{shown}"
+
+    def kill(self, draw: Random, limit_seconds: float) -> tuple[str, str]:
+        """Kill a command at a random moment, resume it, and compare its bytes."""
+        name = draw.choice(["variants", "score", "embed"])
+        words = {
+            "variants": f"{_VARIANTS} --output {{out}}/o.vcf",
+            "score": f"{_SCORE} --output {{out}}/o.tsv",
+            "embed": "embed --model {in}/model {in}/s.fa --output {out}/o.parquet",
+        }[name]
+        out = self.work / "out"
+        out.mkdir(parents=True)
+        main = import_module("carbon.cli").main
+        command = words.format(**{"in": self.good, "out": out}).split()
+        start = partial(main, command)
+        if name not in self._whole:
+            run_apart(start, out, limit_seconds)
+            self._whole[name] = _only_output(out)
+            shutil.rmtree(out)
+            out.mkdir()
+        for _ in range(draw.randint(1, 3)):
+            resumed = partial(main, [*command, "--resume"]) if any(out.iterdir()) else start
+            run_apart(resumed, out, draw.uniform(0.05, 1.5), kill=True)
+            if any(path.name.startswith("o.") for path in out.iterdir()):
+                break
+        else:
+            run_apart(partial(main, [*command, "--resume"]), out, limit_seconds)
+        equal = _only_output(out) == self._whole[name]
+        shutil.rmtree(self.work)
+        return f"killed {name}", "equal" if equal else "UNEQUAL BYTES"
+
+
+def _only_output(out: Path) -> bytes:
+    found = [path.read_bytes() for path in sorted(out.glob("o.*"))]
+    return b"".join(found)
+
+
+def _damage_tensors(file: Path, draw: Random) -> str:
+    """Change one tensor of a safetensors file in a way that its format allows."""
+    tensors = load_file(file)
+    name = draw.choice(sorted(tensors))
+    damage = draw.choice(["dropped", "renamed", "another shape", "nan", "inf"])
+    if damage == "dropped":
+        del tensors[name]
+    elif damage == "renamed":
+        tensors[f"{name}x"] = tensors.pop(name)
+    elif damage == "another shape":
+        tensors[name] = torch.zeros(3, 3)
+    else:
+        tensors[name].view(-1)[0] = float(damage)
+    save_file(tensors, file, metadata={"format": "pt"})
+    return f"a tensor: {damage}"
+
+
+# One command in a process of its own
+
+
+def run_apart(main: Callable[[], int], out: Path, seconds: float, *, kill: bool = False) -> str:
+    """Run a command in a copy of this process, which has imported everything; say how it ended.
+
+    With `kill` it gets SIGKILL after the seconds, and its ending is not judged.
+    """
+    said = out.with_suffix(".stderr")
+    child = os.fork()
+    if child == 0:
+        _become(main, said)
+    watched = os.pidfd_open(child)
+    ended, _, _ = select.select([watched], [], [], seconds)
+    os.close(watched)
+    if not ended:
+        os.kill(child, signal.SIGKILL)
+    _, status, _ = os.wait4(child, 0)
+    lines = said.read_text(encoding="utf-8", errors="replace").splitlines()
+    said.unlink()
+    return "killed" if kill else _ending(status if ended else None, lines, out)
+
+
+def _become(main: Callable[[], int], said: Path) -> None:
+    """Run the command and leave; never returns."""
+    code = 70
+    try:
+        with said.open("wb") as sink, open(os.devnull, "r+b") as nothing:
+            for target, source in enumerate((nothing, nothing, sink)):
+                os.dup2(source.fileno(), target)
+        resource.setrlimit(resource.RLIMIT_DATA, (_MOST_BYTES, _MOST_BYTES))
+        code = main() or 0
+    except SystemExit as left:
+        code = left.code if isinstance(left.code, int) else int(left.code is not None)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _ending(status: int | None, lines: list[str], out: Path) -> str:
+    """Return `done` or `refused`, or in capitals what is not in order."""
+    if status is None:
+        return "HANG"
+    if os.WIFSIGNALED(status):
+        return f"CRASH BY SIGNAL {os.WTERMSIG(status)}"
+    if any(line.startswith("Traceback (most recent call last)") for line in lines):
+        return f"TRACEBACK: {lines[-1][:200]}"
+    left = [path.name for path in out.rglob("*")]
+    if any(_LEFTOVER.match(name) for name in left):
+        return "LEFTOVERS"
+    code = os.WEXITSTATUS(status)
+    if code == 0:
+        return "done"
+    if any(name.startswith("o.") for name in left):
+        return "HALF WRITTEN"
+    if code not in (1, 2):
+        return f"EXIT CODE {code}"
+    return "refused" if any(re.match(r"([\w. -]+: )?error: ", line) for line in lines) else "SILENT"
+
+
+# Requests
+
+
+class Server:
+    """Requests to a running server, good ones and damaged ones."""
+
+    def __init__(self, address: str, model: Any) -> None:
+        """Prepare good requests, with their answers when they come alone."""
+        self._address = address
+        bases = random_bases(600, 3)
+        self._good = [
+            ("/score", {"sequences": [bases, bases[:60]]}),
+            ("/v1/embeddings", {"input": [bases[:120]]}),
+            ("/v1/completions", {"prompt": bases[:60], "length_bp": 12, "seed": 1}),
+            ("/variants", {"variants": ["c:500 A>C", "c:501 A>G"], "window_bp": 48}),
+        ]
+        self._alone: dict[str, tuple[int, Any]] = {}
+        for path, body in self._good:
+            status, answer = self._post(path, json.dumps(body).encode(), 60)
+            self._alone[path] = status, _essence(answer)
+
+    def _post(self, path: str, body: bytes, seconds: float) -> tuple[int, Any]:
+        head = {"Content-Type": "application/json"}
+        answer = httpx.post(self._address + path, content=body, headers=head, timeout=seconds)
+        return answer.status_code, answer.json()
+
+    def trial(self, draw: Random, limit_seconds: float) -> tuple[str, str]:
+        """Send one request, whole or damaged."""
+        path, body = draw.choice(self._good)
+        damage = draw.choice(list(DAMAGES))
+        content = json.dumps(body).encode()
+        damaged = DAMAGES[damage](content, draw)
+        try:
+            status, answer = self._post(path, damaged, limit_seconds)
+        except httpx.TimeoutException:
+            return path, f"HANG: {damage}"
+        except (httpx.HTTPError, ValueError) as error:
+            return path, f"NO ANSWER: {damage}: {error}"
+        if damaged == content:
+            return path, "equal" if (status, _essence(answer)) == self._alone[path] else "UNEQUAL"
+        if status == 200:
+            return path, "done"
+        is_error = 400 <= status < 500 and bool(answer.get("error", {}).get("message"))
+        return path, "refused" if is_error else f"STATUS {status}: {damage}"
+
+    def load(self, seconds: float) -> str:
+        """Send requests from 16 clients; return whether the memory of this process stays flat."""
+        end, sizes = time.monotonic() + seconds, []
+        threads = [threading.Thread(target=self._client, args=(n, end)) for n in range(16)]
+        for thread in threads:
+            thread.start()
+        while time.monotonic() < end:
+            time.sleep(seconds / 50)
+            sizes.append(_resident_mb())
+        for thread in threads:
+            thread.join()
+        first, last = np.median(sizes[10:15]), np.median(sizes[-5:])
+        print(f"memory under load: {first:.0f} MB after a fifth of the time, then {last:.0f} MB")
+        return "flat" if last <= _GROWTH * first else "GROWS"
+
+    def _client(self, number: int, end: float) -> None:
+        draw = Random(number)
+        while time.monotonic() < end:
+            self.trial(draw, 120)
+
+
+def _essence(answer: Any) -> Any:
+    """Return an answer without times and names, numbers rounded to five digits."""
+    if isinstance(answer, dict):
+        return {k: _essence(v) for k, v in answer.items() if k not in ("id", "created")}
+    if isinstance(answer, list):
+        return [_essence(each) for each in answer]
+    return float(f"{answer:.4g}") if isinstance(answer, float) else answer
+
+
+def _resident_mb() -> float:
+    pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
