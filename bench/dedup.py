@@ -3,10 +3,10 @@
     python bench/dedup.py OUT --records 1000000 --workers 1 2
 
 Lengths are log-normal around 400 bases; three records in ten are copies of others with 2, 5, 8 or
-12 % of their bases drawn anew. Half of all are read from the other strand, and a tenth are held
+12 % of their bases redrawn. Half of all are read from the other strand, and a tenth are held
 out. The records are written once, to shards in OUT, and kept (2.6 GB a million). Each number of
-workers must give the same answer. CPU seconds are those of the tasks alone, and the peak is that of
-the largest worker. Prints a JSON line for each number of workers.
+workers must give the same answer. CPU seconds count the tasks alone, and the peak is the
+largest worker's. Prints a JSON line for each number of workers.
 """
 
 import argparse

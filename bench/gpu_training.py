@@ -25,7 +25,7 @@ ROW_TOKENS = 8192
 def config_of(
     preset: str, activation_checkpointing: str, row_tokens: int = ROW_TOKENS
 ) -> TrainConfig:
-    """Return a run's settings; nothing of its data is read."""
+    """Return a run's settings; its data are not read."""
     stage = {
         "name": "fns",
         "objective": "fns",

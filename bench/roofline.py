@@ -1,9 +1,10 @@
-"""Where the time of a training step must go on a GPU, by arithmetic: `python bench/roofline.py`.
+"""The least time of a training step on a GPU, by arithmetic: `python bench/roofline.py`.
 
 One row of 8,192 tokens a GPU, eight GPUs that divide weights and moments among them, bf16 with
-nothing computed anew. A kind of work takes at least its operations over the card's peak and its
-bytes over the bandwidth, whichever is longer; collectives may hide behind the rest. Nothing is run,
-so no figure is a measurement. `--decode` prints the same arithmetic for a 6-mer of each of 64 rows.
+no activation recomputed. A kind of work takes at least its operations over the card's peak and its
+bytes over the bandwidth, whichever is longer; collectives may overlap with the rest. The script
+runs nothing, so its figures are not measurements. `--decode` prints the same arithmetic for a 6-mer
+of each of 64 rows.
 """
 
 import argparse
@@ -19,7 +20,7 @@ DECODED_ROWS = 64
 
 
 class Card(NamedTuple):
-    """What a card can do at most."""
+    """Peak rates of a card."""
 
     flops: float
     bytes_a_second: float
@@ -42,7 +43,7 @@ class Work(NamedTuple):
 
 
 def works(preset: str) -> dict[str, Work]:
-    """Return what a step does, collectives apart: activations and weights in bf16, moments fp32."""
+    """Return the work of a step without collectives: activations, weights in bf16, moments fp32."""
     sizes = Sizes.of(PRESETS[preset]())
     tokens, layers = ROW_TOKENS, sizes.num_layers
     matrices = sum(inputs * outputs for inputs, outputs in sizes.linears.values())
@@ -117,7 +118,7 @@ def main() -> None:
 
 
 def print_decoding() -> None:
-    """Print what a 6-mer of each row takes, as Markdown."""
+    """Print the least time for a 6-mer of each row, as Markdown."""
     heads = ("matrices", "keys and values", "head", "all", "6-mers a second")
     print(f"| ms, {DECODED_ROWS} rows | {' | '.join(heads)} |\n" + "|---" * (len(heads) + 1) + "|")
     for preset, places in itertools.product(("500m", "3b", "8b"), (1024, 8192)):

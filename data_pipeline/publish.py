@@ -1,7 +1,6 @@
 """A corpus to a store or to the Hub: its files, a dataset card, and its manifest last."""
 
 import json
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,9 +13,10 @@ from carbon.errors import UserError
 from carbon.io.files import sha256_of_file
 from carbon.io.structured import parse_json
 from carbon.progress import say
+from carbon.reports.card import table
 from data_pipeline.inputs.remote import public_reason, public_url
 
-_LINE_OR_BAR = re.compile(r"[|\r\n]+")
+_ORIGIN = ("organism", "accession", "licence")
 # Of the Hub's `size_categories`.
 _SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"),
           (10**7, "1M<n<10M"), (10**8, "10M<n<100M"), (10**9, "100M<n<1B"))  # fmt: skip
@@ -136,32 +136,37 @@ def _told_of(url: str) -> Iterator[None]:
 
 def dataset_card(name: str, manifest: dict[str, Any]) -> str:
     """Return README.md of a dataset: YAML for the Hub, a configuration a source, and tables."""
+    from huggingface_hub import DatasetCardData
+
     sources: dict[str, Any] = manifest["sources"]
     records = sum(split["records"] for each in sources.values() for split in each.values())
-    size = next((label for most, label in _SIZES if records < most), "n>1T")
     licences = {each["recipe"].get("licence") for each in manifest["inputs"]} - {None, ""}
-    lines = ["---", f"pretty_name: {json.dumps(name)}"]
-    lines += [f"license: {'other' if licences else 'unknown'}"]
-    lines += ["tags:", *(f"- {tag}" for tag in ("biology", "genomics", "dna"))]
-    lines += ["size_categories:", f"- {size}", "configs:"]
-    for source in sources:
-        lines += [f"- config_name: {json.dumps(source)}", "  data_files:"]
-        for split in ("train", "test"):
-            lines += [
-                f"  - split: {split}",
-                f"    path: {json.dumps(f'{source}/{split}-*.parquet')}",
-            ]
-    lines += ["---", "", f"# {name}", "", "DNA sequences to train language models on, built with"]
-    lines += ["Carbon (the package `carbon-dna`). `manifest.json` has the recipe,"]
-    lines += ["inputs with checksums, and counts; `dropped.tsv` what was left out, and why.", ""]
-    lines += ["| source | train records | bases | test records | bases |", "|---|---|---|---|---|"]
-    for source, splits in sources.items():
-        cells = [f"{splits[s][what]:,}" for s in ("train", "test") for what in ("records", "bases")]
-        lines.append(f"| {source} | {' | '.join(cells)} |")
-    lines += ["", "| input | organism | accession | licence |", "|---|---|---|---|"]
-    for each in manifest["inputs"]:
-        told = [each["recipe"].get(key, "") for key in ("organism", "accession", "licence")]
-        cells = [_LINE_OR_BAR.sub(" ", cell) for cell in (Path(each["title"]).name, *told)]
-        lines.append(f"| {' | '.join(cells)} |")
+    metadata = DatasetCardData(
+        pretty_name=name,
+        license="other" if licences else "unknown",
+        tags=["biology", "genomics", "dna"],
+        size_categories=[next((label for most, label in _SIZES if records < most), "n>1T")],
+        configs=[_configuration(source) for source in sources],
+    )
+    lines = ["---", metadata.to_yaml(), "---", "", f"# {name}", ""]
+    lines += ["DNA sequences to train language models on, built with Carbon (the package"]
+    lines += ["`carbon-dna`). `manifest.json` has the recipe, inputs with checksums, and counts;"]
+    lines += ["`dropped.tsv` lists the records that were left out, and why.", ""]
+    columns = ("source", "train records", "bases", "test records", "bases")
+    rows = [
+        (source, *(f"{splits[s][n]:,}" for s in ("train", "test") for n in ("records", "bases")))
+        for source, splits in sources.items()
+    ]
+    inputs = [
+        (Path(each["title"]).name, *(each["recipe"].get(key, "") for key in _ORIGIN))
+        for each in manifest["inputs"]
+    ]
+    lines += [table(rows, columns), table(inputs, ("input", *_ORIGIN))]
     held_out = ", ".join(manifest["held_out"]) or "nothing by place"
-    return "\n".join([*lines, "", f"Held out: {held_out}.", ""])
+    return "\n".join([*lines, f"Held out: {held_out}.", ""])
+
+
+def _configuration(source: str) -> dict[str, Any]:
+    """Return a source as a configuration that `datasets` loads by name."""
+    files = [{"split": s, "path": f"{source}/{s}-*.parquet"} for s in ("train", "test")]
+    return {"config_name": source, "data_files": files}

@@ -1,4 +1,4 @@
-"""What a first start opens: the bundled model, or one that is trained if none is bundled."""
+"""The model of a first start: the bundled one, or the quickstart's if none is bundled."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ class Genome(NamedTuple):
         fasta: the sequence.
         annotation: its genes.
         known_genes: of these, by name, each with a sentence that says why people know it.
-        explained_variants: variants of it by label, with what the model says of them.
+        explained_variants: variants of it by label, with a comment on their scores.
         learning: scans of a region of it by steps of the model's training.
     """
 
@@ -51,7 +51,7 @@ def find_model(home: Path) -> str:
 
 
 def find_genome(model: str, home: Path) -> Genome:
-    """Return what lies beside a bundled model, or the quickstart's genome, simulated if need be.
+    """Return the genome of a bundled model, or the quickstart's, simulated if need be.
 
     Raises:
         UserError: the simulation failed.
@@ -70,8 +70,8 @@ def find_genome(model: str, home: Path) -> Genome:
 
 def _beside(entry: Entry) -> Genome:
     learning = entry.learning if entry.learning.exists() else None
-    told = entry.known_genes, entry.explained_variants
-    return Genome(str(entry.genome), str(entry.annotation), *told, learning)
+    examples = entry.known_genes, entry.explained_variants
+    return Genome(str(entry.genome), str(entry.annotation), *examples, learning)
 
 
 def _run(*words: str, **environment: str) -> None:

@@ -1,7 +1,7 @@
 # Functions of the scripts in this folder.
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-[ -x "$root/.venv/bin/carbon" ] || bash "$root/scripts/install" packages
 export PATH="$root/.venv/bin:$PATH" PYTHONPATH="$root"
+command -v carbon > /dev/null || bash "$root/scripts/install" packages
 
 note() { printf '%s\n' "$*" >&2; }
 fail() { note "error: $*" && exit 2; }
@@ -20,10 +20,10 @@ step() {
 same_settings() {
   local folder=$1 stored=$1/settings.txt setting
   local now=$(for setting in "${@:2}"; do echo "$setting$(file_facts "${setting#*=}")"; done)
-  if [ ! -e "$stored" ]; then
-    [ -z "$(ls -A "$folder" 2> /dev/null)" ] || fail "$folder: holds other files; name another OUTPUT"
-    mkdir -p "$folder" && echo "$now" > "$stored"
-  fi
+  case $(ls -A "$folder" 2> /dev/null) in
+    "" | settings.txt) mkdir -p "$folder" && echo "$now" > "$stored" ;; # no step is done yet
+    *) [ -e "$stored" ] || fail "$folder: holds other files; name another OUTPUT" ;;
+  esac
   local others=$(grep -vxFf "$stored" <<< "$now")
   [ -z "$others" ] || fail "$folder: was made with settings other than ${others//$'\n'/, }; name another OUTPUT"
 }

@@ -6,6 +6,7 @@ in a folder that is named after the shards, so a build with other shards never r
 
 import hashlib
 import json
+import mmap
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise
@@ -132,7 +133,7 @@ class Rows:
         """Return FACTS and index of the source of some rows: (n,) each."""
         facts, sources = np.empty(len(rows), dtype=FACTS), np.empty(len(rows), dtype=np.int64)
         for i, where, inside in self._by_column(rows):
-            facts[where] = self._maps(i, "facts")[inside]
+            facts[where] = self._read(i, "facts", inside)
             sources[where] = self.sources.index(self.columns[i].source)
         return facts, sources
 
@@ -140,7 +141,7 @@ class Rows:
         """Return the sketches of some rows: (n, 256)."""
         result = np.empty((len(rows), NUM_HASHES), dtype=np.uint32)
         for i, where, inside in self._by_column(rows):
-            result[where] = self._maps(i, "sketches")[inside]
+            result[where] = self._read(i, "sketches", inside)
         return result
 
     def text(self, row: int, name: str) -> str:
@@ -151,11 +152,19 @@ class Rows:
     def _open_texts(self, i: int, name: str) -> ShardTexts:
         return ShardTexts(self.columns[i].file("arrow"), name)
 
-    def _open_map(self, i: int, ending: str) -> Any:
-        path = self.columns[i].file(ending)
+    def _read(self, i: int, ending: str, inside: Ids) -> NDArray[Any]:
+        """Return some rows of a mapped file, whose pages then no longer count as memory."""
+        pages, values = self._maps(i, ending)
+        result: NDArray[Any] = values[inside]
+        pages.madvise(mmap.MADV_DONTNEED)
+        return result
+
+    def _open_map(self, i: int, ending: str) -> tuple[mmap.mmap, NDArray[Any]]:
+        with self.columns[i].file(ending).open("rb") as file:
+            pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         if ending == "facts":
-            return np.memmap(path, dtype=FACTS, mode="r")
-        return np.memmap(path, dtype="<u4", mode="r").reshape(-1, NUM_HASHES)
+            return pages, np.frombuffer(pages, dtype=FACTS)
+        return pages, np.frombuffer(pages, dtype="<u4").reshape(-1, NUM_HASHES)
 
     def _by_column(self, rows: Ids) -> Iterator[tuple[int, Ids, Ids]]:
         """Yield the columns of some rows: index, places in `rows`, and rows inside the column."""

@@ -20,6 +20,14 @@ from typing import NamedTuple, TypeVar
 import requests
 import tomli_w
 import urllib3
+from tenacity import (
+    RetryCallState,
+    RetryError,
+    Retrying,
+    retry_if_exception_type,
+    stop_after_attempt,
+    wait_exponential,
+)
 
 from carbon import __version__
 from carbon.errors import UserError
@@ -138,25 +146,35 @@ class Connection:
 
     def _patiently(self, url: str, attempt: Callable[[], T]) -> T:
         """Try up to MOST_TRIES times, waiting twice as long each time or as long as asked to."""
-        tries, backoff = 0, FIRST_BACKOFF_SECONDS
-        while True:
-            tries += 1
-            try:
-                return attempt()
-            except _PASSING as error:
-                reason = _root_of(error)
-                if tries == MOST_TRIES:
-                    raise UserError(
-                        f"{url}: {tries} tries failed, the last with: {reason}; check the network "
-                        "and run the command again, which goes on where this one stopped"
-                    ) from None
-                asked = error.retry_after_seconds if isinstance(error, _BusyError) else 0.0
-                wait = max(backoff, asked)
-                say(f"{url}: {reason}; trying again in {wait:.0f} s")
-            except requests.RequestException as error:
-                raise UserError(f"{url}: {error}; give a server such as {NCBI}") from None
-            sleep(wait)
-            backoff *= 2
+
+        def report(state: RetryCallState) -> None:
+            error = state.outcome and state.outcome.exception()
+            assert error
+            say(f"{url}: {_root_of(error)}; trying again in {state.upcoming_sleep:.0f} s")
+
+        try:
+            return Retrying(
+                stop=stop_after_attempt(MOST_TRIES),
+                wait=_backoff,
+                retry=retry_if_exception_type(_PASSING),
+                before_sleep=report,
+                sleep=sleep,
+            )(attempt)
+        except RetryError as error:
+            reason = _root_of(error.last_attempt.exception() or error)
+            raise UserError(
+                f"{url}: {MOST_TRIES} tries failed, the last with: {reason}; check the network "
+                "and run the command again, which goes on where this one stopped"
+            ) from None
+        except requests.RequestException as error:
+            raise UserError(f"{url}: {error}; give a server such as {NCBI}") from None
+
+
+def _backoff(state: RetryCallState) -> float:
+    """Return the seconds to wait: 1, 2, 4, ..., or more if the server asks for it."""
+    error = state.outcome and state.outcome.exception()
+    asked = error.retry_after_seconds if isinstance(error, _BusyError) else 0.0
+    return max(wait_exponential(FIRST_BACKOFF_SECONDS)(state), asked)
 
 
 SECONDS_BETWEEN = 0.34  # as NCBI asks of programs that use its E-utilities

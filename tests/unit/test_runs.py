@@ -77,6 +77,7 @@ def files(tmp_path):
 def test_a_step_runs_until_its_result_exists(start, tmp_path):
     steps = ["simulate", "build", "train.launch", "variants", "heldout", "generate",
              "heldout-report"]  # fmt: skip
+    assert start("quickstart.sh", codes={"simulate": 2}, SEED="3").code == 2  # no step is done
     ended = start("quickstart.sh", codes={"heldout": 1})
     assert ended.code == 1 and list(map(name_of, ended.commands)) == steps[:5]
     ended = start("quickstart.sh")
@@ -118,6 +119,7 @@ def test_a_genome_without_genes_or_without_coding_genes(start, files):
     assert "stages.1.mixture={genome=1.0}" in ended.commands[1]
     ended = start("quickstart.sh", **files, codes={"variants": 2})
     assert ended.code == 0 and "variant_auroc" not in " ".join(ended.commands[4])
+    assert "without variants of known effect" in ended.err
     ended = start("quickstart.sh", **files, OUTPUT="other", codes={"variants": 1})
     assert ended.code == 1 and len(ended.commands) == 2
 
