@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
+from carbon.errors import ConfigError
 from carbon.reports.figures import (
     BLUE,
     COLOURS,
@@ -20,7 +21,7 @@ from carbon.reports.figures import (
     axes_of,
     svg_of,
 )
-from carbon.run_folder import RunLines, column, read_lines, reduced, stretches
+from carbon.run_folder import METRICS, RunLines, column, read_lines, reduced, stretches
 from eval.records import Json, Stored
 from eval.report.collect import Section, value_of
 
@@ -136,8 +137,14 @@ def cost_picture(sections: Sequence[Section]) -> Picture:
 
 @rc_context(PAGE_STYLE)
 def training_loss(run: Path) -> tuple[RunLines, Picture]:
-    """Read a training run, and draw nats per base of its training rows against the step."""
+    """Read a training run, and draw nats per base of its training rows against the step.
+
+    Raises:
+        ConfigError: the folder has no metrics, or they are malformed.
+    """
     lines = read_lines(run)
+    if not lines.steps:
+        raise ConfigError(f"{run / METRICS}: has no step; give the folder of a training run")
     figure, axes = axes_of(8.5, 3.6)
     groups = stretches(len(lines.steps), lines.boundaries, _POINTS)
     steps = reduced(column(lines.steps, "step"), groups)

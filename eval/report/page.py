@@ -13,9 +13,10 @@ from markupsafe import Markup
 from carbon.genome import read_sequences
 from carbon.genome.alphabet import gc_share
 from carbon.io.files import atomic_file
+from carbon.losses.objectives import objective_named
 from carbon.reports.card import table as markdown_table
 from carbon.reports.render import Row, interval, render_page
-from carbon.run_folder import column, read_lines
+from carbon.run_folder import RunLines, column, read_lines
 from carbon.uncertainty import inside_noise
 from eval.metrics import METRICS
 from eval.records import Json, Stored, check_folder
@@ -254,22 +255,32 @@ def _ends(run: Path) -> Json:
     return {
         "steps": lines.steps[-1]["step"],
         "tokens": lines.steps[-1]["tokens"],
-        "objective_changes": [lines.steps[place]["step"] for place in lines.boundaries],
+        "phase_changes": [lines.steps[place]["step"] for place in lines.boundaries],
         "nats_per_base_first": float(nats[0]),
         "nats_per_base_last": float(nats[-_LAST_STEPS:].mean()),
     }
 
 
+def objective_changes(lines: RunLines) -> list[str]:
+    """Return a sentence for each change of the objective of a training run."""
+    pairs = [(lines.steps[place - 1], lines.steps[place]) for place in lines.boundaries]
+    return [
+        f"At step {after['step']} the objective changes from "
+        f"{objective_named(before['objective']).label} to "
+        f"{objective_named(after['objective']).label}."
+        for before, after in pairs
+        if before["objective"] != after["objective"]
+    ]
+
+
 def _training(run: Path) -> dict[str, Any]:
     """Return the variables of the section on a training run."""
     lines, picture = training_loss(run)
-    steps, changes = lines.steps, [lines.steps[place] for place in lines.boundaries]
+    steps = lines.steps
     text = [
         f"Training run {lines.name}: {steps[-1]['step']:,} steps, {steps[-1]['tokens']:,} tokens."
     ]
-    text += [
-        f"From step {step['step']:,} its objective is {step['objective']}." for step in changes
-    ]
+    text += objective_changes(lines)
     return {"text": text, "loss": _drawn(picture)}
 
 

@@ -382,3 +382,14 @@ def test_one_command_builds_several_tasks_and_another_runs_them(genome, network,
     assert main(["report", str(out)]) == 0
     page = (out / "report.html").read_text()
     assert all(name in page for name in names.split(","))
+
+
+def test_sites_lie_in_their_records():
+    records = [random_bases(400, 1), random_bases(100, 2), random_bases(900, 3), "N" * 500]
+    sites = choose_sites(records, 60, most_prompt_bp=300, seed=0)
+    assert len(sites) == len(set(sites)) == 60
+    for prompt, target in sites:
+        assert any(prompt + target in record for record in records)
+        assert len(target) == 30 and len(prompt) in (120, 240)
+    assert sites == choose_sites(records, 60, most_prompt_bp=300, seed=0)
+    assert len(choose_sites(records[1:2], 5, most_prompt_bp=300, seed=0)) == 0
