@@ -1,62 +1,25 @@
-"""Training steps on one GPU: `python bench/gpu_training.py [--output FOLDER] [--steps 10]`.
+"""A training step on rows of random tokens: the trainer's, and a plain loop's over `transformers`.
 
-For `tiny`, `500m` and `3b`: rows of 8,192 random tokens, bf16, layers compiled, activation
-checkpointing where it is needed. Tokens a second, MFU, peak memory and where the time goes, beside
-a plain loop over stock `transformers` with 24 masked sums and the same microbatches. Medians of
-steps after two that are not counted; what does not fit says so.
+The plain loop computes FNS as 24 masked sums. Used by `bench/gpu.py`.
 """
 
-import argparse
-import gc
-import itertools
-import json
-import statistics
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
-from torch.profiler import ProfilerActivity, profile
 from transformers import LlamaForCausalLM
 
 from carbon.losses.objectives import FNS
 from carbon.tokenizer import NATIVE
-from train.config import ParallelConfig, TrainConfig
+from train.config import TrainConfig
 from train.network.batch import Batch, packed_batch
 from train.network.parallel import build_parts, trained_parameters
 from train.network.pipeline import Pipeline, finish_gradients
-from train.network.ranks import Ranks, joined_ranks
+from train.network.ranks import Ranks
 from train.optim import make_optimizers
-from train.planning.sizes import flops_a_token, llama_config
+from train.planning.sizes import llama_config
 
 ROW_TOKENS = 8192
-PEAK_FLOPS = 989e12  # dense bf16 of H100 SXM and H200 (NVIDIA data sheets)
-CASES = [("tiny", "none", 4), ("500m", "none", 2), ("500m", "selective", 4), ("3b", "full", 1)]
-
-
-def main() -> None:
-    """Measure, print and write `gpu_training.json`."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
-    parser.add_argument("--steps", type=int, default=10)
-    arguments = parser.parse_args()
-    if not torch.cuda.is_available():
-        parser.error("this bench needs a CUDA device")
-    rows: list[dict[str, Any]] = [
-        {"name": "machine", "value": torch.cuda.get_device_name(), "torch": torch.__version__}
-    ]
-    with joined_ranks(ParallelConfig()) as ranks:
-        for (preset, kept, count), kind in itertools.product(CASES, ("ours", "usual")):
-            config = config_of(preset, kept)
-            make = our_step if kind == "ours" else usual_step
-            name = f"{preset}_{kept}_{count}x{ROW_TOKENS}:{kind}"
-            rows.append({"name": name} | measured(make, config, ranks, count, arguments.steps))
-            print(json.dumps(rows[-1]), flush=True)
-    arguments.output.mkdir(parents=True, exist_ok=True)
-    (arguments.output / "gpu_training.json").write_text(
-        json.dumps(rows, indent=1) + "\n", encoding="utf-8"
-    )
 
 
 def config_of(
@@ -137,46 +100,3 @@ def usual_step(config: TrainConfig, ranks: Ranks, batch: Batch) -> Callable[[], 
         optimizer.zero_grad()
 
     return step
-
-
-def measured(
-    make: Callable[..., Callable[[], None]],
-    config: TrainConfig,
-    ranks: Ranks,
-    rows: int,
-    steps: int,
-) -> dict[str, Any]:
-    """Return what a step takes; an error where it does not fit."""
-    gc.collect()
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
-    try:
-        step = make(config, ranks, batch_of(rows, ranks.device))
-        times = [timed(step) for _ in range(steps + 2)][2:]
-        with profile(activities=[ProfilerActivity.CUDA]) as trace:
-            step()
-            torch.cuda.synchronize()
-    except torch.cuda.OutOfMemoryError:
-        return {"error": "out of memory"}
-    speed = rows * ROW_TOKENS / statistics.median(times)
-    flops = flops_a_token(llama_config(config), ROW_TOKENS)
-    spent = sorted(trace.key_averages(), key=lambda e: -e.self_device_time_total)[:12]
-    return {
-        "tokens_per_second": round(speed),
-        "mfu": round(speed * flops / PEAK_FLOPS, 4),
-        "peak_gib": round(torch.cuda.max_memory_allocated() / 2**30, 2),
-        "kernels_ms": {e.key[:60]: round(e.self_device_time_total / 1000, 2) for e in spent},
-    }
-
-
-def timed(step: Callable[[], None]) -> float:
-    """Return the seconds of one step."""
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    step()
-    torch.cuda.synchronize()
-    return time.perf_counter() - start
-
-
-if __name__ == "__main__":
-    main()

@@ -3,21 +3,12 @@
 One row of 8,192 tokens a GPU, eight GPUs that divide weights and moments among them, bf16 with
 nothing computed anew. A kind of work takes at least its operations over the card's peak and its
 bytes over the bandwidth, whichever is longer; collectives may hide behind the rest. Nothing is run,
-so no figure is a measurement. `--trace` runs steps of `tiny` on the CPU and counts operators that
-compute (on a GPU each is a launch at least), what would wait for a device, and the bytes that
-operators read and write. `--decode` prints the same arithmetic for a 6-mer of each of 64 rows.
+so no figure is a measurement. `--decode` prints the same arithmetic for a 6-mer of each of 64 rows.
 """
 
 import argparse
 import itertools
-from collections.abc import Callable
-from typing import Any, NamedTuple
-
-import torch
-from torch._inductor import config as inductor
-from torch.profiler import ProfilerActivity, profile
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from typing import NamedTuple
 
 from carbon.model import PRESETS
 from carbon.tokenizer import NUM_KMERS
@@ -25,17 +16,6 @@ from train.planning.sizes import Sizes
 
 ROW_TOKENS, GPUS = 8_192, 8
 DECODED_ROWS = 64
-# Leaves of a trace that compute nothing.
-_NO_WORK = frozenset(
-    f"aten::{name}"
-    for names in (
-        ("as_strided", "as_strided_", "view", "_unsafe_view", "_reshape_alias", "alias", "detach"),
-        ("detach_", "empty", "empty_strided", "resize_", "resolve_conj", "to", "result_type"),
-        ("lift_fresh", "scalar_tensor"),
-    )
-    for name in names
-)
-_WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "unique")
 
 
 class Card(NamedTuple):
@@ -120,90 +100,11 @@ def collective_seconds(preset: str, card: Card) -> float:
     return (2 + 2 + 4) * count * (GPUS - 1) / GPUS / card.link_bytes_a_second
 
 
-class MovedBytes(TorchDispatchMode):
-    """Adds up the bytes of what operators read and write, views apart."""
-
-    def __init__(self) -> None:
-        """Begin with none."""
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.bytes = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Count an operator unless it is a view."""
-        found = func(*args, **(kwargs or {}))
-        if not func.is_view:
-            leaves = tree_leaves((args, kwargs, found))
-            self.bytes += sum(x.nbytes for x in leaves if isinstance(x, torch.Tensor))
-        return found
-
-
-class Trace(NamedTuple):
-    """What a step does: launches and waits outside of the optimizer, bytes of all that is eager."""
-
-    launches: int
-    fused: int
-    waits: int
-    bytes: int | None
-
-
-def traced(step: Callable[[], None], stance: str) -> Trace:
-    """Count what the third call of a step does."""
-    with torch.compiler.set_stance(stance):
-        step()
-        step()
-        with profile(activities=[ProfilerActivity.CPU]) as found:
-            step()
-        moved = None
-        if stance == "force_eager":
-            with MovedBytes() as mode:
-                step()
-            moved = mode.bytes
-    names = [event.name for event in found.events() if not event.cpu_children and _is_step(event)]
-    fused = sum("_fused_" in name for name in names)
-    work = [name for name in names if name.startswith("aten::") and name not in _NO_WORK]
-    waits = sum(name.removeprefix("aten::") in _WAITS for name in work)
-    return Trace(len(work) - waits + fused, fused, waits, moved)
-
-
-def _is_step(event: Any) -> bool:
-    """Tell whether an event is no part of the optimizer's, whose way on a CPU is another."""
-    while event is not None:
-        if event.name.startswith("Optimizer."):
-            return False
-        event = event.cpu_parent
-    return True
-
-
-def traces() -> dict[str, Trace]:
-    """Return what is counted of a step of `tiny` on a row of 1,024 tokens."""
-    from gpu_training import batch_of, config_of, our_step, usual_step
-
-    from train.config import ParallelConfig
-    from train.network.ranks import joined_ranks
-
-    inductor.cpp.enable_kernel_profile = True
-    config = config_of("tiny", "none", 1_024)
-    with joined_ranks(ParallelConfig(), "cpu") as ranks:
-        batch = batch_of(1, ranks.device, 1_024)
-        return {
-            "usual loop": traced(usual_step(config, ranks, batch), "force_eager"),
-            "trainer": traced(our_step(config, ranks, batch), "force_eager"),
-            "trainer, layers compiled": traced(our_step(config, ranks, batch), "default"),
-        }
-
-
 def main() -> None:
     """Print the table as Markdown."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trace", action="store_true")
     parser.add_argument("--decode", action="store_true")
     arguments = parser.parse_args()
-    if arguments.trace:
-        print("| one step of `tiny` | launches | of them fused | waits | MB |\n" + "|---" * 5 + "|")
-        for name, found in traces().items():
-            moved = "" if found.bytes is None else f"{found.bytes / 1e6:,.0f}"
-            print(f"| {name} | {found.launches:,} | {found.fused} | {found.waits} | {moved} |")
-        return
     if arguments.decode:
         print_decoding()
         return

@@ -1,6 +1,6 @@
 """The commands of the corpus builder: `carbon corpus build|inspect|download|...`.
 
-Each command imports what it needs when it runs.
+Each command imports its modules when it runs.
 """
 
 import argparse
@@ -122,7 +122,7 @@ def _build(arguments: argparse.Namespace) -> None:
         from data_pipeline.estimate import estimated
         from data_pipeline.inputs.remote import with_public_urls
 
-        # Logs keep what is printed, so it has no secrets; the cache is no secret.
+        # Logs keep stdout, so secrets are left out; the path of the cache may be printed.
         sys.stdout.write(with_public_urls(config).replace(cache=config.cache).to_toml())
         for line in estimated(config):
             print(f"# {line}")
@@ -134,7 +134,7 @@ def _build(arguments: argparse.Namespace) -> None:
 
 
 def _say_what_is_not_there(manifest: dict[str, Any]) -> None:
-    """Tell of records that were left out, and of sources that nothing is left of."""
+    """Report records that were left out, and sources without training records."""
     reasons: Counter[str] = Counter()
     for name, times in manifest["dropped"].items():
         reasons[name.rpartition(":")[2]] += times

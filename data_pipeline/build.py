@@ -68,10 +68,10 @@ def build(config: BuildConfig) -> dict[str, Any] | None:
 
 
 def _build_and_publish(config: BuildConfig) -> dict[str, Any]:
-    """Build in the cache, publish from there, and leave nothing of it there.
+    """Build in the cache, publish from there, and remove the build from the cache.
 
-    A corpus that is there already, whole, is of a publication that broke off. It is published if it
-    is of this recipe and of these inputs, and else built anew.
+    A complete corpus in the cache is left from a publication that was interrupted. It is published
+    if recipe and inputs are the same, and otherwise built again.
     """
     url = config.output
     name = hashlib.sha256(url.encode()).hexdigest()[:16]
@@ -96,7 +96,7 @@ def _build_and_publish(config: BuildConfig) -> dict[str, Any]:
 
 
 def _inputs_here(config: BuildConfig) -> tuple[BuildConfig, Records]:
-    """Return a recipe whose inputs are all files that are there, and what was fetched for it.
+    """Return a recipe whose inputs are all local files, and the files that were fetched for it.
 
     Raises:
         UserError: one is not there, and `keep_going` is not set or all need it.
@@ -162,7 +162,7 @@ def _family_steps(config: BuildConfig, work: Path, tasks: int) -> list[Step]:
 def _proteins(config: BuildConfig, work: Path, rank: int) -> None:
     each, folder = inputs_of(config)[rank], work / "proteins" / f"{rank:05d}"
     if isinstance(each, AssemblyConfig) and not folder.exists():
-        with suppress(UserError):  # told by the step that cuts records
+        with suppress(UserError):  # reported by the step that cuts records
             write_proteins(each, config.families.seed, rank, folder)
 
 
@@ -173,7 +173,7 @@ def _families(config: BuildConfig, work: Path, rank: int) -> None:
 
 
 def _key_of(recipe: dict[str, Any], config: BuildConfig) -> str:
-    """Return what tells a recipe, with the contents of all files that `config` names."""
+    """Return a digest of a recipe and of the contents of all files that `config` names."""
     files = [path for each in inputs_of(config) for path in paths_of(each)]
     files += _shared_files(config)
     contents = {path: content_sha256(path) for path in files if Path(path).is_file()}
@@ -182,7 +182,7 @@ def _key_of(recipe: dict[str, Any], config: BuildConfig) -> str:
 
 
 def _prepared_work(config: BuildConfig, output: Path) -> Path:
-    """Return the folder of what is on the way, emptied if it is of another recipe or input."""
+    """Return the folder of intermediate results, emptied if recipe or inputs have changed."""
     recipe = config.to_table() | dict.fromkeys(("executor", "keep_going", "output", "cache"))
     key = _key_of(recipe, config)
     work = output.with_name(f"{output.name}.work")

@@ -1,4 +1,4 @@
-"""What is cut out of an annotated assembly, one function each; bases are fetched later.
+"""Cuts of an annotated assembly, one function each; bases are fetched later.
 
 Which source a record is of, the table in `data_pipeline.sources` says.
 """
@@ -49,7 +49,7 @@ def check_cds(annotation: Annotation) -> None:
 
 
 def gene_regions(assembly: AnnotatedAssembly, cut: CutConfig, keep: KeepConfig) -> Found:
-    """Yield genes with their flanks along their strand; those that touch are one region."""
+    """Yield genes with their flanks along their strand; touching genes share a region."""
     most_bp = keep.max_record_bp
     for genes, interval in _joined_genes(assembly, cut.flank_bp):
         for start in range(interval.start, interval.end, most_bp):
@@ -242,7 +242,7 @@ def _record(genes: list[Gene], contig: str, *segments: Segment) -> Record:
 
 
 def _type_of(genes: list[Gene]) -> str:
-    """Return the type of a region: coding if any gene is, else that of its first gene."""
+    """Return the type of a region: coding if any gene is, else the type of its first gene."""
     types = [gene_type_of(gene.biotype) for gene in genes]
     return "cds" if "cds" in types else types[0]
 
@@ -254,7 +254,7 @@ def five_prime_utrs(assembly: AnnotatedAssembly, cut: CutConfig, keep: KeepConfi
 
 
 def three_prime_utrs(assembly: AnnotatedAssembly, cut: CutConfig, keep: KeepConfig) -> Found:
-    """Yield what of the exons lies behind the stop codon, spliced along the strand, once each."""
+    """Yield the parts of exons after the stop codon, spliced along the strand, once each."""
     del cut, keep
     return _utrs(assembly, before=False)
 

@@ -1,4 +1,4 @@
-"""What a build will take, told from a sample of its inputs before it begins.
+"""Estimate a build's time, memory and disk from a sample of its inputs.
 
 Of inputs that are treated alike a few are opened, and all that can be cut out of them is counted;
 the first bases of each source go through every step in a scratch folder. Seconds of a processor and
@@ -58,14 +58,14 @@ class _Sampled:
 
 @dataclass(slots=True)
 class _Sampler:
-    """Counts what goes by, lets the first of each source through, and takes their time."""
+    """Counts the cuts of an input, passes on the first of each source, and times them."""
 
     compares_all: bool
     of: dict[str, _Sampled] = field(default_factory=dict)
     ended: float = 0.0
 
     def take(self, found: Iterable[tuple[Source, Any]]) -> Iterator[tuple[Source, Any]]:
-        """Yield what is let through."""
+        """Yield the cuts of the sample."""
         for source, each in found:
             if isinstance(each, Dropped):
                 continue
@@ -98,7 +98,7 @@ def _length_bp(found: Record | dict[str, Any]) -> int:
 
 @dataclass(slots=True)
 class Estimate:
-    """What a build takes.
+    """Records, time, memory and disk of a build.
 
     Attributes:
         records: of each source, as they will be written.
@@ -120,7 +120,7 @@ class Estimate:
 
 
 def estimate(config: BuildConfig) -> Estimate:
-    """Return what a build will take, from a sample of its inputs.
+    """Return an estimate of a build, from a sample of its inputs.
 
     Raises:
         UserError: an input of the sample cannot be read.
@@ -187,7 +187,7 @@ def _kind(each: Input) -> Any:
 def _sample(
     config: BuildConfig, rank: int, work: Path, result: Estimate, factor: float
 ) -> _Sampler:
-    """Make the shard of a sample of an input; add what the whole would take."""
+    """Make the shard of a sample of an input; add an estimate of the whole."""
     each = inputs_of(config)[rank]
     of_reads = not isinstance(each, AssemblyConfig) and is_fastq(each.path)
     sampler = _Sampler(may_hold_out(config) and not of_reads)
@@ -213,7 +213,7 @@ def _sample(
 def _write(
     work: Path, rank: int, sampled: Mapping[str, _Sampled], factor: float, result: Estimate
 ) -> None:
-    """Write the part of a sampled shard; add what the whole would take."""
+    """Write the part of a sampled shard; add an estimate of the whole."""
     start = process_time()
     write_part(work, rank)
     writing = process_time() - start
@@ -241,7 +241,7 @@ def _write(
 
 
 def estimated(config: BuildConfig) -> list[str]:
-    """Return in lines what a build will take, or why that cannot be told."""
+    """Return the estimate of a build as lines, or why there is none."""
     try:
         return told(estimate(with_inputs_here(config)[0]))
     except UserError as error:

@@ -5,7 +5,7 @@ import multiprocessing
 import os
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
@@ -69,8 +69,10 @@ def _run_ranks(pool: ProcessPoolExecutor, step: Step) -> None:
     Raises:
         ChildProcessError: a worker was killed.
     """
-    ranks = [pool.submit(step.run, rank) for rank in range(step.num_ranks)]
+    ranks: list[Future[None]] = []
     try:
+        for number in range(step.num_ranks):  # fails too if an idle worker was killed
+            ranks.append(pool.submit(step.run, number))
         for rank in as_completed(ranks):
             rank.result()
     except BrokenProcessPool:
@@ -84,7 +86,7 @@ def _run_ranks(pool: ProcessPoolExecutor, step: Step) -> None:
 def _end_with_driver() -> None:
     """End this worker when its driver ends, however it ended.
 
-    A task that outlived its driver would put its results among those of the next build.
+    A task that outlived its driver would mix its results with the next build's.
     """
     driver = multiprocessing.parent_process()
     assert driver
@@ -163,7 +165,7 @@ def run_steps(config: ExecutorConfig, steps: list[Step], logs: Path) -> bool:
 
 
 def _common(config: ExecutorConfig, step: Step, logs: Path) -> dict[str, Any]:
-    """Return what every executor is told of a step."""
+    """Return the arguments that all executors take for a step."""
     from data_pipeline.tasks import run_share
 
     return {
@@ -171,7 +173,7 @@ def _common(config: ExecutorConfig, step: Step, logs: Path) -> dict[str, Any]:
         "tasks": min(step.num_ranks, _TASKS_A_WORKER * config.workers),
         "workers": min(config.workers, step.num_ranks),
         "logging_dir": str(logs / step.name),
-        "skip_completed": False,  # the step itself knows, from what lies on disk
+        "skip_completed": False,  # the step itself checks the results on disk
     }
 
 

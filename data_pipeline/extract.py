@@ -38,7 +38,7 @@ _REGIONS_TOLD = 3
 Regions = Callable[[dict[str, int]], list[Interval]]  # from the lengths of an input's contigs
 
 
-# What is found in an input, on its way to become records: places to cut out, or rows of a file.
+# Candidates of an input on their way to records: places to cut out, or rows of a file.
 Pairs = Iterable[tuple[Source, Any]]
 Take = Callable[[Pairs], Pairs]
 
@@ -65,11 +65,11 @@ def make_shard(
         config: the recipe.
         rank: of the input among `inputs_of` it.
         folder: to make.
-        families: tells what is held out of the input for the sake of its proteins.
-        take: gives what of all that is found goes on, for a sample of it.
+        families: returns the intervals that are held out with families of proteins.
+        take: selects the candidates to use, for a sample of the input.
 
     Returns:
-        What to tell of it, in lines.
+        Messages about the input, a line each.
 
     Raises:
         UserError: the input is absent or malformed.
@@ -122,7 +122,7 @@ def _regions(
     names = names_of(config, contig_lengths_bp)
     for regions in config.regions:
         for name, found in bed_regions(regions, config, names, contig_lengths_bp):
-            yield source_of(name, regions.both_strands), found
+            yield source_of(name, "regions", regions.both_strands, regions.near_duplicates), found
 
 
 class _Waiting(NamedTuple):
@@ -149,7 +149,7 @@ class _ShardMaker:
         self._counts: dict[str, dict[str, _Count]] = {"cut": {}, "filtered": {}}
         self._waiting: list[_Waiting] = []
         self._waiting_bp = 0
-        # With what is held out. Of reads, sketches would be more bytes than bases.
+        # Held-out records are included. Of reads, sketches would be more bytes than bases.
         self._compares_all = may_hold_out(config)
         self._test_share = 0.0
         self.both_strands: dict[str, bool] = {}
@@ -164,7 +164,7 @@ class _ShardMaker:
     def add_assembly(
         self, config: AssemblyConfig, families: Regions
     ) -> tuple[list[Interval], dict[str, str]]:
-        """Add what is cut out of an assembly; return what is held out, and who it is."""
+        """Add the records of an assembly; return its held-out intervals and its columns."""
         with opened(config, self._config.taxdump, self._config.divide_by) as assembly:
             lengths_bp = assembly.reference.contig_lengths_bp
             annotation = assembly.annotation
@@ -216,7 +216,7 @@ class _ShardMaker:
     def add_file(self, file: FileInput) -> None:
         """Add the records of a file."""
         config = file.config
-        source = source_of(config.source, config.both_strands, config.near_duplicates)
+        source = source_of(config.source, "files", config.both_strands, config.near_duplicates)
         self._use(source)
         of_reads = is_fastq(file.path)
         self._compares_all &= not of_reads
@@ -232,7 +232,7 @@ class _ShardMaker:
             self._add_row(source, row)
 
     def finish(self) -> dict[str, dict[str, dict[str, int]]]:
-        """Write what is left; return records and bases, as cut and as kept, of each source."""
+        """Write the remaining rows; return records and bases, as cut and as kept, by source."""
         self._decide()
         self._writer.close()
         self._dropped_file.close()
@@ -333,6 +333,6 @@ class _ShardMaker:
         count.masked_bases += num_masked
 
     def _drop(self, source: str, name: str, reason: str, *where: Any) -> None:
-        self._decide()  # what came before is told before
+        self._decide()  # keeps the order of records and rejections
         row = (source, name, reason, *where, *[""] * (4 - len(where)))
         self._dropped.writerow(_UNPRINTABLE.sub(" ", str(value)) for value in row)

@@ -52,7 +52,7 @@ ENGINES: dict[str, Callable[[Path, Path, float], list[str]]] = {
 
 
 def asks_for_families(config: BuildConfig) -> bool:
-    """Tell whether an assembly holds out families."""
+    """Return whether an assembly holds out families."""
     return any(FAMILY in assembly.holdout for assembly in config.assemblies)
 
 
@@ -108,7 +108,7 @@ def protein_of(gene: Gene, reference: Reference) -> str:
 
 
 def clusters_of(proteins: Path, identity: float) -> Iterator[list[str]]:
-    """Yield the names of a FASTA's proteins, those of one family together.
+    """Yield the names of a FASTA's proteins, family by family.
 
     Raises:
         UserError: no engine is installed, or it failed.
@@ -149,9 +149,9 @@ def choose_families(work: Path, config: FamilyConfig) -> None:
 
 
 def is_held_out(family: list[str], share: float) -> bool:
-    """Tell whether a family is held out, from the draws of its different proteins."""
+    """Return whether a family is held out, from the draws of its different proteins."""
     draws = {int(name.rpartition(".")[2], 16) for name in family}
-    # What the least of so many even draws is below with the probability `share`.
+    # The least of n uniform draws is below this number with the probability `share`.
     return bool(min(draws) / 2**64 < 1 - (1 - share) ** (1 / len(draws)))
 
 
@@ -160,7 +160,7 @@ def _draw_of(protein: str, seed: int) -> str:
 
 
 def family_regions(work: Path, rank: int, contig_lengths_bp: dict[str, int]) -> list[Interval]:
-    """Return what `choose_families` holds out of an input, none of which touch."""
+    """Return the intervals that `choose_families` holds out of an input; none touch."""
     path = work / "families" / f"{rank:05d}.json"
     if not path.exists():
         return []

@@ -1,4 +1,4 @@
-"""What a sequence is made of, and why a record of it is left out."""
+"""Composition of a sequence, and reasons to leave a record out."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from data_pipeline.limits import KeepConfig
 
 _LETTERS_AT_ONCE = 1 << 16
 _TRIMERS = 64
-_NO_TRIMER = 64  # the digit of what is no base: with it, a trimer's number is 64 or more
+_NO_TRIMER = 64  # the digit of a letter other than a base: its trimers have numbers from 64
 _DIGITS = digits_of(np.arange(256, dtype=np.uint8))
 _DIGITS_OF_BYTES = np.where(_DIGITS < NO_BASE, _DIGITS, _NO_TRIMER).tobytes()
 _LOWER_AS_ONE = bytes(ord("a") <= letter <= ord("z") for letter in range(256))
@@ -26,7 +26,7 @@ class Composition(NamedTuple):
         length_bp: all letters.
         num_known: letters that are one of ACGT, in either case.
         num_masked: lower-case letters: soft-masked repeats.
-        complexity: entropy of its trimers over that of the most even ones there can be.
+        complexity: entropy of its trimers over the largest entropy of as many trimers.
     """
 
     length_bp: int
@@ -72,9 +72,9 @@ def _sums(are: NDArray[np.bool_], ends: list[int]) -> list[int]:
 
 
 def _trimers(digits: NDArray[np.uint8]) -> NDArray[np.uint8] | NDArray[np.uint16]:
-    """Return the trimer that begins at each letter, 64 or more where it holds what is no base.
+    """Return the trimer that begins at each letter, 64 or more if a letter is not a base.
 
-    They are bytes where there is none but bases.
+    The numbers are bytes if all letters are bases.
     """
     if digits.max(initial=0) >= NO_BASE:
         digits = digits.astype(np.uint16)

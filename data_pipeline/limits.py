@@ -1,4 +1,4 @@
-"""Where records begin and end, and what they must be to stay."""
+"""Where records begin and end, and the conditions to keep them."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -10,7 +10,7 @@ from carbon.io.config import Recipe
 Bases = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
-# Whether a CDS that is not a multiple of three ends the build, by what a recipe says of it.
+# Whether a CDS that is not a multiple of three ends the build, by the recipe's setting.
 STOPS_AT_INCOMPLETE_CDS = {"error": True, "drop": False}
 
 # What `holdout` says of genes that are held out for their proteins' sake.
@@ -42,7 +42,7 @@ class CutConfig(Recipe):
 
 
 class KeepConfig(Recipe):
-    """What a record must be to stay."""
+    """Conditions to keep a record."""
 
     min_record_bp: int = Field(default=60, ge=1)
     max_record_bp: int = 100_000

@@ -18,7 +18,7 @@ _LINE_OR_BAR = re.compile(r"[|\r\n]+")
 _SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"),
           (10**7, "1M<n<10M"), (10**8, "10M<n<100M"), (10**9, "100M<n<1B"))  # fmt: skip
 _CARD, _MANIFEST = "README.md", "manifest.json"
-# What stands in the place of the manifest until all else is there, with the names of the files: no
+# Takes the place of the manifest until all files are uploaded, and lists their names: no
 # reader of corpora takes it for one. A folder without any would be read as the released layout is.
 _UNFINISHED = "this upload broke off or goes on; publish the corpus again"
 
@@ -40,7 +40,7 @@ class _Place(NamedTuple):
 def publish_to(corpus: str | Path, url: str) -> None:
     """Upload a corpus that is whole to a URL that fsspec opens, its manifest last.
 
-    Of what is there already, only the files of an upload that broke off are removed.
+    Of existing files, only the files of an interrupted upload are removed.
 
     Raises:
         UserError: the corpus is not whole, files of others are there, or the store refuses.
@@ -75,7 +75,7 @@ def check_is_free(url: str) -> None:
 
 
 def _begin(place: _Place, names: set[str]) -> None:
-    """Note the names of an upload, and remove what one that broke off has left beside them."""
+    """Note the names of an upload, and remove the other files of an interrupted one."""
     place.system.makedirs(place.folder, exist_ok=True)
     note = {"unfinished": _UNFINISHED, "files": sorted(place.left | names)}
     place.write(_MANIFEST, json.dumps(note).encode() + b"\n")
@@ -118,12 +118,12 @@ def _is_of_a_corpus(name: str) -> bool:
 
 @contextmanager
 def _told_of(url: str) -> Iterator[None]:
-    """Tell of what a store refuses in one line."""
+    """Report errors of a store in one line."""
     try:
         yield
     except UserError:
         raise
-    except Exception as error:  # each kind of store has errors of its own
+    except Exception as error:  # each kind of store has other errors
         raise UserError(f"{public_url(url)}: cannot be written ({public_reason(error)})") from None
 
 

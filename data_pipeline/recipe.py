@@ -1,4 +1,4 @@
-"""The recipe of a corpus: what goes in, what is cut out of it, and what is left out."""
+"""The recipe of a corpus: inputs, sources to cut, and records to leave out."""
 
 import re
 from collections.abc import Iterator
@@ -56,6 +56,8 @@ class RegionsConfig(Recipe):
     """Where a line says its kind, from 1."""
     both_strands: bool = True
     """Whether training reads the records on either strand."""
+    near_duplicates: bool = False
+    """Whether records that are nearly equal are sought, and one of them kept."""
     flank_bp: Bases = 0
     """Bases to keep on either side, as far as the contig goes."""
 
@@ -245,12 +247,12 @@ class BuildConfig(Recipe):
 
 
 def assembly_name(assembly: AssemblyConfig) -> str:
-    """Return what the column `assembly` says."""
+    """Return the value of the column `assembly`."""
     return assembly.name or assembly.genome.replace("\\", "/").rpartition("/")[2].split(".fa")[0]
 
 
 def may_hold_out(config: BuildConfig) -> bool:
-    """Tell whether a record can be held out: by the recipe, or by a corpus that is read again."""
+    """Return whether a record can be held out, by the recipe or by a corpus that is read again."""
     return any(assembly.holdout for assembly in config.assemblies) or any(
         file.test_share or file.path.endswith(".parquet") for file in config.files
     )

@@ -24,7 +24,7 @@ from carbon.genome import Interval, Reference, Strand, reverse_complement
 class Segment(NamedTuple):
     """Bases `start` to `end` of a contig, 0-based; `-` is read as the reverse complement.
 
-    On a circular contig `end` may be past its length: it goes on from base 0.
+    On a circular contig `end` may be past its length: the segment continues from base 0.
     """
 
     start: int
@@ -34,7 +34,7 @@ class Segment(NamedTuple):
 
 @dataclass(slots=True)
 class Record:
-    """Where a record lies and what it is, before its bases are fetched."""
+    """Place and type of a record, before its bases are fetched."""
 
     contig: str
     segments: tuple[Segment, ...]
@@ -101,7 +101,7 @@ FACTS = np.dtype([("digest", "<u8"), ("length_bp", "<u4"), ("held_out", "?")])
 class ShardWriter:
     """Writes the records of a shard, a batch in memory at a time, to four files per source.
 
-    SOURCE.arrow      rows of SHARD_SCHEMA, not compressed, so readers map what they need
+    SOURCE.arrow      rows of SHARD_SCHEMA, not compressed, so that readers can map them
     SOURCE.facts      FACTS of each record
     SOURCE.sketches   the sketch of each record, where records are sketched
     SOURCE.bands      the same sketches band by band, in blocks (`bands_of`)
@@ -123,7 +123,7 @@ class ShardWriter:
             self._flush(source)
 
     def close(self) -> None:
-        """Write what is left and end the files."""
+        """Write the remaining rows and end the files."""
         for source, rows in self._rows.items():
             if rows:  # none is left where the last one filled a batch
                 self._flush(source)
@@ -204,9 +204,9 @@ def lengths_of(column: pa.LargeStringArray) -> NDArray[np.int64]:
 
 
 class ShardTexts:
-    """A text column of a shard's file, of which one value at a time is read.
+    """A text column of a shard's file, read one value at a time.
 
-    A map of the file would be shorter, but memory counts what has been touched of a map.
+    A map of the file would be shorter, but touched pages of a map count as memory.
     """
 
     def __init__(self, path: Path, column: str) -> None:

@@ -3,7 +3,7 @@
 Genes are a leader peptide and a string of protein domains. A family of either has one ancestral
 coding sequence, drawn with a real organism's codon usage, and every copy of it has diverged under
 purifying selection: a synonymous change is kept, one that replaces an amino acid rarely, one that
-makes a stop codon never. Around and between the domains stands what a eukaryote has: TATA box and
+makes a stop codon never. Around and between the domains lie a eukaryote's elements: TATA box and
 initiator, UTRs, Kozak context, introns from GT to AG with branch point and pyrimidine tract, a
 polyadenylation signal. Between genes lie random bases and diverged copies of repeats.
 """
@@ -24,7 +24,7 @@ from carbon.genome import (
 )
 from data_pipeline.variants import write_labelled_variants
 
-# Drosophila melanogaster (taxon 7227), share of each codon among those of its amino acid.
+# Drosophila melanogaster (taxon 7227), share of each codon among the codons of its amino acid.
 # Source: Codon Usage Database, Kazusa DNA Research Institute (Nakamura, Gojobori and Ikemura 2000).
 FLY_CODON_USAGE: dict[str, dict[str, float]] = {
     "*": {"TAA": 0.41, "TAG": 0.33, "TGA": 0.25},

@@ -1,13 +1,14 @@
-"""The sources of a corpus, one record each, with all that is asked of them.
+"""The sources of a corpus, one entry each.
 
-A source is a kind of cut: what a record of it is, and how such records are treated on their way and
-read in training. To add one is to add its function to `data_pipeline.cuts`, or beside it,
+A source is a kind of cut: the extent of its records, and how they are filtered, deduplicated and
+read in training. To add a source, add its function to `data_pipeline.cuts` or a module next to it,
 and its entry here.
 """
 
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from carbon.errors import UserError
 from data_pipeline.cuts import (
@@ -26,6 +27,7 @@ from data_pipeline.limits import CutConfig, KeepConfig
 
 PROKARYOTES, ALL_OTHERS = "prokaryotes", "all others"
 UNANNOTATED = "those without annotation"
+Input = Literal["annotation", "contigs", "regions", "files"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,20 +39,21 @@ class Source:
             changes.
         cut: yields its records of an assembly.
         both_strands: whether training reads its records on either strand; transcripts have one.
-        needs_annotation: whether an assembly without annotation has none of it.
+        input: what its records are made of: the annotation or the contigs of an assembly, the
+            regions of a BED on it, or the records of files.
         joined: whether its records are joined up to a length of their own, beyond
             `keep.max_record_bp`.
         near_duplicates: whether records that are nearly equal are sought, and one of them kept.
         default_for: the assemblies that it is cut out of where a recipe does not say: PROKARYOTES,
             UNANNOTATED, ALL_OTHERS, or none.
         base_share: of the tokens of the base mixture.
-        clade: what it is divided by: then the name is that of the whole, a hyphen, and this one.
+        clade: clade that it is divided by, which follows the whole's name after a hyphen.
     """
 
     name: str
     cut: Callable[[AnnotatedAssembly, CutConfig, KeepConfig], Found]
     both_strands: bool
-    needs_annotation: bool = True
+    input: Input = "annotation"
     joined: bool = False
     near_duplicates: bool = False
     default_for: str = ""
@@ -93,7 +96,7 @@ SOURCES = {
             name="prokaryote",
             cut=contig_chunks,
             both_strands=True,
-            needs_annotation=False,
+            input="contigs",
             default_for=PROKARYOTES,
             base_share=0.10,
         ),
@@ -101,7 +104,7 @@ SOURCES = {
             name="genome",
             cut=contig_chunks,
             both_strands=True,
-            needs_annotation=False,
+            input="contigs",
             default_for=UNANNOTATED,
         ),
         Source(name="utr5", cut=five_prime_utrs, both_strands=False, near_duplicates=True),
@@ -111,11 +114,13 @@ SOURCES = {
 }
 
 
-def source_of(name: str, both_strands: bool | None, near_duplicates: bool = False) -> Source:
-    """Return the source of some files or regions: of the table, or one with a name of its own.
+def source_of(
+    name: str, input_kind: Input, both_strands: bool | None, near_duplicates: bool = False
+) -> Source:
+    """Return the source of files or regions: an entry of the table, or one with another name.
 
     Raises:
-        UserError: that of the table is read otherwise.
+        UserError: the entry of the table is read differently.
     """
     known = SOURCES.get(name)
     if known is None:
@@ -123,6 +128,7 @@ def source_of(name: str, both_strands: bool | None, near_duplicates: bool = Fals
             name=name,
             cut=_nothing,
             both_strands=bool(both_strands),
+            input=input_kind,
             near_duplicates=near_duplicates,
         )
     if both_strands not in (None, known.both_strands):
@@ -157,7 +163,7 @@ def _nothing(assembly: AnnotatedAssembly, cut: CutConfig, keep: KeepConfig) -> F
 
 
 def usual_sources(species_type: str, *, annotated: bool = True) -> tuple[str, ...]:
-    """Return what is cut out of an assembly of a species type where its recipe does not say."""
+    """Return the sources of an assembly of a species type, by default."""
     assemblies = ALL_OTHERS if annotated else UNANNOTATED
     if species_type == "pro":
         assemblies = PROKARYOTES
@@ -165,5 +171,5 @@ def usual_sources(species_type: str, *, annotated: bool = True) -> tuple[str, ..
 
 
 def need_annotation(names: Iterable[str]) -> bool:
-    """Tell whether any of some sources is cut along an annotation."""
-    return any(SOURCES[name].needs_annotation for name in names)
+    """Return whether any of some sources is cut along an annotation."""
+    return any(SOURCES[name].input == "annotation" for name in names)

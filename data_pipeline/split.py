@@ -21,7 +21,7 @@ def held_out_regions(
     """Return the intervals that a `holdout` setting names; `auto` chooses one.
 
     Raises:
-        GenomeError: there is no such region.
+        GenomeError: the region does not exist.
     """
     if holdout != ("auto",):
         return [from_region(text, contig_lengths_bp) for text in holdout]
@@ -61,13 +61,13 @@ def split_of(intervals: list[Interval], held_out: list[Interval]) -> str | None:
 
 _FASTQ = re.compile(r"\.(fastq|fq)(\.b?gz)?$", re.IGNORECASE)
 # What Illumina's programs put between the name of a sample and the ending, as in
-# `SAMPLE_S1_L001_R1_001.fastq.gz`; and archives before that of mates, as in `SAMPLE_1.fastq.gz`.
+# `SAMPLE_S1_L001_R1_001.fastq.gz`; archives put one before the mate, as in `SAMPLE_1.fastq.gz`.
 _PART_OF_SAMPLE = re.compile(r"(_S\d+)?(_L\d{3})?([_.]R[12](_\d{3})?)?$")
 _PART_OF_PAIR = re.compile(r"[_.][12]$")
 
 
 def is_fastq(path: Path) -> bool:
-    """Tell by its name whether a file holds reads, plain or gzip; a URL may have a query behind."""
+    """Return whether a file name is one of reads, plain or gzip; a URL may end in a query."""
     return _FASTQ.search(path.name.partition("?")[0]) is not None
 
 

@@ -20,7 +20,7 @@ def run_share(
 ) -> Iterable[Any]:
     """Run the ranks task, task + num_tasks, task + 2 num_tasks, ... of a step.
 
-    The signature is that of datatrove's pipelines, which pass documents on; here there are none.
+    The signature is the one of datatrove's pipelines, which pass documents on; steps have none.
     """
     del data
     for rank in range(task, num_ranks, num_tasks):

@@ -191,7 +191,7 @@ def _unambiguous_genes(annotation: Annotation, regions: list[Interval]) -> list[
 
 
 def _of_transcript(reference: Reference, transcript: Transcript) -> Iterator[Labelled]:
-    """Yield what a transcript offers; one whose CDS is not a plain open reading frame, nothing."""
+    """Yield the changes of a transcript; none if its CDS is not a plain open reading frame."""
     cds = spliced(reference, transcript.contig, transcript.cds, transcript.strand).upper()
     if len(cds) % 3 or set(cds) - set("ACGT"):
         return
@@ -240,7 +240,7 @@ def _intergenic(
     num_wanted: int,
     random: np.random.Generator,
 ) -> Iterator[Labelled]:
-    """Yield random changes at least 100 bp from every gene and what the reader left out."""
+    """Yield random changes at least 100 bp from every gene and from intervals left out."""
     for region in regions:
         free = np.ones(region.length_bp, dtype=bool)
         free[[0, -1]] = False  # a change needs both neighbours

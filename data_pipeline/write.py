@@ -107,9 +107,9 @@ def publish(
     left_out: list[dict[str, str]],
     fetched: Records,
 ) -> None:
-    """Put the parts together, with the manifest and the list of what was dropped.
+    """Put the parts together, with the manifest and the list of rejections.
 
-    The manifest names what was fetched by its URL, as `recipe` does and `config` no longer.
+    The manifest names fetched files by URL, as `recipe` does and `config` no longer.
     """
     if output.exists() and any(output.iterdir()):
         return
@@ -237,7 +237,7 @@ def _steps(summaries: list[dict[str, Any]], totals: dict[str, Any]) -> dict[str,
 
 
 def _write_dropped(path: Path, parts: list[Path]) -> dict[str, int]:
-    """Join the lists of what was dropped, and count by source and kind of reason."""
+    """Join the lists of rejections, and count them by source and kind of reason."""
     reasons: Counter[str] = Counter()
     with path.open("w", encoding="utf-8", newline="") as sink:
         sink.write("\t".join(DROPPED_COLUMNS) + "\n")

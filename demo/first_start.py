@@ -1,5 +1,6 @@
 """What a first start opens: the bundled model, or one that is trained if none is bundled."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -45,7 +46,7 @@ def find_model(home: Path) -> str:
     model = home / "run" / "export"
     if not (model / "config.json").exists():
         say(f"{model}: no model yet; the quickstart trains one now (minutes, once)")
-        _run("scripts/quickstart.py", "--output", str(behind_links(home)))
+        _run("bash", "runs/quickstart.sh", OUTPUT=str(behind_links(home)))
     return str(model)
 
 
@@ -62,7 +63,8 @@ def find_genome(model: str, home: Path) -> Genome:
         folder = home.with_name(f"{home.name}-genome")
         if not (folder / "genes.gff3").exists():
             say(f"{folder}: simulating an annotated genome")
-            _run("-m", "carbon", "corpus", "simulate", "--output", str(behind_links(folder)))
+            words = ("-m", "carbon", "corpus", "simulate", "--output", str(behind_links(folder)))
+            _run(sys.executable, *words)
     return Genome(str(folder / "genome.fa"), str(folder / "genes.gff3"))
 
 
@@ -72,7 +74,7 @@ def _beside(entry: Entry) -> Genome:
     return Genome(str(entry.genome), str(entry.annotation), *told, learning)
 
 
-def _run(*words: str) -> None:
-    code = subprocess.run([sys.executable, *words], cwd=_ROOT).returncode
+def _run(*words: str, **environment: str) -> None:
+    code = subprocess.run(words, cwd=_ROOT, env=os.environ | environment).returncode
     if code:
-        raise UserError(f"`python {' '.join(words)}` ended with code {code}; see above")
+        raise UserError(f"`{' '.join(words)}` ended with code {code}; see above")

@@ -5,6 +5,7 @@ import importlib
 import inspect
 import io
 import json
+import subprocess
 import typing
 from collections.abc import Iterator
 from functools import cache, partial
@@ -13,7 +14,6 @@ from typing import Any
 
 import griffe
 from pydantic.fields import FieldInfo
-from quickstart_arguments import parser as quickstart_parser
 from rich.console import Console
 
 import carbon
@@ -43,7 +43,7 @@ def reference_pages(root: Path) -> dict[str, str]:
     """Return the pages, by their place in the site."""
     return {
         "reference/python.md": _python(),
-        "reference/commands.md": "".join(_commands()),
+        "reference/commands.md": "".join(_commands(root)),
         "reference/recipes.md": "".join(_recipes()),
         "reference/formats.md": "".join(_formats(root)),
         "decisions/index.md": "".join(_decisions(root / "docs" / "decisions")),
@@ -59,7 +59,7 @@ def _python() -> str:
     )
 
 
-def _commands() -> Iterator[str]:
+def _commands(root: Path) -> Iterator[str]:
     yield (
         "# Commands\n\nFor whoever types: every command with all its options, as `--help` prints "
         "them.\n"
@@ -67,7 +67,10 @@ def _commands() -> Iterator[str]:
     yield from _carbon_helps()
     for module in PACKAGES:
         yield from _helps(importlib.import_module(module)._parser())
-    yield from _helps(quickstart_parser("From an annotated genome to a scored VCF and a report."))
+    for script in sorted((root / "runs").glob("*.sh")):
+        words = ["bash", str(script), "--help"]
+        text = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        yield f"\n## runs/{script.name}\n\n```text\n{text}```\n"
 
 
 def _carbon_helps() -> Iterator[str]:

@@ -46,7 +46,7 @@ SLOW = {
     "test_packed_attention.py",
     "test_prediction_files.py",
     "test_preview.py",
-    "test_quickstart_runs.py",
+    "test_runs.py",
     "test_ray.py",
     "test_readme.py",
     "test_recompute.py",

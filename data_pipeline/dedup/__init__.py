@@ -18,7 +18,7 @@ from data_pipeline.executors import Step
 
 
 def dedup_steps(work: Path, identity: float) -> list[Step]:
-    """Return the steps between the index of all rows and the writing of those that stay.
+    """Return the steps between the index of all rows and the writing of the remaining rows.
 
     With an identity of 1 only equal records are removed.
     """

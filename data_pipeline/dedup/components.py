@@ -70,7 +70,7 @@ def find_components(work: Path, rank: int = 0) -> None:
 
 
 def _has_comparable(rows: Rows, members: Ids, starts: Ids) -> NDArray[np.bool_]:
-    """Return which components have two records of which one may go because of the other."""
+    """Return which components have a record that may be removed for another: (components,)."""
     if not len(starts):
         return np.zeros(0, dtype=bool)
     facts, sources = rows.facts(members)

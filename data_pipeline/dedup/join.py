@@ -2,7 +2,7 @@
 
 Records that agree in a band form a group. Inside a group, in the order of lengths, each record is
 compared with the WINDOW records before it: they are linked if their lengths and sketches allow
-90 % identity (or what the recipe says). Two records that links connect already are not compared.
+the identity of the recipe. Two records that links connect already are not compared.
 """
 
 from collections.abc import Iterator

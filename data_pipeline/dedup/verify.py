@@ -17,12 +17,12 @@ from data_pipeline.dedup.sketch import most_edits, similar
 
 
 def verify(work: Path, identity: float, rank: int) -> None:
-    """Write which records of the components of task `rank` go, and because of which.
+    """Write which records of the components of task `rank` are removed, and for which record.
 
     Identity is one less the edit distance over the longer length, of either strand. Held-out
-    records are decided first, then longer ones, then earlier ones. A record goes because of one
-    that stays: of its own source where near-duplicates are removed, or if it is a training record
-    and the other is held out.
+    records are decided first, then longer ones, then earlier ones. A record is removed for a record
+    that stays: one of the same source if near-duplicates of it are removed, or a held-out record if
+    it is a training record itself.
     """
     rows = Rows(work)
     path = rows.folder / NEAR / f"{rank:03d}.npy"
@@ -41,7 +41,7 @@ def verify(work: Path, identity: float, rank: int) -> None:
 
 
 def _near_duplicates(rows: Rows, members: Ids, identity: float) -> list[tuple[int, int]]:
-    """Return the records of a component that go, each with the one that stays."""
+    """Return the records of a component that are removed, each with the record that stays."""
     facts, sources = rows.facts(members)
     lengths_bp, held_out = facts["length_bp"].astype(np.int64), facts["held_out"]
     is_near = rows.near_sources[sources]

@@ -1,1 +1,1 @@
-"""What goes into a corpus: assemblies, finished sequences and reads, and places on them."""
+"""Inputs of a corpus: assemblies, finished sequences and reads, and places on them."""

@@ -47,9 +47,9 @@ def opened(config: AssemblyConfig, taxdump: str = "", divide_by: str = "") -> It
     """Open an assembly from FASTA and annotation, or from GenBank.
 
     Args:
-        config: what the recipe says of it.
+        config: the assembly's entry in the recipe.
         taxdump: folder to take the lineage from, if any.
-        divide_by: the rank of which `clade` is.
+        divide_by: taxonomic rank of `clade`.
 
     Raises:
         UserError: a file is absent or malformed, or they do not fit.
@@ -124,7 +124,7 @@ def _annotation(
 
 
 def names_of(config: AssemblyConfig, contigs: Collection[str]) -> dict[str, str]:
-    """Return what the annotation of an assembly calls a contig = what its sequence does.
+    """Return the contig names of the sequence by the annotation's names.
 
     Raises:
         GenomeError: the recipe's table of them is absent or broken.
@@ -181,7 +181,7 @@ def other_organism(organism: str, genome: str, annotation: str) -> str | None:
 
 
 def disagreement(organism: str, said: Said) -> str | None:
-    """Return a warning where an organism is not the one that a file says it is of."""
+    """Return a warning if a file names another organism than the recipe."""
     ours, theirs = _species(organism), _species(said.organism)
     if not ours or not theirs or ours == theirs:
         return None
@@ -192,7 +192,7 @@ def disagreement(organism: str, said: Said) -> str | None:
 
 
 def organisms_said(genome: str, annotation: str) -> Iterator[Said]:
-    """Yield what the first header of a FASTA and the first comments of an annotation tell."""
+    """Yield the first header of a FASTA and the first comments of an annotation."""
     for line in _first_lines(genome, ">"):
         if match := _NCBI.match(line):
             yield Said(match[1], f"the header of {genome}")
@@ -217,7 +217,7 @@ def _first_lines(path: str, mark: str) -> list[str]:
             some = itertools.islice(lines, _MOST_LINES)
             return list(itertools.takewhile(lambda line: line.startswith(mark), some))
     except (*BROKEN_GZIP, OSError):
-        return []  # whoever reads it whole says so
+        return []  # the reader of the whole file reports it
 
 
 def _species(organism: str) -> tuple[str, str] | None:

@@ -25,7 +25,7 @@ class EvaluationPlaces:
     """Places on contigs, to be asked whether anything overlaps one."""
 
     def __init__(self, intervals: Iterable[Interval]) -> None:
-        """Join them, so that two ends tell."""
+        """Join overlapping intervals, so that a binary search suffices."""
         self._starts: dict[str, list[int]] = {}
         self._ends: dict[str, list[int]] = {}
         for place in sorted(intervals):
@@ -39,11 +39,11 @@ class EvaluationPlaces:
 
     @property
     def contigs(self) -> Collection[str]:
-        """Those that a place is on."""
+        """Contigs with a place."""
         return self._ends.keys()
 
     def overlap(self, interval: Interval) -> bool:
-        """Tell whether an interval shares a base with a place."""
+        """Return whether an interval shares a base with a place."""
         ends = self._ends.get(interval.contig, [])
         at = bisect.bisect_right(ends, interval.start)
         return at < len(ends) and self._starts[interval.contig][at] < interval.end
@@ -53,7 +53,7 @@ def evaluation_sequences(config: EvaluationConfig) -> Iterator[tuple[str, str]]:
     """Return name and bases of the sequences of an evaluation that names no assembly.
 
     Raises:
-        UserError: the file holds places, or is no FASTA.
+        UserError: the file holds places, or is not FASTA.
     """
     path = Path(config.path)
     if holds_variants(path) or _VCF_NAME.search(path.name) or is_bed(path):
@@ -82,7 +82,7 @@ def evaluation_places(
     """Return the places of a BED, VCF or BCF on an assembly, widened by its margin.
 
     The file is in the coordinates of the annotation: names and offset of the assembly apply. Its
-    content tells a VCF or BCF from a BED; a VCF without a header is known by its name.
+    content distinguishes VCF or BCF from BED; a VCF without a header is recognised by its name.
 
     Raises:
         UserError: a line is neither, there is none, or no place is on the assembly.

@@ -20,7 +20,7 @@ from data_pipeline.split import is_fastq, sample_of
 def file_rows(
     path: Path, config: FilesConfig, mates: Path | None = None
 ) -> Iterator[dict[str, Any] | Dropped]:
-    """Yield the records of a file as rows of the corpus, from what each format tells.
+    """Yield the records of a file as rows of the corpus, with the columns of its format.
 
     Reads without a base are dropped; in the other formats a record without a base is an error.
 
@@ -62,7 +62,7 @@ def file_rows(
 
 
 def _completed(row: dict[str, Any], where: str) -> dict[str, Any]:
-    """Check a record and tell where its bases come from, as far as the file does."""
+    """Check a record and return its place in an assembly, as far as the file has it."""
     sequence = row.get("sequence")
     if not isinstance(sequence, str) or not sequence:
         raise UserError(f"{where}: has no sequence; take it out")
@@ -81,7 +81,7 @@ def _completed(row: dict[str, Any], where: str) -> dict[str, Any]:
         raise UserError(f"{where}: need 0 <= start < end, got {start} and {end}")
     segments = row.get("segments") or [{"start": start, "end": end, "strand": strand}]
     if sum(each["end"] - each["start"] for each in segments) != len(sequence):
-        segments = []  # what the file says of its place is not of these bases: it stays untold
+        segments = []  # the place in the file is not the place of these bases
     if strand not in ("+", "-", "."):
         raise UserError(f"{where}: strand '{strand}': must be + or -")
     name = str(row.get("name") or row.get("record_id") or where)
@@ -118,7 +118,7 @@ def _line_rows(path: Path) -> Iterator[dict[str, Any]]:
             yield {"sequence": bases, "name": f"{path.name}:{number}"}
 
 
-# Columns of the released corpus, whose codes stand in brackets, and what they are here.
+# Columns of the released corpus, with its codes in brackets, and their values here.
 _RELEASED = ("record_id", "start", "end", "strand", "gene_type", "species_type")
 _OURS = ("name", "segments", "organism", "assembly")
 _TEXT = ("sequence", "text")
@@ -137,7 +137,7 @@ def _released_rows(path: Path) -> Iterator[dict[str, Any]]:
             f"{', '.join(parquet.schema_arrow.names)}; is it a corpus?"
         )
     columns = [text, *(c for c in _RELEASED + _OURS if c in parquet.schema_arrow.names)]
-    # A corpus of ours that is read again keeps what it holds out.
+    # A corpus of ours that is read again keeps its test split.
     split = {"split": "test"} if path.name.startswith("test-") else {}
     for batch in parquet.iter_batches(batch_size=1024, columns=columns):
         for row in batch.to_pylist():

@@ -10,7 +10,7 @@ from data_pipeline.split import held_out_samples, is_fastq, sample_of
 
 
 class FileInput(NamedTuple):
-    """A file of finished records; `held_out` tells of reads whether their sample is."""
+    """A file of finished records; `held_out` marks reads whose sample is held out."""
 
     config: FilesConfig
     path: Path
@@ -22,7 +22,7 @@ Input = AssemblyConfig | FileInput
 
 
 def inputs_of(config: BuildConfig) -> list[Input]:
-    """Return what goes in, one a task: assemblies, then files in the order of their names.
+    """Return the inputs, one a task: assemblies, then files in the order of their names.
 
     Raises:
         UserError: files and their mates are not equally many, or reads are of too few samples.

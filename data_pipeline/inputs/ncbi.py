@@ -66,7 +66,7 @@ _PASSING = (
 
 
 def _root_of(error: BaseException) -> BaseException:
-    """Return what was raised first: the libraries wrap it until the line is hard to read."""
+    """Return the first error of a chain: the libraries wrap it until the line is hard to read."""
     return _root_of(error.__context__) if error.__context__ else error
 
 
@@ -80,7 +80,7 @@ class Connection:
     def __init__(self, session: requests.Session, server: str, seconds_between: float) -> None:
         self.server = server
         self._session = session
-        # Bytes as they are stored: a size and an MD5 are those of the compressed file.
+        # Bytes as stored: published sizes and MD5 sums refer to the compressed file.
         session.headers["Accept-Encoding"] = "identity"
         session.headers["User-Agent"] = f"carbon-dna/{__version__}"
         self._seconds_between = seconds_between
@@ -96,7 +96,7 @@ class Connection:
         return self._patiently(url, attempt)
 
     def save(self, url: str, part: Path, description: str) -> None:
-        """Add to `part` what it lacks of a file, showing progress in bytes."""
+        """Append the missing bytes of a file to `part`, showing progress."""
         self._patiently(url, lambda: self._continue(url, part, description))
 
     def _continue(self, url: str, part: Path, description: str) -> None:
@@ -104,7 +104,7 @@ class Connection:
         with self._ask(url, have_bytes) as reply:
             if reply.status_code == 404:
                 raise UserError(f"{url}: the server has no such file; try again later")
-            if reply.status_code == 416:  # nothing follows what we have; its MD5 will tell
+            if reply.status_code == 416:  # the file is complete; its MD5 decides
                 return
             if reply.status_code == 200:  # all of it, whatever we asked for
                 have_bytes = 0
@@ -197,7 +197,7 @@ class Assembly:
 
 
 class Downloaded(NamedTuple):
-    """What a download brought, in the order of the list, and the accessions it had to skip."""
+    """Downloaded assemblies in the order of the list, and the accessions that were skipped."""
 
     assemblies: tuple[Assembly, ...]
     skipped: tuple[str, ...]
@@ -238,7 +238,7 @@ def read_accessions(path: Path) -> list[Accession]:
         UserError: a line is malformed, an accession is named twice, or there is none.
     """
     accessions: dict[str, Accession] = {}
-    # What is not UTF-8 is not an accession either, and is reported as such.
+    # A file that is not UTF-8 has no accession either, and is reported as such.
     lines = path.read_text(encoding="utf-8-sig", errors="replace").splitlines()
     for number, line in enumerate(lines, 1):
         if text := line.partition("#")[0].strip():
@@ -284,8 +284,8 @@ def download(
         accessions: the assemblies, as `read_accessions` returns them.
         output: the folder, made if need be.
         server: the root of NCBI's public files or of a mirror with the same layout.
-        keep_going: report an assembly that cannot be had and go on, instead of stopping at it.
-        seconds_between: the shortest time from the start of one request to that of the next.
+        keep_going: report an assembly that cannot be fetched and continue, instead of stopping.
+        seconds_between: the shortest time between the starts of two requests.
 
     Raises:
         UserError: an assembly is unknown or suppressed, or cannot be fetched whole.
@@ -314,7 +314,7 @@ def download(
 
 
 def _as_toml(assembly: Assembly) -> str:
-    """Return an assembly as an entry of a recipe, without what is not known."""
+    """Return an assembly as an entry of a recipe, without unknown keys."""
     known = {key: value for key, value in asdict(assembly).items() if value is not None}
     return f"[[assemblies]]\n{tomli_w.dumps(known)}"
 
@@ -388,7 +388,7 @@ def _find(connection: Connection, accession: Accession) -> dict[str, _Published]
 
 
 def _fetch(connection: Connection, file: _Published, path: Path, description: str) -> None:
-    """Bring a file to `path` by way of `path.part`, which an interrupted run leaves to go on with.
+    """Fetch a file to `path` by way of `path.part`, which a later run continues.
 
     Raises:
         UserError: its MD5 is wrong even when it is fetched from zero.

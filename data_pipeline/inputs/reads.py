@@ -11,7 +11,7 @@ from carbon.genome.sequences import SequenceRecord, read_records
 from data_pipeline.cuts import Dropped
 
 _SLASH = re.compile(r"/[12]$")  # of Illumina before version 1.8
-# RUN.SPOT.MATE of `fastq-dump --readids`; what is RUN.SPOT alone ends in no mate.
+# RUN.SPOT.MATE of `fastq-dump --readids`; RUN.SPOT alone does not end in a mate.
 _RUN_AND_SPOT = re.compile(r"[SED]RR[0-9]+\.[0-9]+")
 EMPTY_READ, MATE_OF_EMPTY_READ = "empty_read", "mate_of_empty_read"
 
@@ -67,7 +67,7 @@ def _name_of_both(
 
 
 def _without_mates(first: str, second: str) -> tuple[str, str]:
-    """Return the names of a read and its mate without what tells them apart.
+    """Return the names of a read and its mate without their mate numbers.
 
     >>> _without_mates("r7/1", "r7/2"), _without_mates("SRR1.7.1", "SRR1.7.2")
     (('r7', 'r7'), ('SRR1.7', 'SRR1.7'))

@@ -28,7 +28,7 @@ def bed_regions(
     end where the contig does; a place without a strand is read as the contig stands.
 
     Raises:
-        UserError: a line is no BED, or lacks the column of kinds; or no line is on the assembly.
+        UserError: a line is not BED, or lacks the column of kinds; or no line is on the assembly.
     """
     on_assembly = False
     for where, columns in bed_lines(Path(config.path)):

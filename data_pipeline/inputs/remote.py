@@ -1,7 +1,7 @@
 """Inputs by URL: fetched once into a cache, and read there as files.
 
-In a folder beside that of a URL lies what the store said of each file (bytes, and an ETag or time
-where it tells one); what has changed there is fetched again.
+A second folder holds the facts of the store about each file (bytes, and an ETag or time if it has
+one); a file that has changed there is fetched again.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ Records = dict[str, dict[str, Any]]  # by local path: url, bytes, version
 
 
 def is_url(path: str) -> bool:
-    """Tell a URL from a path."""
+    """Return whether a path is a URL."""
     return "://" in path
 
 
@@ -55,7 +55,7 @@ def _public_part(url: str) -> str:
 
 
 def public_reason(error: Exception) -> str:
-    """Return kind and first line of what a store says, its URLs as `public_url` tells them."""
+    """Return type and first line of a store's error, with URLs as `public_url` shows them."""
     reason = (str(error) or type(error).__name__).splitlines()[0]
     told = _ANY_URL.sub(lambda found: public_url(found[0]), reason)
     return f"{type(error).__name__}: {told}"
@@ -67,7 +67,7 @@ def with_public_urls(config: BuildConfig) -> BuildConfig:
 
 
 def with_inputs_here(config: BuildConfig) -> tuple[BuildConfig, Records]:
-    """Return a recipe whose inputs are all files of this machine, and what was fetched for it.
+    """Return a recipe whose inputs are local files, and the files that were fetched for it.
 
     Raises:
         UserError: an input cannot be fetched.
@@ -106,7 +106,7 @@ def _files(config: FilesConfig, here: Callable[[str], str]) -> FilesConfig:
 
 
 def cache_of(config: BuildConfig, kind: str) -> Path:
-    """Return the folder of a kind of what is kept: the recipe's own, or one of the user's cache."""
+    """Return the folder for a kind of cached files: the recipe's, or one of the user's cache."""
     usual = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "carbon" / kind
     return Path(config.cache) if config.cache else usual
 
@@ -131,7 +131,7 @@ def fetch(url: str, cache: Path) -> tuple[str, Records]:
             folder.mkdir(parents=True, exist_ok=True)
             records = {str(folder / _name(name)): _fetched(system, name, folder) for name in found}
             _remove_others(folder, {Path(each).name for each in records})
-    except Exception as error:  # each kind of store has errors of its own
+    except Exception as error:  # each kind of store has other errors
         raise UserError(f"{public_url(url)}: cannot be fetched ({public_reason(error)})") from None
     return str(folder / last), records
 
@@ -143,14 +143,14 @@ def _beside(folder: Path, ending: str) -> Path:
 
 
 def _remove_others(folder: Path, names: set[str]) -> None:
-    """Remove the files that a pattern no longer matches, and those that a kill has left."""
+    """Remove files that a pattern no longer matches, and remains of a killed build."""
     for path in folder.iterdir():
         if path.name not in names:
             path.unlink()
 
 
 def _name(remote: str) -> str:
-    """Return the last part of a remote path, of HTTP without the query behind it."""
+    """Return the last part of a remote path, for HTTP without the query."""
     path = remote.partition("?")[0] if remote.startswith("http") else remote
     return path.rpartition("/")[2]
 

@@ -76,7 +76,7 @@ class Taxonomy:
         """Return the taxa from below the root to one, which may be one that was merged.
 
         Raises:
-            UserError: there is no such taxon, or the way to the root does not end.
+            UserError: the taxon does not exist, or the path to the root does not end.
         """
         result: list[Taxon] = []
         taxid = self._merged.get(taxid, taxid)

@@ -41,7 +41,7 @@ def variant_places(path: Path, shortened: Counter[Shortened]) -> Iterator[Interv
         shortened: the counts to add to.
 
     Raises:
-        UserError: the file is broken, or a line is no record.
+        UserError: the file is broken, or a line is not a record.
     """
     for number, line in enumerate(variant_lines(path), start=1):
         text = line.decode("utf-8-sig", "replace").rstrip("\r\n")

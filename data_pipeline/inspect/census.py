@@ -1,7 +1,7 @@
-"""Counts of what is in a corpus, by reading it once.
+"""Count the content of a corpus by reading it once.
 
-A corpus may be larger than memory: Parquet goes by one row group at a time, and what stays of it
-are counts, of which `data_pipeline.inspect.report` makes tables and a page.
+A corpus may be larger than memory: Parquet is read one row group at a time, and only counts are
+kept. `data_pipeline.inspect.report` makes tables and a page of them.
 """
 
 import csv
@@ -26,7 +26,7 @@ from carbon.tokenizer import K
 
 GC_BINS = 50
 LARGEST = 5
-# What is counted of a sequence's letters: those that are one of ACGT, G and C, lower-case ones.
+# Counted letters of a sequence: ACGT in either case, G and C, lower case.
 _LETTERS = np.zeros((256, 3), dtype=np.int64)
 _LETTERS[list(b"ACGTacgt"), 0] = 1
 _LETTERS[list(b"GCgc"), 1] = 1
@@ -63,7 +63,7 @@ def read_dropped(corpus: str | Path) -> Iterator[dict[str, str]]:
     """Yield the rows of `dropped.tsv`, from column to value.
 
     Raises:
-        CorpusError: the file is missing, or not the one that the manifest names.
+        CorpusError: the file is missing, or differs from the file that the manifest names.
     """
     path = f"{corpus}/dropped.tsv"
     with opened(path) as source:
@@ -107,9 +107,9 @@ class Census:
 
     def add(self, group: RowGroup) -> None:
         """Count the records of a row group."""
-        told = ["name", "gene_type", "species_type", "assembly", "organism"]
-        table = group.read(["sequence", *told])
-        names, genes, species, *origins = (table[column].to_pylist() for column in told)
+        columns = ["name", "gene_type", "species_type", "assembly", "organism"]
+        table = group.read(["sequence", *columns])
+        names, genes, species, *origins = (table[column].to_pylist() for column in columns)
         lengths_bp = self.count(each.as_buffer() for each in table["sequence"])
         self.gene_types.update(genes)
         self.species_types.update(species)
@@ -146,7 +146,7 @@ class Census:
 
     @property
     def percents(self) -> tuple[float, float, float]:
-        """GC among ACGT, what is none of ACGT, and lower case among all letters, in percent."""
+        """GC among ACGT, other letters, and lower case among all letters, in percent."""
         bases, known = max(self.bases, 1), max(self.known, 1)
         shares = self.gc / known, (self.bases - self.known) / bases, self.masked / bases
         return 100 * shares[0], 100 * shares[1], 100 * shares[2]

@@ -40,11 +40,11 @@ def _histogram(train_and_test: Sequence[Sequence[int]], edges: list[str]) -> str
     step, bottom = _WIDTH / len(columns), _PLOT + 20
     parts = [f"<text {_LABEL} y='12'>up to {most:,} records a bar</text>"]
     for i, (train, test) in enumerate(columns):
-        told = f"{edges[i]} to under {edges[i + 1]}: {train:,} to train on, {test:,} held out"
+        title = f"{edges[i]} to under {edges[i + 1]}: {train:,} to train on, {test:,} held out"
         at = f"x='{i * step:.1f}' width='{step - 0.6:.1f}'"
         low, high = _PLOT * train / most, _PLOT * test / most
         parts.append(
-            f"<g><title>{told}</title>"
+            f"<g><title>{title}</title>"
             f"<rect {_TRAIN} {at} y='{bottom - low:.1f}' height='{low:.1f}'/>"
             f"<rect {_TEST} {at} y='{bottom - low - high:.1f}' height='{high:.1f}'/></g>"
         )
@@ -58,22 +58,22 @@ def _histogram(train_and_test: Sequence[Sequence[int]], edges: list[str]) -> str
 
 
 class Box(NamedTuple):
-    """A box of a treemap, whose area is its share; `told` is escaped and stands in its title."""
+    """A box of a treemap, whose area is its share; `title` is escaped."""
 
     label: str
-    told: str
+    title: str
     size: float
     inside: tuple["Box", ...] = ()
 
 
 def treemap(box: Box) -> str:
-    """Draw boxes in boxes, side by side along the longer edge of what they lie in."""
+    """Draw nested boxes, side by side along the longer edge of the box around them."""
     return _svg(_WIDTH, _boxes(box, 0, 0, _WIDTH, _WIDTH))
 
 
 def _boxes(box: Box, x: float, y: float, width: float, height: float) -> Iterator[str]:
     yield (
-        f"<g><title>{box.told}</title><rect {_TRAIN} fill-opacity='.2' stroke='var(--paper)' "
+        f"<g><title>{box.title}</title><rect {_TRAIN} fill-opacity='.2' stroke='var(--paper)' "
         f"x='{x:.1f}' y='{y:.1f}' width='{width:.1f}' height='{height:.1f}'/></g>"
     )
     if not box.inside and width > _LETTER * len(box.label) and height > _LINE:

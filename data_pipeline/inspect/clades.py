@@ -1,4 +1,4 @@
-"""A corpus by clade: a table and a picture of what it holds, and a mixture of its sources."""
+"""A corpus by clade: a table, a picture, and a mixture of its sources."""
 
 import html
 import math
@@ -16,12 +16,12 @@ from data_pipeline.inspect.charts import Box, treemap
 _NO_LINEAGE = "no lineage told"
 _MOST_LEVELS = 4
 _MOST_ROWS = 60
-SHARE_UNITS = 10_000  # shares of a mixture are multiples of one of so many
+SHARE_UNITS = 10_000  # shares of a mixture are multiples of a ten-thousandth
 
 
 @dataclass(slots=True)
 class Clade:
-    """A node of the tree of what is in a corpus; bases and assemblies are those of all below."""
+    """A node of the tree of a corpus; bases and assemblies include all nodes below."""
 
     name: str
     bases: int = 0
@@ -34,7 +34,7 @@ def clade_tree(bases_of: Mapping[str, int], lineages: Mapping[str, tuple[str, ..
 
     Args:
         bases_of: bases of each assembly.
-        lineages: names from below the root, of those assemblies whose lineage is told.
+        lineages: names from below the root, for assemblies with a known lineage.
     """
     root = Clade("all")
     for assembly, bases in bases_of.items():
@@ -90,8 +90,8 @@ def _rows(node: Clade, all_bases: int, level: int) -> Iterator[TableRow]:
 
 def _box(node: Clade, level: int = 0) -> Box:
     inside = node.below.values() if level < _MOST_LEVELS else ()
-    told = f"{html.escape(node.name)}: {node.bases:,} bases, assemblies: {node.assemblies:,}"
-    return Box(node.name, told, node.bases, tuple(_box(each, level + 1) for each in inside))
+    title = f"{html.escape(node.name)}: {node.bases:,} bases, assemblies: {node.assemblies:,}"
+    return Box(node.name, title, node.bases, tuple(_box(each, level + 1) for each in inside))
 
 
 def whole_sources(manifest: dict[str, Any]) -> dict[str, dict[str, int]]:
@@ -111,7 +111,7 @@ def mixture_by_clade(
     temperature: float,
     weights: Mapping[str, float],
 ) -> dict[str, float]:
-    """Return the share of each source, those that are divided by clade shared out among clades.
+    """Return the share of each source; a source that is divided by clade is shared among clades.
 
     A clade with n bases to train on has a share of its source in proportion to
     weight * n ** (1 / temperature): as there are at 1, more alike above.
@@ -120,7 +120,7 @@ def mixture_by_clade(
         manifest: of the corpus.
         source_shares: share of each whole source, scaled to sum to one.
         temperature: 1 or more.
-        weights: of clades, 1 for those that are not named.
+        weights: of clades; a clade without a weight has 1.
 
     Raises:
         ConfigError: a source or clade is not in the corpus, or a number is out of bounds.

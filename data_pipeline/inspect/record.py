@@ -1,4 +1,4 @@
-"""One record of a corpus or what was dropped from it, for a person to read."""
+"""Print one record of a corpus, or the records that were left out."""
 
 import difflib
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def inspect_record(
     which: int | str,
     genome: str | Path | None = None,
 ) -> int:
-    """Print one record, and whether every base of it stands in its assembly.
+    """Print one record, and whether every base of it occurs in its assembly.
 
     Args:
         corpus: folder of the corpus.
@@ -35,14 +35,14 @@ def inspect_record(
         split: `train` or `test`.
         which: row, from 0, in the order of the files' names; or name, of the record or of one of
             the genes it joins. Where several records have the name, they are listed instead.
-        genome: FASTA or GenBank to compare with; if not given, that of the recipe for the record's
-            assembly, where the file is still there.
+        genome: FASTA or GenBank to compare with; if not given, the recipe's file of the record's
+            assembly, if it still exists.
 
     Returns:
-        The exit code: 1 if a base is not that of the assembly, else 0.
+        The exit code: 1 if a base differs from the assembly, else 0.
 
     Raises:
-        CorpusError: there is no such record, or the corpus cannot be read.
+        CorpusError: the record does not exist, or the corpus cannot be read.
         GenomeError: the genome cannot be read, or lacks the record's contig.
     """
     check_split(corpus, source, split)
@@ -70,7 +70,7 @@ def inspect_dropped(corpus: str | Path, name: str | None = None) -> None:
         name: of a record, or of one of the genes it joins.
 
     Raises:
-        CorpusError: there is no corpus.
+        CorpusError: the corpus does not exist.
     """
     manifest = read_manifest(corpus)
     if name is None:
@@ -88,7 +88,7 @@ def inspect_dropped(corpus: str | Path, name: str | None = None) -> None:
 
 
 def _is_named(name: str, names: str) -> bool:
-    """Tell whether a record has a name, or joins genes of which one has it."""
+    """Return whether a record has a name, or joins genes with one of that name."""
     return name == names or name in names.split(",")
 
 

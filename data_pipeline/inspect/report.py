@@ -1,4 +1,4 @@
-"""A corpus in numbers: what is in it, what was left out, and what a training run draws of it.
+"""A corpus in numbers: its content, the rejections, and the tokens that a training run draws.
 
 inspect_summary   a few plain tables for the terminal
 write_report      one HTML page with pictures
@@ -48,10 +48,10 @@ _COLOURS = (
 
 
 def inspect_summary(corpus: str | Path) -> None:
-    """Print sources, held-out regions, what was dropped and what went in, as plain text.
+    """Print sources, held-out regions, rejections and inputs, as plain text.
 
     Raises:
-        CorpusError: there is no corpus, or a file of it cannot be read.
+        CorpusError: the corpus does not exist, or a file of it cannot be read.
     """
     manifest = read_manifest(corpus)
     print(text_table([_SUMMARY_HEADER, *_summary_rows(count_corpus(corpus, manifest))]))
@@ -74,11 +74,11 @@ def write_report(
         corpus: folder of the corpus.
         output_html: file to write.
         budget_tokens: tokens that a training run draws in all.
-        weights: shares of these tokens by source, scaled to sum to one; if not given, those of
-            BASE_MIXTURE that the corpus has.
+        weights: shares of these tokens by source, scaled to sum to one; if not given, the shares of
+            BASE_MIXTURE of the sources that the corpus has.
 
     Raises:
-        CorpusError: there is no corpus, or a file of it is torn.
+        CorpusError: the corpus does not exist, or a file of it is torn.
         ConfigError: the budget or a weight does not fit.
     """
     manifest = read_manifest(corpus)
@@ -108,7 +108,7 @@ def write_report(
 
 
 class Drawn(NamedTuple):
-    """What a run draws of one source: `epochs` times the tokens that there are."""
+    """Tokens that a run draws from one source: `epochs` times the tokens of the source."""
 
     source: str
     share: float
@@ -146,7 +146,7 @@ def _check_mixture(
 
 
 def _answer(manifest: dict[str, Any], counts: Counts, budget_tokens: int) -> str:
-    """Say how much there is, what is held out, what went, and draw the bases of each source."""
+    """Describe size, held-out regions and rejections, and draw the bases of each source."""
     every = [census for splits in counts.values() for census in splits.values()]
     train = [splits["train"] for splits in counts.values()]
     held_out = ", ".join(manifest["held_out"]) or "nothing"
@@ -217,9 +217,9 @@ def _input_rows(manifest: dict[str, Any]) -> list[TableRow]:
     """Return one row a file that went in, for _INPUTS_HEADER."""
     rows: list[TableRow] = []
     for each in manifest["inputs"]:
-        told = [each["recipe"].get(key, "") for key in ("organism", "accession", "licence")]
+        origin = [each["recipe"].get(key, "") for key in ("organism", "accession", "licence")]
         for file in each["files"]:
-            rows.append((each["title"], *told, Path(file["path"]).name, file["sha256"][:12]))
+            rows.append((each["title"], *origin, Path(file["path"]).name, file["sha256"][:12]))
     return rows
 
 

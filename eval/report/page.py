@@ -5,6 +5,7 @@ import csv
 import io
 import json
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -194,9 +195,6 @@ def _task(
     section: Section, pictures: Sequence[Picture], compared: Sequence[Comparison]
 ) -> dict[str, Any]:
     """Return the variables of a task's section."""
-    notes = dict.fromkeys(
-        note for s in section.all if s.record["summary"] for note in s.record["summary"]["notes"]
-    )
     skipped = (
         f"{stored.entrant} skipped {count:,}: {reason}"
         for stored, reason, count in skipped_of(section)
@@ -205,7 +203,7 @@ def _task(
         **{name: section.task[name] for name in ("name", "measures", "version", "source")},
         "headlines": _as_table(*_headlines(section)),
         "compared": list(map(_comparison_row, compared)),
-        "notes": [*notes, *skipped],
+        "notes": [*_notes(section), *skipped],
         "figures": list(map(_drawn, pictures)),
     }
 
@@ -232,7 +230,7 @@ def _numbers(
     """
     tasks = {
         section.task["name"]: {
-            "values": {s.entrant: (s.record["summary"] or {}).get("value") for s in section.all},
+            "values": {s.entrant: _value(s) for s in section.all},
             "differences": [
                 {
                     "first": c.first.entrant,
@@ -242,10 +240,24 @@ def _numbers(
                 }
                 for c in found
             ],
+            "notes": _notes(section),
         }
         for section, found in zip(sections, compared, strict=True)
     }
     return {"tasks": tasks, **({"training": _ends(run)} if run else {})}
+
+
+def _value(stored: Stored) -> Json | None:
+    """Return the headline of an entrant with its other numbers and groups."""
+    summary = stored.record["summary"]
+    if summary is None:
+        return None
+    return {**summary["value"], "others": summary["others"], "groups": summary["groups"]}
+
+
+def _notes(section: Section) -> list[str]:
+    notes = (s.record["summary"]["notes"] for s in section.all if s.record["summary"])
+    return list(dict.fromkeys(chain.from_iterable(notes)))
 
 
 def _ends(run: Path) -> Json:

@@ -175,20 +175,70 @@ def test_killed_it_goes_on(genomes, expected, tmp_path):
     assert read_manifest(output)["outputs"] == expected
 
 
+ATTACKED = """
+import os
+import signal
+import sys
+from functools import partial
+from pathlib import Path
+
+from data_pipeline import build, executors
+from data_pipeline.__main__ import main
+
+STEP, VICTIM = sys.argv[1:3]
+run_steps = build.run_steps
+
+def workers_of(driver):
+    children = Path(f"/proc/{driver}/task/{driver}/children").read_text().split()
+    command = {child: Path(f"/proc/{child}/cmdline").read_bytes() for child in children}
+    return [int(child) for child in children if b"spawn_main" in command[child]]
+
+def attack(run, driver, rank):
+    run(rank)
+    if rank == 0:
+        victims = [driver] if VICTIM == "driver" else workers_of(driver)
+        for victim in sorted(victims, key=os.getpid().__eq__):  # this process last
+            os.kill(victim, signal.SIGKILL)
+
+def run_attacked(config, steps, logs):
+    attacked = [
+        step._replace(run=partial(attack, step.run, os.getpid())) if step.name == STEP else step
+        for step in steps
+    ]
+    return run_steps(config, attacked, logs)
+
+if __name__ == "__main__":
+    build.run_steps = run_attacked
+    sys.exit(main(["build", *sys.argv[3:]]))
+"""
+STEPS = ("extract", "index", "equal", "join", "components", "verify", "write", "publish")
+
+
 @pytest.mark.nightly
-def test_killed_again_and_again_it_goes_on(genomes, expected, tmp_path):
-    """Each time when it has written more than the time before."""
-    output, most = tmp_path / "c", 0
+@pytest.mark.parametrize("victim", ["driver", "workers"])
+def test_killed_at_each_step_it_goes_on(genomes, expected, tmp_path, victim):
+    """SIGKILL to the driver or to all workers once a task of a step is done, step after step.
 
-    def has_more():
-        return len(files_in(tmp_path)) > most
-
-    for _ in range(6):
-        killed_when(has_more, genomes, output)
-        most = len(files_in(tmp_path))
-    assert main(["build", *words_of(genomes, output)]) == 0
+    `publish` is a task of the driver, which needs no worker any more.
+    """
+    script, output = tmp_path / "attacked.py", tmp_path / "out" / "c"
+    script.write_text(ATTACKED)
+    for step in STEPS if victim == "driver" else STEPS[:-1]:
+        words = words_of(genomes, output, "executor.workers=2")
+        done = subprocess.run(
+            [sys.executable, str(script), step, victim, *words], cwd=ROOT, capture_output=True,
+            env=os.environ | {"PYTHONPATH": str(ROOT)}, text=True, timeout=400,
+        )  # fmt: skip
+        if victim == "driver":
+            assert done.returncode == -signal.SIGKILL, done.stderr
+        else:
+            errors = [line for line in done.stderr.splitlines() if "error" in line]
+            assert done.returncode == 1 and len(errors) == 1, done.stderr
+            assert "a worker process was killed" in errors[0]
+    if not output.exists():  # else the last step was done
+        assert main(["build", *words_of(genomes, output)]) == 0
     assert read_manifest(output)["outputs"] == expected
-    left = {p.name for p in tmp_path.iterdir() if not p.name.startswith(".")}
+    left = {path.name for path in output.parent.iterdir() if not path.name.startswith(".")}
     assert left in ({"c"}, {"c", "c.work"})
 
 

@@ -5,39 +5,35 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from carbon.genome import read_sequences
-from tests.helpers.shell import ROOT, run_shell
+from tests.helpers.shell import ROOT, run_shell, shell_environment
 
-pytestmark = pytest.mark.nightly  # tests/unit/test_quickstart_runs.py has a smaller one
+pytestmark = pytest.mark.nightly  # tests/unit/test_runs.py has a smaller one
 SHORT = [
     "--set", "stages.0.context_tokens=128", "--set", "stages.1.context_tokens=128",
     "--set", "stages.0.batch_rows=4", "--set", "stages.1.batch_rows=4",
 ]  # fmt: skip
 SMALL = [
-    *SHORT, "--genome-bp", "150000", "--variants", "60", "--sites", "40",
-    "--set", "stages.0.tokens=7500", "--set", "stages.0.warmup_steps=5",
+    *SHORT, "--set", "stages.0.tokens=7500", "--set", "stages.0.warmup_steps=5",
     "--set", "stages.1.tokens=5000", "--set", "checkpoint.every_steps=10",
 ]  # fmt: skip
-PROMISED = (
-    "sequence_recovery", "markov_recovery", "variant_auroc", "switch_step",
-    "nats_per_base_start", "nats_per_base_end", "heldout_nats_per_base", "seconds",
-)  # fmt: skip
+SIZES = {"GENOME_BP": "150000", "VARIANTS": "60", "SITES": "40"}
 
 
-def quickstart(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ROOT / "scripts" / "quickstart.py"), *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+def quickstart(folder: Path, *words: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    command = ["bash", str(ROOT / "runs" / "quickstart.sh"), *words]
+    environment = shell_environment(**settings)
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("small")
-    done = quickstart(folder, *SMALL)
+    done = quickstart(folder, *SMALL, **SIZES)
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -45,73 +41,34 @@ def small(tmp_path_factory) -> Path:
 def test_it_leaves_what_it_promises(small):
     output = small / "quickstart"
     results = json.loads((output / "results.json").read_text())
-    assert set(PROMISED) <= set(results)
-    assert results["switch_step"] == 16  # 7,500 tokens are 15 batches of 4 x 128
-    assert 1.3 < results["nats_per_base_start"] < 1.45
+    training = results["training"]
+    assert training["phase_changes"] == [16]  # 7,500 tokens are 15 batches of 4 x 128
+    assert 1.3 < training["nats_per_base_first"] < 1.45
     page = (output / "report.html").read_text()
-    assert page.count("<svg") == 3 and "Generated" in page
+    assert page.count("<svg") >= 6 and "Generated" in page
     with gzip.open(output / "scored.vcf.gz", "rt") as lines:
         assert sum("CARBON_DELTA=" in line for line in lines if line[0] != "#") > 20
     assert (output / "scored.vcf.gz.tbi").exists()
 
 
-def test_it_goes_on_where_it_stopped(small, tmp_path):
-    shutil.copytree(small / "quickstart", tmp_path / "quickstart")
-    output = tmp_path / "quickstart"
-    state = json.loads((output / "quickstart.json").read_text())
-    for name in ("generate", "report"):
-        del state["done"][name]
-    (output / "quickstart.json").write_text(json.dumps(state))
-    (output / "report.html").unlink()
-    done = quickstart(tmp_path, *SMALL)
-    assert done.returncode == 0, done.stderr
-    assert "going on after: simulate, build, train, score, evaluate" in done.stderr
-    assert "train.launch" not in done.stderr
-    # The headers name the model by its place, which is the only difference.
-    before = (small / "quickstart" / "generated.fa").read_text()
-    again = (output / "generated.fa").read_text()
-    assert again.replace(str(output), str(small / "quickstart")) == before
-    assert (output / "report.html").exists()
-    again = quickstart(tmp_path, *SMALL)
-    assert again.returncode == 0 and again.stderr.startswith(f"finished already: report {output}/")
-    other = quickstart(tmp_path, *SMALL, "--seed", "9")
-    assert other.returncode == 2 and "--seed was 0, is 9" in other.stderr
-
-
-def test_your_own_genome(small, tmp_path):
-    """The simulated genome, zipped and without its truth, as a stranger's."""
+@pytest.mark.parametrize(("annotated", "processes"), [(True, "2"), (False, "1")])
+def test_your_own_genome(small, tmp_path, annotated, processes):
+    """The simulated genome, gzipped and without its labels; without genes there are no variants."""
     for name in ("genome.fa", "genes.gff3"):
         text = (small / "quickstart" / "genome" / name).read_bytes()
         (tmp_path / f"{name}.gz").write_bytes(gzip.compress(text))
-    words = ["--genome", "genome.fa.gz", "--annotation", "genes.gff3.gz", "--minutes", "0.1"]
-    more = ["--variants", "40", "--sites", "20", *SHORT]
-    done = quickstart(tmp_path, *words, *more, "--output", "mine", "--holdout", "chr2")
+    files = {"GENOME": "genome.fa.gz"} | ({"ANNOTATION": "genes.gff3.gz"} if annotated else {})
+    more = {"MINUTES": "0.1", "VARIANTS": "40", "SITES": "20", "HOLDOUT": "chr2"}
+    done = quickstart(tmp_path, *SHORT, **files, **more, PROCESSES=processes, OUTPUT="mine")
     assert done.returncode == 0, done.stderr
-    assert "tokens a second" in done.stderr and "held out: chr2:" in done.stderr
-    assert done.stderr.startswith("about 0.1 minutes; --minutes changes that")
+    assert "tokens per second" in done.stderr and "held out: chr2:" in done.stderr
     assert "fewer than 3,000,000 tokens" in done.stderr
-    timed = done.stderr.partition("timing a few steps first")[2].partition("tokens a second")[0]
-    assert len(timed.splitlines()) == 3  # the command, and the speed
-    log = (tmp_path / "mine" / "steps.log").read_text()
-    assert "training from step 0 to 32" in log and "-m train --config" in log
     results = json.loads((tmp_path / "mine" / "results.json").read_text())
-    assert results["variant_auroc"] is not None
+    assert ("labelled_variants" in results["tasks"]) == annotated
+    likelihood = results["tasks"]["heldout_likelihood"]
+    assert 1 < likelihood["values"]["model"]["value"] < 2 and likelihood["differences"]
     report = (tmp_path / "mine" / "report.html").read_text()
-    assert re.search("(ahead of|behind|model and) the order-6 Markov model", report)
-    assert results["overlap_with_train"] is not None and "31-mers" in report
-
-
-def test_a_genome_without_annotation(small, tmp_path):
-    """It trains on chunks and measures likelihood and recovery; variants there are none."""
-    shutil.copy(small / "quickstart" / "genome" / "genome.fa", tmp_path / "genome.fa")
-    words = ["--genome", "genome.fa", "--minutes", "0.1", "--sites", "20", *SHORT]
-    done = quickstart(tmp_path, *words, "--processes", "1", "--output", "mine")
-    assert done.returncode == 0, done.stderr
-    assert "no variants of known effect: no annotation; the report" in done.stderr
-    results = json.loads((tmp_path / "mine" / "results.json").read_text())
-    assert results["variant_auroc"] is None and 0 <= results["sequence_recovery"] <= 1
-    assert 1 < results["heldout_nats_per_base"] < 2
-    assert (tmp_path / "mine" / "report.html").exists()
+    assert "31-mer" in report and re.search("is ahead|no difference is shown", report)
 
 
 def code_blocks(path: Path, language: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 import math
 import re
-import sys
 
 import pytest
 
@@ -52,11 +51,10 @@ def test_a_wrong_number_or_word_is_seen():
 def test_training_on_a_genome(tmp_path):
     """The commands of the page with the least of a training, so that they take a minute."""
     page = (TUTORIALS / "train-on-your-genome.md").read_text(encoding="utf-8")
-    less = "--minutes 0.1 --variants 40 --sites 20 --set stages.0.context_tokens=128 "
-    less += "--set stages.1.context_tokens=128"
-    start = f"{sys.executable} {ROOT}/scripts/quickstart.py"
+    short = [f"--set stages.{n}.context_tokens=128" for n in (0, 1)]
+    start = f"VARIANTS=40 SITES=20 bash {ROOT}/runs/quickstart.sh {' '.join(short)}"
     for language, _, block in BLOCK.findall(page):
         if language == "bash":
-            less_of_it = block.replace("--minutes 3", less)
-            run_shell(less_of_it.replace("bash scripts/quickstart", start), tmp_path)
+            less_of_it = block.replace("MINUTES=2", "MINUTES=0.1")
+            run_shell(less_of_it.replace("bash runs/quickstart.sh", start), tmp_path)
     assert (tmp_path / "viii" / "report.html").exists()

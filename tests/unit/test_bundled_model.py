@@ -145,7 +145,7 @@ def test_an_installation_without_it_says_so(emptied, ask):
 def test_an_installation_without_it_says_so_in_a_line(emptied, capsys):
     assert main(["convert", "yeast", "there"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("error: yeast:") and "scripts/bundled_model" in line
+    assert line.startswith("error: yeast:") and "runs/yeast.sh" in line
 
 
 def test_models_lists_the_bundled_model(filled, network, capsys):

@@ -24,7 +24,7 @@ def home(monkeypatch, tmp_path):
     """An empty home, no bundled model, and nothing that can be started."""
     monkeypatch.setattr(pretrained, "ROOT", tmp_path / "pretrained")
     started = []
-    monkeypatch.setattr(first_start, "_run", lambda *words: started.append(words[0]))
+    monkeypatch.setattr(first_start, "_run", lambda *words, **_: started.append(words[1]))
     return tmp_path / "home", started
 
 
@@ -52,7 +52,7 @@ def test_no_bundled_model_leads_to_the_quickstart(home):
     assert first_start.find_model(folder) == str(folder / "run" / "export")
     found = first_start.find_genome("yeast", folder)
     assert found.fasta == f"{folder}-genome/genome.fa" and found.known_genes == {}
-    assert started == ["scripts/quickstart.py", "-m"]
+    assert started == ["runs/quickstart.sh", "-m"]
 
 
 @pytest.fixture

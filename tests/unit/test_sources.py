@@ -20,7 +20,7 @@ from train.planning.course import Course
 from train.run_folder.record import read_run
 
 of_each_source = pytest.mark.parametrize("name", SOURCES)
-ADDED = Source(name="whole", cut=contig_chunks, both_strands=True, needs_annotation=False)
+ADDED = Source(name="whole", cut=contig_chunks, both_strands=True, input="contigs")
 
 
 @pytest.fixture(scope="module")

@@ -90,6 +90,17 @@ def test_one_source_for_all_and_another_column(tmp_path):
     assert row["name"] == "E1 c1:51-150"
 
 
+@pytest.mark.parametrize(("near", "kept"), [("false", 2), ("true", 1)])
+def test_nearly_equal_regions(tmp_path, near, kept):
+    """The second is the first with one base in fifty changed, on the other strand."""
+    changed = "".join("A" if i % 50 == 0 else base for i, base in enumerate(BASES[:500]))
+    contigs = {"c1": BASES, "c2": reverse_complement(changed)}
+    bed = "c1\t0\t500\tenhancer\nc2\t0\t500\tenhancer\n"
+    settings = regions(tmp_path, bed, f"regions.0.near_duplicates={near}", contigs=contigs)
+    assert build(tmp_path / "c", *settings) == 0
+    assert len(rows_of(tmp_path / "c", "enhancer")) == kept
+
+
 def test_what_is_held_out_stays_so(tmp_path):
     settings = regions(tmp_path, BED, "regions.0.flank_bp=30")
     settings[1] = 'assemblies.0.holdout=["c1:301-600"]'

@@ -1,12 +1,11 @@
-"""`scripts/bundled_model`: what it refuses, its steps, and the folder that it writes."""
+"""The folder of the bundled model that `runs/yeast_model.py` writes."""
 
 import gzip
-import importlib
 import json
 import os
 import re
-import sys
 import tomllib
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from carbon.genome import (
 from carbon.io.files import sha256_of_file
 from carbon.model import save_model
 from carbon.pretrained import BUNDLED_MODELS
+from runs import yeast_model
 from tests.helpers.files import random_bases, write_fasta
 from train.config import TrainConfig
 
@@ -31,21 +31,20 @@ ROOT = Path(__file__).parents[2]
 ENTRY = BUNDLED_MODELS["yeast"]
 YEAST = Path(os.environ.get("CARBON_DATA", "")) / "yeast"
 RESULTS = {
-    "likelihood": {"value": 1.2987, "low": 1.2901, "high": 1.3055},
-    "markov": [{"value": 1.3811}, {"value": 1.3544}],
-    "seed": 0,
+    "tasks": {
+        "heldout_likelihood": {
+            "values": {
+                "yeast": {"value": 1.2987, "low": 1.2901, "high": 1.3055},
+                "Markov 6": {"value": 1.3544},
+            },
+            "notes": ["9 bases", "none of its 8 31-mers occurs in the training records"],
+        }
+    }
 }
 RUN_CARD = "".join(
     f"\n## {name}\n\nThe {name} of the run.\n"
     for name in ("Use", "Training", "Data", "Results", "Limits")
 )
-
-
-@pytest.fixture
-def scripts(monkeypatch):
-    """Return what imports a script as the command does."""
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
-    return importlib.import_module
 
 
 @pytest.fixture
@@ -67,7 +66,7 @@ def genome(tmp_path):
 def material(folder: Path, network, genome) -> dict[str, Path]:
     """Lay out what a run, a corpus and an evaluation leave, under a folder of any name."""
     work, run, corpus = (folder / name for name in ("work", "run", "corpus"))
-    for path in (work / "export", work / "eval", run, corpus):
+    for path in (work / "export", work / "eval" / "heldout", run, corpus):
         path.mkdir(parents=True)
     save_model(network, work / "model")
     (work / "export" / "curves.png").write_bytes(b"a picture")
@@ -80,21 +79,22 @@ def material(folder: Path, network, genome) -> dict[str, Path]:
     manifest = {"recipe": {"output": str(corpus)}, "inputs": [one]}
     manifest |= {"held_out": ["VIII:1-601"], "outputs": {}, "sources": {}}
     (corpus / "manifest.json").write_text(json.dumps(manifest))
-    (work / "eval" / "results.json").write_text(json.dumps(RESULTS))
+    (work / "eval" / "heldout" / "results.json").write_text(json.dumps(RESULTS))
     return {"run": run, "corpus": corpus, "work": work}
 
 
-def make(scripts, folder, network, genome, output=None):
+def arguments(parts, output, genome):
+    return Namespace(**parts, output=output, genome=genome[0], annotation=genome[1])
+
+
+def make(folder, network, genome):
     parts = material(folder, network, genome)
-    return scripts("bundled_model_folder").make_folder(
-        ENTRY, output or folder / "made", *parts.values(), {"heldout": parts["work"] / "eval"},
-        genome=genome[0], annotation=genome[1],
-    )  # fmt: skip
+    return yeast_model.make_folder(arguments(parts, folder / "made", genome))
 
 
 @pytest.fixture
-def made(scripts, tmp_path, network, genome):
-    return make(scripts, tmp_path / "here", network, genome)
+def made(tmp_path, network, genome):
+    return make(tmp_path / "here", network, genome)
 
 
 def test_the_folder_has_everything_and_no_path(made, tmp_path, genome):
@@ -117,13 +117,14 @@ def test_the_folder_has_everything_and_no_path(made, tmp_path, genome):
     assert corpus["inputs"][0]["files"][0]["sha256"] == sha256_of_file(genome[0])
     assert json.loads((made / "results.json").read_text()) == {"heldout": RESULTS}
     text = (made / "README.md").read_text()
-    assert "| heldout, likelihood | 1.2987 | 1.2901 | 1.3055 |" in text
-    assert "| heldout, markov, 1 | 1.3544 |  |  |" in text
+    assert "| heldout, heldout_likelihood, yeast | 1.2987 | 1.2901 | 1.3055 |" in text
+    assert "| heldout, heldout_likelihood, Markov 6 | 1.3544 |  |  |" in text
+    assert "was held out of training; none of its 8 31-mers occurs in" in text
     assert re.findall(r"The (\w+) of the run", text) == ["Training", "Data", "Results"]
 
 
-def test_equal_input_gives_equal_bytes_wherever_it_lies(made, scripts, tmp_path, network, genome):
-    other = make(scripts, tmp_path / "b/c", network, genome)
+def test_equal_input_gives_equal_bytes_wherever_it_lies(made, tmp_path, network, genome):
+    other = make(tmp_path / "b/c", network, genome)
     assert {p.name: p.read_bytes() for p in made.iterdir()} == {
         p.name: p.read_bytes() for p in other.iterdir()
     }
@@ -140,11 +141,11 @@ def test_the_contig_and_its_genes_are_cut_out(made, genome):
     assert gzip.decompress((made / "VIII.gtf.gz").read_bytes()).startswith(b"#!genome-build R64")
 
 
-def test_the_example_variants_are_a_vcf(scripts, tmp_path, genome):
+def test_the_example_variants_are_a_vcf(tmp_path, genome):
     fasta, _, contigs = genome
     ref = contigs["VIII"][4:6], contigs["VIII"][8]
     entry = replace(ENTRY, example_variants=((5, ref[0], ref[0][0]), (9, ref[1], "N")))
-    (tmp_path / "v.vcf").write_text(scripts("bundled_model_folder").vcf_of(entry))
+    (tmp_path / "v.vcf").write_text(yeast_model.vcf_of(entry))
     with Reference(fasta) as reference:
         rows = list(VcfReader(tmp_path / "v.vcf", reference))
     assert [v for row in rows for v in row.variants] == [
@@ -153,9 +154,9 @@ def test_the_example_variants_are_a_vcf(scripts, tmp_path, genome):
 
 
 @pytest.mark.skipif(not YEAST.is_dir(), reason="CARBON_DATA is not set")
-def test_the_example_variants_do_what_is_said_of_them(scripts, tmp_path):
+def test_the_example_variants_do_what_is_said_of_them(tmp_path):
     (fasta,), (gtf,) = YEAST.glob("*.fa.gz"), YEAST.glob("*.gtf.gz")
-    (tmp_path / "v.vcf").write_text(scripts("bundled_model_folder").vcf_of(ENTRY))
+    (tmp_path / "v.vcf").write_text(yeast_model.vcf_of(ENTRY))
     with Reference(fasta) as reference:
         consequences = Consequences(reference, read_annotation(gtf, reference))
         rows = VcfReader(tmp_path / "v.vcf", reference)
@@ -164,106 +165,28 @@ def test_the_example_variants_do_what_is_said_of_them(scripts, tmp_path):
                      "synonymous_variant"]  # fmt: skip
 
 
-def test_what_is_too_large_leaves_nothing(scripts, tmp_path, network, genome, monkeypatch):
-    folder = scripts("bundled_model_folder")
+def test_what_is_too_large_leaves_nothing(tmp_path, network, genome, monkeypatch):
     for limit in ("MOST_WEIGHTS_BYTES", "MOST_GENOME_BYTES"):
         with monkeypatch.context() as patch:
-            patch.setattr(folder, limit, 100)
+            patch.setattr(yeast_model, limit, 100)
             with pytest.raises(UserError, match="may have 100"):
-                make(scripts, tmp_path / limit, network, genome)
+                make(tmp_path / limit, network, genome)
         assert not (tmp_path / limit / "made").exists()
 
 
-def test_a_genome_without_the_contig_leaves_nothing(scripts, tmp_path, network, genome):
+def test_a_genome_without_the_contig_leaves_nothing(tmp_path, network, genome):
     other = write_fasta(tmp_path / "other.fa", {"chrVIII": "ACGT"})
     with pytest.raises(UserError, match=r"other\.fa: .*VIII"):
-        make(scripts, tmp_path / "here", network, (other, *genome[1:]))
+        make(tmp_path / "here", network, (other, *genome[1:]))
     assert not (tmp_path / "here" / "made").exists()
 
 
-@pytest.fixture
-def start(scripts, monkeypatch, genome, tmp_path):
-    """Return what starts the command in a folder, with steps that only say that they ran."""
-    command, ended = scripts("bundled_model"), scripts("quickstart_commands").Ended
-    monkeypatch.chdir(tmp_path)
-
-    def started(*words, ends_with=0):
-        ran = []
-        monkeypatch.setattr(
-            command, "run_python", lambda given, log: ran.append(given) or ended(ends_with)
-        )
-        monkeypatch.setattr(command, "make_folder", lambda *_, **__: "made")
-        files = ["--genome", str(genome[0]), "--annotation", str(genome[1])]
-        monkeypatch.setattr(sys, "argv", ["bundled_model", *files, "--output", "new", *words])
-        return command.main(), ran
-
-    return started
-
-
-def test_the_steps_from_genome_to_measures(start, tmp_path, capsys):
-    code, ran = start("--set", "seed=3", "--work", "a work")
-    assert code == 0 and capsys.readouterr().out == "made\n"
-    work = tmp_path / "a work"
-    kinds = [words[1] + (f" {words[2]}" if words[2][0] != "-" else "") for words in ran]
-    assert kinds == ["carbon.cli corpus", "train.launch", "train export", "carbon.cli convert",
-                     "carbon.cli background", "eval heldout"]  # fmt: skip
-    build, train, export, convert, background, *evaluations = ran
-    assert background[-1] == f"{convert[4]}/background.json" and "VIII" in background
-    assert f'output="{work}/corpus"' in build and f'data.corpus="{work}/corpus"' in train
-    assert train[2:7] == ["--standalone", "--nproc-per-node", "2", "-m", "train"]
-    assert train[-4:] == ["--set", "seed=3", "--resume", "auto"]
-    assert export[-1] == convert[3] == f"{work}/export"
-    for words in evaluations:
-        assert words[words.index("--model") + 1] == convert[4] == f"{work}/model"
-        assert words[-1].startswith(f"{work}/eval/")
-
-
-def test_a_failing_step_ends_it(start):
-    code, ran = start(ends_with=2)
-    assert code == 2 and len(ran) == 1
-
-
-def test_a_run_that_is_there_is_measured_and_not_trained(start, tmp_path, network, genome):
-    parts = material(tmp_path / "x", network, genome)
-    code, ran = start("--run", str(parts["run"]))
-    assert code == 0 and [words[2] for words in ran] == [
-        "export",
-        "convert",
-        "background",
-        "heldout",
-    ]
-    assert f'data.corpus="{parts["corpus"]}"' in ran[0]
-
-
-def test_a_corpus_that_is_there_is_not_built_again(start, tmp_path, network, genome, capsys):
-    material(tmp_path / "x", network, genome)
-    (tmp_path / "w").mkdir()
-    (tmp_path / "x" / "corpus").rename(tmp_path / "w" / "corpus")
-    code, ran = start("--work", "w")
-    assert code == 0 and "build" not in ran[0]
-    genome[1].write_bytes(gzip.compress(b"other genes"))
-    code, ran = start("--work", "w")
-    assert code == 2 and ran == []
-    assert "corpus: was not built from" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["--output", "full"], "full: is there already"),
-        (["--corpus", "c"], "--run"),
-        (["--run", "r", "--set", "seed=1"], "--set"),
-        (["--run", "r"], "r/config.toml"),
-        (["--genome", "no.fa"], "no.fa: no such file"),
-    ],
-)
-def test_what_is_refused(start, words, told, tmp_path, capsys):
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "mine").touch()
-    code, ran = start(*words)
-    assert code == 2 and ran == []
-    (line,) = capsys.readouterr().err.splitlines()
-    assert told in line
+def test_a_corpus_of_other_files_is_refused(tmp_path, network, genome):
+    other = write_fasta(tmp_path / "other.fa", {"VIII": "ACGT"})
+    parts = material(tmp_path / "here", network, genome)
+    with pytest.raises(UserError, match=r"corpus: was not built from .*other\.fa"):
+        yeast_model.make_folder(arguments(parts, tmp_path / "made", (other, genome[1])))
+    assert not (tmp_path / "made").exists()
 
 
 def test_the_recipes_hold_the_same_contig_out_and_fit_the_bundled_model():

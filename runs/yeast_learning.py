@@ -1,7 +1,7 @@
 """How the bundled model learned, as the file that the demo plays: scans, not weights.
 
 It scans one region with each checkpoint of a training run, and last with the bundled model. Repeat
-the training of `scripts/bundled_model` with `checkpoint.milestone_steps`; step 0 is the network as
+the training of `runs/yeast.sh` with `checkpoint.milestone_steps`; step 0 is the network as
 initialised by its seed. Of several run folders, the first that has a step provides it.
 """
 
@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    found = Parser(prog="scripts/bundled_model_learning.py", description=__doc__)
+    found = Parser(prog="python runs/yeast_learning.py", description=__doc__)
     found.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run folders")
     found.add_argument("--steps", type=natural, nargs="+", default=STEPS, help=f"{STEPS}")
     found.add_argument("--last-step", type=natural, default=9000, help="of the bundled model")
