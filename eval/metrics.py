@@ -52,14 +52,18 @@ def _by_chromosome(results: Sequence[Result]) -> Statistic:
 
 
 def _macro(of: Callable[[Floats, NDArray[np.int64]], Statistic]) -> Metric:
-    """Return the mean of a metric over the sets of results."""
+    """Return the mean of a metric over the sets of results that have both labels."""
 
     def statistic(results: Sequence[Result]) -> Statistic:
         members: dict[str, list[int]] = defaultdict(list)
         for number, result in enumerate(results):
             members[result["set"]].append(number)
         scores, labels = _scores(results), labels_of(results)
-        parts = [(of(scores[some], labels[some]), some) for some in members.values()]
+        parts = [
+            (of(scores[some], labels[some]), some)
+            for some in members.values()
+            if len(set(labels[some].tolist())) == 2
+        ]
 
         def mean(weights: Floats) -> float:
             values = np.array([part(weights[some]) for part, some in parts])

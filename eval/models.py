@@ -63,6 +63,8 @@ class CarbonModel(Model):
         carbon: the model.
     """
 
+    context_bp: int
+
     def __init__(self, carbon: inference.Model, name: str) -> None:
         """Wrap a loaded model."""
         self.carbon = carbon

@@ -150,13 +150,16 @@ def test_the_bundled_model_is_trained_and_measured(start, tmp_path, files):
     place = {"OUTPUT": "new", "WORK": "a work"}
     ended = start("yeast.sh", "--set", "seed=3", **files, **place)
     assert ended.code == 0
-    build, train, export, convert, background, measure, make = ended.commands[1:]
+    build, train, export, convert, background, data, measure, report, make = ended.commands[1:]
     work = tmp_path / "a work"
     assert f"output={work}/corpus" in build and f"data.corpus={work}/corpus" in train
     assert train[-4:] == ["--set", "seed=3", "--resume", "auto"]
     assert export[-1] == convert[2] == f"{work}/export"
     assert background[-1] == f"{convert[3]}/background.json" and "VIII" in background
-    assert measure[measure.index("--model") + 1] == f"{work}/model"
+    assert (
+        f"{work}/corpus" in data and measure[measure.index("--model") + 1] == f"yeast={work}/model"
+    )
+    assert report[-1] == f"{work}/eval/heldout"
     assert make[-1] == str(tmp_path / "new")
     (tmp_path / "new").rmdir()
     again = start("yeast.sh", "--set", "seed=3", **files, **place)

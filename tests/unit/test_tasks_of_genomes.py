@@ -371,7 +371,7 @@ def test_one_command_builds_several_tasks_and_another_runs_them(genome, network,
         "--orders",
         "0,16",
     ]
-    words += ["--reference", str(genome.folder / "g.fa"), "--max-samples", "9"]
+    words += ["--reference", str(genome.folder / "g.fa"), "--max-samples", "60"]
     words += ["--train", str(genome.folder / "corpus" / "genome")]
     files = f"{genome.folder}/g.fa,{genome.folder}/g.gtf,{genome.folder}/corpus"
     assert main([*words, "--codon-periodic", files]) == 0, capsys.readouterr().err
