@@ -68,7 +68,7 @@ def pictures_of(section: Section) -> list[Picture]:
 
 @rc_context(PAGE_STYLE)
 def overview(sections: Sequence[Section]) -> Picture:
-    """Draw each task on an axis of its own: models, the best baseline and chance."""
+    """Draw each task on a separate axis: models, the best baseline and chance."""
     figure = Figure(figsize=(9, 0.6 + 0.75 * len(sections)), layout="constrained")
     rows = figure.subplots(len(sections), squeeze=False)[:, 0]
     colours = _colours([stored for section in sections for stored in section.models])
@@ -198,7 +198,7 @@ def _values(section: Section) -> Picture:
 
 
 def _curve(section: Section, figure_name: str) -> Picture:
-    """Draw a line for each model and the best baseline; the table has those of all entrants.
+    """Draw a line for each model and the best baseline; the table has the lines of all entrants.
 
     Curves that are named `figure: line` are lines of one figure.
     """

@@ -15,8 +15,8 @@ class Overlap(NamedTuple):
     """The 31-mers of a record.
 
     Attributes:
-        kmers: number, without those that have an unknown base; one that occurs twice counts twice.
-        shared_kmers: number of those that occur in training records, on either strand.
+        kmers: number, without 31-mers with an unknown base; repeats count each time.
+        shared_kmers: number that also occurs in training records, on either strand.
     """
 
     kmers: int
