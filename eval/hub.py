@@ -1,4 +1,4 @@
-"""Datasets and models of the Hub without a network: the cache, and the commands of builds.
+"""Datasets and models of the Hub without a network: the cache, and the commands of builds."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
