@@ -265,7 +265,7 @@ def _groups(section: Section, name: str) -> Picture:
                 label=stored.entrant,
             )
     axes.set_xticks(range(len(groups)), groups, rotation=20, ha="right")
-    axes.set(ylabel=_spoken(section.task["metric"]))
+    axes.set(ylabel="value")
     _add_legend(axes)
     table: Table = [(name, "entrant", "value", "low", "high", "samples")]
     for entrant, found in tables.items():

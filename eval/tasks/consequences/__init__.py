@@ -44,6 +44,7 @@ def _summarise(results: Sequence[Result]) -> Summary:
     sets = _with_both_labels({name: [r for r in results if r["set"] == name] for name in names})
     return replace(
         summary,
+        curves={},  # of the sets together they would mix controls
         groups={
             "damage": {name: estimate(some, "auroc", _CLUSTER) for name, some in sets.items()},
             "damage against one control": {

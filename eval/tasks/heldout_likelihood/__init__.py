@@ -86,7 +86,7 @@ TASK = Task(
     name="heldout_likelihood",
     version="1",
     axis="your genome",
-    measures="nats per base of held-out records, less is better; ln 4 = 1.386 is knowing nothing",
+    measures="nats per base of held-out records; equal odds of all four bases have ln 4 = 1.386",
     metric="nats_per_base",
     chance=float(np.log(4)),
     citation="conditional likelihood of every base given the bases before it",
