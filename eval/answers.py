@@ -77,7 +77,7 @@ def pieces_of(entrant: Entrant, examples: Sequence[Example]) -> list[range]:
 
 
 def context_bp_of(contender: Contender) -> int | None:
-    """Return the bases that fit into one forward pass, None where there is no limit."""
+    """Return the bases that fit into one forward pass, None without a limit."""
     return contender.model.context_bp if contender.model else None
 
 
@@ -136,13 +136,13 @@ def write_answers(
     batches: Sequence[Batch],
     hardware: Json,
 ) -> None:
-    """Write a record, and the rows behind it.
+    """Write a record and its rows.
 
     Args:
         path: of the record.
         prepared: its task.
         entrant: the model or baseline.
-        context_bp: bases that fit into one forward pass, None where there is no limit.
+        context_bp: bases that fit into one forward pass, None without a limit.
         batches: the answers.
         hardware: that computed them.
 
@@ -164,7 +164,7 @@ def write_answers(
 def _all_rows(
     examples: Sequence[Example], results: Sequence[Result], context_bp: int | None
 ) -> list[Result]:
-    """Return a row an example, in order, also for those that did not fit."""
+    """Return a row an example, in order, also for examples that did not fit."""
     found = {result["id"]: result for result in results}
     return [
         found.get(example.id)

@@ -1,6 +1,6 @@
 """Baselines of every model: chance, GC, Markov models, and simple scores of variants.
 
-A model that does not exceed these has not learned what a task measures.
+A model that does not exceed these has not learned the ability that a task measures.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from eval.markov import (
 from eval.windows import deltas_by_windows
 
 _BLOCK_BP = 1_000_000
-_PROMPT_BP = 3000  # after so many bases the place in a codon is known or cannot be
+_PROMPT_BP = 3000  # after this many bases the place in a codon is known or cannot be
 _LOT_NATS = 1e-6
 _TRANSITIONS = frozenset({("A", "G"), ("G", "A"), ("C", "T"), ("T", "C")})
 
@@ -35,7 +35,7 @@ class UniformModel(Model):
     """Knows nothing: every base is as likely as another.
 
     Ties are broken by lot, so that strict comparisons and rankings come out at chance. The lot
-    follows from what is asked, and not from when.
+    follows from the question alone.
     """
 
     name = "chance"
@@ -246,13 +246,13 @@ class LikelyKinds(UniformModel):
     """Finds variants of some kinds likelier than all others, and knows nothing else."""
 
     def is_likely(self, reference: Reference, variant: Variant) -> bool:
-        """Tell whether a variant, trimmed and left-aligned, is of these kinds."""
+        """Return whether a variant, trimmed and left-aligned, is of these kinds."""
         raise NotImplementedError
 
     def deltas(
         self, reference: Reference, variants: Sequence[Variant], reading: Reading
     ) -> list[float | None]:
-        """Return 0 for what is likely, -1 for everything else."""
+        """Return 0 for likely variants, -1 for others."""
         return [
             None
             if v.why_unscorable()
@@ -267,7 +267,7 @@ class TransitionModel(LikelyKinds):
     name = "transition/transversion"
 
     def is_likely(self, reference: Reference, variant: Variant) -> bool:
-        """Tell whether it is a transition."""
+        """Return whether it is a transition."""
         return _is_transition(variant)
 
 
@@ -277,7 +277,7 @@ class CpgModel(LikelyKinds):
     name = "CpG"
 
     def is_likely(self, reference: Reference, variant: Variant) -> bool:
-        """Tell whether it is C>T before a G or G>A behind a C."""
+        """Return whether it is C>T before a G or G>A after a C."""
         return _is_transition(variant) and _in_cpg(reference, variant)
 
 

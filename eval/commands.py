@@ -1,4 +1,4 @@
-"""What the commands `run`, `list` and `build` do."""
+"""The commands `run`, `list` and `build`."""
 
 import argparse
 import inspect
@@ -53,12 +53,12 @@ def run_models(arguments: argparse.Namespace) -> None:
 
 
 def answerer(arguments: argparse.Namespace) -> Answerer:
-    """Return a worker for what a command line asks for."""
+    """Return a worker for the suite of a command line."""
     return Answerer(suite_of(arguments))
 
 
 def suite_of(arguments: argparse.Namespace) -> Suite:
-    """Return what a command line asks for.
+    """Return the suite of a command line.
 
     Raises:
         UserError: an option is not possible, or a model or dataset is not there.
@@ -110,7 +110,7 @@ def _headline(path: Path) -> dict[str, Any]:
 
 
 def _chosen_tasks(text: str, datasets: dict[str, str]) -> list[Task]:
-    """Return tasks by name; of `all` those that there is a dataset for."""
+    """Return tasks by name; of `all` the tasks with a dataset."""
     if text != "all":
         return _named_tasks(text, "--tasks")
     found = [task for task in TASKS.values() if find_data(task, datasets)]
@@ -157,7 +157,7 @@ def _where_offline(task: Task, found: str | None) -> str:
 
 
 def _runs_offline(where: dict[str, str]) -> str:
-    """Return two lines: the tasks that run without a network, and those that do not."""
+    """Return two lines: the tasks that run without a network, and the others."""
     there = ", ".join(name for name, place in where.items() if place) or "no task"
     absent = ", ".join(name for name, place in where.items() if not place) or "no task"
     return (

@@ -56,7 +56,7 @@ class Model:
 
     Attributes:
         name: as the report writes it.
-        context_bp: bases that fit into one forward pass; None where there is no limit.
+        context_bp: bases that fit into one forward pass; None without a limit.
     """
 
     name: str
@@ -227,7 +227,7 @@ class BuildReport:
     Attributes:
         output: the Parquet file; `<name>.json` next to it holds this report.
         rows: its number of rows.
-        dropped: reason to count of what was left out.
+        dropped: reason to the number of items left out.
         inputs: file name to SHA-256.
         settings: seed, sizes and all other settings that the bytes follow from.
     """
@@ -255,7 +255,7 @@ class Task:
         build: from primary sources to a Parquet file with these columns. Its keywords are the
             options of `eval build`, and its docstring their help.
         examples: questions of a table, in an order that only the options change.
-        run: one result an example, in order, as soon as it is known.
+        run: one result an example, in order, as soon as it exists.
         summarise: from results without `skipped`.
         cluster: the key of a result whose values are drawn whole in the bootstrap, such as
             `chrom`; None for examples that are independent.
@@ -263,7 +263,7 @@ class Task:
         citation: source of the published values, or of the protocol.
         hub_id: the published dataset.
         hub_file: the Parquet file in it.
-        beside: makers of further baselines by name.
+        baselines: functions that make further baselines, by name.
         markov: whether chance, GC and Markov models can answer it.
     """
 
@@ -284,5 +284,5 @@ class Task:
     citation: str = ""
     hub_id: str | None = None
     hub_file: str | None = None
-    beside: Mapping[str, Callable[[], Model]] = field(default_factory=dict)
+    baselines: Mapping[str, Callable[[], Model]] = field(default_factory=dict)
     markov: bool = True

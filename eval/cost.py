@@ -35,7 +35,7 @@ class TokenCount:
 
 @contextmanager
 def tokens_counted(model: Model | None) -> Iterator[TokenCount]:
-    """Count what the model's network reads; what has no network reads no tokens."""
+    """Count the tokens that the model's network reads; a model without a network reads none."""
     count = TokenCount()
     network = getattr(model, "network", None)
     if network is None:
@@ -49,7 +49,7 @@ def tokens_counted(model: Model | None) -> Iterator[TokenCount]:
 
 
 def forget_peak() -> None:
-    """Let the peak of memory begin at what is in use now, where the system can."""
+    """Reset the peak of memory to the present use, if the system can."""
     import torch
 
     if torch.cuda.is_available():
@@ -84,7 +84,7 @@ def software() -> dict[str, Any]:
 
 
 def hardware() -> dict[str, Any]:
-    """Return what the machine is."""
+    """Return a description of the machine."""
     import torch
 
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]

@@ -1,4 +1,4 @@
-"""Where a task's dataset is looked for: what the user names, a folder of them, the Hub."""
+"""The places of a task's dataset: a path of the user, a folder of datasets, the Hub."""
 
 import csv
 import zipfile
@@ -64,7 +64,7 @@ def places_of(task: Task, named: Mapping[str, str]) -> list[str]:
 def find_data(task: Task, named: Mapping[str, str]) -> str | None:
     """Return the first place that is there.
 
-    What is named for the task is taken to be, and so is the Hub: whoever reads it will complain.
+    Paths of the user and the Hub are not looked up here; reading them reports what is missing.
     """
     for place in places_of(task, named):
         if task.name in named or place == task.hub_id or files_of(place):
@@ -73,18 +73,18 @@ def find_data(task: Task, named: Mapping[str, str]) -> str | None:
 
 
 def is_on_hub(source: str) -> bool:
-    """Tell whether a source is `owner/name` on the Hub: no file or folder has this name."""
+    """Return whether a source is `owner/name` on the Hub: no file or folder has this name."""
     path = Path(source)
     return not path.is_dir() and not files_of(source) and source.count("/") == 1 and not path.suffix
 
 
 def identity_of(source: str) -> str:
-    """Return what tells one dataset from another: the SHA-256 of local files, or a Hub's name."""
+    """Return the identity of a dataset: the SHA-256 of local files, or a Hub's name."""
     return " ".join(map(content_sha256, files_of(source))) or source
 
 
 def named_or_plain(texts: Sequence[str], known: Sequence[str], flag: str) -> dict[str, str]:
-    """Read `VALUE` and `TASK=VALUE` into a table, "" for what has no name.
+    """Read `VALUE` and `TASK=VALUE` into a table, "" for values without a name.
 
     Raises:
         UserError: a task is misspelt, or a value is empty or given twice.

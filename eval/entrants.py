@@ -132,7 +132,7 @@ class Baselines:
             genome: that the codon-periodic model is fitted on; without it there is none.
 
         Raises:
-            UserError: an order is not possible, or there are no training sequences.
+            UserError: an order is not possible, or training sequences are missing.
         """
         if not train:
             raise UserError(
@@ -149,7 +149,7 @@ class Baselines:
 
     def of(self, task: Task) -> dict[Entrant, Make]:
         """Return the baselines of a task, and functions that make them."""
-        made: dict[str, Callable[[], Model]] = dict(task.beside)
+        made: dict[str, Callable[[], Model]] = dict(task.baselines)
         if task.markov:
             general: dict[str, Callable[[], Model]] = {
                 UniformModel.name: UniformModel,
@@ -227,7 +227,7 @@ def _training_files(path: Path) -> list[Path]:
     """Return a file, or the files of a corpus's train split in a source folder.
 
     Raises:
-        UserError: there is no such file, or no training record in the folder.
+        UserError: the file does not exist, or the folder has no training record.
     """
     found = sorted(path.glob("train-*.parquet")) if path.is_dir() else [path]
     if not found:

@@ -1,4 +1,4 @@
-"""Datasets and models on the Hub, without a network: what the cache holds, what must be built."""
+"""Datasets and models of the Hub without a network: the cache, and the commands of builds."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -71,7 +71,7 @@ def check_models(sources: Sequence[str]) -> None:
         sources: folders, names of bundled models, or `owner/name` on the Hub.
 
     Raises:
-        ModelError: there is no such model, or the Hub cannot be reached and the cache lacks it.
+        ModelError: the model does not exist, or the Hub cannot be reached and the cache lacks it.
     """
     for source in sources:
         if local_folder(source) is None:

@@ -212,7 +212,7 @@ class HuggingFaceModel(Model):
         return float(log_p[torch.from_numpy(agree).to(log_p.device)].double().logsumexp(dim=0))
 
     def _in_batches(self, rows: Sequence[_Row]) -> Iterator[tuple[_Row, Tensor]]:
-        """Yield log p over DNA tokens behind each token, (tokens, DNA tokens) fp32, of each row."""
+        """Yield log p over DNA tokens after each token, (tokens, DNA tokens) fp32, of each row."""
         waiting = sorted(rows, key=lambda row: -len(row.ids))
         while waiting:
             width = len(waiting[0].ids)
@@ -285,7 +285,7 @@ def _dna_tokens(tokenizer: Any, num_rows: int) -> dict[int, str]:
 
 
 def _letters_of(texts: Sequence[str]) -> NDArray[np.int64]:
-    """Return the letters of tokens as 0 to 3, and 4 behind their end: (tokens, longest + 1)."""
+    """Return the letters of tokens as 0 to 3, and 4 after their end: (tokens, longest + 1)."""
     letters = np.full((len(texts), max(map(len, texts)) + 1), 4, dtype=np.int64)
     for row, text in zip(letters, texts, strict=True):
         row[: len(text)] = ["ACGT".index(base) for base in text]
@@ -304,7 +304,7 @@ def load_hugging_face(source: str, name: str, *, dtype: Dtype, device: str) -> H
     """Load a folder or a Hub id with stock transformers: safetensors only, no remote code.
 
     Raises:
-        ModelError: there is no such model, it needs code of its own, or it is not of DNA.
+        ModelError: the model does not exist, it needs code of its own, or it is not of DNA.
         UserError: the device is not there.
     """
     if device == "auto":
@@ -314,7 +314,7 @@ def load_hugging_face(source: str, name: str, *, dtype: Dtype, device: str) -> H
         network = AutoModelForCausalLM.from_pretrained(
             source, trust_remote_code=False, use_safetensors=True, dtype=DTYPES[dtype]
         )
-    except Exception as error:  # what is missing or torn surfaces as errors of many libraries
+    except Exception as error:  # missing or torn files surface as errors of many libraries
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ModelError(f"{source}: the model cannot be loaded: {first}") from None
     try:

@@ -257,7 +257,7 @@ class Training:
         """Count the bases with a label; the first `order` bases of each piece are context only.
 
         Raises:
-            UserError: the order is not 0 to 16, or no base has so many known bases before it.
+            UserError: the order is not 0 to 16, or no base has as many known bases before it.
         """
         if not 0 <= order <= MAX_ORDER:
             raise UserError(f"Markov order {order}: give 0 to {MAX_ORDER}")
@@ -271,7 +271,7 @@ class Training:
         self._rest, self._tuned = ContextCounts(order, rest), _joined(tuned)
 
     def weights(self, order: int) -> list[Floats]:
-        """Return a weight for each bucket of every order up to one, chosen one after the other."""
+        """Return a weight for each bucket of every order up to one, chosen in ascending order."""
         contexts, targets = self._tuned
         here = np.arange(len(targets))
         before = np.full(len(targets), 0.25)
@@ -330,7 +330,7 @@ class Interpolated:
     """
 
     def __init__(self, order: int, training: Training) -> None:
-        """Choose the weights of an order, which is at most that of the training."""
+        """Choose the weights of an order, at most the order of the training."""
         self.order = order
         self._counts, self._weights = training.counts, training.weights(order)
 
@@ -348,7 +348,7 @@ class Interpolated:
 
 NUM_STATES = 7
 NONCODING = 6
-# The first base of a codon of the forward strand is 0, that of the reverse strand 3.
+# The first base of a codon of the forward strand is 0, of the reverse strand 3.
 TURNED = np.array([3, 4, 5, 0, 1, 2, NONCODING], dtype=np.int8)
 
 
@@ -366,7 +366,7 @@ class CodonPeriodic:
 
         Args:
             order: the highest of each state's model.
-            sequences: bases with their states, outside of what is measured.
+            sequences: bases with their states, outside of the measured regions.
         """
         total_bp = sum(len(each.codes) for each in sequences)
         pieces = list(pieces_of(sequences, total_bp, TURNED))

@@ -1,4 +1,4 @@
-"""The metrics of tasks by name, the curves behind them, and summaries of results by a metric."""
+"""The metrics of tasks by name, their curves, and summaries of results by a metric."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -52,14 +52,18 @@ def _by_chromosome(results: Sequence[Result]) -> Statistic:
 
 
 def _macro(of: Callable[[Floats, NDArray[np.int64]], Statistic]) -> Metric:
-    """Return the mean of a metric over the sets of results."""
+    """Return the mean of a metric over the sets of results that have both labels."""
 
     def statistic(results: Sequence[Result]) -> Statistic:
         members: dict[str, list[int]] = defaultdict(list)
         for number, result in enumerate(results):
             members[result["set"]].append(number)
         scores, labels = _scores(results), labels_of(results)
-        parts = [(of(scores[some], labels[some]), some) for some in members.values()]
+        parts = [
+            (of(scores[some], labels[some]), some)
+            for some in members.values()
+            if len(set(labels[some].tolist())) == 2
+        ]
 
         def mean(weights: Floats) -> float:
             values = np.array([part(weights[some]) for part, some in parts])
@@ -117,7 +121,7 @@ def labels_of(results: Sequence[Result]) -> NDArray[np.int64]:
 
 
 def curves_of(results: Sequence[Result]) -> dict[str, Curve]:
-    """Return the ROC and the precision-recall curve, thinned to what a picture shows."""
+    """Return the ROC and the precision-recall curve, thinned to the resolution of a figure."""
     ranked = Ranked(_scores(results), labels_of(results))
     positives, negatives = ranked.steps(np.ones(len(results)))
     recall = np.cumsum(positives) / positives.sum()
@@ -137,7 +141,7 @@ def _thinned(length: int) -> NDArray[np.int64]:
 def _listed(
     x: Floats, y: Floats, at: NDArray[np.int64], first: float
 ) -> tuple[list[float], list[float]]:
-    """Return points, six places each, behind the one at x = 0."""
+    """Return points, six places each, after the point at x = 0."""
     return [0.0, *np.round(x[at], 6).tolist()], [float(first), *np.round(y[at], 6).tolist()]
 
 
@@ -147,7 +151,7 @@ def estimate(
     """Return a metric of results with its interval.
 
     Args:
-        results: without those that were skipped.
+        results: without skipped examples.
         metric: a name in `METRICS`.
         cluster: the key of a result whose values are drawn whole.
         seed: of the bootstrap.
@@ -184,7 +188,7 @@ def summary_of(
     """Return a summary: the metric, other metrics, tables by keys of results, and curves.
 
     Args:
-        results: without those that were skipped.
+        results: without skipped examples.
         metric: of the headline.
         cluster: the key whose values the bootstrap draws whole.
         others: further names in `METRICS`.

@@ -1,4 +1,4 @@
-"""Carbon's own models behind the contract, and the choice of an adapter for a folder."""
+"""Adapters of Carbon's models to the contract, and the choice of an adapter for a folder."""
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -62,6 +62,8 @@ class CarbonModel(Model):
     Attributes:
         carbon: the model.
     """
+
+    context_bp: int
 
     def __init__(self, carbon: inference.Model, name: str) -> None:
         """Wrap a loaded model."""
@@ -305,7 +307,7 @@ def load_any(
     The config decides: a llama with as many rows as one of Carbon's vocabularies is Carbon's.
 
     Raises:
-        ModelError: there is no such model, or it is of a kind that cannot be loaded.
+        ModelError: the model does not exist, or it is of a kind that cannot be loaded.
         UserError: the device is not there.
     """
     here = local_folder(source)

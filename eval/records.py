@@ -1,6 +1,6 @@
-"""What a run leaves of a task and a model: a record as JSON, and the rows behind it as JSON lines.
+"""The record of a task and a model as JSON, and its rows as JSON lines.
 
-`results.schema.json` says what a record holds; every record is checked when written and when read.
+`results.schema.json` describes a record; every record is checked when written and when read.
 """
 
 import json
@@ -104,7 +104,7 @@ def read_rows(path: Path) -> list[Result]:
     """Read what `write_rows` wrote.
 
     Raises:
-        ConfigError: the file is missing, or a line is no JSON object.
+        ConfigError: the file is missing, or a line is not a JSON object.
     """
     if not path.is_file():
         raise ConfigError(f"{path}: no such file; it belongs to the record beside it")
@@ -152,7 +152,7 @@ def read_folder(folder: Path) -> list[Stored]:
 
 
 def _text_of(path: Path) -> str:
-    """Read a file; bytes that are no text become something that is no JSON either."""
+    """Read a file; bytes that are not text become text that is not JSON."""
     return path.read_text(encoding="utf-8", errors="replace")
 
 

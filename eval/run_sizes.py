@@ -1,4 +1,4 @@
-"""How much a whole run measures, by the name that `--preset` gives it."""
+"""Sizes of a run by the names of `--preset`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,12 +7,12 @@ from typing import Any
 
 @dataclass(frozen=True)
 class RunSize:
-    """What a run asks for unless the command line says otherwise.
+    """The size of a run, unless the command line gives another.
 
     Attributes:
         max_samples: most examples a task; None for all.
         orders: of the Markov models.
-        of_tasks: task to what it calls its sizes.
+        of_tasks: task to its sizes by name.
     """
 
     max_samples: int | None

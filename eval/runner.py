@@ -62,7 +62,7 @@ class Answerer:
     """
 
     def __init__(self, suite: Suite) -> None:
-        """Take what is run; models are loaded when the first of their pieces comes."""
+        """Store the suite; models are loaded when the first of their pieces comes."""
         self._memory, self._parts = Memory(suite), parts_of(suite)
         entrants = {part.entrant.shown_as: part.entrant.identity for part in self._parts}
         self.about = {"carbon": __version__, "entrants": entrants}
@@ -82,7 +82,7 @@ def run_suite(suite: Suite, workers: Workers | None = None) -> list[Path]:
     """Run everything that is not done.
 
     Args:
-        suite: what is run.
+        suite: tasks, models and options.
         workers: each an `Answerer` of this suite; None for this process alone.
 
     Returns:
@@ -90,7 +90,7 @@ def run_suite(suite: Suite, workers: Workers | None = None) -> list[Path]:
 
     Raises:
         UserError: there are records and no wish to resume, or they are of something else; a dataset
-            is missing or not that of its task; another run writes to the folder.
+            is missing or of another task; another run writes to the folder.
     """
     check_suite(suite)
     workers = workers or Workers(InProcess(partial(Answerer, suite)))

@@ -68,12 +68,12 @@ class Prepared:
 
 def parts_of(suite: Suite) -> list[Part]:
     """Return a part for each record: the baselines of all tasks, then model by model."""
-    beside = [
+    baselines = [
         Part(task, entrant, make)
         for task in suite.tasks
         for entrant, make in suite.baselines.of(task).items()
     ]
-    return beside + [
+    return baselines + [
         Part(task, entrant, partial(_loaded, suite, entrant))
         for entrant in suite.models
         for task in suite.tasks
@@ -148,7 +148,7 @@ class Memory:
         """Return a task with its questions.
 
         Raises:
-            UserError: the dataset is not that of its task.
+            UserError: the dataset is of another task.
         """
         return self._prepared.of(task.name, partial(_prepared, task, self._suite))
 

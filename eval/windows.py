@@ -1,10 +1,10 @@
 """Deltas of variants for models of any kind, by the same windows as Carbon's own scoring.
 
-Carbon's `centered` also leaves out bases at the start of one window, so that behind an indel the
+Carbon's `centered` also leaves out bases at the start of one window, so that after an indel the
 6-mers of both alleles begin at the same bases. Where tokens of another model begin is not known.
 
 `centered`: windows of one length with REF and with ALT, the variant in the middle. `right_end`: the
-bases before the variant, and behind them the alleles up to at least the first base that differs.
+bases before the variant, and after them the alleles up to at least the first base that differs.
 """
 
 from collections import defaultdict
@@ -24,7 +24,7 @@ _AT_ONCE = 64
 
 
 class Window(NamedTuple):
-    """What is read of a variant on one strand: bases before it, and both alleles with their rest.
+    """The bases of a variant on one strand: bases before it, and both alleles with their rest.
 
     The two alleles' texts are of one length.
     """
@@ -37,7 +37,7 @@ class Window(NamedTuple):
 def windows_of(
     reference: Reference, variant: Variant, reading: Reading, most_needed_bp: int
 ) -> list[Window]:
-    """Return the window of each strand that can tell the alleles apart, as Carbon reads it.
+    """Return the window of each strand that distinguishes the alleles, as Carbon reads it.
 
     The variant is trimmed and left-aligned first. A window is cut where the contig ends.
 
@@ -45,7 +45,7 @@ def windows_of(
         reference: of the variant.
         variant: with bases for alleles.
         reading: of the task.
-        most_needed_bp: bases, from the variant on, that may be needed to tell the alleles apart.
+        most_needed_bp: bases, from the variant on, that may be needed to distinguish the alleles.
 
     Returns:
         None of a strand on which the contig ends before the alleles differ; no window at all if a
@@ -83,7 +83,7 @@ def deltas_by_windows(
     """Return log-likelihood(ALT) - log-likelihood(REF), the mean of the strands, of each variant.
 
     None where no sequence follows from the variant, the reference has N for a base of REF, more
-    bases are needed to tell the alleles apart than may be, or the contig ends before the alleles
+    bases are needed to distinguish the alleles than allowed, or the contig ends before the alleles
     differ on every strand that is read.
 
     Args:
@@ -91,11 +91,11 @@ def deltas_by_windows(
         reference: of the variants.
         variants: written in any way.
         reading: of the task.
-        most_needed_bp: bases, from the variant on, that may be needed to tell the alleles apart;
+        most_needed_bp: bases, from the variant on, that may be needed to distinguish the alleles;
             half of the window if None.
 
     Raises:
-        GenomeError: a REF does not stand in the reference where it should.
+        GenomeError: a REF disagrees with the reference.
     """
     reading = reading.fitting(model.context_bp)
     most_bp = reading.window_bp // 2 if most_needed_bp is None else most_needed_bp

@@ -44,10 +44,15 @@ step "$work/model" carbon convert "$work/export" "$work/model" --dtype bfloat16
 step "$work/model/background.json" carbon background --model "$work/model" --reference "$genome" \
   --annotation "$annotation" --draw-from VIII --variants-per-kind 110 \
   --output "$work/model/background.json"
-step "$work/eval/heldout/results.json" python -m eval heldout --model "$work/model" \
-  --corpus "$corpus" --source genome --reference "$genome" --annotation "$annotation" \
-  --finetuned-genes "RP[LS][0-9]" --variants-each 200 --most-bp 1000000000 --sites 1000 --seed 0 \
-  --tasks sequence_recovery,heldout_likelihood,reading_frame,codon_adaptation,consequence_auroc \
+step "$work/data/heldout_likelihood.parquet" python -m eval build \
+  genome_recovery,gene_frames,codon_adaptation,consequences,heldout_likelihood \
+  --output "$work/data" --corpus "$corpus" --corpus-source genome --reference "$genome" \
+  --annotation "$annotation" --finetuned-genes "RP[LS][0-9]" --num-each 200 \
+  --most-bp 1000000000 --examples 1000 --seed 0
+step "$work/records/heldout_likelihood/yeast.json" python -m eval run --model yeast="$work/model" \
+  --data "$work/data" --reference "$genome" --train "$corpus/genome" --orders 0,6,16 \
+  --codon-periodic "$genome,$annotation,$corpus" --output "$work/records" --resume
+step "$work/eval/heldout/results.json" python -m eval report "$work/records" \
   --output "$work/eval/heldout"
 
 # 4. The folder of the model, with card and chromosome VIII.

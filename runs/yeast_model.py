@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from carbon.reports.card import card_front
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from carbon.console import Parser, run_command
@@ -23,8 +22,8 @@ from carbon.genome.sequences import open_text, read_records
 from carbon.io.files import atomic_folder, sha256_of_file
 from carbon.model import model_folder
 from carbon.pretrained import BUNDLED_MODELS, RESULTS, Entry
+from carbon.reports.card import card_front
 from carbon.tokenizer import K
-from eval.heldout.overlap import overlap_clause
 from train.config import TrainConfig
 
 MOST_WEIGHTS_BYTES = 10_000_000
@@ -32,9 +31,9 @@ MOST_GENOME_BYTES = 400_000
 _LINE_BP = 60
 _PATHS = {"path", "genome", "annotation", "output"}  # keys of a manifest that hold paths
 _HEADLINES = {
-    "heldout heldout_likelihood": ("nats_per_base", "Nats per held-out base"),
-    "heldout sequence_recovery": ("accuracy", "Recovery of the next 30 bases"),
-    "heldout consequence_auroc by_kind stop_gained": ("roc_auc", "AUROC of new stop codons"),
+    "heldout heldout_likelihood yeast": ("nats_per_base", "Nats per held-out base"),
+    "heldout genome_recovery yeast": ("accuracy", "Recovery of the next 30 bases"),
+    "heldout consequences yeast groups damage stop_gained": ("roc_auc", "AUROC of new stop codons"),
 }
 """Results that stand in the metadata of the card, with their metric and name."""
 
@@ -193,7 +192,7 @@ def card(
         parameters=parameters,
         k=K,
         tokens=config.longest_context_tokens,
-        overlap=overlap_clause(results["heldout"].get("overlap_with_train")),
+        overlap=overlap_of(results),
         estimates=estimates_of(results),
         number=lambda estimate, key: f"{estimate[key]:.4f}" if key in estimate else "",
         sections={name: text for name, _, text in parts},
@@ -218,8 +217,17 @@ def front(entry: Entry, results: Mapping[str, Any]) -> str:
     return card_front("transformers", "text-generation", "apache-2.0", measured if metrics else "")
 
 
+def overlap_of(results: Mapping[str, Any]) -> str:
+    """Return the note on 31-mers of the held-out sequence that occur in training records."""
+    notes: list[str] = results["heldout"]["tasks"]["heldout_likelihood"]["notes"]
+    return next(note for note in notes if "31-mer" in note)
+
+
 def estimates_of(value: Any, names: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield every estimate in some results with the names on its path; lists count from 0."""
+    """Yield every estimate in some results with the names on its path; lists count from 0.
+
+    The keys `tasks` and `values` are left out of the names.
+    """
     if isinstance(value, list):
         value = {str(number): each for number, each in enumerate(value)}
     if not isinstance(value, Mapping):
@@ -227,7 +235,7 @@ def estimates_of(value: Any, names: tuple[str, ...] = ()) -> Iterator[tuple[tupl
     if isinstance(value.get("value"), float):
         yield names, value
     for name, each in value.items():
-        yield from estimates_of(each, (*names, name))
+        yield from estimates_of(each, names if name in ("tasks", "values") else (*names, name))
 
 
 if __name__ == "__main__":

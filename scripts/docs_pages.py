@@ -27,10 +27,20 @@ def put_together(root: Path, target: Path) -> None:
             _run_notebook(source, page)
         else:
             shutil.copy(source, page)
-    for place, text in reference_pages(root).items():
+    for place, text in (reference_pages(root) | task_index(root)).items():
         page = target / place
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text(text, encoding="utf-8")
+
+
+def task_index(root: Path) -> dict[str, str]:
+    """Return the page that links to the README of each evaluation task."""
+    titles = {
+        path.parent.name: path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+        for path in sorted((root / "eval" / "tasks").glob("*/README.md"))
+    }
+    links = "\n".join(f"- [{title}]({name}.md): `{name}`" for name, title in titles.items())
+    return {"tasks/index.md": f"# Tasks\n\nThe tasks of `python -m eval`.\n\n{links}\n"}
 
 
 def _places(root: Path) -> dict[Path, str]:

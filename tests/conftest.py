@@ -38,7 +38,6 @@ SLOW = {
     "test_demo_server.py",
     "test_drafts_and_gaps.py",
     "test_eval_commands.py",
-    "test_eval_genes.py",
     "test_tasks_of_genomes.py",
     "test_task_representation.py",
     "test_head_kernel.py",

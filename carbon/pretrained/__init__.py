@@ -90,14 +90,15 @@ class Entry:
 
     @property
     def results(self) -> Mapping[str, Any]:
-        """Results by evaluation, then by task."""
+        """Results by evaluation, each as `eval report` writes `results.json`."""
         results: dict[str, Any] = json.loads((self.folder / RESULTS).read_text(encoding="utf-8"))
         return results
 
     @property
     def heldout_nats_per_base(self) -> float:
         """Likelihood of the held-out contig in nats per base, by conditional likelihood."""
-        return float(self.results["heldout"]["heldout_likelihood"]["value"])
+        likelihood = self.results["heldout"]["tasks"]["heldout_likelihood"]["values"]
+        return float(likelihood[self.name]["value"])
 
     def require(self) -> "Entry":
         """Return this entry.

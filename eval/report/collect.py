@@ -1,4 +1,4 @@
-"""Records of several folders, put beside one another task by task, and compared in pairs."""
+"""Records of several folders by task, and comparisons of pairs."""
 
 import math
 from collections import Counter

@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
+from carbon.errors import ConfigError
 from carbon.reports.figures import (
     BLUE,
     COLOURS,
@@ -20,7 +21,7 @@ from carbon.reports.figures import (
     axes_of,
     svg_of,
 )
-from carbon.run_folder import RunLines, column, read_lines, reduced, stretches
+from carbon.run_folder import METRICS, RunLines, column, read_lines, reduced, stretches
 from eval.records import Json, Stored
 from eval.report.collect import Section, value_of
 
@@ -67,7 +68,7 @@ def pictures_of(section: Section) -> list[Picture]:
 
 @rc_context(PAGE_STYLE)
 def overview(sections: Sequence[Section]) -> Picture:
-    """Draw each task on an axis of its own: models, the best baseline and chance."""
+    """Draw each task on a separate axis: models, the best baseline and chance."""
     figure = Figure(figsize=(9, 0.6 + 0.75 * len(sections)), layout="constrained")
     rows = figure.subplots(len(sections), squeeze=False)[:, 0]
     colours = _colours([stored for section in sections for stored in section.models])
@@ -136,8 +137,14 @@ def cost_picture(sections: Sequence[Section]) -> Picture:
 
 @rc_context(PAGE_STYLE)
 def training_loss(run: Path) -> tuple[RunLines, Picture]:
-    """Read a training run, and draw nats per base of its training rows against the step."""
+    """Read a training run, and draw nats per base of its training rows against the step.
+
+    Raises:
+        ConfigError: the folder has no metrics, or they are malformed.
+    """
     lines = read_lines(run)
+    if not lines.steps:
+        raise ConfigError(f"{run / METRICS}: has no step; give the folder of a training run")
     figure, axes = axes_of(8.5, 3.6)
     groups = stretches(len(lines.steps), lines.boundaries, _POINTS)
     steps = reduced(column(lines.steps, "step"), groups)
@@ -191,7 +198,7 @@ def _values(section: Section) -> Picture:
 
 
 def _curve(section: Section, figure_name: str) -> Picture:
-    """Draw a line for each model and the best baseline; the table has those of all entrants.
+    """Draw a line for each model and the best baseline; the table has the lines of all entrants.
 
     Curves that are named `figure: line` are lines of one figure.
     """
@@ -258,7 +265,7 @@ def _groups(section: Section, name: str) -> Picture:
                 label=stored.entrant,
             )
     axes.set_xticks(range(len(groups)), groups, rotation=20, ha="right")
-    axes.set(ylabel=_spoken(section.task["metric"]))
+    axes.set(ylabel="value")
     _add_legend(axes)
     table: Table = [(name, "entrant", "value", "low", "high", "samples")]
     for entrant, found in tables.items():

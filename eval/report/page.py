@@ -5,17 +5,19 @@ import csv
 import io
 import json
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from carbon.reports.card import table as markdown_table
 from markupsafe import Markup
 
 from carbon.genome import read_sequences
 from carbon.genome.alphabet import gc_share
 from carbon.io.files import atomic_file
+from carbon.losses.objectives import objective_named
+from carbon.reports.card import table as markdown_table
 from carbon.reports.render import Row, interval, render_page
-from carbon.run_folder import column, read_lines
+from carbon.run_folder import RunLines, column, read_lines
 from carbon.uncertainty import inside_noise
 from eval.metrics import METRICS
 from eval.records import Json, Stored, check_folder
@@ -193,9 +195,6 @@ def _task(
     section: Section, pictures: Sequence[Picture], compared: Sequence[Comparison]
 ) -> dict[str, Any]:
     """Return the variables of a task's section."""
-    notes = dict.fromkeys(
-        note for s in section.all if s.record["summary"] for note in s.record["summary"]["notes"]
-    )
     skipped = (
         f"{stored.entrant} skipped {count:,}: {reason}"
         for stored, reason, count in skipped_of(section)
@@ -204,7 +203,7 @@ def _task(
         **{name: section.task[name] for name in ("name", "measures", "version", "source")},
         "headlines": _as_table(*_headlines(section)),
         "compared": list(map(_comparison_row, compared)),
-        "notes": [*notes, *skipped],
+        "notes": [*_notes(section), *skipped],
         "figures": list(map(_drawn, pictures)),
     }
 
@@ -231,7 +230,7 @@ def _numbers(
     """
     tasks = {
         section.task["name"]: {
-            "values": {s.entrant: (s.record["summary"] or {}).get("value") for s in section.all},
+            "values": {s.entrant: _value(s) for s in section.all},
             "differences": [
                 {
                     "first": c.first.entrant,
@@ -241,10 +240,24 @@ def _numbers(
                 }
                 for c in found
             ],
+            "notes": _notes(section),
         }
         for section, found in zip(sections, compared, strict=True)
     }
     return {"tasks": tasks, **({"training": _ends(run)} if run else {})}
+
+
+def _value(stored: Stored) -> Json | None:
+    """Return the headline of an entrant with its other numbers and groups."""
+    summary = stored.record["summary"]
+    if summary is None:
+        return None
+    return {**summary["value"], "others": summary["others"], "groups": summary["groups"]}
+
+
+def _notes(section: Section) -> list[str]:
+    notes = (s.record["summary"]["notes"] for s in section.all if s.record["summary"])
+    return list(dict.fromkeys(chain.from_iterable(notes)))
 
 
 def _ends(run: Path) -> Json:
@@ -254,22 +267,32 @@ def _ends(run: Path) -> Json:
     return {
         "steps": lines.steps[-1]["step"],
         "tokens": lines.steps[-1]["tokens"],
-        "objective_changes": [lines.steps[place]["step"] for place in lines.boundaries],
+        "phase_changes": [lines.steps[place]["step"] for place in lines.boundaries],
         "nats_per_base_first": float(nats[0]),
         "nats_per_base_last": float(nats[-_LAST_STEPS:].mean()),
     }
 
 
+def objective_changes(lines: RunLines) -> list[str]:
+    """Return a sentence for each change of the objective of a training run."""
+    pairs = [(lines.steps[place - 1], lines.steps[place]) for place in lines.boundaries]
+    return [
+        f"At step {after['step']} the objective changes from "
+        f"{objective_named(before['objective']).label} to "
+        f"{objective_named(after['objective']).label}."
+        for before, after in pairs
+        if before["objective"] != after["objective"]
+    ]
+
+
 def _training(run: Path) -> dict[str, Any]:
     """Return the variables of the section on a training run."""
     lines, picture = training_loss(run)
-    steps, changes = lines.steps, [lines.steps[place] for place in lines.boundaries]
+    steps = lines.steps
     text = [
         f"Training run {lines.name}: {steps[-1]['step']:,} steps, {steps[-1]['tokens']:,} tokens."
     ]
-    text += [
-        f"From step {step['step']:,} its objective is {step['objective']}." for step in changes
-    ]
+    text += objective_changes(lines)
     return {"text": text, "loss": _drawn(picture)}
 
 

@@ -128,12 +128,18 @@ def test_probes_measure_what_eval_does_and_change_nothing(corpus, finished, tmp_
     check_run(tmp_path / "run", "probes")
     probes = lines_of(tmp_path / "run", "probes")
     assert [probe["step"] for probe in probes] == [2, 4]
-    words = ["--model", f"{tmp_path}/run/export", "--corpus", str(corpus), "--sites", "8"]
-    words += ["--tasks", "sequence_recovery,heldout_likelihood", "--most-bp", "2000"]
-    assert evaluate(["heldout", *words, "--output", str(tmp_path / "results")]) == 0
-    results = json.loads((tmp_path / "results" / "results.json").read_text())
-    assert probes[1]["recovery"] == results["sequence_recovery"]["value"]
-    assert probes[1]["heldout_nats_per_base"] == results["heldout_likelihood"]["value"]
+    words = ["--corpus", str(corpus), "--examples", "8", "--most-bp", "2000"]
+    data, results = str(tmp_path / "data"), tmp_path / "results"
+    names = "genome_recovery,heldout_likelihood"
+    assert evaluate(["build", names, "--output", data, *words]) == 0
+    words = ["--model", f"m={tmp_path}/run/export", "--train", f"{corpus}/eukaryote"]
+    assert evaluate(["run", *words, "--data", data, "--orders", "0", "--output", str(results)]) == 0
+    values = {
+        name: json.loads((results / name / "m.json").read_text())["summary"]["value"]["value"]
+        for name in names.split(",")
+    }
+    assert probes[1]["recovery"] == values["genome_recovery"]
+    assert probes[1]["heldout_nats_per_base"] == values["heldout_likelihood"]
 
 
 # Stages that signals end, and bad steps

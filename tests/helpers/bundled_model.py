@@ -37,7 +37,8 @@ def fill(folder: Path, network) -> str:
     row = f"VIII\t301\t.\t{inner[0]}\tC\t.\t.\t.\n"
     header = "##fileformat=VCFv4.2\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n"
     (folder / entry.variants_file).write_text(header + row)
-    results = {"heldout": {"heldout_likelihood": {"value": NATS_PER_BASE}}}
+    values = {"values": {entry.name: {"value": NATS_PER_BASE}}}
+    results = {"heldout": {"tasks": {"heldout_likelihood": values}}}
     (folder / "results.json").write_text(json.dumps(results))
     return bases
 

@@ -104,7 +104,7 @@ def labelled_answers(model, some):
 
 
 LABELLED = replace(
-    TASK, axis="variants", beside=VARIANT_BASELINES, metric="auroc",
+    TASK, axis="variants", baselines=VARIANT_BASELINES, metric="auroc",
     columns=dict.fromkeys(("chrom", "pos", "ref", "alt"), str), examples=skipping,
     run=labelled_answers, cluster=None,
     summarise=partial(summary_of, metric="auroc"),

@@ -4,7 +4,6 @@ import gzip
 import json
 import re
 
-import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pysam
@@ -19,8 +18,6 @@ from carbon.finetune.readers import read_rows
 from carbon.genome import Reference, VcfReader
 from carbon.genome.vcf import holds_variants, variant_lines
 from carbon.model import save_model
-from eval.heldout.markov import Markov
-from eval.heldout.variants import read_scored
 from eval.tasks import TASKS
 from tests.helpers.files import random_bases, write_bcf, write_fasta, write_vcf
 from tests.unit.tasks_build.test_variants import clinvar_files
@@ -150,20 +147,20 @@ def test_the_content_says_what_predictions_are_of(tmp_path, vcf):
     assert form_of(tmp_path / "absent.bcf") == "vcf"
 
 
-def test_labelled_scores_of_a_bcf(tmp_path):
-    header = HEADER + '##INFO=<ID=CARBON_DELTA,Number=A,Type=Float,Description="x">\n'
+def test_labelled_variants_of_a_bcf(tmp_path):
     records = [
         f"c\t{at}\t.\t{BASES[at - 1]}\t{'A' if BASES[at - 1] != 'A' else 'C'}\t.\t.\t"
-        f"LABEL={at % 20 // 10};CARBON_DELTA={at / 100}"
+        f"LABEL={at % 20 // 10}"
         for at in range(20, 400, 10)
     ]
-    vcf = write_vcf(tmp_path / "v.vcf", records, header)
-    reference = Reference(write_fasta(tmp_path / "r.fa", {"c": BASES}))
-    markov = Markov(2, [BASES])
-    expected = read_scored(vcf, reference, markov)
-    found = read_scored(write_bcf(tmp_path / "v.bcf", vcf), reference, markov)
-    for name in ("damaging", "delta", "markov_delta"):
-        assert np.array_equal(getattr(found, name), getattr(expected, name)), name
+    vcf, fasta = write_vcf(tmp_path / "v.vcf", records, HEADER), tmp_path / "r.fa"
+    write_fasta(fasta, {"c": BASES})
+    tables = []
+    for name, path in (("a", vcf), ("b", write_bcf(tmp_path / "v.bcf", vcf))):
+        TASKS["labelled_variants"].build(tmp_path / f"{name}.parquet", vcf=path, reference=fasta)
+        tables.append(pq.read_table(tmp_path / f"{name}.parquet").to_pylist())
+    assert tables[0] == tables[1] and len(tables[0]) == 38
+    assert {row["effect"] for row in tables[0]} == {"variant"}
 
 
 def test_a_dataset_is_built_from_a_bcf(tmp_path):

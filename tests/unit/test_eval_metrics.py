@@ -19,7 +19,7 @@ from carbon.metrics import (
     average_precision,
     weighted_average_precision,
 )
-from carbon.uncertainty import bootstrap, difference, inside_noise, mean_of
+from carbon.uncertainty import bootstrap, difference, inside_noise, mean, mean_of, ratio
 from eval.metrics import METRICS, curves_of, summary_of
 
 # Few different scores, so that there are ties within and between labels.
@@ -163,3 +163,23 @@ def test_one_who_knows_gets_one_and_lots_get_chance(name):
     lots = [{**row, "score": random.random()} for row in rows]
     chance = 0.5 if name.endswith("auroc") else labels.mean()
     assert METRICS[name].of(lots)(ones) == pytest.approx(chance, abs=0.03)
+
+
+def test_bootstrap_of_a_mean_has_the_width_of_theory():
+    values = np.random.default_rng(0).normal(5, 2, 400)
+    estimate = mean(values)
+    standard_error = values.std() / 20  # the square root of 400
+    assert estimate.value == pytest.approx(values.mean())
+    assert estimate.high - estimate.low == pytest.approx(2 * 1.96 * standard_error, rel=0.1)
+    assert estimate == mean(values) and estimate.num_samples == 400
+
+
+def test_ratio_weighs_records_by_their_bases():
+    estimate = ratio(np.array([10.0, 1.0]), np.array([10.0, 4.0]))
+    assert estimate.value == pytest.approx(11 / 14)
+    assert (estimate.low, estimate.high) == (pytest.approx(0.25), pytest.approx(1.0))
+
+
+def test_undefined_resamples_are_left_out():
+    estimate = bootstrap(lambda w: float("nan") if w.min() == 0 else 1.0, 2)
+    assert (estimate.low, estimate.high) == (1.0, 1.0)

@@ -8,7 +8,6 @@ import pytest
 from carbon.cli import main as carbon
 from carbon.io.locks import locked_folder, locked_output
 from data_pipeline.__main__ import main as data_pipeline
-from eval.__main__ import main as evaluate
 from tests.helpers.finetune import base_folder
 
 FINETUNE = """
@@ -28,7 +27,6 @@ def commands(tmp_path, network):
     base_folder(tmp_path, network)
     (tmp_path / "finetune.toml").write_text(FINETUNE.format(model=model, output=output))
     (tmp_path / "accessions.txt").write_text("GCF_000005845.2\n")
-    heldout = ("--model", model, "--corpus", tmp_path, "--tasks", "heldout_likelihood")
     tune = ("--model", model, "--function", "python:math:sqrt", "--length", "30")
     return {
         "finetune": (locked_output, carbon, "finetune", "--config", tmp_path / "finetune.toml"),
@@ -38,11 +36,10 @@ def commands(tmp_path, network):
             *(locked_folder, data_pipeline, "download", tmp_path / "accessions.txt"),
             *("--output", output, "--server", "http://127.0.0.1:9"),
         ),
-        "heldout": (locked_folder, evaluate, "heldout", *heldout, "--output", output),
     }
 
 
-@pytest.mark.parametrize("name", ["finetune", "rl", "rl again", "download", "heldout"])
+@pytest.mark.parametrize("name", ["finetune", "rl", "rl again", "download"])
 def test_a_folder_in_use_is_refused(commands, tmp_path, capsys, name):
     locked, main, *words = commands[name]
     before = files_below(tmp_path)

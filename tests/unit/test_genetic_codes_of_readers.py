@@ -12,8 +12,8 @@ from data_pipeline.inputs.assemblies import opened
 from data_pipeline.recipe import AssemblyConfig
 from data_pipeline.variants import _of_transcript
 from demo.central_dogma import told_in_cell
-from eval.heldout.genes import HeldOutGenes
 from eval.tasks.common.coding import coding_exons
+from eval.tasks.common.held_out import HeldOutGenes
 from tests.helpers.codes import FLANK_BP, contig_of, genbank_of, gff3_of, random_cds, read_by
 from tests.helpers.files import write_fasta
 

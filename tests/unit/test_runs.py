@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from eval.heldout.results import key_numbers
 from tests.helpers.scripts import run_script
 from tests.helpers.shell import ROOT
 from train.config import TrainConfig
@@ -28,20 +27,27 @@ def result_of(command: list[str]) -> str:
     settings = dict(word.split("=", 1) for word in command if "=" in word)
     if "--resume" in command and command[-1] == "auto":
         return settings["output"] + "/summary.html"
-    if "build" in command:
-        return settings["output"]
-    if "--numbers" in command:
-        return command[command.index("--numbers") + 1]
     if "convert" in command:
         return command[3]
     if "eval" in command:
-        return command[command.index("--output") + 1] + "/results.json"
+        output = command[command.index("--output") + 1]
+        if "run" in command:
+            data = command[command.index("--data") + 1]
+            last = "labelled_variants" if Path(f"{data}/labelled_variants.parquet").exists() else ""
+            name = command[command.index("--model") + 1].partition("=")[0]
+            return f"{output}/{last or 'heldout_likelihood'}/{name}.json"
+        tasks = command[command.index("build") + 1].split(",") if "build" in command else []
+        return f"{output}/{tasks[-1]}.parquet" if tasks else f"{output}/results.json"
+    if "build" in command:
+        return settings["output"]
     return command[-2 if command[-1] == "--resume" else command.index("--output") + 1]
 
 
 def name_of(command: list[str]) -> str:
+    if "eval" in command:
+        return f"eval {command[command.index('eval') + 1]}"
     names = ("simulate", "build", "variants", "train.planning.time_budget", "train.launch",
-             "heldout", "generate", "heldout-report", "export", "convert", "background",
+             "generate", "export", "convert", "background",
              "runs/yeast_model.py")  # fmt: skip
     return next((name for name in names if name in command), command[1])
 
@@ -75,13 +81,13 @@ def files(tmp_path):
 
 
 def test_a_step_runs_until_its_result_exists(start, tmp_path):
-    steps = ["simulate", "build", "train.launch", "variants", "heldout", "generate",
-             "heldout-report"]  # fmt: skip
+    steps = ["simulate", "build", "train.launch", "variants", "eval build", "eval build",
+             "eval run", "generate", "eval report"]  # fmt: skip
     assert start("quickstart.sh", codes={"simulate": 2}, SEED="3").code == 2  # no step is done
-    ended = start("quickstart.sh", codes={"heldout": 1})
-    assert ended.code == 1 and list(map(name_of, ended.commands)) == steps[:5]
+    ended = start("quickstart.sh", codes={"eval run": 1})
+    assert ended.code == 1 and list(map(name_of, ended.commands)) == steps[:7]
     ended = start("quickstart.sh")
-    assert ended.code == 0 and list(map(name_of, ended.commands)) == steps[4:]
+    assert ended.code == 0 and list(map(name_of, ended.commands)) == steps[6:]
     assert start("quickstart.sh") == (0, [], "")
     before = sorted(tmp_path.rglob("*"))
     ended = start("quickstart.sh", "--set", "stages.0.tokens=5", SEED="9")
@@ -93,7 +99,7 @@ def test_your_own_genome(start, tmp_path, files):
     """Its path may be written in any way; a genome that has changed is another."""
     more = {"CONTIGS": "chr", "GENETIC_CODE": "4", "HOLDOUT": "II:1-9"}
     ended = start("quickstart.sh", **files, **more, OUTPUT="mine")
-    build, choose, fit, train, score, measure, *_ = ended.commands
+    build, choose, fit, train, score, labelled, held_out, measure, *_ = ended.commands
     genome = str(tmp_path / "g.fa")
     assert f"assemblies.0.genome={genome}" in build and 'assemblies.0.holdout=["II:1-9"]' in build
     assert "assemblies.0.genetic_code=4" in build and "assemblies.0.contigs=chr" in build
@@ -101,7 +107,8 @@ def test_your_own_genome(start, tmp_path, files):
     assert fit[fit.index("--minutes") + 1] == "15"
     assert train[train.index("--config") + 1] == fit[-1] == f"{tmp_path}/mine/recipe.toml"
     assert score[1] == "variants" and "--resume" in score
-    assert "sequence_recovery,heldout_likelihood,variant_auroc" in measure
+    assert "labelled_variants" in labelled and "genome_recovery,heldout_likelihood" in held_out
+    assert measure[measure.index("--train") + 1].startswith(f"{tmp_path}/mine/corpus/")
     (tmp_path / "link.fa").symlink_to("g.fa")
     again = start(
         "quickstart.sh", **files | {"GENOME": f"{tmp_path}/link.fa"}, **more, OUTPUT="mine/"
@@ -118,7 +125,7 @@ def test_a_genome_without_genes_or_without_coding_genes(start, files):
     assert list(map(name_of, ended.commands))[:2] == ["build", "train.launch"]
     assert "stages.1.mixture={genome=1.0}" in ended.commands[1]
     ended = start("quickstart.sh", **files, codes={"variants": 2})
-    assert ended.code == 0 and "variant_auroc" not in " ".join(ended.commands[4])
+    assert ended.code == 0 and "labelled_variants" not in " ".join(ended.commands[4])
     assert "without variants of known effect" in ended.err
     ended = start("quickstart.sh", **files, OUTPUT="other", codes={"variants": 1})
     assert ended.code == 1 and len(ended.commands) == 2
@@ -145,13 +152,16 @@ def test_the_bundled_model_is_trained_and_measured(start, tmp_path, files):
     place = {"OUTPUT": "new", "WORK": "a work"}
     ended = start("yeast.sh", "--set", "seed=3", **files, **place)
     assert ended.code == 0
-    build, train, export, convert, background, measure, make = ended.commands[1:]
+    build, train, export, convert, background, data, measure, report, make = ended.commands[1:]
     work = tmp_path / "a work"
     assert f"output={work}/corpus" in build and f"data.corpus={work}/corpus" in train
     assert train[-4:] == ["--set", "seed=3", "--resume", "auto"]
     assert export[-1] == convert[2] == f"{work}/export"
     assert background[-1] == f"{convert[3]}/background.json" and "VIII" in background
-    assert measure[measure.index("--model") + 1] == f"{work}/model"
+    assert (
+        f"{work}/corpus" in data and measure[measure.index("--model") + 1] == f"yeast={work}/model"
+    )
+    assert report[-1] == f"{work}/eval/heldout"
     assert make[-1] == str(tmp_path / "new")
     (tmp_path / "new").rmdir()
     again = start("yeast.sh", "--set", "seed=3", **files, **place)
@@ -183,11 +193,14 @@ def test_a_small_quickstart(tmp_path):
     assert ended.code == 0, ended.err
     output = tmp_path / "q"
     results = json.loads((output / "results.json").read_text())
-    assert results["switch_step"] == 6  # 2,560 tokens are 5 batches of 4 x 128
-    assert 1.3 < results["nats_per_base_start"] < 1.45 and results["variant_auroc"] is not None
-    assert 1 < results["heldout_nats_per_base"] < 2 and 0 <= results["sequence_recovery"] <= 1
+    training, tasks = results["training"], results["tasks"]
+    assert training["phase_changes"] == [6]  # 2,560 tokens are 5 batches of 4 x 128
+    assert 1.3 < training["nats_per_base_first"] < 1.45
+    values = {name: task["values"]["model"]["value"] for name, task in tasks.items()}
+    assert set(values) == {"heldout_likelihood", "genome_recovery", "labelled_variants"}
+    assert 1 < values["heldout_likelihood"] < 2 and 0 <= values["genome_recovery"] <= 1
     page = (output / "report.html").read_text()
-    assert page.count("<svg") == 3 and "Generated" in page
+    assert page.count("<svg") >= 6 and "Generated" in page
     with gzip.open(output / "scored.vcf.gz", "rt") as lines:
         assert sum("CARBON_DELTA=" in line for line in lines if line[0] != "#") > 5
 
@@ -224,44 +237,3 @@ def test_a_short_run_is_timed(monkeypatch):
 
     monkeypatch.setattr(time_budget.subprocess, "run", run)
     assert time_budget.timed_speed(config, 2) == 1000
-
-
-@pytest.mark.parametrize("scored", [True, False])
-def test_the_numbers_that_tell_how_it_went(tmp_path, scored):
-    lines = [
-        {"step": n, "objective": "ce" if n < 20 else "fns", "nats_per_base": 1 / n}
-        for n in range(1, 31)
-    ]
-    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    measured = {
-        "sequence_recovery": {
-            "value": 0.5, "low": 0.4, "high": 0.6, "best_markov_order": 1,
-            "markov": [{"value": 0.1}, {"value": 0.3}],
-            "ahead_of_best_markov": {"low": 0.1, "high": 0.3},
-        },
-        "heldout_likelihood": {
-            "value": 1.1, "markov": [{"value": k} for k in range(7)],
-            "ahead_of_order_6": {"value": 0.05, "low": -0.1, "high": 0.2},
-        },
-        "overlap_with_train": {"value": 0.07},
-    }  # fmt: skip
-    if scored:
-        measured["variant_auroc"] = {"value": 0.8, "low": 0.7, "high": 0.9}
-    (tmp_path / "results.json").write_text(json.dumps(measured))
-    assert key_numbers(tmp_path, tmp_path / "results.json") == {
-        "sequence_recovery": 0.5,
-        "sequence_recovery_interval": [0.4, 0.6],
-        "markov_recovery": 0.3,
-        "markov_order": 1,
-        "recovery_ahead_interval": [0.1, 0.3],
-        "variant_auroc": 0.8 if scored else None,
-        "variant_auroc_interval": [0.7, 0.9] if scored else None,
-        "switch_step": 20,
-        "nats_per_base_start": 1.0,
-        "nats_per_base_end": pytest.approx(sum(1 / n for n in range(11, 31)) / 20),
-        "heldout_nats_per_base": 1.1,
-        "markov_6_nats_per_base": 6,
-        "ahead_of_markov_6": 0.05,
-        "ahead_of_markov_6_interval": [-0.1, 0.2],
-        "overlap_with_train": 0.07,
-    }

@@ -107,8 +107,9 @@ def commands(good: Path, odd: Path, kind: str) -> list[tuple]:
         (data_pipeline, "inspect", odd),
         (train, "--config", odd),
         (data_pipeline, "build", "--config", odd),
-        (evaluate, "heldout", "--model", model, "--corpus", odd, "--output", good / "out"),
-        (evaluate, "build", "clinvar_vep", "--vcf", odd, "--output", good / "x.parquet"),
+        (evaluate, "build", "genome_recovery", "--corpus", odd, "--output", good / "x.parquet"),
+        (evaluate, "build", "labelled_variants", "--reference", fasta, "--vcf", odd,
+         "--output", good / "x.parquet"),
     ]  # fmt: skip
     if kind != "folder":  # which may be an output
         found += [

@@ -371,7 +371,7 @@ def test_one_command_builds_several_tasks_and_another_runs_them(genome, network,
         "--orders",
         "0,16",
     ]
-    words += ["--reference", str(genome.folder / "g.fa"), "--max-samples", "9"]
+    words += ["--reference", str(genome.folder / "g.fa"), "--max-samples", "60"]
     words += ["--train", str(genome.folder / "corpus" / "genome")]
     files = f"{genome.folder}/g.fa,{genome.folder}/g.gtf,{genome.folder}/corpus"
     assert main([*words, "--codon-periodic", files]) == 0, capsys.readouterr().err
@@ -382,3 +382,14 @@ def test_one_command_builds_several_tasks_and_another_runs_them(genome, network,
     assert main(["report", str(out)]) == 0
     page = (out / "report.html").read_text()
     assert all(name in page for name in names.split(","))
+
+
+def test_sites_lie_in_their_records():
+    records = [random_bases(400, 1), random_bases(100, 2), random_bases(900, 3), "N" * 500]
+    sites = choose_sites(records, 60, most_prompt_bp=300, seed=0)
+    assert len(sites) == len(set(sites)) == 60
+    for prompt, target in sites:
+        assert any(prompt + target in record for record in records)
+        assert len(target) == 30 and len(prompt) in (120, 240)
+    assert sites == choose_sites(records, 60, most_prompt_bp=300, seed=0)
+    assert len(choose_sites(records[1:2], 5, most_prompt_bp=300, seed=0)) == 0

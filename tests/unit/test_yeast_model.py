@@ -31,9 +31,15 @@ ROOT = Path(__file__).parents[2]
 ENTRY = BUNDLED_MODELS["yeast"]
 YEAST = Path(os.environ.get("CARBON_DATA", "")) / "yeast"
 RESULTS = {
-    "likelihood": {"value": 1.2987, "low": 1.2901, "high": 1.3055},
-    "markov": [{"value": 1.3811}, {"value": 1.3544}],
-    "seed": 0,
+    "tasks": {
+        "heldout_likelihood": {
+            "values": {
+                "yeast": {"value": 1.2987, "low": 1.2901, "high": 1.3055},
+                "Markov 6": {"value": 1.3544},
+            },
+            "notes": ["9 bases", "none of its 8 31-mers occurs in the training records"],
+        }
+    }
 }
 RUN_CARD = "".join(
     f"\n## {name}\n\nThe {name} of the run.\n"
@@ -111,8 +117,9 @@ def test_the_folder_has_everything_and_no_path(made, tmp_path, genome):
     assert corpus["inputs"][0]["files"][0]["sha256"] == sha256_of_file(genome[0])
     assert json.loads((made / "results.json").read_text()) == {"heldout": RESULTS}
     text = (made / "README.md").read_text()
-    assert "| heldout, likelihood | 1.2987 | 1.2901 | 1.3055 |" in text
-    assert "| heldout, markov, 1 | 1.3544 |  |  |" in text
+    assert "| heldout, heldout_likelihood, yeast | 1.2987 | 1.2901 | 1.3055 |" in text
+    assert "| heldout, heldout_likelihood, Markov 6 | 1.3544 |  |  |" in text
+    assert "was held out of training; none of its 8 31-mers occurs in" in text
     assert re.findall(r"The (\w+) of the run", text) == ["Training", "Data", "Results"]
 
 

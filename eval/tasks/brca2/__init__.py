@@ -1,4 +1,4 @@
-"""BRCA2: are changes that break the protein in a cell a greater surprise than those that do not?"""
+"""BRCA2: are changes that break the protein in a cell less likely than harmless ones?"""
 
 from functools import partial
 
@@ -46,7 +46,7 @@ TASK = Task(
         "Evo2-7B": 0.8352,
     },
     citation="Carbon technical report, tables 6 and 7",
-    beside=VARIANT_BASELINES,
+    baselines=VARIANT_BASELINES,
     columns=COLUMNS,
     hub_id="HuggingFaceBio/brca2-vep",
     hub_file=_HUB_FILE,

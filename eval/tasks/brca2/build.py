@@ -10,7 +10,7 @@ from eval.tasks.common.windows import build_windows
 WINDOW_BP = 8192
 LOSS, FUNCTION = "LOF", "FUNC/INT"
 LABELS = {LOSS: 1, FUNCTION: 0}
-# The classes of the table, and those of tables of earlier genes; others have no label.
+# The classes of the table, and of tables of earlier genes; others have no label.
 _CLASSES = {
     "P strong": LOSS,
     "P moderate": LOSS,
@@ -45,7 +45,7 @@ def build(
 
     Raises:
         UserError: the table is broken, or nothing is left.
-        GenomeError: the table's REFs are not those of the FASTA.
+        GenomeError: the table's REFs disagree with the FASTA.
     """
     return build_windows(
         output,

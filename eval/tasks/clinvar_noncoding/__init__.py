@@ -1,4 +1,4 @@
-"""ClinVar, non-coding: are pathogenic changes beside CDS a greater surprise than benign ones?"""
+"""ClinVar, non-coding: are pathogenic changes outside of CDS less likely than benign ones?"""
 
 from eval.tasks.clinvar_noncoding.build import build
 from eval.tasks.common import clinvar

@@ -1,4 +1,4 @@
-"""What builders share: rows in, a Parquet file out, and beside it what was left out and why.
+"""Functions of builders: rows to a Parquet file, and a report of the rows that were left out.
 
 A builder takes `output` and keyword arguments of a fixed set, so that one command line serves all:
 
@@ -27,11 +27,11 @@ from carbon.io.files import atomic_file, sha256_of_file
 from eval.contract import BuildReport
 
 _AT_ONCE = 16  # rows of a stream, which may be of a megabyte each
-_ROW_GROUP = 512  # what is read of a file at a time
+_ROW_GROUP = 512  # rows that are read at a time
 
 
 class Source(NamedTuple):
-    """A genome and what the report calls it, such as a kingdom."""
+    """A genome and its name in the report, such as a kingdom."""
 
     group: str
     fasta: Path
@@ -62,18 +62,18 @@ def write_dataset(
     settings: Mapping[str, Any],
     schema: pa.Schema | None = None,
 ) -> BuildReport:
-    """Write rows as Parquet, and the report of the build beside it as JSON.
+    """Write rows as Parquet, and the report of the build next to it as JSON.
 
     Args:
         output: Parquet to write.
         rows: may be a stream; they are written in the order they come.
-        dropped: reason to count of what was left out, complete when the rows are through.
+        dropped: reason to the number of items left out, complete when the rows are written.
         inputs: files that the rows follow from.
         settings: whatever else they follow from.
-        schema: of the rows, which are then written a few at a time; without it all of them tell.
+        schema: of the rows, which are then written a few at a time; without it all rows give it.
 
     Raises:
-        UserError: there is no row to write, or the folder does not exist.
+        UserError: no row is left, or the folder does not exist.
     """
     stream = iter(rows)
     num_rows, writer = 0, None

@@ -1,4 +1,4 @@
-"""ClinVar, coding and non-coding: REF against ALT as the next base behind 24 kbp."""
+"""ClinVar, coding and non-coding: REF against ALT as the next base after 24 kbp."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -62,7 +62,7 @@ def task(
         chance=0.5,
         published=published,
         citation="Carbon technical report, tables 6 and 7",
-        beside=VARIANT_BASELINES,
+        baselines=VARIANT_BASELINES,
         columns=COLUMNS,
         hub_id=HUB_ID,
         hub_file=hub_file,
@@ -118,10 +118,10 @@ def build_clinvar(
         reference: FASTA; contigs may be written `1` or `chr1`.
         region: `coding` or `noncoding`.
         num_examples: most rows; all if None.
-        seed: of what is left out of the larger class, and of those rows.
+        seed: of the choice of rows of the larger class.
 
     Raises:
-        GenomeError: the VCF is broken, or its REFs are not those of the reference.
+        GenomeError: the VCF is broken, or its REFs disagree with the reference.
         UserError: nothing is left.
     """
     dropped: Counter[str] = Counter()

@@ -49,7 +49,7 @@ class CodingExon(NamedTuple):
 
     @property
     def strand(self) -> Strand:
-        """The one that is transcribed."""
+        """The transcribed strand."""
         return self.transcript.strand
 
 
@@ -103,7 +103,7 @@ def _why_not(reference: Reference, transcript: Transcript) -> str | None:
 def read_around(
     reference: Reference, exon: CodingExon, upstream_bp: int, downstream_bp: int
 ) -> tuple[str, Interval, int]:
-    """Return what is read along the strand around an exon, in capitals, cut at the contig's ends.
+    """Return the bases along the strand around an exon, in capitals, cut at the contig's ends.
 
     Returns:
         The bases; where they lie; and how many of them stand before the exon.
@@ -124,7 +124,7 @@ def read_around(
 def columns_of(
     exon: CodingExon, where: Interval, before_bp: int, species: str
 ) -> dict[str, object]:
-    """Return the columns that tell a row's place; 0-based and half-open."""
+    """Return the columns of a row's place; 0-based and half-open."""
     return {
         "species": species,
         "chr": where.contig,

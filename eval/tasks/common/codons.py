@@ -14,14 +14,14 @@ _COLUMNS = ("amino_acid", "codon", "relative_frequency")
 def read_codon_usage(path: Path) -> dict[str, float]:
     """Read `amino_acid,codon,relative_frequency` of 64 codons, with U or T.
 
-    Frequencies may be of each amino acid's codons, or per thousand of all: only those of one amino
+    Frequencies may be of each amino acid's codons, or per thousand of all: only codons of one amino
     acid are compared.
 
     Returns:
         Codon (in DNA) to frequency.
 
     Raises:
-        UserError: the file is no such table, or not of the standard genetic code.
+        UserError: the file is not such a table, or not of the standard genetic code.
     """
     if not path.is_file():
         raise UserError(f"{path}: no such file; give a CSV with {', '.join(_COLUMNS)}")

@@ -94,12 +94,12 @@ class CodingGene(NamedTuple):
 
 
 class HeldOutGenes:
-    """An annotated genome, of which some regions are held out.
+    """An annotated genome with held-out regions.
 
     Attributes:
         reference: the genome.
         annotation: its genes.
-        regions: what is held out.
+        regions: the held-out regions.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class HeldOutGenes:
                 `read_annotation` takes it.
 
         Raises:
-            GenomeError: nothing of this genome is held out, or the annotation is not of it.
+            GenomeError: no region of this genome is held out, or the annotation is not of it.
         """
         self.reference = reference
         names = contig_names(contigs, reference.contig_lengths_bp)
@@ -235,7 +235,7 @@ def coding_gene(reference: Reference, gene: Gene) -> CodingGene | None:
 
 
 def _open_frame(reference: Reference, transcript: Transcript) -> str:
-    """Return the CDS of a transcript in capitals, or nothing if it is no plain open frame."""
+    """Return the CDS of a transcript in capitals, or an empty string without a plain open frame."""
     if not transcript.cds or transcript.incomplete or not reads_standard_code(transcript):
         return ""
     cds = spliced(reference, transcript.contig, transcript.cds, transcript.strand).upper()

@@ -13,7 +13,7 @@ from eval.data import readable
 Listed = dict[str, Any]
 """A row by the names that the tasks use."""
 
-# What a column may be called, in small letters. `position (hg19)` is that of Findlay et al. 2018.
+# Names of columns, in small letters. `position (hg19)` is from Findlay et al. 2018.
 _NAMES = {
     "chrom": ("chrom", "chr", "chromosome", "#chrom"),
     "pos": ("pos", "position", "pos_hg19", "position (hg19)"),
@@ -39,7 +39,7 @@ def read_listing(path: Path, needed: Sequence[str]) -> list[Listed]:
         needed: columns that must be there; others that are known are kept.
 
     Raises:
-        UserError: there is no such file, it lacks a column, or a row is broken.
+        UserError: the file does not exist, it lacks a column, or a row is broken.
     """
     if not path.is_file():
         raise UserError(f"{path}: no such file; give a TSV, CSV, Parquet or xlsx of variants")

@@ -1,4 +1,4 @@
-"""What the two perturbation tasks do alike: which of two sequences is the real one?"""
+"""The two perturbation tasks: which of two sequences is real?"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -60,7 +60,7 @@ def _examples(table: pa.Table, options: Options) -> list[Example]:
     """Return a question a row.
 
     Raises:
-        UserError: a row is no pair of sequences of one length.
+        UserError: a row is not a pair of sequences of one length.
     """
     lengths = [pc.utf8_length(table[name]) for name in COLUMNS]
     examples = []
@@ -80,7 +80,7 @@ def _examples(table: pa.Table, options: Options) -> list[Example]:
 def _run(model: Model, examples: Sequence[Example]) -> Iterator[Result]:
     """Yield whether the real sequence is the likelier one of each pair, in order.
 
-    A tie is a miss, as it is published. Both are of one length, so that sums and means agree.
+    A tie is a miss, as published. Both are of one length, so that sums and means agree.
     """
     for block in in_blocks(examples, _BLOCK):
         pairs = [_pair(example.data) for example in block]

@@ -32,7 +32,7 @@ class AnyName(Reference):
 class Windows(Reference):
     """The windows of a table as contigs, so that what reads a FASTA reads them too.
 
-    Equal windows are one contig: variants of one place share what is read before it.
+    Equal windows are one contig: variants of one place share the bases before it.
 
     Attributes:
         names: of the contig of each row.

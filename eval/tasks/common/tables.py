@@ -69,11 +69,11 @@ def read_table(
     Args:
         source: a path, which may be a pattern with `*`; or `owner/name` on the Hub where nothing
             of that name is there.
-        columns: what it must have, by the type of a value; more may be there.
+        columns: required columns, by the type of a value; more are allowed.
         hub_file: the file to take from a dataset of the Hub.
 
     Raises:
-        UserError: there is no such dataset, it lacks a column, a column is of another type, or a
+        UserError: the dataset does not exist, it lacks a column, a column is of another type, or a
             value is missing.
     """
     path, files = Path(source), files_of(str(source))
@@ -92,7 +92,7 @@ def read_table(
 
 
 def _may_have_rows(file: Path) -> bool:
-    """Tell whether a file is not empty; `datasets` says what else is wrong with it."""
+    """Return whether a file has rows; `datasets` reports other errors."""
     try:
         return bool(pq.read_metadata(file).num_rows)
     except (pa.ArrowException, OSError):

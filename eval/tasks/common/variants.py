@@ -1,4 +1,4 @@
-"""What the four tasks of variants do alike: questions from rows, deltas in blocks, both labels.
+"""Functions of tasks of variants: questions from rows, deltas in blocks, both labels.
 
 The score of a variant is log-likelihood(REF) - log-likelihood(ALT): higher where ALT is the greater
 surprise, so that what damages should be above what does not.
@@ -62,12 +62,12 @@ def examples_on_reference(
         table: with `chrom`, `pos` (1-based), `ref`, `alt` and `label`.
         options: with a reference.
         reading: of the task.
-        group: the column that tells groups apart, if the table has it.
+        group: the column of the groups, if the table has it.
         columns: further columns that results take over.
         only_snvs: whether other variants are skipped.
 
     Raises:
-        UserError: there is no reference, a row is broken, or all labels are one.
+        UserError: the reference is missing, a row is broken, or all labels are one.
         GenomeError: the reference is another assembly.
     """
     if options.reference is None:
@@ -93,7 +93,7 @@ def examples_in_windows(
         table: with `chrom`, `pos`, `ref`, `alt`, `ref_seq`, `var_seq` and what `label` reads.
         options: of the run; its reference is not needed.
         reading: of the task.
-        group: the column that tells groups apart, if the table has it.
+        group: the column of the groups, if the table has it.
         label: of a row, 0 or 1; rows with None are skipped, and counted.
 
     Raises:
@@ -146,7 +146,7 @@ def _examples(
         raise UserError(
             f"{len(labels)} variants with {only}: both labels are needed; take more of them"
         )
-    # Variants that stand together share what is read before them.
+    # Neighbouring variants share the bases before them.
     return sorted(examples, key=lambda example: _place(example.data["variant"]))
 
 
@@ -174,7 +174,7 @@ def _variant_of(row: Row) -> Variant:
 
 
 def _variant_in_window(row: Row, contig: str) -> Variant:
-    """Return the variant at its place in the row's window, which the two windows tell.
+    """Return the variant at its place in the row's window, where the two windows differ.
 
     Raises:
         UserError: the windows do not differ in one base, or in others than `ref` and `alt`.
@@ -204,9 +204,9 @@ def check_assembly(reference: Reference, variants: Sequence[Variant]) -> None:
 
 
 def check_share(reference: Reference, disagreeing: Sequence[Variant], looked_at: int) -> None:
-    """Raise GenomeError where disagreeing variants are too many of those that were looked at."""
+    """Raise GenomeError if too large a share of variants disagrees."""
     if len(disagreeing) > max(1, _MOST_DISAGREEING * looked_at):
-        # The first of them says what is there instead.
+        # The first one reports the base of the reference.
         first = disagreeing[0]
         where = f"{len(disagreeing)} of {looked_at} variants disagree, as {first.to_text()}"
         reference.check_ref(first.contig, first.position, first.ref, where)
@@ -224,5 +224,5 @@ def _why_not(reference: Reference, variant: Variant, only_snvs: bool) -> str | N
 
 
 def is_snv(ref: str, alt: str) -> bool:
-    """Tell whether one known base becomes another."""
+    """Return whether one known base becomes another."""
     return ref != alt and ref.upper() in _BASES and alt.upper() in _BASES

@@ -35,16 +35,16 @@ def build_windows(
         output: Parquet to write.
         table: of variants, places counted from 1.
         reference: FASTA of their assembly.
-        needed: columns that the table must have besides those of a variant.
+        needed: required columns besides the columns of a variant.
         named: what of a row is its label.
-        window_bp: the variant stands at its middle, base `window_bp // 2`.
+        window_bp: the variant is at its middle, base `window_bp // 2`.
         num_examples: most rows; all if None.
         seed: of the choice of those rows.
         settings: more to write down about the build.
 
     Raises:
         UserError: the table is broken, or nothing is left.
-        GenomeError: the table's REFs are not those of the FASTA.
+        GenomeError: the table's REFs disagree with the FASTA.
     """
     dropped: Counter[str] = Counter()
     listed = read_listing(table, ("chrom", "pos", "ref", "alt", *needed))

@@ -4,7 +4,7 @@ Each damaging SNV has controls of the same trinucleotide change, so that mutatio
 separate the two.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -40,10 +40,11 @@ def _summarise(results: Sequence[Result]) -> Summary:
     summary = summary_of(
         results, "macro_auroc", cluster=_CLUSTER, others=("macro_average_precision",), groups=()
     )
-    names = dict.fromkeys(result["set"] for result in results)
-    sets = {name: [r for r in results if r["set"] == name] for name in sorted(names)}
+    names = sorted({result["set"] for result in results})
+    sets = _with_both_labels({name: [r for r in results if r["set"] == name] for name in names})
     return replace(
         summary,
+        curves={},  # of the sets together they would mix controls
         groups={
             "damage": {name: estimate(some, "auroc", _CLUSTER) for name, some in sets.items()},
             "damage against one control": {
@@ -68,6 +69,11 @@ def _by_control(results: Sequence[Result]) -> dict[str, list[Result]]:
     }
 
 
+def _with_both_labels(sets: Mapping[str, list[Result]]) -> dict[str, list[Result]]:
+    """Return the sets that have damaging variants and controls: a sample may lack some."""
+    return {name: some for name, some in sets.items() if len({r["label"] for r in some}) == 2}
+
+
 TASK = Task(
     name="consequences",
     version="1",
@@ -76,7 +82,7 @@ TASK = Task(
     metric="macro_auroc",
     chance=0.5,
     citation="described in the task's README",
-    beside=VARIANT_BASELINES,
+    baselines=VARIANT_BASELINES,
     columns=COLUMNS,
     read=reader(COLUMNS, None),
     build=build,

@@ -30,7 +30,7 @@ class Known(NamedTuple):
     Attributes:
         variant: an SNV.
         kind: one of the values of DAMAGING or CONTROLS.
-        gene: the name of the gene, or of its place where there is none; those of one name are drawn
+        gene: the name of the gene, or of its place without a gene; variants of one name are drawn
             together.
     """
 
@@ -140,7 +140,7 @@ def _with_controls(picked: Iterable[tuple[str, Known]], found: _Found, most: int
 def _by_kind_and_change(
     genes: HeldOutGenes, num_each: int, random: np.random.Generator
 ) -> dict[str, dict[str, list[Known]]]:
-    """Tell drawn SNVs apart by kind and by trinucleotide change."""
+    """Sort drawn SNVs by kind and by trinucleotide change."""
     consequences = Consequences(genes.reference, genes.annotation)
     unknown = cds_of_unknown_code(genes.reference, genes.annotation)
     for line in unknown_code_warnings(genes.annotation.path, unknown):
@@ -175,7 +175,7 @@ def _snvs(genes: HeldOutGenes, num_drawn: int, random: np.random.Generator) -> l
 
 
 def _genes_at(genes: HeldOutGenes, region: Interval) -> NDArray[np.int64]:
-    """Return how many genes cover each base of a region, (bases,); what was left out is as one."""
+    """Return the number of genes at each base of a region, (bases,), with genes left out."""
     number = np.zeros(region.length_bp, dtype=np.int64)
     length_bp = genes.reference.contig_lengths_bp[region.contig]
     here = (each for each in genes.annotation.occupied() if each.contig == region.contig)

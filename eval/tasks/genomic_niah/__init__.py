@@ -33,14 +33,14 @@ _CLUSTER = "value"  # levels share haystacks, keys and values
 def _read(source: Path | str) -> pa.Table:
     """Read a file, a folder of them as the Hub has it, or the dataset of the Hub.
 
-    Where no column `level` says so, the name of the file or of its folder tells the level.
+    Where no column `level` says so, the name of the file or of its folder has the level.
     """
     path = Path(source)
     if files := files_of(str(source)):
         parts = [_levelled(read_table(f, COLUMNS), f"{f.parent.name}/{f.name}") for f in files]
         return pa.concat_tables(parts, promote_options="default")
     if path.is_dir() or "/" not in str(source) or path.suffix:
-        return read_table(source, COLUMNS)  # which says what is wrong
+        return read_table(source, COLUMNS)  # which reports the error
     names = [
         f"niah_{f'neardup_{level}_' if edits else ''}{tokens // 1024}k"
         for level, edits in LEVELS.items()

@@ -48,7 +48,7 @@ _BASES = np.frombuffer(b"ACGT", dtype=np.uint8)
 
 
 class Needles(NamedTuple):
-    """What is hidden: the key and its value, and distractors with theirs."""
+    """The needles: the key and its value, and distractors with their values."""
 
     key: str
     value: str
@@ -207,9 +207,9 @@ def slots(body_bp: int, depth: float, num_distractors: int, random: Generator) -
 
 
 def hidden(hay: str, needles: Needles, starts: Sequence[int]) -> str:
-    """Return a body as long as the haystack, in which needles stand at their starts.
+    """Return a body as long as the haystack, with needles at their starts.
 
-    They are put in, not over it: the haystack goes on behind each, and its end is left out.
+    They are inserted: the haystack continues after each, and its end is left out.
     """
     pairs = [(needles.key, needles.value), *needles.distractors]
     at_start: Mapping[int, str] = {
@@ -225,7 +225,7 @@ def hidden(hay: str, needles: Needles, starts: Sequence[int]) -> str:
 
 
 def distractors(key: str, edits: int, random: Generator) -> tuple[tuple[str, str], ...]:
-    """Return eight different keys, each other than `key` in so many bases, and their values."""
+    """Return eight different keys, each with this many bases other than `key`, and their values."""
     found: dict[str, str] = {}
     while len(found) < NUM_DISTRACTORS:
         places = random.permutation(KEY_BP)[:edits]

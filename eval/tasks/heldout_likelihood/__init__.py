@@ -13,7 +13,7 @@ from eval.contract import Example, Model, Options, Result, Summary, Task
 from eval.metrics import summary_of
 from eval.tasks.common.tables import Row, check_dna, chosen_rows, reader
 from eval.tasks.heldout_likelihood.build import build
-from eval.tasks.heldout_likelihood.overlap import OVERLAP_K, overlap_clause
+from eval.tasks.heldout_likelihood.overlap import overlap_clause
 
 COLUMNS: dict[str, type] = {"sequence": str}
 _CLUSTER = "gene"
@@ -76,8 +76,8 @@ def _summarise(results: Sequence[Result]) -> Summary:
         notes=[
             f"{bases:,} bases; intervals draw {clusters:,} genes or records. Most DNA is nearly "
             "random, so a hundredth of a nat is much; nats of two genomes are not compared",
-            f"of the sequence that is measured, {overlap_clause(shared, kmers)}. Where "
-            f"{OVERLAP_K}-mers are shared, the numbers measure memory as well as learning",
+            f"{overlap_clause(shared, kmers)}; at copies of training sequence the numbers measure "
+            "memory as well as learning",
         ],
     )
 
@@ -86,7 +86,7 @@ TASK = Task(
     name="heldout_likelihood",
     version="1",
     axis="your genome",
-    measures="nats per base of held-out records, less is better; ln 4 = 1.386 is knowing nothing",
+    measures="nats per base of held-out records; equal odds of all four bases have ln 4 = 1.386",
     metric="nats_per_base",
     chance=float(np.log(4)),
     citation="conditional likelihood of every base given the bases before it",

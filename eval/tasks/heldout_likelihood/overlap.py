@@ -15,8 +15,8 @@ class Overlap(NamedTuple):
     """The 31-mers of a record.
 
     Attributes:
-        kmers: number, without those that have an unknown base; one that occurs twice counts twice.
-        shared_kmers: number of those that occur in training records, on either strand.
+        kmers: number, without 31-mers with an unknown base; repeats count each time.
+        shared_kmers: number that also occurs in training records, on either strand.
     """
 
     kmers: int
@@ -51,11 +51,11 @@ def _occurring(known: UInt64s, sequences: Iterable[str]) -> NDArray[np.bool_]:
 
 
 def overlap_clause(num_shared: int, num_kmers: int) -> str:
-    """Return the overlap as the end of a sentence about held-out sequence."""
+    """Return the overlap as a clause about the measured sequence."""
     if not num_kmers:
         return f"no {OVERLAP_K}-mer was looked up in the training records"
     if not num_shared:
-        return f"none of its {num_kmers:,} {OVERLAP_K}-mers occurs in training records"
+        return f"none of its {num_kmers:,} {OVERLAP_K}-mers occurs in the training records"
     share = num_shared / num_kmers
     shown = f"{share:.1%}" if share >= 0.001 else "less than 0.1%"
     return (

@@ -183,6 +183,6 @@ TASK = Task(
     run=_run,
     summarise=_summarise,
     cluster=_CLUSTER,
-    beside={"6-mers": all_kmers_model, "tokens": tokens_model},
+    baselines={"6-mers": all_kmers_model, "tokens": tokens_model},
     markov=False,
 )

@@ -53,7 +53,7 @@ class Drawn(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What is drawn.
+    """The size of a draw.
 
     Attributes:
         num_windows: of all classes together.
@@ -251,7 +251,7 @@ def build(
 
 
 def _chosen(questions: str, sources: Sequence[Source]) -> list[str]:
-    """Return the questions; of `all` those that the genomes allow."""
+    """Return the questions; of `all` the questions that the genomes allow."""
     if questions != "all":
         for name in questions.split(","):
             check_name(name, list(QUESTIONS), "--questions")

@@ -1,7 +1,7 @@
-"""How well classes are told apart: support vector machines, cross-validated with whole groups.
+"""Classification by support vector machines, cross-validated with whole groups.
 
-Layer and kernel are chosen inside of each training part, by a cross-validation of its own. So the
-share of windows that are told right owes nothing to having tried many.
+Layer and kernel are chosen inside of each training part, by another cross-validation. So trying
+many choices does not raise the share of correct windows.
 """
 
 from collections.abc import Sequence
@@ -30,12 +30,12 @@ class Choice(NamedTuple):
 
 
 class Read(NamedTuple):
-    """What was told by some features.
+    """The classification by some features.
 
     Attributes:
-        right: (windows,) 1 where the chosen layer and kernel tell the class, 0 where not.
+        right: (windows,) 1 where the chosen layer and kernel give the class, 0 elsewhere.
         each: the same of every layer and kernel.
-        chosen: those of each fold.
+        chosen: the choice of each fold.
     """
 
     right: Floats
@@ -79,7 +79,7 @@ class Folds:
 
 
 def read(features: Features, folds: Folds) -> Read:
-    """Tell the class of each window by machines that have seen no window of its group."""
+    """Classify each window by machines that have seen no window of its group."""
     candidates = [Choice(layer, kernel) for layer in features for kernel in KERNELS]
     each = {choice: np.zeros(len(folds.labels)) for choice in candidates}
     right, chosen = np.zeros(len(folds.labels)), []
@@ -95,7 +95,7 @@ def read(features: Features, folds: Folds) -> Read:
 def _best(
     features: Features, candidates: Sequence[Choice], folds: Folds, train: NDArray[np.int64]
 ) -> Choice:
-    """Return what is best inside of a training part; the first of equals, or of none measured."""
+    """Return the best choice inside of a training part; the first of equals, or without any."""
     inner = folds.inside(train)
     if not inner or len(candidates) == 1:
         return candidates[0]
@@ -108,7 +108,7 @@ def _best(
 def _right(
     features: Features, choice: Choice, folds: Folds, train: NDArray[np.int64], test: NDArray[Any]
 ) -> Floats:
-    """Return 1 for each window of `test` whose class is told after learning from `train`."""
+    """Return 1 for each window of `test` that is classified correctly, learning from `train`."""
     vectors = features[choice.layer]
     machine = make_pipeline(StandardScaler(), SVC(kernel=choice.kernel))
     machine.fit(vectors[train], folds.labels[train])

@@ -1,6 +1,6 @@
 """Vectors in a plane: principal components, and UMAP where umap-learn is installed.
 
-A map is for looking; what can be told is measured on the vectors themselves.
+A map is for inspection; classification is measured on the vectors themselves.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ _MOST_NEIGHBOURS = 100  # as in the Carbon report, section 7
 
 def _pca(vectors: NDArray[Any], seed: int) -> NDArray[Any]:
     found: NDArray[Any] = PCA(2, svd_solver="full", random_state=seed).fit_transform(vectors)
-    # A component has no sign of its own: its largest coordinate is made positive.
+    # The sign of a component is arbitrary: its largest coordinate is made positive.
     largest = np.abs(found).argmax(axis=0)
     turned: NDArray[Any] = found * np.sign(found[largest, [0, 1]])
     return turned
@@ -38,7 +38,7 @@ def _umap(vectors: NDArray[Any], seed: int) -> NDArray[Any]:
 
 
 def planes() -> dict[str, Plane]:
-    """Return the kinds of maps that can be made; say what is not installed."""
+    """Return the kinds of maps that can be made; report a missing package."""
     if find_spec("umap") is None:
         say("umap-learn is not installed, so there is no UMAP; pip install 'carbon-dna[umap]'")
         return {"PCA": _pca}
@@ -46,7 +46,7 @@ def planes() -> dict[str, Plane]:
 
 
 def map_of(vectors: NDArray[Any], plane: Plane, seed: int) -> list[list[float]]:
-    """Return a point of each vector, rounded to what a picture shows."""
+    """Return a point of each vector, rounded for a figure."""
     points = plane(StandardScaler().fit_transform(vectors.astype(np.float64)), seed)
     rounded: list[list[float]] = np.round(points.astype(np.float64), 4).tolist()
     return rounded

@@ -18,7 +18,7 @@ def _examples(table: pa.Table, options: Options) -> list[Example]:
     """Return a question a row; the size `prompt_bp` is of the prompt, 6,144 if not given.
 
     Raises:
-        UserError: a label is shorter than what is compared.
+        UserError: a label is shorter than the comparison.
     """
     most_bp = int(options.sizes.get("prompt_bp", PROMPT_BP))
     lengths_bp = pc.utf8_length(table["sequence"])

@@ -1,4 +1,4 @@
-"""Places inside genes, with what stands before them and the bases to recover."""
+"""Places inside genes, with the bases before them and the bases to recover."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

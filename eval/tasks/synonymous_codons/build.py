@@ -23,7 +23,7 @@ class Recoded(NamedTuple):
     Attributes:
         bases: as many as before, of the same protein.
         num_eligible: codons that have a synonym.
-        num_changed: those that were not the favourite already.
+        num_changed: codons that were not the favourite already.
     """
 
     bases: str

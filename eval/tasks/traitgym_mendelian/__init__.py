@@ -66,7 +66,7 @@ TASK = Task(
         "Evo2-7B": 0.3778,
     },
     citation="Carbon technical report, tables 6 and 7",
-    beside=VARIANT_BASELINES,
+    baselines=VARIANT_BASELINES,
     columns=COLUMNS,
     hub_id="HuggingFaceBio/traitgym",
     hub_file=_HUB_FILE,

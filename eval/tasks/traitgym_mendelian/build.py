@@ -30,7 +30,7 @@ def build(
 
     Raises:
         UserError: the list is broken, or nothing is left.
-        GenomeError: the list's REFs are not those of the FASTA.
+        GenomeError: the list's REFs disagree with the FASTA.
     """
     return build_windows(
         output,
