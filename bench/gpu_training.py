@@ -18,7 +18,6 @@ from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile
-from transformers import LlamaForCausalLM
 
 from carbon.losses.objectives import FNS
 from carbon.tokenizer import NATIVE
@@ -27,7 +26,7 @@ from train.distributed.context import Batch, packed_batch
 from train.distributed.mesh import Ranks, joined_ranks, trained_parameters
 from train.distributed.parallelize import build_stages
 from train.distributed.pipeline import Pipeline, finish_gradients
-from train.models.spec import flops_a_token, network_config
+from train.models.spec import build_network, flops_a_token, network_config
 from train.optim import make_optimizers
 
 ROW_TOKENS = 8192
@@ -112,7 +111,7 @@ def our_step(config: TrainConfig, ranks: Ranks, batch: Batch) -> Callable[[], No
 
 def usual_step(config: TrainConfig, ranks: Ranks, batch: Batch) -> Callable[[], None]:
     """Return a step as one would write it: stock network in bf16, logits whole, 24 masked sums."""
-    network: Any = LlamaForCausalLM(network_config(config))
+    network: Any = build_network(config)
     network.to(ranks.device)
     if config.compute.activation_checkpointing != "none":
         network.gradient_checkpointing_enable()

@@ -55,9 +55,9 @@ def usual_speed(config: TrainConfig, steps: int) -> float:
 
 
 def _usual_speed(ranks: Any, config: TrainConfig, steps: int) -> float:
-    from transformers import LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments
+    from transformers import Trainer, TrainerCallback, TrainingArguments
 
-    from train.models.spec import network_config
+    from train.models.spec import build_network
 
     rows = open_rows(config, Schedule(config))
 
@@ -89,7 +89,7 @@ def _usual_speed(ranks: Any, config: TrainConfig, steps: int) -> float:
             times.append(time.perf_counter())
 
     trainer = MaskedSums(
-        model=LlamaForCausalLM(network_config(config)),
+        model=build_network(config),
         args=TrainingArguments(
             str(Path(config.output) / "usual"),
             per_device_train_batch_size=MICROBATCH_ROWS,

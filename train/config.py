@@ -59,7 +59,7 @@ ContextTokens = Annotated[int, Field(ge=16, lt=2**31)]
 
 
 class ModelConfig(Recipe):
-    """The network: one with random weights, or a model to go on from."""
+    """The network: random weights, or a starting checkpoint."""
 
     preset: Literal[PresetName, ""] = ""
     """A size of `carbon.model.presets`; not needed beside `start`, which has its own."""
@@ -106,7 +106,7 @@ class ModelConfig(Recipe):
 
 
 class DataConfig(Recipe):
-    """What is read, by all stages."""
+    """Data that all phases read."""
 
     corpus: Name
     """Folder made by `carbon corpus build`, or of the released layout; or the URL of one
@@ -141,7 +141,7 @@ class DataConfig(Recipe):
 
 
 class OptimizerConfig(Recipe):
-    """How gradients become updates; the defaults are those of the released models."""
+    """How gradients become updates; the defaults are the values of the released models."""
 
     name: OptimizerName = "adamw"
     """AdamW; or Muon for the matrices of layers, with AdamW for embedding, head and norms."""
@@ -170,7 +170,7 @@ class ShortRows(Recipe):
 
 
 class PhaseConfig(Recipe):
-    """One stretch of the run; the optimizer's state goes on from stage to stage."""
+    """One phase of the run; the optimizer's state is kept from phase to phase."""
 
     name: Name
     objective: ObjectiveName
@@ -267,7 +267,7 @@ class PhaseConfig(Recipe):
 
 
 class ParallelConfig(Recipe):
-    """How the processes share the work; none of it changes what is computed, but for rounding."""
+    """How the processes share the work, which changes results only by rounding."""
 
     pipeline: int = Field(default=1, ge=1)
     """Processes that the layers are divided over."""
@@ -315,7 +315,7 @@ class ComputeConfig(Recipe):
     """First and last step that the profiler traces, into `profile/` of the run folder."""
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Yield float8 in fp32, and steps that are no range."""
+        """Yield float8 in fp32, and steps that are not a range."""
         if self.float8 and self.dtype == "float32":
             yield "float8", "true with dtype = 'float32': all else is in bf16 then; leave dtype out"
         steps = self.profile_steps
@@ -368,7 +368,7 @@ class GuardConfig(Recipe):
 
 
 class ProbeConfig(Recipe):
-    """What is measured on held-out records while the run goes on."""
+    """Periodic evaluation on held-out records."""
 
     every_steps: int = Field(default=0, ge=0)
     """0 measures nothing."""
@@ -540,7 +540,7 @@ class TrainConfig(Recipe):
         yield from self._problems_of_tensor()
 
     def _problems_of_tensor(self) -> Iterator[tuple[str, str]]:
-        """Yield what the matrices of a layer cannot be divided with."""
+        """Yield settings that do not work with divided matrices."""
         if self.parallel.tensor == 1:
             return
         problems = {
@@ -561,7 +561,7 @@ class TrainConfig(Recipe):
 
         Backward for inputs comes first, that for weights later, a group of them at a time: compiled
         layers and selective checkpointing do not allow that, and with full checkpointing each layer
-        would be computed anew ten times.
+        would be recomputed ten times.
         """
         parallel, compute = self.parallel, self.compute
         if parallel.pipeline == 1 or parallel.schedule not in SPLIT_BACKWARD:
@@ -647,7 +647,7 @@ class _Layouts(Recipe):
 def read_recipe(
     path: str | Path, overrides: Sequence[str] = (), num_processes: int = 1
 ) -> dict[str, Any]:
-    """Read a recipe's table as a run of so many processes has it; overrides go above its layouts.
+    """Read a recipe's table for a number of processes; overrides take precedence over layouts.
 
     Raises:
         ConfigError: the file is absent or not TOML, a layout holds what none may, or an override

@@ -37,7 +37,7 @@ class Mesh:
 
     @classmethod
     def of(cls, parallel: ParallelConfig, world_size: int) -> "Mesh":
-        """Arrange the processes; `shard` takes what the other axes leave.
+        """Arrange the processes; `shard` takes the processes that other axes leave.
 
         Raises:
             ConfigError: the processes do not fill such an array.
@@ -73,7 +73,7 @@ class Mesh:
         return rank // (self.context * self.tensor) % self.dp_size
 
     def context_rank(self, rank: int) -> int:
-        """Return the place of a process among those that share its rows."""
+        """Return the rank of a process on the context axis."""
         return rank // self.tensor % self.context
 
 
@@ -108,7 +108,7 @@ def layout_of(config: TrainConfig, sizes: Sizes, world_size: int) -> Layout:
 
 
 def check_tensor(sizes: Sizes, tensor: int) -> None:
-    """Raise ConfigError unless so many processes can share heads, MLP and rows of 6-mers."""
+    """Raise ConfigError unless the tensor degree divides heads, MLP and rows of 6-mers."""
     divided = {
         "query heads": sizes.num_heads,
         "key-value heads": sizes.num_key_heads,
@@ -175,10 +175,10 @@ def stages_of_rank(parallel: ParallelConfig, pipeline_rank: int) -> list[int]:
 
 
 def balanced(costs: Sequence[float], parts: int) -> list[range]:
-    """Divide costs into so many consecutive parts, none empty, with the least largest sum.
+    """Divide costs into consecutive parts, none empty, with the smallest largest sum.
 
-    Of all such divisions it is one with the least sum of squares, which is the most even; what is
-    still alike has the longer parts first.
+    Of all such divisions it is one with the least sum of squares, which is the most even; parts
+    that are still alike has the longer parts first.
     """
     sums = [0.0, *itertools.accumulate(costs)]
     largest, _ = _division(len(costs), parts, lambda i, j: sums[j] - sums[i], max)

@@ -11,7 +11,7 @@ from train.planning.workers import LearnersPlan
 
 
 def print_plan(plan: Plan, num_devices: int) -> None:
-    """Print a plan as TOML comments; a device is what a process has, but for CPUs, which share."""
+    """Print a plan as TOML comments; each process has a device, except that CPUs are shared."""
     layout = plan.layout
     mib = plan.peak_bytes < 2**30
     lines = [
@@ -98,7 +98,7 @@ def _total(plan: Plan) -> list[str]:
 
 
 def _duration(seconds: float) -> str:
-    """Write a time in the largest unit of which there are two.
+    """Write a time in the largest unit that it fills twice.
 
     >>> _duration(300), _duration(9e9)
     ('5 minutes', '285 years')

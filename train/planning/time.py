@@ -41,10 +41,10 @@ def flops_a_second(config: TrainConfig) -> float:
     return rows * context * flops_a_token(network, context) / seconds
 
 
-def _step_of(network: "PreTrainedConfig", rows: int, context_tokens: int) -> "Callable[[], None]":
+def _step_of(config: "PreTrainedConfig", rows: int, context_tokens: int) -> "Callable[[], None]":
     import torch
 
-    network = spec_of(network.model_type).build(network)
+    network = spec_of(config.model_type).build(config)
     tokens = torch.zeros((rows, context_tokens), dtype=torch.long)
 
     def step() -> None:
@@ -82,13 +82,13 @@ def timed_speed(config: TrainConfig, train: Callable[[Settings], None]) -> float
 
 
 def shared_out(config: TrainConfig, tokens: int) -> Settings:
-    """Return tokens and warm-ups of the stages, which together have so many tokens."""
+    """Return tokens and warm-ups of the phases for a total number of tokens."""
     total = sum(stage.tokens for stage in config.stages)
     return _settings_of(config, [tokens * stage.tokens // total for stage in config.stages])
 
 
 def _settings_of(config: TrainConfig, tokens: Sequence[int]) -> Settings:
-    """Return settings of stages of so many tokens; a warm-up takes a quarter of one at most."""
+    """Return settings of phases with these tokens; a warm-up takes at most a quarter."""
     settings = {}
     for number, (stage, count) in enumerate(zip(config.stages, tokens, strict=True)):
         steps = -(-count // stage.batch_tokens)
@@ -100,7 +100,7 @@ def _settings_of(config: TrainConfig, tokens: Sequence[int]) -> Settings:
 _PEAKS: tuple[tuple[tuple[str, ...], float], ...] = (
     (("H100", "PCIe"), 756e12),
     (("H100", "NVL"), 835e12),
-    (("H100", "HBM3"), 989e12),  # SXM5, whose name is that of its memory
+    (("H100", "HBM3"), 989e12),  # SXM5, named after its memory
     (("H200", "NVL"), 835e12),
     (("H200",), 989e12),  # SXM
     (("GH200",), 989e12),
@@ -116,7 +116,7 @@ give numbers with sparsity; the dense ones are half of them.
 def peak_flops(gpu: str) -> float | None:
     """Return the peak dense bf16 operations a second of a GPU, by the name that its driver gives.
 
-    None where the name is not in the table, or is that of a MIG slice, which is a share of a GPU.
+    None where the name is not in the table, or belongs to a MIG slice, a part of a GPU.
     """
     words = set(re.findall(r"\w+", gpu))
     if "MIG" in words:
