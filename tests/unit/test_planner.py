@@ -295,6 +295,19 @@ def test_memory_by_hand():
     assert memory.whole_gradients == 4 * (ends + 2 * layer) + parameters  # whole, and of the shard
 
 
+def test_memory_of_shared_matrices_by_hand():
+    """Halves of all but masks, the input of the first matrices, and the rows that are gathered."""
+    (one,) = plan("stages.0.batch_rows=4").spans[0].memory
+    (half,) = plan("stages.0.batch_rows=4", "parallel.tensor=2", processes=2).spans[0].memory
+    for name in ("weights", "moments", "gathered", "whole_gradients", "gradients", "layer"):
+        assert getattr(half, name) == getattr(one, name) // 2, name
+    tokens, layers = 4 * 256, 4
+    whole = layers * 4 * 256 + 256 + 4 * 2 * 32  # masks of layers and of all; rotary
+    inputs = layers * 2 * 128 * 4
+    assert half.activations == (one.activations - tokens * whole) // 2 + tokens * (whole + inputs)
+    assert half.logits == one.logits + 4096 * 128 * 4 - tokens * 128 * 4 // 2
+
+
 def test_memory_of_muon_by_hand():
     """A momentum for matrices of layers, two moments for all else; a matrix of the MLP whole."""
     adamw, muon = (
