@@ -56,7 +56,7 @@ def trial(arguments: argparse.Namespace) -> int:
 
 
 def _config(corpus: Path, output: Path) -> TrainConfig:
-    tokens = [f"stages.{i}.tokens={STEPS // 2 * 512}" for i in (0, 1)]
+    tokens = [f"phases.{i}.tokens={STEPS // 2 * 512}" for i in (0, 1)]
     return make_config(corpus, output, "checkpoint.every_steps=10", *tokens)
 
 

@@ -79,7 +79,7 @@ def config_of(
         "model": {"preset": preset},
         "data": {"corpus": "none", "microbatch_tokens": row_tokens},
         "compute": compute,
-        "stages": [stage],
+        "phases": [stage],
     }
     return TrainConfig.from_table(table, "bench/gpu_training.py")
 

@@ -240,7 +240,7 @@ class Trouble:
 
 
 def _config(corpus: Path, folder: Path, arguments: argparse.Namespace) -> TrainConfig:
-    tokens = [f"stages.{i}.tokens={arguments.steps * 2 * BATCH_TOKENS}" for i in (0, 1)]
+    tokens = [f"phases.{i}.tokens={arguments.steps * 2 * BATCH_TOKENS}" for i in (0, 1)]
     config = make_config(corpus, folder / "run", f"seed={arguments.seed}", *tokens)
     learners = LearnersConfig(
         count=len(LEARNERS), mailbox=f"{folder}/mailbox", every_steps=EVERY_STEPS, quorum=2,

@@ -21,16 +21,16 @@ from train.data import open_rows
 from train.schedule import Schedule
 
 BATCH_ROWS, MICROBATCH_ROWS, ROW_TOKENS = 16, 4, 256
-_FNS_ONLY = ("stages.0.objective=fns", "stages.1.objective=fns")
+_FNS_ONLY = ("phases.0.objective=fns", "phases.1.objective=fns")
 _BUSY = ("forward_one_chunk", "backward_one_chunk", "backward_weight_one_chunk")
 
 
 def config_of(folder: Path, *more: str) -> TrainConfig:
     """Return FNS over batches of 16 rows of 256 tokens, in microbatches of four."""
     corpus = make_corpus(folder)
-    rows = [f"stages.{i}.batch_rows={BATCH_ROWS}" for i in (0, 1)]
-    rows += [f"stages.{i}.context_tokens={ROW_TOKENS}" for i in (0, 1)]
-    rows += [f"stages.{i}.tokens={100 * BATCH_ROWS * ROW_TOKENS}" for i in (0, 1)]
+    rows = [f"phases.{i}.batch_rows={BATCH_ROWS}" for i in (0, 1)]
+    rows += [f"phases.{i}.context_tokens={ROW_TOKENS}" for i in (0, 1)]
+    rows += [f"phases.{i}.tokens={100 * BATCH_ROWS * ROW_TOKENS}" for i in (0, 1)]
     size = f"data.microbatch_tokens={MICROBATCH_ROWS * ROW_TOKENS}"
     return make_config(corpus, folder / "run", size, *rows, *_FNS_ONLY, *more)
 

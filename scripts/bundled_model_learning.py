@@ -90,7 +90,7 @@ def _begun(config: TrainConfig) -> Mapping[str, Tensor]:
     llama = network_config(config)
     with torch.device("meta"):
         network = build_network(config)
-    rows = KMER_INITS[config.model.kmer_rows]
+    rows = KMER_INITS[config.model.kmer_init]
     return {
         name: initial_weight(name, weight.shape, llama, config.seed, rows)
         for name, weight in network.named_parameters()

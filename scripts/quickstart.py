@@ -237,7 +237,7 @@ class Quickstart:
         names = [step.name for step in self.steps]
         after = self.steps[names.index("train") + 1 :]
         there = [step for step in after if self._has_what_it_needs(step)]
-        return rest_tokens(there, self.values, self.config.stages[-1].context_tokens)
+        return rest_tokens(there, self.values, self.config.phases[-1].context_tokens)
 
     def _training(self) -> dict[str, Any]:
         """Return the settings in train.json, made anew until the run has a checkpoint."""
@@ -255,10 +255,10 @@ class Quickstart:
         sources = read_manifest(corpus)["sources"]
         there = [name for name, splits in sources.items() if splits["train"]["records"]]
         changed = {}
-        for number, stage in enumerate(self.config.stages):
+        for number, stage in enumerate(self.config.phases):
             if there and not set(stage.mixture) <= set(there):
                 kept = next((name for name in stage.mixture if name in there), there[0])
-                changed[f"stages.{number}.mixture"] = {kept: 1.0}
+                changed[f"phases.{number}.mixture"] = {kept: 1.0}
         return changed
 
     def _tokens_for_the_time(self, settings: dict[str, Any]) -> dict[str, Any]:

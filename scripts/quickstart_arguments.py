@@ -67,7 +67,7 @@ def checked_recipe(asked: argparse.Namespace) -> TrainConfig:
     if asked.processes < 1:
         raise UserError(f"--processes {asked.processes}: give 1 or more")
     config = TrainConfig.load(RECIPE, asked.overrides)
-    for stage in config.stages:
+    for stage in config.phases:
         if stage.batch_rows % asked.processes:
             raise UserError(
                 f"--processes {asked.processes}: {stage.batch_rows} rows of a batch "

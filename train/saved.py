@@ -76,7 +76,7 @@ def settings_of(config: TrainConfig, rows: TokenRows, start_sha256: str = "") ->
         learners=config.learners.alike(),
         compute=ComputeConfig(dtype=config.compute.dtype, float8=config.compute.float8),
     )
-    if not any(STAGE_ENDS[stage.until].needs_probes for stage in config.stages):
+    if not any(STAGE_ENDS[stage.until].needs_probes for stage in config.phases):
         fixed = fixed.replace(probe=ProbeConfig())
     sources = sorted(rows.sources.items())
     content = {name: source.store.key for name, source in sources}

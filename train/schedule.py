@@ -54,7 +54,7 @@ class Schedule:
             config: of the run.
             ended: steps of the stages that a signal has ended, by their number.
         """
-        self.spans = tuple(_spans(config.stages, ended or {}))
+        self.spans = tuple(_spans(config.phases, ended or {}))
         self._first_steps = [span.first_step for span in self.spans]
         last = self.spans[-1]
         self.total_steps = last.first_step + last.num_steps

@@ -241,7 +241,7 @@ def run_saving_always(ranks, config):
 
 def test_a_rollback_does_not_depend_on_the_clock(corpus, tmp_path):
     """Back to step 2, though there is a checkpoint of step 3: steps 3 and 4 are left out."""
-    more = ("stages.1.tokens=1536", "guard.policy=rollback", "checkpoint.keep=1")
+    more = ("phases.1.tokens=1536", "guard.policy=rollback", "checkpoint.keep=1")
     config = make_config(corpus, tmp_path / "run", *more)
     (found, skipped), _ = run_ranks(2, run_saving_always, config)
     assert skipped == [[2, 3]]

@@ -15,13 +15,13 @@ from tests.helpers.shell import ROOT, run_shell
 
 pytestmark = pytest.mark.nightly  # tests/unit/test_quickstart_runs.py has a smaller one
 SHORT = [
-    "--set", "stages.0.context_tokens=128", "--set", "stages.1.context_tokens=128",
-    "--set", "stages.0.batch_rows=4", "--set", "stages.1.batch_rows=4",
+    "--set", "phases.0.context_tokens=128", "--set", "phases.1.context_tokens=128",
+    "--set", "phases.0.batch_rows=4", "--set", "phases.1.batch_rows=4",
 ]  # fmt: skip
 SMALL = [
     *SHORT, "--genome-bp", "150000", "--variants", "60", "--sites", "40",
-    "--set", "stages.0.tokens=7500", "--set", "stages.0.warmup_steps=5",
-    "--set", "stages.1.tokens=5000", "--set", "checkpoint.every_steps=10",
+    "--set", "phases.0.tokens=7500", "--set", "phases.0.warmup_steps=5",
+    "--set", "phases.1.tokens=5000", "--set", "checkpoint.every_steps=10",
 ]  # fmt: skip
 PROMISED = (
     "sequence_recovery", "markov_recovery", "variant_auroc", "switch_step",
@@ -147,9 +147,9 @@ def test_the_commands_of_the_training_page(small, tmp_path):
     """They build, look at the plan and train under torchrun, with a shorter run put in."""
     (block,) = code_blocks(ROOT / "docs" / "training.md", "bash")
     genome_in(tmp_path, small)
-    short = f"{ROOT}/train/recipes/tiny.toml --set stages.0.warmup_steps=1"
+    short = f"{ROOT}/train/recipes/tiny.toml --set phases.0.warmup_steps=1"
     for stage in (0, 1):  # two steps of each
-        short += f" --set stages.{stage}.tokens=2048 --set stages.{stage}.batch_rows=4"
+        short += f" --set phases.{stage}.tokens=2048 --set phases.{stage}.batch_rows=4"
     printed = run_shell(block.replace("train/recipes/tiny.toml", short), tmp_path)
     assert '# plan: {"parameters": 1279104' in printed
     assert (tmp_path / "runs" / "mine" / "export" / "model.safetensors").exists()

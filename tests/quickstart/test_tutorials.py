@@ -52,8 +52,8 @@ def test_a_wrong_number_or_word_is_seen():
 def test_training_on_a_genome(tmp_path):
     """The commands of the page with the least of a training, so that they take a minute."""
     page = (TUTORIALS / "train-on-your-genome.md").read_text(encoding="utf-8")
-    less = "--minutes 0.1 --variants 40 --sites 20 --set stages.0.context_tokens=128 "
-    less += "--set stages.1.context_tokens=128"
+    less = "--minutes 0.1 --variants 40 --sites 20 --set phases.0.context_tokens=128 "
+    less += "--set phases.1.context_tokens=128"
     start = f"{sys.executable} {ROOT}/scripts/quickstart.py"
     for language, _, block in BLOCK.findall(page):
         if language == "bash":

@@ -68,9 +68,9 @@ def test_a_finished_one_is_left_alone(start, tmp_path, capsys):
 def test_it_is_told_what_differs(start, tmp_path, capsys):
     start("--minutes", "5")
     before = folder_of(tmp_path)
-    assert start("--seed", "9", "--set", "stages.0.tokens=500000") == (2, [])
+    assert start("--seed", "9", "--set", "phases.0.tokens=500000") == (2, [])
     told = capsys.readouterr().err.splitlines()[-1]
-    for differs in ("--minutes was 5.0, is not", "--seed was 0, is 9", "is stages.0.tokens=500000"):
+    for differs in ("--minutes was 5.0, is not", "--seed was 0, is 9", "is phases.0.tokens=500000"):
         assert differs in told
     assert folder_of(tmp_path) == before
 
@@ -141,7 +141,7 @@ def test_why_there_are_no_variants_is_a_sentence(start, tmp_path, capsys):
         (["--minutes", "0"], "more than 0"),
         (["--processes", "0"], "1 or more"),
         (["--processes", "3"], "16 rows"),
-        (["--set", "stages.0.tokns=5"], "'tokens'"),
+        (["--set", "phases.0.tokns=5"], "'tokens'"),
         (["--set", "output=x"], "output"),
     ],
 )
@@ -171,8 +171,8 @@ def test_the_steps_lead_from_nothing_to_a_report(tmp_path, monkeypatch, capsys):
     less = ["--genome-bp", "60000", "--variants", "30", "--sites", "20", "--processes", "1"]
     for stage, tokens in enumerate((2560, 1024)):
         for setting in (f"tokens={tokens}", "context_tokens=128", "batch_rows=4"):
-            less += ["--set", f"stages.{stage}.{setting}"]
-    less += ["--set", "stages.0.warmup_steps=1"]
+            less += ["--set", f"phases.{stage}.{setting}"]
+    less += ["--set", "phases.0.warmup_steps=1"]
     monkeypatch.setattr(sys, "argv", ["quickstart", *less])
     assert quickstart.main() == 0
     output = tmp_path / "quickstart"

@@ -78,7 +78,7 @@ def test_a_short_run_is_timed():
         (run / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
 
     assert timed_speed(config, train) == 1000
-    assert asked["stages.0.tokens"] == asked["stages.1.tokens"] == 16 * 16 * 256
+    assert asked["phases.0.tokens"] == asked["phases.1.tokens"] == 16 * 16 * 256
     assert not Path(asked["output"]).exists()
 
 
@@ -86,10 +86,10 @@ def test_tokens_are_shared_out():
     """Of 130,000 tokens 16 parts in 26 are CE; 20 batches of 16 x 256 warm up over 5."""
     config = TrainConfig.load(ROOT / "train" / "recipes" / "tiny.toml")
     assert shared_out(config, 130_000) == {
-        "stages.0.tokens": 80_000,
-        "stages.0.warmup_steps": 5,
-        "stages.1.tokens": 50_000,
-        "stages.1.warmup_steps": 0,
+        "phases.0.tokens": 80_000,
+        "phases.0.warmup_steps": 5,
+        "phases.1.tokens": 50_000,
+        "phases.1.warmup_steps": 0,
     }
 
 

@@ -75,7 +75,7 @@ def build_stages(
         parallelize(stage, config, ranks)
         stage.to_empty(device=ranks.device)
         stage.sums = torch.zeros(len(LossSums._fields), dtype=torch.float64, device=ranks.device)
-        stage.set_rope_theta(config.stages[0].rope_theta, ranks.device)
+        stage.set_rope_theta(config.phases[0].rope_theta, ranks.device)
         _fill(stage, config, start, trained=False)
         stages.append(stage)
     if fills:
@@ -130,7 +130,7 @@ def _fill(part: DecoderStage, config: TrainConfig, start: Start | None, *, train
         name = stock_name(name, part.config)
         if start is None or is_adapter(name):
             given = (name, parameter.shape, part.config, config.seed)
-            value = initial_weight(*given, KMER_INITS[config.model.kmer_rows])
+            value = initial_weight(*given, KMER_INITS[config.model.kmer_init])
         else:
             value = start.weight(name)
         fill(parameter, value)

@@ -129,19 +129,19 @@ def check_batches(course: Schedule, mesh: Mesh) -> None:
     for span in course.spans:
         if context > 1 and span.context_tokens % (2 * context):
             raise ConfigError(
-                f"stages.{span.number} ('{span.stage.name}'): rows of {span.context_tokens} tokens "
+                f"phases.{span.number} ('{span.stage.name}'): rows of {span.context_tokens} tokens "
                 f"are not divided into the {2 * context} slices of parallel.context = {context}; "
                 "change one of them"
             )
         if span.context_tokens // context % mesh.tensor:
             raise ConfigError(
-                f"stages.{span.number} ('{span.stage.name}'): {span.context_tokens // context} "
+                f"phases.{span.number} ('{span.stage.name}'): {span.context_tokens // context} "
                 f"tokens of a row are not divided by parallel.tensor = {mesh.tensor}; change one "
                 "of them"
             )
         if span.batch_rows % num_readers:
             raise ConfigError(
-                f"stages.{span.number} ('{span.stage.name}'): batches of {span.batch_rows} rows of "
+                f"phases.{span.number} ('{span.stage.name}'): batches of {span.batch_rows} rows of "
                 f"{span.context_tokens} tokens cannot be shared by {num_readers} processes evenly; "
                 "change batch_rows or the number of processes"
             )
@@ -159,7 +159,7 @@ def layers_of_stages(sizes: Sizes, context_tokens: int, num_stages: int) -> list
     if num_stages > sizes.num_layers:
         raise ConfigError(
             f"parallel: {num_stages} stages of {sizes.num_layers} layers; give a smaller pipeline "
-            "or stages_a_rank"
+            "or stages_per_rank"
         )
     costs = [sizes.layer_parameters + sizes.query * context_tokens] * sizes.num_layers
     costs[0] += sizes.hidden

@@ -166,7 +166,7 @@ def stages_per_rank(parallel: ParallelConfig) -> int:
     """Return how many pieces of the network a process holds."""
     if parallel.pipeline == 1:
         return 1
-    return schedule_of(parallel).stages_per_rank or parallel.stages_a_rank
+    return schedule_of(parallel).stages_per_rank or parallel.stages_per_rank
 
 
 def pipe_of(parallel: ParallelConfig, num_microbatches: int) -> Pipe:
@@ -200,7 +200,7 @@ def num_microbatches(parallel: ParallelConfig, span: Phase, num_readers: int, at
         problem = f"microbatches of {at_once} rows do not divide {rows} rows of a reader"
     if problem:
         raise ConfigError(
-            f"stages.{span.number} ('{span.stage.name}'): {problem}; change microbatch_tokens, "
+            f"phases.{span.number} ('{span.stage.name}'): {problem}; change microbatch_tokens, "
             "batch_rows or the number of processes"
         )
     return count

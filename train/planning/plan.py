@@ -257,7 +257,7 @@ def _remedy(planned: Planned, config: TrainConfig, processes: int, plan: Plan, r
 
 def _savings(config: TrainConfig) -> list[tuple[str, object]]:
     """Return settings that take less memory, from what costs the least time on."""
-    least = min(stage.context_tokens for stage in config.stages)
+    least = min(stage.context_tokens for stage in config.phases)
     return [
         ("data.microbatch_tokens", least),
         ("compute.activation_checkpointing", "selective"),

@@ -94,7 +94,7 @@ def _span_table(plan: Plan, num_devices: int) -> list[str]:
 
 def _total(plan: Plan) -> list[str]:
     seconds = [span.seconds for span in plan.spans if span.seconds is not None]
-    return [f"all stages: {_duration(sum(seconds))}"] if len(seconds) == len(plan.spans) else []
+    return [f"all phases: {_duration(sum(seconds))}"] if len(seconds) == len(plan.spans) else []
 
 
 def _duration(seconds: float) -> str:

@@ -30,7 +30,7 @@ def flops_a_second(config: TrainConfig) -> float:
     """
     say("timing a layer of this network on this machine; --peak-tflops plans for another")
     network = network_config(config)
-    context = config.stages[0].context_tokens
+    context = config.phases[0].context_tokens
     network.num_hidden_layers, network.vocab_size = 1, NUM_KMERS
     wanted = int(_TIMED_FLOPS / flops_a_token(network, context))
     context = max(16, min(context, wanted))
@@ -60,7 +60,7 @@ def _seconds_of(step: "Callable[[], None]") -> float:
 
 
 Settings = dict[str, Any]
-"""From a key of the configuration, such as `stages.0.tokens`, to its value."""
+"""From a key of the configuration, such as `phases.0.tokens`, to its value."""
 
 _TIMED_STEPS = 16  # of each stage
 _STEPS_TO_WARM_UP = 2
@@ -73,7 +73,7 @@ def timed_speed(config: TrainConfig, train: Callable[[Settings], None]) -> float
         config: of the run.
         train: runs that configuration with such settings; called once, for a few steps.
     """
-    tokens = [_TIMED_STEPS * stage.batch_tokens for stage in config.stages]
+    tokens = [_TIMED_STEPS * stage.batch_tokens for stage in config.phases]
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         train(_settings_of(config, tokens) | {"output": str(run)})
@@ -83,17 +83,17 @@ def timed_speed(config: TrainConfig, train: Callable[[Settings], None]) -> float
 
 def shared_out(config: TrainConfig, tokens: int) -> Settings:
     """Return tokens and warm-ups of the phases for a total number of tokens."""
-    total = sum(stage.tokens for stage in config.stages)
-    return _settings_of(config, [tokens * stage.tokens // total for stage in config.stages])
+    total = sum(stage.tokens for stage in config.phases)
+    return _settings_of(config, [tokens * stage.tokens // total for stage in config.phases])
 
 
 def _settings_of(config: TrainConfig, tokens: Sequence[int]) -> Settings:
     """Return settings of phases with these tokens; a warm-up takes at most a quarter."""
     settings = {}
-    for number, (stage, count) in enumerate(zip(config.stages, tokens, strict=True)):
+    for number, (stage, count) in enumerate(zip(config.phases, tokens, strict=True)):
         steps = -(-count // stage.batch_tokens)
-        settings[f"stages.{number}.tokens"] = count
-        settings[f"stages.{number}.warmup_steps"] = min(stage.warmup_steps, steps // 4)
+        settings[f"phases.{number}.tokens"] = count
+        settings[f"phases.{number}.warmup_steps"] = min(stage.warmup_steps, steps // 4)
     return settings
 
 

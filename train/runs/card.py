@@ -184,7 +184,7 @@ def _of_learner(record: RunRecord) -> str:
 
 def _objectives(config: TrainConfig) -> str:
     """Describe the objectives of the phases."""
-    names = dict.fromkeys(stage.objective for stage in config.stages)
+    names = dict.fromkeys(stage.objective for stage in config.phases)
     return ", ".join(
         f"`{name}` {'' if place else 'is '}{OBJECTIVES[name].meaning}"
         for place, name in enumerate(names)
@@ -193,14 +193,14 @@ def _objectives(config: TrainConfig) -> str:
 
 def _data(config: TrainConfig, manifest: Mapping[str, Any] | None) -> str:
     if manifest is None:
-        names = sorted({source for stage in config.stages for source in stage.mixture})
+        names = sorted({source for stage in config.phases for source in stage.mixture})
         return (
             f"\n## Data\n\nSources: {plain(', '.join(names))}. The corpus came without a "
             "manifest, so what is in it, and whether anything is held out, is not known here.\n"
         )
     rows = []
     for source, splits in manifest["sources"].items():
-        readers = [stage.name for stage in config.stages if source in stage.mixture]
+        readers = [stage.name for stage in config.phases if source in stage.mixture]
         counts = [
             splits.get(split, {}).get(key, 0)
             for split in ("train", "test")

@@ -97,7 +97,7 @@ def beginning(config: TrainConfig) -> str:
 
 def recipe_rows(record: RunRecord) -> list[tuple[str, ...]]:
     """Return the recipe as a table: settings down, stages across, their names first."""
-    stages = record.config.stages
+    stages = record.config.phases
     taken = Counter(line["stage"] for line in record.steps)
     if len({stage.name for stage in stages}) < len(stages):
         taken.clear()  # lines of phases of one name cannot be distinguished
