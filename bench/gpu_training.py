@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from transformers import LlamaForCausalLM
 
 from carbon.losses.objectives import FNS
 from carbon.tokenizer import NATIVE
@@ -16,7 +15,7 @@ from train.distributed.context import Batch, packed_batch
 from train.distributed.mesh import Ranks, trained_parameters
 from train.distributed.parallelize import build_stages
 from train.distributed.pipeline import Pipeline, finish_gradients
-from train.models.spec import network_config
+from train.models.spec import build_network
 from train.optim import make_optimizers
 
 ROW_TOKENS = 8192
@@ -43,7 +42,7 @@ def config_of(
         "model": {"preset": preset},
         "data": {"corpus": "none", "microbatch_tokens": row_tokens},
         "compute": compute,
-        "stages": [stage],
+        "phases": [stage],
     }
     return TrainConfig.from_table(table, "bench/gpu_training.py")
 
@@ -75,7 +74,7 @@ def our_step(config: TrainConfig, ranks: Ranks, batch: Batch) -> Callable[[], No
 
 def usual_step(config: TrainConfig, ranks: Ranks, batch: Batch) -> Callable[[], None]:
     """Return a step as one would write it: stock network in bf16, logits whole, 24 masked sums."""
-    network: Any = LlamaForCausalLM(network_config(config))
+    network: Any = build_network(config)
     network.to(ranks.device)
     if config.compute.activation_checkpointing != "none":
         network.gradient_checkpointing_enable()

@@ -21,16 +21,16 @@ from train.data import open_rows
 from train.schedule import Schedule
 
 BATCH_ROWS, MICROBATCH_ROWS, ROW_TOKENS = 16, 4, 256
-_FNS_ONLY = ("stages.0.objective=fns", "stages.1.objective=fns")
+_FNS_ONLY = ("phases.0.objective=fns", "phases.1.objective=fns")
 _BUSY = ("forward_one_chunk", "backward_one_chunk", "backward_weight_one_chunk")
 
 
 def config_of(folder: Path, *more: str) -> TrainConfig:
     """Return FNS over batches of 16 rows of 256 tokens, in microbatches of four."""
     corpus = make_corpus(folder)
-    rows = [f"stages.{i}.batch_rows={BATCH_ROWS}" for i in (0, 1)]
-    rows += [f"stages.{i}.context_tokens={ROW_TOKENS}" for i in (0, 1)]
-    rows += [f"stages.{i}.tokens={100 * BATCH_ROWS * ROW_TOKENS}" for i in (0, 1)]
+    rows = [f"phases.{i}.batch_rows={BATCH_ROWS}" for i in (0, 1)]
+    rows += [f"phases.{i}.context_tokens={ROW_TOKENS}" for i in (0, 1)]
+    rows += [f"phases.{i}.tokens={100 * BATCH_ROWS * ROW_TOKENS}" for i in (0, 1)]
     size = f"data.microbatch_tokens={MICROBATCH_ROWS * ROW_TOKENS}"
     return make_config(corpus, folder / "run", size, *rows, *_FNS_ONLY, *more)
 
@@ -55,9 +55,9 @@ def usual_speed(config: TrainConfig, steps: int) -> float:
 
 
 def _usual_speed(ranks: Any, config: TrainConfig, steps: int) -> float:
-    from transformers import LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments
+    from transformers import Trainer, TrainerCallback, TrainingArguments
 
-    from train.models.spec import network_config
+    from train.models.spec import build_network
 
     rows = open_rows(config, Schedule(config))
 
@@ -89,7 +89,7 @@ def _usual_speed(ranks: Any, config: TrainConfig, steps: int) -> float:
             times.append(time.perf_counter())
 
     trainer = MaskedSums(
-        model=LlamaForCausalLM(network_config(config)),
+        model=build_network(config),
         args=TrainingArguments(
             str(Path(config.output) / "usual"),
             per_device_train_batch_size=MICROBATCH_ROWS,

@@ -6,7 +6,7 @@
 #   GENOME=yeast.fa.gz ANNOTATION=yeast.gtf.gz OUTPUT=yeast bash runs/quickstart.sh
 #
 # The same command continues an interrupted run, since each step is skipped if its result exists.
-# Arguments go to the training: bash runs/quickstart.sh --set stages.0.tokens=3_000_000
+# Arguments go to the training: bash runs/quickstart.sh --set phases.0.tokens=3_000_000
 # Settings are environment variables:
 genome=${GENOME-}                #   GENOME          FASTA, plain, bgzip or gzip; default: simulated
 annotation=${ANNOTATION-}        #   ANNOTATION      GFF3, GTF or BED of that genome, plain or gzip
@@ -62,7 +62,7 @@ fi
 recipe=train/recipes/tiny.toml
 threads=${OMP_NUM_THREADS:-$(($(nproc) > processes ? $(nproc) / processes : 1))}
 [ -n "$annotation" ] ||
-  set -- --set "stages.0.mixture={genome=1.0}" --set "stages.1.mixture={genome=1.0}" "$@"
+  set -- --set "phases.0.mixture={genome=1.0}" --set "phases.1.mixture={genome=1.0}" "$@"
 if [ -n "$minutes" ]; then
   OMP_NUM_THREADS=$threads step "$out/recipe.toml" python -m train.planning.time_budget \
     --config $recipe --set data.corpus="$out/corpus" "$@" \

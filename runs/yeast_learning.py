@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import LlamaForCausalLM
 
 from carbon.console import Parser, natural, run_command
 from carbon.errors import UserError
@@ -26,7 +25,7 @@ from train.config import ParallelConfig, TrainConfig
 from train.distributed.mesh import joined_ranks
 from train.distributed.weights import KMER_INITS, initial_weight
 from train.export import write_export
-from train.models.spec import network_config
+from train.models.spec import build_network, network_config
 from train.saved import saved_weights
 
 ENTRY = BUNDLED_MODELS["yeast"]
@@ -90,8 +89,8 @@ def _begun(config: TrainConfig) -> Mapping[str, Tensor]:
     """Return the weights of a network as its seed begins it."""
     llama = network_config(config)
     with torch.device("meta"):
-        network = LlamaForCausalLM(llama)
-    rows = KMER_INITS[config.model.kmer_rows]
+        network = build_network(config)
+    rows = KMER_INITS[config.model.kmer_init]
     return {
         name: initial_weight(name, weight.shape, llama, config.seed, rows)
         for name, weight in network.named_parameters()

@@ -101,7 +101,7 @@ def _recipes() -> Iterator[str]:
     yield (
         "# Recipe keys\n\nFor whoever writes a recipe in TOML: every key, what it takes, and what "
         "it is where a recipe does not name it. A nested table is written `[data.split]`, an array "
-        "of tables `[[stages]]`. `--set stages.0.tokens=1000` overrides one key.\n"
+        "of tables `[[phases]]`. `--set phases.0.tokens=1000` overrides one key.\n"
     )
     for name, (schema, command, page) in RECIPES.items():
         yield f"\n## {name}\n\n`{command}`; in use: [{page}](../{page}).\n"

@@ -31,7 +31,7 @@ from train.config import CheckpointConfig, TrainConfig
 from train.distributed.mesh import Ranks, as_placed, local, named_parameters, trained_parameters
 from train.distributed.stage import DecoderStage, stock_name
 from train.optim import optimizer_state
-from train.saved import REPLACED, WEIGHTS, RunState, Saved, Shards, step_of
+from train.saved import FORMAT, REPLACED, WEIGHTS, RunState, Saved, Shards, step_of
 
 _SHARE_OF_WRITING = 1 / 20
 """Most of the time that checkpoints between the regular ones are being written in: a model whose
@@ -41,8 +41,8 @@ checkpoint takes a minute has one in twenty minutes."""
 def steps_to_keep(steps: Sequence[int], config: CheckpointConfig) -> set[int]:
     """Return which checkpoints are kept, of those at ascending steps.
 
-    Those of a clock or a signal crowd out none of `every_steps`; they fill what these leave, and
-    the newest is kept while it is the newest of all.
+    Checkpoints triggered by time or a signal never displace periodic ones; they fill free places,
+    and the newest is kept while it is the newest of all.
     """
     every = config.milestone_steps
     milestones = {step for step in steps if every and step % every == 0}
@@ -54,7 +54,7 @@ def steps_to_keep(steps: Sequence[int], config: CheckpointConfig) -> set[int]:
 
 
 class AlsoSaved(Protocol):
-    """What a run has saved beside its network and optimizer."""
+    """State that a run saves next to its network and optimizer."""
 
     def steps_taken(self, state: RunState) -> int:
         """Return the steps of the run that these processes have taken: names of checkpoints."""
@@ -96,18 +96,18 @@ class Checkpoints(Saved):
     def save(self, state: RunState) -> None:
         """Copy the state to memory and write it; it takes its name when all of it is on disk.
 
-        With `checkpoint.background` writing goes on after this returns; its errors are raised by
+        With `checkpoint.background` writing continues after this returns; its errors are raised by
         the next `save` or `finish`.
 
         Raises:
-            OSError: it could not be written, for a full disk mostly; earlier ones are untouched.
+            OSError: it could not be written, such as on a full disk; earlier ones are untouched.
         """
         self.finish()
         self._saved_at = time.monotonic()
         state.meetings = self._meetings.to_table()
-        table = {"state": state.to_table(), "settings": self._settings}
+        table = {"format": FORMAT, "state": state.to_table(), "settings": self._settings}
         tensors = {name: _copied(t) for name, t in self._tensors(state, for_save=True).items()}
-        # The run goes on while the GPU copies; what it computes next waits its turn there.
+        # The run continues while the GPU copies; later kernels wait for their turn.
         copied = torch.Event(self._ranks.device) if self._ranks.device.type != "cpu" else None
         if copied:
             copied.record()
@@ -119,7 +119,7 @@ class Checkpoints(Saved):
             self.finish()
 
     def are_due(self) -> bool:
-        """Tell whether so much work is unsaved that it is worth a checkpoint of its own."""
+        """Return whether enough work is unsaved to justify a checkpoint."""
         every_seconds = 60 * self._config.checkpoint.every_minutes
         if not every_seconds or (self._writing and self._writing.is_alive()):
             return False
@@ -127,7 +127,7 @@ class Checkpoints(Saved):
         return unsaved_seconds >= max(every_seconds, self._save_seconds / _SHARE_OF_WRITING)
 
     def finish(self) -> None:
-        """Wait until what is being written is on disk.
+        """Wait until the checkpoint in progress is on disk.
 
         Raises:
             OSError: it could not be written.
@@ -215,8 +215,8 @@ class Checkpoints(Saved):
         """Load what `newest` finds and return where it stands, None if there is none.
 
         Raises:
-            ModelError: it belongs to another configuration, be it only to other data, unless that
-                is accepted.
+            ModelError: it belongs to another configuration, even if only the data differ, unless
+                that is accepted.
         """
         self.finish()
         found = self.newest(accept_data_change=accept_data_change, regular=regular)
@@ -235,7 +235,7 @@ class Checkpoints(Saved):
     def _tensors(self, state: RunState, *, for_save: bool = False) -> dict[str, Tensor]:
         """Return trained weights, moments and what meetings hold, by their names; tied ones once.
 
-        The copy at the other end of a pipeline goes by the name of the embedding, and is not saved.
+        The copy at the other end of a pipeline has the embedding's name, and is not saved.
         """
         tensors: dict[str, Tensor] = {}
         moments = self._moments(state)
@@ -271,7 +271,7 @@ class Checkpoints(Saved):
 def _copied(tensor: Tensor) -> Tensor:
     """Return what will be a copy in the memory of the CPU, sharded as the tensor is.
 
-    That of a GPU is there when the GPU has done what it was given until now.
+    A copy from a GPU is complete when the GPU has finished its present work.
     """
     here = local(tensor)
     copy = torch.empty_like(here, device="cpu", pin_memory=here.is_cuda)
@@ -286,7 +286,7 @@ def _on_disk(path: Path) -> str:
 
 
 def _made_anew(folder: Path) -> None:
-    """Make an empty folder; what killed processes have left beside it goes."""
+    """Make an empty folder, and remove remains of killed processes next to it."""
     for left in folder.parent.glob(".step-*.partial"):
         shutil.rmtree(left, ignore_errors=True)
     folder.mkdir(parents=True)

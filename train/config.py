@@ -15,7 +15,7 @@ from carbon.io.config import Name, NotEmpty, Recipe, check, read_table, with_ove
 
 PresetName = Literal["tiny", "3m", "5m", "mini", "500m", "3b", "8b"]
 ArchitectureName = Literal["llama", "qwen3"]
-KmerRowsName = Literal["independent", "bases"]
+KmerInitName = Literal["independent", "bases"]
 TuningName = Literal["whole", "lora", "last"]
 Linear = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 OptimizerName = Literal["adamw", "muon"]
@@ -59,13 +59,13 @@ ContextTokens = Annotated[int, Field(ge=16, lt=2**31)]
 
 
 class ModelConfig(Recipe):
-    """The network: one with random weights, or a model to go on from."""
+    """The network: random weights, or a starting checkpoint."""
 
     preset: Literal[PresetName, ""] = ""
     """A size of `carbon.model.presets`; not needed beside `start`, which has its own."""
     architecture: ArchitectureName = "llama"
     """Decoder, of `train/models`; each has the sizes of a preset."""
-    kmer_rows: KmerRowsName = "independent"
+    kmer_init: KmerInitName = "independent"
     """How rows of 6-mers begin: each at random, as published, or as the sum of vectors of their six
     bases, with which a small model learns sooner (docs/lab-book.md, 2026-11-24)."""
     start: str = ""
@@ -82,6 +82,8 @@ class ModelConfig(Recipe):
     last_layers: int = Field(default=0, ge=0)
     """How many layers, from the end, are trained, and the final norm with them."""
 
+    RENAMED: ClassVar = {"kmer_rows": "kmer_init"}
+
     def problems(self) -> Iterator[tuple[str, str]]:
         """Yield keys that do not go together."""
         if not (self.preset or self.start):
@@ -89,10 +91,10 @@ class ModelConfig(Recipe):
             yield "preset", f"is missing; give one of {sizes}, or start, a model's folder"
         if self.tune != "whole" and not self.start:
             yield "tune", f"{self.tune!r} needs start, the folder of a model to go on from"
-        if self.start and self.kmer_rows != "independent":
+        if self.start and self.kmer_init != "independent":
             yield (
-                "kmer_rows",
-                f"{self.kmer_rows!r}: rows are those of start = {self.start!r}; leave one of the "
+                "kmer_init",
+                f"{self.kmer_init!r}: rows are those of start = {self.start!r}; leave one of the "
                 "two out",
             )
         for key, tuning in _KEYS_OF_TUNING.items():
@@ -106,7 +108,7 @@ class ModelConfig(Recipe):
 
 
 class DataConfig(Recipe):
-    """What is read, by all stages."""
+    """Data that all phases read."""
 
     corpus: Name
     """Folder made by `carbon corpus build`, or of the released layout; or the URL of one
@@ -141,7 +143,7 @@ class DataConfig(Recipe):
 
 
 class OptimizerConfig(Recipe):
-    """How gradients become updates; the defaults are those of the released models."""
+    """How gradients become updates; the defaults are the values of the released models."""
 
     name: OptimizerName = "adamw"
     """AdamW; or Muon for the matrices of layers, with AdamW for embedding, head and norms."""
@@ -170,7 +172,7 @@ class ShortRows(Recipe):
 
 
 class PhaseConfig(Recipe):
-    """One stretch of the run; the optimizer's state goes on from stage to stage."""
+    """One phase of the run; the optimizer's state is kept from phase to phase."""
 
     name: Name
     objective: ObjectiveName
@@ -267,7 +269,7 @@ class PhaseConfig(Recipe):
 
 
 class ParallelConfig(Recipe):
-    """How the processes share the work; none of it changes what is computed, but for rounding."""
+    """How the processes share the work, which changes results only by rounding."""
 
     pipeline: int = Field(default=1, ge=1)
     """Processes that the layers are divided over."""
@@ -279,7 +281,7 @@ class ParallelConfig(Recipe):
     """Processes that share each matrix of a layer, and the rows of embedding and head."""
     schedule: PipelineScheduleName = "1f1b"
     """The order of forward and backward in a pipeline."""
-    stages_a_rank: int = Field(default=2, ge=2)
+    stages_per_rank: int = Field(default=2, ge=2)
     """Pieces of the network that a process of an interleaved pipeline holds; `zbv` has two, `gpipe`
     and `1f1b` one."""
     reshard_after_forward: bool = True
@@ -315,7 +317,7 @@ class ComputeConfig(Recipe):
     """First and last step that the profiler traces, into `profile/` of the run folder."""
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Yield float8 in fp32, and steps that are no range."""
+        """Yield float8 in fp32, and steps that are not a range."""
         if self.float8 and self.dtype == "float32":
             yield "float8", "true with dtype = 'float32': all else is in bf16 then; leave dtype out"
         steps = self.profile_steps
@@ -368,7 +370,7 @@ class GuardConfig(Recipe):
 
 
 class ProbeConfig(Recipe):
-    """What is measured on held-out records while the run goes on."""
+    """Periodic evaluation on held-out records."""
 
     every_steps: int = Field(default=0, ge=0)
     """0 measures nothing."""
@@ -511,7 +513,7 @@ class TrainConfig(Recipe):
     seed: int = Field(ge=0)
     model: ModelConfig
     data: DataConfig
-    stages: Annotated[tuple[PhaseConfig, ...], NotEmpty]
+    phases: Annotated[tuple[PhaseConfig, ...], NotEmpty]
     optimizer: OptimizerConfig = OptimizerConfig()
     parallel: ParallelConfig = ParallelConfig()
     compute: ComputeConfig = ComputeConfig()
@@ -522,15 +524,17 @@ class TrainConfig(Recipe):
     tracker: TrackerName = "none"
     """Where metrics go beside `metrics.jsonl`."""
 
+    RENAMED: ClassVar = {"stages": "phases"}
+
     def problems(self) -> Iterator[tuple[str, str]]:
         """Yield tables that do not go together."""
-        names = [stage.name for stage in self.stages]
+        names = [stage.name for stage in self.phases]
         if len(set(names)) < len(names):
-            yield "stages", f"two have one name, of {', '.join(names)}; rename one"
-        for i, stage in enumerate(self.stages):
+            yield "phases", f"two have one name, of {', '.join(names)}; rename one"
+        for i, stage in enumerate(self.phases):
             if stage.until in ENDED_BY_PROBES and not self.probe.every_steps:
                 yield (
-                    f"stages.{i}.until",
+                    f"phases.{i}.until",
                     f"{stage.until!r} ends stage {stage.name!r} by what probes see; set "
                     "probe.every_steps",
                 )
@@ -540,7 +544,7 @@ class TrainConfig(Recipe):
         yield from self._problems_of_tensor()
 
     def _problems_of_tensor(self) -> Iterator[tuple[str, str]]:
-        """Yield what the matrices of a layer cannot be divided with."""
+        """Yield settings that do not work with divided matrices."""
         if self.parallel.tensor == 1:
             return
         problems = {
@@ -561,7 +565,7 @@ class TrainConfig(Recipe):
 
         Backward for inputs comes first, that for weights later, a group of them at a time: compiled
         layers and selective checkpointing do not allow that, and with full checkpointing each layer
-        would be computed anew ten times.
+        would be recomputed ten times.
         """
         parallel, compute = self.parallel, self.compute
         if parallel.pipeline == 1 or parallel.schedule not in SPLIT_BACKWARD:
@@ -582,8 +586,8 @@ class TrainConfig(Recipe):
                 "compute.float8",
                 f"does not go with model.tune = {self.model.tune!r}; leave one out",
             )
-        warmups = [part.context_tokens for stage in self.stages for part in stage.length_warmup]
-        rows = [*(stage.context_tokens for stage in self.stages), *warmups]
+        warmups = [part.context_tokens for stage in self.phases for part in stage.length_warmup]
+        rows = [*(stage.context_tokens for stage in self.phases), *warmups]
         shares = [tokens // self.parallel.context for tokens in rows]
         if odd := [tokens for tokens in shares if tokens % FLOAT8_SIDE]:
             yield (
@@ -602,17 +606,17 @@ class TrainConfig(Recipe):
                 f"{self.guard.policy!r}: a learner cannot go back behind a meeting; give 'skip' or "
                 "'stop'",
             )
-        for i, stage in enumerate(self.stages):
+        for i, stage in enumerate(self.phases):
             if stage.until != "tokens":
                 yield (
-                    f"stages.{i}.until",
+                    f"phases.{i}.until",
                     f"{stage.until!r}: learners end a stage at the same place; set 'tokens'",
                 )
 
     @property
     def longest_context_tokens(self) -> int:
         """Longest row of any stage."""
-        return max(stage.context_tokens for stage in self.stages)
+        return max(stage.context_tokens for stage in self.phases)
 
 
 class _Compute(Recipe):
@@ -647,7 +651,7 @@ class _Layouts(Recipe):
 def read_recipe(
     path: str | Path, overrides: Sequence[str] = (), num_processes: int = 1
 ) -> dict[str, Any]:
-    """Read a recipe's table as a run of so many processes has it; overrides go above its layouts.
+    """Read a recipe's table for a number of processes; overrides take precedence over layouts.
 
     Raises:
         ConfigError: the file is absent or not TOML, a layout holds what none may, or an override

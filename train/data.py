@@ -33,7 +33,9 @@ _WHOLE = ContextShard()
 
 
 def open_rows(config: TrainConfig, course: Schedule, start: Start | None = None) -> TokenRows:
-    """Prepare and pack the sources that the run's mixtures name; tags are those of its start.
+    """Prepare and pack the sources that the run's mixtures name.
+
+    Tags follow the starting checkpoint.
 
     Raises:
         ConfigError: a source has nothing to train on, or too little for one row of a stage.
@@ -68,7 +70,7 @@ def _open_source(config: TrainConfig, name: str, lengths: set[int]) -> PackedSou
 
 
 def _cache_of(config: TrainConfig, corpus: str) -> Path:
-    """Return where prepared sources lie: beside the corpus, or in the user's cache."""
+    """Return the folder of prepared sources: next to the corpus, or in the user's cache."""
     if config.data.cache:
         return Path(config.data.cache)
     beside = Path(corpus)
@@ -95,7 +97,7 @@ def batches(
 ) -> Iterator[list[Batch]]:
     """Return, step by step, this process's microbatches on its device.
 
-    `data.workers` processes read ahead; neither they nor their number change what is read.
+    `data.workers` processes read ahead; neither they nor their number change the rows.
     """
     of_steps = portions(config, course, ranks, steps)
     loader: DataLoader[Batch] = DataLoader(
@@ -112,7 +114,7 @@ def batches(
 
 
 def _begun(loader: "DataLoader[Batch]") -> Iterator[Batch]:
-    """Begin to read; the end of a run is for its readers to wait for, whatever it was told."""
+    """Start reading; worker processes ignore stop signals and end with the run."""
     if not loader.num_workers:
         return iter(loader)
     with signals_held():
@@ -120,7 +122,7 @@ def _begun(loader: "DataLoader[Batch]") -> Iterator[Batch]:
 
 
 class _Flat:
-    """The microbatches of all steps, one behind the other, as a `DataLoader` wants them."""
+    """The microbatches of all steps in a row, as a `DataLoader` expects them."""
 
     def __init__(self, of_steps: Iterator[list[range]]) -> None:
         self._of_steps = of_steps

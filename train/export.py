@@ -47,9 +47,9 @@ def write_export(
 
     Args:
         network_config: the network, with the RoPE of the last stage.
-        model: what the run trains of it.
-        start: what the run went on from, if it did.
-        weights: fp32, by their stock names, in the native layout, with those of adapters.
+        model: which part of it the run trains.
+        start: the starting checkpoint, if there is one.
+        weights: fp32, by their stock names, in the native layout, including adapters.
         folder: that is there and empty.
         tags: of the corpus.
     """
@@ -69,11 +69,11 @@ def save_as_it_came(
     """Write a model with the files, shards and dtypes of its start, and its rows of text.
 
     Args:
-        start: what the run went on from.
+        start: the starting checkpoint.
         weights: fp32, by their stock names, in the native layout.
         folder: that is there and empty.
         theta: of RoPE, as the last stage has it.
-        tags: of the corpus; a native model's config names them beside those it knew.
+        tags: of the corpus; added to the tags that a native model's config names.
     """
     source, files = start.folder.path, weight_files(start.folder.path)
     for path in source.iterdir():
@@ -92,7 +92,7 @@ def save_as_it_came(
 
 
 def _trained(path: Path, weights: Mapping[str, Tensor], name: str) -> Tensor:
-    """Return a tensor of a file of the start as it is trained."""
+    """Return the trained values of a tensor in a file of the start."""
     with safe_open(path, framework="pt") as file:
         before: Tensor = file.get_tensor(name)
     return _in_layout(before, weights.get(name), name, weights)
@@ -101,7 +101,7 @@ def _trained(path: Path, weights: Mapping[str, Tensor], name: str) -> Tensor:
 def _in_layout(
     before: Tensor, trained: Tensor | None, name: str, weights: Mapping[str, Tensor]
 ) -> Tensor:
-    """Return a tensor as it was, with what was trained of it."""
+    """Return a tensor with its trained rows replaced."""
     if trained is None:  # a tied head that was written all the same, or what older files have
         if name != "lm_head.weight":
             return before
@@ -126,9 +126,9 @@ def _name_theta(config: dict[str, Any], theta: float) -> None:
 
 
 def export_newest(config: TrainConfig, folder: Path) -> Work | None:
-    """Write the newest whole checkpoint as a model folder; that of a learner as its anchor.
+    """Write the newest whole checkpoint as a model folder; of a worker, its outer parameters.
 
-    Neither a network nor moments are made: memory is that of the largest weight.
+    Neither a network nor moments are made: memory is one weight, the largest.
 
     Args:
         config: of the run.
@@ -138,7 +138,7 @@ def export_newest(config: TrainConfig, folder: Path) -> Work | None:
         The training of all learners that is in it; None: the run has no learners.
 
     Raises:
-        UserError: there is no checkpoint, or it is of other settings; or the folder is there.
+        UserError: there is no checkpoint, or it has other settings; or the folder exists.
     """
     start = open_start(config)
     rows = open_rows(config, Schedule(config), start)

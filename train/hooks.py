@@ -1,14 +1,19 @@
-"""What is done about a bad step."""
+"""Hooks of the training loop: guard, meter, profiler, evaluator, checkpointer.
 
+Each sees the trainer as a `Run` and is called after every step; the loop itself is in `trainer.py`.
+"""
+
+import enum
 import math
 import os
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 from transformers import PreTrainedConfig, PreTrainedModel
@@ -26,12 +31,40 @@ from carbon.inference.held_out import (
 )
 from carbon.model import LoadedModel
 from carbon.tokenizer import NATIVE, K
+from train.checkpoint import Checkpoints
 from train.config import ComputeConfig, GuardConfig, PhaseConfig, TrainConfig
+from train.diloco.sync import OuterSync
 from train.distributed.mesh import Ranks
-from train.models.spec import spec_of
+from train.models.spec import flops_a_token, spec_of
+from train.planning.time import peak_flops
+from train.runs.log import Metrics, RunLog
 from train.runs.record import HELDOUT_OF
 from train.saved import RunState
+from train.schedule import Phase, Schedule
+from train.signals import StopSignals
 from train.watch import STAGE_ENDS
+
+
+class Run(Protocol):
+    """What hooks see of a trainer."""
+
+    config: TrainConfig
+    ranks: Ranks
+    course: Schedule
+    state: RunState
+
+    def is_time_for(self, every_steps: int) -> bool:
+        """Return whether something periodic is due after the last step."""
+
+    def gathered(self) -> PreTrainedModel | None:
+        """Return the whole network on the first process."""
+
+
+class Hook(Protocol):
+    """Called after each step of a run."""
+
+    def after_step(self, metrics: Metrics) -> None:
+        """Act on a step and its metrics."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,17 +113,96 @@ def check_step(
     return ""
 
 
-def remember(
-    state: RunState, guard: GuardConfig, stage: PhaseConfig, loss: float, norm: float
-) -> None:
-    """Add a good step to what is looked back on: the guard's window, or for a signal all."""
-    state.history.append([loss, norm])
-    if not STAGE_ENDS[stage.until].needs_all_norms:
-        del state.history[: -guard.window_steps]
+class Guard:
+    """Checks each step, and skips it, rolls back or stops the run if it is bad."""
+
+    def __init__(self, config: GuardConfig, checkpoints: Checkpoints) -> None:
+        """Prepare; a rollback loads from `checkpoints`."""
+        self._config, self._checkpoints = config, checkpoints
+
+    @property
+    def goes_back(self) -> bool:
+        """Whether a bad step loads a checkpoint."""
+        return GUARD_POLICIES[self._config.policy].goes_back
+
+    def check(self, state: RunState, metrics: Metrics) -> str:
+        """Return the reason to skip a step, or an empty string."""
+        loss, norm = metrics["loss"], metrics["gradient_norm"]
+        return check_step(self._config, state.history, loss, norm)
+
+    def accept(self, state: RunState, phase: PhaseConfig, metrics: Metrics) -> None:
+        """Remember a good step: the guard's window, or all of them for a phase ended by norms."""
+        state.updates += 1
+        state.history.append([metrics["loss"], metrics["gradient_norm"]])
+        if not STAGE_ENDS[phase.until].needs_all_norms:
+            del state.history[: -self._config.window_steps]
+
+    def reject(self, state: RunState, reason: str, log: RunLog) -> RunState:
+        """Apply the policy to a bad step; return the state to continue from.
+
+        Raises:
+            FloatingPointError: the policy is to stop, or too many steps were bad.
+        """
+        bad, policy = state.step, self._config.policy
+        message = f"step {bad + 1}: {reason}"
+        if GUARD_POLICIES[policy].stops:
+            raise FloatingPointError(
+                f"{message}; the checkpoints are untouched: start another run with a lower "
+                "learning rate, or set guard.policy"
+            )
+        first, skipped = bad, state.skipped
+        if self.goes_back:
+            before = state
+            state = self._checkpoints.load_newest(accept_data_change=True, regular=True) or state
+            first = state.step
+            state.ended = before.ended  # rows follow from where stages have ended
+        state.skipped = [*skipped, [first, bad]]
+        state.step = bad
+        done = f"left out {bad - first + 1} steps" if self.goes_back else "left out"
+        log.event(bad + 1, policy, f"{message}; {done}")
+        if len(state.skipped) > self._config.most_bad_steps:
+            raise FloatingPointError(
+                f"{message}; it is bad step number {len(state.skipped)}, and "
+                f"guard.most_bad_steps = {self._config.most_bad_steps}; start another run with a "
+                "lower learning rate"
+            )
+        return state
+
+
+class Meter:
+    """Throughput of a step, and its share of the GPUs' peak."""
+
+    def __init__(self, ranks: Ranks, network: PreTrainedConfig) -> None:
+        """Look up the peak of this process's GPU."""
+        self._network, self._peak = network, None
+        if ranks.device.type == "cuda":
+            peak = peak_flops(torch.cuda.get_device_name(ranks.device))
+            self._peak = peak and peak * ranks.world_size
+
+    def measure(self, phase: Phase, seconds: float) -> Metrics:
+        """Return tokens a second and model FLOPs utilisation; None where the peak is unknown."""
+        speed = phase.stage.batch_tokens / seconds
+        flops = flops_a_token(self._network, phase.context_tokens)
+        return {
+            "tokens_per_second": speed,
+            "mfu": speed * flops / self._peak if self._peak else None,
+        }
+
+
+class StepLog:
+    """Writes each step's metrics."""
+
+    def __init__(self, run: Run, log: RunLog) -> None:
+        """Take the log."""
+        self._run, self._log = run, log
+
+    def after_step(self, metrics: Metrics) -> None:
+        """Write a line; the number of steps falls where a signal ends a phase."""
+        self._log.step(metrics, self._run.course.total_steps)
 
 
 def signal_to_end(stage: PhaseConfig, state: RunState) -> str:
-    """Return what says that the stage is to end before its tokens, nothing if it goes on."""
+    """Return the reason to end a phase before its tokens, or an empty string."""
     end = STAGE_ENDS[stage.until]
     norms = [norm for _, norm in state.history[stage.warmup_steps :]]
     return end.reason if end.is_seen(norms, state.gaps) else ""
@@ -118,7 +230,7 @@ class Evaluator:
                 "probe.every_steps=0"
             )
 
-    def measure(self, network: PreTrainedModel) -> dict[str, float]:
+    def measure(self, network: Any) -> dict[str, float]:
         """Return nats per base of the records, and sequence recovery in fp32 and in bf16.
 
         The network is in bf16 afterwards: a copy of it may have no room.
@@ -138,6 +250,73 @@ class Evaluator:
 
     def _recovery(self, model: Model) -> float:
         return float(recovered_shares(model, self._sites, "token", self._seed).mean())
+
+
+class Evaluation:
+    """Periodic evaluation on held-out records, by the first process while the others wait."""
+
+    def __init__(self, run: Run, sync: OuterSync, evaluator: Evaluator, log: RunLog) -> None:
+        """Evaluate the outer parameters of workers, or else the weights."""
+        self._run, self._sync, self._evaluator, self._log = run, sync, evaluator, log
+
+    def after_step(self, metrics: Metrics) -> None:
+        """Evaluate if it is due."""
+        if self._run.is_time_for(self._run.config.probe.every_steps):
+            self.evaluate()
+
+    def evaluate(self) -> None:
+        """Evaluate now, write the measures, and remember the gap between fp32 and bf16."""
+        run = self._run
+        with self._sync.anchored():
+            network = run.gathered()
+        measures: list[Any] = [self._evaluator.measure(network) if network is not None else None]
+        dist.broadcast_object_list(measures, group=run.ranks.group, group_src=0)
+        run.state.gaps.append(measures[0]["recovery"] - measures[0]["recovery_bf16"])
+        step = run.state.step
+        tokens = run.course.at(step - 1).tokens_by(step) if step else 0
+        self._log.probe(step, tokens, measures[0])
+
+
+class StopRequest(enum.IntEnum):
+    """A process's request between two steps; the largest request of all is carried out."""
+
+    GO_ON = 0
+    SAVE = 1
+    STOP = 2
+
+
+class Checkpointer:
+    """Saves periodically, by the clock, and on a stop request.
+
+    Attributes:
+        agreed: what all processes have agreed on in the last step.
+    """
+
+    def __init__(self, run: Run, checkpoints: Checkpoints, signals: StopSignals) -> None:
+        """Take the signals that ask the run to stop."""
+        self._run, self._checkpoints, self._signals = run, checkpoints, signals
+        self.agreed = StopRequest.GO_ON
+
+    def request(self) -> StopRequest:
+        """Return this process's request; all follow the clock of the first process."""
+        if self._signals.name:
+            return StopRequest.STOP
+        return StopRequest(self._run.ranks.is_first and self._checkpoints.are_due())
+
+    def after_step(self, metrics: Metrics) -> None:
+        """Save if it is due; a run that stops saves when it has left its loop."""
+        every = self._run.config.checkpoint.every_steps
+        if self.agreed == StopRequest.SAVE or (
+            self.agreed == StopRequest.GO_ON and self._run.is_time_for(every)
+        ):
+            self._checkpoints.save(self._run.state)
+
+    def stop(self, log: RunLog) -> None:
+        """Save, and write why the run stops."""
+        self._checkpoints.save(self._run.state)
+        self._checkpoints.finish()
+        name = self._signals.name or "a signal to another process"
+        log.event(self._run.state.step, "stop", f"{name}: saved; go on with --resume auto")
 
 
 def _held_out(config: TrainConfig, source: str) -> list[str]:
@@ -163,19 +342,19 @@ def _nats_per_base(model: Model, records: list[str]) -> float:
 def assembled(
     network_config: PreTrainedConfig, weights: Mapping[str, Tensor], device: torch.device
 ) -> PreTrainedModel:
-    """Return a stock network with these weights, of which one at a time is asked for."""
+    """Return a stock network with these weights, which are requested one at a time."""
+    spec = spec_of(network_config.model_type)
     with torch.device("meta"):
-        network = spec_of(network_config.model_type).build(network_config)
+        network = spec.build(network_config)
     network.to_empty(device=device)
-    rotary: Any = network.model.rotary_emb
     with device:
-        network.model.rotary_emb = type(rotary)(network_config)
+        network.model.rotary_emb = spec.rotary_embedding(network_config)
     network.tie_weights()
     with torch.no_grad():
         for name, parameter in network.named_parameters():  # tied ones once
             parameter.copy_(weights[name])
-    network.eval()  # type: ignore[no-untyped-call]
-    return network
+    evaluated: PreTrainedModel = network.eval()
+    return evaluated
 
 
 class StepProfiler:
@@ -187,8 +366,12 @@ class StepProfiler:
         self._path = Path(config.output) / "profile" / f"rank-{ranks.rank}.json"
         self._running: profile | None = None
 
+    def after_step(self, metrics: Metrics) -> None:
+        """Begin the trace before the first of the steps, and write it after the last."""
+        self.step(metrics["step"])
+
     def step(self, done: int) -> None:
-        """Say that so many steps are done; begins and ends the trace where it should."""
+        """Record the number of finished steps."""
         if not self._steps:
             return
         first, last = self._steps
@@ -223,7 +406,7 @@ def set_up(compute: ComputeConfig, num_lengths: int) -> None:
     if compute.compile:
         from torch._dynamo import config as dynamo
 
-        # Beyond the limit a layer would go on without being compiled, in silence.
+        # Beyond the limit a layer would silently run without being compiled.
         enough = _GRAPHS_A_LENGTH * num_lengths
         dynamo.recompile_limit = max(dynamo.recompile_limit, enough)
     if compute.deterministic and compute.compile:

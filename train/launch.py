@@ -1,6 +1,6 @@
-"""`torchrun`, which tells in one line that it was stopped: `python -m train.launch ... -m train`.
+"""`torchrun` with one-line messages: `python -m train.launch ... -m train`.
 
-Options are those of `torchrun`. It hands a signal on to the processes and waits until they have
+It takes torchrun's options, passes signals to the processes, and waits until they have
 saved (`--shutdown-timeout`); then it ends with 128 and the number of the signal.
 """
 
@@ -22,7 +22,7 @@ SHUTDOWN_SECONDS = 540
 def main(argv: list[str] | None = None) -> int:
     """Launch and wait; return the exit code."""
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(SHUTDOWN_SECONDS))
-    # It says in its own way what the processes, or the line about a killed one, say as well.
+    # It repeats messages of the processes, or the line about a killed one.
     logging.getLogger("torch.distributed.elastic.multiprocessing.api").setLevel(logging.CRITICAL)
     with tempfile.TemporaryDirectory(prefix="carbon-launch-") as folder:
         note = Path(folder) / "told"
@@ -48,12 +48,12 @@ def _torchrun(argv: list[str] | None, note: Path) -> int:
         killed = {r: -f.exitcode for r, f in failed.failures.items() if f.exitcode < 0}
         if killed:
             rank, number = min(killed.items())
-            if not note.exists():  # no other process of this machine was there to tell
+            if not note.exists():  # no other process of this machine could report it
                 say(death_of(rank, number))
             return 128 + number
         if not codes <= {1, 2} or any("Traceback" in f.message for f in failed.failures.values()):
             raise  # a defect
-        return max(codes)  # they have told what was wrong
+        return max(codes)  # they have reported the error
     return 0
 
 

@@ -53,7 +53,7 @@ class OptimizerEntry:
     make: Callable[[OptimizerConfig, "Parameters"], tuple["Optimizer", ...]]
 
     def moment_bytes(self, matrices: int, others: int) -> int:
-        """Return the bytes of its state for so many trained elements."""
+        """Return the bytes of its state for these numbers of trained elements."""
         moments = self.moments_of_matrices * matrices + self.moments_of_others * others
         return _FP32_BYTES * moments
 

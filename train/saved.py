@@ -1,11 +1,11 @@
-"""What a run has to remember beside its tensors; all else follows from its settings."""
+"""Reading checkpoints: state, settings, verification, weights one at a time."""
 
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired
 
 import torch
 import torch.distributed as dist
@@ -18,7 +18,6 @@ from typing_extensions import TypedDict
 
 from carbon.corpus import TokenRows
 from carbon.errors import ModelError
-from carbon.io.config import Recipe
 from carbon.io.files import sha256_of_file
 from carbon.io.structured import read_json
 from carbon.model.save import OnDemand
@@ -38,7 +37,7 @@ class RunState:
     network without dropout draws nothing.
 
     Attributes:
-        step: the next one, from 0; it says what is read next.
+        step: the next one, from 0; it determines the rows that are read next.
         updates: how many steps have changed the weights.
         skipped: first and last of the steps that were left out, for each time.
         ended: steps of the stages that a signal has ended, by their number.
@@ -77,7 +76,7 @@ def settings_of(config: TrainConfig, rows: TokenRows, start_sha256: str = "") ->
         learners=config.learners.alike(),
         compute=ComputeConfig(dtype=config.compute.dtype, float8=config.compute.float8),
     )
-    if not any(STAGE_ENDS[stage.until].needs_probes for stage in config.stages):
+    if not any(STAGE_ENDS[stage.until].needs_probes for stage in config.phases):
         fixed = fixed.replace(probe=ProbeConfig())
     sources = sorted(rows.sources.items())
     content = {name: source.store.key for name, source in sources}
@@ -90,22 +89,18 @@ def settings_of(config: TrainConfig, rows: TokenRows, start_sha256: str = "") ->
     return flat
 
 
-def check_settings(
-    path: Path, before: dict[str, Any], now: dict[str, Any], config: TrainConfig, accept: bool
-) -> None:
+def check_settings(path: Path, before: dict[str, Any], now: dict[str, Any], accept: bool) -> None:
     """Refuse a checkpoint of other settings, with what to do.
 
     Args:
         path: of the checkpoint.
-        before: its settings, of whatever version.
-        now: those of the run.
-        config: of the run, whose defaults stand for what an older version did not name.
+        before: its settings.
+        now: settings of the run.
         accept: other data.
 
     Raises:
-        ModelError: settings differ, be it only in what is read, unless that is accepted.
+        ModelError: settings differ, even if only in the data, unless that is accepted.
     """
-    before = with_defaults(config, _with_strands(before))
     names = sorted(before.keys() | now.keys())
     changed = [name for name in names if before.get(name) != now.get(name)]
     only_data = all(map(_is_of_data, changed))
@@ -117,19 +112,6 @@ def check_settings(
     if only_data:
         remedy += ", or go on with other data by --accept-data-change"
     raise ModelError(f"{path}: has other settings: {'; '.join(told)}{more}; {remedy}")
-
-
-def _with_strands(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return settings that say of each source whether both strands are read.
-
-    Older ones have a list of names instead, of which some may not have been read at all.
-    """
-    if "data.flip_strands" not in settings:
-        return settings
-    flipped = settings["data.flip_strands"]
-    names = [key.removeprefix("content.") for key in settings if key.startswith("content.")]
-    kept = {key: value for key, value in settings.items() if key != "data.flip_strands"}
-    return kept | {f"both_strands.{name}": name in flipped for name in names}
 
 
 def _flat(value: Any, name: str) -> Iterator[tuple[str, Any]]:
@@ -145,40 +127,12 @@ def _flat(value: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def _is_of_data(name: str) -> bool:
-    """Tell whether a setting only says what is read."""
+    """Return whether a setting only describes the data."""
     return name.startswith(("data.", "content.", "both_strands.")) or ".mixture." in name
 
 
-def with_defaults(config: Recipe, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the flat settings of a checkpoint, and the default of every key that is absent there.
-
-    So a key that has been added since changes nothing, as long as the run has its default.
-
-    Args:
-        config: of the run that goes on; its models say which keys there are.
-        settings: by dotted names, such as `stages.0.tokens`, as JSON has them.
-    """
-    defaults: dict[str, Any] = json.loads(json.dumps(dict(_defaults(config, "", settings))))
-    return defaults | dict(settings)
-
-
-def _defaults(table: Recipe, prefix: str, settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield keys and defaults of a table and of those in it.
-
-    Of an array of tables only those count that the settings have: a new stage is no new key.
-    """
-    for key, spec in type(table).model_fields.items():
-        name, value = f"{prefix}{key}", getattr(table, key)
-        if isinstance(value, Recipe):
-            yield from _defaults(value, f"{name}.", settings)
-        elif isinstance(value, tuple) and value and isinstance(value[0], Recipe):
-            for i, each in enumerate(value):
-                if any(key.startswith(f"{name}.{i}.") for key in settings):
-                    yield from _defaults(each, f"{name}.{i}.", settings)
-        elif not (spec.is_required() or spec.default_factory):  # an empty table has no keys
-            yield name, spec.default
-
-
+FORMAT = 1
+"""Of checkpoints, in `state.json`; version 0.2 wrote none."""
 WEIGHTS = "model."
 """What names of weights begin with in a checkpoint; others are of the optimizer."""
 REPLACED = ".replaced"
@@ -193,11 +147,13 @@ class Checkpoint(TypedDict):
     """`state.json` of a checkpoint.
 
     Attributes:
+        format: `FORMAT`.
         settings: of the run that wrote it.
         state: where the run stood.
         sha256: of each file of the checkpoint, by name.
     """
 
+    format: NotRequired[int]
     settings: dict[str, Any]
     state: RunState
     sha256: dict[str, str]
@@ -211,7 +167,7 @@ class Saved:
     ) -> None:
         """Look into `output/checkpoints`.
 
-        What is not trained is not saved: that of a start with these contents has it.
+        Frozen weights are not saved: the starting checkpoint with these contents has them.
         """
         self._folder = Path(config.output) / "checkpoints"
         self._settings = settings_of(config, rows, start_sha256)
@@ -227,7 +183,7 @@ class Saved:
             say(f"{self._folder}: not checkpoints, left alone: {', '.join(sorted(foreign))}")
 
     def exist(self) -> bool:
-        """Tell whether the run has any checkpoint."""
+        """Return whether the run has any checkpoint."""
         return bool(self._all())
 
     def newest(
@@ -235,24 +191,24 @@ class Saved:
     ) -> tuple[Path, RunState] | None:
         """Return the newest whole checkpoint and where it stands, None if there is none.
 
-        Of learners of one launch, the newest that all of them have. With `regular`, only those of
-        `every_steps` count: what is trained is not to depend on when a clock or a signal has asked
+        For workers of one launch, the newest that all of them have. With `regular`, only those at
+        `every_steps` count: training must not depend on when a clock or a signal has asked
         for one.
 
         Raises:
-            ModelError: it belongs to another configuration, be it only to other data, unless that
-                is accepted.
+            ModelError: it belongs to another configuration, even if only the data differ, unless
+                that is accepted.
         """
         found = self._newest_of_all(regular)
         if found is None:
             return None
         path, table = found
         before = table["settings"]
-        check_settings(path, before, self._settings, self._config, accept_data_change)
+        check_settings(path, before, self._settings, accept_data_change)
         return path, table["state"]
 
     def _is_regular(self, path: Path) -> bool:
-        """Tell whether a checkpoint is one that any start of the run would have written."""
+        """Return whether any start of the run would have written this checkpoint."""
         return step_of(path) % self._config.checkpoint.every_steps == 0
 
     def _all(self) -> list[Path]:
@@ -284,6 +240,8 @@ class Saved:
             if until is not None and step_of(path) > until:
                 continue
             wrong, table = self._verified(path)
+            if table:
+                _check_format(path, table)
             if table and not wrong:
                 return path, table
             if self._ranks.is_first:
@@ -316,19 +274,31 @@ class Saved:
         return dict(sorted(item for part in found for item in part.items()))
 
 
+def _check_format(path: Path, table: Checkpoint) -> None:
+    if table.get("format") != FORMAT:
+        raise ModelError(
+            f"{path}: was written by another version of Carbon, which this one cannot resume; "
+            "resume with that version, or name another output"
+        )
+
+
 def check_network(config: TrainConfig, run: Path) -> None:
     """Refuse to resume a run whose newest checkpoint is of another network.
 
     One that cannot be read is left to `Saved.newest`, which tries the one before.
 
     Raises:
-        ModelError: its architecture, preset or what is trained of it differs.
+        ModelError: its architecture, preset or tuning differs.
     """
     paths = sorted((run / "checkpoints").glob("step-*/state.json"), key=lambda p: _age(p.parent))
     try:
-        before = read_json(paths[-1], Checkpoint, error=ModelError)["settings"] if paths else {}
+        table = read_json(paths[-1], Checkpoint, error=ModelError) if paths else None
     except (OSError, ModelError):
         return
+    if table is None:
+        return
+    _check_format(paths[-1].parent, table)
+    before = table["settings"]
     for key in ("architecture", "preset", "tune"):
         name, now = f"model.{key}", getattr(config.model, key)
         if before.get(name, now) != now:
@@ -339,7 +309,7 @@ def check_network(config: TrainConfig, run: Path) -> None:
 
 
 class Shards(HuggingFaceStorageReader):
-    """Reads a checkpoint, whose shards and what they hold the first process has told all others.
+    """Reads a checkpoint by the headers that the first process has sent to all others.
 
     A network disk may show others less of it for a while, and headers of shards are many.
 
@@ -356,16 +326,16 @@ class Shards(HuggingFaceStorageReader):
         self.metadata: Metadata = found[0]
 
     def read_metadata(self) -> Metadata:
-        """Return what the first process has read."""
+        """Return the metadata from the first process."""
         return self.metadata
 
 
 def saved_weights(
     path: Path, ranks: Ranks, config: TrainConfig, start: Start | None
 ) -> Mapping[str, Tensor]:
-    """Return weights of a checkpoint, and of its start what was not trained, by stock names.
+    """Return weights of a checkpoint, and frozen ones of its start, by stock names.
 
-    Of a learner, those of the anchor. Each is read when it is asked for, fp32 on the CPU, whatever
+    For a worker, the outer parameters. Each is read on request, fp32 on the CPU, whatever
     shards it lies in; by one process that is alone.
     """
     shards = Shards(path, ranks)

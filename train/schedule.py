@@ -54,7 +54,7 @@ class Schedule:
             config: of the run.
             ended: steps of the stages that a signal has ended, by their number.
         """
-        self.spans = tuple(_spans(config.stages, ended or {}))
+        self.spans = tuple(_spans(config.phases, ended or {}))
         self._first_steps = [span.first_step for span in self.spans]
         last = self.spans[-1]
         self.total_steps = last.first_step + last.num_steps
@@ -66,7 +66,7 @@ class Schedule:
 
     @property
     def rows(self) -> tuple[SpanRows, ...]:
-        """What the order of samples follows from."""
+        """The rows of each phase, which determine the order of samples."""
         return tuple(
             SpanRows(span.num_steps * span.batch_rows, span.stage.mixture, span.context_tokens)
             for span in self.spans
@@ -145,7 +145,7 @@ def learning_rate(stage: PhaseConfig, step: int) -> float:
 
 
 def objective_at(stage: PhaseConfig, step: int) -> Objective:
-    """Return what is minimised at step `step` (from 0) of a stage."""
+    """Return the objective at step `step` (from 0) of a stage."""
     last = max(stage.num_steps - 1, 1)
     return OBJECTIVES[stage.objective].at(step, last, stage.fns_weight)
 

@@ -37,7 +37,7 @@ class StopSignals:
         self._terminals = [fd for fd in (1, 2) if os.isatty(fd)]
 
     def __enter__(self) -> "StopSignals":
-        """Listen, from the main thread; what is ignored, as under `nohup`, stays so."""
+        """Listen, from the main thread; ignored signals, as under `nohup`, stay ignored."""
         heard, told = os.pipe()
         os.set_blocking(told, False)
         signal.set_wakeup_fd(told, warn_on_full_buffer=False)
@@ -49,7 +49,7 @@ class StopSignals:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give the signals back to whom they belonged."""
+        """Restore the earlier signal handlers."""
         for each, handler in self._before.items():
             signal.signal(each, handler)
         os.close(signal.set_wakeup_fd(-1))  # which ends the thread
@@ -88,7 +88,7 @@ class StopSignals:
 
 @contextmanager
 def signals_held() -> Iterator[None]:
-    """Start processes that are deaf to the signals: those that read for a run end with it."""
+    """Start processes that ignore the signals: data workers end with their run."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
     # What `multiprocessing` starts first of all is to be deaf too, and lets signals through again.
     resource_tracker.ensure_running()

@@ -1,11 +1,9 @@
 """The training loop: a run from its settings to an exported model."""
 
-import enum
 import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -29,34 +27,29 @@ from train.distributed.pipeline import Pipeline, finish_gradients
 from train.distributed.weights import FrozenRows, merged
 from train.export import write_export
 from train.hooks import (
-    GUARD_POLICIES,
+    Checkpointer,
     CompiledGraphs,
+    Evaluation,
     Evaluator,
+    Guard,
+    Hook,
+    Meter,
+    StepLog,
     StepProfiler,
+    StopRequest,
     assembled,
-    check_step,
-    remember,
     set_up,
     signal_to_end,
 )
-from train.models.spec import flops_a_token, network_config
+from train.models.spec import network_config
 from train.models.start import open_start
 from train.optim import make_optimizers, set_learning_rate
 from train.planning.plan import Plan, check_fits, plan_of
-from train.planning.time import peak_flops
 from train.planning.workers import advice
 from train.runs.log import Metrics, RunLog
 from train.saved import RunState, settings_of
 from train.schedule import Phase, Schedule, learning_rate, objective_at
 from train.signals import StopSignals
-
-
-class _StopRequest(enum.IntEnum):
-    """What a process wants done between two steps; of all processes, the largest is done."""
-
-    GO_ON = 0
-    SAVE = 1
-    STOP = 2
 
 
 def check_memory(config: TrainConfig, ranks: Ranks) -> None:
@@ -105,65 +98,66 @@ class Trainer:
             config, self.rows, ranks, self.parts, self.optimizers, self.meetings, start_sha256
         )
         self.state = RunState()
-        self._probe = Evaluator(config) if config.probe.every_steps else None
+        self.guard = Guard(config.guard, self.checkpoints)
+        self._evaluator = Evaluator(config) if config.probe.every_steps else None
+        self._meter = Meter(ranks, self.parts[0].config)
         self._folder = Path(config.output)
         self._graphs = CompiledGraphs(config.compute)
-        self._told, self._wish = StopSignals(), _StopRequest.GO_ON
+        self._told = StopSignals()
+        self._checkpointer = Checkpointer(self, self.checkpoints, self._told)
         self._has_begun = False
 
     def run(
         self, resume: bool, accept_data_change: bool = False, told: StopSignals | None = None
     ) -> bool:
-        """Train to the end of the last stage, then export; or until told to stop, then save.
+        """Train to the end of the last stage and export, or until a stop request and save.
 
         Returns:
             Whether the end was reached.
         """
-        told = self._told = told or self._told
+        self._told = told or self._told
+        self._checkpointer = Checkpointer(self, self.checkpoints, self._told)
         self._start(resume, accept_data_change)
-        told.saves = True
+        self._told.saves = True
         with RunLog(self.config, self.ranks, self.course, self.state.step) as log:
-            profiler = StepProfiler(self.config, self.ranks)
-            self._begin(log)
-            if self._probe and self.start and self.state.step == 0:
-                self._measure(log)  # what the model knows before it goes on
+            hooks = self._hooks(log)
             for metrics in self.steps(log):
-                log.step(metrics, self.course.total_steps)
-                profiler.step(self.state.step)
-                # Before the checkpoint, which holds what the probes have seen.
-                if self._probe and self._is_time_for(self.config.probe.every_steps):
-                    self._measure(log)
-                wish = _StopRequest.STOP if self.meetings.stopped else self._wish
-                if wish == _StopRequest.STOP:
-                    return self._stop(log)
-                if wish != _StopRequest.GO_ON or self._is_time_for(
-                    self.config.checkpoint.every_steps
-                ):
-                    self.checkpoints.save(self.state)
-            if self.meetings.stopped:  # before its first step, while it waited for others
-                return self._stop(log)
-            self.checkpoints.finish()
-            with self.meetings.anchored():
-                self.export(self._folder / "export")
-            self.meetings.close()
-            log.finish(self._folder / "export", self.meetings.trained())
+                for hook in hooks:
+                    hook.after_step(metrics)
+                if self._stops:
+                    break
+            if self._stops:
+                self._checkpointer.stop(log)
+                return False
+            self._finish(log)
         return True
 
-    def _stop(self, log: RunLog) -> bool:
-        """Save, say so, and return that the end was not reached."""
-        self.checkpoints.save(self.state)
+    @property
+    def _stops(self) -> bool:
+        """Whether the run is asked to stop; a worker also before its first step, while it waits."""
+        return self.meetings.stopped or self._checkpointer.agreed == StopRequest.STOP
+
+    def _hooks(self, log: RunLog) -> list[Hook]:
+        """Return what follows each step, in this order: checkpoints hold what evaluations found."""
+        self._begin(log)
+        hooks: list[Hook] = [StepLog(self, log), StepProfiler(self.config, self.ranks)]
+        if self._evaluator:
+            evaluation = Evaluation(self, self.meetings, self._evaluator, log)
+            if self.start and self.state.step == 0:
+                evaluation.evaluate()  # the quality of the starting checkpoint
+            hooks.append(evaluation)
+        return [*hooks, self._checkpointer]
+
+    def _finish(self, log: RunLog) -> None:
+        """Export the model, and write the card and the page about the run."""
         self.checkpoints.finish()
-        name = self._told.name or "a signal to another process"
-        log.event(self.state.step, "stop", f"{name}: saved; go on with --resume auto")
-        return False
+        with self.meetings.anchored():
+            self.export(self._folder / "export")
+        self.meetings.close()
+        log.finish(self._folder / "export", self.meetings.trained())
 
-    def _wished(self) -> _StopRequest:
-        """Return what this process wants; the first one's clock is that of all."""
-        if self._told.name:
-            return _StopRequest.STOP
-        return _StopRequest(self.ranks.is_first and self.checkpoints.are_due())
-
-    def _is_time_for(self, every_steps: int) -> bool:
+    def is_time_for(self, every_steps: int) -> bool:
+        """Return whether something periodic is due, by the steps of this worker or at the end."""
         is_end = self.state.step == self.course.total_steps
         return is_end or self.meetings.steps_taken(self.state) % every_steps == 0
 
@@ -180,7 +174,7 @@ class Trainer:
             course, order = self.course, self.meetings.order
             steps = range(self.state.step, course.total_steps) if order is None else order
             read = batches(self.rows, self.config, course, self.ranks, steps)
-            # The end of a stage by a signal, or a meeting, changes what is read next.
+            # The end of a stage by a signal, or a meeting, changes the next rows.
             while self.course is course and self.meetings.order is order and self._goes_on():
                 yield self._step(course.at(self.state.step), read, log)
 
@@ -188,35 +182,23 @@ class Trainer:
         return self.state.step < self.course.total_steps and not self.meetings.stopped
 
     def _step(self, span: Phase, read: Iterator[list[Batch]], log: RunLog) -> Metrics:
-        start, state = time.perf_counter(), self.state
+        """Take one step: read, forward and backward, check, update."""
+        start = time.perf_counter()
         microbatches = next(read)
-        stage, step_in_stage = span.stage, span.step_in_stage + state.step - span.first_step
-        if span.number != self._stage_before():
-            state.history, state.gaps = [], []
-            log.event(state.step, "stage", f"stage {span.number}, {stage.name!r}, begins")
-        rate = learning_rate(stage, step_in_stage)
-        for part in self.parts:
-            part.set_rope_theta(stage.rope_theta, self.ranks.device)
-        objective = objective_at(stage, step_in_stage)
-        sums = self.pipeline.forward_backward(microbatches, objective)
+        stage, step = span.stage, span.step_in_stage + self.state.step - span.first_step
+        self._enter(span, log)
+        sums = self.pipeline.forward_backward(microbatches, objective_at(stage, step))
         self._held.clear_gradients()
-        clip = self.config.optimizer.clip_norm
-        norm = finish_gradients(self.parts, self.ranks, sums.num_tokens, clip)
+        clip_norm = self.config.optimizer.clip_norm
+        norm = finish_gradients(self.parts, self.ranks, sums.num_tokens, clip_norm)
         metrics, tokens = self._metrics(span, sums, norm)
-        metrics["learning_rate"] = rate
-        loss, norm_now = metrics["loss"], metrics["gradient_norm"]
-        state.stage = span.number
-        if reason := check_step(self.config.guard, state.history, loss, norm_now):
-            metrics["skipped"] = reason
-            self._leave_out(reason, log)
-            tokens = 0
+        metrics["learning_rate"] = learning_rate(stage, step)
+        if reason := self.guard.check(self.state, metrics):
+            metrics["skipped"], tokens = reason, 0
+            self.state = self.guard.reject(self.state, reason, log)
         else:
-            set_learning_rate(self.optimizers, rate)
-            for optimizer in self.optimizers:
-                optimizer.step()
-            self._held.restore()
-            state.updates += 1
-            remember(state, self.config.guard, stage, loss, norm_now)
+            self._update(metrics["learning_rate"])
+            self.guard.accept(self.state, stage, metrics)
         for optimizer in self.optimizers:
             optimizer.zero_grad()
         seconds = time.perf_counter() - start
@@ -225,21 +207,38 @@ class Trainer:
             self._end_stage_on_signal(span, log)
         if new := self._graphs.new():
             counts = f"{new} new, {self._graphs.total} in all"
-            log.event(state.step, "compile", f"step {metrics['step']}: compiled graphs: {counts}")
-        speed = stage.batch_tokens / seconds
-        return metrics | {"tokens_per_second": speed, "mfu": self._mfu(speed, span)}
+            message = f"step {metrics['step']}: compiled graphs: {counts}"
+            log.event(self.state.step, "compile", message)
+        return metrics | self._meter.measure(span, seconds)
+
+    def _enter(self, span: Phase, log: RunLog) -> None:
+        """Set what holds in a stage; forget the history of the stage before."""
+        state = self.state
+        if span.number != self._stage_before():
+            state.history, state.gaps = [], []
+            log.event(state.step, "stage", f"stage {span.number}, {span.stage.name!r}, begins")
+        state.stage = span.number
+        for part in self.parts:
+            part.set_rope_theta(span.stage.rope_theta, self.ranks.device)
+
+    def _update(self, rate: float) -> None:
+        """Let the optimizers change the weights, except frozen rows."""
+        set_learning_rate(self.optimizers, rate)
+        for optimizer in self.optimizers:
+            optimizer.step()
+        self._held.restore()
 
     def _metrics(self, span: Phase, sums: LossSums, norm: Tensor) -> tuple[Metrics, int]:
-        """Read what a step has found, and its tokens: the one place that waits for the device.
+        """Return the metrics of a step and its tokens: the one place that waits for the device.
 
-        What all processes wish goes with it.
+        What all processes request travels with them.
         """
-        wish = self.ranks.largest(self._wished())
+        request = self.ranks.largest(self._checkpointer.request())
         means = sums.nats_per_token, sums.nats_per_base, sums.marginal_nats_per_base
-        found = [*means, norm, wish, sums.num_tokens]
+        numbers = [*means, norm, request, sums.num_tokens]
         # As fp64, for counts above 2^24.
-        *values, wished, tokens = torch.stack([each.double() for each in found]).tolist()
-        self._wish = _StopRequest(int(wished))
+        *values, agreed, tokens = torch.stack([each.double() for each in numbers]).tolist()
+        self._checkpointer.agreed = StopRequest(int(agreed))
         names = "loss", "nats_per_base", "marginal_nats_per_base", "gradient_norm"
         metrics = {
             "step": self.state.step + 1,
@@ -250,35 +249,6 @@ class Trainer:
             **dict(zip(names, values, strict=True)),
         }
         return metrics, int(tokens)
-
-    def _leave_out(self, reason: str, log: RunLog) -> None:
-        """Do what the guard's policy says about the step that was just taken."""
-        guard, bad = self.config.guard, self.state.step
-        policy = GUARD_POLICIES[guard.policy]
-        message = f"step {bad + 1}: {reason}"
-        if policy.stops:
-            raise FloatingPointError(
-                f"{message}; the checkpoints are untouched: start another run with a lower "
-                "learning rate, or set guard.policy"
-            )
-        first = bad
-        if policy.goes_back:
-            before = self.state
-            found = self.checkpoints.load_newest(accept_data_change=True, regular=True)
-            self.state = found or before
-            first = self.state.step
-            # What has been left out, and where stages have ended, stays so: rows go by it.
-            self.state.skipped, self.state.ended = before.skipped, before.ended
-        self.state.skipped = [*self.state.skipped, [first, bad]]
-        self.state.step = bad
-        done = f"left out {bad - first + 1} steps" if policy.goes_back else "left out"
-        log.event(bad + 1, guard.policy, f"{message}; {done}")
-        if len(self.state.skipped) > guard.most_bad_steps:
-            raise FloatingPointError(
-                f"{message}; it is bad step number {len(self.state.skipped)}, and "
-                f"guard.most_bad_steps = {guard.most_bad_steps}; start another run with a lower "
-                "learning rate"
-            )
 
     def _end_stage_on_signal(self, span: Phase, log: RunLog) -> None:
         if reason := signal_to_end(span.stage, self.state):
@@ -291,19 +261,6 @@ class Trainer:
     def _set_course(self) -> None:
         self.course = Schedule(self.config, self.state.ended)
         self.rows = self.rows.reordered(self.config.seed, self.course.rows)
-
-    def _measure(self, log: RunLog) -> None:
-        """Take the probe's measures on the first process, while the others wait."""
-        with self.meetings.anchored():
-            network = self.gathered()
-        found: list[Any] = [None]
-        if network is not None and self._probe is not None:
-            found = [self._probe.measure(network)]
-        dist.broadcast_object_list(found, group=self.ranks.group, group_src=0)
-        self.state.gaps.append(found[0]["recovery"] - found[0]["recovery_bf16"])
-        step = self.state.step
-        tokens = self.course.at(step - 1).tokens_by(step) if step else 0
-        log.probe(self.state.step, tokens, found[0])
 
     def gathered(self) -> PreTrainedModel | None:
         """Return the whole network, fp32, on the first process; None on the others.
@@ -323,14 +280,14 @@ class Trainer:
         return network
 
     def _meetings(self, start_sha256: str) -> OuterSync:
-        """Return what the learners of the run meet by, if it has any."""
+        """Return the synchronisation of the run's workers, or none."""
         if not self.config.learners.count:
             return NoSync()
         settings = settings_of(self.config, self.rows, start_sha256)
         return Worker(self.config, self.ranks, self.parts, self.course.total_steps, settings)
 
     def _begin(self, log: RunLog) -> None:
-        """Go on from where the run stands, once."""
+        """Begin synchronising from the present state, once."""
         if not self._has_begun:
             self._has_begun = True
             self.meetings.begin(self.state, log, lambda: bool(self._told.name))
@@ -342,7 +299,7 @@ class Trainer:
         return self.course.at(self.state.step - 1).number if self.state.step else -1
 
     def _start_sha256(self) -> str:
-        """Return what the start's files are, which the first process reads for all."""
+        """Return the digest of the starting checkpoint, read by the first process."""
         found = [self.start.digest if self.start and self.ranks.is_first else ""]
         dist.broadcast_object_list(found, group=self.ranks.group, group_src=0)
         return found[0]
@@ -384,14 +341,13 @@ class Trainer:
                 f"{self._folder}: holds checkpoints already; go on with --resume auto, or name "
                 "another output"
             )
-        goes_back = GUARD_POLICIES[self.config.guard.policy].goes_back
         was_there = self.load(accept_data_change)
         if self._lacks_weights:
             if not was_there:
                 fill_trained(self.parts, self.config, self.start)
             self._lacks_weights = False
             self._hold_rows()
-        if not was_there and goes_back:
+        if not was_there and self.guard.goes_back:
             self.checkpoints.save(self.state)  # there is always one to go back to
         if self.ranks.is_first:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -400,13 +356,3 @@ class Trainer:
             if remedy := advice(self.config.learners, self.course.total_steps):
                 say(remedy)
         dist.barrier(self.ranks.group)
-
-    def _mfu(self, tokens_per_second: float, span: Phase) -> float | None:
-        """Return the share of the GPUs' peak that is used; None where the peak is not known."""
-        if self.ranks.device.type != "cuda":
-            return None
-        peak = peak_flops(torch.cuda.get_device_name(self.ranks.device))
-        if peak is None:
-            return None
-        flops = flops_a_token(self.parts[0].config, span.context_tokens)
-        return tokens_per_second * flops / (peak * self.ranks.world_size)

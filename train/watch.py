@@ -2,8 +2,8 @@
 
 The technical report finds that training on cross-entropy alone ends in a staircase of the loss,
 with a gap between fp32 and bf16 that widens, and that the switch to FNS is best made just before.
-All here are pure functions of lists, oldest first; steps and probes are those of one stage, warm-up
-left out.
+All here are pure functions of lists, oldest first; steps and evaluations belong to one phase,
+warm-up left out.
 """
 
 import itertools
@@ -66,12 +66,12 @@ def rises_persistently(
     factor: float = NORM_FACTOR,
     windows: int = NORM_WINDOWS,
 ) -> bool:
-    """Tell whether the gradient's norm has risen and stays so.
+    """Return whether the gradient's norm has risen and stays high.
 
-    The norms are cut into windows from the first step on, and each is told by its median, which no
-    spike moves. True if the medians of the last `windows` whole windows all exceed `factor` times
-    the least median before them. The answer can change only when a window is full, so ask once in
-    `window_steps`. A norm that is not finite counts as a very large one.
+    The norms are cut into windows from the first step on, and each is represented by its median,
+    which no spike moves. True if the medians of the last `windows` whole windows all exceed
+    `factor` times the least median before them. The answer can change only when a window is full,
+    so ask once in `window_steps`. A norm that is not finite counts as a very large one.
     """
     medians = [
         float(np.median([x if math.isfinite(x) else math.inf for x in norms[i : i + window_steps]]))
@@ -84,7 +84,7 @@ def rises_persistently(
 def gap_widens(
     gaps: Sequence[float], *, probes: int = GAP_PROBES, least: float = LEAST_GAP
 ) -> bool:
-    """Tell whether the gap of recovery between fp32 and bf16 (fp32 - bf16) widens.
+    """Return whether the gap of recovery between fp32 and bf16 (fp32 - bf16) widens.
 
     True if a line through the last `probes` gaps rises by more than `SLOPE_ERRORS` of its standard
     errors, and their mean exceeds `least`.
@@ -112,15 +112,15 @@ def staircase(
     """Find the stairs of a loss: sudden drops between plateaus, to where it has never been.
 
     At every step a line is fitted to the window before it and to the window after it, and the two
-    are extended to meet: what is between them there is the drop. On a smooth descent both lines
+    are extended to meet: their difference there is the drop. On a smooth descent both lines
     miss by nearly the same, so that nothing is left; a kink, as where the learning rate begins to
     fall, leaves nothing either. A drop is a stair if it is at least `least` nats and `STAIR_ERRORS`
-    standard errors high, if both lines are flat beside it, and if the lower plateau lies below all
+    standard errors high, if both lines are flat next to it, and if the lower plateau lies below all
     that came before, so that to recover from a spike is none. A drop is found if it takes less than
-    half a window, and its width is told to about a third; a longer run wants a wider window.
+    half a window, and its width is accurate to about a third; a longer run wants a wider window.
 
     Args:
-        losses: one a step; those that are not finite (steps left out) are bridged.
+        losses: one a step; values that are not finite (skipped steps) are bridged.
         boundaries: places where something else than learning may move the loss, such as the first
             step of a stage. No window reaches over one, so that stairs within a window of one are
             not found.
@@ -208,7 +208,7 @@ def _fitted(losses: NDArray[np.float64], place: int, window: int) -> Stair:
         ramps = ((x - middles[:, None] + 0.5) / width + 0.5).clip(0, 1)
         ramps -= (ramps @ basis) @ basis.T
         inner, norm = ramps @ rest, (ramps**2).sum(axis=1)
-        gain = np.where(inner < 0, inner**2 / norm, 0)  # only what goes down
+        gain = np.where(inner < 0, inner**2 / norm, 0)  # only decreases
         i = int(gain.argmax())
         stair = Stair(int(middles[i]), float(-inner[i] / norm[i]), width)
         best.append((float(gain[i]), stair))
@@ -229,12 +229,12 @@ class StageEnd:
     """A sign, and where it is looked for.
 
     Attributes:
-        label: what is looked at, as reports say it; nothing if a stage has all of its tokens.
-        reason: what a run says when it sees the sign.
-        is_seen: tells by the gradient norms of the stage's good steps, warm-up left out, and by its
+        label: the observed quantity in reports; empty if a phase has all of its tokens.
+        reason: the message of a run that sees the sign.
+        is_seen: decides from the gradient norms of the phase's good steps after warm-up, and its
             gaps of recovery, one a probe, whether the stage is to end.
-        needs_all_norms: those of the whole stage; else the guard's window of them is enough.
-        needs_probes: there are no gaps without probes, and what they measure decides numbers.
+        needs_all_norms: of the whole phase; else the guard's window is enough.
+        needs_probes: gaps need evaluations, whose settings then affect training.
     """
 
     label: str = ""

@@ -53,10 +53,12 @@ class Recipe(BaseModel):
 
     Attributes:
         REMOVED: former keys of the table, each with a hint to the setting that replaced it.
+        RENAMED: former keys of the table, each with its present name.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
     REMOVED: ClassVar[Mapping[str, str]] = {}
+    RENAMED: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, **values: Any) -> None:
         """Validate values from Python.
@@ -74,7 +76,7 @@ class Recipe(BaseModel):
 
     @classmethod
     def load(cls, path: str | Path, overrides: Sequence[str] = ()) -> Self:
-        """Read a TOML file, then apply overrides such as `stages.0.tokens=1000`.
+        """Read a TOML file, then apply overrides such as `phases.0.tokens=1000`.
 
         Raises:
             ConfigError: the file is missing or not TOML, or keys or values are invalid.
@@ -273,6 +275,8 @@ def _problem(schema: type[Recipe], error: ErrorDetails) -> str:
 
 
 def _unknown(schema: type[Recipe], key: str) -> str:
+    if key in schema.RENAMED:
+        return f"unknown key; did you mean '{schema.RENAMED[key]}'?"
     if key in schema.REMOVED:
         return f"is gone, take it out: {schema.REMOVED[key]}"
     known = list(schema.model_fields)

@@ -31,7 +31,7 @@ STEPS = 12  # of all learners
 
 def config_of(corpus, folder, microbatch_tokens=512, steps=STEPS, **learners):
     more = [f"data.microbatch_tokens={microbatch_tokens}", *steps_of_each(steps // 2),
-            "checkpoint.every_steps=1000", "stages.0.schedule=constant"]  # fmt: skip
+            "checkpoint.every_steps=1000", "phases.0.schedule=constant"]  # fmt: skip
     config = make_config(corpus, folder, *more)
     return config.replace(learners=LearnersConfig(**learners))
 

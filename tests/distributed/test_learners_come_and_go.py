@@ -241,8 +241,8 @@ def test_the_records_replay_by_torch(mailbox):
     ]
     settings += steps_of_each(1)
     for stage in (0, 1):  # weights as they are drawn: steps of 1e-30 change none
-        settings += [f"stages.{stage}.learning_rate=1e-30",
-                     f"stages.{stage}.final_learning_rate=0"]  # fmt: skip
+        settings += [f"phases.{stage}.learning_rate=1e-30",
+                     f"phases.{stage}.final_learning_rate=0"]  # fmt: skip
     words = [word for setting in settings for word in ("--set", setting)]
     assert main(["--config", f"{run.folder}/recipe.toml", *words]) == 0
     weights = load_file(f"{run.folder}/begun/export/model.safetensors")

@@ -172,7 +172,7 @@ def test_peft_loads_the_adapter_by_itself(corpus, starts, tmp_path):
     from peft import PeftModel
 
     start = starts / "hybrid"
-    config = going_on(corpus, tmp_path / "run", start, "lora", "stages.1.rope_theta=5e5")
+    config = going_on(corpus, tmp_path / "run", start, "lora", "phases.1.rope_theta=5e5")
     run_ranks(1, run_to_the_end, config)
     export = tmp_path / "run" / "export"
     ids = torch.randint(HYBRID.first_kmer, HYBRID.first_kmer + NUM_KMERS, (2, 40))
@@ -276,7 +276,7 @@ def test_old_and_new_are_probed_from_before_the_first_step(corpus, starts, tmp_p
     words = (
         f"data.replay_corpus={corpus}", "probe.every_steps=4", "probe.source=mrna",
         'probe.also=["replay_eukaryote"]', "probe.heldout_bp=600", "probe.sites=2",
-        "stages.0.mixture={ mrna = 0.75, replay_eukaryote = 0.25 }",
+        "phases.0.mixture={ mrna = 0.75, replay_eukaryote = 0.25 }",
     )  # fmt: skip
     config = going_on(corpus, tmp_path / "run", starts / "native", "whole", *words)
     assert isinstance(run_ranks(1, run_to_the_end, config)[0], dict)
@@ -292,7 +292,7 @@ def test_old_and_new_are_probed_from_before_the_first_step(corpus, starts, tmp_p
     [
         (["model.start=no such"], "no such: no such folder"),
         (["model.preset=5m"], "model.preset = '5m' has hidden_size 256, and"),
-        (["stages.1.context_tokens=256"], "context_tokens = 256: "),
+        (["phases.1.context_tokens=256"], "context_tokens = 256: "),
         (["model.tune=lora", "model.lora_rank=0"], "lora_rank: expected 1 or more, got 0"),
         (
             ["model.tune=lora", 'model.lora_targets=["query"]'],
@@ -314,8 +314,8 @@ def test_mistakes_are_one_line_before_anything_is_written(
 ):
     output = tmp_path / "run"
     given = [f"data.corpus={corpus}", f"output={output}", "model.preset=",
-             f"model.start={starts / 'native'}", "stages.0.context_tokens=64",
-             "stages.1.context_tokens=64", *words]  # fmt: skip
+             f"model.start={starts / 'native'}", "phases.0.context_tokens=64",
+             "phases.1.context_tokens=64", *words]  # fmt: skip
     sets = [word for setting in given for word in ("--set", setting)]
     assert main(["--config", str(RECIPE), *sets]) == 2
     lines = capsys.readouterr().err.strip().splitlines()

@@ -15,8 +15,8 @@ from train.trainer import Trainer
 
 ROOT = Path(__file__).parents[2]
 # Two steps of 16 rows of 64 tokens, two of 16 of 128: 16 processes could share them.
-ROWS = ("stages.0.batch_rows=16", "stages.0.tokens=2048", "stages.1.batch_rows=16",
-        "stages.1.tokens=4096", "data.microbatch_tokens=256")  # fmt: skip
+ROWS = ("phases.0.batch_rows=16", "phases.0.tokens=2048", "phases.1.batch_rows=16",
+        "phases.1.tokens=4096", "data.microbatch_tokens=256")  # fmt: skip
 NUM_STEPS = 4
 # On a GPU sums of atomics come in any order.
 CLOSE = {"cpu": 0.0, "cuda": 1e-2}

@@ -23,7 +23,7 @@ class Mailbox:
     def __init__(self, folder, steps=STEPS, environment=None, **learners):
         self.folder = folder
         self.environment = {"CARBON_FATE": f"{folder}/fate"} | (environment or {})
-        short = ["data.microbatch_tokens=512", "stages.0.schedule=constant"]
+        short = ["data.microbatch_tokens=512", "phases.0.schedule=constant"]
         config = make_config(small_corpus(), folder / "run", *short, *steps_of_each(steps))
         given = {"count": 2, "every_steps": 3, "quorum": 1, "grace_seconds": 1.0}
         learners = LearnersConfig(**{"mailbox": f"{folder}/mailbox"} | given | learners)

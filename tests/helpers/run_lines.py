@@ -13,7 +13,7 @@ preset = "tiny"
 [data]
 corpus = "corpus"
 microbatch_tokens = 512
-[[stages]]
+[[phases]]
 name = "{first}"
 objective = "ce"
 tokens = 40_960
@@ -24,7 +24,7 @@ learning_rate = 3e-3
 schedule = "wsd"
 warmup_steps = 4
 until = "gradient_norm"
-[[stages]]
+[[phases]]
 name = "second"
 objective = "blend"
 fns_weight = [0.5, 0.9]

@@ -65,10 +65,10 @@ def make_config(corpus: Path, output: Path, *more: str) -> TrainConfig:
         RECIPE,
         [
             f"data.corpus={corpus}", f"output={output}", "data.microbatch_tokens=192",
-            *(f"stages.{i}.context_tokens={n}" for i, n in enumerate(CONTEXTS)),
-            *(f"stages.{i}.batch_rows={BATCH_TOKENS // n}" for i, n in enumerate(CONTEXTS)),
-            "stages.1.rope_theta=5e6", "checkpoint.every_steps=2", "checkpoint.every_minutes=0",
-            "checkpoint.keep=5", "stages.0.warmup_steps=0", "optimizer.epsilon=1e-5",
+            *(f"phases.{i}.context_tokens={n}" for i, n in enumerate(CONTEXTS)),
+            *(f"phases.{i}.batch_rows={BATCH_TOKENS // n}" for i, n in enumerate(CONTEXTS)),
+            "phases.1.rope_theta=5e6", "checkpoint.every_steps=2", "checkpoint.every_minutes=0",
+            "checkpoint.keep=5", "phases.0.warmup_steps=0", "optimizer.epsilon=1e-5",
             *steps_of_each(2), *more,
         ],
     )  # fmt: skip
@@ -77,7 +77,7 @@ def make_config(corpus: Path, output: Path, *more: str) -> TrainConfig:
 def steps_of_each(steps: int) -> tuple[str, str]:
     """Return the settings by which each of the two stages has so many steps."""
     tokens = steps * BATCH_TOKENS
-    return f"stages.0.tokens={tokens}", f"stages.1.tokens={tokens}"
+    return f"phases.0.tokens={tokens}", f"phases.1.tokens={tokens}"
 
 
 def trained_run() -> tuple[TrainConfig, Weights]:

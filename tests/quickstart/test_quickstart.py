@@ -14,12 +14,12 @@ from tests.helpers.shell import ROOT, run_shell, shell_environment
 
 pytestmark = pytest.mark.nightly  # tests/unit/test_runs.py has a smaller one
 SHORT = [
-    "--set", "stages.0.context_tokens=128", "--set", "stages.1.context_tokens=128",
-    "--set", "stages.0.batch_rows=4", "--set", "stages.1.batch_rows=4",
+    "--set", "phases.0.context_tokens=128", "--set", "phases.1.context_tokens=128",
+    "--set", "phases.0.batch_rows=4", "--set", "phases.1.batch_rows=4",
 ]  # fmt: skip
 SMALL = [
-    *SHORT, "--set", "stages.0.tokens=7500", "--set", "stages.0.warmup_steps=5",
-    "--set", "stages.1.tokens=5000", "--set", "checkpoint.every_steps=10",
+    *SHORT, "--set", "phases.0.tokens=7500", "--set", "phases.0.warmup_steps=5",
+    "--set", "phases.1.tokens=5000", "--set", "checkpoint.every_steps=10",
 ]  # fmt: skip
 SIZES = {"GENOME_BP": "150000", "VARIANTS": "60", "SITES": "40"}
 
@@ -104,9 +104,9 @@ def test_the_commands_of_the_training_page(small, tmp_path):
     """They build, look at the plan and train under torchrun, with a shorter run put in."""
     (block,) = code_blocks(ROOT / "docs" / "training.md", "bash")
     genome_in(tmp_path, small)
-    short = f"{ROOT}/train/recipes/tiny.toml --set stages.0.warmup_steps=1"
+    short = f"{ROOT}/train/recipes/tiny.toml --set phases.0.warmup_steps=1"
     for stage in (0, 1):  # two steps of each
-        short += f" --set stages.{stage}.tokens=2048 --set stages.{stage}.batch_rows=4"
+        short += f" --set phases.{stage}.tokens=2048 --set phases.{stage}.batch_rows=4"
     printed = run_shell(block.replace("train/recipes/tiny.toml", short), tmp_path)
     assert '# plan: {"parameters": 1279104' in printed
     assert (tmp_path / "runs" / "mine" / "export" / "model.safetensors").exists()

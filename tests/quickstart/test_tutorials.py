@@ -51,7 +51,7 @@ def test_a_wrong_number_or_word_is_seen():
 def test_training_on_a_genome(tmp_path):
     """The commands of the page with the least of a training, so that they take a minute."""
     page = (TUTORIALS / "train-on-your-genome.md").read_text(encoding="utf-8")
-    short = [f"--set stages.{n}.context_tokens=128" for n in (0, 1)]
+    short = [f"--set phases.{n}.context_tokens=128" for n in (0, 1)]
     start = f"VARIANTS=40 SITES=20 bash {ROOT}/runs/quickstart.sh {' '.join(short)}"
     for language, _, block in BLOCK.findall(page):
         if language == "bash":

@@ -87,7 +87,7 @@ def names_of(hint) -> list[str]:
         (ComputeConfig, "dtype", COMPUTE_DTYPES),
         (GuardConfig, "policy", GUARD_POLICIES),
         (LearnersConfig, "codec", CODEC_CHOICES),
-        (ModelConfig, "kmer_rows", KMER_INITS),
+        (ModelConfig, "kmer_init", KMER_INITS),
         (ModelConfig, "preset", PRESETS),
         (ModelConfig, "tune", TUNINGS),
         (OptimizerConfig, "name", OPTIMIZERS),

@@ -116,7 +116,7 @@ def test_all_mistakes_are_listed_at_once():
     """Ten in a recipe of a run, each in its line."""
     words = [
         "seeed=1",
-        'stages.0.batch_rows="two"',
+        'phases.0.batch_rows="two"',
         "optimizer.beta1=2.0",
         'compute.device="tpu"',
         "data.workers=-1",
@@ -229,16 +229,16 @@ def test_the_published_recipe():
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("stages.0.mixture.mrna=0.5", "stages.0.mixture: sums to 1.25; give"),
-        ("stages.0.mixture={a=0.00005,b=0.99995}", "multiple of 1/10000"),
-        ("stages.0.batch_rows=0", "stages.0.batch_rows: expected 1 or more, got 0"),
+        ("phases.0.mixture.mrna=0.5", "phases.0.mixture: sums to 1.25; give"),
+        ("phases.0.mixture={a=0.00005,b=0.99995}", "multiple of 1/10000"),
+        ("phases.0.batch_rows=0", "phases.0.batch_rows: expected 1 or more, got 0"),
         ("model.preset=huge", "model.preset: expected 'tiny', '3m', '5m', 'mini'"),
-        ("stages=[]", "stages: expected one or more, got []"),
+        ("phases=[]", "phases: expected one or more, got []"),
         ("optimizer.beta1=2.0", "optimizer.beta1: expected less than 1, got 2.0"),
         ("optimizer.clip_norm=0.0", "optimizer.clip_norm: expected more than 0, got 0.0"),
-        ("stages.0.warmup_steps=-1", "stages.0.warmup_steps: expected 0 or more, got -1"),
+        ("phases.0.warmup_steps=-1", "phases.0.warmup_steps: expected 0 or more, got -1"),
         ('output=" "', "output: expected a name, got ' '"),
-        ('stages.0.name=""', "stages.0.name: expected a name, got ''"),
+        ('phases.0.name=""', "phases.0.name: expected a name, got ''"),
         ("seed=-1", "seed: expected 0 or more, got -1"),
         ("data.workers=5000", "data.workers: expected 1024 or less, got 5000"),
         (

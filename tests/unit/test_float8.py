@@ -88,7 +88,7 @@ def recipe(tune: str = "whole", stage: dict | None = None, **compute) -> TrainCo
     table["compute"] = compute
     if tune != "whole":
         table["model"] = {"start": "somewhere", "tune": tune}
-    table["stages"][0].update(stage or {})
+    table["phases"][0].update(stage or {})
     return TrainConfig.from_table(table, "recipe")
 
 

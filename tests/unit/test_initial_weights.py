@@ -60,4 +60,4 @@ def test_rows_are_a_function_of_name_and_seed():
 
 def test_rows_of_a_start_are_as_they_are():
     with pytest.raises(ConfigError, match="rows are those of start = 'yeast'"):
-        ModelConfig(start="yeast", kmer_rows="bases")
+        ModelConfig(start="yeast", kmer_init="bases")

@@ -37,7 +37,7 @@ def plan(*settings: str, processes: int = 1, **more) -> Plan:
 
 
 def pipeline(ranks: int, schedule: str = "1f1b", pieces: int = 2) -> ParallelConfig:
-    return ParallelConfig(pipeline=ranks, schedule=schedule, stages_a_rank=pieces)
+    return ParallelConfig(pipeline=ranks, schedule=schedule, stages_per_rank=pieces)
 
 
 # Parameters
@@ -272,7 +272,7 @@ def make_process(preset: str = "tiny", **changes) -> Process:
 
 def test_memory_by_hand():
     """`tiny`, fp32, four shards, two microbatches of 4 rows of 256: see train/recipes/tiny.toml."""
-    (memory,) = plan("stages.0.batch_rows=32", processes=4).spans[0].memory
+    (memory,) = plan("phases.0.batch_rows=32", processes=4).spans[0].memory
     layer, ends = 184_320 + 2 * 128, 4224 * 128 + 128
     parameters = 4 * layer + ends  # 1,279,104
     tokens = 4 * 256
@@ -290,9 +290,22 @@ def test_memory_by_hand():
     assert memory.update == 2 * 4224 * 128
     computing = memory.gathered + memory.whole_gradients + memory.activations + memory.logits
     assert memory.peak == 3 * parameters + computing
-    each = ["stages.0.batch_rows=32", "parallel.reduce_each_microbatch=true"]
+    each = ["phases.0.batch_rows=32", "parallel.reduce_each_microbatch=true"]
     (memory,) = plan(*each, processes=4).spans[0].memory
     assert memory.whole_gradients == 4 * (ends + 2 * layer) + parameters  # whole, and of the shard
+
+
+def test_memory_of_shared_matrices_by_hand():
+    """Halves of all but masks, the input of the first matrices, and the rows that are gathered."""
+    (one,) = plan("phases.0.batch_rows=4").spans[0].memory
+    (half,) = plan("phases.0.batch_rows=4", "parallel.tensor=2", processes=2).spans[0].memory
+    for name in ("weights", "moments", "gathered", "whole_gradients", "gradients", "layer"):
+        assert getattr(half, name) == getattr(one, name) // 2, name
+    tokens, layers = 4 * 256, 4
+    whole = layers * 4 * 256 + 256 + 4 * 2 * 32  # masks of layers and of all; rotary
+    inputs = layers * 2 * 128 * 4
+    assert half.activations == (one.activations - tokens * whole) // 2 + tokens * (whole + inputs)
+    assert half.logits == one.logits + 4096 * 128 * 4 - tokens * 128 * 4 // 2
 
 
 def test_memory_of_muon_by_hand():
@@ -322,7 +335,7 @@ def test_memory_of_shared_rows_by_hand():
 
 def test_what_makes_memory_larger_or_smaller():
     def peak(*settings: str, processes: int = 8, **more) -> Memory:
-        wide = ["model.preset=mini", "stages.0.batch_rows=64", "data.microbatch_tokens=512"]
+        wide = ["model.preset=mini", "phases.0.batch_rows=64", "data.microbatch_tokens=512"]
         found = plan(*wide, *settings, processes=processes, peak_flops=1e15, **more)
         return found.spans[0].memory[0]
 
@@ -337,7 +350,7 @@ def test_what_makes_memory_larger_or_smaller():
     assert peak("compute.attention=sdpa").activations > least.activations
     assert least.update == 0 < plan().spans[0].memory[0].update  # AdamW is fused on a GPU
     assert peak("parallel.reshard_after_forward=false").gathered > 2 * least.gathered
-    assert peak("stages.0.batch_rows=8").whole_gradients < least.whole_gradients
+    assert peak("phases.0.batch_rows=8").whole_gradients < least.whole_gradients
     # Of eight microbatches a gpipe keeps eight, and 1f1b as many as there are ranks.
     gpipe, simple = (
         peak("parallel.pipeline=4", f"parallel.schedule={kind}") for kind in ("gpipe", "1f1b")
@@ -380,7 +393,7 @@ def test_operations_and_time_by_hand():
 
 
 def test_batches():
-    found = plan("data.microbatch_tokens=600", "stages.0.batch_rows=20", processes=4)
+    found = plan("data.microbatch_tokens=600", "phases.0.batch_rows=20", processes=4)
     span = found.spans[0]  # 20 rows for four readers; two rows of 256 fit 600 tokens
     assert (span.reader_rows, span.microbatch_rows, span.num_microbatches) == (5, 2, 3)
     span = plan(processes=16).spans[0]  # a row each, and room for four
@@ -389,7 +402,7 @@ def test_batches():
     laid = plan("parallel.pipeline=2", "parallel.replicate=2", small, processes=8).layout.mesh
     assert (laid.pipeline, laid.replicate, laid.shard, laid.dp_size) == (2, 2, 2, 4)
     found = plan(
-        "parallel.context=2", "parallel.replicate=2", "stages.0.batch_rows=32", processes=8
+        "parallel.context=2", "parallel.replicate=2", "phases.0.batch_rows=32", processes=8
     )
     span = found.spans[0]  # four readers of two processes, which have room for eight rows
     assert (found.layout.mesh.fsdp, found.layout.mesh.dp_size, span.idle_share) == (4, 4, 0)
@@ -410,7 +423,7 @@ def test_batches():
         (2, ("parallel.pipeline=2", "data.microbatch_tokens=4096"), "1f1b needs .* and has 1"),
         (2, ("parallel.pipeline=2", "data.microbatch_tokens=768"), "3 rows do not divide 16"),
         (2, ("parallel.pipeline=2", "parallel.schedule=interleaved_1f1b",
-             "stages.0.batch_rows=7", "data.microbatch_tokens=256"), "schedule's 3 rounds"),
+             "phases.0.batch_rows=7", "data.microbatch_tokens=256"), "schedule's 3 rounds"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_said(processes, settings, message):

@@ -30,7 +30,7 @@ preset = "tiny"
 [data]
 corpus = "{folder}/corpus"
 microbatch_tokens = 512
-[[stages]]
+[[phases]]
 name = "first"
 objective = "ce"
 tokens = 40_000
@@ -39,7 +39,7 @@ context_tokens = 128
 batch_rows = 8
 learning_rate = 1e-3
 schedule = "constant"
-[[stages]]
+[[phases]]
 name = "second"
 objective = "fns"
 tokens = 20_000
@@ -211,7 +211,7 @@ def test_the_released_layout(folder, tmp_path, capsys):
         (tmp_path / name).mkdir()
         pq.write_table(pa.table(table), tmp_path / name / "train-00000-of-00001.parquet")
     mixture = "mixture={eukaryote_generator=0.75,mrna_evo2=0.25}"
-    changes = [f"data.corpus={tmp_path}", f"stages.0.{mixture}", f"stages.1.{mixture}"]
+    changes = [f"data.corpus={tmp_path}", f"phases.0.{mixture}", f"phases.1.{mixture}"]
     words = ["preview", "--config", f"{folder}/run.toml", "--first", "300"]
     assert main([*words, *(w for c in changes for w in ("--set", c))]) == 0
     lines = capsys.readouterr().out.split("\n\n")[0].splitlines()[1:]

@@ -90,9 +90,9 @@ def test_a_step_runs_until_its_result_exists(start, tmp_path):
     assert ended.code == 0 and list(map(name_of, ended.commands)) == steps[6:]
     assert start("quickstart.sh") == (0, [], "")
     before = sorted(tmp_path.rglob("*"))
-    ended = start("quickstart.sh", "--set", "stages.0.tokens=5", SEED="9")
+    ended = start("quickstart.sh", "--set", "phases.0.tokens=5", SEED="9")
     assert ended[:2] == (2, []) and sorted(tmp_path.rglob("*")) == before
-    assert "settings other than SEED=9, arguments=--set stages.0.tokens=5; name" in ended.err
+    assert "settings other than SEED=9, arguments=--set phases.0.tokens=5; name" in ended.err
 
 
 def test_your_own_genome(start, tmp_path, files):
@@ -123,7 +123,7 @@ def test_a_genome_without_genes_or_without_coding_genes(start, files):
     ended = start("quickstart.sh", GENOME="g.fa", MINUTES="", OUTPUT="bare")
     assert ended.code == 0
     assert list(map(name_of, ended.commands))[:2] == ["build", "train.launch"]
-    assert "stages.1.mixture={genome=1.0}" in ended.commands[1]
+    assert "phases.1.mixture={genome=1.0}" in ended.commands[1]
     ended = start("quickstart.sh", **files, codes={"variants": 2})
     assert ended.code == 0 and "labelled_variants" not in " ".join(ended.commands[4])
     assert "without variants of known effect" in ended.err
@@ -185,7 +185,7 @@ def test_a_small_quickstart(tmp_path):
     for stage, tokens in enumerate((2560, 1024)):
         for setting in (f"tokens={tokens}", "context_tokens=128", "batch_rows=4"):
             less += ["--set", f"stages.{stage}.{setting}"]
-    less += ["--set", "stages.0.warmup_steps=1"]
+    less += ["--set", "phases.0.warmup_steps=1"]
     sizes = {"GENOME_BP": "60000", "VARIANTS": "30", "SITES": "20", "PROCESSES": "1"}
     place = {"folder": tmp_path, "pipes": tmp_path}
     (tmp_path / "q").mkdir()
@@ -228,7 +228,7 @@ def test_a_short_run_is_timed(monkeypatch):
     def run(command, **_):
         config = TrainConfig.load(command[command.index("--config") + 1],
                                   [word for word in command if "=" in word])  # fmt: skip
-        assert [stage.tokens for stage in config.stages] == [16 * 16 * 256] * 2
+        assert [stage.tokens for stage in config.phases] == [16 * 16 * 256] * 2
         Path(config.output).mkdir()
         speeds = [1, 1, 900, 1000, 5000]
         lines = [{"step": n, "tokens_per_second": s} for n, s in enumerate(speeds, start=1)]

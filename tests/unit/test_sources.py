@@ -39,8 +39,8 @@ def corpus(tmp_path_factory):
 
 def opened(corpus, name):
     words = [f"data.corpus={corpus}", "output=o", "data.microbatch_tokens=64"]
-    words += [f"stages.{i}.mixture={{{name}=1.0}}" for i in (0, 1)]
-    words += [f"stages.{i}.context_tokens=64" for i in (0, 1)]
+    words += [f"phases.{i}.mixture={{{name}=1.0}}" for i in (0, 1)]
+    words += [f"phases.{i}.context_tokens=64" for i in (0, 1)]
     config = TrainConfig.load(RECIPE, words)
     return open_rows(config, Schedule(config))
 

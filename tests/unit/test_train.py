@@ -20,7 +20,7 @@ from train.config import (
     read_recipe,
 )
 from train.distributed.parallelize import check_schedule
-from train.hooks import check_step, remember, signal_to_end
+from train.hooks import Guard, check_step, signal_to_end
 from train.planning.mesh import Mesh, check_batches
 from train.planning.plan import plan_of
 from train.planning.time import flops_a_second
@@ -80,13 +80,13 @@ def test_a_blend_and_nothing_else_has_two_weights(objective, weights):
 
 
 def course_of(*stages) -> Schedule:
-    return Schedule(SimpleNamespace(stages=stages))
+    return Schedule(SimpleNamespace(phases=stages))
 
 
 def test_processes_share_a_batch_evenly():
     fine, odd = stage(batch_rows=6), stage(name="odd", batch_rows=9)
     check_batches(course_of(fine, odd), Mesh(shard=3))
-    message = r"stages\.1 \('odd'\): batches of 9 rows of 16 tokens cannot be shared by 2 processes"
+    message = r"phases\.1 \('odd'\): batches of 9 rows of 16 tokens cannot be shared by 2 processes"
     with pytest.raises(ConfigError, match=message):
         check_batches(course_of(fine, odd), Mesh(shard=2))
 
@@ -237,12 +237,13 @@ class TestGuard:
         assert check_step(GuardConfig(), history, 99.0, 2.0) == ""
 
     def test_what_is_remembered(self):
-        guard, state = GuardConfig(window_steps=3), RunState()
+        guard, state = Guard(GuardConfig(window_steps=3), None), RunState()
         for i in range(5):
-            remember(state, guard, stage(), i, i)
+            guard.accept(state, stage(), {"loss": i, "gradient_norm": i})
         assert state.history == [[2, 2], [3, 3], [4, 4]]
         for i in range(5):
-            remember(state, guard, stage(until="gradient_norm"), i, i)
+            numbers = {"loss": i, "gradient_norm": i}
+            guard.accept(state, stage(until="gradient_norm"), numbers)
         assert len(state.history) == 8
         assert parse_json(json.dumps(state.to_table()), "state", RunState) == state
         assert parse_json('{"step": 3}', "state", RunState) == RunState(step=3)
@@ -263,7 +264,7 @@ class TestGuard:
         assert signal_to_end(of_gap, RunState(gaps=[0.001, -0.001] * 5)) == ""
 
     def test_a_stage_that_a_signal_ended(self):
-        course = Schedule(SimpleNamespace(stages=(stage(tokens=160), stage(tokens=32))), {0: 4})
+        course = Schedule(SimpleNamespace(phases=(stage(tokens=160), stage(tokens=32))), {0: 4})
         assert [(s.number, s.first_step, s.num_steps) for s in course.spans] == [
             (0, 0, 4), (1, 4, 2)
         ]  # fmt: skip

@@ -20,7 +20,7 @@ from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.runs import RECIPE
 from train.__main__ import main as train
 from train.export import save_as_it_came
-from train.models.start import Start, start_llama
+from train.models.start import Start, start_config
 
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 READ = {  # what tie_word_embeddings is, and what the weights have beside the embedding
@@ -98,7 +98,7 @@ def test_all_readers_take_one_answer(make, name, tmp_path, capsys):
 def exported(folder, tmp_path):
     """Export what a run that has begun as this model, and has changed nothing, would."""
     start, output = Start(model_folder(folder)), tmp_path / "export"
-    llama = start_llama(str(folder))
+    llama = start_config(str(folder))
     with torch.device("meta"):
         names = dict(LlamaForCausalLM(llama).named_parameters())
     output.mkdir()

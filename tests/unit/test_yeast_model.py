@@ -197,9 +197,9 @@ def test_the_recipes_hold_the_same_contig_out_and_fit_the_bundled_model():
         TrainConfig.load(ROOT / "train/recipes" / name) for name in ("yeast.toml", "yeast_fns.toml")
     )
     assert recipe.longest_context_tokens == 512
-    assert {name for s in recipe.stages for name in s.mixture} <= set(assembly["sources"])
+    assert {name for s in recipe.phases for name in s.mixture} <= set(assembly["sources"])
     assert num_tokens(recipe) == num_tokens(arm), "arms of one length"
 
 
 def num_tokens(recipe: TrainConfig) -> int:
-    return sum(stage.tokens for stage in recipe.stages)
+    return sum(stage.tokens for stage in recipe.phases)

@@ -25,7 +25,7 @@ def catch_up(
         lacked: what this returned before; only a kept anchor is looked for then.
 
     Returns:
-        What the mailbox lacks that leads there, such as a change that was torn behind its meeting;
+        What the mailbox lacks that leads there, such as a change that was torn after its meeting;
         nothing where the anchor is there.
     """
     is_far = mailbox.newest() - anchor.landed > mailbox.anchor_every

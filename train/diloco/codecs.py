@@ -1,6 +1,6 @@
 """Outer gradients as they travel: each codec writes a tensor as few small ones, and reads it back.
 
-What is written is the same on every machine, and so is what is read: sums, where there are any, go
+Encoded and decoded values are the same on every machine: sums, where there are any, go
 in pairs, so that no library chooses their order. `train.planning.workers` has the layouts.
 
     fp32  values
@@ -9,7 +9,7 @@ in pairs, so that no library chooses their order. `train.planning.workers` has t
     int4  codes from -7 to 7, stored from 1 to 15, and the scale of a block alike
     top2  positions in a chunk of its largest magnitudes (equal ones in their order), from the
           largest on; a code each, 1 for a minus and 2 for the higher of the chunk's two magnitudes;
-          these magnitudes, the means of what is and is not above the mean of all that is kept
+          the two magnitudes are the means above and below the mean of all kept values
 """
 
 import math
@@ -55,11 +55,11 @@ class Codec(CodecChoice):
         return self.write(tensor.detach().float().flatten())
 
     def decode(self, parts: Mapping[str, Tensor], shape: Sequence[int]) -> Tensor:
-        """Return what parts say, fp32 in the shape of what was encoded."""
+        """Decode parts to fp32 in the original shape."""
         return self.read(parts, math.prod(shape)).view(tuple(shape))
 
     def fits(self, parts: Mapping[str, Tensor], shape: Sequence[int]) -> bool:
-        """Tell whether parts have the names, dtypes and shapes that a tensor of `shape` gives."""
+        """Return whether parts have the names, dtypes and shapes for a tensor of `shape`."""
         layout = self.layout(math.prod(shape))
         wanted = {part: (_DTYPES[dtype], size) for part, (dtype, size) in layout.items()}
         return wanted == {part: (x.dtype, tuple(x.shape)) for part, x in parts.items()}
@@ -169,7 +169,7 @@ def _read_int4(parts: Mapping[str, Tensor], numel: int) -> Tensor:
 
 
 def _write_top2(numbers: Tensor) -> Tensors:
-    """Padding is 0 and comes last, so nothing of it is among what is kept."""
+    """Padding is 0 and comes last, so none of it is kept."""
     kept = top_kept(len(numbers))
     chunks = _in_rows(numbers, TOP_CHUNK)
     sizes, indices = chunks.abs().sort(dim=1, descending=True, stable=True)
@@ -212,7 +212,7 @@ def _in_rows(numbers: Tensor, width: int) -> Tensor:
 
 
 def _packed(numbers: Tensor, bits: int) -> Tensor:
-    """Return the bytes of numbers of 0 or more and so many bits; low bits and first numbers first.
+    """Pack non-negative numbers of a width in bits; low bits and first numbers first.
 
     Numbers go in groups that fill whole bytes, the last one filled up with 0.
     """

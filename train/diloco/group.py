@@ -1,4 +1,4 @@
-"""Learners of one launch: each process meets those of the other learners that hold what it does."""
+"""Workers of one launch: each process exchanges with its counterparts in other workers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class _Sent:
 
 
 class Group:
-    """All-gathers encoded changes over gloo, from the memory of the CPU, beside the training.
+    """All-gathers encoded changes over gloo, from the memory of the CPU, during the training.
 
     Every learner takes part in every meeting. Sums are in the order of learners on all of them, so
     that anchors are alike to the bit.
@@ -34,7 +34,7 @@ class Group:
         """Prepare.
 
         Args:
-            ranks: the processes, whose `meeting_group` is that of the other learners.
+            ranks: the processes; their `meeting_group` connects the workers.
             codec: of changes.
             shapes: of what this process sends, by name.
         """
@@ -100,24 +100,24 @@ class Group:
         )
 
     def changes(self, meeting: Meeting, names: Sequence[str]) -> list[Change]:
-        """Return what has arrived."""
+        """Return received changes."""
         return self._changes.pop(meeting.round)
 
     def flush(self) -> None:
-        """Wait for what is on its way."""
+        """Wait for changes in flight."""
         for sent in self._sent.values():
             if sent.work is not None:
                 sent.work.wait()
                 sent.work = None
 
     def close(self) -> None:
-        """Do nothing: what is on its way has been waited for."""
+        """Do nothing: changes in flight have arrived."""
 
 
 def _taken_apart(
     buffer: Tensor, layout: Mapping[str, tuple[torch.dtype, torch.Size]]
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the numbers in front, and the parts behind them."""
+    """Return the leading numbers, and the parts that follow."""
     end = 8 * len(_NUMBERS)
     head, parts = buffer[:end].clone().view(torch.float64), {}
     for name, (dtype, shape) in layout.items():

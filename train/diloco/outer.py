@@ -1,6 +1,6 @@
-"""The outer step of DiLoCo: what learners merge, and what it does to the weights they share.
+"""The outer step of DiLoCo: merging pseudo-gradients and updating the shared weights.
 
-Each learner trains its own copy of the weights. What it sends is an outer gradient, the shared
+Each learner trains its own copy of the weights. It sends an outer gradient, the shared
 weights (the anchor) minus its own; the mean of those is the gradient of an ordinary optimizer of
 the anchor, SGD with Nesterov momentum (arXiv 2311.08105).
 
@@ -30,7 +30,7 @@ def outer_gradient(anchor: Mapping[str, Tensor], local: Mapping[str, Tensor]) ->
 def merged(deltas: Sequence[Mapping[str, Tensor]], weights: Sequence[float]) -> Tensors:
     """Return the weighted mean of outer gradients, summed in the order given.
 
-    A weight of 0 is the same as absence, to the bit, and what has it may hold anything.
+    A weight of 0 equals absence, to the bit, whatever the tensors hold.
 
     Args:
         deltas: one or more, all of the same names, shapes and dtypes.
@@ -49,7 +49,7 @@ def merged(deltas: Sequence[Mapping[str, Tensor]], weights: Sequence[float]) -> 
 
 
 def mixed(local: Mapping[str, Tensor], anchor: Mapping[str, Tensor], alpha: float) -> Tensors:
-    """Return what a learner goes on from: `alpha` of its own weights, the rest of the anchor's.
+    """Return the weights that a worker continues with: `alpha` local, the rest of the anchor.
 
     With `alpha` 0 that is a copy of the anchor, to the bit, whatever `local` holds.
     """
@@ -112,7 +112,7 @@ class OuterStep:
             _held(state.pending, name, gradient).add_(gradient)
 
     def _renewed(self, state: OuterState, name: str, gradient: Tensor) -> Tensor:
-        """Return the momentum after the mean of what it has not taken yet."""
+        """Return the momentum, updated by the mean of the pending gradients."""
         mean = gradient
         if self.momentum_every > 1:
             mean = state.pending[name] / self.momentum_every
@@ -130,7 +130,7 @@ def fragments(sizes: Mapping[str, int], count: int) -> tuple[tuple[str, ...], ..
     """Divide tensors into fragments of about the same size, the same for any order of `sizes`.
 
     The largest goes first, each into the fragment that has least; the fullest has at most 4/3 of
-    what it has in the best division (Graham, SIAM J. Appl. Math. 17, 1969).
+    its load in the best division (Graham, SIAM J. Appl. Math. 17, 1969).
 
     Args:
         sizes: parameters by name.
@@ -199,7 +199,7 @@ def mean_of(
     names: Sequence[str],
     counted: Collection[str],
 ) -> tuple[Tensors, Tensor]:
-    """Return the weighted mean of changes, and the sums of squares and products beside it.
+    """Return the weighted mean of changes, and sums of squares and products.
 
     A tensor of each is read at a time.
 
@@ -207,7 +207,7 @@ def mean_of(
         changes: of the members, in their order.
         weights: of each.
         names: of the tensors.
-        counted: those of them that the sums are over.
+        counted: names that the sums are over.
 
     Returns:
         The mean by name, and sums (2, members + 1) fp64: squares of each member's change and of the

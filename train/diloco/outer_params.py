@@ -1,4 +1,4 @@
-"""The anchor: weights that all learners have in common, and what has led to them."""
+"""Outer parameters: the weights that all workers share, and their history."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -130,13 +130,13 @@ def _state_of(file: Path, steps: Mapping[str, int]) -> OuterState:
 
 
 class OuterParams:
-    """What a learner knows of all: what this process keeps of the weights, and the newest plans.
+    """The shared weights that this process keeps, and the newest plans.
 
     Attributes:
         landed: the newest meeting that is in it.
         is_over: whether that was the last of the run.
         state: of the outer optimizer.
-        residuals: what was not sent of this learner's changes, where the codec keeps that.
+        residuals: unsent parts of this worker's changes, for codecs with error feedback.
         digests: of the newest meetings, each with all before it.
         plans: of the rounds that a learner may be in.
         num_plans: how many those are.
@@ -181,7 +181,7 @@ class OuterParams:
         return [name for number in numbers for name in self._fragments[number]]
 
     def held(self, numbers: Sequence[int]) -> list[str]:
-        """Return those of them that this process keeps."""
+        """Return the names that this process keeps."""
         return [name for name in self.names_of(numbers) if name in self.state.anchor]
 
     def plan(self, round_: int) -> Plan:
@@ -189,7 +189,7 @@ class OuterParams:
         return next(plan for plan in reversed(self.plans) if plan.round <= round_)
 
     def base(self, round_: int) -> str:
-        """Return the digest of the meeting that all members of a round have behind them."""
+        """Return the digest of the last meeting that all members of a round have applied."""
         return self.digests[max(_START, round_ - max(1, self._config.rounds_ahead))]
 
     def step(self, meeting: Meeting, change: Tensors) -> None:
@@ -211,7 +211,7 @@ class OuterParams:
         return self.merged.times(1 / self._config.fragments)
 
     def kept(self) -> Kept:
-        """Return a copy to be kept, of which the tensors are shared."""
+        """Return a copy that shares its tensors."""
         return Kept(self.landed, dict(self.digests), self.state, self.merged)
 
     def take(self, kept: Kept, meetings: Sequence[Meeting]) -> None:
@@ -223,7 +223,7 @@ class OuterParams:
         self.is_over = any(meeting.is_last for meeting in meetings)
 
     def _digest(self, names: Sequence[str], before: str) -> str:
-        """Return the sha256 of what was before and of these weights, with their momentum."""
+        """Return the sha256 of the previous digest and of these weights, with their momentum."""
         found = hashlib.sha256(before.encode())
         for name in names:
             for tensors in (self.state.anchor, self.state.momentum):
@@ -232,7 +232,7 @@ class OuterParams:
         return found.hexdigest()
 
     def known(self) -> tuple[Any, ...]:
-        """Return what processes that keep no weights need to know of it."""
+        """Return the state for processes that keep no weights."""
         return self.landed, self.is_over, self.plans, self.digests, self.merged
 
     def learn(self, known: tuple[Any, ...]) -> None:
@@ -263,7 +263,7 @@ class OuterParams:
             self.state.steps |= dict.fromkeys(self.held([number]), steps)
 
     def tensors(self) -> dict[str, Tensors]:
-        """Return what a checkpoint holds of it, by kinds."""
+        """Return its tensors in a checkpoint, by kind."""
         return {
             "anchor": self.state.anchor,
             "momentum": self.state.momentum,

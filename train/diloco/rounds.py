@@ -22,7 +22,7 @@ class Plan:
     """The members of all rounds from one on, until another plan.
 
     A run has one order of global batches, its steps; a round takes the next of them, in turn by the
-    members' budgets. What a step reads, its objective and its learning rate follow from its number,
+    members' budgets. The rows, objective and learning rate of a step follow from its number,
     as in a run without learners.
 
     Attributes:
@@ -45,7 +45,7 @@ class Plan:
         return self.first_step + (round_ - self.round) * self.total
 
     def is_last(self, round_: int, total_steps: int) -> bool:
-        """Tell whether fewer steps of a run are left after a round than it has members."""
+        """Return whether fewer steps of a run remain after a round than it has members."""
         return self.first_of(round_) + self.total + len(self.budgets) > total_steps
 
     def budget(self, learner: int, round_: int, total_steps: int) -> int:
@@ -55,7 +55,7 @@ class Plan:
         return self.budgets[learner]
 
     def step(self, learner: int, round_: int, taken: int, total_steps: int) -> int:
-        """Return the step of the run that a member takes after so many in a round."""
+        """Return the step of the run that a member takes after `taken` steps of a round."""
         first = self.first_of(round_)
         if self.is_last(round_, total_steps):
             return first + taken * len(self.budgets) + sorted(self.budgets).index(learner)
@@ -97,7 +97,7 @@ class Turn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerReport:
-    """What a learner says of a change of its weights.
+    """A worker's report on a change of its weights.
 
     With several fragments, the numbers of all that are sent are added up.
 
@@ -121,20 +121,20 @@ class WorkerReport:
 
     @property
     def work(self) -> Work:
-        """The training behind the change."""
+        """The training that led to the change."""
         return Work(self.tokens, self.steps, self.seconds)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Meeting:
-    """The record of a meeting, from which all learners go on alike.
+    """The record of a synchronisation, from which all workers continue alike.
 
     Attributes:
         round: that it ended.
         fragments: that met.
         members: who took part, in the order of their numbers, in which changes are summed.
         missed: meetings in a row that members of the plan have missed.
-        plan: from round + 1 + those that learners begin ahead.
+        plan: from round + 1 + rounds that workers begin ahead.
         is_last: of the run.
     """
 
@@ -146,11 +146,11 @@ class Meeting:
     is_last: bool = False
 
     def has(self, learner: int) -> bool:
-        """Tell whether a learner took part."""
+        """Return whether a worker took part."""
         return learner in [told.learner for told in self.members]
 
     def told(self) -> dict[str, Any]:
-        """Return what a line of `rounds.jsonl` says of it."""
+        """Return its line in `rounds.jsonl`."""
         return {
             "round": self.round,
             "fragments": list(self.fragments),
@@ -240,8 +240,8 @@ class Flight:
         plan: of that round.
         fragments: that meet.
         is_last: whether the run ends with it.
-        told: beside it.
-        left: steps until this learner goes on from the meeting.
+        told: the report that accompanies it.
+        left: steps until this worker applies the result.
         age: steps since it was sent.
     """
 
@@ -306,10 +306,10 @@ class Transport(Protocol):
         """Return the members' changes of a meeting, in their order."""
 
     def flush(self) -> None:
-        """Wait until what was sent is where it would outlive this process."""
+        """Wait until sent changes would outlive this process."""
 
     def close(self) -> None:
-        """Leave nothing behind on this machine."""
+        """Remove everything on this machine."""
 
 
 class Unsent:
@@ -331,18 +331,18 @@ class Unsent:
         return taken
 
     def merge(self, meeting: Meeting, told: WorkerReport, alpha: float) -> int:
-        """Go on from a meeting, which overwrites all of the weights but a share of alpha.
+        """Count a merge, which overwrites the weights except a share of alpha.
 
-        Work that the meeting has not merged counts by this share: what was done since the change
+        Work that the meeting has not merged counts by this share: steps since the change
         was sent, and the change itself if the meeting took an earlier one or none.
 
         Args:
             meeting: whose anchor the weights were replaced by.
-            told: beside the change that was sent last.
-            alpha: share of its own weights that the learner keeps.
+            told: the report on the change that was sent last.
+            alpha: share of the local weights that the worker keeps.
 
         Returns:
-            Steps of its own that the weights have lost.
+            Local steps that the weights have lost.
         """
         merged = (each.work for each in meeting.members if each.learner == told.learner)
         left_out = (told.work - sum(merged, Work())).times(1 / len(meeting.fragments))

@@ -3,12 +3,12 @@
 run.json                          settings of the run, by the first who comes
 learners/2.json                   which launch is learner 2, and since when it asks to take part
 rounds/000012/2-0.safetensors     its change of round 12, encoded; 2-1 if it went on alone
-rounds/000012/2-0.json            what it tells of it, with the sha256; written after it
+rounds/000012/2-0.json            the report on it, with the sha256; written after it
 meetings/000012.json              who took part, and who takes which steps next; created once
-anchors/000010.safetensors        anchor and momentum after a meeting; .json beside it
+anchors/000010.safetensors        anchor and momentum after a meeting; with a .json
 
-Whoever has seen enough changes creates the record of a meeting; storage lets one of them do so.
-All others go by it. There is no clock that must agree, no port and no server.
+Any worker that sees enough changes creates the record; storage lets only one of them do so.
+All others follow it. No clocks must agree, and no port or server is needed.
 """
 
 import threading
@@ -41,7 +41,7 @@ _TURN_SECONDS = 1.0
 
 @dataclass(slots=True)
 class _Flying:
-    """A flight, and what a thread finds of its meeting."""
+    """A flight, and the state of its meeting as seen by a thread."""
 
     flight: Flight
     file: Path | None
@@ -52,7 +52,7 @@ class _Flying:
 
 
 class SharedStore:
-    """A store as the first process of a learner uses it; the others are told what it finds.
+    """A store, used by the first process of a worker, which informs the others.
 
     Attributes:
         url: where it is.
@@ -71,7 +71,7 @@ class SharedStore:
         settings: Mapping[str, Any],
         wants_to_stop: Callable[[], bool],
     ) -> None:
-        """Open the store, and hold the run's settings against those of the others.
+        """Open the store, and compare the run's settings with the other workers'.
 
         Args:
             config: of the learners.
@@ -226,7 +226,7 @@ class SharedStore:
         self._store.create_table(_record(flight.round), meeting.to_table())
 
     def _present(self, flight: Flight) -> dict[int, WorkerReport]:
-        """Return what members of a round have told, each the newest that is whole."""
+        """Return the newest whole report of each member of a round."""
         found: dict[int, WorkerReport] = {}
         folder = f"rounds/{flight.round:06d}"
         for name in self._store.names(folder):
@@ -336,7 +336,7 @@ class SharedStore:
         return max((int(name[:6]) for name in found if name[:6].isdecimal()), default=-1)
 
     def ask_to_join(self, newest: int) -> None:
-        """Say that this learner has seen a meeting, and would take part in what is next."""
+        """Announce that this worker has seen a meeting and requests to take part."""
         if self._ranks.is_first and newest != self._asked_after:
             self._check_presence()
             self._write_presence(newest)
@@ -349,7 +349,7 @@ class SharedStore:
         self._flying.clear()
 
     def close(self) -> None:
-        """Let go of what is on this machine."""
+        """Remove temporary files of this machine."""
         self.forget()
         if self._ranks.is_first:
             self._closing.close()

@@ -1,4 +1,4 @@
-"""What the trainer asks about meetings, and the answers of a run that has none."""
+"""Synchronisation as the trainer sees it, and a run without any."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ class OuterSync(AlsoSaved, Protocol):
     stopped: bool
 
     def begin(self, state: RunState, log: RunLog, wants_to_stop: Callable[[], bool]) -> None:
-        """Go on from a state, when the weights are there."""
+        """Continue from a state, once the weights are loaded."""
 
     def taken(self, state: RunState, tokens: int, seconds: float) -> None:
         """Do what follows a step, which was good if it has tokens; say which is next."""
@@ -33,23 +33,23 @@ class OuterSync(AlsoSaved, Protocol):
         """Return the training of all learners that is in the anchor; None: there are none."""
 
     def anchored(self) -> Any:
-        """Return a context in which the weights are those that all have in common."""
+        """Return a context in which the weights are the outer parameters."""
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Release resources."""
 
 
 class NoSync:
-    """A run that takes all steps, one after the other, and meets nobody."""
+    """A run that takes all steps in order and synchronises with no other."""
 
     order: Iterable[int] | None = None
     stopped = False
 
     def begin(self, state: RunState, log: RunLog, wants_to_stop: Callable[[], bool]) -> None:
-        """Go on from its step."""
+        """Continue from the state's step."""
 
     def taken(self, state: RunState, tokens: int, seconds: float) -> None:
-        """Go on to the step behind it."""
+        """Advance to the next step."""
         state.step += 1
 
     def steps_taken(self, state: RunState) -> int:

@@ -20,7 +20,7 @@ class Weights(Protocol):
     Attributes:
         sizes: numbers in each of them, whole, on all processes alike.
         shapes: of what this process keeps an anchor of.
-        counted: names whose sums of squares this process adds to those of the others.
+        counted: names whose sums of squares this process contributes.
     """
 
     sizes: Mapping[str, int]
@@ -28,22 +28,22 @@ class Weights(Protocol):
     counted: Collection[str]
 
     def copies(self) -> list[Tensor]:
-        """Return what the parameters of this process hold."""
+        """Return copies of this process's parameters."""
 
     def restore(self, copies: list[Tensor]) -> None:
-        """Let the parameters be what they were."""
+        """Restore the parameters from copies."""
 
     def read(self, names: Iterable[str]) -> Tensors:
         """Return copies of what this process keeps an anchor of, on the CPU."""
 
     def write(self, names: Iterable[str], values: Mapping[str, Tensor], alpha: float) -> None:
-        """Let the weights be alpha of what they are and 1 - alpha of these; on all processes."""
+        """Mix alpha of the present weights with 1 - alpha of these, on all processes."""
 
     def summed(self, sums: Tensor) -> Tensor:
-        """Return sums over the `counted` weights of all processes, from those of this one."""
+        """Return sums over the `counted` weights of all processes, from this process's sums."""
 
     def as_saved(self, name: str, value: Tensor) -> Tensor:
-        """Return a tensor of the shape of what is kept as a checkpoint takes it."""
+        """Return a kept tensor in the form that a checkpoint takes."""
 
 
 class _Held:
@@ -60,12 +60,12 @@ class _Held:
         self.sizes = {name: torch.Size(shape).numel() for name, shape in self._shapes.items()}
 
     def copies(self) -> list[Tensor]:
-        """Return what the parameters of this process hold, on the CPU."""
+        """Return copies of this process's parameters, on the CPU."""
         return [local(p.detach()).to("cpu", copy=True) for p in self._all()]
 
     @torch.no_grad()
     def restore(self, copies: list[Tensor]) -> None:
-        """Let the parameters be what they were."""
+        """Restore the parameters from copies."""
         for parameter, copy in zip(self._all(), copies, strict=True):
             local(parameter.detach()).copy_(copy)
 
@@ -104,11 +104,11 @@ class WholeWeights(_Held):
                 _mix(parameter, before, alpha)
 
     def summed(self, sums: Tensor) -> Tensor:
-        """Return those of the first process, which keeps all weights."""
+        """Return the sums of the first process, which keeps all weights."""
         return sums
 
     def as_saved(self, name: str, value: Tensor) -> Tensor:
-        """Return it as it is."""
+        """Return it unchanged."""
         return value
 
 

@@ -1,9 +1,9 @@
 """A learner: a run that takes its share of the steps, and meets the others now and then.
 
-A round is so many steps. At its end a fragment of the weights meets: what it has lost since the
+A round has a number of steps. At its end a fragment synchronises: its loss since the
 anchor is sent, the mean of all learners' changes moves the anchor by an outer step, and the learner
-goes on from the anchor, or from a mixture with its own weights (DiLoCo, arXiv 2311.08105). With a
-delay it takes steps of the next round meanwhile (arXiv 2501.18512).
+continues from the anchor, or from a mixture with its local weights (DiLoCo, arXiv 2311.08105). With
+a delay it takes steps of the next round meanwhile (arXiv 2501.18512).
 """
 
 import time
@@ -49,7 +49,7 @@ class Worker:
 
     Attributes:
         order: the steps from where it stands, by the plan that holds.
-        stopped: whether it was told to stop while it waited for others.
+        stopped: whether a stop was requested while it waited for others.
     """
 
     def __init__(
@@ -86,10 +86,10 @@ class Worker:
         self.order: Iterable[int] | None = ()
         self._predicted: Iterator[int] = iter(())
 
-    # What the trainer asks
+    # The interface of the trainer
 
     def begin(self, state: RunState, log: RunLog, wants_to_stop: Callable[[], bool]) -> None:
-        """Take the weights for the first anchor, or go on from a checkpoint; enter the run.
+        """Use the weights as the first anchor, or resume from a checkpoint; enter the run.
 
         Raises:
             UserError: the mailbox cannot be used.
@@ -113,7 +113,7 @@ class Worker:
         return SharedStore(self._config, *given, self._settings, self._wants_to_stop)
 
     def taken(self, state: RunState, tokens: int, seconds: float) -> None:
-        """Count a step; go on from meetings that are due, and send what a round has changed."""
+        """Count a step; apply meetings that are due, and send the change of a round."""
         self._run = state
         self._taken += 1
         self._all_steps += 1
@@ -128,7 +128,7 @@ class Worker:
         return self._all_steps
 
     def expect(self, table: Mapping[str, Any]) -> None:
-        """Take what `to_table` gave, and make room for the tensors beside it."""
+        """Take what `to_table` gave, and allocate its tensors."""
         self._resumes = True
         for name in _KEPT:
             setattr(self, f"_{name}", table[name])
@@ -162,7 +162,7 @@ class Worker:
         }
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return anchor, momentum, what was not sent, and changes that have not been merged."""
+        """Return anchor, momentum, unsent residuals, and changes that are not merged yet."""
         kinds = {f"arrived-{r}": change for r, (_, change, _) in self._arrived.items()}
         if self._is_alone:  # a change that is sent again begins from it
             kinds["residual-before"] = self._residuals_before
@@ -183,13 +183,13 @@ class Worker:
             self._weights.restore(copies)
 
     def close(self) -> None:
-        """Leave nothing behind on this machine."""
+        """Remove everything on this machine."""
         self._transport.close()
 
     # Rounds
 
     def _land_and_send(self) -> None:
-        """Go on from the meetings that are due; at the end of a round send its change."""
+        """Apply the meetings that are due; at the end of a round send its change."""
         self._land()
         while not (self._rests() or self._taken < self._budget()):
             if not self._is_alone:
@@ -200,7 +200,7 @@ class Worker:
             self._land()
 
     def _rests(self) -> bool:
-        """Tell whether there is no step to take: the run is over, or ends with a meeting."""
+        """Return whether no step remains: the run is over, or ends with a meeting."""
         is_ending = any(flight.is_last for flight in self._flights)
         return self._anchor.is_over or self.stopped or is_ending
 
@@ -211,13 +211,13 @@ class Worker:
         return self._anchor.plan(self._round)
 
     def _is_at_the_end(self) -> bool:
-        """Tell whether all steps of the run are taken, by the plan that holds."""
+        """Return whether all steps of the run are taken, by the current plan."""
         return self._rests() or (
             self._plan().is_last(self._round, self._total_steps) and self._taken >= self._budget()
         )
 
     def _send(self) -> None:
-        """Send what the fragments of the round have lost."""
+        """Send the pseudo-gradient of the round's fragments."""
         plan = self._plan()
         is_last = plan.is_last(self._round, self._total_steps)
         numbers = fragments_of_round(self._round, self._config.fragments, is_last)
@@ -229,7 +229,7 @@ class Worker:
         self._dispatch(self._flights[-1])
 
     def _send_again(self, flight: Flight) -> None:
-        """Send a change anew, with what this learner has done since it went on alone."""
+        """Send a change again, including the steps that this worker took alone."""
         self._anchor.residuals = dict(self._residuals_before)
         flight.told = replace(flight.told, extra=flight.told.extra + 1)
         self._dispatch(flight)
@@ -244,7 +244,7 @@ class Worker:
         self._transport.send(flight, parts)
 
     def _land(self) -> None:
-        """Go on from the meetings of flights that are due, in their order."""
+        """Apply the meetings of flights that are due, in order."""
         while self._flights and not self.stopped:
             flight = self._flights[0]
             if not self._is_due(flight):
@@ -263,7 +263,7 @@ class Worker:
                 self._enter(is_new=False)
 
     def _is_due(self, flight: Flight) -> bool:
-        """Tell whether this learner goes on from a flight's meeting before it does anything else.
+        """Return whether this worker must apply a flight's meeting first.
 
         One that takes fewer steps a round than the delay has them taken at the end of the round
         whose change begins from that meeting.
@@ -280,7 +280,7 @@ class Worker:
         return self._is_at_the_end() and self._arrive(flight, Wait.FOR_EVER)
 
     def _arrive(self, flight: Flight, wait: Wait) -> bool:
-        """Wait for a meeting and the mean of its changes; tell whether they are there."""
+        """Wait for a meeting and the mean of its changes; return whether they arrived."""
         if flight.round in self._arrived:
             return True
         meeting = self._transport.meeting(flight, wait)
@@ -315,14 +315,14 @@ class Worker:
         flight: Flight,
         waited_seconds: float,
     ) -> None:
-        """Take the outer step, and go on from the new anchor."""
+        """Take the outer step, and continue from the new anchor."""
         self._step_anchor(meeting, change)
         alpha = 0.0 if meeting.is_last else self._config.alpha
         names = self._anchor.names_of(meeting.fragments)
         self._weights.write(names, self._anchor.state.anchor, alpha)
         self._count_overwritten(meeting, flight, alpha)
         line = {
-            "step": self._run.step + 1,  # as in the metrics of the step behind which they met
+            "step": self._run.step + 1,  # the step after which they met, as in its metrics
             **meeting.told(),
             "sent_bytes": self._transport.sent_bytes,
             "received_bytes": self._transport.received_bytes,
@@ -337,7 +337,7 @@ class Worker:
         self._is_new = False
 
     def _count_overwritten(self, meeting: Meeting, flight: Flight, alpha: float) -> None:
-        """Count what the meeting has not merged; name steps that no settings have overwritten."""
+        """Count unmerged work, and report steps that were overwritten unexpectedly."""
         num_lost = self._unsent.merge(meeting, flight.told, alpha)
         if num_lost and (self._is_alone or not meeting.has(self._me)):
             message = f"round {meeting.round}: the merge overwrote {num_lost} steps of this learner"
@@ -367,7 +367,7 @@ class Worker:
     # Coming late
 
     def _is_behind(self) -> bool:
-        """Tell whether the others have met at the end of this round already, or go on without."""
+        """Return whether the others have already finished this round without this worker."""
         if not isinstance(self._transport, SharedStore):
             return False
         if self._me not in self._plan().budgets:

@@ -1,7 +1,7 @@
 """Attention inside the pieces of packed rows, without a mask: kernels that take their bounds.
 
-Rows of a batch lie one behind the other for them. The bounds are counted on the CPU, where rows are
-collated, so that nothing waits for the device.
+The kernels see the rows of a batch as one sequence. The bounds are counted on the CPU, where rows
+are collated, so that nothing waits for the device.
 """
 
 import inspect
@@ -38,7 +38,7 @@ def chosen_attention(compute: ComputeConfig, dtype: str, device: torch.device) -
     """Return the attention that a process uses; `auto` is SDPA where the better one is missing.
 
     Raises:
-        UserError: the one that is asked for cannot be used here.
+        UserError: the requested one cannot be used here.
     """
     name = attention_of(compute.attention, dtype, on_gpu=device.type == "cuda")
     if why := _why_not(name, device):
@@ -49,7 +49,7 @@ def chosen_attention(compute: ComputeConfig, dtype: str, device: torch.device) -
 
 
 def _why_not(name: str, device: torch.device) -> str:
-    """Return what is missing for an attention, nothing mostly."""
+    """Return the missing requirement, or an empty string."""
     attention = ATTENTIONS[name]
     if attention.has_mask:
         return ""
@@ -98,13 +98,13 @@ def attention_arguments(
     network_config: PreTrainedConfig,
     share: ContextShard,
 ) -> dict[str, Any]:
-    """Return what tells a stock layer that attention stays inside the pieces of packed rows.
+    """Return arguments that keep a stock layer's attention inside packed segments.
 
     A mask (B, 1, T, T of whole rows), or where pieces begin and end.
 
     Args:
         position_ids: (B, T), from 0 in every piece.
-        bounds: (1, pieces + 1) int32, in the tokens of all rows one behind the other.
+        bounds: (1, pieces + 1) int32, in the tokens of all rows in order.
         key_bounds: (1, pieces + 1) int32, in the keys that are asked.
         longest: tokens of the longest piece, or more.
         network_config: which attention there is.

@@ -1,4 +1,4 @@
-"""What a process reads at once."""
+"""Microbatches of packed rows, and rows that several processes share (context parallelism)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class Batch(NamedTuple):
 
     Attributes:
         bounds: (1, pieces + 1) int32: where pieces begin and end in the tokens of all rows, one
-            behind the other; padding is a piece.
+            after the other; padding is a segment.
         key_bounds: the same in the keys that attention asks.
         longest: tokens of the longest piece.
     """
@@ -46,7 +46,7 @@ def packed_batch(input_ids: Tensor, position_ids: Tensor, targets: Tensor, known
 
 
 def stacked(batch: Sequence[Batch]) -> dict[str, Any]:
-    """Return microbatches of one size, one behind the other, for a pipeline to divide again.
+    """Concatenate microbatches of one size, for a pipeline to divide again.
 
     Bounds are of one length then; pieces that are added have no tokens.
     """
@@ -101,7 +101,7 @@ class ContextShard:
         return (firsts[:, None] + of_row).flatten()
 
     def shared(self, batch: Batch) -> Batch:
-        """Return the process's tokens of whole rows, with bounds that are counted anew.
+        """Return the process's tokens of whole rows, with recounted bounds.
 
         Each slice asks the keys of its row from the head to its own end, piece by piece; of pieces
         that lie before it, it asks nothing. Kernels align queries with the last keys of a piece.
@@ -149,5 +149,5 @@ def attend_to_row(
 
 
 def _bounds(counts: Tensor) -> Tensor:
-    """Return where pieces of so many tokens begin and end: (1, pieces + 1) int32."""
+    """Return the bounds of segments of these lengths: (1, pieces + 1) int32."""
     return pad(counts.cumsum(0), (1, 0)).int()[None]

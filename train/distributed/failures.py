@@ -1,8 +1,8 @@
 """A process that fails ends all of them: within seconds, and its own words come first.
 
 A process that waits for another on a GPU hears no signal and no closed connection; left alone it
-waits until the timeout of the group, and the launcher with it. So whoever fails says so in the
-store that all have, where a thread of every process looks. A process that is killed cannot: the
+waits until the timeout of the group, and the launcher with it. So a failing process reports it in
+the store that all have, where a thread of every process looks. A process that is killed cannot: the
 others of its machine see it end, and one of them says what killed it. What these find afterwards,
 connections that are closed, is not reported.
 """
@@ -119,7 +119,7 @@ def _signal_that_ended(pid: int) -> int:
 
 
 class Store(Protocol):
-    """What is used of `torch.distributed.Store`."""
+    """The part of `torch.distributed.Store` that is used."""
 
     def set(self, key: str, value: str) -> None:
         """Write."""
@@ -131,7 +131,7 @@ class Store(Protocol):
         """Read, and wait until it is there."""
 
     def check(self, keys: list[str]) -> bool:
-        """Tell whether all are there."""
+        """Return whether all keys exist."""
 
 
 class SharedFate:
@@ -181,10 +181,10 @@ class SharedFate:
         is_first = self._store.add(_COUNT, 1) == 1
         if not isinstance(error, TOLD_IN_A_LINE):
             say(f"process {self._rank} failed:\n{''.join(traceback.format_exception(error))}")
-        elif is_first and self._rank:  # the others may have nothing of the kind to tell
+        elif is_first and self._rank:  # the others may not see this error
             say(f"process {self._rank} failed: {error}")
         self._store.set(_KEY, str(self._rank))
-        # What it leaves behind may wait for the others when the interpreter ends.
+        # Its remaining threads may wait for the others when the interpreter ends.
         end = threading.Timer(2 * _GRACE_SECONDS, os._exit, (1,))
         end.daemon = True
         end.start()
@@ -222,7 +222,7 @@ class SharedFate:
                 return
             self._culprit = self._store.get(_KEY).decode()
             if self._culprit == _KILLED:
-                # The launcher's signal, and what fails by the closed connections, are no news.
+                # The launcher's signal and errors of closed connections are not reported.
                 sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
             self._known.set()
         except RuntimeError:  # the store went with its host, as all else will
@@ -250,7 +250,7 @@ class SharedFate:
 
 
 def _is_of_connection(error: BaseException | None) -> bool:
-    """Tell whether an error, or one that led to it, is that of a connection to another process."""
+    """Return whether an error, or one of its causes, is a lost connection to a process."""
     while error is not None:
         if isinstance(error, RuntimeError) and _CONNECTION.search(str(error)):
             return True

@@ -2,7 +2,7 @@
 
 Each row of a factor is scaled by a power of two and rounded to e4m3; sums are in fp32 and results
 in bf16. Weights, their gradients and all between the products stay as they are, so that what
-shards, checkpoints and exports sees nothing of it.
+shards, checkpoints and exports is not affected.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ _LEAST_CAPABILITY = (9, 0)
 
 
 def why_no_float8(device: torch.device) -> str:
-    """Return what is missing for products in float8, nothing mostly; a CPU emulates them."""
+    """Return the missing requirement, or an empty string; a CPU emulates float8."""
     if find_spec("torchao") is None:
         return "the package torchao is not installed; pip install 'carbon-dna[gpu]'"
     if device.type == "cuda" and torch.cuda.get_device_capability(device) < _LEAST_CAPABILITY:
@@ -31,7 +31,7 @@ def why_no_float8(device: torch.device) -> str:
 
 
 def use_float8(layers: Iterable[nn.Module], device: torch.device) -> None:
-    """Let the matrices of layers multiply in float8; a CPU multiplies what was rounded to it.
+    """Let the matrices of layers multiply in float8; a CPU multiplies rounded numbers.
 
     Raises:
         UserError: torchao or the kernel is missing, or a matrix has sides that it does not take.

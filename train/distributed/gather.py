@@ -20,10 +20,10 @@ _END = -1
 def gather_full_state_dict(
     parts: list[DecoderStage], ranks: Ranks
 ) -> Iterator[Mapping[str, Tensor]]:
-    """Yield all weights, with those of adapters, on the first process; none on the others.
+    """Yield all weights, including adapters, on the first process; none on the others.
 
     One is gathered when it is asked for, fp32 on the CPU. All processes come here together, and the
-    others go on when the first one is done.
+    others continue when the first one is done.
 
     Args:
         parts: of this process.
@@ -72,11 +72,11 @@ class _Gathering:
         return found.cpu()
 
     def end(self) -> None:
-        """Let the others go on."""
+        """Let the others continue."""
         self._announce(_END)
 
     def serve(self) -> None:
-        """Take part in what the first process asks for, until it has all."""
+        """Take part in each request of the first process, until it ends."""
         while (number := self._announce(_END)) != _END:
             self._moved(self.names[number])
 
@@ -126,7 +126,7 @@ class _Gathering:
         return torch.cat(slices, dim=placement.dim)
 
     def _of_shards(self, parameter: Tensor, num_rows: int) -> Tensor | None:
-        """Return a weight, or its slice of so many rows, from its shards on the first of these."""
+        """Return a weight, or its slice of `num_rows`, from its shards on the first of them."""
         mine = local(parameter.detach())
         num_shards = self._shards.size()
         rows = -(-num_rows // num_shards)  # of each, but for those at the end

@@ -37,12 +37,12 @@ class Ranks:
         shape: the processes of a worker.
         group: of the learner; None: all.
         quiet_group: for the checkpoint that a thread writes during training, on the CPU; its
-            operations never wait for those of the training.
-        talk_group: for what the first process tells the others between steps, on the CPU. The
+            operations never wait for the training's.
+        talk_group: for messages of the first process between steps, on the CPU. The
             thread that writes a checkpoint must not meet it in `quiet_group`.
         share: what this process has of its rows.
         context_group: processes that share them; None: it has them alone.
-        learner: that this process is of, of those of this launch.
+        learner: number of this process's worker in this launch.
         num_learners: of this launch.
         meeting_group: over gloo, the processes that hold what this one holds in their learners.
     """
@@ -77,7 +77,7 @@ class Ranks:
 
     @property
     def tensor_rank(self) -> int:
-        """This process's place among those that share its matrices."""
+        """This process's rank on the tensor axis."""
         return self.rank % self.shape.tensor
 
     @property
@@ -92,7 +92,7 @@ class Ranks:
         return found
 
     def shared(self, value: Any) -> Any:
-        """Return what the first process of the learner has."""
+        """Return the value of the worker's first process."""
         found = [value]
         dist.broadcast_object_list(found, group=self.talk_group, group_src=0)
         return found[0]
@@ -137,7 +137,7 @@ def joined_ranks(
 
 
 def allow_connections(world_size: int) -> None:
-    """Let this process have open what a run of so many takes, if it has not.
+    """Raise the limit of open files to the number that a run of this size needs.
 
     Raises:
         UserError: the system does not allow it.
@@ -241,11 +241,11 @@ def local(tensor: Tensor | None) -> Tensor:
 def named_parameters(parts: Iterable[nn.Module]) -> dict[str, nn.Parameter]:
     """Return this process's parameters by their names in a stock network.
 
-    The copy of tied embeddings that a last part has goes by its own name, `lm_head.weight`.
+    The copy of tied embeddings that a last stage has keeps its name, `lm_head.weight`.
     """
     return {name: p for part in parts for name, p in part.named_parameters()}
 
 
 def trained_parameters(parts: Iterable[nn.Module]) -> dict[str, nn.Parameter]:
-    """Return those of this process's parameters that are trained."""
+    """Return this process's trained parameters."""
     return {name: p for name, p in named_parameters(parts).items() if p.requires_grad}

@@ -51,7 +51,7 @@ def build_stages(
 ) -> list[DecoderStage]:
     """Make this process's stages, in the order of the layers: split, parallelise, fill in.
 
-    Where a checkpoint is loaded next, what is trained need not be filled in (`fill_trained`).
+    Before a checkpoint is loaded, trained parameters may stay empty (`fill_trained`).
 
     Nothing has memory before it is sharded.
 
@@ -75,7 +75,7 @@ def build_stages(
         parallelize(stage, config, ranks)
         stage.to_empty(device=ranks.device)
         stage.sums = torch.zeros(len(LossSums._fields), dtype=torch.float64, device=ranks.device)
-        stage.set_rope_theta(config.stages[0].rope_theta, ranks.device)
+        stage.set_rope_theta(config.phases[0].rope_theta, ranks.device)
         _fill(stage, config, start, trained=False)
         stages.append(stage)
     if fills:
@@ -105,13 +105,13 @@ def parallelize(stage: DecoderStage, config: TrainConfig, ranks: Ranks) -> None:
 def fill_trained(
     parts: list[DecoderStage], config: TrainConfig, start: Start | None = None
 ) -> None:
-    """Let what is trained be as it begins: random, or as it is in the start."""
+    """Initialise trained parameters, randomly or from the starting checkpoint."""
     for part in parts:
         _fill(part, config, start, trained=True)
 
 
 def _shard(part: DecoderStage, config: TrainConfig, ranks: Ranks) -> None:
-    """Shard every layer, then what is left; fp32 weights and sums whatever computes."""
+    """Shard every layer, then the rest; weights and sums are fp32 for every compute dtype."""
     policy = MixedPrecisionPolicy()
     if (dtype := compute_dtype(config, ranks.device)) != torch.float32:
         policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
@@ -123,14 +123,14 @@ def _shard(part: DecoderStage, config: TrainConfig, ranks: Ranks) -> None:
 
 
 def _fill(part: DecoderStage, config: TrainConfig, start: Start | None, *, trained: bool) -> None:
-    """Fill in what is trained, or all else."""
+    """Initialise trained parameters, or the frozen ones."""
     for name, parameter in part.named_parameters():
         if parameter.requires_grad != trained:
             continue
         name = stock_name(name, part.config)
         if start is None or is_adapter(name):
             given = (name, parameter.shape, part.config, config.seed)
-            value = initial_weight(*given, KMER_INITS[config.model.kmer_rows])
+            value = initial_weight(*given, KMER_INITS[config.model.kmer_init])
         else:
             value = start.weight(name)
         fill(parameter, value)

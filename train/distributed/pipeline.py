@@ -27,7 +27,7 @@ class Pipeline:
     """This process's parts of the network and how batches go through all of them.
 
     With one process to a pipeline it is a loop over microbatches; with more, a schedule of
-    `torch.distributed.pipelining`, made anew when the shape of the batch changes.
+    `torch.distributed.pipelining`, rebuilt when the shape of the batch changes.
     """
 
     def __init__(self, config: TrainConfig, ranks: Ranks, parts: list[DecoderStage]) -> None:
@@ -41,7 +41,7 @@ class Pipeline:
     def forward_backward(self, batch: list[Batch], objective: Objective) -> LossSums:
         """Run this reader's microbatches; return sums over all readers, and leave gradients.
 
-        The gradients are those of the summed loss of all readers, divided by the number of
+        Gradients belong to the summed loss over all data-parallel ranks, divided by the number of
         processes that share weights: FSDP does that.
         """
         with self._measured(objective) as sums:
@@ -146,7 +146,7 @@ def _call(part: DecoderStage, batch: Batch) -> Tensor:
 
 
 def _rest(batch: list[Batch]) -> dict[str, Any]:
-    """Return what every part is given beside its input, and that no outputs are wanted."""
+    """Return the arguments of every stage after its input, without requesting outputs."""
     return stacked(batch) | {"return_outputs": False}
 
 
@@ -195,7 +195,7 @@ def finish_gradients(
     Both numbers stay on the device, which is not waited for.
 
     This is the one place that divides. FSDP has divided by the number of processes that share
-    weights already, which is undone here. The norm is that of the whole network: over all parts and
+    weights already, which is undone here. The norm covers the whole network: over all stages and
     shards, each weight once.
     """
     weights = named_parameters(parts)
@@ -209,7 +209,7 @@ def finish_gradients(
     square = torch.nn.utils.get_total_norm(counted).to(ranks.device).double().square()
     for dimension in ("pipeline", "shard", "tensor"):
         dist.all_reduce(square, group=ranks.mesh.get_group(dimension))
-    scale = ranks.data_mesh.size() / count.clamp(min=1)
+    scale = ranks.shape.replicate * ranks.shape.fsdp / count.clamp(min=1)
     norm = scale * square.sqrt()
     factor = scale * (clip_norm / (norm + 1e-6)).clamp(max=1)
     if gradients:  # a process of a pipeline may have none

@@ -36,7 +36,7 @@ class DecoderStage(nn.Module):
     Attributes:
         sums: fp64, `LossSums` of the microbatches since they were last set to zero; of the last
             stage only.
-        objective: what is minimised.
+        objective: the loss to minimise.
         share: which tokens of rows are read here.
         own_tokens: from (B, T) to the tokens whose loss is computed here.
         carries_gradients: whether gradients go through frozen layers, for a pipeline whose first
@@ -91,7 +91,7 @@ class DecoderStage(nn.Module):
 
         Args:
             x: tokens (B, T) for the first part, hidden states (B, T, D) for the others.
-            position_ids: (B, T); those that begin anew inside a row mark a new piece, and attention
+            position_ids: (B, T); a restart at 0 inside a row marks a new segment, and attention
                 stays inside a piece.
             targets: (B, T) the 6-mers that follow.
             known: (B, T) uint8, their known bases.
@@ -127,7 +127,7 @@ class DecoderStage(nn.Module):
         return sums.loss.clone()  # one number of six: a view, which FSDP and schedules do not take
 
     def set_rope_theta(self, theta: float, device: torch.device) -> None:
-        """Let the rotary embedding, and the configuration of an export, be those of a theta."""
+        """Set the RoPE theta of the rotary embedding and of an export's configuration."""
         if self._rope_theta == theta:
             return
         rope: Any = self.config.rope_parameters  # of all parts of a process
@@ -146,7 +146,7 @@ def stock_name(name: str, network: PreTrainedConfig) -> str:
     return "model.embed_tokens.weight" if tied else name
 
 
-# Products and attention cost the most to compute anew. By name: some are of packages that may not
+# Products and attention cost the most to recompute. By name: some are of packages that may not
 # be there.
 _KEPT = {
     *("aten::mm", "aten::addmm", "aten::bmm", "aten::_scaled_mm"),
@@ -158,7 +158,7 @@ _KEPT = {
 
 
 def recompute(layer: nn.Module, kind: ActivationCheckpointing) -> None:
-    """Discard the activations of a stock layer, except those that are kept, until backward.
+    """Discard the activations of a stock layer, except kept ones, until backward.
 
     Nothing in a layer is random. A compiled layer and FSDP wrap this, so that a layer is one graph
     and its weights are gathered once for both passes.
@@ -169,10 +169,10 @@ def recompute(layer: nn.Module, kind: ActivationCheckpointing) -> None:
     kept = {"context_fn": _keeping_products} if kind.keeps_products else {}
 
     def forward(hidden: Tensor, **shared: Any) -> Any:
-        options = {"use_reentrant": False, "preserve_rng_state": False, **kept}
+        options: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False, **kept}
         return checkpoint(stock, hidden, **options, **shared)
 
-    layer.forward = forward  # type: ignore[method-assign]
+    layer.forward = forward
 
 
 def _policy(

@@ -6,7 +6,7 @@ of the sequence (arXiv 2205.05198). Weights are DTensors, so gradients, optimize
 know how they are divided.
 
 Rows of embedding and head, 6-mers among them, are divided as well. For the loss a process gathers
-the rows, of which there are few, and not the logits of the sequence: its own tokens have all
+the few rows, and not the logits of the sequence: its tokens have all
 6-mers, and the fused head computes any objective as for one process.
 """
 
@@ -43,28 +43,27 @@ def share_matrices(stage: nn.Module, ranks: Ranks) -> None:
 
 
 def _layer_plan(layer: nn.Module) -> dict[str, Any]:
-    """Return what is done with each module of a layer."""
-    columns, rows = ColwiseParallel, lambda: RowwiseParallel(output_layouts=_SLICE)
-    plan = {
+    """Return the parallel style of each module of a layer."""
+    plan: dict[str, Any] = {
         "input_layernorm": SequenceParallel(use_local_output=True),
         "self_attn": PrepareModuleInput(
             input_kwarg_layouts={"hidden_states": _SLICE},
             desired_input_kwarg_layouts={"hidden_states": _WHOLE},
             use_local_output=True,
         ),
-        "self_attn.q_proj": columns(),
-        "self_attn.k_proj": columns(),
-        "self_attn.v_proj": columns(),
-        "self_attn.o_proj": rows(),
+        "self_attn.q_proj": ColwiseParallel(),
+        "self_attn.k_proj": ColwiseParallel(),
+        "self_attn.v_proj": ColwiseParallel(),
+        "self_attn.o_proj": RowwiseParallel(output_layouts=_SLICE),
         "post_attention_layernorm": SequenceParallel(use_local_output=True),
         "mlp": PrepareModuleInput(
             input_layouts=(_SLICE,), desired_input_layouts=(_WHOLE,), use_local_output=True
         ),
-        "mlp.gate_proj": columns(),
-        "mlp.up_proj": columns(),
-        "mlp.down_proj": rows(),
+        "mlp.gate_proj": ColwiseParallel(),
+        "mlp.up_proj": ColwiseParallel(),
+        "mlp.down_proj": RowwiseParallel(output_layouts=_SLICE),
     }
-    # Norms of heads are over a head's own width: (B, T, heads, width), of which heads are divided.
+    # Norms of heads act on (B, T, heads, width), where heads are divided.
     names = {name for name, _ in layer.named_modules()}
     for norm in ("self_attn.q_norm", "self_attn.k_norm"):
         if norm in names:
@@ -85,7 +84,7 @@ class SequenceSlice:
 
 
 def whole(weight: Tensor) -> Tensor:
-    """Return all rows of a weight; backward leaves each process the gradient of its own."""
+    """Return all rows of a weight; backward leaves each process its share of the gradient."""
     if not isinstance(weight, DTensor):
         return weight
     gathered: Tensor = weight.redistribute(placements=[_WHOLE]).to_local(

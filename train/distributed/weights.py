@@ -25,7 +25,7 @@ _A, _B = ".lora_A.default.weight", ".lora_B.default.weight"
 
 
 def lora_config(model: ModelConfig) -> "LoraConfig":
-    """Return what peft knows of the adapters of a run; they have no dropout."""
+    """Return peft's configuration of a run's adapters, without dropout."""
     from peft import LoraConfig
 
     return LoraConfig(
@@ -46,12 +46,12 @@ def initial_adapter_weight(shape: torch.Size, generator: torch.Generator, *, is_
 
 
 def is_adapter(name: str) -> bool:
-    """Tell whether a parameter is of an adapter."""
+    """Return whether a parameter belongs to an adapter."""
     return name.endswith((_A, _B))
 
 
 def is_b(name: str) -> bool:
-    """Tell whether it is the matrix that begins as zero."""
+    """Return whether it is the matrix that starts at zero."""
     return name.endswith(_B)
 
 
@@ -93,7 +93,7 @@ class KmerInit:
     Attributes:
         shared: share of a row's variance that comes from its six bases, each a vector by base and
             place that all 6-mers with that base there have in common.
-        scale: standard deviation, by that of other matrices.
+        scale: standard deviation, relative to other matrices.
     """
 
     shared: float = 0.0
@@ -119,7 +119,7 @@ def initial_weight(
     """Return a parameter as it begins, fp32 on the CPU: a function of its name and the seed alone.
 
     So a process makes its own layers only, and they are the same however the network is divided.
-    The distribution is that of the stock network, but for rows of 6-mers where another is given.
+    The distribution follows the stock network, except for rows of 6-mers with another one.
     """
     if len(shape) == 1:
         return torch.ones(shape)
@@ -151,7 +151,7 @@ _ENDS = ("model.embed_tokens.weight", "lm_head.weight")
 class FrozenRows:
     """Rows of embedding and head that no row of the corpus names: they stay bit for bit.
 
-    They have no gradient but where a row of text stands in for a tag; weight decay would shrink
+    They have no gradient except where a row of text represents a tag; weight decay would shrink
     them all the same.
     """
 
@@ -173,7 +173,7 @@ class FrozenRows:
 
     @torch.no_grad()
     def restore(self) -> None:
-        """Undo what the optimizer did to them."""
+        """Undo the optimizer's changes to them."""
         for parameter, mine, values in self._held:
             local(parameter).index_copy_(0, mine, values)
 
@@ -181,7 +181,7 @@ class FrozenRows:
 def _rows_here(parameter: nn.Parameter, rows: Collection[int]) -> torch.Tensor:
     """Return which rows of this process's shard are held, by their numbers: (held,) int64.
 
-    A mask would have to be counted anew in every step, for which the device is waited for.
+    A mask would have to be counted in every step, which waits for the device.
     """
     mask = torch.zeros(len(parameter), 1, dtype=torch.bool, device=parameter.device)
     mask[list(rows)] = True

@@ -1,1 +1,1 @@
-"""The model that a run goes on from, and what is trained of it."""
+"""Architectures, and the starting checkpoint of a run."""

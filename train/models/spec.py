@@ -1,9 +1,9 @@
-"""What the network of a run is, in numbers: its configuration, widths, operations."""
+"""Architectures as the trainer sees them: configuration, sizes, operations."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from carbon.model.presets import PRESETS, Preset
 from carbon.tokenizer import NUM_KMERS
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelSpec:
-    """All that the trainer knows of an architecture, which is a stock decoder of transformers.
+    """The trainer's view of an architecture, which is a stock decoder of transformers.
 
     A decoder has `model.embed_tokens`, `model.layers`, `model.norm`, `model.rotary_emb` and
-    `lm_head`; a layer has the matrices of `Sizes.linears`. What is done with it (split into
+    `lm_head`; a layer has the matrices of `Sizes.linears`. All operations on it (split into
     pipeline stages, parallelised, initialised, counted) is the same for all of them.
 
     Attributes:
@@ -39,10 +39,9 @@ class ModelSpec:
     has_head_norms: bool = False
     label: str
 
-    def build(self, config: "PreTrainedConfig") -> "nn.Module":
+    def build(self, config: "PreTrainedConfig") -> Any:
         """Return the stock network, on the device that torch makes tensors on."""
-        network: nn.Module = getattr(import_module(self.module), self.network)(config)
-        return network
+        return getattr(import_module(self.module), self.network)(config)
 
     def rotary_embedding(self, config: "PreTrainedConfig") -> "nn.Module":
         """Return the rotary embedding, by the theta of the configuration."""
@@ -51,10 +50,10 @@ class ModelSpec:
 
 
 def spec_of(architecture: str) -> ModelSpec:
-    """Return the spec in the module of that name; names are those of `model_type` in config.json.
+    """Return the spec in the module of that name; names are values of `model_type` in config.json.
 
     Raises:
-        KeyError: there is no such module.
+        ModuleNotFoundError: the architecture is unknown.
     """
     spec: ModelSpec = import_module(f"train.models.{architecture}").SPEC
     return spec
@@ -69,7 +68,7 @@ def network_config(config: TrainConfig) -> "PreTrainedConfig":
     return network
 
 
-def build_network(config: TrainConfig) -> "nn.Module":
+def build_network(config: TrainConfig) -> Any:
     """Return a run's stock network, on the device that torch makes tensors on."""
     of_network = network_config(config)
     return spec_of(of_network.model_type).build(of_network)
@@ -135,7 +134,7 @@ class Sizes:
         return 2 * self.hidden + self.head_norms
 
     def end_parameters(self, is_first: bool, is_last: bool) -> int:
-        """Return those of a piece beside its layers: embedding, or norm and head, or all."""
+        """Return a stage's parameters outside its layers: embedding, or norm and head, or all."""
         has_head = is_last and not (is_first and self.is_tied)
         return self.hidden * (self.vocabulary * (is_first + has_head) + is_last)
 
@@ -144,7 +143,7 @@ def tuned_parameters(model: ModelConfig, sizes: Sizes, pieces: Sequence[range]) 
     """Return how many parameters of some pieces are frozen, and how many adapters add.
 
     Args:
-        model: what is trained.
+        model: which part is trained.
         sizes: of the network.
         pieces: the layers of each.
     """

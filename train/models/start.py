@@ -1,7 +1,7 @@
-"""A given model as a run takes it: held against the recipe, its weights in the native layout.
+"""The starting checkpoint of a run: checked against the recipe, in the native layout.
 
 A hybrid is trained as its DNA rows: 4,224 of 155,776. Its tags are text, so the byte pairs that
-spell them stand in reserved rows meanwhile, and no row of text changes.
+spell them use reserved rows during training, and no row of text changes.
 """
 
 import hashlib
@@ -38,10 +38,10 @@ _ENDS = ("model.embed_tokens.weight", "lm_head.weight")
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """A model to go on from.
+    """A starting checkpoint.
 
     Attributes:
-        folder: its files, held against one another.
+        folder: its files, checked for consistency.
     """
 
     folder: ModelFolder
@@ -60,7 +60,7 @@ class Start:
 
     @cached_property
     def prefixes(self) -> Mapping[Prefix, Prefix]:
-        """What opens a piece, from native ids to those of a run that are others."""
+        """Prefixes of segments, from native ids to the run's, where they differ."""
         if not self.is_hybrid:
             return {}
         ids, slot_of = self._text_ids(), {text: slot for slot, text in self.slots.items()}
@@ -71,7 +71,7 @@ class Start:
 
     @cached_property
     def slots(self) -> Mapping[int, int]:
-        """The reserved rows that rows of text stand in, with the ids of these."""
+        """Reserved rows that hold rows of text, with the ids of the text."""
         found = sorted({i for ids in self._text_ids().values() for i in ids})
         slots = range(_FIRST_SLOT, NATIVE.first_kmer)
         assert len(found) <= len(slots), "tags are spelt with less than 124 byte pairs"
@@ -90,7 +90,7 @@ class Start:
         }
 
     def held_rows(self, tags: tuple[str, ...]) -> list[int]:
-        """Return rows below the 6-mers that stay as they are: those of no tag of the corpus."""
+        """Return frozen rows below the 6-mers: rows that no tag of the corpus uses."""
         trained = {NATIVE.dna_start, NATIVE.oov}
         if not self.is_hybrid:
             trained |= set(NATIVE.tag_ids(tags))
@@ -123,10 +123,10 @@ class Start:
 
 
 def open_start(config: TrainConfig) -> Start | None:
-    """Return the model that a run goes on from; None if it begins with random weights.
+    """Return the starting checkpoint of a run; None for random weights.
 
     Raises:
-        UserError: there is no such folder, it is no Carbon model, or does not fit the recipe.
+        UserError: the folder is missing, not a Carbon model, or does not fit the recipe.
     """
     if not config.model.start:
         return None
@@ -139,10 +139,10 @@ def open_start(config: TrainConfig) -> Start | None:
 
 
 def start_config(source: str) -> "PreTrainedConfig":
-    """Return the configuration of a model to go on from, with the native vocabulary's rows.
+    """Return the configuration of a starting checkpoint, with the native vocabulary's rows.
 
     Raises:
-        ModelError: there is no such folder, or no model in it.
+        ModelError: the folder is missing or has no model.
     """
     from transformers import AutoConfig
 
@@ -158,15 +158,15 @@ def start_config(source: str) -> "PreTrainedConfig":
 
 
 def filled_in(table: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a recipe's table with what it leaves open and its start decides: RoPE theta."""
-    model, stages = table.get("model"), table.get("stages")
+    """Return a recipe's table, completed with the starting checkpoint's RoPE theta."""
+    model, stages = table.get("model"), table.get("phases")
     source = model.get("start") if isinstance(model, Mapping) else None
     if not isinstance(source, str) or not source or not isinstance(stages, list):
         return table
     rope: Any = start_config(source).rope_parameters
     theta = {"rope_theta": float(rope["rope_theta"])}
     filled = [{**theta, **each} if isinstance(each, Mapping) else each for each in stages]
-    return {**table, "stages": filled}
+    return {**table, "phases": filled}
 
 
 def _folder_of(source: str) -> Path:
@@ -210,7 +210,7 @@ def _require_peft() -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tuning:
-    """A way to go on from a model.
+    """A way to train from a starting checkpoint.
 
     Attributes:
         freezes: whether the weights of the model stay as they are, but for its last layers.

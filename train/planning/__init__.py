@@ -1,1 +1,1 @@
-"""What a run will do, before it does anything."""
+"""Plans of a run: mesh, memory, time, data."""

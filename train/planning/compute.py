@@ -10,9 +10,9 @@ class Attention:
     """A way to attend.
 
     Attributes:
-        has_mask: of all pairs of positions; else it is told where pieces begin and end, needs a
+        has_mask: of all pairs of positions; else it takes the bounds of segments, needs a
             GPU, and knows no fp32.
-        module: a package that has it beside torch; empty for torch itself.
+        module: the package that provides it; empty for torch itself.
     """
 
     has_mask: bool = False
@@ -70,10 +70,10 @@ DTYPE_BYTES = {"float32": 4, "bfloat16": 2}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ActivationCheckpointing:
-    """What of a layer is computed anew in backward.
+    """Activations of a layer that backward recomputes.
 
     Attributes:
-        recomputes: whether anything is; what goes into the layer is kept at any rate.
+        recomputes: whether any are; the input of the layer is always kept.
         keeps_products: not the results of matrix products and of attention, which cost the most.
     """
 

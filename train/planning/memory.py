@@ -1,6 +1,6 @@
 """What one process of a run holds in memory, counted from the shapes.
 
-The formulas, their sources, and what is left out are in docs/plan.md.
+docs/plan.md has the formulas, their sources, and their limits.
 """
 
 from dataclasses import dataclass
@@ -25,13 +25,13 @@ class Memory:
         weights: the shard, fp32.
         moments: the optimizer's state, fp32.
         gathered: whole weights, in the dtype that computes.
-        whole_gradients: those that are not yet reduced to shards.
+        whole_gradients: gradients that are not yet reduced to shards.
         activations: what backward needs of all microbatches in flight.
-        layer: what the backward of one layer takes beside that.
+        layer: additional memory of one layer's backward.
         logits: of a chunk of tokens, and the gradient of the head.
         transfers: where a pipeline's messages are received.
         gradients: the shard, fp32, whole once activations are gone.
-        update: temporaries of the optimizer's step, of which a kernel of a GPU needs none.
+        update: temporaries of the optimizer's step, none for a fused kernel of a GPU.
     """
 
     weights: int
@@ -64,7 +64,7 @@ class Process:
         mesh: the processes.
         dtype_bytes: of what computes.
         has_mask: whether attention reads a mask of all pairs of positions.
-        optimizer: that updates what is trained.
+        optimizer: that updates trained parameters.
         frozen: parameters of the network that are not trained, before sharding.
         added: parameters of adapters.
     """
@@ -104,19 +104,19 @@ class Process:
 
     @property
     def end_parameters(self) -> int:
-        """Parameters beside those of layers."""
+        """Parameters outside layers."""
         last = self.sizes.num_layers
         return sum(self.sizes.end_parameters(p.start == 0, p.stop == last) for p in self.pieces)
 
     @property
     def num_parameters(self) -> int:
-        """Parameters before sharding, those of adapters among them."""
+        """Parameters before sharding, including adapters."""
         of_layers = self.num_layers * self.sizes.layer_parameters
         return of_layers + self.end_parameters + self.added
 
     @property
     def num_trained(self) -> int:
-        """Of them, those that have a gradient and the optimizer's moments."""
+        """Parameters that have a gradient and moments."""
         return self.num_parameters - self.frozen
 
     @property
@@ -132,12 +132,12 @@ class Process:
 def memory_of(
     process: Process, context_tokens: int, microbatch_rows: int, num_microbatches: int
 ) -> Memory:
-    """Return what a process holds while it reads rows of a length."""
+    """Return the memory of a process for rows of a length."""
     sizes, tensor = process.sizes, process.mesh.tensor
     tokens = microbatch_rows * context_tokens // process.mesh.context
     layer, kept = _layer_bytes_a_token(process, context_tokens)
     shard = _FP32_BYTES * -(-process.num_parameters // process.shard)
-    backward = process.dtype_bytes * (sizes.hidden + sizes.mlp)  # gradients beside activations
+    backward = process.dtype_bytes * (sizes.hidden + sizes.mlp)  # gradients next to activations
     trained = _FP32_BYTES * -(-process.num_trained // process.shard)
     largest = sizes.hidden * max(sizes.mlp, sizes.vocabulary * (process.end_parameters > 0))
     largest = min(largest, process.num_trained)
@@ -185,7 +185,7 @@ def _gathered_bytes(process: Process) -> int:
 
 
 def _gradient_bytes(process: Process, num_microbatches: int, of_shard: int) -> int:
-    """Return gradients beside activations: sums are fp32, and whole until the last microbatch.
+    """Return gradients next to activations: fp32 sums, whole until the last microbatch.
 
     If each microbatch's are reduced there is the shard of the sums instead. A layer's are there
     twice while they are reduced.
@@ -194,7 +194,7 @@ def _gradient_bytes(process: Process, num_microbatches: int, of_shard: int) -> i
     each = process.parallel.reduce_each_microbatch and process.parallel.pipeline == 1
     a_layer = (process.dtype_bytes + _FP32_BYTES) * process.sizes.layer_parameters
     waiting = process.num_parameters if several and not each else process.end_parameters
-    # Of a frozen network there are no more gradients than trained weights.
+    # A frozen network has at most as many gradients as trained weights.
     most = process.num_trained
     reduced = min(a_layer, (process.dtype_bytes + _FP32_BYTES) * most)
     whole = (reduced + _FP32_BYTES * min(waiting, most)) // process.mesh.tensor
@@ -225,7 +225,7 @@ def _layer_bytes_a_token(process: Process, context_tokens: int) -> tuple[int, in
 def _keys_a_token(process: Process) -> float:
     """Return how many keys are gathered for a token of this process: of whole rows.
 
-    Without a mask its second slice asks those of the first once more.
+    Without a mask its second slice uses the keys of the first again.
     """
     context = process.mesh.context
     return context + (context > 1 and not process.has_mask) / 2
@@ -279,7 +279,7 @@ def _transfer_bytes(process: Process, tokens: int) -> int:
 
 
 def _logit_bytes(process: Process, tokens: int) -> int:
-    """Return what the fused head takes: logits of a chunk, states and gradients of its weights."""
+    """Return the memory of the fused head: logits of a chunk, states, gradients of its rows."""
     if not process.num_lasts:
         return 0
     hidden, width = process.sizes.hidden, process.dtype_bytes

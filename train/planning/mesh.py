@@ -37,7 +37,7 @@ class Mesh:
 
     @classmethod
     def of(cls, parallel: ParallelConfig, world_size: int) -> "Mesh":
-        """Arrange the processes; `shard` takes what the other axes leave.
+        """Arrange the processes; `shard` takes the processes that other axes leave.
 
         Raises:
             ConfigError: the processes do not fill such an array.
@@ -73,7 +73,7 @@ class Mesh:
         return rank // (self.context * self.tensor) % self.dp_size
 
     def context_rank(self, rank: int) -> int:
-        """Return the place of a process among those that share its rows."""
+        """Return the rank of a process on the context axis."""
         return rank // self.tensor % self.context
 
 
@@ -108,7 +108,7 @@ def layout_of(config: TrainConfig, sizes: Sizes, world_size: int) -> Layout:
 
 
 def check_tensor(sizes: Sizes, tensor: int) -> None:
-    """Raise ConfigError unless so many processes can share heads, MLP and rows of 6-mers."""
+    """Raise ConfigError unless the tensor degree divides heads, MLP and rows of 6-mers."""
     divided = {
         "query heads": sizes.num_heads,
         "key-value heads": sizes.num_key_heads,
@@ -129,19 +129,19 @@ def check_batches(course: Schedule, mesh: Mesh) -> None:
     for span in course.spans:
         if context > 1 and span.context_tokens % (2 * context):
             raise ConfigError(
-                f"stages.{span.number} ('{span.stage.name}'): rows of {span.context_tokens} tokens "
+                f"phases.{span.number} ('{span.stage.name}'): rows of {span.context_tokens} tokens "
                 f"are not divided into the {2 * context} slices of parallel.context = {context}; "
                 "change one of them"
             )
         if span.context_tokens // context % mesh.tensor:
             raise ConfigError(
-                f"stages.{span.number} ('{span.stage.name}'): {span.context_tokens // context} "
+                f"phases.{span.number} ('{span.stage.name}'): {span.context_tokens // context} "
                 f"tokens of a row are not divided by parallel.tensor = {mesh.tensor}; change one "
                 "of them"
             )
         if span.batch_rows % num_readers:
             raise ConfigError(
-                f"stages.{span.number} ('{span.stage.name}'): batches of {span.batch_rows} rows of "
+                f"phases.{span.number} ('{span.stage.name}'): batches of {span.batch_rows} rows of "
                 f"{span.context_tokens} tokens cannot be shared by {num_readers} processes evenly; "
                 "change batch_rows or the number of processes"
             )
@@ -159,7 +159,7 @@ def layers_of_stages(sizes: Sizes, context_tokens: int, num_stages: int) -> list
     if num_stages > sizes.num_layers:
         raise ConfigError(
             f"parallel: {num_stages} stages of {sizes.num_layers} layers; give a smaller pipeline "
-            "or stages_a_rank"
+            "or stages_per_rank"
         )
     costs = [sizes.layer_parameters + sizes.query * context_tokens] * sizes.num_layers
     costs[0] += sizes.hidden
@@ -175,10 +175,10 @@ def stages_of_rank(parallel: ParallelConfig, pipeline_rank: int) -> list[int]:
 
 
 def balanced(costs: Sequence[float], parts: int) -> list[range]:
-    """Divide costs into so many consecutive parts, none empty, with the least largest sum.
+    """Divide costs into consecutive parts, none empty, with the smallest largest sum.
 
-    Of all such divisions it is one with the least sum of squares, which is the most even; what is
-    still alike has the longer parts first.
+    Of all such divisions it is one with the least sum of squares, which is the most even; parts
+    that are still alike has the longer parts first.
     """
     sums = [0.0, *itertools.accumulate(costs)]
     largest, _ = _division(len(costs), parts, lambda i, j: sums[j] - sums[i], max)

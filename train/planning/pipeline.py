@@ -13,7 +13,7 @@ from train.schedule import Phase
 
 
 class Pipe(NamedTuple):
-    """A pipeline and what goes through it.
+    """A pipeline and its microbatches.
 
     Attributes:
         ranks: processes that the layers are divided over.
@@ -32,7 +32,7 @@ class Pipe(NamedTuple):
 
     @property
     def rounds(self) -> int:
-        """Groups of microbatches that an interleaved pipeline takes one after the other."""
+        """Consecutive groups of microbatches in an interleaved pipeline."""
         return max(1, self.microbatches // self.ranks)
 
 
@@ -51,7 +51,7 @@ class PipelineSchedule:
 
     Attributes:
         torch_name: what `torch.distributed.pipelining` calls it.
-        stages_per_rank: pieces of the network that a rank holds; None: what the recipe says.
+        stages_per_rank: pieces of the network that a rank holds; None: set by the recipe.
         pieces_of_rank: which they are, in the order of the layers.
         problem: why a number of microbatches cannot be taken, nothing if it can.
         waiting: how long a rank waits in a step, in times of a piece: of its forward and backward,
@@ -158,7 +158,7 @@ PIPELINE_SCHEDULES = {
 
 
 def schedule_of(parallel: ParallelConfig) -> PipelineSchedule:
-    """Return what is known of a run's schedule."""
+    """Return the entry of a run's schedule."""
     return PIPELINE_SCHEDULES[parallel.schedule]
 
 
@@ -166,11 +166,11 @@ def stages_per_rank(parallel: ParallelConfig) -> int:
     """Return how many pieces of the network a process holds."""
     if parallel.pipeline == 1:
         return 1
-    return schedule_of(parallel).stages_per_rank or parallel.stages_a_rank
+    return schedule_of(parallel).stages_per_rank or parallel.stages_per_rank
 
 
 def pipe_of(parallel: ParallelConfig, num_microbatches: int) -> Pipe:
-    """Return a pipeline of the run with so many microbatches in it."""
+    """Return a pipeline of the run with a number of microbatches."""
     return Pipe(parallel.pipeline, stages_per_rank(parallel), num_microbatches)
 
 
@@ -180,7 +180,7 @@ def microbatch_rows(config: TrainConfig, context_tokens: int) -> int:
 
 
 def num_microbatches(parallel: ParallelConfig, span: Phase, num_readers: int, at_once: int) -> int:
-    """Return those of a reader; a pipeline's are of one size, and as many as its schedule takes.
+    """Return the microbatches of a data-parallel rank, checked against the pipeline schedule.
 
     Args:
         parallel: how processes share the work.
@@ -200,7 +200,7 @@ def num_microbatches(parallel: ParallelConfig, span: Phase, num_readers: int, at
         problem = f"microbatches of {at_once} rows do not divide {rows} rows of a reader"
     if problem:
         raise ConfigError(
-            f"stages.{span.number} ('{span.stage.name}'): {problem}; change microbatch_tokens, "
+            f"phases.{span.number} ('{span.stage.name}'): {problem}; change microbatch_tokens, "
             "batch_rows or the number of processes"
         )
     return count

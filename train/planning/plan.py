@@ -1,6 +1,6 @@
-"""What a run will take, from its settings alone: layout, memory, idle time, hours.
+"""The plan of a run from its settings alone: layout, memory, bubble, hours.
 
-The formulas, their sources, and what is left out are in docs/plan.md.
+docs/plan.md has the formulas, their sources, and their limits.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ class PhasePlan:
         reader_rows: rows of a batch that a reader reads.
         microbatch_rows: of them at once.
         idle_share: of a step, that a process of a pipeline waits.
-        flops: operations of all processes, those of activations computed anew among them.
+        flops: operations of all processes, including recomputation.
         seconds: expected; None where the device's peak is not known.
         memory: of a process of each pipeline rank.
     """
@@ -62,9 +62,9 @@ class PhasePlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A whole run; `parameters_of_rank` are those of each pipeline rank, before sharding.
+    """A whole run; `parameters_of_rank` has one number for each pipeline rank, before sharding.
 
-    `num_trained` are those of all that are trained.
+    `num_trained` counts the trained parameters.
     """
 
     world_size: int
@@ -195,7 +195,7 @@ def idle_share(parallel: ParallelConfig, num_microbatches: int) -> float:
     return schedule_of(parallel).idle_share(pipe_of(parallel, num_microbatches))
 
 
-# What the planner does not count: the CUDA context, NCCL, and what the allocator cannot use.
+# Memory that the planner does not count: the CUDA context, NCCL, fragmentation.
 _SHARE_LEFT_FREE = 0.1
 _BYTES_LEFT_FREE = 2e9
 _MOST_TIMES_PROCESSES = 64
@@ -257,7 +257,7 @@ def _remedy(planned: Planned, config: TrainConfig, processes: int, plan: Plan, r
 
 def _savings(config: TrainConfig) -> list[tuple[str, object]]:
     """Return settings that take less memory, from what costs the least time on."""
-    least = min(stage.context_tokens for stage in config.stages)
+    least = min(stage.context_tokens for stage in config.phases)
     return [
         ("data.microbatch_tokens", least),
         ("compute.activation_checkpointing", "selective"),

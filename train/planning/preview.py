@@ -1,4 +1,4 @@
-"""What a run will read, before it does: rows as a person can read them, and the whole mixture."""
+"""A preview of a run's data: rows in readable form, and the whole mixture."""
 
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,8 @@ _SHOWN_BP = 12
 def print_rows(rows: TokenRows, course: Schedule, first: int, count: int) -> None:
     """Print samples `first` to `first + count` of the run, a line each.
 
-    A row is told by its first piece: where the record lies, the strand and frame it is read in, its
-    tags, and its first and last bases as the model reads them.
+    A row is described by its first segment: where the record lies, the strand and frame it is read
+    in, its tags, and its first and last bases as the model reads them.
     """
     header = (
         *("row", "stage", "tokens", "source", "pieces", "record", "place"),
@@ -58,7 +58,7 @@ def _place(told: dict[str, Any]) -> str:
 
 
 def _strand(told: dict[str, Any], reverse: bool) -> str:
-    """Return the strand that is read: that of the record, or the one across."""
+    """Return the strand that is read: the record's, or the opposite one."""
     own = (told.get("strand") or "+").strip("<>")  # the released corpus writes `<+>`
     return own if not reverse else {"+": "-", "-": "+"}.get(own, own)
 
@@ -66,7 +66,7 @@ def _strand(told: dict[str, Any], reverse: bool) -> str:
 def mixture_of(rows: TokenRows, course: Schedule) -> list[dict[str, Any]]:
     """Return what each span draws of each source of its mixture, also where that is nothing.
 
-    A span is a stage, or a part of one that has rows of another length. Tokens are those of bare
+    A span is a stage, or a part of one that has rows of another length. Tokens count bare
     samples, without padding, in the mean; epochs count how often the source's rows of that length
     have been read since the run began.
     """
@@ -143,5 +143,5 @@ def draw_mixture(mixture: list[dict[str, Any]], path: str | Path) -> None:
     figure.savefig(path)
 
 
-# Okabe and Ito's colours, told apart by the colour-blind.
+# Okabe and Ito's colours, for colour-blind readers.
 _COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")

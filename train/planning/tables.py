@@ -11,7 +11,7 @@ from train.planning.workers import LearnersPlan
 
 
 def print_plan(plan: Plan, num_devices: int) -> None:
-    """Print a plan as TOML comments; a device is what a process has, but for CPUs, which share."""
+    """Print a plan as TOML comments; each process has a device, except that CPUs are shared."""
     layout = plan.layout
     mib = plan.peak_bytes < 2**30
     lines = [
@@ -94,11 +94,11 @@ def _span_table(plan: Plan, num_devices: int) -> list[str]:
 
 def _total(plan: Plan) -> list[str]:
     seconds = [span.seconds for span in plan.spans if span.seconds is not None]
-    return [f"all stages: {_duration(sum(seconds))}"] if len(seconds) == len(plan.spans) else []
+    return [f"all phases: {_duration(sum(seconds))}"] if len(seconds) == len(plan.spans) else []
 
 
 def _duration(seconds: float) -> str:
-    """Write a time in the largest unit of which there are two.
+    """Write a time in the largest unit that it fills twice.
 
     >>> _duration(300), _duration(9e9)
     ('5 minutes', '285 years')

@@ -27,7 +27,7 @@ def flops_a_second(config: TrainConfig) -> float:
     """
     say("timing a layer of this network on this machine; --peak-tflops plans for another")
     network = network_config(config)
-    context = config.stages[0].context_tokens
+    context = config.phases[0].context_tokens
     network.num_hidden_layers, network.vocab_size = 1, NUM_KMERS
     wanted = int(_TIMED_FLOPS / flops_a_token(network, context))
     context = max(16, min(context, wanted))
@@ -38,10 +38,10 @@ def flops_a_second(config: TrainConfig) -> float:
     return rows * context * flops_a_token(network, context) / seconds
 
 
-def _step_of(network: "PreTrainedConfig", rows: int, context_tokens: int) -> "Callable[[], None]":
+def _step_of(config: "PreTrainedConfig", rows: int, context_tokens: int) -> "Callable[[], None]":
     import torch
 
-    network = spec_of(network.model_type).build(network)
+    network = spec_of(config.model_type).build(config)
     tokens = torch.zeros((rows, context_tokens), dtype=torch.long)
 
     def step() -> None:
@@ -59,7 +59,7 @@ def _seconds_of(step: "Callable[[], None]") -> float:
 _PEAKS: tuple[tuple[tuple[str, ...], float], ...] = (
     (("H100", "PCIe"), 756e12),
     (("H100", "NVL"), 835e12),
-    (("H100", "HBM3"), 989e12),  # SXM5, whose name is that of its memory
+    (("H100", "HBM3"), 989e12),  # SXM5, named after its memory
     (("H200", "NVL"), 835e12),
     (("H200",), 989e12),  # SXM
     (("GH200",), 989e12),
@@ -75,7 +75,7 @@ give numbers with sparsity; the dense ones are half of them.
 def peak_flops(gpu: str) -> float | None:
     """Return the peak dense bf16 operations a second of a GPU, by the name that its driver gives.
 
-    None where the name is not in the table, or is that of a MIG slice, which is a share of a GPU.
+    None where the name is not in the table, or belongs to a MIG slice, a part of a GPU.
     """
     words = set(re.findall(r"\w+", gpu))
     if "MIG" in words:

@@ -21,7 +21,7 @@ from carbon.run_folder import read_lines
 from train.config import TrainConfig
 
 Settings = dict[str, Any]
-"""From a key of the configuration, such as `stages.0.tokens`, to its value."""
+"""From a key of the configuration, such as `phases.0.tokens`, to its value."""
 
 FEW_TOKENS = 3_000_000
 """On yeast, 1.1 million tokens gave a worse and 5.5 million a better model than order-6 Markov."""
@@ -66,7 +66,7 @@ def timed_speed(config: TrainConfig, processes: int) -> float:
     Raises:
         UserError: the run fails.
     """
-    tokens = [_TIMED_STEPS * stage.batch_tokens for stage in config.stages]
+    tokens = [_TIMED_STEPS * stage.batch_tokens for stage in config.phases]
     with tempfile.TemporaryDirectory() as folder:
         run, recipe = Path(folder) / "run", Path(folder) / "recipe.toml"
         recipe.write_text(config.to_toml(), encoding="utf-8")
@@ -86,17 +86,17 @@ def timed_speed(config: TrainConfig, processes: int) -> float:
 
 def shared_out(config: TrainConfig, tokens: int) -> Settings:
     """Return the stages' tokens and warm-up steps for a total number of tokens."""
-    total = sum(stage.tokens for stage in config.stages)
-    return _settings_of(config, [tokens * stage.tokens // total for stage in config.stages])
+    total = sum(stage.tokens for stage in config.phases)
+    return _settings_of(config, [tokens * stage.tokens // total for stage in config.phases])
 
 
 def _settings_of(config: TrainConfig, tokens: Sequence[int]) -> Settings:
     """Return settings for stages of these tokens; at most a quarter of a stage is warm-up."""
     settings = {}
-    for number, (stage, count) in enumerate(zip(config.stages, tokens, strict=True)):
+    for number, (stage, count) in enumerate(zip(config.phases, tokens, strict=True)):
         steps = -(-count // stage.batch_tokens)
-        settings[f"stages.{number}.tokens"] = count
-        settings[f"stages.{number}.warmup_steps"] = min(stage.warmup_steps, steps // 4)
+        settings[f"phases.{number}.tokens"] = count
+        settings[f"phases.{number}.warmup_steps"] = min(stage.warmup_steps, steps // 4)
     return settings
 
 

@@ -1,6 +1,6 @@
-"""What goes between learners, and how long it takes: beside data parallel training, from counts.
+"""Traffic between DiLoCo workers and its time, compared with data parallelism, from counts.
 
-A link carries as much in each direction at once as its bandwidth says. The formulas are told in
+A link carries as much in each direction at once as its bandwidth says. The formulas are in
 docs/plan.md.
 """
 
@@ -35,7 +35,7 @@ class CodecChoice:
         name: in a recipe and in the record of a round.
         label: in a sentence.
         layout: from the numbers of a tensor to its parts as they are stored.
-        feedback: share of what was not sent that is sent with the next one (error feedback); None
+        feedback: share of the unsent rest that is added to the next one (error feedback); None
             if nothing is kept.
     """
 
@@ -126,7 +126,7 @@ class LearnersPlan:
         gbit_per_s: of a learner's link, all its processes together; None: not known.
         meetings: of each weight in the whole run.
         has_momentum: whether the outer optimizer has any.
-        times_sent: how often a learner sends what it has: once to a mailbox, to each other learner
+        times_sent: how often a worker sends its change: once to a mailbox, to each other learner
             in a group (`learners - 1`).
     """
 
@@ -193,8 +193,8 @@ class LearnersPlan:
     def data_parallel_bytes(self) -> int:
         """Sent by one of as many copies in a step, and received: a ring of gradients in fp32.
 
-        A ring of K sends 2 (K - 1) / K of what it sums (Patarasuk and Yuan, J. Parallel Distrib.
-        Comput. 69, 2009).
+        A ring of K sends 2 (K - 1) / K of the summed bytes (Patarasuk and Yuan, J. Parallel
+        Distrib. Comput. 69, 2009).
         """
         whole = 2 * (self.learners - 1) * _FP32_BYTES * self.num_parameters
         return math.ceil(whole / self.learners)
@@ -205,7 +205,7 @@ class LearnersPlan:
         return self._seconds(self.data_parallel_bytes)
 
     def rows(self) -> list[TableRow]:
-        """Return a table for `text_table`: this beside data parallel training, by round."""
+        """Return a table for `text_table`: compared with data parallelism, by round."""
         steps, ring = self.every_steps, self.every_steps * self.data_parallel_bytes
         rows: list[TableRow] = [
             (f"a learner of {self.learners}, a round", f"learners, {self.codec.name}", "each step"),
@@ -248,10 +248,10 @@ class LearnersPlan:
 def learners_plan(
     config: LearnersConfig, plan: Plan, gbit_per_s: float | None = None
 ) -> LearnersPlan:
-    """Return what a run's learners exchange, in the span that has most steps.
+    """Return the exchange of a run's workers, in the span with the most steps.
 
     Args:
-        config: of the learners, of whom there is one at least.
+        config: of the workers, at least one.
         plan: of one of them, taking all steps.
         gbit_per_s: of a learner's link; without it no time is expected.
 
@@ -277,12 +277,12 @@ def learners_plan(
 
 
 def meetings_of(config: LearnersConfig, num_steps: int) -> int:
-    """Return how often each weight meets in a run of so many steps, which learners share."""
+    """Return how often each weight meets in a run whose steps workers share."""
     return math.ceil(num_steps / (config.count * config.every_steps))
 
 
 def advice(config: LearnersConfig, num_steps: int) -> str:
-    """Return what to change for a run of so many steps, in a line; empty: nothing."""
+    """Return advice for a run of this length in a line, or an empty string."""
     meetings = meetings_of(config, num_steps) if config.count else 0
     if not config.momentum or not 0 < meetings < FEW_MEETINGS:
         return ""

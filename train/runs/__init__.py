@@ -1,1 +1,1 @@
-"""What a run writes down, and what is read from that again."""
+"""The run folder: logs, records, the summary page and the model card."""

@@ -1,4 +1,4 @@
-"""The model card: what an exported model is, what it was made from, and what is not known of it."""
+"""The model card: identity, origin and limits of an exported model."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,6 +15,7 @@ from carbon.progress import shown
 from carbon.reports.card import card_front, plain, table
 from carbon.tokenizer import NATIVE, K
 from train.config import TrainConfig
+from train.models.spec import spec_of
 from train.optim import OPTIMIZERS
 from train.runs.record import (
     RunRecord,
@@ -91,7 +92,7 @@ def write_card(
             figure.savefig(temporary, dpi=150, metadata={"Software": None})
     sections = (
         card_front("transformers", "text-generation"),
-        _what(record, parameters, trained),
+        _what(record, export, parameters, trained),
         _use(export),
         _recipe(record),
         _data(record.config, corpus_manifest),
@@ -103,7 +104,7 @@ def write_card(
 
 
 def _use(export: Path) -> str:
-    """Return code; a hybrid's tokenizer is no stock one."""
+    """Return code; a hybrid needs its special tokenizer."""
     has_config = (export / "config.json").is_file()
     is_hybrid = has_config and read_config(export)["vocab_size"] != NATIVE.size
     return f"\n## Use\n{'' if is_hybrid else _USE_STOCK}{_USE_CARBON}"
@@ -117,14 +118,14 @@ def _parameters_of(export: Path) -> int:
     return count
 
 
-def _what(record: RunRecord, parameters: int, trained: Work | None) -> str:
+def _what(record: RunRecord, export: Path, parameters: int, trained: Work | None) -> str:
     config = record.config
     tokens = config.longest_context_tokens
     trained = trained or _steps_of(record)
     return (
         f"\n# {plain(record.name)}\n\n"
-        f"A language model of DNA: a decoder of the Llama architecture with {parameters:,} "
-        f"parameters{_size(config)}, which reads DNA in 6-mers and predicts the "
+        f"A language model of DNA: a decoder of the {_architecture(export)} architecture with "
+        f"{parameters:,} parameters{_size(config)}, which reads DNA in 6-mers and predicts the "
         f"next one. Its longest context is {tokens:,} tokens, {(tokens - 1) * K:,} bases beside "
         f"`<dna>`. {_begun(config)}It was trained with Carbon {__version__} on "
         f"{trained.tokens:,} tokens, in {trained.steps:,} of {Schedule(config).total_steps:,} "
@@ -132,8 +133,14 @@ def _what(record: RunRecord, parameters: int, trained: Work | None) -> str:
     )
 
 
+def _architecture(export: Path) -> str:
+    """Return the architecture of an exported model."""
+    has_config = (export / "config.json").is_file()
+    return spec_of(read_config(export)["model_type"] if has_config else "llama").label
+
+
 def _steps_of(record: RunRecord) -> Work:
-    """Return the training that the lines of a run tell of, if it has no learners."""
+    """Return the training that the lines of a run record, for a run without workers."""
     last = record.steps[-1] if record.steps else {"step": 0, "tokens": 0}
     return Work(last["tokens"], last["step"])
 
@@ -164,20 +171,20 @@ def _recipe(record: RunRecord) -> str:
             f"{skipped:,} steps{of_learner} were skipped for a loss or gradient that was not "
             "usable.\n\n"
         )
-    if of_learner:  # the lines of a learner's folder are those of its own steps
+    if of_learner:  # the lines of a learner's folder cover only its steps
         rows = [row for row in rows if row[0] != "steps taken"]
     return text + table(rows, header)
 
 
 def _of_learner(record: RunRecord) -> str:
-    """Return whose lines the run folder has, where those of others lie elsewhere, or nothing."""
+    """Return the worker whose lines the folder has, or an empty string for a whole run."""
     learners = record.config.learners
     return f" of {plain(record.name)}" if learners.count > 1 or learners.mailbox else ""
 
 
 def _objectives(config: TrainConfig) -> str:
-    """Say what the objectives of the stages are."""
-    names = dict.fromkeys(stage.objective for stage in config.stages)
+    """Describe the objectives of the phases."""
+    names = dict.fromkeys(stage.objective for stage in config.phases)
     return ", ".join(
         f"`{name}` {'' if place else 'is '}{OBJECTIVES[name].meaning}"
         for place, name in enumerate(names)
@@ -186,14 +193,14 @@ def _objectives(config: TrainConfig) -> str:
 
 def _data(config: TrainConfig, manifest: Mapping[str, Any] | None) -> str:
     if manifest is None:
-        names = sorted({source for stage in config.stages for source in stage.mixture})
+        names = sorted({source for stage in config.phases for source in stage.mixture})
         return (
             f"\n## Data\n\nSources: {plain(', '.join(names))}. The corpus came without a "
             "manifest, so what is in it, and whether anything is held out, is not known here.\n"
         )
     rows = []
     for source, splits in manifest["sources"].items():
-        readers = [stage.name for stage in config.stages if source in stage.mixture]
+        readers = [stage.name for stage in config.phases if source in stage.mixture]
         counts = [
             splits.get(split, {}).get(key, 0)
             for split in ("train", "test")

@@ -1,4 +1,4 @@
-"""What a run says and writes down: progress, metrics, probes, events, trackers, the last page."""
+"""The log of a run: progress, metrics, evaluations, events, trackers, the last page."""
 
 import itertools
 import json
@@ -46,7 +46,7 @@ class RunLog:
         *,
         silent: bool = False,
     ) -> None:
-        """Prepare to go on from a step."""
+        """Prepare to continue from a step."""
         self._config = config
         self._course = course
         self._first_step = step
@@ -77,7 +77,7 @@ class RunLog:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close what is open."""
+        """Close all files."""
         for sink in self._sinks.values():
             sink.close()
         if self._tracker is not None:
@@ -87,7 +87,7 @@ class RunLog:
         """Write a step's metrics, and now and then a line for who is watching."""
         if not self._writes:
             return
-        # JSON has no word for what is not finite.
+        # JSON cannot represent numbers that are not finite.
         metrics = {k: None if _is_lost(v) else v for k, v in metrics.items()}
         self._write("metrics", metrics)
         numbers = {k: v for k, v in metrics.items() if isinstance(v, int | float)}
@@ -117,14 +117,14 @@ class RunLog:
         )
 
     def probe(self, step: int, tokens: int, measures: Mapping[str, float]) -> None:
-        """Write what a probe found after a step."""
+        """Write the measures of a periodic evaluation."""
         if self._writes:
             self._write("probes", {"step": step, "tokens": tokens} | dict(measures))
             self._tracker.log(step, measures)
             say(f"step {step:,}: " + ", ".join(f"{k} {v:.4f}" for k, v in measures.items()))
 
     def round(self, line: Mapping[str, Any], *, took_part: bool) -> None:
-        """Write what a meeting of learners found."""
+        """Write the statistics of a synchronisation."""
         if not self._writes:
             return
         self._write("rounds", line)
@@ -193,7 +193,7 @@ def _lines_of(path: Path) -> list[dict[str, Any]]:
 
 
 def _numbers_of_round(line: Mapping[str, Any]) -> dict[str, float]:
-    """Return what a tracker draws of a meeting: its numbers, sums and means of those by learner."""
+    """Return a synchronisation's numbers for a tracker: sums and means over workers."""
     numbers = {k: v for k, v in line.items() if isinstance(v, int | float) and k != "step"}
     numbers |= {
         "learners": len(line["learners"]),

@@ -1,4 +1,4 @@
-"""A run as its folder tells it: the recipe, and one line a step, a probe, an event."""
+"""A run read from its folder: the recipe, and a line for each step, evaluation and event."""
 
 import itertools
 from collections import Counter
@@ -22,7 +22,7 @@ HELDOUT_OF = "heldout_nats_per_base_of_"
 
 @dataclass(frozen=True, slots=True)
 class RunRecord(RunLines):
-    """What a run folder says of its run, with its recipe."""
+    """The lines of a run folder, with its recipe."""
 
     config: TrainConfig
 
@@ -31,7 +31,7 @@ def read_run(run: Path) -> RunRecord:
     """Read a run folder; it may be of a run that is still going.
 
     Raises:
-        ConfigError: there is no config.toml, or a file of it is malformed.
+        ConfigError: config.toml is missing, or a file is malformed.
     """
     config = _recipe_of(run / RECIPE)
     lines = read_lines(run)
@@ -83,7 +83,7 @@ def _label(line: Mapping[str, Any]) -> str:
 
 
 def beginning(config: TrainConfig) -> str:
-    """Say what the network was at first, and what of it is trained."""
+    """Describe the initial network, and which part of it is trained."""
     model = config.model
     if not model.start:
         return f"Preset {model.preset}"
@@ -97,10 +97,10 @@ def beginning(config: TrainConfig) -> str:
 
 def recipe_rows(record: RunRecord) -> list[tuple[str, ...]]:
     """Return the recipe as a table: settings down, stages across, their names first."""
-    stages = record.config.stages
+    stages = record.config.phases
     taken = Counter(line["stage"] for line in record.steps)
     if len({stage.name for stage in stages}) < len(stages):
-        taken.clear()  # lines of stages of one name cannot be told apart
+        taken.clear()  # lines of phases of one name cannot be distinguished
     columns = [_settings(stage, taken) for stage in stages]
     return [
         (setting, *(cells[setting] for cells in columns))
@@ -141,7 +141,7 @@ def _settings(stage: PhaseConfig, taken: Counter[str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Training behind a change of the weights, or behind a model.
+    """The training that led to a change of the weights, or to a model.
 
     Attributes:
         tokens: predicted.
@@ -160,7 +160,7 @@ class Work:
         )
 
     def __sub__(self, other: "Work") -> "Work":
-        """Return what is left without the other."""
+        """Return the difference to another."""
         return self + Work(-other.tokens, -other.steps, -other.seconds)
 
     def times(self, share: float) -> "Work":

@@ -1,4 +1,4 @@
-"""One HTML page about one run: what it was, how it went, what it cost."""
+"""One HTML page about one run: recipe, curves and cost."""
 
 import html
 import math
@@ -49,7 +49,7 @@ def write_summary(run: Path) -> Path:
     """Write `summary.html` into the run folder and return its path.
 
     Raises:
-        ConfigError: there is no config.toml, or a file of the folder is malformed.
+        ConfigError: config.toml is missing, or a file of the folder is malformed.
     """
     record = read_run(run)
     made = (_answer, _totals, _recipe, _curves, _meetings, _probes, _events)
@@ -131,7 +131,7 @@ def _timed(record: RunRecord) -> NDArray[np.bool_]:
 
 
 def _tokens_of_steps(record: RunRecord) -> NDArray[np.float64]:
-    """Return the tokens of each step; learners write down those of all of them together."""
+    """Return the tokens of each step; workers record the total over all of them."""
     if record.config.learners.count:
         course = Schedule(record.config)
         batches = [course.at(line["step"] - 1).stage.batch_tokens for line in record.steps]
@@ -212,7 +212,7 @@ def _curves(record: RunRecord) -> str:
 
 
 def _meetings(record: RunRecord) -> str:
-    """Say how often a learner has met the others, and how far they agree; nothing of other runs."""
+    """Describe how often a worker synchronised, and how far the workers agree."""
     rounds = record.rounds
     if not rounds:
         return ""
@@ -339,7 +339,7 @@ def _finish(axes: Any, unit: str, axis: _Axis) -> None:
 
 
 def _mark_stages(axes: Any, record: RunRecord) -> None:
-    """Draw where stages begin, with their names above, and what was skipped."""
+    """Draw where stages begin, with their names above, and skipped steps."""
     if not record.steps:
         return
     over = axes.get_xaxis_transform()

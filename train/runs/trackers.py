@@ -1,12 +1,12 @@
-"""Where metrics go beside `metrics.jsonl`: nowhere, TensorBoard or Trackio.
+"""Trackers of metrics next to `metrics.jsonl`: none, TensorBoard or Trackio.
 
-Both write into the run folder and ask nothing of the network:
+Both write into the run folder and need no network:
 
     <run>/tensorboard/   tensorboard --logdir <run>/tensorboard
     <run>/trackio/       TRACKIO_DIR=<run>/trackio trackio show
 
-Trackio reads its own environment variables: a `TRACKIO_DIR` that is set is left as it is, and who
-sets `TRACKIO_SPACE_ID` or `TRACKIO_SERVER_URL` sends what is logged there.
+Trackio reads its own environment variables: a `TRACKIO_DIR` that is set stays unchanged, and a user
+who sets `TRACKIO_SPACE_ID` or `TRACKIO_SERVER_URL` sends the metrics there.
 """
 
 import json
@@ -30,12 +30,12 @@ class Tracker(ABC):
     """Takes the numbers of each step.
 
     After a resume or a rollback a step may come a second time. A step that is lower than the last
-    one begins anew: what was logged from it on is withdrawn or set apart, so that no curve runs
+    one starts again: later values are withdrawn or set apart, so that no curve runs
     back over itself.
     """
 
     def __init__(self, run_folder: Path, config: Mapping[str, Any]) -> None:
-        """Prepare; what is needed and not installed is an ImportError."""
+        """Prepare; a missing package raises ImportError."""
         self._run_folder = run_folder
         self._config = config
         self._last_step: int | None = None
@@ -56,7 +56,7 @@ class Tracker(ABC):
         self._last_step = step
 
     def close(self) -> None:
-        """Write out what is left."""
+        """Flush and close."""
         if self._last_step is not None:
             self._end()
         self._last_step = None
@@ -109,7 +109,7 @@ class _TensorBoard(Tracker):
 class _Trackio(Tracker):
     """A Trackio run each time, named by its first step, all in the group of the run folder.
 
-    Trackio never takes back what was logged, so steps that come twice stand in two of its runs.
+    Trackio never deletes values, so repeated steps appear in two of its runs.
     """
 
     def __init__(self, run_folder: Path, config: Mapping[str, Any]) -> None:
@@ -159,8 +159,8 @@ def open_tracker(name: str, run_folder: Path, config: Mapping[str, Any]) -> Trac
 
     Args:
         name: of `TRACKERS`.
-        run_folder: what is logged lies under it.
-        config: what the run is, as plain values; shown beside the curves.
+        run_folder: where trackers write.
+        config: of the run, as plain values; shown with the curves.
 
     Raises:
         UserError: its package is not installed.
