@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from carbon.errors import UserError
 from carbon.genome import Interval, Reference, Variant
 from carbon.genome.normalize import normalize_variant
-from carbon.inference.options import PROTOCOLS, Mode
+from carbon.inference.options import WINDOW_PROTOCOLS, Mode
 from eval.contract import Floats, Model, Reading
 from eval.markov import base_codes, count_words
 from eval.windows import deltas_by_windows
@@ -122,7 +122,7 @@ class LocalModel(Model):
         self, reference: Reference, variants: Sequence[Variant], reading: Reading
     ) -> list[float | None]:
         """Return what windows of a few bases say: what is beyond cancels, but for an indel."""
-        alleles_alone = PROTOCOLS[reading.protocol].alleles_alone
+        alleles_alone = WINDOW_PROTOCOLS[reading.protocol].alleles_alone
         most_needed_bp = reading.window_bp // 2
         plain = [normalize_variant(reference, variant) for variant in variants]
         if alleles_alone or all(len(v.ref) == len(v.alt) for v in plain):

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -419,7 +419,7 @@ def _settings(runner: "ModelRunner", job: VariantJob, method: Method) -> dict[st
     return {
         "model": job.loading.model,
         "yarn": runner.yarn,
-        **asdict(method),
+        **method.settings(),
         "dtype": runner.dtype,
         **({"contigs": genes.contigs} if genes.contigs else {}),
         **({"genetic_code": genes.genetic_code} if genes.genetic_code else {}),
