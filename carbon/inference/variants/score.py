@@ -22,8 +22,13 @@ from carbon.genome import Reference, Variant
 from carbon.genome.normalize import normalize_variant
 from carbon.inference.checks import check_finite
 from carbon.inference.options import PROTOCOLS, STRANDS_READ, WINDOW_PROTOCOLS
-from carbon.inference.passages import Passage, continuation_of, prefix_of
-from carbon.inference.variants.tiles import TiledSite, tiled_likelihoods, tiled_site
+from carbon.inference.passages import Passage, batch_rows, continuation_of, prefix_of
+from carbon.inference.variants.tiles import (
+    TiledSite,
+    num_tiled_tokens,
+    tiled_likelihoods,
+    tiled_site,
+)
 from carbon.inference.variants.windows import (
     AlleleWindows,
     Method,
@@ -149,9 +154,28 @@ _Steps = dict[tuple[VariantSite, int], dict[str, NDArray[np.float32]]]
 def score_variants(
     runner: "ModelRunner", reference: Reference, variants: Iterable[Variant], method: Method
 ) -> Iterator[VariantScore]:
-    """Yield scores in the order of the variants, a block of them in memory at a time."""
+    """Yield scores in the order of the variants, a block of them in memory at a time.
+
+    With `tiled`, variants in the order of the contig share what is read.
+    """
     for block in in_blocks(variants, _VARIANTS_PER_BLOCK):
         yield from (score for score, _ in compare_block(runner, reference, block, method))
+
+
+def num_tokens(
+    runner: "ModelRunner", reference: Reference, variants: Sequence[Variant], method: Method
+) -> int:
+    """Return the tokens, with padding, that scoring a block of variants runs."""
+    readable_bp = room_bp(runner, method.tags) + K
+    prepared = [_prepared(reference, variant, method, readable_bp) for variant in variants]
+    if method.protocol in WINDOW_PROTOCOLS:
+        passages = _passages(runner, _windows_of(reference, prepared, method), method)[1]
+        rows = [
+            row for number, passage in enumerate(passages) for row in batch_rows(number, passage)
+        ]
+        shared = {row.passage: row.shared_tokens for row in rows}
+        return sum(row.padded_tokens - row.shared_tokens for row in rows) + sum(shared.values())
+    return num_tiled_tokens(runner, reference, _sites_of(prepared), method)
 
 
 def compare_block(
@@ -275,14 +299,18 @@ def _comparisons_of_tiles(
     method: Method,
 ) -> Iterator[dict[str, AlleleComparison]]:
     """Yield what `_comparisons_of_windows` yields, for tiles."""
-    # Variants that are written in several ways have one site.
-    sites = list(dict.fromkeys(site for each in prepared for site in each.sites.values()))
+    sites = _sites_of(prepared)
     found = dict(zip(sites, tiled_likelihoods(runner, reference, sites, method), strict=True))
     for each in prepared:
         yield {
             strand: AlleleComparison(*site.allele_bp, *found[site])
             for strand, site in each.sites.items()
         }
+
+
+def _sites_of(prepared: Sequence[_PreparedVariant]) -> list[Any]:
+    """Return the different sites; variants written in several ways have one."""
+    return list(dict.fromkeys(site for each in prepared for site in each.sites.values()))
 
 
 def _comparisons_of_windows(
@@ -292,20 +320,26 @@ def _comparisons_of_windows(
     method: Method,
 ) -> Iterator[dict[str, AlleleComparison]]:
     """Yield the comparison by strand of each variant; none if there is a reason."""
-    alleles: dict[VariantSite, dict[str, None]] = {}  # in order of arrival, unlike a set
-    for variant, _, sites, _ in prepared:
-        for site in sites.values():
-            alleles.setdefault(site, {}).update(dict.fromkeys(_pair(variant)))
-    windows = {
-        site: allele_windows(reference, site, at_site, method.protocol, method.window_bp)
-        for site, at_site in alleles.items()
-    }
+    windows = _windows_of(reference, prepared, method)
     steps = _measured(runner, windows, method)
     for variant, _, sites, _ in prepared:
         yield {
             strand: _compared(variant, site, windows[site], steps, method)
             for strand, site in sites.items()
         }
+
+
+def _windows_of(
+    reference: Reference, prepared: Sequence[_PreparedVariant], method: Method
+) -> dict[VariantSite, AlleleWindows]:
+    alleles: dict[VariantSite, dict[str, None]] = {}  # in order of arrival, unlike a set
+    for variant, _, sites, _ in prepared:
+        for site in sites.values():
+            alleles.setdefault(site, {}).update(dict.fromkeys(_pair(variant)))
+    return {
+        site: allele_windows(reference, site, at_site, method.protocol, method.window_bp)
+        for site, at_site in alleles.items()
+    }
 
 
 def _pair(variant: Variant) -> tuple[str, str]:
@@ -330,15 +364,19 @@ def _compared(
     return AlleleComparison(len(pair[0]), len(pair[1]), of_ref, of_alt)
 
 
-def _measured(
+_Jobs = dict[tuple[VariantSite, int], dict[str, str]]
+"""Bases from the variant on, by site and bases left out, then by allele."""
+
+
+def _passages(
     runner: "ModelRunner", windows: dict[VariantSite, AlleleWindows], method: Method
-) -> _Steps:
-    """Return the log-likelihood of every base from the variant on.
+) -> tuple[_Jobs, list[Passage], list[int]]:
+    """Return what is read: a passage for each job, and its bases before the variant.
 
     Alleles that leave out equally many bases at the window's start share the prefix.
     """
     vocabulary = runner.vocabulary
-    jobs: dict[tuple[VariantSite, int], dict[str, str]] = {}
+    jobs: _Jobs = {}
     for site, window in windows.items():
         for offset, (allele, right) in product(method.offsets, window.rights.items()):
             skip_bp = skipped_bp(site, allele, offset, method.protocol)
@@ -354,6 +392,14 @@ def _measured(
         )
         passages.append(Passage(prefix, tuple(continuations), is_shared=True))
         tails_bp.append(len(left) - whole_bp)
+    return jobs, passages, tails_bp
+
+
+def _measured(
+    runner: "ModelRunner", windows: dict[VariantSite, AlleleWindows], method: Method
+) -> _Steps:
+    """Return the log-likelihood of every base from the variant on."""
+    jobs, passages, tails_bp = _passages(runner, windows, method)
     measured = runner.likelihoods(passages, method.by)
     return {
         job: {

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carbon.genome import Interval, Reference, Variant
-from carbon.inference.passages import continuation_of, prefix_of
-from carbon.inference.variants.windows import Method, along, nearest, same_bp, sides_of
+from carbon.inference.passages import continuation_of, padded_length, prefix_of
+from carbon.inference.variants.windows import Method, TileGrid, along, nearest, same_bp, sides_of
 from carbon.tokenizer import K
 
 if TYPE_CHECKING:
@@ -135,6 +135,25 @@ def tiled_likelihoods(
     ]
 
 
+def num_tiled_tokens(
+    runner: "ModelRunner", reference: Reference, sites: Sequence[TiledSite], method: Method
+) -> int:
+    """Return the tokens, with padding, that `tiled_likelihoods` runs."""
+    num_prefix = len(prefix_of("", runner.vocabulary, method.tags))
+    tile_tokens = padded_length(num_prefix + _most_kmers(method.grid))
+    readings = _parts_by_reading(reference, sites, method)
+    return len(readings) * tile_tokens + sum(
+        padded_length(-(-(part.start % K + len(part.text)) // K) - 1)
+        for parts in readings.values()
+        for part in parts
+        if not part.is_read
+    )
+
+
+def _most_kmers(grid: TileGrid) -> int:
+    return -(-grid.window_bp // K)
+
+
 def _parts_by_reading(
     reference: Reference, sites: Sequence[TiledSite], method: Method
 ) -> dict[_Reading, list[_Part]]:
@@ -174,7 +193,7 @@ def _read(
     end = min(reading.tile * grid.step_bp + grid.window_bp, contig_bp)
     bases = fetch_along(reference, reading.contig, start, end, reading.strand)
     prefix = prefix_of("", vocabulary, method.tags)
-    tile = runner.tile(prefix, continuation_of(bases, vocabulary), grid.window_bp // K + 1)
+    tile = runner.tile(prefix, continuation_of(bases, vocabulary), _most_kmers(grid))
     found = {}
     if any(part.is_read for part in parts):
         steps = runner.tile_likelihoods(tile, method.by).reshape(-1)
