@@ -1,5 +1,7 @@
 """The protocol `tiled` against whole stock forwards over tile and compared bases."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -7,17 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import LlamaForCausalLM
 
+from carbon.cli import main
 from carbon.errors import UserError
 from carbon.genome import Reference, Variant, reverse_complement
 from carbon.genome.normalize import normalize_variant
 from carbon.inference import ModelRunner, VariantOptions
 from carbon.inference.options import STRANDS_READ
 from carbon.inference.variants import compare_block, method_for
+from carbon.inference.variants import files as variant_files
 from carbon.inference.variants.windows import grid_of
-from carbon.model import LoadedModel
+from carbon.model import LoadedModel, save_model
 from carbon.tokenizer import NATIVE
 from tests.conftest import small_config
-from tests.helpers.files import random_bases, write_fasta
+from tests.helpers.files import random_bases, write_fasta, write_vcf
 from tests.helpers.reference import stock_log_likelihood
 
 WINDOW_BP, CONTEXT_BP, DOWNSTREAM_BP = 150, 48, 20
@@ -205,3 +209,44 @@ def test_alleles_that_do_not_fit_have_a_reason(runner, reference):
 def test_options_that_cannot_be(runner, options, message):
     with pytest.raises(UserError, match=message):
         method_for(runner, VariantOptions(**{"protocol": "tiled", **options}))
+
+
+class TestCommand:
+    @pytest.fixture(scope="class")
+    def folder(self, tmp_path_factory, network):
+        folder = tmp_path_factory.mktemp("command")
+        save_model(network, folder / "model")
+        write_fasta(folder / "r.fa", {"c": BASES, "d": random_bases(400, 5)})
+        records = [
+            f"{contig}\t{position + 1}\t.\t{base}\t{'ACGT'['ACGT'.index(base) - 1]}\t.\t.\t."
+            for contig, bases in (("c", BASES), ("d", random_bases(400, 5)))
+            for position, base in enumerate(bases.upper())
+            if position % 5 == 0 and base in "ACGT"
+        ]
+        write_vcf(folder / "in.vcf", records)
+        return folder
+
+    def run(self, folder, output, *more):
+        return main(
+            ["variants", "--model", str(folder / "model"), "--reference", str(folder / "r.fa"),
+             "--vcf", str(folder / "in.vcf"), "--output", str(output), "--protocol", "tiled",
+             "--window", "150", "--least-context", "48", "--downstream", "20", *more]
+        )  # fmt: skip
+
+    def test_regions_and_blocks_change_no_byte(self, folder, tmp_path, monkeypatch, capsys):
+        assert self.run(folder, tmp_path / "whole.tsv") == 0
+        whole = (tmp_path / "whole.tsv").read_text().splitlines()
+        monkeypatch.setattr(variant_files, "_TILES_PER_BLOCK", 1)
+        monkeypatch.setattr(variant_files, "_MOST_RECORDS_OF_TILES", 3)
+        assert self.run(folder, tmp_path / "small.tsv") == 0
+        assert (tmp_path / "small.tsv").read_text().splitlines() == whole
+        assert self.run(folder, tmp_path / "part.tsv", "--region", "c:200-330") == 0
+        part = (tmp_path / "part.tsv").read_text().splitlines()
+        assert len(part) > 20 and set(part[1:]) < set(whole)
+
+    def test_a_dry_run_writes_nothing(self, folder, tmp_path, capsys):
+        assert self.run(folder, tmp_path / "none.tsv", "--dry-run") == 0
+        plan = json.loads(capsys.readouterr().out)
+        assert plan["alleles"] == plan["records"] > 150 and plan["hours"] > 0
+        assert set(plan["hours_h200"]) == {"500m", "3b"}
+        assert not (tmp_path / "none.tsv").exists()
