@@ -10,7 +10,7 @@ import numpy as np
 
 from carbon.genome import Interval, Reference, Variant
 from carbon.genome.normalize import normalize_variant
-from carbon.inference.options import PROTOCOLS, Mode
+from carbon.inference.options import WINDOW_PROTOCOLS, Mode
 from eval.contract import Floats, Model, Reading
 from eval.markov import (
     MAX_ORDER,
@@ -128,7 +128,7 @@ class LocalModel(Model):
     ) -> list[float | None]:
         """Return deltas of windows of a few bases: the rest cancels, except for an indel."""
         reading = reading.fitting(None)
-        alleles_alone = PROTOCOLS[reading.protocol].alleles_alone
+        alleles_alone = WINDOW_PROTOCOLS[reading.protocol].alleles_alone
         most_needed_bp = reading.window_bp // 2
         plain = [normalize_variant(reference, variant) for variant in variants]
         if alleles_alone or all(len(v.ref) == len(v.alt) for v in plain):

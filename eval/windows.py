@@ -15,7 +15,7 @@ import numpy as np
 
 from carbon.genome import Reference, Variant
 from carbon.genome.normalize import normalize_variant
-from carbon.inference.options import PROTOCOLS, STRANDS_READ
+from carbon.inference.options import STRANDS_READ, WINDOW_PROTOCOLS
 from carbon.inference.variants import allele_windows, needed_bp, site_of
 from carbon.parallel.driver import in_blocks
 from eval.contract import Model, Reading
@@ -65,7 +65,7 @@ def _window(
     reference: Reference, variant: Variant, reading: Reading, strand: str, needed: int
 ) -> Window:
     pair = variant.ref.upper(), variant.alt.upper()
-    counted_bp = PROTOCOLS[reading.protocol].counted_bp(needed, strand, reading.window_bp)
+    counted_bp = WINDOW_PROTOCOLS[reading.protocol].counted_bp(needed, strand, reading.window_bp)
     place = site_of(variant, strand, counted_bp)
     left, rights = allele_windows(reference, place, pair, reading.protocol, reading.window_bp)
     ref, alt = (rights[allele].upper() for allele in pair)
@@ -122,7 +122,7 @@ def deltas_by_windows(
 def _window_deltas(model: Model, windows: Sequence[Window], reading: Reading) -> list[float]:
     """Return a delta a window; a single base at the right end needs its prompt read but once."""
     deltas = [0.0] * len(windows)
-    alleles_alone = PROTOCOLS[reading.protocol].alleles_alone
+    alleles_alone = WINDOW_PROTOCOLS[reading.protocol].alleles_alone
     single = [n for n, w in enumerate(windows) if alleles_alone and len(w.ref) == 1]
     rest = sorted(set(range(len(windows))) - set(single))
     if single:

@@ -21,7 +21,9 @@ def variants(*, job: VariantJob, workers: Workers = WORKERS) -> None:
     check_job(job)
     job.genes.check()
 
-    from carbon.inference.variants.files import run_variant_job
-
     check_ending(job.output, "variants")  # a wrong ending is known before anything is loaded
-    print(json.dumps(run_variant_job(job, workers)))
+    from carbon.inference.variants.files import run_variant_job
+    from carbon.inference.variants.plan import plan_variant_job
+
+    run = plan_variant_job if job.dry_run else run_variant_job
+    print(json.dumps(run(job, workers)))

@@ -1,7 +1,6 @@
 """Identify a model: checksums of its weights, and the settings that scores depend on."""
 
 import hashlib
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from carbon.__version__ import __version__
@@ -38,7 +37,7 @@ def identity_of(runner: "ModelRunner", model: str) -> dict[str, Any]:
 def settings_of(runner: "ModelRunner", method: "Method") -> dict[str, Any]:
     """Return the settings that must be equal for deltas to be comparable."""
     return {
-        **asdict(method),
+        **method.settings(),
         "yarn": runner.yarn,
         "dtype": runner.dtype,
         "weights_sha256": weights_sha256(runner),

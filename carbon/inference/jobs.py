@@ -135,6 +135,7 @@ class VariantJob:
         no_background: never write a percentile.
         skip_mismatches: skip records whose REF contradicts the reference.
         strict: refuse a VCF that breaks any rule of its format.
+        dry_run: report tokens and hours, here and on an H200, and write nothing.
     """
 
     loading: _Loading
@@ -153,6 +154,7 @@ class VariantJob:
     method: _VariantMethod = field(default_factory=VariantOptions)
     skip_mismatches: bool = False
     strict: bool = False
+    dry_run: bool = False
     lenient: Annotated[bool, Option(is_hidden=True)] = False
 
 

@@ -49,11 +49,24 @@ STRANDS_READ: dict[Strands, tuple[str, ...]] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VariantProtocol:
-    """Which bases precede a variant, and how many bases are compared from the variant on.
+    """What is read for a variant.
 
     Attributes:
         default_window_bp: default window, if it fits into the model's context.
         spare_bp: bases that the default window leaves free for the alleles that follow it.
+        too_long: reason reported for a variant whose alleles need more bases than there is room.
+    """
+
+    default_window_bp: int
+    spare_bp: int
+    too_long: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WindowProtocol(VariantProtocol):
+    """Which bases precede a variant, and how many bases are compared from the variant on.
+
+    Attributes:
         alleles_alone: compare only the alleles, from the start of a 6-mer, and as many bases after
             them as distinguish them.
         before_bp: function from strand and window to the bases before the variant.
@@ -61,16 +74,12 @@ class VariantProtocol:
             to the bases that are compared.
         most_needed_bp: function from the window and the bases that fit into the context to the
             maximum bases for distinguishing the alleles.
-        too_long: reason reported for a variant that needs more.
     """
 
-    default_window_bp: int
-    spare_bp: int
     alleles_alone: bool
     before_bp: Callable[[str, int], int]
     counted_bp: Callable[[int, str, int], int]
     most_needed_bp: Callable[[int, int], int]
-    too_long: str
 
 
 def _half_bp(strand: str, window_bp: int) -> int:
@@ -101,9 +110,9 @@ def _after_window_bp(window_bp: int, context_bp: int) -> int:
     return context_bp - window_bp
 
 
-ProtocolName = Literal["centered", "right_end"]
-PROTOCOLS: dict[ProtocolName, VariantProtocol] = {
-    "centered": VariantProtocol(
+ProtocolName = Literal["centered", "right_end", "tiled"]
+WINDOW_PROTOCOLS: dict[ProtocolName, WindowProtocol] = {
+    "centered": WindowProtocol(
         default_window_bp=8192,
         spare_bp=0,
         alleles_alone=False,
@@ -112,7 +121,7 @@ PROTOCOLS: dict[ProtocolName, VariantProtocol] = {
         most_needed_bp=_half_window_bp,
         too_long="allele_longer_than_half_window",
     ),
-    "right_end": VariantProtocol(
+    "right_end": WindowProtocol(
         default_window_bp=24_000,
         spare_bp=300,
         alleles_alone=True,
@@ -122,6 +131,14 @@ PROTOCOLS: dict[ProtocolName, VariantProtocol] = {
         too_long="allele_longer_than_context",
     ),
 }
+PROTOCOLS: dict[ProtocolName, VariantProtocol] = {
+    **WINDOW_PROTOCOLS,
+    "tiled": VariantProtocol(
+        default_window_bp=8192, spare_bp=300, too_long="allele_longer_than_context"
+    ),
+}
+DEFAULT_DOWNSTREAM_BP = 192
+"""Bases that `tiled` compares after the longer allele."""
 
 
 class Combination(NamedTuple):
@@ -359,15 +376,19 @@ class VariantOptions:
     `centered` compares the second half of a window around the variant; it shifts an ALT's window by
     its additional length, modulo six, so that the 6-mers after an indel are the same for both
     alleles. `right_end` compares the alleles, at least up to the first base that differs, after a
-    window that ends where they begin; its window is the bases before the variant. Offsets are bases
-    left out at the start of REF's window, which shifts the 6-mers, each 0 to 5; the delta is the
-    mean over offsets. A strand that cannot distinguish the alleles is left out.
+    window that ends where they begin; its window is the bases before the variant. `tiled`, for many
+    variants, reads the reference once in overlapping windows on a fixed grid, from which the
+    alleles continue. Offsets are bases left out at the start of REF's window, which shifts the
+    6-mers, each 0 to 5; the delta is the mean over offsets. A strand that cannot distinguish the
+    alleles is left out.
 
     Attributes:
-        protocol: compare windows around the variant, or the alleles, up to their first difference,
-            after a window.
-        window_bp: bases of the window (default: 8192 for centered, 24000 for right_end, or what
-            fits).
+        protocol: compare windows around the variant; or the alleles, up to their first difference,
+            after a window; or a few bases after it in windows that variants share.
+        window_bp: bases of the window (default: 8192, or 24000 for right_end, or what fits).
+        downstream_bp: bases that tiled compares after the longer allele (default: 192).
+        least_context_bp: bases before a variant that tiled reads at least, except at the start of a
+            contig (default: half of the window).
         by: likelihoods by the chain rule or by marginals.
         strands: strands to score; the mean of both also shows how far they disagree.
         offsets: average over 6-mer offsets such as 0,2,4, or all.
@@ -376,6 +397,8 @@ class VariantOptions:
 
     protocol: ProtocolName = "centered"
     window_bp: int | None = None
+    downstream_bp: Positive | None = None
+    least_context_bp: Natural | None = None
     by: By = "chain"
     strands: Strands = "both"
     offsets: Offsets = (0,)
@@ -387,6 +410,8 @@ class VariantKeywords(TypedDict, total=False):
 
     protocol: ProtocolName
     window_bp: int | None
+    downstream_bp: int | None
+    least_context_bp: int | None
     by: By
     strands: Strands
     offsets: Sequence[int]

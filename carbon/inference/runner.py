@@ -6,7 +6,7 @@ import os
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -107,6 +107,23 @@ Measure = Callable[[Tensor, Tensor, Tensor], Tensor]
 LIKELIHOODS: dict[By, Measure] = {"chain": chain, "marginals": marginal}
 
 _HEAD_TOKENS = 2048  # rows of one product with the head
+_CONTINUED_TOKENS = 1024  # of a batch of continuations, each of which copies the keys of its tile
+
+
+class Tile(NamedTuple):
+    """A row that has been run once, for continuations of any part of it.
+
+    Attributes:
+        prefix: ids of tags and `<dna>`.
+        tokens: the tokens after them.
+        states: (1, padded tokens, width) states of the last layer after the norm.
+        cache: keys and values of all padded tokens.
+    """
+
+    prefix: Int64s
+    tokens: Continuation
+    states: Tensor
+    cache: Any
 
 
 class Batcher:
@@ -360,6 +377,95 @@ class ModelRunner(Batcher):
         return [[array] for array in self._measure_states(states, targets, measure)]
 
     @torch.inference_mode()
+    def tile(self, prefix: Int64s, tokens: Continuation, most_tokens: int) -> Tile:
+        """Run a row once, and keep its keys and values.
+
+        Args:
+            prefix: ids of tags and `<dna>`.
+            tokens: the tokens after them.
+            most_tokens: tokens that the longest tile has, whose shape all have.
+
+        Raises:
+            UserError: the row exceeds the model's context.
+        """
+        ids = np.concatenate([prefix, tokens.ids])
+        self._check_length(len(ids))
+        rows = self._padded_ids([ids], padded_length(len(prefix) + most_tokens))
+        network = self.masked_network.model
+        output: Any = network(input_ids=rows, **cache_arguments(network))
+        return Tile(prefix, tokens, output[0], cache_of(output))
+
+    def tile_likelihoods(self, tile: Tile, by: By) -> NDArray[np.float32]:
+        """Return log-likelihoods of a tile's own bases in nats: (tokens, 6)."""
+        first = len(tile.prefix) - 1
+        states = tile.states[0, first : first + len(tile.tokens.ids)]
+        return self._measure_states([states], [tile.tokens], LIKELIHOODS[by])[0]
+
+    def continued_likelihoods(
+        self, tile: Tile, continuations: Sequence[tuple[int, Continuation]], by: By
+    ) -> list[NDArray[np.float32]]:
+        """Return log-likelihoods of bases in nats: a (tokens, 6) array for each continuation.
+
+        Args:
+            tile: the row that is continued.
+            continuations: for each the number of the tile's tokens that it follows, without the
+                prefix, and its tokens.
+            by: likelihoods by the chain rule or by marginals.
+        """
+        measured: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(continuations)
+        same_shape: dict[int, dict[int, int]] = defaultdict(dict)
+        for number, (follows, tokens) in enumerate(continuations):
+            self._check_length(len(tile.prefix) + follows + len(tokens.ids) - 1)
+            length = padded_length(len(tokens.ids) - 1)
+            same_shape[length][number] = length
+
+        def run(batch: list[int]) -> list[NDArray[np.float32]]:
+            rows = [continuations[number] for number in batch]
+            return self._measure_continued(tile, rows, LIKELIHOODS[by])
+
+        for length, row_tokens in same_shape.items():
+            most_rows = max(1, _CONTINUED_TOKENS // max(1, length))
+            for batch, arrays in self.in_batches(row_tokens, run, most_rows=most_rows):
+                for n, array in zip(batch, arrays, strict=True):
+                    measured[n] = array
+        return measured
+
+    @torch.inference_mode()
+    def _measure_continued(
+        self, tile: Tile, rows: Sequence[tuple[int, Continuation]], measure: Measure
+    ) -> list[NDArray[np.float32]]:
+        """Measure continuations of one padded length in one forward pass."""
+        length = padded_length(max(len(tokens.ids) for _, tokens in rows) - 1)
+        seen = torch.tensor([len(tile.prefix) + follows for follows, _ in rows], device=self.device)
+        first = tile.states[0, seen - 1]
+        states = [first[n : n + 1] for n in range(len(rows))]
+        if length:
+            network = self.masked_network.model
+            hidden = network(
+                input_ids=self._padded_ids([tokens.ids[:-1] for _, tokens in rows], length),
+                attention_mask=self._mask_of_continued(tile, seen, length),
+                position_ids=seen[:, None] + torch.arange(length, device=self.device),
+                **cache_arguments(network, _expanded(tile.cache, len(rows))),
+            )[0]
+            states = [
+                torch.cat([first_row, row[: len(tokens.ids) - 1]])
+                for first_row, row, (_, tokens) in zip(states, hidden, rows, strict=True)
+            ]
+        return self._measure_states(states, [tokens for _, tokens in rows], measure)
+
+    def _mask_of_continued(self, tile: Tile, seen: Tensor, length: int) -> Tensor:
+        """Return what each token may attend to: (rows, 1, length, tile tokens + length)."""
+        of_tile = torch.arange(tile.states.shape[1], device=self.device) < seen[:, None]
+        own = torch.ones(length, length, dtype=torch.bool, device=self.device).tril()
+        return torch.cat(
+            [
+                of_tile[:, None, None].expand(-1, -1, length, -1),
+                own.expand(len(seen), 1, -1, -1),
+            ],
+            dim=-1,
+        )
+
+    @torch.inference_mode()
     def _measure_states(
         self, states: Sequence[Tensor], targets: Sequence[Continuation], measure: Measure
     ) -> list[NDArray[np.float32]]:
@@ -378,6 +484,16 @@ class ModelRunner(Batcher):
         ]
         measured: NDArray[np.float32] = torch.cat(chunks).cpu().numpy()
         return np.split(measured, np.cumsum([len(t.ids) for t in targets])[:-1])
+
+
+def _expanded(cache: Any, num_rows: int) -> Any:
+    """Return a KV cache of one row as one of several, which shares its memory until it grows."""
+    expanded = copy.copy(cache)
+    expanded.layers = [copy.copy(layer) for layer in cache.layers]
+    for layer in expanded.layers:
+        layer.keys = layer.keys.expand(num_rows, -1, -1, -1)
+        layer.values = layer.values.expand(num_rows, -1, -1, -1)
+    return expanded
 
 
 def _run_rows(

@@ -161,7 +161,8 @@ class VariantScoring(ModelRequest):
     Attributes:
         variants: such as `VIII:451500 A>G` or `VIII-451500-A-G`, position from 1. An ALT
             without bases, such as `<DEL>`, gets a reason instead of a delta.
-        protocol, window_bp, by, strands, offsets: as for `Model.score_variants`.
+        protocol, window_bp, downstream_bp, least_context_bp, by, strands, offsets: as for
+            `Model.score_variants`.
     """
 
     items_field = "variants"
@@ -169,6 +170,8 @@ class VariantScoring(ModelRequest):
     variants: Annotated[list[str], FailFast(), BeforeValidator(_as_list), Field(min_length=1)]
     protocol: ProtocolName = "centered"
     window_bp: int | None = None
+    downstream_bp: int | None = None
+    least_context_bp: int | None = None
     by: By = "chain"
     strands: Strands = "both"
     offsets: Annotated[list[int], FailFast()] = [0]

@@ -8,7 +8,7 @@ from carbon.errors import UserError
 from carbon.genome import Variant, from_region
 from carbon.genome.genome import Genome
 from carbon.inference import VariantKeywords, VariantScore, join_chunks
-from carbon.inference.options import PROTOCOLS, STRANDS_READ
+from carbon.inference.options import STRANDS_READ, WINDOW_PROTOCOLS
 from carbon.inference.variants import Method
 from demo import neighbouring_snvs
 from demo import variant_views as views
@@ -72,7 +72,7 @@ class VariantEffect(Panel):
                   info="its deltas are those of the alleles alone, read in the same window"),
             Field("strands", "Strands that are read", "both", "choice",
                   tuple(STRANDS_READ)),
-            Field("protocol", "Protocol", "centered", "choice", tuple(PROTOCOLS),
+            Field("protocol", "Protocol", "centered", "choice", tuple(WINDOW_PROTOCOLS),
                   info="centered compares windows around the variant, right_end the alleles"),
             Field("vcf", "Your own variants", [], "files", (".vcf",), more=True,
                   info=f"a sorted VCF, of which the first {_MOST_VARIANTS} variants are scored"),

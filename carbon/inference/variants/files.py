@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from carbon.genome.vcf import RecordFilter
 from carbon.inference.identity import identity_of
 from carbon.inference.identity import settings_of as background_settings_of
 from carbon.inference.jobs import BackgroundJob, VariantJob, workers_for
-from carbon.inference.options import input_files
+from carbon.inference.options import WINDOW_PROTOCOLS, input_files
 from carbon.inference.variants.annotate import (
     ANNOTATION,
     Columns,
@@ -34,7 +34,7 @@ from carbon.inference.variants.annotate import (
 from carbon.inference.variants.background import FILE_NAME
 from carbon.inference.variants.formats import OUR_FIELD, scored_header
 from carbon.inference.variants.score import VariantScore, score_variants
-from carbon.inference.variants.windows import Method, method_for
+from carbon.inference.variants.windows import Method, grid_of, method_for
 from carbon.io.files import (
     atomic_file,
     check_no_input,
@@ -153,6 +153,8 @@ def _shift(reference: Reference, rows: list[VcfRow]) -> str:
 
 _UNKNOWN_CODES = "cds_of_unknown_genetic_code"  # of the summary
 _RECORDS_PER_BLOCK = 128
+_TILES_PER_BLOCK = 8  # two blocks read the tiles of the reverse strand between them
+_MOST_RECORDS_OF_TILES = 1024
 _TABIX_MOST_BP = 2**29  # https://samtools.github.io/hts-specs/tabix.pdf
 _CSI_MOST_BP = 2**31  # as htslib writes it
 Results = Iterator[tuple[list[VcfRow], Any]]
@@ -228,12 +230,12 @@ def run_variant_job(job: VariantJob, options: WorkerOptions) -> dict[str, Any]:
         GenomeError: the VCF is malformed, unsorted or of another reference.
         UserError: the output's suffix or an option is invalid.
     """
-    with _vcf_of(job) as vcf, workers_for(job, VariantScorer, options) as workers:
+    with vcf_of(job) as vcf, workers_for(job, VariantScorer, options) as workers:
         return score_vcf(job, vcf, workers)
 
 
 @contextmanager
-def _vcf_of(job: VariantJob) -> Iterator[Path]:
+def vcf_of(job: VariantJob) -> Iterator[Path]:
     """Yield the VCF, or a temporary one of the variants in notation."""
     if job.vcf:
         yield job.vcf
@@ -259,16 +261,11 @@ def score_vcf(job: VariantJob, path: Path, workers: Workers) -> dict[str, Any]:
         GenomeError: the VCF is malformed, unsorted or of another reference.
         UserError: the output's suffix or the window is invalid.
     """
-    filters = tuple(job.filters.split(",")) if job.filters else ()
-    keep = RecordFilter(min_qual=job.min_qual, filters=filters)
     writer = chosen_by_ending(job.output, "variants")
     output_path(job.output)
     check_no_input(job.output, *input_files(job), names_table(job.genes.contigs))
     with Reference(job.reference) as reference:
-        lengths_bp = reference.contig_lengths_bp
-        names = contig_names(job.genes.contigs, lengths_bp)
-        keep = replace(keep, regions=read_regions(job.region, job.regions_file, lengths_bp, names))
-        vcf = VcfReader(path, reference, strict=job.strict, contig_names=names, keep=keep)
+        vcf = reader_of(job, path, reference)
         about = workers.about(in_blocks(vcf, _RECORDS_PER_BLOCK))
         background, percentile = background_for(
             about["background"],
@@ -278,7 +275,9 @@ def score_vcf(job: VariantJob, path: Path, workers: Workers) -> dict[str, Any]:
         )
         settings: dict[str, Any] = about["settings"] | percentile
         scored_header(vcf, settings)
-        genes = read_genes(job.genes, reference, names)
+        genes = read_genes(
+            job.genes, reference, contig_names(job.genes.contigs, reference.contig_lengths_bp)
+        )
         annotated = annotator(genes.annotation, reference)
         ranked = ranker(background, reference)
 
@@ -292,15 +291,15 @@ def score_vcf(job: VariantJob, path: Path, workers: Workers) -> dict[str, Any]:
                 for stale in index_paths(job.output):
                     stale.unlink(missing_ok=True)
             if job.output.name.endswith(".vcf.gz"):
-                write_index(job.output, max(lengths_bp.values()))
+                write_index(job.output, max(reference.contig_lengths_bp.values()))
             return counts.shown()
 
         blocks = Job(
             description="scoring variants",
             output=job.output,
             settings=settings | about["identity"] | _fingerprints(job, path),
-            check=lambda: _checked(vcf, reference, job),
-            blocks=lambda: in_blocks(vcf, _RECORDS_PER_BLOCK),
+            check=lambda: checked_records(vcf, reference, job),
+            blocks=lambda: blocks_of(vcf, about["settings"]),
             # Workers do not need genotypes, of which there may be thousands.
             payload=lambda block: [row._replace(columns=()) for row in block],
             source=str(path),
@@ -310,6 +309,37 @@ def score_vcf(job: VariantJob, path: Path, workers: Workers) -> dict[str, Any]:
         say(line)
     warn_of_unknown_codes(job.genes, genes)
     return _summary(job, vcf, counts, genes) | settings
+
+
+def reader_of(job: VariantJob, path: Path, reference: Reference) -> VcfReader:
+    """Open the VCF of a job with its filters and names of contigs.
+
+    Raises:
+        GenomeError: the VCF is malformed or of another reference.
+        UserError: a region or a table of names is invalid.
+    """
+    lengths_bp = reference.contig_lengths_bp
+    names = contig_names(job.genes.contigs, lengths_bp)
+    keep = RecordFilter(
+        min_qual=job.min_qual,
+        filters=tuple(job.filters.split(",")) if job.filters else (),
+        regions=read_regions(job.region, job.regions_file, lengths_bp, names),
+    )
+    return VcfReader(path, reference, strict=job.strict, contig_names=names, keep=keep)
+
+
+def blocks_of(vcf: VcfReader, settings: dict[str, Any]) -> Iterator[list[VcfRow]]:
+    """Cut records by number, and for `tiled` also where other tiles begin."""
+    if settings["protocol"] in WINDOW_PROTOCOLS:
+        return in_blocks(vcf, _RECORDS_PER_BLOCK)
+    grid = grid_of(*(settings[name] for name in ("window_bp", "least_context_bp", "downstream_bp")))
+    places = (
+        rows
+        for _, rows in groupby(
+            vcf, lambda row: (row.contig, grid.tile_of(int(row.columns[1])) // _TILES_PER_BLOCK)
+        )
+    )
+    return (block for rows in places for block in in_blocks(rows, _MOST_RECORDS_OF_TILES))
 
 
 def _summary(
@@ -419,7 +449,7 @@ def _settings(runner: "ModelRunner", job: VariantJob, method: Method) -> dict[st
     return {
         "model": job.loading.model,
         "yarn": runner.yarn,
-        **asdict(method),
+        **method.settings(),
         "dtype": runner.dtype,
         **({"contigs": genes.contigs} if genes.contigs else {}),
         **({"genetic_code": genes.genetic_code} if genes.genetic_code else {}),
@@ -444,7 +474,7 @@ def _fingerprints(job: VariantJob, vcf: Path) -> dict[str, Any]:
     } | ({"annotation file": content_sha256(genes.annotation)} if genes.annotation else {})
 
 
-def _checked(vcf: VcfReader, reference: Reference, job: VariantJob) -> int:
+def checked_records(vcf: VcfReader, reference: Reference, job: VariantJob) -> int:
     """Read all records and return how many are to be scored.
 
     Raises:

@@ -13,7 +13,7 @@ Alleles of a site that leave out equally many bases share the prefix of the forw
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,14 @@ from numpy.typing import NDArray
 from carbon.genome import Reference, Variant
 from carbon.genome.normalize import normalize_variant
 from carbon.inference.checks import check_finite
-from carbon.inference.options import PROTOCOLS, STRANDS_READ
-from carbon.inference.passages import Passage, continuation_of, prefix_of
+from carbon.inference.options import PROTOCOLS, STRANDS_READ, WINDOW_PROTOCOLS
+from carbon.inference.passages import Passage, batch_rows, continuation_of, prefix_of
+from carbon.inference.variants.tiles import (
+    TiledSite,
+    num_tiled_tokens,
+    tiled_likelihoods,
+    tiled_site,
+)
 from carbon.inference.variants.windows import (
     AlleleWindows,
     Method,
@@ -148,9 +154,28 @@ _Steps = dict[tuple[VariantSite, int], dict[str, NDArray[np.float32]]]
 def score_variants(
     runner: "ModelRunner", reference: Reference, variants: Iterable[Variant], method: Method
 ) -> Iterator[VariantScore]:
-    """Yield scores in the order of the variants, a block of them in memory at a time."""
+    """Yield scores in the order of the variants, a block of them in memory at a time.
+
+    With `tiled`, variants in the order of the contig share what is read.
+    """
     for block in in_blocks(variants, _VARIANTS_PER_BLOCK):
         yield from (score for score, _ in compare_block(runner, reference, block, method))
+
+
+def num_tokens(
+    runner: "ModelRunner", reference: Reference, variants: Sequence[Variant], method: Method
+) -> int:
+    """Return the tokens, with padding, that scoring a block of variants runs."""
+    readable_bp = room_bp(runner, method.tags) + K
+    prepared = [_prepared(reference, variant, method, readable_bp) for variant in variants]
+    if method.protocol in WINDOW_PROTOCOLS:
+        passages = _passages(runner, _windows_of(reference, prepared, method), method)[1]
+        rows = [
+            row for number, passage in enumerate(passages) for row in batch_rows(number, passage)
+        ]
+        shared = {row.passage: row.shared_tokens for row in rows}
+        return sum(row.padded_tokens - row.shared_tokens for row in rows) + sum(shared.values())
+    return num_tiled_tokens(runner, reference, _sites_of(prepared), method)
 
 
 def compare_block(
@@ -160,7 +185,10 @@ def compare_block(
     # The last 6-mer of a window is only predicted.
     readable_bp = room_bp(runner, method.tags) + K
     prepared = [_prepared(reference, variant, method, readable_bp) for variant in block]
-    comparisons = _comparisons(runner, reference, prepared, method)
+    compare = (
+        _comparisons_of_windows if method.protocol in WINDOW_PROTOCOLS else _comparisons_of_tiles
+    )
+    comparisons = compare(runner, reference, prepared, method)
     for variant, prepared_variant, by_strand in zip(block, prepared, comparisons, strict=True):
         if prepared_variant.reason:
             yield VariantScore(variant, None, prepared_variant.reason), by_strand
@@ -192,7 +220,7 @@ class _PreparedVariant(NamedTuple):
 
     variant: Variant
     reason: str | None
-    sites: dict[str, VariantSite]
+    sites: dict[str, Any]
     left_out: tuple[str, ...]
 
 
@@ -201,21 +229,52 @@ def _prepared(
 ) -> _PreparedVariant:
     if reason := _why_no_bases(reference, variant):
         return _PreparedVariant(variant, reason, {}, ())
-    plain, protocol = normalize_variant(reference, variant), PROTOCOLS[method.protocol]
+    plain = normalize_variant(reference, variant)
+    find = _window_sites if method.protocol in WINDOW_PROTOCOLS else _tiled_sites
+    found = find(reference, plain, method, readable_bp)
+    if found is None:
+        return _PreparedVariant(plain, PROTOCOLS[method.protocol].too_long, {}, ())
+    sites = {strand: site for strand, site in found.items() if site is not None}
+    left_out = tuple(strand for strand, site in found.items() if site is None)
+    return _PreparedVariant(plain, None if sites else "contig_edge", sites, left_out)
+
+
+def _window_sites(
+    reference: Reference, plain: Variant, method: Method, readable_bp: int
+) -> dict[str, VariantSite | None] | None:
+    """Return the site by strand, None if it does not distinguish the alleles.
+
+    None for all if the alleles are too long.
+    """
+    protocol = WINDOW_PROTOCOLS[method.protocol]
     most_bp = protocol.most_needed_bp(method.window_bp, readable_bp)
     needed = {
         strand: needed_bp(reference, plain, strand, most_bp)
         for strand in STRANDS_READ[method.strands]
     }
     if any(bp is not None and bp > most_bp for bp in needed.values()):
-        return _PreparedVariant(plain, protocol.too_long, {}, ())
-    sites = {
-        strand: site_of(plain, strand, protocol.counted_bp(bp, strand, method.window_bp))
+        return None
+    return {
+        strand: None
+        if bp is None
+        else site_of(plain, strand, protocol.counted_bp(bp, strand, method.window_bp))
         for strand, bp in needed.items()
-        if bp is not None
     }
-    left_out = tuple(strand for strand, bp in needed.items() if bp is None)
-    return _PreparedVariant(plain, None if sites else "contig_edge", sites, left_out)
+
+
+def _tiled_sites(
+    reference: Reference, plain: Variant, method: Method, readable_bp: int
+) -> dict[str, TiledSite | None] | None:
+    """Return what `_window_sites` returns, for tiles."""
+    downstream_bp = method.downstream_bp or 0
+    sites = {
+        strand: tiled_site(reference, plain, strand, downstream_bp)
+        for strand in STRANDS_READ[method.strands]
+    }
+    most_bp = readable_bp - method.window_bp
+    if any(site is not None and max(site.allele_bp) > most_bp for site in sites.values()):
+        return None
+    return sites
 
 
 def _why_no_bases(reference: Reference, variant: Variant) -> str | None:
@@ -233,27 +292,54 @@ def _why_no_bases(reference: Reference, variant: Variant) -> str | None:
     return None if is_inside else "telomere"
 
 
-def _comparisons(
+def _comparisons_of_tiles(
+    runner: "ModelRunner",
+    reference: Reference,
+    prepared: Sequence[_PreparedVariant],
+    method: Method,
+) -> Iterator[dict[str, AlleleComparison]]:
+    """Yield what `_comparisons_of_windows` yields, for tiles."""
+    sites = _sites_of(prepared)
+    found = dict(zip(sites, tiled_likelihoods(runner, reference, sites, method), strict=True))
+    for each in prepared:
+        yield {
+            strand: AlleleComparison(*site.allele_bp, *found[site])
+            for strand, site in each.sites.items()
+        }
+
+
+def _sites_of(prepared: Sequence[_PreparedVariant]) -> list[Any]:
+    """Return the different sites; variants written in several ways have one."""
+    return list(dict.fromkeys(site for each in prepared for site in each.sites.values()))
+
+
+def _comparisons_of_windows(
     runner: "ModelRunner",
     reference: Reference,
     prepared: Sequence[_PreparedVariant],
     method: Method,
 ) -> Iterator[dict[str, AlleleComparison]]:
     """Yield the comparison by strand of each variant; none if there is a reason."""
-    alleles: dict[VariantSite, dict[str, None]] = {}  # in order of arrival, unlike a set
-    for variant, _, sites, _ in prepared:
-        for site in sites.values():
-            alleles.setdefault(site, {}).update(dict.fromkeys(_pair(variant)))
-    windows = {
-        site: allele_windows(reference, site, at_site, method.protocol, method.window_bp)
-        for site, at_site in alleles.items()
-    }
+    windows = _windows_of(reference, prepared, method)
     steps = _measured(runner, windows, method)
     for variant, _, sites, _ in prepared:
         yield {
             strand: _compared(variant, site, windows[site], steps, method)
             for strand, site in sites.items()
         }
+
+
+def _windows_of(
+    reference: Reference, prepared: Sequence[_PreparedVariant], method: Method
+) -> dict[VariantSite, AlleleWindows]:
+    alleles: dict[VariantSite, dict[str, None]] = {}  # in order of arrival, unlike a set
+    for variant, _, sites, _ in prepared:
+        for site in sites.values():
+            alleles.setdefault(site, {}).update(dict.fromkeys(_pair(variant)))
+    return {
+        site: allele_windows(reference, site, at_site, method.protocol, method.window_bp)
+        for site, at_site in alleles.items()
+    }
 
 
 def _pair(variant: Variant) -> tuple[str, str]:
@@ -278,15 +364,19 @@ def _compared(
     return AlleleComparison(len(pair[0]), len(pair[1]), of_ref, of_alt)
 
 
-def _measured(
+_Jobs = dict[tuple[VariantSite, int], dict[str, str]]
+"""Bases from the variant on, by site and bases left out, then by allele."""
+
+
+def _passages(
     runner: "ModelRunner", windows: dict[VariantSite, AlleleWindows], method: Method
-) -> _Steps:
-    """Return the log-likelihood of every base from the variant on.
+) -> tuple[_Jobs, list[Passage], list[int]]:
+    """Return what is read: a passage for each job, and its bases before the variant.
 
     Alleles that leave out equally many bases at the window's start share the prefix.
     """
     vocabulary = runner.vocabulary
-    jobs: dict[tuple[VariantSite, int], dict[str, str]] = {}
+    jobs: _Jobs = {}
     for site, window in windows.items():
         for offset, (allele, right) in product(method.offsets, window.rights.items()):
             skip_bp = skipped_bp(site, allele, offset, method.protocol)
@@ -302,6 +392,14 @@ def _measured(
         )
         passages.append(Passage(prefix, tuple(continuations), is_shared=True))
         tails_bp.append(len(left) - whole_bp)
+    return jobs, passages, tails_bp
+
+
+def _measured(
+    runner: "ModelRunner", windows: dict[VariantSite, AlleleWindows], method: Method
+) -> _Steps:
+    """Return the log-likelihood of every base from the variant on."""
+    jobs, passages, tails_bp = _passages(runner, windows, method)
     measured = runner.likelihoods(passages, method.by)
     return {
         job: {

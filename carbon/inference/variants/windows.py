@@ -4,13 +4,16 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
+from carbon.errors import UserError
 from carbon.genome import Interval, Reference, Variant, reverse_complement
 from carbon.genome.interval import BASES
 from carbon.genome.normalize import common_start_bp
 from carbon.inference.checks import check_window, checked_names, checked_offsets
 from carbon.inference.options import (
+    DEFAULT_DOWNSTREAM_BP,
     PROTOCOLS,
     STRANDS_READ,
+    WINDOW_PROTOCOLS,
     By,
     ProtocolName,
     VariantOptions,
@@ -22,12 +25,48 @@ if TYPE_CHECKING:
     from carbon.inference.runner import ModelRunner
 
 
+class TileGrid(NamedTuple):
+    """The tiles of a strand, in the strand's own coordinates.
+
+    Tile i begins at `i * step_bp` and owns the `step_bp` positions after its least context; tile 0
+    also owns the positions before them.
+
+    Attributes:
+        window_bp: bases of a tile.
+        least_context_bp: bases of a tile before the positions that it owns, whole 6-mers.
+        step_bp: bases from the start of a tile to the start of the next, whole 6-mers.
+    """
+
+    window_bp: int
+    least_context_bp: int
+    step_bp: int
+
+    def tile_of(self, position: int) -> int:
+        """Return the number of the tile that owns a position."""
+        return max(0, (position - self.least_context_bp) // self.step_bp)
+
+
+def grid_of(window_bp: int, least_context_bp: int, downstream_bp: int) -> TileGrid:
+    """Return the grid on which every base compared for a short variant lies in one tile.
+
+    Args:
+        window_bp: bases of a tile.
+        least_context_bp: whole 6-mers.
+        downstream_bp: bases compared after the longer allele.
+    """
+    step_bp = (window_bp - least_context_bp - downstream_bp) // K * K
+    return TileGrid(window_bp, least_context_bp, step_bp)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Method(VariantOptions):
     """How variants are scored: `VariantOptions` that fit a model.
 
     Attributes:
-        window_bp: bases of the whole window; for `right_end`, the bases before the variant.
+        window_bp: bases of the whole window, or of a tile; for `right_end`, the bases before the
+            variant.
+        downstream_bp: for `tiled`; otherwise None.
+        least_context_bp: for `tiled`, whole 6-mers; otherwise None.
         offsets: sorted and distinct.
         tags: metadata tags to condition on.
     """
@@ -35,6 +74,21 @@ class Method(VariantOptions):
     window_bp: int
     offsets: tuple[int, ...]
     tags: tuple[str, ...]
+
+    @property
+    def grid(self) -> TileGrid:
+        """The grid of `tiled`.
+
+        Raises:
+            ValueError: the method reads no tiles.
+        """
+        if self.least_context_bp is None or self.downstream_bp is None:
+            raise ValueError(f"{self.protocol} reads no tiles")
+        return grid_of(self.window_bp, self.least_context_bp, self.downstream_bp)
+
+    def settings(self) -> dict[str, Any]:
+        """Return the options as JSON, without those of other protocols."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 def method_for(runner: "ModelRunner", options: VariantOptions) -> Method:
@@ -55,7 +109,31 @@ def method_for(runner: "ModelRunner", options: VariantOptions) -> Method:
         window_bp = min(protocol.default_window_bp, most_bp - spare_bp)
     check_window(window_bp, most_bp)
     checked: dict[str, Any] = {"window_bp": window_bp, "offsets": offsets, "tags": tags}
-    return Method(**asdict(options) | checked)
+    return Method(**asdict(options) | checked | _of_tiles(options, window_bp))
+
+
+def _of_tiles(options: VariantOptions, window_bp: int) -> dict[str, int]:
+    """Return the options that `tiled` alone has, with their defaults."""
+    downstream_bp, context_bp = options.downstream_bp, options.least_context_bp
+    if options.protocol in WINDOW_PROTOCOLS:
+        if downstream_bp is not None or context_bp is not None:
+            raise UserError(
+                f"downstream and least context: only the protocol tiled has them, not "
+                f"{options.protocol}"
+            )
+        return {}
+    if context_bp is None:
+        context_bp = window_bp // 2
+    if downstream_bp is None:
+        downstream_bp = min(DEFAULT_DOWNSTREAM_BP, max(1, (window_bp - context_bp) // 2))
+    context_bp += -context_bp % K
+    if downstream_bp < 1 or context_bp < 0 or context_bp + downstream_bp + K > window_bp:
+        raise UserError(
+            f"a least context of {context_bp} bp and {downstream_bp} bp downstream do not fit into "
+            f"a window of {window_bp} bp: together give at most {window_bp - K}, and 1 or more "
+            "downstream"
+        )
+    return {"downstream_bp": downstream_bp, "least_context_bp": context_bp}
 
 
 def room_bp(runner: "ModelRunner", tags: tuple[str, ...]) -> int:
@@ -121,27 +199,32 @@ def needed_bp(reference: Reference, variant: Variant, strand: str, most_bp: int)
     longer_bp = max(len(variant.ref), len(variant.alt))
     if longer_bp > most_bp:
         return longer_bp
-    same_bp = _same_bp(reference, variant, strand, most_bp)
-    return None if same_bp is None else max(longer_bp, same_bp + 1)
+    common_bp = same_bp(reference, variant, strand, most_bp)
+    return None if common_bp is None else max(longer_bp, common_bp + 1)
 
 
-def _same_bp(reference: Reference, variant: Variant, strand: str, most_bp: int) -> int | None:
-    """Return the length of the common start of the two texts, at most `most_bp`."""
-    alleles = tuple(_along(strand, allele.upper()) for allele in (variant.ref, variant.alt))
-    after = _sides(reference, variant.interval, strand)[1]
+def same_bp(reference: Reference, variant: Variant, strand: str, most_bp: int) -> int | None:
+    """Return the length of the common start of an allele and the reference after it, for both.
+
+    Returns:
+        At most `most_bp`; None if the contig ends before the texts differ, or an unknown base comes
+        first.
+    """
+    alleles = tuple(along(strand, allele.upper()) for allele in (variant.ref, variant.alt))
+    after = sides_of(reference, variant.interval, strand)[1]
     fetch_bp = _FIRST_FETCH_BP
     texts, rest = alleles, Interval(after.contig, after.start, after.start)
     while True:
-        same_bp = common_start_bp(*texts)
-        if same_bp < min(map(len, texts)):
-            return same_bp if {text[same_bp] for text in texts} <= BASES else None
-        if same_bp >= most_bp:
+        common_bp = common_start_bp(*texts)
+        if common_bp < min(map(len, texts)):
+            return common_bp if {text[common_bp] for text in texts} <= BASES else None
+        if common_bp >= most_bp:
             return most_bp
         if rest == after:
             return None
-        rest = _nearest(after, fetch_bp, strand)
+        rest = nearest(after, fetch_bp, strand)
         fetch_bp *= 2
-        following = _along(strand, reference.fetch(rest).upper())
+        following = along(strand, reference.fetch(rest).upper())
         texts = tuple(allele + following for allele in alleles)
 
 
@@ -164,16 +247,16 @@ def allele_windows(
         window_bp: window of the protocol.
     """
     strand, counted_bp = site.strand, site.counted_bp
-    before, after = _sides(reference, Interval(site.contig, site.start, site.end), strand)
+    before, after = sides_of(reference, Interval(site.contig, site.start, site.end), strand)
     opposite = "-" if strand == "+" else "+"
-    before = _nearest(before, PROTOCOLS[protocol].before_bp(strand, window_bp), opposite)
-    after = _nearest(after, counted_bp - min(map(len, alleles)), strand)
-    left, rest = (_along(strand, reference.fetch(side)) for side in (before, after))
-    rights = {allele: (_along(strand, allele) + rest)[:counted_bp] for allele in alleles}
+    before = nearest(before, WINDOW_PROTOCOLS[protocol].before_bp(strand, window_bp), opposite)
+    after = nearest(after, counted_bp - min(map(len, alleles)), strand)
+    left, rest = (along(strand, reference.fetch(side)) for side in (before, after))
+    rights = {allele: (along(strand, allele) + rest)[:counted_bp] for allele in alleles}
     return AlleleWindows(left, rights)
 
 
-def _sides(reference: Reference, here: Interval, strand: str) -> tuple[Interval, Interval]:
+def sides_of(reference: Reference, here: Interval, strand: str) -> tuple[Interval, Interval]:
     """Return the intervals before and after a site along the strand, to the contig's ends."""
     contig_bp = reference.contig_lengths_bp[here.contig]
     left = Interval(here.contig, 0, here.start)
@@ -181,7 +264,7 @@ def _sides(reference: Reference, here: Interval, strand: str) -> tuple[Interval,
     return (left, right) if strand == "+" else (right, left)
 
 
-def _nearest(side: Interval, length_bp: int, strand: str) -> Interval:
+def nearest(side: Interval, length_bp: int, strand: str) -> Interval:
     """Return the first bases of an interval along a strand, all of them if it is shorter."""
     length_bp = min(length_bp, side.length_bp)
     if strand == "+":
@@ -189,7 +272,8 @@ def _nearest(side: Interval, length_bp: int, strand: str) -> Interval:
     return Interval(side.contig, side.end - length_bp, side.end)
 
 
-def _along(strand: str, bases: str) -> str:
+def along(strand: str, bases: str) -> str:
+    """Return forward bases along a strand."""
     return bases if strand == "+" else reverse_complement(bases)
 
 
@@ -206,7 +290,7 @@ def skipped_bp(site: VariantSite, allele: str, offset: int, protocol: ProtocolNa
         offset: bases left out for REF.
         protocol: `centered`, or `right_end`, in which every allele begins a 6-mer.
     """
-    if PROTOCOLS[protocol].alleles_alone:
+    if WINDOW_PROTOCOLS[protocol].alleles_alone:
         return offset
     return (offset + len(allele) - (site.end - site.start)) % K
 
@@ -218,6 +302,6 @@ def on_grid(left: str, skip_bp: int, protocol: ProtocolName) -> str:
     out. Otherwise, if fewer than `skip_bp` bases precede the variant, unknown bases complete the
     6-mer in which the variant then begins.
     """
-    if PROTOCOLS[protocol].alleles_alone:
+    if WINDOW_PROTOCOLS[protocol].alleles_alone:
         return left[len(left) % K + skip_bp :]
     return left[skip_bp:] if skip_bp <= len(left) else "N" * (K + len(left) - skip_bp)

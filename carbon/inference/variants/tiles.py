@@ -1,0 +1,225 @@
+"""The protocol `tiled`: alleles continue from one reading of the reference that variants share.
+
+On each strand the reference is read in tiles on a fixed grid. A variant belongs to the tile that
+owns the first base at which its alleles differ. Each allele continues from the 6-mers of the tile
+before that base, up to `downstream_bp` bases after the longer allele. The context and the compared
+bases of a variant follow from its position and the options alone, never from other variants.
+
+A tile is read once for each offset of the 6-mers that occurs, in one shape. All continuations share
+its keys and values, of which a mask hides those at and after the variant. So on a CPU a score does
+not depend on its neighbours, to the last bit.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carbon.genome import Interval, Reference, Variant
+from carbon.inference.passages import continuation_of, padded_length, prefix_of
+from carbon.inference.variants.windows import Method, TileGrid, along, nearest, same_bp, sides_of
+from carbon.tokenizer import K
+
+if TYPE_CHECKING:
+    from carbon.inference.runner import ModelRunner
+
+
+class TiledSite(NamedTuple):
+    """A variant on a strand, in the strand's own coordinates.
+
+    Attributes:
+        strand: the scored strand.
+        contig: contig of the reference.
+        first: the first base at which the alleles differ.
+        ref: (bases) from `first` on, with REF, in the case of the reference.
+        alt: (bases) from `first` on, with ALT; as many.
+        allele_bp: bases of REF and of ALT from `first` on.
+        is_reference: whether the bases with REF are those of the reference.
+    """
+
+    strand: str
+    contig: str
+    first: int
+    ref: str
+    alt: str
+    allele_bp: tuple[int, int]
+    is_reference: bool
+
+
+def tiled_site(
+    reference: Reference, variant: Variant, strand: str, downstream_bp: int
+) -> TiledSite | None:
+    """Return the compared bases of a variant on a strand.
+
+    Args:
+        reference: the reference sequence.
+        variant: normalised by `normalize_variant`.
+        strand: the scored strand.
+        downstream_bp: bases compared after the longer allele.
+
+    Returns:
+        None if the contig ends before the alleles differ, or an unknown base comes first.
+    """
+    contig_bp = reference.contig_lengths_bp[variant.contig]
+    longer_bp = max(len(variant.ref), len(variant.alt))
+    same = same_bp(reference, variant, strand, contig_bp + longer_bp)
+    if same is None:
+        return None
+    before, after = sides_of(reference, variant.interval, strand)
+    compared_bp = max(0, longer_bp - same) + downstream_bp
+    rest = along(strand, reference.fetch(nearest(after, same + compared_bp, strand)))
+    alleles = [along(strand, allele) for allele in (variant.ref, variant.alt)]
+    texts = [(allele + rest)[same : same + compared_bp] for allele in alleles]
+    compared_bp = min(map(len, texts))
+    bases = along(strand, reference.fetch(variant.interval))
+    return TiledSite(
+        strand,
+        variant.contig,
+        before.length_bp + same,
+        texts[0][:compared_bp],
+        texts[1][:compared_bp],
+        (max(0, len(variant.ref) - same), max(0, len(variant.alt) - same)),
+        bases.upper() == alleles[0].upper(),
+    )
+
+
+class _Reading(NamedTuple):
+    """A tile without its first bases."""
+
+    strand: str
+    contig: str
+    tile: int
+    skip_bp: int
+
+
+class _Part(NamedTuple):
+    """One allele's compared bases after a reading.
+
+    Attributes:
+        key: number of the site, number of the offset, and whether the allele is ALT.
+        start: bases of the reading before the compared ones; negative if the first bases of the
+            contig were left out.
+        text: the compared bases.
+        is_read: whether the reading has them itself.
+    """
+
+    key: tuple[int, int, bool]
+    start: int
+    text: str
+    is_read: bool
+
+
+Likelihoods = tuple[NDArray[np.float32], NDArray[np.float32]]
+"""Log-likelihoods in nats with REF and with ALT, each (offsets, bases)."""
+
+
+def tiled_likelihoods(
+    runner: "ModelRunner", reference: Reference, sites: Sequence[TiledSite], method: Method
+) -> list[Likelihoods]:
+    """Return the log-likelihoods of the compared bases of each site.
+
+    One tile is in memory at a time.
+    """
+    found: dict[tuple[int, int, bool], NDArray[np.float32]] = {}
+    for reading, parts in _parts_by_reading(reference, sites, method).items():
+        found |= _read(runner, reference, reading, parts, method)
+    numbers = range(len(method.offsets))
+    return [
+        (
+            np.stack([found[site, number, False] for number in numbers]),
+            np.stack([found[site, number, True] for number in numbers]),
+        )
+        for site in range(len(sites))
+    ]
+
+
+def num_tiled_tokens(
+    runner: "ModelRunner", reference: Reference, sites: Sequence[TiledSite], method: Method
+) -> int:
+    """Return the tokens, with padding, that `tiled_likelihoods` runs."""
+    num_prefix = len(prefix_of("", runner.vocabulary, method.tags))
+    tile_tokens = padded_length(num_prefix + _most_kmers(method.grid))
+    readings = _parts_by_reading(reference, sites, method)
+    return len(readings) * tile_tokens + sum(
+        padded_length(-(-(part.start % K + len(part.text)) // K) - 1)
+        for parts in readings.values()
+        for part in parts
+        if not part.is_read
+    )
+
+
+def _most_kmers(grid: TileGrid) -> int:
+    return -(-grid.window_bp // K)
+
+
+def _parts_by_reading(
+    reference: Reference, sites: Sequence[TiledSite], method: Method
+) -> dict[_Reading, list[_Part]]:
+    grid = method.grid
+    readings: dict[_Reading, list[_Part]] = defaultdict(list)
+    for number, site in enumerate(sites):
+        tile = grid.tile_of(site.first)
+        start = site.first - tile * grid.step_bp
+        contig_bp = reference.contig_lengths_bp[site.contig]
+        end = min(grid.window_bp, contig_bp - tile * grid.step_bp)
+        longer_bp = site.allele_bp[1] - site.allele_bp[0]
+        for at, offset in enumerate(method.offsets):
+            for is_alt, text, skip_bp in (
+                (False, site.ref, offset),
+                # The 6-mers after ALT begin at the same reference bases as those after REF.
+                (True, site.alt, (offset + longer_bp) % K),
+            ):
+                is_read = not is_alt and site.is_reference
+                is_read = is_read and skip_bp <= start and start + len(text) <= end
+                reading = _Reading(site.strand, site.contig, tile, skip_bp)
+                readings[reading].append(
+                    _Part((number, at, is_alt), start - skip_bp, text, is_read)
+                )
+    return readings
+
+
+def _read(
+    runner: "ModelRunner",
+    reference: Reference,
+    reading: _Reading,
+    parts: list[_Part],
+    method: Method,
+) -> dict[tuple[int, int, bool], NDArray[np.float32]]:
+    grid, vocabulary = method.grid, runner.vocabulary
+    contig_bp = reference.contig_lengths_bp[reading.contig]
+    start = reading.tile * grid.step_bp + reading.skip_bp
+    end = min(reading.tile * grid.step_bp + grid.window_bp, contig_bp)
+    bases = fetch_along(reference, reading.contig, start, end, reading.strand)
+    prefix = prefix_of("", vocabulary, method.tags)
+    tile = runner.tile(prefix, continuation_of(bases, vocabulary), _most_kmers(grid))
+    found = {}
+    if any(part.is_read for part in parts):
+        steps = runner.tile_likelihoods(tile, method.by).reshape(-1)
+        for part in parts:
+            if part.is_read:
+                found[part.key] = steps[part.start : part.start + len(part.text)]
+    others = [part for part in parts if not part.is_read]
+    texts = [_before(bases, part.start) + part.text for part in others]
+    rows = [
+        (max(0, part.start) // K, continuation_of(text, vocabulary))
+        for part, text in zip(others, texts, strict=True)
+    ]
+    measured = runner.continued_likelihoods(tile, rows, method.by)
+    for part, text, steps in zip(others, texts, measured, strict=True):
+        found[part.key] = steps.reshape(-1)[len(text) - len(part.text) : len(text)]
+    return found
+
+
+def _before(bases: str, start: int) -> str:
+    """Return the bases before a position in its 6-mer; unknown ones if the reading lacks them."""
+    return "N" * (K + start) if start < 0 else bases[start // K * K : start]
+
+
+def fetch_along(reference: Reference, contig: str, start: int, end: int, strand: str) -> str:
+    """Return bases of a strand, by positions along it."""
+    if strand == "-":
+        length_bp = reference.contig_lengths_bp[contig]
+        start, end = length_bp - end, length_bp - start
+    return along(strand, reference.fetch(Interval(contig, start, end)))
