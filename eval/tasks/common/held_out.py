@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from carbon.genome.cds_codes import reads_standard_code
 from numpy.typing import NDArray
 
 from carbon.corpus import read_manifest, read_source
@@ -25,6 +24,7 @@ from carbon.genome import (
     spliced,
     translate,
 )
+from carbon.genome.annotation import reads_standard_code
 from carbon.genome.genes import parts_on_contig
 from carbon.io.files import content_sha256
 from eval.markov import Labelled, base_codes, states_of

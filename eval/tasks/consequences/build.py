@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from carbon.genome.cds_codes import cds_of_unknown_code, unknown_code_warnings
 from numpy.typing import NDArray
 
 from carbon.errors import GenomeError
 from carbon.genome import Consequences, Interval, Reference, Variant, reverse_complement
+from carbon.genome.annotation import cds_of_unknown_code, unknown_code_warnings
 from carbon.genome.consequence_terms import labels_of
 from carbon.genome.genes import parts_on_contig
 from carbon.progress import say, track
