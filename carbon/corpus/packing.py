@@ -106,7 +106,7 @@ def pack(lengths_bp: Int64s, row_tokens: int) -> Packing:
     """Cut records into segments of at most a row and pack them best-fit, longest first.
 
     The result is deterministic: segments of equal length are placed in the order of their records,
-    and a segment goes to the fullest row with room for it, the oldest among equals.
+    and a segment goes to the fullest row with room for it; of equals, to the one changed first.
 
     Args:
         lengths_bp: (records,) number of bases of each record.

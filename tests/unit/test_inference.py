@@ -46,6 +46,23 @@ def test_company_changes_no_byte_of_a_score(wide):
         assert np.array_equal(one, alone) and np.array_equal(two, alone)
 
 
+def test_values_of_the_reverse_strand_stand_at_their_bases(wide):
+    sequences = [random_bases(length_bp, length_bp) for length_bp in (30, 605)]
+    complements = [reverse_complement(sequence) for sequence in sequences]
+    forward, reverse, both, other = (
+        base_log_likelihoods(wide.runner, texts, strands=strands)
+        for texts, strands in (
+            (sequences, "forward"),
+            (sequences, "reverse"),
+            (sequences, "both"),
+            (complements, "forward"),
+        )
+    )
+    for a, b, mean, of_complement in zip(forward, reverse, both, other, strict=True):
+        assert np.array_equal(b, of_complement[::-1])
+        assert np.array_equal(mean, (a + b) / 2)
+
+
 class TestModelFolders:
     def test_stock_transformers_gives_the_same_logits(self, network, tmp_path):
         save_model(network, tmp_path / "m")

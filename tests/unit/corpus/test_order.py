@@ -183,6 +183,30 @@ def test_packing_covers_every_base_once_and_fits(lengths_bp, row_tokens):
     assert all((places == 1).all() for places in covered)
 
 
+@given(st.lists(st.integers(1, 900), max_size=25), st.integers(16, 80))
+def test_packing_is_best_fit_longest_first(lengths_bp, row_tokens):
+    packing = pack(np.array(lengths_bp, dtype=np.int64), row_tokens)
+    most = row_tokens - 3  # three tokens are kept for begin, tag and end of a segment
+    segments = [
+        (record, 6 * first, min(most, kmers - first))
+        for record, kmers in enumerate(-(-n // 6) for n in lengths_bp)
+        for first in range(0, kmers, most)
+    ]
+    rows, by_change = [], []  # as they were begun, and the one changed last at the end
+    for segment in sorted(segments, key=lambda segment: -segment[2]):
+        free = [row_tokens - sum(kmers + 3 for _, _, kmers in row) for row in by_change]
+        fits = [row for row, left in enumerate(free) if left >= segment[2] + 3 and left > 3]
+        if fits:
+            row = by_change.pop(min(fits, key=lambda row: free[row]))
+        else:
+            rows.append(row := [])
+        row.append(segment)
+        by_change.append(row)
+    found = zip(packing.record, packing.start, packing.num_kmers, strict=True)
+    assert list(found) == [segment for row in rows for segment in sorted(row)]
+    assert packing.row_start.tolist() == np.cumsum([0, *map(len, rows)]).tolist()
+
+
 def test_packing_wastes_little():
     random = np.random.default_rng(0)
     lengths_bp = random.lognormal(7.5, 0.6, 3000).astype(np.int64)
