@@ -1,6 +1,6 @@
 """Send damaged files, requests and kills at Carbon, and count how each trial ends.
 
-    python bench/soak.py [--trials 1000] [--seed 0] [--server-seconds 0]
+    python bench/soak.py [--trials 1000] [--seed 0] [--load-seconds 0]
 
 Every trial follows from `--seed`. Nine in ten damage a file and give it to a command that reads
 such files; the others send a request to a server, or kill a command and resume it. These endings
@@ -10,8 +10,8 @@ are in order:
   machine), within the time limit, and leaves nothing half-written.
 - `equal`: a good request has the answer that it has alone, or a command that was killed and resumed
   writes the bytes of an undisturbed one.
-- `flat`: with `--server-seconds`, the memory of a server under 16 clients grows by at most 5 % from
-  a fifth of the time on.
+- `flat`: with `--load-seconds`, the memory of a server and of a demo under 16 clients grows by at
+  most 5 % from a fifth of the time on.
 
 All other trials are printed, and the exit code is 1.
 """
@@ -50,14 +50,18 @@ from carbon.genome import Reference
 from carbon.io.files import TEMPORARY
 from carbon.model import PRESETS, save_model
 from carbon.progress import track
+from demo.limits import Limits
+from tests.helpers.demo import make_lab
 from tests.helpers.files import random_bases, write_fasta, write_vcf
 from tests.helpers.finetune import BINARY, motif_rows, untrained_folder, write_rows
 from tests.helpers.serve import serving
+from tests.helpers.server import asked, served
 
 _MOST_BYTES = 12 << 30
 _LEFTOVER = re.compile(rf"{TEMPORARY.pattern}|.*\.partial")
 _ODD = (b"\x00", b"\xff", b"\r", b";", b",", b"\t", b"\xc3\xa9", b"#", b'"', b"-9", b"NaN", b"null")
-_GROWTH = 1.05
+_GROWTH, _NUM_CLIENTS = 1.05, 16
+Counts = defaultdict[str, Counter[str]]
 
 
 def main() -> int:
@@ -68,35 +72,48 @@ def main() -> int:
     parser.add_argument("--trials", type=natural, default=1000)
     parser.add_argument("--seed", type=natural, default=0)
     parser.add_argument("--limit-seconds", type=float, default=120, help="of a trial")
-    parser.add_argument("--server-seconds", type=float, default=0, help="of a server under load")
+    parser.add_argument("--load-seconds", type=float, default=0, help="of server and demo each")
     arguments = parser.parse_args()
     return run_command(lambda: soak(arguments))
 
 
 def soak(arguments: argparse.Namespace) -> int:
-    """Run all trials and print their counts; return 0 if all are in order."""
+    """Run all trials and print their counts, also if interrupted; return 0 if all are in order."""
     torch.set_num_threads(1)
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
-    with tempfile.TemporaryDirectory(prefix="carbon-soak-") as name:
-        files = Files(Path(name))
-        draw = Random(arguments.seed)
-        files.check()
-        with serving(files.model(), name="soak", reference=files.genome()) as address:
-            server = Server(address, files.model())
-            for number in track(range(arguments.trials), "trials"):
-                kind = draw.choices(("file", "request", "kill"), (90, 5, 5))[0]
-                trial = {"file": files.trial, "request": server.trial, "kill": files.kill}[kind]
-                what, ending = trial(draw, arguments.limit_seconds)
-                counts[what][ending.split(":")[0]] += 1
-                if ending not in _IN_ORDER:
-                    print(f"trial {number}: {what}: {ending}", flush=True)
-            if arguments.server_seconds:
-                counts["memory of the server"][server.load(arguments.server_seconds)] += 1
+    counts: Counts = defaultdict(Counter)
+    with tempfile.TemporaryDirectory(prefix="carbon-soak-") as folder:
+        try:
+            _trials(arguments, Path(folder), counts)
+        finally:
+            endings = _print_counts(counts)
+    return int(any(ending not in _IN_ORDER for ending in endings))
+
+
+def _trials(arguments: argparse.Namespace, folder: Path, counts: Counts) -> None:
+    files, draw = Files(folder), Random(arguments.seed)
+    files.check()
+    with serving(files.model(), name="soak", reference=files.genome()) as address:
+        server = Server(address)
+        trials = {"file": files.trial, "request": server.trial, "kill": files.kill}
+        for number in track(range(arguments.trials), "trials"):
+            kind = draw.choices(list(trials), (90, 5, 5))[0]
+            what, ending = trials[kind](draw, arguments.limit_seconds)
+            counts[what][ending.partition(":")[0]] += 1
+            if ending not in _IN_ORDER:
+                print(f"trial {number}: {what}: {ending}", flush=True)
+        if seconds := arguments.load_seconds:
+            counts["memory of the server"][under_load(server.ask, seconds)] += 1
+    if seconds := arguments.load_seconds:
+        counts["memory of the demo"][demo_under_load(folder, seconds)] += 1
+
+
+def _print_counts(counts: Counts) -> list[str]:
+    """Print how often each kind of trial ended in each way; return the endings."""
     endings = sorted({ending for each in counts.values() for ending in each})
     print("what", *endings, sep="\t")
     for what, each in sorted(counts.items()):
         print(what, *(each[ending] for ending in endings), sep="\t")
-    return int(any(ending not in _IN_ORDER for ending in endings))
+    return endings
 
 
 _IN_ORDER = ("done", "refused", "equal", "flat")
@@ -461,7 +478,7 @@ def _ending(status: int | None, lines: list[str], out: Path) -> str:
 class Server:
     """Requests to a running server, good ones and damaged ones."""
 
-    def __init__(self, address: str, model: Any) -> None:
+    def __init__(self, address: str) -> None:
         """Prepare good requests, with their answers when they come alone."""
         self._address = address
         bases = random_bases(600, 3)
@@ -500,25 +517,44 @@ class Server:
         is_error = 400 <= status < 500 and bool(answer.get("error", {}).get("message"))
         return path, "refused" if is_error else f"STATUS {status}: {damage}"
 
-    def load(self, seconds: float) -> str:
-        """Send requests from 16 clients; return whether the memory of this process stays flat."""
-        end, sizes = time.monotonic() + seconds, []
-        threads = [threading.Thread(target=self._client, args=(n, end)) for n in range(16)]
-        for thread in threads:
-            thread.start()
-        while time.monotonic() < end:
-            time.sleep(seconds / 50)
-            sizes.append(_resident_mb())
-        for thread in threads:
-            thread.join()
-        first, last = np.median(sizes[10:15]), np.median(sizes[-5:])
-        print(f"memory under load: {first:.0f} MB after a fifth of the time, then {last:.0f} MB")
-        return "flat" if last <= _GROWTH * first else "GROWS"
+    def ask(self, draw: Random) -> None:
+        """Send one request, whole or damaged, as a client of many."""
+        self.trial(draw, 120)
 
-    def _client(self, number: int, end: float) -> None:
+
+def demo_under_load(folder: Path, seconds: float) -> str:
+    """Ask panels of a demo about sequences that differ; return whether its memory stays flat."""
+    (folder / "demo").mkdir()
+    lab = make_lab(folder / "demo", load(folder / "good" / "model"))
+    with served(lab, Limits(calls_per_minute=10**6)) as address:
+
+        def ask(draw: Random) -> None:
+            bases = "".join(draw.choices("ACGT", k=draw.randint(12, 300)))
+            asked(address, "tokenizer", [bases, "2"])
+
+        return under_load(ask, seconds)
+
+
+def under_load(ask: Callable[[Random], None], seconds: float) -> str:
+    """Ask from 16 clients at once; return whether the memory of this process stays flat."""
+    end, sizes = time.monotonic() + seconds, []
+
+    def client(number: int) -> None:
         draw = Random(number)
         while time.monotonic() < end:
-            self.trial(draw, 120)
+            ask(draw)
+
+    threads = [threading.Thread(target=client, args=(n,)) for n in range(_NUM_CLIENTS)]
+    for thread in threads:
+        thread.start()
+    while time.monotonic() < end:
+        time.sleep(seconds / 50)
+        sizes.append(_resident_mb())
+    for thread in threads:
+        thread.join()
+    first, last = np.median(sizes[10:15]), np.median(sizes[-5:])
+    print(f"memory under load: {first:.0f} MB after a fifth of the time, then {last:.0f} MB")
+    return "flat" if last <= _GROWTH * first else "GROWS"
 
 
 def _essence(answer: Any) -> Any:

@@ -1,7 +1,7 @@
 """The folder of a fine-tuned model: its manifest, file names and content hashes."""
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -103,15 +103,16 @@ def _parsed(content: bytes, path: Path, schema: type[_T]) -> _T:
 def _check_names(manifest: Manifest, path: Path) -> None:
     """Refuse names that this version of Carbon does not know."""
     task = manifest.task
-    losses: dict[str, tuple[str, ...]] = {str(name): losses for name, losses in LOSSES_OF.items()}
-    named: list[tuple[str, str, Collection[str]]] = [
+    losses = {str(name): allowed for name, allowed in LOSSES_OF.items()}
+    names: list[tuple[str, str, Iterable[str]]] = [
         ("method", manifest.method, METHODS),
         ("too_long", manifest.too_long, TOO_LONG),
         ("task.type", task.type, TASK_TYPES),
         ("task.loss", task.loss, losses.get(task.type, ())),
         *(("task.transforms", each.name, TRANSFORMS) for each in task.transforms),
     ]
-    for key, name, known in named:
+    for key, name, allowed in names:
+        known = list(allowed)
         if name not in known:
             raise ModelError(
                 f"{path}: {key} is '{abridged(name)}', expected {', '.join(known)}; "

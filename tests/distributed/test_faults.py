@@ -10,6 +10,8 @@ import socket
 import sys
 import time
 from pathlib import Path
+from random import Random
+from subprocess import Popen
 
 import pytest
 
@@ -38,6 +40,11 @@ def launch(start, config, *words, module="torch.distributed.run"):
 def has_steps(config, count) -> bool:
     metrics = Path(config.output) / "metrics.jsonl"
     return metrics.exists() and metrics.read_text().count("\n") >= count
+
+
+def num_lines(config) -> int:
+    metrics = Path(config.output) / "metrics.jsonl"
+    return metrics.read_bytes().count(b"\n") if metrics.exists() else 0
 
 
 def same_runs(config, other) -> bool:
@@ -78,6 +85,57 @@ def test_a_second_run_while_the_workers_of_a_killed_launcher_end(start, corpus, 
         _, said = second.communicate(timeout=LIMIT_SECONDS)
     assert second.returncode == 0, said
     whole = make_config(corpus, tmp_path / "whole", *steps_of_each(20))
+    run_ranks(2, run_to_the_end, whole)
+    assert same_runs(config, whole)
+
+
+def kill(launcher, victim):
+    """Send SIGKILL to the launcher, its process group, or one of its workers."""
+    if victim == "group":
+        os.killpg(launcher.pid, signal.SIGKILL)
+    else:
+        os.kill(launcher.pid if victim == "launcher" else children_of(launcher)[-1], signal.SIGKILL)
+
+
+def is_alive(pid) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def watched(launcher, config, num_steps) -> set[int]:
+    """Wait until a run has more lines or its launcher ends; return the workers."""
+    workers = set()
+    while launcher.poll() is None and not (workers and has_steps(config, num_steps)):
+        workers |= set(children_of(launcher))
+        time.sleep(0.02)
+    return workers
+
+
+@pytest.mark.nightly
+def test_twenty_kills(corpus, tmp_path):
+    """Launcher, group and workers are killed in turn; a resume follows each kill at once.
+
+    A resume is refused while the workers of the killed launcher end.
+    """
+    long = (*steps_of_each(60), "checkpoint.every_steps=2")
+    config = make_config(corpus, tmp_path / "run", *long)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", "2", "-m", "train", *words_for(config)]
+    workers, victims, draw = set(), ["launcher", "group", "worker"] * 7, Random(0)
+    with (tmp_path / "said").open("wb") as said:
+        for _ in range(100):  # starts, some of which are refused
+            launcher = Popen(command, stdout=said, stderr=said, start_new_session=True)
+            more = draw.randint(1, 4) if len(victims) > 1 else 1000
+            workers |= watched(launcher, config, num_lines(config) + more)
+            if launcher.poll() is None:
+                kill(launcher, victims.pop())
+            if launcher.wait() == 0:
+                break
+    assert launcher.returncode == 0 and len(victims) < 12
+    waits_for(lambda: not any(map(is_alive, workers)))
+    lines = (Path(config.output) / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == list(range(1, 121))
+    whole = make_config(corpus, tmp_path / "whole", *long)
     run_ranks(2, run_to_the_end, whole)
     assert same_runs(config, whole)
 

@@ -25,5 +25,5 @@ def test_every_damage_takes_any_bytes_and_follows_from_the_seed(soak, data):
 
 @pytest.mark.nightly
 def test_trials_end_in_order(soak):
-    arguments = argparse.Namespace(trials=60, seed=1, limit_seconds=300, server_seconds=0)
+    arguments = argparse.Namespace(trials=60, seed=1, limit_seconds=300, load_seconds=0)
     assert soak.soak(arguments) == 0
