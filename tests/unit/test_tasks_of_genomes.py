@@ -1,6 +1,7 @@
 """Tasks on the held-out part of a genome: frames, codons, consequences, likelihood, recovery."""
 
 import json
+import shutil
 from itertools import chain
 from types import SimpleNamespace
 
@@ -360,22 +361,25 @@ def test_one_command_builds_several_tasks_and_another_runs_them(genome, network,
     assert main(words) == 0, capsys.readouterr().err
     assert {path.stem for path in data.glob("*.parquet")} == set(names.split(","))
     save_model(network, genome.folder / "m")
-    words = [
-        "run",
-        "--model",
-        str(genome.folder / "m"),
-        "--data",
-        str(data),
+    words = ["run", "--model", str(genome.folder / "m"), "--data", str(data)]
+    words += [
         "--output",
         str(out),
         "--orders",
         "0,16",
+        "--reference",
+        str(genome.folder / "g.fa"),
+        "--max-samples",
+        "60",
     ]
-    words += ["--reference", str(genome.folder / "g.fa"), "--max-samples", "60"]
     words += ["--train", str(genome.folder / "corpus" / "genome")]
     files = f"{genome.folder}/g.fa,{genome.folder}/g.gtf,{genome.folder}/corpus"
-    assert main([*words, "--codon-periodic", files]) == 0, capsys.readouterr().err
-    stems = {"chance", "GC", "Markov-0", "Markov-16", "codon-periodic-Markov", "m"}
+    assert main([*words, "--codon-periodic", files]) == 2
+    assert "no 17 known bases in a row to fit a Markov model on" in capsys.readouterr().err
+    shutil.rmtree(out)
+    (genome.folder / ".out.progress").unlink()
+    assert main(words) == 0, capsys.readouterr().err
+    stems = {"chance", "GC", "Markov-0", "Markov-16", "m"}
     for name in names.split(","):
         assert stems <= {path.stem for path in (out / name).glob("*.json")}
     assert all("skipped" in row for row in read_rows(out / "gene_frames/chance.jsonl"))
