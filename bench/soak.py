@@ -8,8 +8,8 @@ are in order:
 
 - `done` or `refused`: the command succeeds, or it ends with a message and exit code 2 (1 for the
   machine), within the time limit, and leaves nothing half-written.
-- `equal`: a good request has the answer that it has alone, or a command that was killed and resumed
-  writes the bytes of an undisturbed one.
+- `equal`: a good request has the same answer as without load, or a command that was killed and
+  resumed writes the bytes of an undisturbed run.
 - `flat`: with `--load-seconds`, the memory of a server and of a demo under 16 clients grows by at
   most 5 % from a fifth of the time on.
 
@@ -331,7 +331,7 @@ class Files:
         return inside, out
 
     def check(self) -> None:
-        """Fail unless every reader takes its files as they are."""
+        """Fail unless every reader accepts its undamaged files."""
         for name, reader in READERS.items():
             inside, out = self._copies()
             ending = run_apart(reader.command(inside, out, inside / reader.damaged[0]), out, 300)
@@ -414,7 +414,7 @@ def _damage_tensors(file: Path, draw: Random) -> str:
 
 
 def run_apart(main: Callable[[], int], out: Path, seconds: float, *, kill: bool = False) -> str:
-    """Run a command in a copy of this process, which has imported everything; say how it ended.
+    """Run a command in a copy of this process, which has imported everything; return its ending.
 
     With `kill` it gets SIGKILL after the seconds, and its ending is not judged.
     """
@@ -479,7 +479,7 @@ class Server:
     """Requests to a running server, good ones and damaged ones."""
 
     def __init__(self, address: str) -> None:
-        """Prepare good requests, with their answers when they come alone."""
+        """Prepare good requests, with their answers without load."""
         self._address = address
         bases = random_bases(600, 3)
         self._good = [
