@@ -544,7 +544,7 @@ def under_load(ask: Callable[[Random], None], seconds: float) -> str:
         while time.monotonic() < end:
             ask(draw)
 
-    threads = [threading.Thread(target=client, args=(n,)) for n in range(_NUM_CLIENTS)]
+    threads = [threading.Thread(target=client, args=(n,), daemon=True) for n in range(_NUM_CLIENTS)]
     for thread in threads:
         thread.start()
     while time.monotonic() < end:
