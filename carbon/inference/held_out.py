@@ -6,13 +6,16 @@ share of 30 bases.
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from carbon.inference.model import Model
 from carbon.inference.options import Mode
 from carbon.progress import progress
+
+if TYPE_CHECKING:
+    from carbon.inference.model import Model
 
 TARGET_BP = 30
 MOST_PROMPT_BP = 6144
@@ -81,7 +84,7 @@ def choose_sites(
 
 
 def recovered_shares(
-    model: Model, sites: Sequence[Site], mode: Mode, seed: int
+    model: "Model", sites: Sequence[Site], mode: Mode, seed: int
 ) -> NDArray[np.float64]:
     """Return the share of each site's bases that a greedy continuation gets right, (sites,)."""
     shares: list[float] = []

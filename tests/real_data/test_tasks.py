@@ -21,8 +21,9 @@ from carbon.genome import (
     spliced,
     translate,
 )
-from eval.baselines import MarkovModel, UniformModel, word_tables
+from eval.baselines import MarkovModel, UniformModel
 from eval.contract import Options
+from eval.markov import Training, pieces_of, unlabelled
 from eval.models import CarbonModel
 from eval.tasks import TASKS
 from eval.tasks.common.building import Source
@@ -74,8 +75,9 @@ def test_recovery_of_six_groups(real_data, tmp_path):
     # Read again as the published dataset is, and asked of a Markov model: better than chance.
     table = task.read(output)
     with Reference(sources[0].fasta) as reference:
-        tables = word_tables(6, [reference.fetch(Interval("IV", 0, 1_500_000))])
-    results = list(task.run(MarkovModel(6, tables), task.examples(table, Options())))
+        bases = reference.fetch(Interval("IV", 0, 1_500_000))
+        training = Training(6, pieces_of(unlabelled([bases]), len(bases)))
+    results = list(task.run(MarkovModel(6, training), task.examples(table, Options())))
     summary = task.summarise(results)
     assert set(summary.groups["group"]) == set(SOURCES) and summary.value.value > 0.26
 

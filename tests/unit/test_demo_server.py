@@ -292,7 +292,7 @@ def test_an_upload_is_named_by_its_name_alone(lab, tmp_path):
     genes = tmp_path / "a" / "genes.bed"  # before the FASTA in the order of paths
     genes.parent.mkdir(exist_ok=True)
     genes.write_text(
-        f"{next(iter(lab.genome_of([str(fasta)]).reference.contig_lengths_bp))}\t0\t9\n"
+        f"{next(iter(lab.genome_of([str(fasta)]).reference.contig_lengths_bp))}\t0\t9\tg\t0\t+\n"
     )
     both = lab.genome_of([str(genes), str(fasta)])
     assert both.shown_files == ("mine.fa", "genes.bed")  # the reference of the shown program

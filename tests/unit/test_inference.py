@@ -188,13 +188,14 @@ class TestScore:
         np.testing.assert_array_equal(first.bases, second.bases)
         assert first.num_known_bases == second.num_known_bases == 22
 
-    def test_tags_that_leave_no_room_are_refused(self, model):
-        """48 tokens: beside `<dna>` and 45 tags are two 6-mers, and windows that overlap by one."""
-        (score,) = model.score([random_bases(20)], tags=("<fungi_species>",) * 45)
+    def test_tags_that_leave_no_room_are_refused(self):
+        """14 tokens: `<dna>`, 11 tags and two 6-mers, in windows that overlap by one."""
+        model = Model(LoadedModel(LlamaForCausalLM(small_config(14)).eval(), NATIVE))
+        (score,) = model.score([random_bases(20)], tags=NATIVE.tags[:11])
         assert (score.bases != 0).all()
-        for num_tags in (46, 47, 60):
-            tags = ("<fungi_species>",) * num_tags
-            with pytest.raises(UserError, match="no room in a context of 48 tokens"):
+        for num_tags in (12, 13, 14):
+            tags = NATIVE.tags[:num_tags]
+            with pytest.raises(UserError, match="no room in a context of 14 tokens"):
                 model.score([], tags=tags)
             with pytest.raises(UserError, match="no room"):
                 base_log_likelihoods(model.runner, ["ACGTACGTAC"], tags)

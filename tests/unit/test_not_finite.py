@@ -10,7 +10,6 @@ import shutil
 
 import pytest
 import torch
-from train.start.model import Start
 from transformers import LlamaForCausalLM
 
 import carbon
@@ -25,6 +24,7 @@ from carbon.tokenizer import NATIVE, encode
 from tests.conftest import small_config
 from tests.helpers.files import random_bases, write_fasta, write_vcf
 from tests.helpers.finetune import BINARY, motif_rows, run_config, untrained_folder, write_rows
+from train.models.start import Start
 
 BROKEN = "GATTAC"  # the 6-mer that the network cannot read
 GOOD, BAD = random_bases(90), random_bases(30, 1) + BROKEN + random_bases(54, 2)

@@ -21,6 +21,7 @@ from carbon.inference.options import (
     POOLS,
     PROTOCOLS,
     STRANDS_READ,
+    WINDOW_PROTOCOLS,
     SamplingRule,
     ScanOptions,
     VariantOptions,
@@ -158,10 +159,10 @@ def test_an_unknown_choice_is_an_error_that_lists_the_table(model, choice, call)
         call(model)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", WINDOW_PROTOCOLS)
 @pytest.mark.parametrize("window_bp", [96, 97])
 def test_both_strands_read_windows_of_one_length_around_an_snv(protocol, window_bp):
-    read = PROTOCOLS[protocol]
+    read = WINDOW_PROTOCOLS[protocol]
     before = {strand: read.before_bp(strand, window_bp) for strand in "+-"}
     counted = {strand: read.counted_bp(1, strand, window_bp) for strand in "+-"}
     if read.alleles_alone:

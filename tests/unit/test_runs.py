@@ -184,7 +184,7 @@ def test_a_small_quickstart(tmp_path):
     less = []
     for stage, tokens in enumerate((2560, 1024)):
         for setting in (f"tokens={tokens}", "context_tokens=128", "batch_rows=4"):
-            less += ["--set", f"stages.{stage}.{setting}"]
+            less += ["--set", f"phases.{stage}.{setting}"]
     less += ["--set", "phases.0.warmup_steps=1"]
     sizes = {"GENOME_BP": "60000", "VARIANTS": "30", "SITES": "20", "PROCESSES": "1"}
     place = {"folder": tmp_path, "pipes": tmp_path}
@@ -215,7 +215,7 @@ def test_a_recipe_is_fitted_to_a_time(tmp_path, monkeypatch, capsys):
     assert time_budget.main([*words, "--minutes", "1.0834", "--set", "seed=5"]) == 0
     assert "fewer than 3,000,000 tokens" in capsys.readouterr().err
     fitted = TrainConfig.load(tmp_path / "r.toml")
-    assert [(s.tokens, s.warmup_steps) for s in fitted.stages] == [(80_004, 5), (50_002, 0)]
+    assert [(s.tokens, s.warmup_steps) for s in fitted.phases] == [(80_004, 5), (50_002, 0)]
     assert fitted.seed == 5
     assert time_budget.main([*words, "--minutes", "0"]) == 2
     assert "--minutes 0: give more than 0" in capsys.readouterr().err
@@ -231,7 +231,9 @@ def test_a_short_run_is_timed(monkeypatch):
         assert [stage.tokens for stage in config.phases] == [16 * 16 * 256] * 2
         Path(config.output).mkdir()
         speeds = [1, 1, 900, 1000, 5000]
-        lines = [{"step": n, "tokens_per_second": s} for n, s in enumerate(speeds, start=1)]
+        lines = [
+            {"step": n, "tokens": n, "tokens_per_second": s} for n, s in enumerate(speeds, start=1)
+        ]
         (Path(config.output) / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
         return type("Done", (), {"returncode": 0})
 

@@ -169,5 +169,5 @@ def test_what_baselines_cannot_be_fitted_on_is_named(tmp_path):
         with pytest.raises(UserError, match=r"t\.parquet: column 'sequence'"):
             fit()
     path.write_bytes(b"no")
-    with pytest.raises(UserError, match=r"t\.parquet: cannot be read"):
+    with pytest.raises(UserError, match=r"t\.parquet: is not a whole Parquet file"):
         fit()

@@ -13,6 +13,7 @@ from carbon.errors import UserError
 from carbon.finetune.config import LOSSES_OF
 from carbon.finetune.network import LOSSES, mean_loss
 from carbon.finetune.tasks import TASK_TYPES, TRANSFORMS, LabelTask, Transform
+from carbon.io.structured import parse_json
 
 UNKNOWN = float("nan")
 
@@ -188,4 +189,4 @@ def test_a_task_is_the_same_after_json():
         LabelTask("numbers", ("a", "b"), "huber", transforms),
         LabelTask("binary", ("no", "yes"), "binary_cross_entropy", class_weights=(0.5, 2.0)),
     ):
-        assert LabelTask.from_json(json.loads(json.dumps(task.to_json()))) == task
+        assert parse_json(json.dumps(task.to_json()), "task", LabelTask) == task

@@ -236,7 +236,7 @@ class TestWindows:
         [
             ({"window_bp": 289}, "give 12 to 288"),
             ({"window_bp": 11}, "a window of 11 bp"),
-            ({"window_bp": 282, "tags": ["<fungi_species>"] * 2}, "give 12 to 276"),
+            ({"window_bp": 282, "tags": list(NATIVE.tags[:2])}, "give 12 to 276"),
             ({"least_context_bp": 283}, "give 0 to 282"),
             ({"least_context_bp": -1}, "-1 bp"),
             ({"offsets": []}, "offsets none"),

@@ -200,7 +200,7 @@ def test_lists_that_are_broken_are_refused(tmp_path, brca, change, words):
         ("torn.tsv.gz", gzip.compress(b"chrom\tpos\n" * 1000, mtime=0)[:30], "cannot be read"),
         ("binary.tsv", b"chrom\tpos\n\xff\xfe\x00\x81", "cannot be read"),
         ("no.xlsx", b"no", "cannot be read"),
-        ("no.parquet", b"no", "cannot be read"),
+        ("no.parquet", b"no", "is not a whole Parquet file"),
         ("absent.tsv", None, "no such file"),
     ],
 )
