@@ -39,7 +39,7 @@ BODIES = [
     (b'{"prompt": "A\xff"}', "body"),
     (b'{"prompt": ' + b"[" * 9000 + b"]" * 9000 + b"}", "body"),
     (b'{"prompt": "A", "n": ' + DIGITS + b"}", "body"),
-    (b'{"prompt": "A", "top_p": NaN}', "top_p"),
+    (b'{"prompt": "A", "top_p": NaN}', "NaN and Infinity are not JSON"),
     (b'{"prompt": "A", "temperature": 1e999}', "temperature"),
     (b'{"prompt": "A", "prompt": "C"}', None),
     (b"[]", "body"),
