@@ -17,7 +17,7 @@ from carbon.inference import ModelRunner, VariantOptions
 from carbon.inference.options import STRANDS_READ
 from carbon.inference.variants import compare_block, method_for
 from carbon.inference.variants import files as variant_files
-from carbon.inference.variants.windows import grid_of
+from carbon.inference.variants.windows import TileGrid
 from carbon.model import LoadedModel, save_model
 from carbon.tokenizer import NATIVE
 from tests.conftest import small_config
@@ -178,7 +178,7 @@ def test_a_position_has_one_tile_that_holds_its_bases(window_bp, kmers, downstre
     context_bp = 6 * kmers
     if context_bp + downstream_bp + 6 > window_bp:
         return
-    grid = grid_of(window_bp, context_bp, downstream_bp)
+    grid = TileGrid(window_bp, context_bp, downstream_bp)
     start = grid.tile_of(position) * grid.step_bp
     assert start % 6 == grid.step_bp % 6 == 0
     assert start <= position and position + downstream_bp <= start + window_bp

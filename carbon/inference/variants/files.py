@@ -34,7 +34,7 @@ from carbon.inference.variants.annotate import (
 from carbon.inference.variants.background import FILE_NAME
 from carbon.inference.variants.formats import OUR_FIELD, scored_header
 from carbon.inference.variants.score import VariantScore, score_variants
-from carbon.inference.variants.windows import Method, grid_of, method_for
+from carbon.inference.variants.windows import Method, TileGrid, method_for
 from carbon.io.files import (
     atomic_file,
     check_no_input,
@@ -332,7 +332,7 @@ def blocks_of(vcf: VcfReader, settings: dict[str, Any]) -> Iterator[list[VcfRow]
     """Cut records by number, and for `tiled` also where other tiles begin."""
     if settings["protocol"] in WINDOW_PROTOCOLS:
         return in_blocks(vcf, _RECORDS_PER_BLOCK)
-    grid = grid_of(*(settings[name] for name in ("window_bp", "least_context_bp", "downstream_bp")))
+    grid = TileGrid(*(settings[name] for name in TileGrid._fields))
     places = (
         rows
         for _, rows in groupby(

@@ -266,9 +266,8 @@ def _tiled_sites(
     reference: Reference, plain: Variant, method: Method, readable_bp: int
 ) -> dict[str, TiledSite | None] | None:
     """Return what `_window_sites` returns, for tiles."""
-    downstream_bp = method.downstream_bp or 0
     sites = {
-        strand: tiled_site(reference, plain, strand, downstream_bp)
+        strand: tiled_site(reference, plain, strand, method.grid.downstream_bp)
         for strand in STRANDS_READ[method.strands]
     }
     most_bp = readable_bp - method.window_bp

@@ -29,33 +29,26 @@ class TileGrid(NamedTuple):
     """The tiles of a strand, in the strand's own coordinates.
 
     Tile i begins at `i * step_bp` and owns the `step_bp` positions after its least context; tile 0
-    also owns the positions before them.
+    also owns the positions before them. So every base compared for a short variant is in its tile.
 
     Attributes:
         window_bp: bases of a tile.
         least_context_bp: bases of a tile before the positions that it owns, whole 6-mers.
-        step_bp: bases from the start of a tile to the start of the next, whole 6-mers.
+        downstream_bp: bases compared after the longer allele.
     """
 
     window_bp: int
     least_context_bp: int
-    step_bp: int
+    downstream_bp: int
+
+    @property
+    def step_bp(self) -> int:
+        """Bases from the start of a tile to the start of the next, whole 6-mers."""
+        return (self.window_bp - self.least_context_bp - self.downstream_bp) // K * K
 
     def tile_of(self, position: int) -> int:
         """Return the number of the tile that owns a position."""
         return max(0, (position - self.least_context_bp) // self.step_bp)
-
-
-def grid_of(window_bp: int, least_context_bp: int, downstream_bp: int) -> TileGrid:
-    """Return the grid on which every base compared for a short variant lies in one tile.
-
-    Args:
-        window_bp: bases of a tile.
-        least_context_bp: whole 6-mers.
-        downstream_bp: bases compared after the longer allele.
-    """
-    step_bp = (window_bp - least_context_bp - downstream_bp) // K * K
-    return TileGrid(window_bp, least_context_bp, step_bp)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,7 +77,7 @@ class Method(VariantOptions):
         """
         if self.least_context_bp is None or self.downstream_bp is None:
             raise ValueError(f"{self.protocol} reads no tiles")
-        return grid_of(self.window_bp, self.least_context_bp, self.downstream_bp)
+        return TileGrid(self.window_bp, self.least_context_bp, self.downstream_bp)
 
     def settings(self) -> dict[str, Any]:
         """Return the options as JSON, without those of other protocols."""
