@@ -285,6 +285,17 @@ class TestConsequences:
             precision = summary.groups["average precision"][name].value
             assert precision == pytest.approx(average_precision_score(labels, deltas))
         assert summary.value.value == pytest.approx(np.mean(aurocs))
+        assert len(summary.notes) == 1
+
+    def test_a_set_that_lacks_a_label_is_named(self, genome, model):
+        table = built(genome, "consequences", *annotated(genome), *ON_GENES["consequences"])
+        first = sorted(set(table["set"].to_pylist()))[0]
+        kept = table.filter([r["set"] != first or r["label"] == 1 for r in table.to_pylist()])
+        summary, _ = summary_of(
+            "consequences", kept, CarbonModel(model, "m"), genome.folder / "g.fa"
+        )
+        assert first not in summary.groups["damage"]
+        assert summary.notes[1:] == [f"without damaging variants or without controls: {first}"]
 
 
 class TestLikelihood:

@@ -42,6 +42,9 @@ def _summarise(results: Sequence[Result]) -> Summary:
     )
     names = sorted({result["set"] for result in results})
     sets = _with_both_labels({name: [r for r in results if r["set"] == name] for name in names})
+    notes = ["controls have the trinucleotide changes of the damaging variants"]
+    if lacking := [name for name in names if name not in sets]:
+        notes.append(f"without damaging variants or without controls: {', '.join(lacking)}")
     return replace(
         summary,
         curves={},  # of the sets together they would mix controls
@@ -56,7 +59,7 @@ def _summarise(results: Sequence[Result]) -> Summary:
                 name: estimate(some, "average_precision", _CLUSTER) for name, some in sets.items()
             },
         },
-        notes=["controls have the trinucleotide changes of the damaging variants"],
+        notes=notes,
     )
 
 
