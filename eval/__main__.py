@@ -7,6 +7,7 @@ import argparse
 from pathlib import Path
 
 from carbon.console import Parser, natural, natural_numbers, run_command
+from carbon.inference.options import PROTOCOLS
 from carbon.launcher import end_with_launcher
 from carbon.parallel.options import add_resume, add_workers, start_early, worker_options
 from eval.run_sizes import RUN_SIZES
@@ -70,6 +71,10 @@ def _add_run_parser(command: argparse.ArgumentParser) -> None:
         help="columns of variants to rank by, higher is more damaging: phyloP,CADD",
     )  # fmt: skip
     command.add_argument("--preset", choices=sorted(RUN_SIZES), default="published")
+    command.add_argument(
+        "--protocol", choices=list(PROTOCOLS),
+        help="how tasks of variants read them, with its default window, instead of each task's own",
+    )  # fmt: skip
     command.add_argument("--max-samples", type=natural, help="most examples a task")
     command.add_argument("--seed", type=natural, default=0, help="of the choice of examples")
     command.add_argument(

@@ -128,6 +128,8 @@ class LocalModel(Model):
     ) -> list[float | None]:
         """Return deltas of windows of a few bases: the rest cancels, except for an indel."""
         reading = reading.fitting(None)
+        if reading.protocol not in WINDOW_PROTOCOLS:
+            return deltas_by_windows(self, reference, variants, reading, left_bp=self.order)
         alleles_alone = WINDOW_PROTOCOLS[reading.protocol].alleles_alone
         most_needed_bp = reading.window_bp // 2
         plain = [normalize_variant(reference, variant) for variant in variants]

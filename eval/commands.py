@@ -85,7 +85,9 @@ def suite_of(arguments: argparse.Namespace) -> Suite:
         output=arguments.output,
         datasets=datasets,
         references=references,
-        options=Options(arguments.max_samples or size.max_samples, arguments.seed),
+        options=Options(
+            arguments.max_samples or size.max_samples, arguments.seed, protocol=arguments.protocol
+        ),
         sizes=size.of_tasks,
         resume=arguments.resume,
     )

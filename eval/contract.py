@@ -34,9 +34,9 @@ class Reading(NamedTuple):
     """How variants are read.
 
     Attributes:
-        protocol: `centered` or `right_end`.
-        window_bp: of the whole window; for `right_end` the bases before the variant. 0 for the
-            default of the protocol, or for as many as fit into a shorter context.
+        protocol: `centered`, `right_end` or `tiled`, the last with its default grid.
+        window_bp: of the whole window, or of a tile; for `right_end` the bases before the variant.
+            0 for the default of the protocol, or for as many as fit into a shorter context.
         strands: that are read; a delta is their mean.
     """
 
@@ -46,8 +46,11 @@ class Reading(NamedTuple):
 
     def fitting(self, context_bp: int | None) -> "Reading":
         """Return the same with a window in bases, for a model with such a context."""
-        default_bp = PROTOCOLS[self.protocol].default_window_bp
-        fits_bp = default_bp if context_bp is None else min(default_bp, context_bp)
+        protocol = PROTOCOLS[self.protocol]
+        if context_bp is None:
+            fits_bp = protocol.default_window_bp
+        else:
+            fits_bp = protocol.fitting_window_bp(context_bp)
         return self._replace(window_bp=self.window_bp or fits_bp)
 
 
@@ -141,12 +144,14 @@ class Options:
         max_samples: most examples, drawn by the seed. All if None.
         seed: of that draw.
         reference: FASTA (indexed) of the variants; None where the rows hold their windows.
+        protocol: of the variants, with its default window, instead of the task's own.
         sizes: sizes by the names of the task, such as `context_bp` of Genomic-NIAH, of a preset.
     """
 
     max_samples: int | None = None
     seed: int = 0
     reference: Path | None = None
+    protocol: ProtocolName | None = None
     sizes: Mapping[str, Any] = field(default_factory=dict)
 
 

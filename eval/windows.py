@@ -5,6 +5,7 @@ Carbon's `centered` also leaves out bases at the start of one window, so that af
 
 `centered`: windows of one length with REF and with ALT, the variant in the middle. `right_end`: the
 bases before the variant, and after them the alleles up to at least the first base that differs.
+`tiled`: the bases of the tile before the first difference, and from there on both texts.
 """
 
 from collections import defaultdict
@@ -15,8 +16,10 @@ import numpy as np
 
 from carbon.genome import Reference, Variant
 from carbon.genome.normalize import normalize_variant
-from carbon.inference.options import STRANDS_READ, WINDOW_PROTOCOLS
+from carbon.inference.options import PROTOCOLS, STRANDS_READ, WINDOW_PROTOCOLS
 from carbon.inference.variants import allele_windows, needed_bp, site_of
+from carbon.inference.variants.tiles import fetch_along, tiled_site
+from carbon.inference.variants.windows import tile_grid
 from carbon.parallel.driver import in_blocks
 from eval.contract import Model, Reading
 
@@ -45,13 +48,16 @@ def windows_of(
         reference: of the variant.
         variant: with bases for alleles.
         reading: of the task.
-        most_needed_bp: bases, from the variant on, that may be needed to distinguish the alleles.
+        most_needed_bp: bases, from the variant on, that may be needed to distinguish the alleles;
+            for `tiled` the longest allele.
 
     Returns:
         None of a strand on which the contig ends before the alleles differ; no window at all if a
         strand needs more bases than it may.
     """
     plain = normalize_variant(reference, variant)
+    if reading.protocol not in WINDOW_PROTOCOLS:
+        return _on_tiles(reference, plain, reading, most_needed_bp)
     needed = {
         strand: needed_bp(reference, plain, strand, most_needed_bp)
         for strand in STRANDS_READ[reading.strands]
@@ -59,6 +65,23 @@ def windows_of(
     if any(bp is not None and bp > most_needed_bp for bp in needed.values()):
         return []
     return [_window(reference, plain, reading, s, bp) for s, bp in needed.items() if bp is not None]
+
+
+def _on_tiles(
+    reference: Reference, variant: Variant, reading: Reading, most_allele_bp: int
+) -> list[Window]:
+    grid = tile_grid(reading.window_bp)
+    windows = []
+    for strand in STRANDS_READ[reading.strands]:
+        site = tiled_site(reference, variant, strand, grid.downstream_bp)
+        if site is None:
+            continue
+        if max(site.allele_bp) > most_allele_bp:
+            return []
+        start = grid.tile_of(site.first) * grid.step_bp
+        left = fetch_along(reference, site.contig, start, site.first, strand)
+        windows.append(Window(left.upper(), site.ref.upper(), site.alt.upper()))
+    return windows
 
 
 def _window(
@@ -79,6 +102,7 @@ def deltas_by_windows(
     variants: Sequence[Variant],
     reading: Reading,
     most_needed_bp: int | None = None,
+    left_bp: int | None = None,
 ) -> list[float | None]:
     """Return log-likelihood(ALT) - log-likelihood(REF), the mean of the strands, of each variant.
 
@@ -92,13 +116,14 @@ def deltas_by_windows(
         variants: written in any way.
         reading: of the task.
         most_needed_bp: bases, from the variant on, that may be needed to distinguish the alleles;
-            half of the window if None.
+            half of the window if None, for `tiled` what the window leaves free of the context.
+        left_bp: bases of a window before the variant that the model reads; all if None.
 
     Raises:
         GenomeError: a REF disagrees with the reference.
     """
     reading = reading.fitting(model.context_bp)
-    most_bp = reading.window_bp // 2 if most_needed_bp is None else most_needed_bp
+    most_bp = _most_needed_bp(model, reading) if most_needed_bp is None else most_needed_bp
     results: list[float | None] = []
     for block in in_blocks(variants, _AT_ONCE):
         asked = [
@@ -110,8 +135,11 @@ def deltas_by_windows(
             and not variant.why_unscorable()
             for window in windows_of(reference, variant, reading, most_bp)
         ]
+        windows = [window for _, window in asked]
+        if left_bp is not None:
+            windows = [w._replace(left=w.left[max(0, len(w.left) - left_bp) :]) for w in windows]
         by_strand: dict[Variant, list[float]] = defaultdict(list)
-        deltas = _window_deltas(model, [window for _, window in asked], reading)
+        deltas = _window_deltas(model, windows)
         for (variant, _), delta in zip(asked, deltas, strict=True):
             by_strand[variant].append(delta)
         means = {variant: sum(found) / len(found) for variant, found in by_strand.items()}
@@ -119,11 +147,19 @@ def deltas_by_windows(
     return results
 
 
-def _window_deltas(model: Model, windows: Sequence[Window], reading: Reading) -> list[float]:
-    """Return a delta a window; a single base at the right end needs its prompt read but once."""
+def _most_needed_bp(model: Model, reading: Reading) -> int:
+    protocol = PROTOCOLS[reading.protocol]
+    if reading.protocol in WINDOW_PROTOCOLS:
+        return reading.window_bp // 2
+    if model.context_bp is None:
+        return protocol.spare_bp
+    return model.context_bp - reading.window_bp
+
+
+def _window_deltas(model: Model, windows: Sequence[Window]) -> list[float]:
+    """Return a delta a window; if one base is compared, its prompt is read but once."""
     deltas = [0.0] * len(windows)
-    alleles_alone = WINDOW_PROTOCOLS[reading.protocol].alleles_alone
-    single = [n for n, w in enumerate(windows) if alleles_alone and len(w.ref) == 1]
+    single = [n for n, w in enumerate(windows) if len(w.ref) == 1]
     rest = sorted(set(range(len(windows))) - set(single))
     if single:
         rows = np.log(model.next_base([windows[n].left for n in single]))

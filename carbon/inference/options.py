@@ -61,6 +61,10 @@ class VariantProtocol:
     spare_bp: int
     too_long: str
 
+    def fitting_window_bp(self, context_bp: int) -> int:
+        """Return the default window for a model with so many bases of context."""
+        return min(self.default_window_bp, context_bp - min(self.spare_bp, context_bp // 4))
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WindowProtocol(VariantProtocol):

@@ -140,7 +140,7 @@ STRANDS = {"+": "forward", "-": "reverse"}
 
 @pytest.mark.parametrize(
     ("protocol", "strands"),
-    [("centered", "forward"), ("right_end", "reverse"), ("centered", "both")],
+    [("centered", "forward"), ("right_end", "reverse"), ("centered", "both"), ("tiled", "both")],
 )
 def test_a_local_model_needs_no_more_than_its_order(reference, protocol, strands):
     model = MarkovModel(3, training_on(3, [random_bases(3000, 4)]))

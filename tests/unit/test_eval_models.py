@@ -193,7 +193,7 @@ def test_carbon_by_stock_transformers_is_carbon(model, carbon_model, tmp_path):
                 Variant("c", 200, bases[200], "<DEL>"),
             ]
         )
-        for protocol in ("centered", "right_end"):
+        for protocol in ("centered", "right_end", "tiled"):
             for strands in ("forward", "both"):
                 reading = Reading(protocol, 96, strands)
                 ours = carbon_model.deltas(reference, variants, reading)

@@ -36,6 +36,7 @@ class TiledSite(NamedTuple):
         ref: (bases) from `first` on, with REF, in the case of the reference.
         alt: (bases) from `first` on, with ALT; as many.
         allele_bp: bases of REF and of ALT from `first` on.
+        longer_bp: bases that ALT has more than REF.
         is_reference: whether the bases with REF are those of the reference.
     """
 
@@ -45,6 +46,7 @@ class TiledSite(NamedTuple):
     ref: str
     alt: str
     allele_bp: tuple[int, int]
+    longer_bp: int
     is_reference: bool
 
 
@@ -81,6 +83,7 @@ def tiled_site(
         texts[0][:compared_bp],
         texts[1][:compared_bp],
         (max(0, len(variant.ref) - same), max(0, len(variant.alt) - same)),
+        len(variant.alt) - len(variant.ref),
         bases.upper() == alleles[0].upper(),
     )
 
@@ -164,12 +167,11 @@ def _parts_by_reading(
         start = site.first - tile * grid.step_bp
         contig_bp = reference.contig_lengths_bp[site.contig]
         end = min(grid.window_bp, contig_bp - tile * grid.step_bp)
-        longer_bp = site.allele_bp[1] - site.allele_bp[0]
         for at, offset in enumerate(method.offsets):
             for is_alt, text, skip_bp in (
                 (False, site.ref, offset),
                 # The 6-mers after ALT begin at the same reference bases as those after REF.
-                (True, site.alt, (offset + longer_bp) % K),
+                (True, site.alt, (offset + site.longer_bp) % K),
             ):
                 is_read = not is_alt and site.is_reference
                 is_read = is_read and skip_bp <= start and start + len(text) <= end

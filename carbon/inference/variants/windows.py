@@ -97,9 +97,7 @@ def method_for(runner: "ModelRunner", options: VariantOptions) -> Method:
     most_bp = room_bp(runner, tags)
     window_bp = options.window_bp
     if window_bp is None:
-        protocol = PROTOCOLS[options.protocol]
-        spare_bp = min(protocol.spare_bp, most_bp // 4)
-        window_bp = min(protocol.default_window_bp, most_bp - spare_bp)
+        window_bp = PROTOCOLS[options.protocol].fitting_window_bp(most_bp)
     check_window(window_bp, most_bp)
     checked: dict[str, Any] = {"window_bp": window_bp, "offsets": offsets, "tags": tags}
     return Method(**asdict(options) | checked | _of_tiles(options, window_bp))
@@ -115,6 +113,17 @@ def _of_tiles(options: VariantOptions, window_bp: int) -> dict[str, int]:
                 f"{options.protocol}"
             )
         return {}
+    return tile_grid(window_bp, downstream_bp, context_bp)._asdict()
+
+
+def tile_grid(
+    window_bp: int, downstream_bp: int | None = None, context_bp: int | None = None
+) -> TileGrid:
+    """Return the grid of tiles of a length, with the defaults of `VariantOptions`.
+
+    Raises:
+        UserError: the least context and the bases downstream do not fit into a tile.
+    """
     if context_bp is None:
         context_bp = window_bp // 2
     if downstream_bp is None:
@@ -126,7 +135,7 @@ def _of_tiles(options: VariantOptions, window_bp: int) -> dict[str, int]:
             f"a window of {window_bp} bp: together give at most {window_bp - K}, and 1 or more "
             "downstream"
         )
-    return {"downstream_bp": downstream_bp, "least_context_bp": context_bp}
+    return TileGrid(window_bp, context_bp, downstream_bp)
 
 
 def room_bp(runner: "ModelRunner", tags: tuple[str, ...]) -> int:

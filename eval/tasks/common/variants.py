@@ -124,6 +124,8 @@ def _examples(
     setting: _Setting,
 ) -> list[Example]:
     reference, reading, group, label, columns, only_snvs = setting
+    if options.protocol and options.protocol != reading.protocol:
+        reading = reading._replace(protocol=options.protocol, window_bp=0)
     window_bp = int(options.sizes.get("window_bp", reading.window_bp))
     examples = []
     for row, variant in zip(rows, variants, strict=True):
