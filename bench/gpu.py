@@ -1,7 +1,8 @@
-"""What a GPU reaches, as one table in eight minutes: `python bench/gpu.py [--output FOLDER]`.
+"""What a GPU reaches, as one table in eight minutes: `python bench/gpu.py [variants]`.
 
 The kernel of the head against a copy of as many bytes; training, scoring and decoding of `500m` and
-`3b` with random weights beside plain `transformers`. A row is a process of its own with a limit of
+`3b` with random weights beside plain `transformers`; with `variants` instead the variants a second
+of `tiled` and `centered`. A row is a process of its own with a limit of
 seconds: one that fails is printed as failed, and the rest goes on. `--toy` computes every row at a
 toy's sizes, on a CPU as well; its figures mean nothing.
 """
@@ -13,6 +14,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
@@ -21,7 +23,10 @@ from typing import Any, NamedTuple
 
 BUDGET_SECONDS = 480
 PEAK_FLOPS = 989e12  # dense bf16 of H100 SXM and H200 (NVIDIA data sheets)
-COLUMNS = ("tokens_per_second", "share_of_peak", "GB_per_s", "share_of_copy", "peak_gib")
+COLUMNS = (
+    "tokens_per_second", "share_of_peak", "GB_per_s", "share_of_copy", "peak_gib",
+    "variants_per_second", "tokens_per_variant",
+)  # fmt: skip
 
 Row = dict[str, float]
 
@@ -35,11 +40,15 @@ class Sizes(NamedTuple):
     prompt_tokens: int
     new_tokens: int
     repeats: int
+    variants: dict[str, int]  # by protocol
     cache: dict[str, Any]  # of continuous batching, which else takes what memory is free
 
 
-WHOLE = Sizes(32_768, 8_192, 64, 512, 128, 5, {})
-TOY = Sizes(256, 64, 4, 16, 8, 2, {"num_blocks": 64, "max_batch_tokens": 256})
+WHOLE = Sizes(32_768, 8_192, 64, 512, 128, 5, {"tiled": 20_000, "centered": 1_000}, {})
+TOY = Sizes(
+    256, 64, 4, 16, 8, 2, {"tiled": 8, "centered": 4}, {"num_blocks": 64, "max_batch_tokens": 256}
+)
+_BP_A_VARIANT = 700  # of one human genome
 
 
 def kernel(preset: str, sizes: Sizes) -> Row:
@@ -156,6 +165,44 @@ def decode(preset: str, sizes: Sizes, kind: str) -> Row:
     return _speed(speed) | {"GB_per_s": speed / sizes.prompts * weights / 1e9}
 
 
+def variants(preset: str, sizes: Sizes, protocol: str) -> Row:
+    """Return the variants a second of SNVs at a genome's density on random bases."""
+    from carbon.inference import VariantOptions
+    from carbon.inference.variants import method_for, score_variants
+    from carbon.inference.variants.score import num_tokens
+
+    model, number = _model(preset, sizes), sizes.variants[protocol]
+    # The first ones are not timed: kernels are chosen and memory is taken with them.
+    num_warm = min(number // 2, 64)
+    method = method_for(model.runner, VariantOptions(protocol=protocol))  # type: ignore[arg-type]
+    with tempfile.TemporaryDirectory() as folder:
+        reference, snvs = _random_snvs(Path(folder) / "r.fa", num_warm + number)
+        list(score_variants(model.runner, reference, snvs[:num_warm], method))
+        start = time.perf_counter()
+        list(score_variants(model.runner, reference, snvs[num_warm:], method))
+        seconds = time.perf_counter() - start
+        tokens = num_tokens(model.runner, reference, snvs[num_warm:], method)
+    speeds = {"variants_per_second": number / seconds, "tokens_per_variant": tokens / number}
+    return _speed(tokens / seconds) | speeds
+
+
+def _random_snvs(path: Path, number: int) -> tuple[Any, list[Any]]:
+    """Write random bases; return them as a reference, and SNVs at a genome's density."""
+    import numpy as np
+
+    from carbon.genome import Interval, Reference, Variant
+
+    bases = np.frombuffer(b"ACGT", np.uint8)
+    drawn = np.random.default_rng(0).choice(bases, _BP_A_VARIANT * (number + 2))
+    path.write_text(f">c\n{drawn.tobytes().decode()}\n", encoding="utf-8")
+    reference = Reference(path)
+    snvs = []
+    for position in range(_BP_A_VARIANT, _BP_A_VARIANT * (number + 1), _BP_A_VARIANT):
+        ref = reference.fetch(Interval("c", position, position + 1))
+        snvs.append(Variant("c", position, ref, "CGTA"["ACGT".index(ref)]))
+    return reference, snvs
+
+
 # What is asked for first is measured first: the time may not be enough for all.
 ROWS: dict[str, tuple[Callable[[str, Sizes], Row], str, int]] = {
     "kernel": (kernel, "", 60),
@@ -174,17 +221,28 @@ ROWS: dict[str, tuple[Callable[[str, Sizes], Row], str, int]] = {
         for kind in kinds
     },
 }
+VARIANT_ROWS: dict[str, tuple[Callable[[str, Sizes], Row], str, int]] = {
+    f"variants_{preset}_{protocol}": (partial(variants, protocol=protocol), preset, seconds)
+    for preset, protocol, seconds in (
+        ("3b", "tiled", 300),
+        ("3b", "centered", 120),
+        ("500m", "tiled", 120),
+        ("500m", "centered", 60),
+    )
+}
+GROUPS = {"sequences": ROWS, "variants": VARIANT_ROWS}
 
 
 def main() -> int:
-    """Print the table, a row as it is there, and write `gpu.json`; or compute one row."""
+    """Print the table, a row as it is there, and write `gpu_GROUP.json`; or compute one row."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("group", nargs="?", choices=GROUPS, default="sequences")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
     parser.add_argument("--toy", action="store_true")
-    parser.add_argument("--row", choices=ROWS, help=argparse.SUPPRESS)
+    parser.add_argument("--row", choices=ROWS | VARIANT_ROWS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.row:
-        work, preset, _ = ROWS[arguments.row]
+        work, preset, _ = (ROWS | VARIANT_ROWS)[arguments.row]
         sizes = TOY if arguments.toy else WHOLE
         print(json.dumps(work("tiny" if arguments.toy else preset, sizes)))
         return 0
@@ -193,13 +251,13 @@ def main() -> int:
     ends = time.monotonic() + BUDGET_SECONDS
     print(f"{'row':36}" + "".join(f"{column:>19}" for column in COLUMNS), flush=True)
     found: dict[str, Any] = {}
-    for name, (_, _, limit) in ROWS.items():
+    for name, (_, _, limit) in GROUPS[arguments.group].items():
         found[name] = guarded(name, arguments.toy, min(limit, ends - time.monotonic()))
         print(f"{name:36}{found[name]}" if "failed" in found[name] else _line(name, found[name]),
               flush=True)  # fmt: skip
     arguments.output.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"machine": _machine(), "toy": arguments.toy} | found, indent=1)
-    (arguments.output / "gpu.json").write_text(text + "\n", encoding="utf-8")
+    (arguments.output / f"gpu_{arguments.group}.json").write_text(text + "\n", encoding="utf-8")
     return int(any("failed" in row for row in found.values()))
 
 

@@ -22,9 +22,11 @@ from carbon.genome import Interval, Reference, Variant, VcfReader
 from carbon.inference import Model
 from carbon.inference.jobs import LoadingOptions, VariantJob
 from carbon.inference.options import VariantOptions
+from carbon.inference.variants import method_for, score_variants
 from carbon.inference.variants.files import VariantScorer, score_vcf
+from carbon.inference.variants.score import num_tokens
 from carbon.model import PRESETS, LoadedModel, save_model
-from carbon.parallel.driver import Workers
+from carbon.parallel.driver import Workers, in_blocks
 from carbon.parallel.engines import InProcess
 from carbon.tokenizer import NATIVE, encode
 
@@ -195,21 +197,52 @@ def tokens_of_scan(
         reader.measure = measure  # type: ignore[method-assign]
 
 
+def tiled(number: int) -> dict[str, float] | None:
+    """Real SNVs by `tiled` beside `centered`, with `mini` and tiles of 8,192 bp.
+
+    Dense: all of 2,504 people, one in 36 bp; sparse: one in 700 bp, as of one genome. Tokens are
+    those of the whole Mbp, seconds those of the first `number` SNVs. None without real data.
+    """
+    if (data := _real_data()) is None:
+        return None
+    model = random_model("mini")
+    with Reference(data / _FASTA) as reference:
+        rows = VcfReader(data / _VCF, reference)
+        snvs = [v for row in rows for v in row.variants if len(v.ref) == len(v.alt) == 1]
+        every = max(1, round(700 * len(snvs) / reference.contig_lengths_bp[snvs[0].contig]))
+        sets = {"centered": snvs[:4], "dense": snvs, "sparse": snvs[::every]}
+        found = {}
+        for name, some in sets.items():
+            protocol: Any = "centered" if name == "centered" else "tiled"
+            options = VariantOptions(protocol=protocol, window_bp=WINDOW_BP)
+            method = method_for(model.runner, options)
+            scores = score_variants(model.runner, reference, some[:number], method)
+            found[f"{name}:seconds"] = taken(partial(list, scores))[0] / len(some[:number])
+            found[f"{name}:tokens"] = sum(
+                num_tokens(model.runner, reference, block, method) for block in in_blocks(some, 512)
+            ) / len(some)
+    return found
+
+
+def _real_data() -> Path | None:
+    data = os.environ.get("CARBON_DATA")
+    return Path(data) if data and (Path(data) / _VCF).is_file() else None
+
+
 def real_panel(folder: Path, number: int) -> dict[str, float] | None:
     """Real variants from VCF to VCF with `tiny` in windows of 1,024 bp; None without real data."""
-    data = os.environ.get("CARBON_DATA")
-    if not data or not (Path(data) / _VCF).is_file():
+    if (data := _real_data()) is None:
         return None
     model = random_model("tiny")
     save_model(model.model.network, folder / "tiny")
-    with Reference(Path(data) / _FASTA) as reference:
-        reader = VcfReader(Path(data) / _VCF, reference)
+    with Reference(data / _FASTA) as reference:
+        reader = VcfReader(data / _VCF, reference)
         lines = ["\t".join(row.columns) for row in islice(reader, number)]
     vcf = folder / "panel.vcf"
     vcf.write_text("\n".join([*reader.header, *lines]) + "\n", encoding="utf-8")
     job = VariantJob(
         loading=LoadingOptions(model=str(folder / "tiny")),
-        reference=Path(data) / _FASTA,
+        reference=data / _FASTA,
         vcf=vcf,
         output=folder / "panel.scored.vcf.gz",
         method=VariantOptions(window_bp=1024),

@@ -19,6 +19,7 @@ def measures(quick: bool) -> list[Measure]:
         long = trials.random_reference(folder, 2_000_000)
         scans = trials.scans(mini, reference, long, 1 if quick else 3)
         panel = trials.real_panel(folder, 200 if quick else 5000)
+        tiles = trials.tiled(30 if quick else 300)
         texts = trials.generation(mini, 4 if quick else 16, 60 if quick else 300, 1 if quick else 3)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -50,14 +51,25 @@ def measures(quick: bool) -> list[Measure]:
             ),
             Measure(f"scan:{offsets}_offsets:faster", faster, "times", target, faster >= target),
         ]
-    if panel is None:
-        print("CARBON_DATA names no folder: the panel of real variants is left out")
+    if panel is None or tiles is None:
+        print("CARBON_DATA names no folder: real variants are left out")
     else:
         found += [
             Measure("real_panel:tiny_1024_bp", panel["variants"] / panel["seconds"], "variants/s"),
             Measure("real_panel:in_the_network", 100 * panel["network_share"], "%"),
             Measure("real_panel:in_head_and_chain", 100 * panel["head_share"], "%"),
         ]
+        # The aims: at a genome's density a fifth of the tokens, for dense SNVs a tenth.
+        for density, fewer, faster in (("dense", 10, 5), ("sparse", 5, None)):
+            tokens, seconds = (
+                tiles[f"centered:{unit}"] / tiles[f"{density}:{unit}"]
+                for unit in ("tokens", "seconds")
+            )
+            found += [
+                Measure(f"tiled:{density}:fewer_tokens", tokens, "times", fewer, tokens >= fewer),
+                Measure(f"tiled:{density}:faster", seconds, "times", faster,
+                        None if faster is None else seconds >= faster),
+            ]  # fmt: skip
     for command, speedup in speedups.items():
         times, cpu = speedup["times"], speedup["cpu"]
         found += [
