@@ -122,6 +122,9 @@ class DataConfig(Recipe):
     replay_corpus: str = ""
     """A second corpus, such as the one that `model.start` was trained on: its source `mrna` is
     `replay_mrna` in mixtures and probes."""
+    soft_mask_weight: float = Field(default=1.0, gt=0, le=1)
+    """Weight of a soft-masked (lower-case) base in the loss; other bases have 1. Models of genomes
+    use 0.1 or 0.01 for repeats (docs/training.md)."""
     workers: int = Field(default=0, ge=0, le=1024)
     """Processes that read ahead; with none, rows are read when they are needed, which costs about
     a fifth of a microsecond a token."""
