@@ -122,7 +122,7 @@ class DataConfig(Recipe):
     replay_corpus: str = ""
     """A second corpus, such as the one that `model.start` was trained on: its source `mrna` is
     `replay_mrna` in mixtures and probes."""
-    soft_mask_weight: float = Field(default=1.0, gt=0, le=1)
+    soft_mask_weight: float = Field(default=1.0, gt=0)
     """Weight of a soft-masked (lower-case) base in the loss; other bases have 1. Models of genomes
     use 0.1 or 0.01 for repeats (docs/training.md)."""
     workers: int = Field(default=0, ge=0, le=1024)
