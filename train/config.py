@@ -31,7 +31,7 @@ AttentionName = Literal["auto", "sdpa", "varlen", "flash_attention_2", "flash_at
 CheckpointingName = Literal["none", "selective", "full"]
 GuardPolicyName = Literal["skip", "rollback", "stop"]
 CodecName = Literal["fp32", "bf16", "int8", "int4", "top2"]
-TrackerName = Literal["none", "tensorboard", "trackio"]
+TrackerName = Literal["none", "tensorboard", "trackio", "wandb"]
 
 # Facts about names that decide which keys go together.
 NUM_FNS_WEIGHTS: dict[ObjectiveName, int] = {"ce": 0, "fns": 0, "blend": 2}
