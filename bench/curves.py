@@ -75,7 +75,7 @@ STUDIES = {
 
 
 def main() -> None:
-    """Run what is missing of a study and print its table."""
+    """Run the missing runs of a study and print its table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("study", choices=STUDIES)
     parser.add_argument("folder", type=Path)

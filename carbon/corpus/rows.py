@@ -259,7 +259,7 @@ def _lay_out(segments: list[PackedSegment], row_tokens: int, soft_masks: bool) -
 
 
 def _with_soft_masks(known: NDArray[np.uint8], letters: NDArray[np.uint8]) -> NDArray[np.int16]:
-    """Return the bits of known bases, and above them those of the soft-masked ones among them."""
+    """Return the bits of known bases, and above them the bits of soft-masked known bases."""
     is_lower = (letters >= ord("a")).reshape(-1, K)
     masked = np.packbits(is_lower, axis=1, bitorder="little")[:, 0] & known
     bits: NDArray[np.int16] = known | masked.astype(np.int16) << K

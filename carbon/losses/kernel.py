@@ -203,7 +203,7 @@ def _soft(
 ):
     """Sum -log S_j over known bases, and w_j / S_j over the halves that match the true one.
 
-    The first sum stands twice: as it is, and with the factors of the bases.
+    The first sum is returned twice: without and with the factors of the bases.
 
     Bases whose S_j underflows are left out; the smallest S_j shows whether there are any.
     """

@@ -42,7 +42,7 @@ def bits_of_bases(packed: Tensor, first: int = 0) -> Tensor:
 
 
 def soft_mask_counts(known: Tensor, masked: Tensor) -> Tensor:
-    """Count what the divisors follow from, over N tokens: (4,) int64, to be summed over a batch.
+    """Return the counts that decide the divisors, over N tokens: (4,) int64, additive.
 
     Args:
         known: (N, 6) bool, known bases.
