@@ -67,9 +67,9 @@ def kernel(preset: str, sizes: Sizes) -> Row:
 
     def run() -> None:
         if on_gpu:
-            on_gpu(target, kmers, known, FNS, True)
+            on_gpu(target, kmers, known, FNS, None, True)
         else:
-            fused.chunk_loss(target, kmers, known, FNS, 0, False, True)
+            fused.chunk_loss(target, kmers, known, FNS, None, 0, False, True)
 
     def restored() -> None:
         target.copy_(logits)

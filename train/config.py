@@ -31,7 +31,7 @@ AttentionName = Literal["auto", "sdpa", "varlen", "flash_attention_2", "flash_at
 CheckpointingName = Literal["none", "selective", "full"]
 GuardPolicyName = Literal["skip", "rollback", "stop"]
 CodecName = Literal["fp32", "bf16", "int8", "int4", "top2"]
-TrackerName = Literal["none", "tensorboard", "trackio"]
+TrackerName = Literal["none", "tensorboard", "trackio", "wandb"]
 
 # Facts about names that decide which keys go together.
 NUM_FNS_WEIGHTS: dict[ObjectiveName, int] = {"ce": 0, "fns": 0, "blend": 2}
@@ -122,6 +122,9 @@ class DataConfig(Recipe):
     replay_corpus: str = ""
     """A second corpus, such as the one that `model.start` was trained on: its source `mrna` is
     `replay_mrna` in mixtures and probes."""
+    soft_mask_weight: float = Field(default=1.0, gt=0)
+    """Weight of a soft-masked (lower-case) base in the loss; other bases have 1. Models of genomes
+    use 0.1 or 0.01 for repeats (docs/training.md)."""
     workers: int = Field(default=0, ge=0, le=1024)
     """Processes that read ahead; with none, rows are read when they are needed, which costs about
     a fifth of a microsecond a token."""

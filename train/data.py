@@ -46,7 +46,9 @@ def open_rows(config: TrainConfig, course: Schedule, start: Start | None = None)
         for name in span.stage.mixture:
             lengths.setdefault(name, set()).add(span.context_tokens)
     sources = {name: _open_source(config, name, lengths[name]) for name in sorted(lengths)}
-    return ordered_rows(config.seed, course.rows, sources, start.prefixes if start else None)
+    prefixes = start.prefixes if start else None
+    soft_masks = config.data.soft_mask_weight != 1
+    return ordered_rows(config.seed, course.rows, sources, prefixes, soft_masks)
 
 
 def _open_source(config: TrainConfig, name: str, lengths: set[int]) -> PackedSource:

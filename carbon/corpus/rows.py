@@ -28,13 +28,14 @@ class TokenRow(NamedTuple):
         input_ids: (T,) int64, padded on the right.
         position_ids: (T,) int64, from 0 in every segment and in the padding.
         targets: (T,) int64, index of the next 6-mer.
-        known: (T,) uint8, bits of the known bases of the next 6-mer; 0 without a target.
+        known: (T,) uint8, bits of the known bases of the next 6-mer; 0 without a target. With soft
+            masks int16, whose next six bits are the known bases that are soft-masked (lower case).
     """
 
     input_ids: Int64s
     position_ids: Int64s
     targets: Int64s
-    known: NDArray[np.uint8]
+    known: NDArray[np.uint8] | NDArray[np.int16]
 
 
 class PackedSource(NamedTuple):
@@ -85,6 +86,7 @@ class TokenRows:
         order: SampleOrder,
         sources: Mapping[str, PackedSource],
         prefixes: Mapping[Prefix, Prefix] | None = None,
+        soft_masks: bool = False,
     ) -> None:
         """Combine an order with its sources.
 
@@ -93,10 +95,12 @@ class TokenRows:
             sources: sources by name.
             prefixes: replacements of the native ids before a segment, for a model with other ids;
                 `<dna>` stays the last id.
+            soft_masks: include which bases are soft-masked.
         """
         self.order = order
         self.sources = sources
         self.prefixes = prefixes or {}
+        self.soft_masks = soft_masks
 
     def __len__(self) -> int:
         """Return the number of rows of the whole run."""
@@ -114,16 +118,16 @@ class TokenRows:
             name: (source.store.folder, tuple(source.packings), source.both_strands)
             for name, source in self.sources.items()
         }
-        return _reopened, (self.order, sources, self.prefixes)
+        return _reopened, (self.order, sources, self.prefixes, self.soft_masks)
 
     def __getitem__(self, i: int) -> TokenRow:
         """Tokenize sample `i`."""
         sample = self.order[i]
-        return _lay_out(self.segments(sample), sample.row_tokens)
+        return _lay_out(self.segments(sample), sample.row_tokens, self.soft_masks)
 
     def reordered(self, seed: int, spans: Sequence[SpanRows]) -> "TokenRows":
         """Return the rows of the same sources in another order."""
-        return ordered_rows(seed, spans, self.sources, self.prefixes)
+        return ordered_rows(seed, spans, self.sources, self.prefixes, self.soft_masks)
 
     def reading(self, sample: Sample) -> Reading:
         """Return the random choices of a sample."""
@@ -172,6 +176,7 @@ def ordered_rows(
     spans: Sequence[SpanRows],
     sources: Mapping[str, PackedSource],
     prefixes: Mapping[Prefix, Prefix] | None = None,
+    soft_masks: bool = False,
 ) -> TokenRows:
     """Return the rows of a run.
 
@@ -180,19 +185,21 @@ def ordered_rows(
         spans: phases of the run, or parts of them.
         sources: sources by name, packed into the row lengths of the spans.
         prefixes: see `TokenRows`.
+        soft_masks: see `TokenRows`.
     """
     rows_of_stream = {
         (name, row_tokens): packing.num_rows
         for name, source in sources.items()
         for row_tokens, packing in source.packings.items()
     }
-    return TokenRows(SampleOrder(seed, spans, rows_of_stream), sources, prefixes)
+    return TokenRows(SampleOrder(seed, spans, rows_of_stream), sources, prefixes, soft_masks)
 
 
 def _reopened(
     order: SampleOrder,
     sources: Mapping[str, tuple[Path, tuple[int, ...], bool]],
     prefixes: Mapping[Prefix, Prefix],
+    soft_masks: bool,
 ) -> TokenRows:
     return TokenRows(
         order,
@@ -201,6 +208,7 @@ def _reopened(
             for name, (folder, lengths_tokens, both_strands) in sources.items()
         },
         prefixes,
+        soft_masks,
     )
 
 
@@ -213,7 +221,7 @@ def _prefix(species: int, gene: int, reading: Reading) -> Prefix:
     return (*tags, NATIVE.dna_start)
 
 
-def _lay_out(segments: list[PackedSegment], row_tokens: int) -> TokenRow:
+def _lay_out(segments: list[PackedSegment], row_tokens: int, soft_masks: bool) -> TokenRow:
     """Place segments in a row; the last token of each segment has no target.
 
     The letters of all segments are cut into 6-mers by one call, each segment from a multiple of
@@ -226,11 +234,12 @@ def _lay_out(segments: list[PackedSegment], row_tokens: int) -> TokenRow:
         letters[K * at : K * at + len(segment.letters)] = segment.letters
         at += count
     kmers = encode_kmers(letters)
+    bits_of_known = _with_soft_masks(kmers.known, letters) if soft_masks else kmers.known
     row = TokenRow(
         np.full(row_tokens, NATIVE.pad, dtype=np.int64),
         np.zeros(row_tokens, dtype=np.int64),
         np.zeros(row_tokens, dtype=np.int64),
-        np.zeros(row_tokens, dtype=np.uint8),
+        np.zeros(row_tokens, dtype=bits_of_known.dtype),
     )
     at = first = 0
     for segment, count in zip(segments, num_kmers, strict=True):
@@ -243,7 +252,15 @@ def _lay_out(segments: list[PackedSegment], row_tokens: int) -> TokenRow:
             row.input_ids[end - 1] = indices[-1] + NATIVE.first_kmer  # padding is not a gap
         row.position_ids[at:end] = np.arange(end - at)
         row.targets[body - 1 : end - 1] = indices
-        row.known[body - 1 : end - 1] = known
+        row.known[body - 1 : end - 1] = bits_of_known[first : first + count]
         at, first = end, first + count
     row.position_ids[at:] = np.arange(row_tokens - at)
     return row
+
+
+def _with_soft_masks(known: NDArray[np.uint8], letters: NDArray[np.uint8]) -> NDArray[np.int16]:
+    """Return the bits of known bases, and above them the bits of soft-masked known bases."""
+    is_lower = (letters >= ord("a")).reshape(-1, K)
+    masked = np.packbits(is_lower, axis=1, bitorder="little")[:, 0] & known
+    bits: NDArray[np.int16] = known | masked.astype(np.int16) << K
+    return bits

@@ -25,6 +25,7 @@ from carbon.losses.likelihoods import (
     working,
 )
 from carbon.losses.objectives import Objective
+from carbon.losses.soft_mask import LossFactors
 
 _CHUNK_ELEMENTS = 1 << 21  # logits of a chunk on a CPU; eight times as many on a GPU
 _LEAST_CHUNK_TOKENS = 128  # products of fewer rows are inefficient
@@ -38,6 +39,7 @@ def head_loss(
     known: Tensor,
     objective: Objective,
     *,
+    factors: LossFactors | None = None,
     first_kmer: int = 0,
     support: Support = "kmers",
     chunk_tokens: int | None = None,
@@ -55,6 +57,7 @@ def head_loss(
         kmers: (N,) int64, the true 6-mers, from 0.
         known: (N, 6) bool, bases to train.
         objective: objective to minimise; a constant for `torch.compile`.
+        factors: factors of each token's terms in the loss; None for 1.
         first_kmer: `Vocabulary.first_kmer`, or 0 for a head of only 6-mers.
         support: support of the softmax: the 6-mers, or all rows of the head.
         chunk_tokens: tokens whose logits exist at the same time; by default it depends on the
@@ -76,6 +79,7 @@ def head_loss(
         weight,
         kmers,
         known,
+        *(factors or (None, None)),
         objective.token,
         objective.bases,
         objective.uniform,
@@ -118,6 +122,8 @@ def _head_loss(
     weight: Tensor,
     kmers: Tensor,
     known: Tensor,
+    token_factors: Tensor | None,
+    bases_factors: Tensor | None,
     token_weight: float,
     bases_weight: float,
     uniform_weight: float,
@@ -138,7 +144,10 @@ def _head_loss(
     with torch.autocast(hidden.device.type, enabled=False):
         for at in range(0, len(hidden), chunk_tokens):
             part = slice(at, at + chunk_tokens)
-            targets = kmers[part], known[part], objective
+            factors = None
+            if token_factors is not None and bases_factors is not None:
+                factors = LossFactors(token_factors[part], bases_factors[part])
+            targets = kmers[part], known[part], objective, factors
             logits = hidden[part] @ weight.T
             if chunk:
                 loss, grad = chunk(logits, *targets, of_hidden or of_weight)
@@ -182,6 +191,7 @@ def chunk_loss(
     kmers: Tensor,
     known: Tensor,
     objective: Objective,
+    factors: LossFactors | None,
     first_kmer: int,
     over_vocabulary: bool,
     with_gradient: bool,
@@ -194,10 +204,10 @@ def chunk_loss(
         log_total = z.logsumexp(dim=1)
         mass = inside.logsumexp(dim=1) - log_total  # log probability of any 6-mer
         likelihoods = likelihoods.plus(mass)
-    loss = nucleotide_loss(likelihoods, known, objective)
+    loss = nucleotide_loss(likelihoods, known, objective, factors)
     if not with_gradient:
         return loss, None
-    weights = token_weights(known, objective, z.dtype)
+    weights = token_weights(known, objective, z.dtype, factors)
     grad = logits_gradient(sums, kmers, inside[sums.hard], -weights)
     if over_vocabulary:
         # The loss includes -c log(mass); d log(mass) / dz is p over 6-mers minus p over all rows.
@@ -233,7 +243,7 @@ def _keep_gradients(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...
 
 def _scale_gradients(ctx: Any, grad_sums: Tensor | None, *_: None) -> tuple[Any, ...]:
     if grad_sums is None:
-        return (None,) * 12
+        return (None,) * 14
     if torch.is_grad_enabled() and not torch.compiler.is_compiling():
         raise RuntimeError("head_loss has no second derivative; use nucleotide_loss for that")
     grad_hidden, grad_weight = ctx.saved_tensors
@@ -242,7 +252,7 @@ def _scale_gradients(ctx: Any, grad_sums: Tensor | None, *_: None) -> tuple[Any,
     return (
         _scaled(grad_hidden, scale) if of_hidden else None,
         _scaled(grad_weight, scale).to(ctx.dtype) if of_weight else None,
-        *(None for _ in range(10)),
+        *(None for _ in range(12)),
     )
 
 

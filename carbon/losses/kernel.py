@@ -12,10 +12,16 @@ from torch import Tensor
 
 from carbon.losses.likelihoods import NUM_KMERS, LossSums, count_tokens
 from carbon.losses.objectives import Objective
+from carbon.losses.soft_mask import LossFactors
 
 
 def chunk_loss(
-    logits: Tensor, kmers: Tensor, known: Tensor, objective: Objective, with_gradient: bool
+    logits: Tensor,
+    kmers: Tensor,
+    known: Tensor,
+    objective: Objective,
+    factors: LossFactors | None,
+    with_gradient: bool,
 ) -> tuple[LossSums, Tensor | None]:
     """Return the sums of a chunk and dL/dlogits, which overwrites the logits.
 
@@ -24,17 +30,25 @@ def chunk_loss(
         kmers: (N,) int64.
         known: (N, 6) bool.
         objective: objective to minimise.
+        factors: factors of each token's terms in the loss; None for 1.
         with_gradient: compute the gradient; otherwise only the sums.
     """
     if logits.shape != (len(kmers), NUM_KMERS) or not logits.is_contiguous():
         raise ValueError(f"logits must be ({len(kmers)}, {NUM_KMERS}) and contiguous")
     kmers, known = kmers.contiguous(), known.bool().contiguous()
     nats = torch.empty(3, len(kmers), dtype=torch.float32, device=logits.device)
+    token_factors, bases_factors = (
+        (nats, nats)  # not read
+        if factors is None
+        else (each.float().contiguous() for each in factors)
+    )
     if len(kmers):
         _token_loss[(len(kmers),)](
             logits,
             kmers,
             known.view(torch.uint8),
+            token_factors,
+            bases_factors,
             nats,
             len(kmers),
             objective.token,
@@ -42,6 +56,7 @@ def chunk_loss(
             objective.uniform,
             WITH_GRADIENT=with_gradient,
             WITH_UNIFORM=objective.uniform > 0,
+            WITH_FACTORS=factors is not None,
             **LAUNCH,
         )
     loss, chain_nats, marginal_nats = nats.sum(dim=1).unbind()
@@ -69,6 +84,8 @@ def _token_loss(
     logits_ptr,
     kmers_ptr,
     known_ptr,
+    token_factors_ptr,  # (N,) and (N, 6) fp32, if WITH_FACTORS
+    bases_factors_ptr,
     nats_ptr,  # (3, N): the loss, -log p(y) if all bases are known, the sum of -log S_j
     num_tokens,
     token_weight,
@@ -76,9 +93,11 @@ def _token_loss(
     uniform_weight,
     WITH_GRADIENT: tl.constexpr,
     WITH_UNIFORM: tl.constexpr,
+    WITH_FACTORS: tl.constexpr,
 ):
     token = tl.program_id(0).to(tl.int64)
     known_ptr += token * 6
+    bases_factors_ptr += token * 6
     logits_ptr += token * HALF * HALF
     half = tl.arange(0, HALF)
     at = half[:, None] * HALF + half[None, :]
@@ -95,27 +114,51 @@ def _token_loss(
     if WITH_UNIFORM:
         log_mean = tl.sum(z) / (HALF * HALF) - log_total
 
-    num_known = _count(known_ptr)
+    num_known, num_trained = _count(known_ptr, bases_factors_ptr, WITH_FACTORS)
     of_token = tl.where(num_known == 6, token_weight, 0.0)
     of_uniform = tl.where(num_known == 6, uniform_weight, 0.0) if WITH_UNIFORM else 0.0
     of_base = bases_weight / tl.maximum(num_known, 1.0)
-    marginal_nats, by_row, by_column, smallest = _soft(
-        rows, columns, total, known_ptr, kmer, half, of_base
+    if WITH_FACTORS:
+        token_factor = tl.load(token_factors_ptr + token)
+        of_token *= token_factor
+        of_uniform *= token_factor
+    marginal_nats, trained_nats, by_row, by_column, smallest = _soft(
+        rows,
+        columns,
+        total,
+        known_ptr,
+        bases_factors_ptr,
+        kmer,
+        half,
+        of_base,
+        WITH_FACTORS,
     )
     # dL/dz = p (all weights - by_row - by_column) - of_token [v = y] - of_uniform / 4096
-    by_row -= of_token + of_base * num_known + of_uniform
+    by_row -= of_token + of_base * num_trained + of_uniform
     grad = exponentials / -total * (by_row[:, None] + by_column[None, :])
     grad -= tl.where(at == kmer, of_token, 0.0)
     if WITH_UNIFORM:
         grad -= of_uniform / (HALF * HALF)
     if smallest < SMALLEST_SUM:
         z = tl.load(logits_ptr + at).to(tl.float32)
-        hard_nats, grad = _hard(
-            grad, z, log_total, rows, columns, total, known_ptr, kmer, half, of_base
+        hard_nats, hard_trained_nats, grad = _hard(
+            grad,
+            z,
+            log_total,
+            rows,
+            columns,
+            total,
+            known_ptr,
+            bases_factors_ptr,
+            kmer,
+            half,
+            of_base,
+            WITH_FACTORS,
         )
         marginal_nats += hard_nats
+        trained_nats += hard_trained_nats
 
-    loss = of_base * marginal_nats - of_token * log_token
+    loss = of_base * trained_nats - of_token * log_token
     if WITH_UNIFORM:
         loss -= of_uniform * log_mean
     tl.store(nats_ptr + token, loss)
@@ -126,43 +169,85 @@ def _token_loss(
 
 
 @triton.jit
-def _count(known_ptr):
-    """Number of known bases of a token."""
+def _count(known_ptr, factors_ptr, WITH_FACTORS: tl.constexpr):
+    """Number of known bases of a token, and the sum of their factors."""
     num_known = 0.0
+    num_trained = 0.0
     for j in tl.static_range(6):
-        num_known += tl.load(known_ptr + j).to(tl.float32)
-    return num_known
+        known = tl.load(known_ptr + j).to(tl.float32)
+        num_known += known
+        num_trained += known * _factor(factors_ptr, j, WITH_FACTORS)
+    return num_known, num_trained
 
 
 @triton.jit
-def _soft(rows, columns, total, known_ptr, kmer, half, of_base):
+def _factor(factors_ptr, j: tl.constexpr, WITH_FACTORS: tl.constexpr):
+    """Factor of a base in the loss; without factors, which are then not read, 1."""
+    factor = 1.0
+    if WITH_FACTORS:
+        factor = tl.load(factors_ptr + j)
+    return factor
+
+
+@triton.jit
+def _soft(
+    rows,
+    columns,
+    total,
+    known_ptr,
+    factors_ptr,
+    kmer,
+    half,
+    of_base,
+    WITH_FACTORS: tl.constexpr,
+):
     """Sum -log S_j over known bases, and w_j / S_j over the halves that match the true one.
+
+    The first sum is returned twice: without and with the factors of the bases.
 
     Bases whose S_j underflows are left out; the smallest S_j shows whether there are any.
     """
     by_row = tl.zeros([HALF], dtype=tl.float32)
     by_column = tl.zeros([HALF], dtype=tl.float32)
     nats = 0.0
+    trained_nats = 0.0
     smallest = 1.0
     for j in tl.static_range(6):
         known = tl.load(known_ptr + j).to(tl.float32)
         agrees = _agrees(half, kmer, j)
         share = tl.sum(tl.where(agrees, rows if j < 3 else columns, 0.0)) / total
         enough = tl.maximum(share, SMALLEST_SUM)
-        nats -= tl.where(share < SMALLEST_SUM, 0.0, known * tl.log(enough))
-        of_share = tl.where(share < SMALLEST_SUM, 0.0, known * of_base / enough)
+        surprise = tl.where(share < SMALLEST_SUM, 0.0, known * tl.log(enough))
+        factor = _factor(factors_ptr, j, WITH_FACTORS)
+        nats -= surprise
+        trained_nats -= factor * surprise
+        of_share = tl.where(share < SMALLEST_SUM, 0.0, known * of_base * factor / enough)
         if j < 3:
             by_row += tl.where(agrees, of_share, 0.0)
         else:
             by_column += tl.where(agrees, of_share, 0.0)
         smallest = tl.minimum(smallest, share)
-    return nats, by_row, by_column, smallest
+    return nats, trained_nats, by_row, by_column, smallest
 
 
 @triton.jit
-def _hard(grad, z, log_total, rows, columns, total, known_ptr, kmer, half, of_base):
+def _hard(
+    grad,
+    z,
+    log_total,
+    rows,
+    columns,
+    total,
+    known_ptr,
+    factors_ptr,
+    kmer,
+    half,
+    of_base,
+    WITH_FACTORS: tl.constexpr,
+):
     """Add the rare bases that `_soft` left out: a softmax inside a group, in the log domain."""
     nats = 0.0
+    trained_nats = 0.0
     for j in tl.static_range(6):
         known = tl.load(known_ptr + j).to(tl.float32)
         agrees = _agrees(half, kmer, j)
@@ -172,9 +257,12 @@ def _hard(grad, z, log_total, rows, columns, total, known_ptr, kmer, half, of_ba
         group_top = tl.max(group)
         group_exponentials = tl.exp(group - group_top)
         group_total = tl.sum(group_exponentials)
-        nats -= hard * (group_top + tl.log(group_total) - log_total)
-        grad -= hard * of_base / group_total * group_exponentials
-    return nats, grad
+        factor = _factor(factors_ptr, j, WITH_FACTORS)
+        surprise = hard * (group_top + tl.log(group_total) - log_total)
+        nats -= surprise
+        trained_nats -= factor * surprise
+        grad -= hard * of_base * factor / group_total * group_exponentials
+    return nats, trained_nats, grad
 
 
 @triton.jit

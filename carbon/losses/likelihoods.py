@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from carbon.losses.objectives import Objective
+from carbon.losses.soft_mask import LossFactors
 
 NUM_KMERS = 4096
 _HALF = 64  # a 6-mer is (high, low): v = 64 * high + low, three bases each
@@ -150,7 +151,12 @@ def log_likelihoods(
     return likelihoods
 
 
-def nucleotide_loss(likelihoods: LogLikelihoods, known: Tensor, objective: Objective) -> LossSums:
+def nucleotide_loss(
+    likelihoods: LogLikelihoods,
+    known: Tensor,
+    objective: Objective,
+    factors: LossFactors | None = None,
+) -> LossSums:
     """Return the objective summed over tokens, and the sums that reports need.
 
     Tokens without anything to train under the objective's weights are not counted.
@@ -159,11 +165,12 @@ def nucleotide_loss(likelihoods: LogLikelihoods, known: Tensor, objective: Objec
         likelihoods: of N tokens, with `uniform` if the objective weights it.
         known: (N, 6) bool, bases to train.
         objective: objective to minimise.
+        factors: factors of each token's terms in `loss`, and in no other sum; None for 1.
 
     Raises:
         ValueError: the objective weights `uniform` and the likelihoods lack it.
     """
-    weights = token_weights(known, objective, likelihoods.token.dtype)
+    weights = token_weights(known, objective, likelihoods.token.dtype, factors)
     loss = -(weights.token * likelihoods.token).sum() - (weights.bases * likelihoods.bases).sum()
     if weights.uniform is not None:
         if likelihoods.uniform is None:
@@ -181,13 +188,17 @@ def nucleotide_loss(likelihoods: LogLikelihoods, known: Tensor, objective: Objec
     )
 
 
-def token_weights(known: Tensor, objective: Objective, dtype: torch.dtype) -> LogLikelihoods:
+def token_weights(
+    known: Tensor, objective: Objective, dtype: torch.dtype, factors: LossFactors | None = None
+) -> LogLikelihoods:
     """Return the weight of every log-likelihood of every token; the loss is minus their sum."""
     num_known = known.sum(dim=1, keepdim=True)
-    whole = known.all(dim=1).to(dtype)
+    whole, bases = known.all(dim=1).to(dtype), known.to(dtype)
+    if factors is not None:
+        whole, bases = whole * factors.token.to(dtype), bases * factors.bases.to(dtype)
     return LogLikelihoods(
         objective.token * whole,
-        objective.bases * known.to(dtype) / num_known.clamp(min=1),
+        objective.bases * bases / num_known.clamp(min=1),
         objective.uniform * whole if objective.uniform else None,
     )
 

@@ -7,6 +7,9 @@ many pieces, ragged masks, and moments of a step before.
 import itertools
 import shutil
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 import torch.distributed as dist
@@ -64,8 +67,9 @@ def plain_loop(config):
         losses = []
         for batch in next(read):
             for row in range(len(batch.input_ids)):
-                losses += row_losses(network, batch, row, stage.objective)
-        loss = torch.stack(losses).mean()
+                soft_mask_weight = config.data.soft_mask_weight
+                losses += row_losses(network, batch, row, stage.objective, soft_mask_weight)
+        loss = sum(loss for loss, _ in losses) / sum(weight for _, weight in losses)
         optimizer.zero_grad()
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(network.parameters(), config.optimizer.clip_norm)
@@ -76,8 +80,8 @@ def plain_loop(config):
     return metrics, {name: p.detach().numpy() for name, p in network.named_parameters()}
 
 
-def row_losses(network, batch, row, objective):
-    """Return the loss of every trained token, each piece of the row read on its own."""
+def row_losses(network, batch, row, objective, soft_mask_weight):
+    """Return loss and weight of every trained token, each piece of the row read on its own."""
     from carbon.tokenizer import NATIVE
 
     digits = torch.arange(4096)[:, None] // 4 ** torch.arange(5, -1, -1) % 4
@@ -89,13 +93,19 @@ def row_losses(network, batch, row, objective):
         for t in range(b - a):
             target, bits = batch.targets[row, a + t], int(batch.known[row, a + t])
             mask = [bits >> j & 1 for j in range(6)]
+            weights = [soft_mask_weight if bits >> 6 + j & 1 else 1 for j in range(6)]
             if objective == "ce" and all(mask):
-                losses.append(torch.nn.functional.cross_entropy(logits[t], target))
+                weight = sum(weights) / 6
+                losses.append(
+                    (weight * torch.nn.functional.cross_entropy(logits[t], target), weight)
+                )
             elif objective == "fns" and any(mask):
                 p = logits[t].softmax(0)
                 same = (digits == digits[target]).to(p.dtype).T
-                sums = [same[j] @ p for j in range(6) if mask[j]]
-                losses.append(-torch.stack(sums).log().mean())
+                known = [j for j in range(6) if mask[j]]
+                loss = sum(-weights[j] * (same[j] @ p).log() for j in known)
+                weight = sum(weights[j] for j in known)
+                losses.append((loss / len(known), weight / len(known)))
     return losses
 
 
@@ -181,6 +191,56 @@ def test_layouts_equal_the_plain_loop(world_size, layouts, corpus, plain, tmp_pa
         world_size, train_all, config_of(corpus, tmp_path), layouts, limit_seconds=3000
     )
     compare_all(results, layouts, plain)
+
+
+@pytest.mark.parametrize(
+    ("world_size", "layouts"),
+    [
+        (1, [layout(1, 1, 1)]),
+        pytest.param(
+            2,
+            [layout(2, 1, 1), layout(1, 2, 1, each=True), layout(1, 1, 2)],
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param(2, [(ParallelConfig(tensor=2), ComputeConfig())], marks=pytest.mark.nightly),
+        pytest.param(4, [layout(2, 2, 1), layout(2, 1, 2)], marks=pytest.mark.nightly),
+    ],
+    ids=["1", "2", "tensor 2", "4"],
+)
+def test_soft_masked_bases_weigh_what_they_do_in_the_plain_loop(world_size, layouts, soft_masked):
+    config, expected = soft_masked
+    results = run_ranks(
+        world_size, train_all, config, layouts, apart=world_size > 1, limit_seconds=3000
+    )
+    compare_all(results, layouts, expected)
+
+
+@pytest.fixture(scope="module")
+def soft_masked(corpus, tmp_path_factory):
+    """Return a run over the corpus with half of its bases in lower case, and its plain loop."""
+    folder = tmp_path_factory.mktemp("soft_masked")
+    lower_case_half(corpus, folder / "corpus")
+    config = config_of(folder / "corpus", folder)
+    config = config.replace(data=config.data.replace(soft_mask_weight=0.1))
+    return config, plain_loop(config)
+
+
+def lower_case_half(corpus, folder):
+    """Copy the files of training with stretches of 1 to 40 bases in lower case."""
+    random = np.random.default_rng(0)
+    for path in corpus.glob("*/train-*.parquet"):
+        table = pq.read_table(path)
+        sequences = []
+        for text in table["sequence"].to_pylist():
+            ends = random.integers(1, 41, len(text)).cumsum()
+            parts = np.split(np.array(list(text)), ends[ends < len(text)])
+            sequences.append(
+                "".join("".join(p).lower() if i % 2 else "".join(p) for i, p in enumerate(parts))
+            )
+        at = table.schema.get_field_index("sequence")
+        (folder / path.parent.name).mkdir(parents=True, exist_ok=True)
+        changed = table.set_column(at, "sequence", pa.array(sequences))
+        pq.write_table(changed, folder / path.parent.name / path.name)
 
 
 def test_shared_rows_in_bf16_are_those_of_shards(corpus, tmp_path):

@@ -12,6 +12,7 @@ INTERPRETED = """
 import torch
 from carbon.losses import fused, head_loss, kernel
 from carbon.losses.objectives import CE, FNS, Objective
+from carbon.losses.soft_mask import LossFactors
 
 generator = torch.Generator().manual_seed(0)
 blend = Objective(token=0.7, bases=0.3)
@@ -19,17 +20,23 @@ all_three = Objective(token=0.5, bases=0.3, uniform=0.2)
 kmers = torch.randint(4096, (10,), generator=generator)
 known = torch.rand(10, 6, generator=generator) < 0.7
 known[:5], known[5] = True, False
+factors = LossFactors(
+    3 * torch.rand(10, generator=generator).double(),
+    3 * torch.rand(10, 6, generator=generator).double(),
+)
 for dtype, scale, atol, cases in (  # at 60 marginals underflow
-    (torch.float32, 1, 1e-6, ((CE, True), (all_three, False))),
-    (torch.float32, 60, 1e-6, ((FNS, True), (all_three, True), (blend, False))),
-    (torch.float16, 8, 1e-3, ((blend, True),)),
-    (torch.bfloat16, 60, 1e-2, ((CE, True), (all_three, True))),
+    (torch.float32, 1, 1e-6, ((CE, True, None), (all_three, False, None))),
+    (torch.float32, 60, 1e-6, ((FNS, True, None), (all_three, True, None), (blend, False, None))),
+    (torch.float32, 60, 1e-6, ((FNS, True, factors), (all_three, True, factors))),
+    (torch.float16, 8, 1e-3, ((blend, True, None), (blend, True, factors))),
+    (torch.bfloat16, 60, 1e-2, ((CE, True, None), (all_three, True, None))),
 ):
     logits = (scale * torch.randn(10, 4096, generator=generator)).to(dtype)
-    for objective, with_gradient in cases:
-        expected, plain = fused.chunk_loss(logits, kmers, known, objective, 0, False, with_gradient)
+    for objective, with_gradient, factors in cases:
+        targets = kmers, known, objective, factors
+        expected, plain = fused.chunk_loss(logits, *targets, 0, False, with_gradient)
         inside = logits.clone()
-        found, grad = kernel.chunk_loss(inside, kmers, known, objective, with_gradient)
+        found, grad = kernel.chunk_loss(inside, *targets, with_gradient)
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
         if with_gradient:
             assert grad is inside
@@ -39,11 +46,12 @@ for dtype, scale, atol, cases in (  # at 60 marginals underflow
 wide = torch.rand(10, 12, generator=generator) < 0.7
 strided = torch.stack([kmers, kmers], dim=1)[:, 0]
 for form in (wide[:, :6], wide[:, :1].expand(10, 6), wide.T[:6].T, wide[:, :6].long()):
-    expected, _ = fused.chunk_loss(logits.float(), kmers, form.bool(), all_three, 0, False, False)
-    found, _ = kernel.chunk_loss(logits.float(), strided, form, all_three, False)
+    targets = form.bool(), all_three, None
+    expected, _ = fused.chunk_loss(logits.float(), kmers, *targets, 0, False, False)
+    found, _ = kernel.chunk_loss(logits.float(), strided, form, all_three, None, False)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 empty = torch.empty(0, 4096)
-assert float(kernel.chunk_loss(empty, kmers[:0], known[:0], blend, True)[0].loss) == 0
+assert float(kernel.chunk_loss(empty, kmers[:0], known[:0], blend, None, True)[0].loss) == 0
 
 hidden = torch.randn(10, 8, generator=generator, requires_grad=True)
 weight = torch.randn(4096, 8, generator=generator, requires_grad=True)
@@ -70,10 +78,16 @@ from triton.compiler import ASTSource
 from carbon.losses.kernel import LAUNCH, _token_loss
 
 weights = dict.fromkeys(("token_weight", "bases_weight", "uniform_weight"), "fp32")
-cases = (("bf16", True, False), ("fp32", True, True), ("bf16", False, True))
-for dtype, gradient, uniform in cases:
+cases = (
+    ("bf16", True, False, False),
+    ("fp32", True, True, False),
+    ("bf16", False, True, False),
+    ("bf16", True, False, True),
+)
+for dtype, gradient, uniform, factors in cases:
     pointers = {"logits_ptr": f"*{dtype}", "kmers_ptr": "*i64", "known_ptr": "*u8"}
-    constants = {"WITH_GRADIENT": gradient, "WITH_UNIFORM": uniform}
+    pointers |= {"token_factors_ptr": "*fp32", "bases_factors_ptr": "*fp32"}
+    constants = {"WITH_GRADIENT": gradient, "WITH_UNIFORM": uniform, "WITH_FACTORS": factors}
     types = pointers | {"nats_ptr": "*fp32", "num_tokens": "i32"} | weights
     types |= dict.fromkeys(constants, "constexpr")
     source = ASTSource(_token_loss, signature=types, constexprs=constants)

@@ -214,11 +214,12 @@ def test_compile_takes_it_as_one_operator(case, backend):
     torch.testing.assert_close(found, gradients(network, ids, case[2], known, True))
 
 
-def test_the_operator_is_well_formed(case):
+@pytest.mark.parametrize("factors", [(None, None), (torch.rand(N), torch.rand(N, 6))])
+def test_the_operator_is_well_formed(case, factors):
     """torch's own checks: schema, fake tensors, autograd registration, dynamic shapes."""
     hidden, weight, kmers, known = case
     arguments = (hidden.clone().requires_grad_(), weight[:4096].clone().requires_grad_())
     torch.library.opcheck(
         torch.ops.carbon.head_loss.default,
-        (*arguments, kmers, known, 0.5, 0.4, 0.1, 0, False, 16, True, True),
+        (*arguments, kmers, known, *factors, 0.5, 0.4, 0.1, 0, False, 16, True, True),
     )

@@ -7,10 +7,13 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from carbon.errors import UserError
+from tests.helpers.ranks import run_ranks
 from train.runs.trackers import TRACKERS, open_tracker
 
 ROOT = Path(__file__).parents[2]
@@ -82,6 +85,49 @@ def test_trackio_writes_into_the_run_folder_alone(tmp_path):
     ]  # fmt: skip
     assert json.loads(rows[0][2]) == {"loss": 1, "tokens": 16}
     assert json.loads(config)["model"] == {"preset": "tiny"}
+
+
+def test_wandb_has_a_run_for_each_beginning(tmp_path, monkeypatch):
+    """Against a stand-in: W&B drops steps below the last one of a run."""
+    runs = []
+
+    def init(**arguments):
+        run = SimpleNamespace(lines=[], ends=0)
+        run.log = lambda values, step: run.lines.append((step, values["loss"]))
+        run.finish = lambda: setattr(run, "ends", run.ends + 1)
+        runs.append((arguments, run))
+        return run
+
+    package = SimpleNamespace(init=init, finish=lambda: runs[-1][1].finish())
+    monkeypatch.setitem(sys.modules, "wandb", package)
+    tracker = open_tracker("wandb", tmp_path / "run", {"seed": 3})
+    for step in (1, 2, 3, 2, 3):
+        tracker.log(step, {"loss": float(step)})
+    tracker.close()
+    assert [run.lines for _, run in runs] == [[(1, 1), (2, 2), (3, 3)], [(2, 2), (3, 3)]]
+    assert [run.ends for _, run in runs] == [1, 1]
+    expected = {"project": "carbon", "group": "run", "dir": str(tmp_path / "run")}
+    for (arguments, _), step in zip(runs, (1, 2), strict=True):
+        name = f"run from step {step}"
+        assert arguments == expected | {"name": name, "config": {"seed": 3}}
+
+
+def open_all(ranks, folder):
+    """Return the number of threads before and after a tracker is opened and has logged."""
+    torch.set_num_threads(3)
+    os.environ.pop("OMP_NUM_THREADS", None)
+    os.environ |= {"RANK": str(ranks.rank), "LOCAL_RANK": str(ranks.rank), "WORLD_SIZE": "2"}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+    tracker = open_tracker("tensorboard", folder / str(ranks.rank), {})
+    tracker.log(1, {"loss": 1.0})
+    tracker.close()
+    return torch.get_num_threads(), len(list((folder / str(ranks.rank)).rglob("events.*")))
+
+
+@pytest.mark.nightly
+def test_a_tracker_changes_no_number_of_threads_on_any_process(tmp_path):
+    pytest.importorskip("tensorboard")
+    assert run_ranks(2, open_all, tmp_path, apart=True) == [(3, 1), (3, 1)]
 
 
 @pytest.mark.parametrize("name", [name for name, kind in TRACKERS.items() if kind.package])

@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 
 
 class Batch(NamedTuple):
-    """B rows of T tokens, (B, T) each; `known` is uint8, six bits a token, all else int64.
+    """B rows of T tokens, (B, T) each; `known` is as in `TokenRow`, all else int64.
 
     Attributes:
         bounds: (1, pieces + 1) int32: where pieces begin and end in the tokens of all rows, one

@@ -13,6 +13,7 @@ from torch.distributed.pipelining.schedules import get_schedule_class
 from carbon.errors import ConfigError
 from carbon.losses import LossSums
 from carbon.losses.objectives import CE, Objective
+from carbon.losses.soft_mask import SoftMask, bits_of_bases, soft_mask_counts
 from train.config import TrainConfig
 from train.distributed.context import Batch, stacked
 from train.distributed.mesh import Ranks, local, named_parameters
@@ -44,7 +45,7 @@ class Pipeline:
         Gradients belong to the summed loss over all data-parallel ranks, divided by the number of
         processes that share weights: FSDP does that.
         """
-        with self._measured(objective) as sums:
+        with self._measured(objective, self._soft_mask(batch)) as sums:
             if self._ranks.shape.pipeline > 1:
                 self._run_schedule(batch)
             else:
@@ -63,12 +64,28 @@ class Pipeline:
                     _call(self._parts[0], microbatch)
         return LossSums(*sums)
 
+    def _soft_mask(self, batch: list[Batch]) -> SoftMask | None:
+        """Return the weight of soft-masked bases with counts over all processes; None for 1.
+
+        Processes that share the tokens of a batch count them once each, which divides out.
+        """
+        weight = self._config.data.soft_mask_weight
+        if weight == 1:
+            return None
+        packed = torch.cat([microbatch.known.flatten() for microbatch in batch])
+        counts = soft_mask_counts(bits_of_bases(packed), bits_of_bases(packed, 6))
+        dist.all_reduce(counts, group=self._ranks.group)
+        return SoftMask(weight, counts)
+
     @contextmanager
-    def _measured(self, objective: Objective) -> Iterator[Tensor]:
+    def _measured(
+        self, objective: Objective, soft_mask: SoftMask | None = None
+    ) -> Iterator[Tensor]:
         """Yield what will be the sums over all readers once the body has run."""
         sums = torch.zeros(len(LossSums._fields), dtype=torch.float64, device=self._ranks.device)
         for part in self._parts:
             part.objective = objective
+            part.soft_mask = soft_mask
             part.sums.zero_()
         yield sums
         for part in self._parts:

@@ -16,6 +16,7 @@ from transformers import PreTrainedConfig
 
 from carbon.losses import LossSums, head_loss
 from carbon.losses.objectives import CE
+from carbon.losses.soft_mask import SoftMask, bits_of_bases
 from carbon.tokenizer import NATIVE
 from train.config import ModelConfig
 from train.distributed.attention import attention_arguments
@@ -37,6 +38,7 @@ class DecoderStage(nn.Module):
         sums: fp64, `LossSums` of the microbatches since they were last set to zero; of the last
             stage only.
         objective: the loss to minimise.
+        soft_mask: weight of soft-masked bases in the global batch; None for 1.
         share: which tokens of rows are read here.
         own_tokens: from (B, T) to the tokens whose loss is computed here.
         carries_gradients: whether gradients go through frozen layers, for a pipeline whose first
@@ -53,6 +55,7 @@ class DecoderStage(nn.Module):
         self.is_first = layers.start == 0
         self.is_last = layers.stop == network.config.num_hidden_layers
         self.objective = CE
+        self.soft_mask: SoftMask | None = None
         self.share = ContextShard()
         self.own_tokens: Callable[[Tensor], Tensor] = lambda tokens: tokens
         self.carries_gradients = False
@@ -94,7 +97,7 @@ class DecoderStage(nn.Module):
             position_ids: (B, T); a restart at 0 inside a row marks a new segment, and attention
                 stays inside a piece.
             targets: (B, T) the 6-mers that follow.
-            known: (B, T) uint8, their known bases.
+            known: (B, T), their known bases, and with soft masks which of them are masked.
             bounds: (1, pieces + 1) int32, where pieces begin and end in the tokens of all rows.
             key_bounds: (1, pieces + 1) int32, the same in the keys that attention asks.
             longest: tokens of the longest piece, or more.
@@ -113,14 +116,17 @@ class DecoderStage(nn.Module):
         return self._loss(self.model.norm(hidden), targets, known)
 
     def _loss(self, hidden: Tensor, targets: Tensor, known: Tensor) -> Tensor:
-        targets, known = self.own_tokens(targets), self.own_tokens(known)
-        bits = torch.arange(6, device=known.device, dtype=torch.uint8)
+        targets, packed = self.own_tokens(targets), self.own_tokens(known)
+        known, factors = bits_of_bases(packed), None
+        if self.soft_mask:
+            factors = self.soft_mask.factors(known, bits_of_bases(packed, 6), self.objective)
         sums: LossSums = head_loss(
             hidden.flatten(0, 1),
             whole(self.head),
             targets.flatten(),
-            (known.flatten()[:, None] >> bits & 1).bool(),
+            known,
             self.objective,
+            factors=factors,
             first_kmer=NATIVE.first_kmer,
         )
         self.sums += torch.stack([part.detach().double() for part in sums])

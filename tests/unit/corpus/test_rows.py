@@ -52,12 +52,13 @@ def test_a_row_is_its_records_and_nothing_else(records, row_tokens, flip, seed):
     source = open_table(pa.table({k: list(v) for k, v in columns.items()}), row_tokens, flip)
     packing = packing_of(source)
     count = packing.num_rows
-    rows = ordered_rows(seed, [SpanRows(2 * count, {"s": 1.0}, row_tokens)], {"s": source})
+    ordering = seed, [SpanRows(2 * count, {"s": 1.0}, row_tokens)], {"s": source}
+    rows, masked_rows = ordered_rows(*ordering), ordered_rows(*ordering, soft_masks=True)
     for i in range(2 * count):
         sample = rows.order[i]
         reading = rows.reading(sample)
         assert flip or not reading.reverse
-        ids, targets, known, positions = [], [], [], []
+        ids, targets, known, masked, positions = [], [], [], [], []
         for piece in range(*packing.row_start[sample.row : sample.row + 2]):
             bases, gene, species = records[packing.record[piece]]
             start = packing.start[piece] + reading.offset
@@ -71,6 +72,8 @@ def test_a_row_is_its_records_and_nothing_else(records, row_tokens, flip, seed):
             ids += whole.ids.tolist()
             targets += [*whole.kmers[1:].tolist(), 0]
             known += [*whole.known[1:].tolist(), 0]
+            bits = [sum((c in "acgt") << j for j, c in enumerate(k)) for k in sixes(bases)]
+            masked += [*([0] * (len(whole.ids) - len(bits)) + bits)[1:], 0]
             positions += range(len(whole.ids))
         found = rows[i]
         assert len(ids) <= row_tokens and found.input_ids[: len(ids)].tolist() == ids
@@ -78,6 +81,16 @@ def test_a_row_is_its_records_and_nothing_else(records, row_tokens, flip, seed):
         assert found.targets.tolist() == targets + [0] * (row_tokens - len(ids))
         assert found.known.tolist() == known + [0] * (row_tokens - len(ids))
         assert found.position_ids[: len(ids)].tolist() == positions
+        assert found.known.dtype == np.uint8
+        with_masks = pickle.loads(pickle.dumps(masked_rows))[i]
+        assert (with_masks.known & 63).tolist() == found.known.tolist()
+        assert (with_masks.known >> 6).tolist() == masked + [0] * (row_tokens - len(ids))
+        for a, b in zip(with_masks[:3], found[:3], strict=True):
+            assert np.array_equal(a, b)
+
+
+def sixes(bases):
+    return [bases[at : at + 6] for at in range(0, len(bases), 6)]
 
 
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=60), st.integers(16, 70))
