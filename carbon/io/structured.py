@@ -69,8 +69,9 @@ def read_bytes(
         UserError: the file is larger, or not a regular file; `error` is its class.
     """
     with open_regular(path, error) as file:
-        content = file.read(max_bytes + 1)
-    if len(content) > max_bytes:
+        is_large = os.fstat(file.fileno()).st_size > max_bytes
+        content = b"" if is_large else file.read(max_bytes + 1)
+    if is_large or len(content) > max_bytes:  # a file may grow, and /proc states no size
         raise error(f"{path}: is larger than {max_bytes:,} bytes; {remedy}")
     return content
 
