@@ -18,6 +18,7 @@ All other trials are printed, and the exit code is 1.
 
 import argparse
 import io
+import itertools
 import json
 import os
 import re
@@ -50,6 +51,7 @@ from carbon.genome import Reference
 from carbon.io.files import TEMPORARY
 from carbon.model import PRESETS, save_model
 from carbon.progress import track
+from demo.app import make_panels
 from demo.limits import Limits
 from tests.helpers.demo import make_lab
 from tests.helpers.files import random_bases, write_fasta, write_vcf
@@ -522,27 +524,36 @@ class Server:
         self.trial(draw, 120)
 
 
+_FIELDS = {"tokenizer": "text", "primer": "sequence", "read": "pasted", "generate": "prompt",
+           "token": "context", "compare": "a"}  # fmt: skip
+"""Pages of the demo, and the field of each that gets a sequence."""
+
+
 def demo_under_load(folder: Path, seconds: float) -> str:
-    """Ask panels of a demo about sequences that differ; return whether its memory stays flat."""
+    """Ask six pages of a demo about sequences that differ; return whether its memory stays flat."""
     (folder / "demo").mkdir()
     lab = make_lab(folder / "demo", load(folder / "good" / "model"))
+    fields = {panel.name: panel.fields for panel in make_panels(lab)}
     with served(lab, Limits(calls_per_minute=10**6)) as address:
 
         def ask(draw: Random) -> None:
-            bases = "".join(draw.choices("ACGT", k=draw.randint(12, 300)))
-            asked(address, "tokenizer", [bases, "2"])
+            name = draw.choice(list(_FIELDS))
+            given = {_FIELDS[name]: "".join(draw.choices("ACGT", k=draw.randint(24, 300)))}
+            given |= {"length_bp": 24, "b": ""}
+            asked(address, name, [given.get(field.name, field.default) for field in fields[name]])
 
         return under_load(ask, seconds)
 
 
 def under_load(ask: Callable[[Random], None], seconds: float) -> str:
     """Ask from 16 clients at once; return whether the memory of this process stays flat."""
-    end, sizes = time.monotonic() + seconds, []
+    end, sizes, questions = time.monotonic() + seconds, [], itertools.count()
 
     def client(number: int) -> None:
         draw = Random(number)
         while time.monotonic() < end:
             ask(draw)
+            next(questions)
 
     threads = [threading.Thread(target=client, args=(n,), daemon=True) for n in range(_NUM_CLIENTS)]
     for thread in threads:
@@ -553,7 +564,9 @@ def under_load(ask: Callable[[Random], None], seconds: float) -> str:
     for thread in threads:
         thread.join()
     first, last = np.median(sizes[10:15]), np.median(sizes[-5:])
-    print(f"memory under load: {first:.0f} MB after a fifth of the time, then {last:.0f} MB")
+    quarters = ", ".join(f"{sizes[n]:.0f}" for n in (12, 24, 36, -1))
+    print(f"memory under load: {first:.0f} MB after a fifth of the time, {last:.0f} MB at the end")
+    print(f"memory after each quarter of the time: {quarters} MB; {next(questions):,} questions")
     return "flat" if last <= _GROWTH * first else "GROWS"
 
 

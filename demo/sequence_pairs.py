@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from carbon.inference.model import Model
 
 _LEAST_BASES = 20  # of what is taken for bases, and not for a name
+_OF_PLACES = re.compile(r"[\d:]")  # in regions, variants and most identifiers of genes
 _REGION = re.compile(r"[^:>]+:[\d,]+-[\d,]+")
 
 
@@ -46,21 +47,26 @@ def typed_pair(
     a = _typed(first, genome, most_bp)
     if not second:
         return a, a
-    genes = genome.annotation.genes if genome.annotation else ()
-    names = {name for gene in genes for name in (gene.name, gene.gene_id)}
-    if _are_bases(second) or _REGION.fullmatch(second) or second in names:
+    if _are_bases(second, genome) or _REGION.fullmatch(second) or second in _names(genome):
         return a, _typed(second, genome, most_bp)
     variant = read_variant(second, genome.reference, genome.annotation)
     return a, _with_alt(first, a, variant, genome, most_bp)
 
 
-def _are_bases(text: str) -> bool:
-    letters = "".join(text.split()).upper()
-    return text.startswith(">") or (len(letters) >= _LEAST_BASES and set(letters) <= set("ACGTUN"))
+def _names(genome: Genome) -> set[str]:
+    genes = genome.annotation.genes if genome.annotation else ()
+    return {name for gene in genes for name in (gene.name, gene.gene_id)}
+
+
+def _are_bases(text: str, genome: Genome) -> bool:
+    """Return whether a text is meant as bases; a protein is too, so that its letters are named."""
+    letters = "".join(text.split())
+    is_long = len(letters) >= _LEAST_BASES and not _OF_PLACES.search(letters)
+    return text.startswith(">") or (is_long and text not in _names(genome))
 
 
 def _typed(text: str, genome: Genome, most_bp: int) -> NamedBases:
-    if not _are_bases(text):
+    if not _are_bases(text, genome):
         place = genome.place(text, 0, most_bp)
         return NamedBases(text, genome.reference.fetch(place).upper())
     bases = read_bases(text).upper()
@@ -73,7 +79,7 @@ def _with_alt(
     first: str, a: NamedBases, variant: Variant, genome: Genome, most_bp: int
 ) -> NamedBases:
     """Return the first sequence with ALT in the place of REF."""
-    place = None if _are_bases(first) else genome.place(first, 0, most_bp)
+    place = None if _are_bases(first, genome) else genome.place(first, 0, most_bp)
     own = variant.interval
     if (
         not place

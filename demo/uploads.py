@@ -1,21 +1,25 @@
 """A genome that somebody brings: files of any of the forms that are read, or text."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from carbon.errors import UserError
+from carbon.genome.alphabet import FASTA_LETTERS, check_dna
 from carbon.genome.contig_names import CHR
 from carbon.genome.fasta import Reference
 from carbon.genome.genbank import is_genbank, unpack_genbank
 from carbon.genome.genome import Genome
-from carbon.genome.notation import read_bases
+from carbon.genome.notation import read_lines
 from carbon.genome.sequences import fasta_text, read_sequences
 from carbon.io.files import scratch_folder
 
 FASTA_ENDINGS = (".fa", ".fasta", ".fna")
 ANNOTATION_ENDINGS = (".gff", ".gff3", ".gtf", ".bed")
 GENBANK_ENDINGS = (".gb", ".gbk", ".gbff", ".genbank")
+_PASTED = "pasted"
+_IN_FASTA = frozenset(FASTA_LETTERS.decode())
 GENOME_ENDINGS = FASTA_ENDINGS + ANNOTATION_ENDINGS + GENBANK_ENDINGS
 
 
@@ -51,14 +55,41 @@ def genome_in_text(text: str) -> Genome:
         UserError: there is a letter that is no base.
         GenomeError: it is malformed.
     """
-    name = "pasted.gb" if text.startswith("LOCUS") else "pasted.fa"
-    if name == "pasted.fa":
-        head = "" if text.startswith(">") else ">pasted\n"
-        lines = (s if s.startswith(">") else read_bases(s) for s in text.splitlines())
-        text = head + "\n".join(lines)
+    name, content = pasted_file(text)
     with scratch_folder("pasted") as folder:
-        (folder / name).write_text(text + "\n", encoding="utf-8")
+        (folder / name).write_text(content, encoding="utf-8")
         return genome_in_files((str(folder / name),))
+
+
+def pasted_file(text: str) -> tuple[str, str]:
+    """Return name and content of the file that a pasted genome becomes.
+
+    Each contig is written as one line, because lines of different lengths have no index.
+
+    Raises:
+        TypedError: a letter is not a DNA letter.
+    """
+    if text.startswith("LOCUS"):
+        return f"{_PASTED}.gb", f"{text}\n"
+    head = "" if text.startswith(">") else f">{_PASTED}\n"
+    lines = (f"\n{line}\n" if line.startswith(">") else line for line in read_lines(text))
+    return f"{_PASTED}.fa", f"{head}{''.join(lines).lstrip()}\n"
+
+
+def shown_reference(genome: Genome) -> tuple[str, str, list[str]]:
+    """Return the FASTA that the shown code reads, and lines of Python and of a shell before it.
+
+    The lines unpack a GenBank file, and state where a pasted genome can be downloaded.
+    """
+    path = genome.shown_files[0]
+    note = f"# {path}: download it on this page\n" if Path(path).stem == _PASTED else ""
+    if not path.lower().endswith(GENBANK_ENDINGS):
+        return path, note, note.splitlines()
+    fasta = f"{Path(path).stem}.fa"
+    lines = ["from pathlib import Path", "from carbon.genome import unpack_genbank",
+             f"unpack_genbank({path!r}, Path({fasta!r}))"]  # fmt: skip
+    command = shlex.join(["python", "-c", "; ".join(lines)])
+    return fasta, note + "\n".join([*lines, ""]), [*note.splitlines(), command]
 
 
 def sequences_in_text(text: str, most: int) -> list[tuple[str, str]]:
@@ -72,7 +103,12 @@ def sequences_in_text(text: str, most: int) -> list[tuple[str, str]]:
         return []
     if not text.startswith(">"):
         lines = [line.strip() for line in text.splitlines() if line.strip()]
+        for number, line in enumerate(lines, start=1):
+            check_dna(line, f"sequence {number}", _IN_FASTA)
         text = fasta_text((f"sequence_{n}", line) for n, line in enumerate(lines, start=1))
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.startswith(">"):
+            check_dna(line.strip(), f"line {number}", _IN_FASTA)
     with scratch_folder("pasted") as folder:
         path = folder / "sequences.fa"
         path.write_text(text + "\n", encoding="utf-8")

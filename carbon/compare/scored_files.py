@@ -18,7 +18,7 @@ from carbon.genome.interval import allele_key
 from carbon.genome.sequences import BROKEN_GZIP, open_text
 from carbon.genome.vcf import holds_variants, variant_lines
 from carbon.io.files import why_no_file
-from carbon.io.structured import JSON_OBJECT, open_parquet, parse_json
+from carbon.io.structured import JSON_OBJECT, open_parquet, parse_json, read_bytes
 
 KEY = {
     "contig": pa.string(), "position": pa.int64(), "id": pa.string(),
@@ -41,6 +41,9 @@ SCHEMA = pa.schema({**KEY, **VALUES})
 _SETTINGS_LINE = "##carbon_variants="
 _REQUIRED = [*KEY, "delta"]
 _REMEDY = "score the VCF again"
+_MOST_JSON_BYTES = 2**30
+"""Several million alleles, which are parsed as a whole."""
+_BROKEN = (ValueError, LookupError, TypeError, AttributeError, OverflowError, pa.ArrowException)
 _T = TypeVar("_T")
 
 
@@ -140,8 +143,8 @@ def _tsv(path: Path) -> _Raw:
 
 
 def _json(path: Path) -> _Raw:
-    with open_text(path) as lines:
-        whole = _parsed("".join(lines), path, _Whole)
+    content = read_bytes(path, _MOST_JSON_BYTES, remedy="score the VCF with --output x.tsv")
+    whole = _parsed(content, path, _Whole)
     rows = whole["rows"]
     names = list(rows[0]) if rows else SCHEMA.names
     return _Raw(whole["settings"], names, pa.Table.from_pylist(rows, schema=SCHEMA))
@@ -183,7 +186,7 @@ def read_scored_file(path: Path) -> ScoredFile:
         raise
     except BROKEN_GZIP as error:
         raise UserError(f"{path}: is broken or cut off ({error}); score the VCF again") from None
-    except (ValueError, LookupError, TypeError, AttributeError, pa.ArrowException) as error:
+    except _BROKEN as error:
         wrong = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(
             f"{path}: cannot be read as an output of `carbon variants` ({wrong}); is it whole?"

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
 
-from carbon.errors import GenomeError
+from carbon.errors import GenomeError, TypedError
 
 # The bases that each letter stands for (Cornish-Bowden 1985).
 IUPAC_BASES = {
@@ -28,6 +29,24 @@ GENETIC_CODE = {
     for k, c in enumerate("TCAG")
 }
 STOP_CODONS = frozenset(codon for codon, amino_acid in GENETIC_CODE.items() if amino_acid == "*")
+
+
+def check_dna(text: str, where: str = "", letters: AbstractSet[str] = DNA_LETTERS) -> None:
+    """Check that a text has only letters of DNA.
+
+    Args:
+        text: bases.
+        where: name of the text, with which the message begins.
+        letters: that are accepted.
+
+    Raises:
+        TypedError: a letter is not accepted; the message names the first one and its number.
+    """
+    if wrong := set(text) - letters:
+        at = min(map(text.index, wrong))
+        place = f"{where} letter {at + 1}".lstrip()
+        problem = f"{text[at]!r} is not a DNA letter (ACGT, N and IUPAC codes)"
+        raise TypedError(f"{place}: {problem}; is this a protein?", text, at)
 
 
 def reverse_complement(sequence: str) -> str:

@@ -5,11 +5,11 @@ Sequences: bases, or one FASTA record. An error names the first wrong letter.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from carbon.errors import GenomeError, TypedError
-from carbon.genome.alphabet import IUPAC_DNA, reverse_complement
+from carbon.genome.alphabet import DNA_LETTERS, IUPAC_DNA, check_dna, reverse_complement
 from carbon.genome.annotation import read_gene_file
 from carbon.genome.contig_names import CHR, contig_names
 from carbon.genome.fasta import Reference
@@ -48,21 +48,30 @@ def read_bases(text: str) -> str:
         TypedError: a letter is not a DNA letter, or there are several records.
     """
     lines: list[str] = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        if line.startswith(">"):
-            if lines:
-                raise TypedError(f"line {number} begins a second sequence; give one", line, 0)
-            continue
-        bases = re.sub(r"^\s*\d+(?=\s)", lambda digits: " " * len(digits[0]), line)
-        for at, letter in enumerate(bases):
-            if not (letter.isspace() or (letter.isascii() and letter.upper() in IUPAC_DNA)):
-                where = f"letter {at + 1}" if "\n" not in text else f"line {number} letter {at + 1}"
-                raise TypedError(
-                    f"{where}: {letter!r} is not a DNA letter (ACGT, U, N and IUPAC codes)",
-                    line, at,
-                )  # fmt: skip
-        lines.append("".join(bases.split()).translate(_TO_T))
+    for number, line in enumerate(read_lines(text), start=1):
+        if not line.startswith(">"):
+            lines.append(line)
+        elif lines:
+            raise TypedError(f"line {number} begins a second sequence; give one", line, 0)
     return "".join(lines)
+
+
+def read_lines(text: str) -> Iterator[str]:
+    """Yield the lines of FASTA: headers, and bases as `read_bases` returns them.
+
+    Raises:
+        TypedError: a letter is not a DNA letter.
+    """
+    for number, line in enumerate(text.splitlines(), start=1):
+        where = f"line {number}" if "\n" in text else ""
+        yield line if line.startswith(">") else _read_line(line, where)
+
+
+def _read_line(line: str, where: str) -> str:
+    """Return the bases of a line; a number at its start and blanks are skipped."""
+    bases = re.sub(r"^\s*\d+(?=\s)", lambda digits: " " * len(digits[0]), line)
+    check_dna(bases, where, DNA_LETTERS.union(filter(str.isspace, bases)))
+    return "".join(bases.split()).translate(_TO_T)
 
 
 def read_variant(text: str, reference: Reference, annotation: Annotation | None) -> Variant:

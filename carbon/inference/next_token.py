@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from carbon.errors import UserError
+from carbon.errors import TypedError, UserError
 from carbon.genome import short
-from carbon.genome.alphabet import DNA_LETTERS
+from carbon.genome.alphabet import check_dna
 from carbon.inference.checks import check_finite, check_string
 from carbon.inference.passages import prefix_of
 from carbon.inference.runner import ModelRunner
@@ -76,11 +76,10 @@ class NextToken:
             UserError: not six such letters, or every 6-mer that has them is excluded already.
         """
         fixed = fixed.upper()
-        if len(fixed) != K or set(fixed) - set(BASES + "."):
-            raise UserError(
-                f"fixed bases '{short(fixed)}': give six letters, A, C, G or T where a base is "
-                "fixed and . where it is free, such as A..T.."
-            )
+        _check_six(
+            fixed, BASES + ".", "fixed bases",
+            "A, C, G or T where a base is fixed and . where it is free, such as A..T..",
+        )  # fmt: skip
         digits = np.array([BASES.find(base) for base in fixed])
         agrees = ((digits == KMER_DIGITS) | (digits < 0)).all(axis=1)
         inside = torch.from_numpy(np.where(agrees, self.log_probabilities, -np.inf))
@@ -115,8 +114,7 @@ def next_token(runner: ModelRunner, context: str, tags: Sequence[str] = ()) -> N
         UserError: the context is not DNA, or the vocabulary lacks a tag.
     """
     check_string("context", context)
-    if wrong := set(context) - DNA_LETTERS:
-        raise UserError(f"context: {min(wrong)!r} is not a DNA letter (ACGT, N, IUPAC codes)")
+    check_dna(context, "context")
     room_kmers = runner.context_tokens - len(runner.vocabulary.prefix(tuple(tags)))
     used_bp = K * min(len(context) // K, max(room_kmers, 0))
     used = context.upper()[len(context) - used_bp :]
@@ -140,9 +138,20 @@ def kmer_index(kmer: str) -> int:
     Raises:
         UserError: `kmer` is not six letters of ACGT.
     """
-    if len(kmer) != K or set(kmer.upper()) - set(BASES):
-        raise UserError(f"6-mer '{short(kmer)}': give six letters of ACGT")
+    _check_six(kmer.upper(), BASES, "6-mer", "each one of ACGT")
     return int(encode_kmers(kmer).indices[0])
+
+
+def _check_six(text: str, letters: str, name: str, allowed: str) -> None:
+    """Check that a text has six of the letters.
+
+    Raises:
+        TypedError: it has others, more or fewer.
+    """
+    wrong = (at for at, letter in enumerate(text[:K]) if letter not in letters)
+    at = next(wrong, min(len(text), K))
+    if at < K or len(text) > K:
+        raise TypedError(f"{name} '{short(text)}': give six letters, {allowed}", text, at)
 
 
 def near_misses(kmer: str) -> Iterator[str]:

@@ -28,7 +28,7 @@ from typing import (
 )
 
 from carbon.console import option_help
-from carbon.errors import UserError
+from carbon.errors import TypedError, UserError, abridged
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -607,13 +607,14 @@ class Constraints:
 
 
 def _check_motifs(name: str, motifs: Sequence[str]) -> None:
-    from carbon.genome.alphabet import IUPAC_DNA
+    from carbon.genome.alphabet import check_dna
     from carbon.inference.checks import check_several
 
     check_several(name, motifs, '["GAATTC"]')
     for motif in motifs:
-        if not motif or set(motif.upper()) - set(IUPAC_DNA):
-            raise UserError(f"motif '{motif}': give IUPAC letters of DNA, such as GAATTC or RGY")
+        if not motif:
+            raise UserError("a motif is empty: give IUPAC letters of DNA, such as GAATTC or RGY")
+        check_dna(motif, f"motif '{abridged(motif)}'")
         if len(motif) > _LONGEST_MOTIF_BP:
             raise UserError(f"a motif of {len(motif)} bases: give {_LONGEST_MOTIF_BP} at most")
 
@@ -622,10 +623,11 @@ def _check_protein(protein: str) -> None:
     from carbon.genome.alphabet import GENETIC_CODE
 
     if wrong := set(protein) - set(GENETIC_CODE.values()):
-        raise UserError(
-            f"protein: {min(wrong)!r} is no amino acid; give capital letters such as MAK, and "
-            "* for a stop"
-        )
+        at = min(map(protein.index, wrong))
+        raise TypedError(
+            f"protein letter {at + 1}: {protein[at]!r} is not an amino acid; give capital letters "
+            "such as MAK, and * for a stop", protein, at,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

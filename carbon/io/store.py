@@ -21,7 +21,7 @@ from tenacity import (
 
 from carbon.errors import UserError
 from carbon.io.files import atomic_file, sha256_of_file
-from carbon.io.structured import JSON_OBJECT, parse_json
+from carbon.io.structured import JSON_OBJECT, MAX_BYTES, parse_json
 from carbon.progress import say
 
 _ATTEMPTS = 10
@@ -79,7 +79,8 @@ class Store:
     def read_table(self, path: str) -> dict[str, Any] | None:
         """Return a JSON table; None if it does not exist or is incomplete."""
         try:
-            return parse_json(self._read("cat_file", self.place(path)), path, JSON_OBJECT)
+            content = self._read("cat_file", self.place(path), start=0, end=MAX_BYTES)
+            return parse_json(content, path, JSON_OBJECT)
         except (FileNotFoundError, UserError):
             return None
 

@@ -57,7 +57,10 @@ def open_regular(path: str | Path, error: type[UserError] = UserError) -> Binary
 
 
 def read_bytes(
-    path: str | Path, max_bytes: int = MAX_BYTES, error: type[UserError] = UserError
+    path: str | Path,
+    max_bytes: int = MAX_BYTES,
+    error: type[UserError] = UserError,
+    remedy: str = "is it the right file?",
 ) -> bytes:
     """Return the content of a regular file of at most `max_bytes`.
 
@@ -66,9 +69,10 @@ def read_bytes(
         UserError: the file is larger, or not a regular file; `error` is its class.
     """
     with open_regular(path, error) as file:
-        content = file.read(max_bytes + 1)
-    if len(content) > max_bytes:
-        raise error(f"{path}: is larger than {max_bytes:,} bytes; is it the right file?")
+        is_large = os.fstat(file.fileno()).st_size > max_bytes
+        content = b"" if is_large else file.read(max_bytes + 1)
+    if is_large or len(content) > max_bytes:  # a file may grow, and /proc states no size
+        raise error(f"{path}: is larger than {max_bytes:,} bytes; {remedy}")
     return content
 
 

@@ -9,18 +9,14 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, FailFast, Field
 
-from carbon.genome.alphabet import DNA_LETTERS
+from carbon.genome.alphabet import check_dna
 from carbon.inference import SamplingKeywords
 from carbon.inference.options import By, Mode, Pool, ProtocolName, Strands
 from carbon.tokenizer import K
 
 
 def _dna(text: str) -> str:
-    if set(text) - DNA_LETTERS:
-        at = next(at for at, letter in enumerate(text) if letter not in DNA_LETTERS)
-        raise ValueError(
-            f"letter {at + 1}: {text[at]!a} is not a DNA letter (ACGT, N, IUPAC codes)"
-        )
+    check_dna(text)
     return text
 
 

@@ -111,7 +111,7 @@ def _line_rows(path: Path) -> Iterator[dict[str, Any]]:
         bases = line.decode(encoding, "replace").strip()
         if wrong := bases.upper().encode().translate(None, _LINE_LETTERS):
             raise UserError(
-                f"{path} line {number}: {min(wrong.decode())!r} is not a DNA letter; give FASTA, "
+                f"{path} line {number}: {wrong.decode()[0]!r} is not a DNA letter; give FASTA, "
                 "or one sequence a line"
             )
         if bases:

@@ -18,7 +18,7 @@ from demo.logo import letter_heights, logo_polygons
 from demo.markup import download, facts, link_chip, paragraph, tsv
 from demo.neighbouring_snvs import told_scan
 from demo.panel import Command, Example, Panel, Pick, Progress, Result, View
-from demo.uploads import GENOME_ENDINGS
+from demo.uploads import GENOME_ENDINGS, pasted_file, shown_reference
 
 _FLANK_BP = 100
 _MOST_BP = 6000
@@ -117,6 +117,8 @@ class Read(Panel):
         above = sum(v > np.log(0.5) for v in known)
         rows = zip(f.positions(interval), result["bases"], result["log_p_ref"], strict=True)
         saved = download("bases.tsv", tsv(("position", "base", "log_p"), rows))
+        if values["pasted"]:
+            saved += download(*pasted_file(values["pasted"]))
         return {
             "track": _track(genome, interval, values, result),
             "facts": facts([
@@ -148,10 +150,11 @@ class Read(Panel):
         """Return the program."""
         genome, region = self._where(values)
         options = ", ".join(f"{k}={v!r}" for k, v in _options(values).items())
+        reference, before, _ = shown_reference(genome)
         return (
-            "import carbon\nfrom carbon.inference import join_chunks\n\n"
+            f"{before}import carbon\nfrom carbon.inference import join_chunks\n\n"
             f"model = carbon.load({self.lab.model_name!r})\n"
-            f"with carbon.Reference({genome.shown_files[0]!r}) as genome:\n"
+            f"with carbon.Reference({reference!r}) as genome:\n"
             f"    place = carbon.Interval({region.contig!r}, {region.start}, {region.end})\n"
             f"    scanned = join_chunks(model.scan(genome, place, {options}))\n"
             "for base, log_p in zip(scanned.bases, scanned.log_p_ref):\n"
@@ -161,11 +164,12 @@ class Read(Panel):
     def commands(self, values: Values) -> list[Command]:
         """Return the command line."""
         genome, region = self._where(values)
+        reference, _, before = shown_reference(genome)
         words = ["carbon", "scan", "--model", self.lab.model_name,
-                 "--reference", genome.shown_files[0], "--region", region.to_region(),
+                 "--reference", reference, "--region", region.to_region(),
                  "--offsets", ",".join(map(str, _offsets(values))),
                  "--strands", values["strand"], "--output", "scan.tsv"]  # fmt: skip
-        return [words]
+        return [*before, words]
 
 
 def _options(values: Values) -> ScanKeywords:

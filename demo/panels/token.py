@@ -48,7 +48,7 @@ class Token(Panel):
         bases = self.lab.example.bases(_CONTEXT_BP + K)
         true = bases[_CONTEXT_BP:]
         return (
-            Field("context", "DNA before the token", bases[:_CONTEXT_BP], "lines", most=6000,
+            Field("context", "DNA before the token", bases[:_CONTEXT_BP], "bases", most=6000,
                   info="the 6-mer begins right behind it: 6-mers are counted from its end"),
             Field("kmer", "True 6-mer", true if _is_kmer(true) else "ATGGCC", most=K,
                   info="or click a cell of the map"),
@@ -77,7 +77,7 @@ class Token(Panel):
 
     def answer(self, values: Values) -> Iterator[Progress | Result]:
         """Yield the distribution, free and given the fixed bases, and the losses."""
-        token = self.lab.model.next_token(_context(values))
+        token = self.lab.model.next_token(values["context"])
         yield told_kmer(token, values["kmer"], _fixed(values), _TOP)
 
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
@@ -117,7 +117,7 @@ class Token(Panel):
         return (
             "import carbon\nfrom carbon.inference import kmer_index, near_misses\n\n"
             f"model = carbon.load({self.lab.model_name!r})\n"
-            f"token = model.next_token({_context(values)!r})\n"
+            f"token = model.next_token({values['context']!r})\n"
             f"given = token.given({_fixed(values)!r})\n"
             f"for kmer, probability in given.ranked()[:{_TOP}]:\n"
             "    print(kmer, probability)\n"
@@ -131,15 +131,11 @@ class Token(Panel):
     def commands(self, values: Values) -> list[Command]:
         """Return the command line."""
         words = ["carbon", "next", "--model", self.lab.model_name]
-        return [[*words, "--prompt", _context(values), "--fixed", _fixed(values)]]
+        return [[*words, "--prompt", values["context"], "--fixed", _fixed(values)]]
 
 
 def _is_kmer(text: str) -> bool:
     return len(text) == K and set(text) <= set(BASES)
-
-
-def _context(values: Values) -> str:
-    return "".join(values["context"].split()).upper()
 
 
 def _fixed(values: Values) -> str:

@@ -25,7 +25,7 @@ from demo.neighbouring_snvs import (
 )
 from demo.panel import Command, Example, Panel, Pick, Progress, Result, View
 from demo.sequence_pairs import named
-from demo.uploads import GENOME_ENDINGS, without_folders
+from demo.uploads import GENOME_ENDINGS, shown_reference, without_folders
 from demo.variant_files import Listed, first_variants, printed_vcf
 
 _MOST_WINDOW_BP = 240
@@ -179,13 +179,14 @@ class VariantEffect(Panel):
         genome, _, variant = self._read(values)
         window = neighbouring_snvs.window_around(genome, variant, values["window_bp"])
         options = ", ".join(f"{k}={v!r}" for k, v in _options(values).items())
+        reference, before, _ = shown_reference(genome)
         program = (
-            "import carbon\nfrom carbon.genome import VcfReader\n\n"
+            f"{before}import carbon\nfrom carbon.genome import VcfReader\n\n"
             f"model = carbon.load({self.lab.model_name!r})\n"
             f"variant = carbon.Variant.parse({variant.to_text()!r})\n"
             f"window = carbon.Interval({window.contig!r}, {window.start}, {window.end})\n"
             f"method = model.variant_method({options})\n"
-            f"with carbon.Reference({genome.shown_files[0]!r}) as genome:\n"
+            f"with carbon.Reference({reference!r}) as genome:\n"
             "    score, strands = model.compare_alleles(genome, variant, method)\n"
             "    print(score.variant.to_text(), score.delta, score.forward, score.reverse)\n"
             "    for strand, compared in strands.items():\n"
@@ -209,13 +210,15 @@ class VariantEffect(Panel):
         genome, _, variant = self._read(values)
         method = self.lab.model.variant_method(**_options(values))
         window = neighbouring_snvs.window_around(genome, variant, values["window_bp"])
-        read = ["--model", self.lab.model_name, "--reference", genome.shown_files[0],
+        reference, _, before = shown_reference(genome)
+        read = ["--model", self.lab.model_name, "--reference", reference,
                 "--strands", values["strands"]]  # fmt: skip
         score = ["carbon", "variants", *read, "--protocol", values["protocol"]]
         scan = ["carbon", "scan", *read, "--region", window.to_region(),
                 "--window", str(method.window_bp)]  # fmt: skip
         more = ("--skip-mismatches", "--output", "variants.tsv")
         return [
+            *before,
             printed_vcf(variant, "variant.vcf"),
             [*score, "--vcf", "variant.vcf", "--output", "variant.tsv"],
             [*scan, "--output", "window.tsv"],

@@ -150,6 +150,8 @@ def run_commands(lines: str, capsys: Any) -> list[str]:
             case ["carbon", *words]:
                 assert carbon(words) == 0, line
                 printed.append(capsys.readouterr().out)
+            case ["python", "-c", program]:
+                exec(program, {})
             case ["python", "-m", "train", *words]:
                 assert train(words) == 0, line
                 printed.append(capsys.readouterr().out)

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import re
 
 import numpy as np
@@ -330,6 +331,11 @@ class TestMistakes:
             ("bare.parquet", "no settings"),
             ("cut.parquet", "not a whole Parquet file"),
             ("cut.vcf.gz", "cut off"),
+            ("deep.json", "recursion limit"),
+            ("digits.json", "too large"),
+            ("digits.vcf", "too large"),
+            ("sparse.json", "larger than 1,073,741,824 bytes; score the VCF with --output"),
+            ("pipe.json", "is a device or a pipe"),
         ],
     )
     def test_one_line_and_exit_2(self, tmp_path, capsys, other, message):
@@ -340,6 +346,14 @@ class TestMistakes:
         (tmp_path / "cut.parquet").write_bytes(b"PAR1")
         whole = gzip.compress(write_vcf(tmp_path / "v", ["c\t1\t.\tA\tC\t.\t.\t."]).read_bytes())
         (tmp_path / "cut.vcf.gz").write_bytes(whole[: len(whole) // 2])
+        digits = "1" * 4000
+        (tmp_path / "deep.json").write_text('{"rows": ' + "[" * 100_000)
+        row = f'{{"contig": "c", "position": {digits}}}'
+        (tmp_path / "digits.json").write_text(f'{{"settings": {{}}, "rows": [{row}]}}')
+        write_vcf(tmp_path / "digits.vcf", [f"c\t{digits}\t.\tA\tC\t.\t.\tCARBON_DELTA=1"])
+        with (tmp_path / "sparse.json").open("wb") as file:
+            file.truncate(2**40)
+        os.mkfifo(tmp_path / "pipe.json")
         assert compare(a, tmp_path / other) == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert message in line

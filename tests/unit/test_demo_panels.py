@@ -16,7 +16,7 @@ import pytest
 import torch
 from transformers import LlamaForCausalLM
 
-from carbon.errors import UserError
+from carbon.errors import TypedError, UserError
 from carbon.genome import Interval
 from carbon.genome.genome import Genome
 from carbon.inference import load
@@ -70,6 +70,21 @@ def variants(lab, tmp_path):
     ])  # fmt: skip
 
 
+@pytest.fixture
+def uploads(lab, variants):
+    """The genome of the lab as files of a visitor, next to the variants."""
+    write_genome(variants.parent)
+    bases = lab.genome.reference.fetch(Interval("c1", 0, 1400))
+    rows = (f"{at + 1:>9} {bases[at : at + 60]}\n" for at in range(0, 1400, 60))
+    (variants.parent / "mine.gb").write_text(
+        f"LOCUS       c1       1400 bp    DNA     linear   UNK 01-JAN-2020\n"
+        f"ACCESSION   c1\nFEATURES             Location/Qualifiers\n"
+        f'     gene            101..1000\n                     /gene="{GENE}"\n'
+        f"ORIGIN\n{''.join(rows)}//\n"
+    )
+    return variants.parent
+
+
 def table_of(name):
     return pd.read_csv(name, sep="\t", comment="#")
 
@@ -114,7 +129,7 @@ def agree_variant(result, printed, told):
     np.testing.assert_allclose(
         [[float(x) for x in line[1:]] for line in heat], result["deltas"], atol=1e-6
     )
-    of_vcf = [row for row in result["vcf"] if row["reason"] != "ref_mismatch"]
+    of_vcf = [row for row in result.get("vcf", ()) if row["reason"] != "ref_mismatch"]
     assert [x[2:] for x in lines[33:]] == [[str(r["delta"]), str(r["reason"])] for r in of_vcf]
     (scored,) = table_of("variant.tsv").to_dict("records")
     for name in ("delta", "reverse"):
@@ -122,6 +137,8 @@ def agree_variant(result, printed, told):
     window = table_of("window.tsv")[list("ACGT")].to_numpy()
     of_ref = [row["ACGT".index(base)] for row, base in zip(window, result["bases"], strict=True)]
     np.testing.assert_allclose(window - np.array(of_ref)[:, None], result["deltas"], atol=1e-5)
+    if "vcf" not in result:
+        return
     rows = table_of("variants.tsv").replace(".", np.nan)
     assert [r if isinstance(r, str) else None for r in rows["reason"]] == [
         row["reason"] for row in result["vcf"]
@@ -225,6 +242,11 @@ QUESTIONS = [
     ("read", {"place": "c1:200-420", "offsets": ["0", "3"], "strand": "both"}),
     ("read", {"place": "c1:1-30", "strand": "reverse", "offsets": []}),
     ("variant", {"vcf": ["mine.vcf"], "window_bp": 30}),
+    ("read", {"genome": ["genes.gff3", "genome.fa"]}),
+    ("read", {"genome": ["mine.gb"], "place": "c1:200-420"}),
+    ("read", {"pasted": PASTED}),
+    ("variant", {"genome": ["genes.gff3", "genome.fa"], "window_bp": 30}),
+    ("variant", {"genome": ["mine.gb"], "vcf": ["mine.vcf"], "window_bp": 30}),
     ("token", {}),
     ("token", {"fixed": "G..A..", "kmer": "ttgaca"}),
     ("tokenizer", {"text": "ACGTNACGTACGTR", "shift": "4"}),
@@ -246,9 +268,9 @@ QUESTIONS = [
 
 @pytest.mark.parametrize(("name", "given"), QUESTIONS)
 def test_the_answer_the_program_and_the_commands_give_the_same(
-    lab, variants, name, given, monkeypatch, capsys
+    lab, uploads, name, given, monkeypatch, capsys
 ):
-    monkeypatch.chdir(variants.parent)
+    monkeypatch.chdir(uploads)
     panel = panel_of(lab, name).with_model(given.get("base_model", "model"))
     if given.get("variant") == "snv":
         base = lab.genome.reference.fetch(lab.genome.place("c1:400-400", 0, 10))
@@ -376,6 +398,32 @@ WRONG = [
         "every base",
     ),
 ]
+
+
+PROTEIN = "MKTAYIAKQRQISFVKSHFSRQ"  # M, K, T, A and Y are letters of DNA
+LETTERS = [
+    ("primer", "sequence", PROTEIN),
+    ("generate", "prompt", PROTEIN),
+    ("generate", "forbid", f"ACGT {PROTEIN}"),
+    ("generate", "require", PROTEIN),
+    ("read", "pasted", f">a\nACGT\n{PROTEIN}"),
+    ("token", "context", PROTEIN),
+    ("token", "kmer", "AAAIQQ"),
+    ("token", "fixed", "A..IQ."),
+    ("tokenizer", "text", PROTEIN),
+    ("compare", "a", PROTEIN),
+    ("compare", "b", PROTEIN),
+    ("predict", "sequences", f"ACGT\n{PROTEIN}"),
+    ("predict", "sequences", f">a\nAC\n>b\n{PROTEIN}"),
+]
+
+
+@pytest.mark.parametrize(("name", "field", "text"), LETTERS)
+def test_the_first_wrong_letter_is_named_and_marked(lab, name, field, text):
+    model = {"model": "activity"} if name == "predict" else {}
+    with pytest.raises(TypedError, match="letter") as raised:
+        answered(panel_of(lab, name), {field: text} | model)
+    assert raised.value.text[raised.value.at] == "I"
 
 
 @pytest.mark.parametrize(("name", "given", "message"), WRONG)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carbon.errors import UserError
-from carbon.genome.alphabet import DNA_LETTERS
+from carbon.genome.alphabet import check_dna
 from carbon.inference.generate.automaton import Automaton, AutomatonState, automaton_for
 from carbon.inference.options import Constraints, SamplingRule
 from carbon.tokenizer import (
@@ -198,10 +198,7 @@ def rows_for_prompts(
     """
     check_amount(len(prompts), task.length_bp)
     for n, prompt in enumerate(prompts, start=1):
-        if wrong := set(prompt) - DNA_LETTERS:
-            raise UserError(
-                f"prompt {n}: {min(wrong)!r} is not a DNA letter (ACGT, N, IUPAC codes)"
-            )
+        check_dna(prompt, f"prompt {n}")
     automaton = None
     if task.constraints:
         automaton = automaton_for(task.constraints, prompts, task.length_bp, task.right)

@@ -149,6 +149,9 @@ def chosen_rows(num_rows: int, options: Options) -> list[int]:
     return sorted(order[: options.max_samples].tolist())
 
 
+_NO_DNA = dict.fromkeys(map(ord, IUPAC_DNA))
+
+
 def check_dna(sequence: str, where: str) -> str:
     """Return a sequence in capitals.
 
@@ -156,7 +159,7 @@ def check_dna(sequence: str, where: str) -> str:
         UserError: it is empty, or something in it is not a letter of DNA.
     """
     letters = sequence.upper()
-    if not letters or (wrong := set(letters) - set(IUPAC_DNA)):
-        what = f"{min(wrong)!r} is not a DNA letter" if letters else "is empty"
+    if not letters or (wrong := letters.translate(_NO_DNA)):
+        what = f"{wrong[0]!r} is not a DNA letter" if letters else "is empty"
         raise UserError(f"{where}: {what}; is the row broken?")
     return letters

@@ -35,7 +35,7 @@ def test_work_is_bounded_by_its_cost(ask, path, question, message):
 DIGITS = b"1" * 5000
 BODIES = [
     (b'{"prompt": "\\ud800"}', "hex escape"),
-    (b'{"prompt": "A\xc3\x9fC"}', "letter 2: '\\xdf' is not a DNA letter"),
+    (b'{"prompt": "A\xc3\x9fC"}', "letter 2: 'ß' is not a DNA letter"),
     (b'{"prompt": "A\xff"}', "body"),
     (b'{"prompt": ' + b"[" * 9000 + b"]" * 9000 + b"}", "body"),
     (b'{"prompt": "A", "n": ' + DIGITS + b"}", "body"),
