@@ -58,6 +58,7 @@ def num_kept(folder) -> int:
     return path.read_bytes().count(b"\n") - 1 if path.exists() else 0
 
 
+@pytest.mark.nightly
 def test_two_processes_write_the_records_of_one(folder, tmp_path, capsys):
     assert main(words(folder, tmp_path / "out", "--processes", "2")) == 0
     headlines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

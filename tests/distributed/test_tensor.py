@@ -11,8 +11,8 @@ from train.config import ParallelConfig, TrainConfig
 # CE, then FNS over rows of 6-mers that are divided, with tied embeddings at both ends.
 LAYOUTS = [
     (2, ParallelConfig(tensor=2)),
-    (4, ParallelConfig(tensor=2, pipeline=2)),
-    (4, ParallelConfig(tensor=2)),  # x shard 2
+    pytest.param(4, ParallelConfig(tensor=2, pipeline=2), marks=pytest.mark.nightly),
+    pytest.param(4, ParallelConfig(tensor=2), marks=pytest.mark.nightly),  # x shard 2
     pytest.param(4, ParallelConfig(tensor=2, context=2), marks=pytest.mark.nightly),
     pytest.param(4, ParallelConfig(tensor=2, replicate=2), marks=pytest.mark.nightly),
 ]

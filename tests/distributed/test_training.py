@@ -120,6 +120,7 @@ def test_a_model_folder_and_a_page_at_any_time(finished, tmp_path, capsys, monke
     assert "summary.html" in capsys.readouterr().out
 
 
+@pytest.mark.nightly
 def test_probes_measure_what_eval_does_and_change_nothing(corpus, finished, tmp_path):
     probe = ["probe.every_steps=2", "probe.heldout_bp=2000", "probe.sites=8"]
     config = make_config(corpus, tmp_path / "run", *probe)
@@ -161,6 +162,7 @@ def run_with_a_signal(ranks, config: TrainConfig, spoilt_at=None):
     return full_weights(trainer)
 
 
+@pytest.mark.nightly
 def test_a_stage_that_a_signal_ends(corpus, tmp_path):
     """One step of the first stage is left out, and a resumed run knows."""
     config = make_config(corpus, tmp_path / "run")
@@ -245,6 +247,7 @@ def run_saving_always(ranks, config):
     return found, trainer.state.skipped
 
 
+@pytest.mark.nightly
 def test_a_rollback_does_not_depend_on_the_clock(corpus, tmp_path):
     """Back to step 2, though there is a checkpoint of step 3: steps 3 and 4 are left out."""
     more = ("phases.1.tokens=1536", "guard.policy=rollback", "checkpoint.keep=1")
