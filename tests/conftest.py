@@ -14,7 +14,7 @@ from carbon.model import PRESETS, LoadedModel, name_tags
 from carbon.tokenizer import NATIVE
 
 # The same examples every time, and no clock: a busy machine is no failure.
-settings.register_profile("carbon", deadline=None, derandomize=True)
+settings.register_profile("carbon", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("carbon")
 
 FOLDERS = {"unit", "quickstart", "distributed", "browser", "real_data", "gpu", "servers"}

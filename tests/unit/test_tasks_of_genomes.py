@@ -381,7 +381,7 @@ def test_one_command_builds_several_tasks_and_another_runs_them(genome, network,
         "--reference",
         str(genome.folder / "g.fa"),
         "--max-samples",
-        "60",
+        "12",
     ]
     words += ["--train", str(genome.folder / "corpus" / "genome")]
     files = f"{genome.folder}/g.fa,{genome.folder}/g.gtf,{genome.folder}/corpus"

@@ -95,7 +95,7 @@ def alone(address):
     return [_answer(address, request) for request in REQUESTS]
 
 
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(numbers=st.lists(st.integers(0, len(REQUESTS) - 1), min_size=2, max_size=8))
 def test_a_batch_accepts_what_is_accepted_alone(address, alone, numbers):
     assert {status for status, _ in alone} == {200, 400}
