@@ -209,6 +209,7 @@ def test_zoom_token_grid_and_figures_that_are_saved(visitor):
     visitor.until("location.search.includes('start_bp=100&width_bp=60')")
 
 
+@pytest.mark.nightly
 def test_enter_answers_a_wrong_letter_is_marked_and_a_cell_is_a_click(visitor):
     visitor.open("/variant")
     variant = visitor.field("Variant")

@@ -44,7 +44,7 @@ NIGHTLY = {"marks": pytest.mark.nightly}
 @pytest.mark.parametrize(
     "fault",
     [
-        "killed while it writes",
+        pytest.param("killed while it writes", **NIGHTLY),
         pytest.param("killed between meetings", **NIGHTLY),
         pytest.param("killed before it tells", **NIGHTLY),
         pytest.param("killed before the record", **NIGHTLY),

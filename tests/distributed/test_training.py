@@ -268,13 +268,6 @@ def test_a_rollback_does_not_depend_on_the_clock(corpus, tmp_path):
 # Going on
 
 
-def test_resuming_on_the_same_layout_gives_the_same_bits(finished, tmp_path):
-    config = copy_of(finished, tmp_path, up_to_step=2)
-    weights, _ = run_ranks(2, run_to_the_end, config, True)
-    assert_equal(weights, finished[1])
-    assert [line["step"] for line in lines_of(config.output)] == [1, 2, 3, 4]
-
-
 def save_and_resume(ranks, config, saved_at, resumed_at):
     """Train two steps under a layout and save, if one is given; under others go on to the end."""
     results = []
@@ -381,11 +374,12 @@ def resumed_by_the_command(ranks, config: TrainConfig):
     return full_weights(trainer), make.call_count
 
 
-def test_what_is_loaded_is_not_made_before(finished, tmp_path):
+def test_resuming_gives_the_same_bits_and_makes_no_weight_anew(finished, tmp_path):
     config = copy_of(finished, tmp_path, up_to_step=2)
     (weights, made), (_, also) = run_ranks(2, resumed_by_the_command, config)
     assert (made, also) == (0, 0)
     assert_equal(weights, finished[1])
+    assert [line["step"] for line in lines_of(config.output)] == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("what", ["torn", "gone"])

@@ -175,8 +175,9 @@ def agree_embeddings(result, printed, told):
     assert table["name"] == result["names"]
     vectors = np.array(table["embedding"], float)
     centered = vectors - vectors.mean(axis=0)
-    _, axes = np.linalg.eigh(centered.T @ centered)
+    values, axes = np.linalg.eigh(centered.T @ centered)
     np.testing.assert_allclose(np.abs(centered @ axes[:, [-1, -2]]), np.abs(places), atol=1e-4)
+    np.testing.assert_allclose(result["explained"], values[[-1, -2]] / values.sum(), rtol=1e-3)
 
 
 def agree_design(result, printed, told):

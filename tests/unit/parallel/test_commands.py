@@ -78,7 +78,12 @@ def test_two_processes_write_the_bytes_of_none(
 
 
 @pytest.mark.parametrize(
-    ("command", "ending"), [("score", "json"), ("embed", "parquet"), ("generate", "fa")]
+    ("command", "ending"),
+    [
+        ("score", "json"),
+        ("generate", "fa"),
+        pytest.param("embed", "parquet", marks=pytest.mark.nightly),
+    ],
 )
 def test_a_stopped_run_goes_on_to_the_same_bytes(
     folder, tmp_path, capsys, monkeypatch, command, ending
