@@ -1,5 +1,6 @@
 """The folder is the marker; material that many tests share."""
 
+import gc
 import os
 from collections import Counter
 from pathlib import Path
@@ -19,14 +20,14 @@ settings.load_profile("carbon")
 
 FOLDERS = {"unit", "quickstart", "distributed", "browser", "real_data", "gpu", "servers"}
 LONGEST = [
-    "test_demo.py",
     "test_training.py",
+    "test_demo.py",
     "test_parallel.py",
-    "test_learners_come_and_go.py",
     "test_diloco.py",
-    "test_start.py",
-    "test_access.py",
     "test_demo_panels.py",
+    "test_tasks_of_genomes.py",
+    "test_commands.py",
+    "test_start.py",
     "test_demo_server.py",
 ]
 SLOW = {
@@ -74,6 +75,12 @@ def pytest_collection_modifyitems(items):
         on_cpu = getattr(item, "callspec", None) and item.callspec.params.get("device") == "cpu"
         if folder == "gpu" and not on_cpu and not torch.cuda.is_available():
             item.add_marker(pytest.mark.skip(reason="no GPU"))
+
+
+def pytest_collection_finish():
+    """Freeze what all test files import: libraries collect garbage, and would look through it."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter):
