@@ -83,6 +83,11 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+def pytest_sessionfinish():
+    """Let what is frozen be collected as the process ends."""
+    gc.unfreeze()
+
+
 def pytest_terminal_summary(terminalreporter):
     """Print the seconds of each file, setup and teardown included, the longest first."""
     seconds = Counter()
