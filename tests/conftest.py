@@ -1,7 +1,9 @@
 """The folder is the marker; material that many tests share."""
 
+import gc
 import os
 from collections import Counter
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -9,24 +11,25 @@ import torch
 from hypothesis import settings
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from carbon import uncertainty
 from carbon.inference import Model
 from carbon.model import PRESETS, LoadedModel, name_tags
 from carbon.tokenizer import NATIVE
 
 # The same examples every time, and no clock: a busy machine is no failure.
-settings.register_profile("carbon", deadline=None, derandomize=True)
+settings.register_profile("carbon", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("carbon")
 
 FOLDERS = {"unit", "quickstart", "distributed", "browser", "real_data", "gpu", "servers"}
 LONGEST = [
-    "test_demo.py",
     "test_training.py",
+    "test_demo.py",
     "test_parallel.py",
-    "test_learners_come_and_go.py",
     "test_diloco.py",
-    "test_start.py",
-    "test_access.py",
     "test_demo_panels.py",
+    "test_tasks_of_genomes.py",
+    "test_commands.py",
+    "test_start.py",
     "test_demo_server.py",
 ]
 SLOW = {
@@ -76,6 +79,18 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.skip(reason="no GPU"))
 
 
+def pytest_collection_finish():
+    """Collect garbage seldom, and not among what all test files import: a sixth of the time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 10, 10)
+
+
+def pytest_sessionfinish():
+    """Let what is frozen be collected as the process ends."""
+    gc.unfreeze()
+
+
 def pytest_terminal_summary(terminalreporter):
     """Print the seconds of each file, setup and teardown included, the longest first."""
     seconds = Counter()
@@ -100,6 +115,15 @@ def real_data() -> Path:
     if "real_data" in os.environ.get("CARBON_REQUIRE", ""):
         pytest.fail("CARBON_REQUIRE has real_data, but CARBON_DATA names no folder")
     pytest.skip("CARBON_DATA names no folder of real genomes")
+
+
+@pytest.fixture
+def few_resamples(monkeypatch):
+    """Draw 40 resamples for an interval, not 1,000, in tests of what lies around it."""
+    draw = uncertainty.resamples
+    monkeypatch.setattr(
+        uncertainty, "resamples", lambda *given, **more: islice(draw(*given, **more), 40)
+    )
 
 
 def small_config(context_tokens: int = 48) -> LlamaConfig:

@@ -45,6 +45,7 @@ def test_axe_finds_nothing_by_day_at_a_desk_and_by_night_on_a_phone(visitor, axe
     assert violations(visitor, axe) == []
 
 
+@pytest.mark.nightly
 def test_the_answer_comes_first_on_a_phone_by_night(phone, axe):
     """Axe finds nothing there; by day it looks at the switch of models, below."""
     phone.open("/read")

@@ -17,6 +17,7 @@ from tests.helpers.files import random_bases, write_fasta, write_vcf
 from tests.helpers.run_lines import step_line
 from tests.helpers.server import asked
 
+QUICK = ("primer", "read")  # panels that every run visits; the others are left to the nightly run
 HOSTILE = "<img src=x onerror=window.hacked=1>"
 _OUTSIDE = """[...document.querySelectorAll("[href], [src], [action]")]
   .map((e) => e.href?.baseVal ?? e.href ?? e.src ?? e.action)
@@ -42,7 +43,14 @@ _CELL = """(() => {
 })()"""
 
 
-@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel.name)
+@pytest.mark.parametrize(
+    "panel",
+    [
+        panel if panel.name in QUICK else pytest.param(panel, marks=pytest.mark.nightly)
+        for panel in PANELS
+    ],
+    ids=lambda panel: panel.name,
+)
 def test_a_page_answers_its_example_at_a_desk_and_on_a_phone(visitor, panel):
     """At once, without a request to elsewhere or a word of Gradio's, and as wide as the screen."""
     visitor.open_figures(panel)
@@ -82,6 +90,7 @@ def test_a_gene_lights_up_by_itself_and_by_the_slider(visitor):
     assert visitor.page.evaluate("steps") == [*played, "0", "25", "9,000"]
 
 
+@pytest.mark.nightly
 def test_a_sequence_travels_and_goes_on_to_another_page(visitor):
     visitor.open("/")
     strands, splicing = (visitor.page.locator(f"#view-{name}") for name in ("strands", "splicing"))
@@ -100,6 +109,7 @@ def test_a_sequence_travels_and_goes_on_to_another_page(visitor):
     visitor.page.wait_for_url("**/generate?prompt=ACGTTGCATTAGCATGAC")
 
 
+@pytest.mark.nightly
 def test_bases_stream_in_are_explained_go_on_and_come_back_by_the_address(visitor, address):
     visitor.open("/generate?prompt=ATGGCC&length_bp=60")
     bases, strip = (visitor.page.locator(name) for name in (".strip .base", ".strip"))
@@ -130,6 +140,7 @@ def test_bases_stream_in_are_explained_go_on_and_come_back_by_the_address(visito
     visitor.press("Generate")
 
 
+@pytest.mark.nightly
 def test_a_wrong_place_is_told_a_near_name_is_a_click_away_and_back_is_one_too(visitor):
     visitor.open("/read")
     visitor.page.evaluate("window.stayed = true")
@@ -168,6 +179,7 @@ def test_a_wrong_place_is_told_a_near_name_is_a_click_away_and_back_is_one_too(v
     expect(place).to_have_value("ABC")
 
 
+@pytest.mark.nightly
 def test_zoom_token_grid_and_figures_that_are_saved(visitor):
     visitor.open("/read?place=c1:1-1200&grid=True&start_bp=100&width_bp=60")
     visitor.drawn()
@@ -197,6 +209,7 @@ def test_zoom_token_grid_and_figures_that_are_saved(visitor):
     visitor.until("location.search.includes('start_bp=100&width_bp=60')")
 
 
+@pytest.mark.nightly
 def test_enter_answers_a_wrong_letter_is_marked_and_a_cell_is_a_click(visitor):
     visitor.open("/variant")
     variant = visitor.field("Variant")
@@ -262,6 +275,7 @@ def test_a_cancelled_job(visitor, lab, tmp_path, monkeypatch):
     visitor.page.goto("about:blank")
 
 
+@pytest.mark.nightly
 def test_hostile_names_are_shown_and_not_run(visitor, tmp_path):
     path = tmp_path / "<img src=x onerror=window.hacked=2>.fa"
     names = [f"{HOSTILE.replace(' ', '/')}{n} {HOSTILE}" for n in range(5)]
@@ -276,6 +290,7 @@ def test_hostile_names_are_shown_and_not_run(visitor, tmp_path):
     assert visitor.page.locator("img[src=x]").count() == 0
 
 
+@pytest.mark.nightly
 def test_a_run_is_drawn_while_it_trains(visitor, lab):
     visitor.open("/training")
     facts = visitor.page.locator("#view-facts")

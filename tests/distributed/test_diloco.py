@@ -108,8 +108,8 @@ def plain(corpus, tmp_path_factory):
 DILOCO = {"count": 2, "every_steps": 3, "codec": "fp32"}
 LAYOUTS = [
     (2, ParallelConfig()),
-    (4, ParallelConfig(pipeline=2)),
-    (4, ParallelConfig(replicate=2)),
+    pytest.param(4, ParallelConfig(pipeline=2), marks=pytest.mark.nightly),
+    pytest.param(4, ParallelConfig(replicate=2), marks=pytest.mark.nightly),
     pytest.param(4, ParallelConfig(), marks=pytest.mark.nightly),
 ]
 

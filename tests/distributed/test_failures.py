@@ -63,8 +63,8 @@ def launched(worker, text, launcher="train.launch", count=2):
 @pytest.mark.parametrize(
     ("launcher", "count", "code"),
     [
-        ("train.launch", 2, 137),
-        pytest.param("train.launch", 1, 137, **NIGHTLY),
+        ("train.launch", 1, 137),
+        pytest.param("train.launch", 2, 137, **NIGHTLY),
         pytest.param("torch.distributed.run", 2, 1, **NIGHTLY),
     ],
 )

@@ -122,6 +122,7 @@ def in_halves(output, *more, **options):
     return tune("--group", 6, "--save-steps", 2, "--output", output, *more, **options)
 
 
+@pytest.mark.nightly
 def test_one_process_draws_what_two_draw(folder):
     """Until rounding parts the weights: the first group is the same."""
     summary_in(run_on(2, in_halves("two"), folder))

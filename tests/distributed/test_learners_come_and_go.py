@@ -44,7 +44,7 @@ NIGHTLY = {"marks": pytest.mark.nightly}
 @pytest.mark.parametrize(
     "fault",
     [
-        "killed while it writes",
+        pytest.param("killed while it writes", **NIGHTLY),
         pytest.param("killed between meetings", **NIGHTLY),
         pytest.param("killed before it tells", **NIGHTLY),
         pytest.param("killed before the record", **NIGHTLY),
@@ -162,6 +162,7 @@ def test_a_learner_that_was_stopped_goes_on_bit_for_bit(method, mailbox):
         assert [m | clocked for m in found["members"]] == [m | clocked for m in wanted["members"]]
 
 
+@pytest.mark.nightly
 def test_what_is_torn_late_or_foreign_is_named_and_left_out(mailbox):
     clean = mailbox("clean", grace_seconds=0.2, steps=6)
     clean.ends(clean.learner(0))

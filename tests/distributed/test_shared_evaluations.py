@@ -1,10 +1,6 @@
-"""`eval run` by several processes, also of which one is killed: the records are those of one."""
+"""`eval run` by two processes: the records are those of one."""
 
 import json
-import os
-import signal
-import sys
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,7 +10,6 @@ from carbon.model import save_model
 from eval.__main__ import main
 from tests.helpers.eval_runner import records_of
 from tests.helpers.files import random_bases, write_fasta
-from tests.helpers.processes import waits_for, workers_of
 
 NUM_EXAMPLES = 300
 
@@ -49,15 +44,7 @@ def words(folder, output, *more):
     ]  # fmt: skip
 
 
-def two_processes(start, folder, output, *more):
-    return start([sys.executable, "-m", "eval", *words(folder, output, "--processes", "2", *more)])
-
-
-def num_kept(folder) -> int:
-    path = folder / ".out.progress"
-    return path.read_bytes().count(b"\n") - 1 if path.exists() else 0
-
-
+@pytest.mark.nightly
 def test_two_processes_write_the_records_of_one(folder, tmp_path, capsys):
     assert main(words(folder, tmp_path / "out", "--processes", "2")) == 0
     headlines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -68,29 +55,3 @@ def test_two_processes_write_the_records_of_one(folder, tmp_path, capsys):
     record = json.loads((tmp_path / "out/synonymous_codons/m.json").read_text())
     assert 0 < record["counts"]["measured"] < NUM_EXAMPLES
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
-
-
-@pytest.mark.nightly
-def test_a_worker_is_killed(start, folder, tmp_path):
-    driver = two_processes(start, folder, tmp_path / "out")
-    waits_for(lambda: num_kept(tmp_path) > 5)
-    os.kill(workers_of(driver)[0], signal.SIGKILL)
-    _, said = driver.communicate(timeout=500)
-    assert driver.returncode == 0 and "another one replaces it" in said
-    assert records_of(tmp_path / "out") == records_of(folder / "alone")
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
-
-
-@pytest.mark.nightly
-def test_workers_end_with_their_driver_and_one_process_goes_on(start, folder, tmp_path):
-    output = tmp_path / "out"
-    driver = two_processes(start, folder, output)
-    waits_for(lambda: num_kept(tmp_path) > 9)
-    workers = workers_of(driver)
-    driver.kill()
-    driver.communicate()
-    waits_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers), 20)
-    assert main(words(folder, output)) == 2
-    assert main(words(folder, output, "--resume")) == 0
-    assert records_of(output) == records_of(folder / "alone")
-    assert num_kept(tmp_path) == 0

@@ -189,11 +189,16 @@ def test_peft_loads_the_adapter_by_itself(corpus, starts, tmp_path):
 # two pieces, all of one frozen or none.
 LAYOUTS = [
     ("native", "whole", ParallelConfig()),
-    ("untied", "lora", ParallelConfig()),
     ("native", "last", ParallelConfig(pipeline=2)),
-    ("untied", "whole", ParallelConfig(pipeline=2, schedule="gpipe")),
     ("deep", "lora", ParallelConfig(pipeline=2, schedule="interleaved_1f1b")),
-    ("deep", "last", ParallelConfig(pipeline=2, schedule="zbv")),
+    *(
+        pytest.param(*row, marks=pytest.mark.nightly)
+        for row in (
+            ("untied", "lora", ParallelConfig()),
+            ("untied", "whole", ParallelConfig(pipeline=2, schedule="gpipe")),
+            ("deep", "last", ParallelConfig(pipeline=2, schedule="zbv")),
+        )
+    ),
 ]
 ALL_SCHEDULES = [
     pytest.param(
@@ -215,6 +220,7 @@ def test_a_layout_trains_as_one_process(corpus, starts, tmp_path, name, tune, pa
     assert_close(there, weights)
 
 
+@pytest.mark.nightly
 def test_adapters_on_shared_rows_train_and_are_probed_as_alone(corpus, starts, tmp_path):
     """By two processes as by one: losses, a probe before and behind the steps, and the export."""
     words = ("data.microbatch_tokens=128", "probe.every_steps=4", "probe.source=mrna",

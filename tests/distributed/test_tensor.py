@@ -11,8 +11,8 @@ from train.config import ParallelConfig, TrainConfig
 # CE, then FNS over rows of 6-mers that are divided, with tied embeddings at both ends.
 LAYOUTS = [
     (2, ParallelConfig(tensor=2)),
-    (4, ParallelConfig(tensor=2, pipeline=2)),
-    (4, ParallelConfig(tensor=2)),  # x shard 2
+    pytest.param(4, ParallelConfig(tensor=2, pipeline=2), marks=pytest.mark.nightly),
+    pytest.param(4, ParallelConfig(tensor=2), marks=pytest.mark.nightly),  # x shard 2
     pytest.param(4, ParallelConfig(tensor=2, context=2), marks=pytest.mark.nightly),
     pytest.param(4, ParallelConfig(tensor=2, replicate=2), marks=pytest.mark.nightly),
 ]
@@ -66,16 +66,18 @@ def go_on(ranks, config: TrainConfig, num_steps: int):
     return full_weights(trainer)
 
 
-def test_a_checkpoint_of_two_tensor_ranks_goes_on_with_one_and_back(corpus, tmp_path):
+@pytest.mark.parametrize(
+    "sizes", [(2, 1), pytest.param((2, 1, 2), marks=pytest.mark.nightly)], ids=["2 1", "2 1 2"]
+)
+def test_a_checkpoint_of_two_tensor_ranks_goes_on_with_one_and_back(corpus, tmp_path, sizes):
     """Weights and moments are whole in a checkpoint, whatever divided them."""
     config = make_config(corpus, tmp_path / "run", "checkpoint.background=false")
     alone = make_config(corpus, tmp_path / "alone")
-    expected = run_ranks(1, go_on, alone, 3)[0]
-    parallel = ParallelConfig(tensor=2)
-    divided = config.replace(parallel=parallel)
-    run_ranks(2, go_on, divided, 1, parallel=parallel, apart=True)
-    run_ranks(1, go_on, config, 1)
-    found = run_ranks(2, go_on, divided, 1, parallel=parallel, apart=True)[0]
+    expected = run_ranks(1, go_on, alone, len(sizes))[0]
+    for size in sizes:
+        parallel = ParallelConfig(tensor=size)
+        one = config.replace(parallel=parallel)
+        found = run_ranks(size, go_on, one, 1, parallel=parallel, apart=size > 1)[0]
     assert_close(found, expected)
 
 

@@ -147,6 +147,7 @@ def _serve(rank: int, world_size: int, path: str, pipe: Connection) -> None:
     """Be a rank: answer each task with a result or a traceback, until nobody asks any more."""
     torch.set_num_threads(1)
     gc.freeze()  # the modules, which no collection need look through
+    gc.set_threshold(50_000, 10, 10)
     dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=world_size)
     while True:
         try:

@@ -157,6 +157,7 @@ def test_slippage(real_data):
         assert len(prfb.cds) == 2 and len(prfb.exons) == 1 and prfb.cds_length_bp % 3 == 0
 
 
+@pytest.mark.nightly
 def test_a_part_of_a_chromosome_needs_its_offset(real_data, tmp_path, capsys):
     annotation = real_data / "human_chr21/ensembl.gff3.gz"
     name = '{"21" = "21:24985581-26000306"}'

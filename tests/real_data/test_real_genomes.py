@@ -41,6 +41,7 @@ def coding(folder, files):
         return len(transcripts), intact
 
 
+@pytest.mark.nightly
 def test_yeast(real_data):
     """6,600 CDS; all read through but those of the mitochondrion, whose code is another."""
     with Reference(real_data / YEAST[0]) as reference:

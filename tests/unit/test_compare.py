@@ -312,6 +312,7 @@ class TestPictures:
         assert {name for name in re.findall("GENE[0-9]+", text)} == named
         assert self.draw(tmp_path, capsys, 30)[1] == figure
 
+    @pytest.mark.nightly
     def test_of_many_alleles_their_density_is_drawn(self, tmp_path, capsys, monkeypatch):
         from carbon.compare import figure
 

@@ -1,6 +1,5 @@
 """The demo's map of sequences."""
 
-import numpy as np
 import pytest
 
 from carbon.errors import UserError
@@ -33,13 +32,6 @@ def panel(lab) -> Embeddings:
 SMALL = {"per_kind": 4, "piece_bp": 20}
 
 
-def slow_principal(vectors):
-    """Two principal components by the eigenvectors of the covariance, up to their signs."""
-    centered = vectors - vectors.mean(axis=0)
-    values, axes = np.linalg.eigh(centered.T @ centered)
-    return centered @ axes[:, [-1, -2]], values[[-1, -2]] / values.sum()
-
-
 def test_pieces_of_three_kinds(panel, lab):
     _, result, shown = visited(panel, **SMALL)
     assert {x: result["labels"].count(x) for x in set(result["labels"])} == {
@@ -50,16 +42,6 @@ def test_pieces_of_three_kinds(panel, lab):
     assert result["names"][0] == "c1:110-129(+)" and "c1:161-180(+)" in result["names"]
     bases = lab.genome.reference.fetch(lab.genome.place("c1:110-129", 0, 100))
     assert f">c1:110-129(+) label=coding\n{bases}\n" in downloads_of(shown)["sequences.fa"]
-
-
-def test_places_are_principal_components_of_the_vectors(panel, lab):
-    _, result, shown = visited(panel, **SMALL, pool="last", layer="1")
-    sequences = downloads_of(shown)["sequences.fa"].split("\n")[1::2]
-    vectors = np.stack(list(lab.model.embed(sequences, pool="last", layer=1))).astype(float)
-    places, explained = slow_principal(vectors)
-    np.testing.assert_allclose(np.abs(result["x"]), np.abs(places[:, 0]), atol=1e-4)
-    np.testing.assert_allclose(np.abs(result["y"]), np.abs(places[:, 1]), atol=1e-4)
-    np.testing.assert_allclose(result["explained"], explained, rtol=1e-5)
 
 
 def test_genes_of_the_other_strand_are_read_along_it(model, tmp_path):

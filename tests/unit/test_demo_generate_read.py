@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from carbon.genome import Interval, reverse_complement
-from carbon.genome.alphabet import gc_share
 from carbon.inference import Constraints, join_chunks
 from demo.panels.generate import Generate
 from demo.panels.read import Read
@@ -46,16 +45,6 @@ def test_probabilities_are_those_of_the_bases(generate):
         assert p == four["ATCG".index(base)] and sum(four) == pytest.approx(1, abs=1e-5)
 
 
-def test_tracks_count_gc(generate):
-    values = values_of(generate, prompt="ATGTAA", length_bp=6)
-    result = answered(generate, {"prompt": "ATGTAA", "length_bp": 6})
-    result |= {"bases": "GCGCTA"}
-    traces = {t["name"]: t for t in generate.show(values, result)["tracks"]["data"]}
-    assert set(traces) == {"probability", "GC of 30 bp"}
-    # ATGTAAGCGCTA: GC of the whole 5 of 12.
-    assert traces["GC of 30 bp"]["y"][-1] == pytest.approx(5 / 12) == gc_share("ATGTAAGCGCTA")
-
-
 def test_open_frames_are_arrows_and_proteins(generate):
     """A frame of 20 codons on the reverse strand, from base 64 back to base 2, with its stop."""
     coding = "ATG" + "GCC" * 19 + "TAA"
@@ -66,14 +55,6 @@ def test_open_frames_are_arrows_and_proteins(generate):
     (arrow,) = [t for t in shown["tracks"]["data"] if t.get("mode") == "lines+markers"]
     assert (arrow["x"], arrow["y"]) == ([64, 2], [4, 4])
     assert f"<td>M{'A' * 19}</td>" in shown["frames"] and "2 to 64 on -" in shown["frames"]
-
-
-def test_tracks_grow_on_a_ruler_that_stays(generate):
-    values = values_of(generate, prompt="ATG", length_bp=600)
-    result = answered(generate, {"prompt": "ATG", "length_bp": 60})
-    shown = generate.show(values, result)
-    assert shown["tracks"]["layout"]["xaxis"]["range"] == [0.5, 603.5]
-    assert "facts" not in shown and "frames" not in shown
 
 
 def test_a_gene_is_read_with_its_flanks(read, lab):

@@ -22,8 +22,6 @@ from demo.models import model_card
 from demo.page import Page
 from demo.panels.generate import Generate
 from demo.panels.read import Read
-from demo.panels.token import Token
-from demo.panels.variant import VariantEffect
 from tests.conftest import small_config
 from tests.helpers.demo import answered, make_lab, values_of, visited
 from tests.helpers.server import asked, served
@@ -173,11 +171,6 @@ def test_the_model_that_was_asked_for_longest_ago_is_let_go(lab, run, tmp_path):
             for panel, given in (
                 (Generate(lab), {"length_bp": 12}),
                 (Read(lab), {"place": "c1:1-60"}),
-                (
-                    VariantEffect(lab),
-                    {"variant": "c1:20 T>A", "window_bp": 6},
-                ),  # outside of the gene
-                (Token(lab), {}),
             ):
                 other = panel.with_model(name)
                 visited(other, **given)

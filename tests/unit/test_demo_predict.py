@@ -2,15 +2,13 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from carbon.errors import UserError
 from carbon.finetune.config import MethodConfig
-from carbon.finetune.predict import load_finetuned, write_finetuned
+from carbon.finetune.predict import write_finetuned
 from demo.panels.predict import Predict
 from tests.helpers.demo import answered, make_lab, visited, write_predictor
-from tests.helpers.files import random_bases
 from tests.helpers.finetune import BASES, BINARY, NUMBERS, finetuned_of
 
 TASKS = {"promoter": BINARY, "numbers": NUMBERS, "genes": BASES}
@@ -41,25 +39,6 @@ def test_it_opens_with_pieces_of_the_genome(panel, lab):
     assert result["sequences"][0] == lab.genome.reference.fetch(
         lab.genome.place("c1:111-350", 0, 400)
     )
-
-
-@pytest.mark.parametrize(
-    ("name", "strands"),
-    [("promoter", "as learned"), ("numbers", "forward"), ("genes", "as learned")],
-)
-def test_predictions_are_those_of_the_folder(panel, lab, name, strands):
-    text = f">one\n{random_bases(40)}\n>two more\n{random_bases(61, 1)}\n"
-    _, result, shown = visited(panel, model=f"finetuned/{name}", sequences=text, strands=strands)
-    given = None if strands == "as learned" else strands
-    expected = load_finetuned(lab.runs / "finetuned" / name).predict(
-        [random_bases(40), random_bases(61, 1)], strands=given
-    )
-    for ours, other in zip(result["predictions"], expected, strict=True):
-        np.testing.assert_allclose(np.array(ours, dtype=float), other, atol=1e-5)
-    figure = shown["figure"]
-    assert len(figure["data"]) == len(TASKS[name].output_names)
-    length = 40 if name == "genes" else 2
-    assert all(len(trace["y"]) == length for trace in figure["data"])
 
 
 def test_sequences_without_a_known_base_have_no_prediction(panel):

@@ -144,7 +144,7 @@ def test_few_sessions_are_kept(lab, monkeypatch):
     monkeypatch.setattr("demo.app._SESSIONS", 5)
     with served(lab) as own:
         before = kept()
-        for _ in range(12):
+        for _ in range(8):
             asked(own, "tokenizer", ["ACGT", "2"])
         assert kept() - before <= 6
 

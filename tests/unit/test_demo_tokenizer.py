@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from carbon.genome import reverse_complement
 from carbon.genome.genome import Genome
-from carbon.tokenizer import HYBRID, NATIVE, encode
+from carbon.tokenizer import NATIVE
 from demo.lab import Lab
 from demo.panels.tokenizer import Tokenizer
 from tests.helpers.demo import answered, printed_by, visited
@@ -33,20 +32,6 @@ def test_ids_mask_and_places(panel):
     assert [t["known"] for t in tokens] == ["", "111111", "110110"]
     assert [t["span"] for t in tokens] == [None, [1, 6], [7, 11]]
     assert [t["text"] for t in tokens] == ["<dna>", "acgtac", "gtnac"]
-
-
-@pytest.mark.parametrize("shift", [0, 2, 5])
-def test_readings_are_those_of_the_library(panel, shift):
-    text = "ATGGCCAAGTTTNCCGGATTACAGRTTGA"
-    result = answered(panel, {"text": text, "shift": str(shift)})
-    names = ["offset 0"] + [f"offset {shift}"] * bool(shift) + ["reverse complement"]
-    assert [r["name"] for r in result["readings"]] == names
-    for name, bases in (
-        (f"offset {shift}", text[shift:]),
-        ("reverse complement", reverse_complement(text)),
-    ):
-        for column, vocabulary in (("native_id", NATIVE), ("hybrid_id", HYBRID)):
-            assert ids(result, name, column) == encode(bases, vocabulary).ids.tolist()
 
 
 def test_text_with_tags(panel):

@@ -21,6 +21,7 @@ from eval.records import read_record, read_rows
 from eval.tasks import TASKS
 from tests.helpers.files import random_bases, write_fasta
 
+pytestmark = pytest.mark.usefixtures("few_resamples")
 TEST_RECORDS = [random_bases(900, 1), random_bases(700, 2)]
 
 

@@ -102,7 +102,14 @@ def killed_at(moment: int, kind: str, target: Path) -> bool:
     return status == signal.SIGKILL
 
 
-@pytest.mark.parametrize("kind", ["replaced", "created", "folder"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "replaced",
+        pytest.param("created", marks=pytest.mark.nightly),
+        pytest.param("folder", marks=pytest.mark.nightly),
+    ],
+)
 def test_what_is_killed_at_any_moment_is_whole_or_absent(tmp_path, kind):
     seen = set()
     for moment in count():

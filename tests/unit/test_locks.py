@@ -220,7 +220,11 @@ def test_threads_of_one_process_exclude_each_other(tmp_path):
     assert holders(4, tmp_path) == 1
 
 
-@pytest.mark.parametrize("content", ["of another machine", "{torn", ""])
+@pytest.mark.parametrize(
+    ("system", "content"),
+    [("exchanges names", "of another machine"), ("exchanges names", ""), ("only renames", "{torn")],
+    indirect=["system"],
+)
 def test_of_many_that_take_an_abandoned_lock_one_holds_it(tmp_path, content, system):
     lock = write_lock(tmp_path)
     if content != "of another machine":
@@ -279,7 +283,18 @@ ELSEWHERE = {
 }
 
 
-@pytest.mark.parametrize("where", ELSEWHERE)
+HERE_AND_THERE = pytest.mark.parametrize(
+    ("system", "where"),
+    [
+        ("exchanges names", "container"),
+        ("only renames", "machine"),
+        ("exchanges names", "namesake"),
+    ],
+    indirect=["system"],
+)
+
+
+@HERE_AND_THERE
 def test_another_machine_holds_it_until_its_lease_ends(tmp_path, capsys, where, system):
     lock = write_lock(tmp_path / "run", **ELSEWHERE[where])
     os.utime(lock, (1, 1))
@@ -289,7 +304,7 @@ def test_another_machine_holds_it_until_its_lease_ends(tmp_path, capsys, where, 
     assert "holds it; waiting at most 1 s" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("where", ELSEWHERE)
+@HERE_AND_THERE
 def test_another_machine_that_renews_its_lease_keeps_it(tmp_path, monkeypatch, where, system):
     lock = write_lock(tmp_path / "run", **ELSEWHERE[where])
     content = lock.read_text()

@@ -81,6 +81,12 @@ def whole(tmp_path_factory):
     return run / "summary.html", text, page
 
 
+@pytest.fixture
+def unpainted(monkeypatch):
+    """Leave the pictures of a page empty: painting them takes most of its time."""
+    monkeypatch.setattr("train.runs.summary.svg_of", lambda figure: "<svg></svg>")
+
+
 class TestSummary:
     def test_what_a_whole_run_says(self, whole):
         _, _, page = whole
@@ -116,7 +122,7 @@ class TestSummary:
             ["50", "staircase", "falls by 0.03"],
         ]
 
-    def test_every_change_of_the_objective_is_named(self, tmp_path):
+    def test_every_change_of_the_objective_is_named(self, tmp_path, unpainted):
         """There may be several, and a stage may begin without one."""
         steps = [step_line(n) for n in range(1, 13)]
         for first, stage, objective in ((1, "a", "ce"), (4, "b", "fns"), (7, "c", "fns"),
@@ -144,7 +150,7 @@ class TestSummary:
         assert again.read_bytes() == whole[0].read_bytes()
         assert not list((tmp_path / "run").glob(".*"))
 
-    def test_a_run_that_has_only_begun(self, tmp_path):
+    def test_a_run_that_has_only_begun(self, tmp_path, unpainted):
         _, page = page_of(write_run(tmp_path / "none"))
         assert page.pictures == []
         _, page = page_of(write_run(tmp_path / "one", [step_line(1)]))
@@ -154,7 +160,7 @@ class TestSummary:
         _, page = page_of(write_run(tmp_path / "bad", [skipped_line(1)]))
         assert page.table["steps skipped"] == ["1"]
 
-    def test_a_line_that_is_being_written(self, tmp_path):
+    def test_a_line_that_is_being_written(self, tmp_path, unpainted):
         run = write_run(tmp_path / "run", [step_line(1), step_line(2)])
         with (run / "metrics.jsonl").open("a") as sink:
             sink.write('{"step": 3, "tok')
@@ -166,7 +172,7 @@ class TestSummary:
         with pytest.raises(ConfigError, match=r"config\.toml: no such file"):
             write_summary(run)
 
-    def test_steps_that_were_taken_back_do_not_count(self, tmp_path):
+    def test_steps_that_were_taken_back_do_not_count(self, tmp_path, unpainted):
         lines = [step_line(n, nats_per_base=9.0) for n in range(1, 31)]
         lines += [step_line(n) for n in range(21, 26)]
         record = read_run(write_run(tmp_path / "run", lines))
@@ -175,7 +181,7 @@ class TestSummary:
         _, page = page_of(tmp_path / "run")
         assert page.table["time of computing"] == ["12.5 seconds"]
 
-    def test_the_loss_of_a_skipped_step_is_not_drawn(self, tmp_path):
+    def test_the_loss_of_a_skipped_step_is_not_drawn(self, tmp_path, unpainted):
         steps = [step_line(n) for n in range(1, 21)]
         for line in (steps[9], steps[19]):
             line |= {"skipped": "the loss is 50", "nats_per_base": 50.0, "gradient_norm": 900.0}
@@ -206,7 +212,7 @@ class TestSummary:
         values = np.asarray(loss_figure(record).axes[0].lines[0].get_ydata())
         assert set(values.tolist()) == {1.0, 2.0}
 
-    def test_many_events(self, tmp_path):
+    def test_many_events(self, tmp_path, unpainted):
         events = [{"step": n, "event": "skip", "message": f"bad {n}"} for n in range(1, 501)]
         _, page = page_of(write_run(tmp_path / "run", [step_line(1)], events=events))
         assert page.rows[-1] == ["500", "skip", "bad 500"] and page.rows[-200][0] == "301"

@@ -40,6 +40,7 @@ from eval.tasks.heldout_likelihood.overlap import Overlap, overlap_clause, overl
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.inspect import state_files
 
+pytestmark = pytest.mark.usefixtures("few_resamples")
 CODONS = [a + b + c for a in "ACGT" for b in "ACGT" for c in "ACGT"]
 SENSE = [codon for codon in CODONS if codon not in STOP_CODONS]
 WORDS = [*sorted(STOP_CODONS), *map(reverse_complement, sorted(STOP_CODONS))]
@@ -381,7 +382,7 @@ def test_one_command_builds_several_tasks_and_another_runs_them(genome, network,
         "--reference",
         str(genome.folder / "g.fa"),
         "--max-samples",
-        "60",
+        "12",
     ]
     words += ["--train", str(genome.folder / "corpus" / "genome")]
     files = f"{genome.folder}/g.fa,{genome.folder}/g.gtf,{genome.folder}/corpus"

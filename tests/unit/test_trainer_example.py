@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import datasets
+import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, TrainingArguments
 
@@ -60,6 +61,7 @@ def test_fns_in_a_stock_trainer(tmp_path):
     assert abs(evaluated - mean_loss(model, TEXTS[:1])) < 2e-4
 
 
+@pytest.mark.nightly
 def test_under_the_autocast_of_the_trainer(tmp_path):
     """Products are then in bf16, and the loss is that of fp32 within their rounding."""
     losses, dtypes = [], []

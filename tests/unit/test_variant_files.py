@@ -143,7 +143,12 @@ def many(path, number=20):
     return write_vcf(path, [snv(1 + n // 2) for n in range(number)])
 
 
-@pytest.mark.parametrize("ending", ["vcf.gz", "tsv", "parquet"])
+NIGHTLY = {"marks": pytest.mark.nightly}
+
+
+@pytest.mark.parametrize(
+    "ending", ["vcf.gz", *(pytest.param(each, **NIGHTLY) for each in ("tsv", "parquet"))]
+)
 def test_a_stopped_run_goes_on_to_the_same_bytes(
     folder, tmp_path, capsys, monkeypatch, small_blocks, ending
 ):

@@ -20,7 +20,7 @@ calls = 0
 def gc(sequences):
     global calls
     calls += 1
-    if calls == 6 and pathlib.Path("kills").exists():
+    if calls == 4 and pathlib.Path("kills").exists():
         os.kill(os.getppid(), signal.SIGKILL)
     return [(s.count("G") + s.count("C")) / len(s) for s in sequences]
 """
@@ -29,7 +29,7 @@ def gc(sequences):
 def words(start, output, *more):
     return [
         "rl", "--model", str(start), "--function", "python:killer:gc", "--length", "30",
-        "--steps", "7", "--group", "4", "--rate", "0.01", "--save-steps", "2", "--device", "cpu",
+        "--steps", "5", "--group", "4", "--rate", "0.01", "--save-steps", "2", "--device", "cpu",
         "--output", output, *more,
     ]  # fmt: skip
 
@@ -44,7 +44,7 @@ def contents(folder):
 
 @pytest.fixture(scope="module")
 def killed(start, tmp_path_factory):
-    """A folder with a run that was killed in its sixth step, two steps after a checkpoint."""
+    """A folder with a run that was killed in its fourth step, two steps after a checkpoint."""
     folder = tmp_path_factory.mktemp("killed")
     (folder / "killer.py").write_text(KILLER)
     (folder / "kills").touch()
@@ -60,7 +60,7 @@ def killed(start, tmp_path_factory):
 def test_a_run_that_was_killed_goes_on_with_the_same_bytes(start, killed, monkeypatch, capsys):
     monkeypatch.chdir(killed)
     stopped, whole = killed / "stopped", killed / "whole"
-    assert len(read_lines(stopped).steps) == 5 and not (stopped / "model").exists()
+    assert len(read_lines(stopped).steps) == 3 and not (stopped / "model").exists()
     assert main(words(start, "stopped")) == 2
     assert "exists already" in capsys.readouterr().err
     other = words(start, "stopped", "--resume")
@@ -68,13 +68,13 @@ def test_a_run_that_was_killed_goes_on_with_the_same_bytes(start, killed, monkey
     assert main(other) == 2
     assert "the earlier run differs in: rate" in capsys.readouterr().err
 
-    assert last_checkpoint(stopped, 1) == stopped / "checkpoint-4"
+    assert last_checkpoint(stopped, 1) == stopped / "checkpoint-2"
     assert last_checkpoint(stopped, 2) is None  # the random numbers of one process are missing
-    for torn, name in (("checkpoint-6", "trainer_state.json"), ("checkpoint-8", "rng_state.pth")):
-        shutil.copytree(stopped / "checkpoint-4", stopped / torn)
+    for torn, name in (("checkpoint-4", "trainer_state.json"), ("checkpoint-6", "rng_state.pth")):
+        shutil.copytree(stopped / "checkpoint-2", stopped / torn)
         os.truncate(stopped / torn / name, (stopped / torn / name).stat().st_size // 2)
-    foreign = shutil.copytree(stopped / "checkpoint-4", stopped / "checkpoint-9 (copy)")
-    assert last_checkpoint(stopped, 1) == stopped / "checkpoint-4"
+    foreign = shutil.copytree(stopped / "checkpoint-2", stopped / "checkpoint-9 (copy)")
+    assert last_checkpoint(stopped, 1) == stopped / "checkpoint-2"
     assert main(words(start, "stopped", "--resume", "--timeout", "60")) == 0
     told = json.loads(capsys.readouterr().out)
     shutil.rmtree(foreign)  # left alone

@@ -24,6 +24,6 @@ def folder(tmp_path):
 
 
 @pytest.fixture(autouse=True)
-def software_asked_once(monkeypatch):
+def software_asked_once(few_resamples, monkeypatch):
     """Each record names versions and revision, which git is a process for."""
     monkeypatch.setattr(cost, "software", SOFTWARE)

@@ -15,6 +15,7 @@ from tests.conftest import small_config
 from tests.helpers.files import random_bases
 from tests.helpers.finetune import strict_json, write_rows
 
+pytestmark = pytest.mark.usefixtures("few_resamples")
 OPTIONS = {
     "task": [
         {"type": "binary"}, {"type": "classes"}, {"type": "labels"}, {"type": "bases"},

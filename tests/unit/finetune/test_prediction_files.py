@@ -229,12 +229,10 @@ class TestVariants:
                 assert record.info[f"{key.upper()}_OFFSET"][0] == most[0]
 
 
-def test_a_run_that_was_stopped_goes_on(here, numbers, monkeypatch, capsys):
-    """And two processes write the bytes of none."""
+def test_a_run_that_was_stopped_goes_on(here, numbers, monkeypatch):
     monkeypatch.setattr(predict_job, "_BLOCK_RECORDS", 4)
     write_fasta(here / "in.fa", {f"s{n}": random_bases(20 + n) for n in range(18)})
     assert predict(numbers, "in.fa", "whole.parquet") == 0
-    notes = capsys.readouterr().out
     whole, calls = FinetunedModel.predict_block, []
     with monkeypatch.context() as patch:
         patch.setattr(FinetunedModel, "predict_block", interrupted_after(2, whole))
@@ -249,7 +247,13 @@ def test_a_run_that_was_stopped_goes_on(here, numbers, monkeypatch, capsys):
     assert len(calls) == 3  # of five blocks, two were kept
     assert (here / "out.parquet").read_bytes() == (here / "whole.parquet").read_bytes()
 
-    capsys.readouterr()
+
+@pytest.mark.nightly
+def test_two_processes_write_the_bytes_of_none(here, numbers, monkeypatch, capsys):
+    monkeypatch.setattr(predict_job, "_BLOCK_RECORDS", 4)
+    write_fasta(here / "in.fa", {f"s{n}": random_bases(20 + n) for n in range(18)})
+    assert predict(numbers, "in.fa", "whole.parquet") == 0
+    notes = capsys.readouterr().out
     assert predict(numbers, "in.fa", "share.parquet", "--processes", "2") == 0
     assert capsys.readouterr().out == notes.replace("whole", "share")
     assert (here / "share.parquet").read_bytes() == (here / "whole.parquet").read_bytes()

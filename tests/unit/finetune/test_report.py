@@ -23,6 +23,7 @@ from carbon.finetune.results import (
 )
 from carbon.finetune.tasks import LabelTask
 
+pytestmark = pytest.mark.usefixtures("few_resamples")
 BINARY = LabelTask("binary", ("no", "yes"), "binary_cross_entropy")
 KINDS = ("binary", "classes", "labels", "numbers", "bases")
 LOOKS = [[5, 0.5, 0.9, 0.4, 0.8], [10, 1.0, 0.5, 0.6, 0.7]]

@@ -57,7 +57,9 @@ def assert_same(one, other):
 
 # 12 examples in steps of 5 are 3 steps an epoch; 1.5 epochs are 5 steps, each validated: the
 # first is within an epoch, the third ends one, and the fifth is the last.
-@pytest.mark.parametrize(("name", "steps"), [("lora", (1, 3, 5)), ("full", (4,))])
+@pytest.mark.parametrize(
+    ("name", "steps"), [("lora", (1, 3, 5)), pytest.param("full", (4,), marks=pytest.mark.nightly)]
+)
 def test_killed_at_a_checkpoint(tmp_path, run, kept, name, steps):
     method = WAY.replace(name=name)
     whole = run(method, tmp_path / "whole")

@@ -26,7 +26,11 @@ def training(base, folder, task, method):
 
 @pytest.mark.parametrize(
     ("task", "name"),
-    [(BINARY, "full"), (NUMBERS, "lora"), (BASES, "lora")],
+    [
+        (BINARY, "full"),
+        pytest.param(NUMBERS, "lora", marks=pytest.mark.nightly),
+        (BASES, "lora"),
+    ],
     ids=["binary", "numbers", "bases"],
 )
 def test_a_step_of_one_part_and_of_many_is_the_same(tmp_path, base, task, name):
@@ -41,7 +45,11 @@ def test_a_step_of_one_part_and_of_many_is_the_same(tmp_path, base, task, name):
         torch.testing.assert_close(weights[1][key], value, atol=2e-4, rtol=1e-3, msg=key)
 
 
-@pytest.mark.parametrize("task", [BINARY, NUMBERS], ids=lambda q: q.type)
+@pytest.mark.parametrize(
+    "task",
+    [pytest.param(BINARY, marks=pytest.mark.nightly), NUMBERS],
+    ids=lambda q: q.type,
+)
 def test_the_best_checkpoint_is_kept(tmp_path, base, task):
     method = METHOD.replace(epochs=4, validations_per_epoch=2, learning_rate=3e-2)
     finetuned, found, examples = training(base, tmp_path / "checkpoints", task, method)

@@ -1,7 +1,5 @@
 """Continuous batching against our own engine: greedy text, distributions, and what it refuses."""
 
-import gc
-
 import numpy as np
 import pytest
 import torch
@@ -17,14 +15,6 @@ from tests.helpers.generation import PROMPTS, agree, other_network
 from tests.helpers.reference import INDEX
 
 FITTING = [prompt for prompt in PROMPTS if len(prompt) < 290]
-
-
-@pytest.fixture(autouse=True)
-def quick_collections():
-    """Leave out what is there: the engine collects garbage twice a call, which takes seconds."""
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.mark.parametrize("vocabulary", [NATIVE, HYBRID], ids=["native", "hybrid"])

@@ -23,7 +23,13 @@ from tests.helpers.reference import (
 
 class TestSpeculative:
     @pytest.mark.parametrize(
-        ("tokens", "mode"), [(1, "chain"), (4, "token"), (4, "base"), (9, "token")]
+        ("tokens", "mode"),
+        [
+            (1, "chain"),
+            (4, "token"),
+            pytest.param(4, "base", marks=pytest.mark.nightly),
+            pytest.param(9, "token", marks=pytest.mark.nightly),
+        ],
     )
     def test_greedy_text_is_the_same_text(self, model, likeness, tokens, mode):
         """Across several starts of the context, which both must make at the same 6-mers."""
@@ -74,6 +80,7 @@ class TestSpeculative:
         assert len(num_read) > 60 and max(num_read) > 0
         assert not is_short or min(num_read) == 0
 
+    @pytest.mark.nightly
     def test_texts_have_the_distribution_of_the_target(self, model, network, likeness):
         """Three 6-mers, each of the two likeliest: eight texts, by stock forwards."""
         expected = {"": 1.0}

@@ -45,10 +45,19 @@ def num_kept(folder) -> int:
     return path.read_bytes().count(b"\n") - 1 if path.exists() else 0
 
 
-@pytest.mark.parametrize("at", ["start", "work"])
+NIGHTLY = {"marks": pytest.mark.nightly}
+
+
 @pytest.mark.parametrize(
-    ("number", "code"),
-    [(signal.SIGKILL, -9), (signal.SIGTERM, 143), (signal.SIGINT, 130)],
+    ("number", "code", "at"),
+    [
+        (signal.SIGKILL, -9, "work"),
+        (signal.SIGTERM, 143, "start"),
+        (signal.SIGINT, 130, "work"),
+        pytest.param(signal.SIGKILL, -9, "start", **NIGHTLY),
+        pytest.param(signal.SIGTERM, 143, "work", **NIGHTLY),
+        pytest.param(signal.SIGINT, 130, "start", **NIGHTLY),
+    ],
 )
 def test_nothing_is_left_but_the_journal(tmp_path, at, number, code):
     (tmp_path / "slow").write_text("0.2")
@@ -74,19 +83,17 @@ def test_nothing_is_left_but_the_journal(tmp_path, at, number, code):
         assert (tmp_path / "o").read_text() == WHOLE
 
 
-def test_an_error_in_a_worker_is_one_line(tmp_path):
-    (tmp_path / "user-9").touch()
+@pytest.mark.parametrize(
+    ("trouble", "code", "message"),
+    [
+        ("user-9", 2, "record 9: is no number"),
+        pytest.param("disk-9", 1, "scratch: no space left on device", **NIGHTLY),
+    ],
+)
+def test_an_error_in_a_worker_is_one_line(tmp_path, trouble, code, message):
+    (tmp_path / trouble).touch()
     driver = started(tmp_path)
     told, said = driver.communicate(timeout=60)
-    assert (driver.returncode, told) == (2, "")
-    assert [line for line in said.splitlines() if line.startswith("error: ")] == [
-        "error: record 9: is no number"
-    ]
-
-
-def test_a_full_disk_in_a_worker_exits_with_1(tmp_path):
-    (tmp_path / "disk-9").touch()
-    driver = started(tmp_path)
-    _, said = driver.communicate(timeout=60)
-    assert driver.returncode == 1
-    assert said.splitlines()[-1] == "error: scratch: no space left on device"
+    assert (driver.returncode, told) == (code, "")
+    errors = [line for line in said.splitlines() if line.startswith("error: ")]
+    assert errors == [f"error: {message}"]

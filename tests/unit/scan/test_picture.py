@@ -23,7 +23,9 @@ def drawn(path, bases, log_p=(0.25,) * 4):
     return path
 
 
-@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
+@pytest.mark.parametrize(
+    "ending", ["svg", *(pytest.param(each, marks=pytest.mark.nightly) for each in ("png", "pdf"))]
+)
 def test_the_same_scan_is_the_same_file(tmp_path, ending):
     one, two = (drawn(tmp_path / f"{n}.{ending}", "ACGT" * 9).read_bytes() for n in "ab")
     assert one == two and len(one) > 5000

@@ -7,6 +7,7 @@ from tests.helpers.parallel import Stopped, stop_once_behind
 from tests.helpers.scan import run_scan
 
 
+@pytest.mark.nightly
 def test_from_blocks_come_the_bytes_of_one_process(folder, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(score, "_BLOCK_TOKENS", 100)
     names = ("o.parquet", "o.tsv", "o.bw", "o.png")

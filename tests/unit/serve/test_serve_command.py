@@ -39,6 +39,7 @@ def block_of(language: str, containing: str) -> str:
     return found
 
 
+@pytest.mark.nightly
 def test_the_page_runs_as_it_stands_and_the_server_ends_when_told(server):
     process, address = server
     model = carbon.load("yeast")
