@@ -22,7 +22,7 @@ LONGEST = [
     "test_demo.py",
     "test_training.py",
     "test_parallel.py",
-    "test_learners_come_and_go.py",
+    "test_workers_come_and_go.py",
     "test_diloco.py",
     "test_start.py",
     "test_access.py",
