@@ -50,10 +50,10 @@ _ROWS = (
         _Curve("recovery", "fp32", BLUE, "probes"),
         _Curve("recovery_bf16", "bf16", ORANGE, "probes"),
     ), {}),
-    _Row("learners: cosine of a change with the mean", (
+    _Row("workers: cosine of a pseudo-gradient with the mean", (
         _Curve("cosine", "cosine", BLUE, "rounds"),
     ), {"rangemode": "tozero"}),
-    _Row("learners: seconds waited for a meeting", (
+    _Row("workers: seconds waited for the others", (
         _Curve("wait_seconds", "seconds", GREY, "rounds"),
     ), {"rangemode": "tozero"}),
     _Row("learning rate", (_Curve("learning_rate", "learning rate", GREEN),),

@@ -30,7 +30,7 @@ def told(
     Returns:
         `model`, `step`, `tokens` and `planned_tokens`; `stages` of the recipe and `switches`, where
         each begins; `points` by column, with `steps_per_point`; `skipped_steps`, `probes`, `rounds`
-        of learners, and the last `events`.
+        of workers, and the last `events`.
     """
     shown = lines.last(last_steps)
     groups = stretches(len(shown.steps), shown.boundaries, most_points)
@@ -47,14 +47,14 @@ def told(
         "points": {name: _plain_numbers(values) for name, values in points.items()},
         "skipped_steps": [line["step"] for line in shown.steps if "skipped" in line],
         "probes": shown.probes,
-        "rounds": [_meeting(line, lines.steps) for line in shown.rounds],
+        "rounds": [_round(line, lines.steps) for line in shown.rounds],
         "events": [e for e in lines.events if e.get("event") != "save"][-_MOST_EVENTS:],
     }
 
 
-def _meeting(line: Line, steps: Sequence[Line]) -> dict[str, Any]:
-    """Return what is drawn of a meeting of learners, with the tokens of the run until then."""
-    names = ("step", "round", "learners", "cosine", "wait_seconds")
+def _round(line: Line, steps: Sequence[Line]) -> dict[str, Any]:
+    """Return what is drawn of a round of workers, with the tokens of the run until then."""
+    names = ("step", "round", "workers", "cosine", "wait_seconds")
     reached = [n["tokens"] for n in steps if n["step"] <= line["step"]]
     return {name: line.get(name) for name in names} | {"tokens": reached[-1] if reached else 0}
 

@@ -63,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--gbit-per-s",
         type=float,
-        help="dry run: of the network between learners, to say how long a meeting takes",
+        help="dry run: of the network between workers, to print how long a round takes",
     )
     parser.add_argument(
         "--resume", choices=["auto"], help="go on from the newest whole checkpoint, if there is one"
@@ -123,13 +123,13 @@ def _print_plan(config: "TrainConfig", arguments: argparse.Namespace) -> None:
         UserError: the run takes more memory than the GPU has, or does not fit its corpus.
     """
     from train.planning.plan import check_fits, plan_of
-    from train.planning.tables import print_learners, print_plan
+    from train.planning.tables import print_plan, print_workers
     from train.planning.time import flops_a_second
-    from train.planning.workers import advice, learners_plan
+    from train.planning.workers import advice, workers_plan
     from train.schedule import Schedule
 
-    course, learners = Schedule(config), config.learners
-    processes = learners.processes_of_each(arguments.world_size)
+    course, workers = Schedule(config), config.workers
+    processes = workers.processes_of_each(arguments.world_size)
     gpu_gb = _gpu_gb(config, arguments)
     timed = None if gpu_gb else flops_a_second(config)
     peak = timed / processes if timed else (arguments.peak_tflops or 0) * 1e12 or None
@@ -149,10 +149,10 @@ def _print_plan(config: "TrainConfig", arguments: argparse.Namespace) -> None:
     }
     sys.stdout.write(f"\n# plan: {json.dumps(summary)}\n#\n")
     print_plan(plan, 1 if timed else processes)
-    if learners.count:
+    if workers.count:
         seconds = None if timed else plan.seconds
-        table = learners_plan(learners, plan, arguments.gbit_per_s)
-        print_learners(table, seconds, advice(learners, course.total_steps))
+        table = workers_plan(workers, plan, arguments.gbit_per_s)
+        print_workers(table, seconds, advice(workers, course.total_steps))
     if timed:
         sys.stdout.write(
             f"#\n# hours are those of this CPU, which all processes share: a layer and the head, "
@@ -229,8 +229,8 @@ def _summarize(config: "TrainConfig", arguments: argparse.Namespace) -> None:
 
 
 def _in_its_folder(config: "TrainConfig") -> "TrainConfig":
-    """Return the configuration of one learner, if there are any."""
-    return config.replace(output=config.learners.folder(config.output))
+    """Return the configuration of one worker, if there are any."""
+    return config.replace(output=config.workers.folder(config.output))
 
 
 def _train(arguments: argparse.Namespace, told: StopSignals) -> int:
@@ -246,11 +246,11 @@ def _train(arguments: argparse.Namespace, told: StopSignals) -> int:
     @record  # torchrun shows the traceback of the process that failed first, of a defect alone
     def run() -> bool | Exception:
         try:
-            learners, device = config.learners, config.compute.device
-            with joined_ranks(config.parallel, device, learners.in_one_launch) as ranks:
+            workers, device = config.workers, config.compute.device
+            with joined_ranks(config.parallel, device, workers.in_one_launch) as ranks:
                 check_memory(config, ranks)
                 resume = arguments.resume == "auto"
-                folder = learners.folder(config.output, ranks.learner)
+                folder = workers.folder(config.output, ranks.worker)
                 with locked_run(Path(folder), ranks):
                     trainer = Trainer(config.replace(output=folder), ranks, resumes=resume)
                     return trainer.run(resume, arguments.accept_data_change, told)
@@ -277,9 +277,9 @@ def _check_launch(config: "TrainConfig", *, resumes: bool) -> None:
     from train.saved import check_network
     from train.schedule import Schedule
 
-    plan_of(config, Schedule(config), config.learners.processes_of_each(_num_processes()))
+    plan_of(config, Schedule(config), config.workers.processes_of_each(_num_processes()))
     if resumes:
-        check_network(config, Path(config.learners.folder(config.output)))
+        check_network(config, Path(config.workers.folder(config.output)))
 
 
 COMMANDS = {"run": _print_plan, "preview": _preview, "export": _export, "summary": _summarize}

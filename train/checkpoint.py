@@ -79,7 +79,7 @@ class Checkpoints(Saved):
         ranks: Ranks,
         parts: list[DecoderStage],
         optimizers: Sequence[torch.optim.Optimizer],
-        meetings: AlsoSaved,
+        sync: AlsoSaved,
         start_sha256: str = "",
     ) -> None:
         """Look after `output/checkpoints`."""
@@ -87,7 +87,7 @@ class Checkpoints(Saved):
         self._parts = parts
         self._optimizers = optimizers
         self._modules = nn.ModuleList(parts)  # one for all saves: torch caches names by module
-        self._meetings = meetings
+        self._sync = sync
         self._writing: threading.Thread | None = None
         self._error: BaseException | None = None
         self._saved_at = time.monotonic()
@@ -104,14 +104,14 @@ class Checkpoints(Saved):
         """
         self.finish()
         self._saved_at = time.monotonic()
-        state.meetings = self._meetings.to_table()
+        state.sync = self._sync.to_table()
         table = {"format": FORMAT, "state": state.to_table(), "settings": self._settings}
         tensors = {name: _copied(t) for name, t in self._tensors(state, for_save=True).items()}
         # The run continues while the GPU copies; later kernels wait for their turn.
         copied = torch.Event(self._ranks.device) if self._ranks.device.type != "cpu" else None
         if copied:
             copied.record()
-        final = self._folder / f"step-{self._meetings.steps_taken(state):08d}"
+        final = self._folder / f"step-{self._sync.steps_taken(state):08d}"
         given = (final, tensors, table, copied)
         self._writing = threading.Thread(target=self._write, args=given, daemon=True)
         self._writing.start()
@@ -225,15 +225,15 @@ class Checkpoints(Saved):
         path, state = found
         for optimizer in self._optimizers:
             optimizer.zero_grad()
-        if state.meetings:
-            self._meetings.expect(state.meetings)
+        if state.sync:
+            self._sync.expect(state.sync)
         shards = Shards(path, self._ranks)
         load(self._tensors(state), storage_reader=shards, process_group=self._ranks.quiet_group)
         self._copy_to_other_end(state)
         return state
 
     def _tensors(self, state: RunState, *, for_save: bool = False) -> dict[str, Tensor]:
-        """Return trained weights, moments and what meetings hold, by their names; tied ones once.
+        """Return trained weights, moments and outer parameters, by their names; tied ones once.
 
         The copy at the other end of a pipeline has the embedding's name, and is not saved.
         """
@@ -246,7 +246,7 @@ class Checkpoints(Saved):
             tensors[f"{WEIGHTS}{stock}"] = parameter.detach()
             for moment, values in moments[name].items():
                 tensors[f"optimizer.{stock}.{moment}"] = values
-        return tensors | self._meetings.tensors()
+        return tensors | self._sync.tensors()
 
     def _moments(self, state: RunState) -> dict[str, dict[str, Tensor]]:
         """Return the optimizers' tensors by the names of parameters and their own."""

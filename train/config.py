@@ -30,7 +30,7 @@ DtypeName = Literal["auto", "float32", "bfloat16"]
 AttentionName = Literal["auto", "sdpa", "varlen", "flash_attention_2", "flash_attention_3"]
 CheckpointingName = Literal["none", "selective", "full"]
 GuardPolicyName = Literal["skip", "rollback", "stop"]
-CodecName = Literal["fp32", "bf16", "int8", "int4", "top2"]
+CodecName = Literal["fp32", "bf16", "int8", "top2"]
 TrackerName = Literal["none", "tensorboard", "trackio", "wandb"]
 
 # Facts about names that decide which keys go together.
@@ -392,52 +392,55 @@ Steps = Annotated[int, Field(ge=1, le=1_000_000)]
 StepsOrNone = Annotated[int, Field(ge=0, le=1_000_000)]
 
 
-class LearnersConfig(Recipe):
-    """Learners train apart, and meet now and then (docs/low-communication.md).
+class WorkersConfig(Recipe):
+    """Workers train apart, and synchronise now and then (docs/low-communication.md).
 
-    At a meeting the mean change of their weights is the gradient of an outer optimizer, SGD with
-    Nesterov's momentum, whose weights, the anchor, are the model (DiLoCo, arXiv 2311.08105).
+    In a round of DiLoCo (arXiv 2311.08105) the mean pseudo-gradient of all workers is the gradient
+    of an outer optimizer, SGD with Nesterov momentum, whose weights, the outer parameters, are the
+    model.
     """
 
+    RENAMED: ClassVar = {"mailbox": "store", "anchor_every": "snapshot_rounds"}
+
     count: int = Field(default=0, ge=0, le=1024)
-    """Learners that begin together; 0: an ordinary run. Each has a run folder of its own in
+    """Workers that begin together; 0: an ordinary run. Each has a run folder of its own in
     `output`."""
-    mailbox: str = ""
-    """Folder, or URL that fsspec opens, through which learners of separate launches meet; if empty,
-    all learners are processes of one launch."""
+    store: str = ""
+    """Folder, or URL that fsspec opens, through which workers of separate launches synchronise; if
+    empty, all workers are processes of one launch."""
     number: int = Field(default=0, ge=0, le=1023)
-    """With a mailbox: which learner this launch is, from 0; one that joins later may have any
-    number that no other has."""
+    """With a store: which worker this launch is, from 0; one that joins later may have any number
+    that no other has."""
     every_steps: Steps = 100
-    """Steps of a learner between two meetings over the same weight."""
+    """Steps of a worker between two rounds over the same weight."""
     learning_rate: float = Field(default=0.7, ge=1e-6, le=10)
-    """Of the outer optimizer: the one to tune; best is about 0.4 for one learner, 0.8 for eight."""
+    """Of the outer step: the one to tune; best is about 0.4 for one worker, 0.8 for eight."""
     momentum: float = Field(default=0.9, ge=0, le=0.9999)
     momentum_every: Steps = 1
-    """Meetings between two changes of the momentum (delayed Nesterov, arXiv 2401.09135), for
-    meetings of few learners of many."""
+    """Rounds between two changes of the momentum (delayed Nesterov, arXiv 2401.09135), for rounds
+    of few workers of many."""
     momentum_warmup_rounds: StepsOrNone = 0
-    """First meetings, which change the momentum each time."""
+    """First rounds, which change the momentum each time."""
     fragments: Steps = 1
-    """Parts of the weights, each of which has meetings of its own (arXiv 2501.18512)."""
+    """Parts of the weights, each of which has rounds of its own (arXiv 2501.18512)."""
     delay_steps: StepsOrNone = 0
-    """Steps that a learner goes on with while its change is on the way."""
-    alpha: float = Field(default=0.0, ge=0, le=0.9999)  # with 1 learners would never meet
-    """Share of a learner's own weights in what it goes on with after a meeting; 0: the anchor."""
+    """Steps that a worker takes while its pseudo-gradient is on the way."""
+    alpha: float = Field(default=0.0, ge=0, le=0.9999)  # with 1 workers would never synchronise
+    """Share of its own weights that a worker keeps after a round; 0: the outer parameters alone."""
     codec: CodecName = "int8"
-    """In which numbers changes are sent."""
+    """How pseudo-gradients are compressed."""
     quorum: int = Field(default=0, ge=0, le=1024)
-    """Least learners of a meeting; 0: more than half of `count`. With fewer each goes on alone."""
+    """Fewest workers of a round; 0: more than half of `count`. With fewer each goes on alone."""
     grace_seconds: float = Field(default=60.0, ge=0, le=30 * 24 * 3600)
-    """How long a learner that is ready waits for others than those of the quorum."""
+    """How long a worker that is ready waits for others than those of the quorum."""
     by_speed: bool = False
-    """Slow learners take fewer steps between meetings, so that all are ready together."""
-    anchor_every: Steps = 10
-    """Meetings between two copies of the anchor in the mailbox, with which learners can join;
-    changes that are older than the last but one are removed there."""
+    """Slow workers take fewer steps in a round, so that all are ready together."""
+    snapshot_rounds: Steps = 10
+    """Rounds between two copies of the outer parameters in the store, with which workers can join;
+    pseudo-gradients that are older than the last but one are removed there."""
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Yield meetings that cannot take place."""
+        """Yield rounds that cannot take place."""
         every, count = self.every_steps, self.count
         if every % self.fragments:
             yield "every_steps", f"{every}: give a multiple of fragments = {self.fragments}"
@@ -445,41 +448,41 @@ class LearnersConfig(Recipe):
             yield "delay_steps", f"{self.delay_steps}: give every_steps = {every} at most"
         if self.quorum > max(count, 1):
             yield "quorum", f"{self.quorum}: give count = {count} at most, or 0"
-        if not self.mailbox and (self.number or self.by_speed):
+        if not self.store and (self.number or self.by_speed):
             yield (
                 "number" if self.number else "by_speed",
-                "is for learners with a mailbox; in one launch all take as many steps",
+                "is for workers with a store; in one launch all take as many steps",
             )
-        if not count and (self.mailbox or self.number):
-            yield "count", "0: give how many learners begin together"
+        if not count and (self.store or self.number):
+            yield "count", "0: give how many workers begin together"
 
-    def alike(self) -> "LearnersConfig":
-        """Return what all learners of a run must have alike."""
-        mailbox = "mailbox" if self.mailbox else ""
-        return self.replace(mailbox=mailbox, number=0, grace_seconds=0.0)
+    def alike(self) -> "WorkersConfig":
+        """Return the settings that all workers of a run must have alike."""
+        store = "store" if self.store else ""
+        return self.replace(store=store, number=0, grace_seconds=0.0)
 
     def folder(self, output: str, in_launch: int | None = None) -> str:
-        """Return the run folder of a learner, or of the run if there is but one.
+        """Return the run folder of a worker, or of the run if there is one worker.
 
         Args:
-            output: of the recipe, or of the record of it in a learner's folder.
-            in_launch: which learner of this launch; None: the one of the record, else the first.
+            output: of the recipe, or of the record of it in a worker's folder.
+            in_launch: which worker of this launch; None: the one of the record, else the first.
         """
-        if self.count <= 1 and not self.mailbox:
+        if self.count <= 1 and not self.store:
             return output
-        recorded = re.fullmatch(r"learner-(\d+)", Path(output).name)
+        recorded = re.fullmatch(r"worker-(\d+)", Path(output).name)
         of_run = Path(output).parent if recorded else Path(output)
         if in_launch is None:
             in_launch = int(recorded[1]) if recorded else 0
-        return f"{of_run}/learner-{self.number if self.mailbox else in_launch}"
+        return f"{of_run}/worker-{self.number if self.store else in_launch}"
 
     @property
     def in_one_launch(self) -> int:
-        """Learners of this launch."""
-        return 1 if self.mailbox else max(self.count, 1)
+        """Workers of this launch."""
+        return 1 if self.store else max(self.count, 1)
 
     def processes_of_each(self, world_size: int) -> int:
-        """Return how many of a launch's processes a learner has.
+        """Return how many of a launch's processes a worker has.
 
         Raises:
             ConfigError: they cannot be divided.
@@ -487,24 +490,24 @@ class LearnersConfig(Recipe):
         processes, left = divmod(world_size, self.in_one_launch)
         check(
             not left,
-            f"learners.count = {self.count}: {world_size} processes are no multiple of it; change "
+            f"workers.count = {self.count}: {world_size} processes are no multiple of it; change "
             "one of them",
         )
         return processes
 
     @property
-    def least(self) -> int:
-        """Learners that a meeting takes."""
+    def min_workers(self) -> int:
+        """Fewest workers of a round."""
         return self.quorum or self.count // 2 + 1
 
     @property
     def period_steps(self) -> int:
-        """Steps between two meetings over whatever weight: a round."""
+        """Steps of a round: between two synchronisations of any fragment."""
         return self.every_steps // self.fragments
 
     @property
     def rounds_ahead(self) -> int:
-        """Rounds that a learner begins before the meeting at the end of an earlier one is over."""
+        """Rounds that a worker begins before it has applied an earlier one."""
         return -(-self.delay_steps // self.period_steps)
 
 
@@ -523,11 +526,11 @@ class TrainConfig(Recipe):
     checkpoint: CheckpointConfig = CheckpointConfig()
     guard: GuardConfig = GuardConfig()
     probe: ProbeConfig = ProbeConfig()
-    learners: LearnersConfig = LearnersConfig()
+    workers: WorkersConfig = WorkersConfig()
     tracker: TrackerName = "none"
     """Where metrics go beside `metrics.jsonl`."""
 
-    RENAMED: ClassVar = {"stages": "phases"}
+    RENAMED: ClassVar = {"stages": "phases", "learners": "workers"}
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Yield tables that do not go together."""
@@ -543,7 +546,7 @@ class TrainConfig(Recipe):
                 )
         yield from self._problems_of_backward()
         yield from self._problems_of_float8()
-        yield from self._problems_of_learners()
+        yield from self._problems_of_workers()
         yield from self._problems_of_tensor()
 
     def _problems_of_tensor(self) -> Iterator[tuple[str, str]]:
@@ -555,7 +558,7 @@ class TrainConfig(Recipe):
             "compute.compile": self.compute.compile,
             "model.tune = 'lora'": self.model.tune == "lora",
             "optimizer.name = 'muon'": self.optimizer.name == "muon",
-            "workers of one launch": self.learners.in_one_launch > 1,
+            "workers of one launch": self.workers.in_one_launch > 1,
         }
         if names := [name for name, is_set in problems.items() if is_set]:
             yield (
@@ -599,21 +602,21 @@ class TrainConfig(Recipe):
                 f"give multiples of {FLOAT8_SIDE}",
             )
 
-    def _problems_of_learners(self) -> Iterator[tuple[str, str]]:
-        """Yield what one learner would do without the others."""
-        if not self.learners.count:
+    def _problems_of_workers(self) -> Iterator[tuple[str, str]]:
+        """Yield what one worker would do without the others."""
+        if not self.workers.count:
             return
         if self.guard.policy in GOING_BACK:
             yield (
                 "guard.policy",
-                f"{self.guard.policy!r}: a learner cannot go back behind a meeting; give 'skip' or "
+                f"{self.guard.policy!r}: a worker cannot go back to before a round; give 'skip' or "
                 "'stop'",
             )
         for i, stage in enumerate(self.phases):
             if stage.until != "tokens":
                 yield (
                     f"phases.{i}.until",
-                    f"{stage.until!r}: learners end a stage at the same place; set 'tokens'",
+                    f"{stage.until!r}: workers end a stage at the same place; set 'tokens'",
                 )
 
     @property

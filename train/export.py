@@ -135,7 +135,7 @@ def export_newest(config: TrainConfig, folder: Path) -> Work | None:
         folder: that is not there yet.
 
     Returns:
-        The training of all learners that is in it; None: the run has no learners.
+        The training of all workers that is in it; None: the run has no workers.
 
     Raises:
         UserError: there is no checkpoint, or it has other settings; or the folder exists.
@@ -156,4 +156,4 @@ def export_newest(config: TrainConfig, folder: Path) -> Work | None:
         with atomic_folder(folder) as temporary:
             write_export(of_network, config.model, start, weights, temporary, rows.tags)
     say(f"exported {folder}")
-    return Work(**state.meetings["anchor"]["trained"]) if state.meetings else None
+    return Work(**state.sync["outer"]["trained"]) if state.sync else None

@@ -267,7 +267,7 @@ class Evaluation:
     def evaluate(self) -> None:
         """Evaluate now, write the measures, and remember the gap between fp32 and bf16."""
         run = self._run
-        with self._sync.anchored():
+        with self._sync.outer_params_loaded():
             network = run.gathered()
         measures: list[Any] = [self._evaluator.measure(network) if network is not None else None]
         dist.broadcast_object_list(measures, group=run.ranks.group, group_src=0)

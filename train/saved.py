@@ -44,7 +44,7 @@ class RunState:
         history: loss and gradient norm of good steps of the stage, the last or all of them.
         gaps: of sequence recovery between fp32 and bf16, one a probe of the stage.
         stage: number of the stage of the step before; None: that follows from the step.
-        meetings: where a learner stands among the others.
+        sync: where a worker stands among the others.
     """
 
     step: NonNegativeInt = 0
@@ -54,7 +54,7 @@ class RunState:
     history: list[list[float]] = field(default_factory=list)
     gaps: list[float] = field(default_factory=list)
     stage: int | None = None
-    meetings: dict[str, Any] = field(default_factory=dict)
+    sync: dict[str, Any] = field(default_factory=dict)
 
     def to_table(self) -> dict[str, Any]:
         """Return what JSON can hold."""
@@ -65,7 +65,7 @@ def settings_of(config: TrainConfig, rows: TokenRows, start_sha256: str = "") ->
     """Return all that decides a run's numbers, flat: settings, and the content of each source.
 
     How processes share the work changes numbers by rounding only. Where the run writes, when it
-    saves and measures, where its corpora and its start lie, who reads it, and which learner it is,
+    saves and measures, where its corpora and its start lie, who reads it, and which worker it is,
     decides nothing.
     """
     fixed = config.replace(
@@ -73,7 +73,7 @@ def settings_of(config: TrainConfig, rows: TokenRows, start_sha256: str = "") ->
         data=config.data.replace(cache="", workers=0, microbatch_tokens=1),
         checkpoint=CheckpointConfig(),
         parallel=ParallelConfig(),
-        learners=config.learners.alike(),
+        workers=config.workers.alike(),
         compute=ComputeConfig(dtype=config.compute.dtype, float8=config.compute.float8),
     )
     if not any(STAGE_ENDS[stage.until].needs_probes for stage in config.phases):
@@ -138,8 +138,8 @@ WEIGHTS = "model."
 REPLACED = ".replaced"
 """What the name of a checkpoint ends with while another of the same step takes its place; a crash
 may leave it so, and it is as good as any."""
-ANCHOR = "learner.anchor."
-"""What names of weights begin with that a learner has in common with all others."""
+OUTER_PARAMS = "worker.outer_params."
+"""What names of weights begin with that a worker has in common with all others."""
 _NAME = re.compile(rf"step-\d+({re.escape(REPLACED)})?")
 
 
@@ -216,7 +216,7 @@ class Saved:
         return sorted(found, key=_age)
 
     def _newest_of_all(self, regular: bool) -> tuple[Path, Checkpoint] | None:
-        """Return the newest whole checkpoint for which every learner of this launch has one.
+        """Return the newest whole checkpoint for which every worker of this launch has one.
 
         They save together; one that was killed meanwhile may lack the last.
         """
@@ -224,13 +224,13 @@ class Saved:
         while True:
             found = self._newest_whole(regular, until)
             here = step_of(found[0]) if found else 0
-            if self._ranks.num_learners == 1:
+            if self._ranks.num_workers == 1:
                 return found
             least = -int(self._ranks.largest(-here))
             if int(self._ranks.largest(here)) == least:
                 return found
             if found and here > least and self._ranks.is_first:
-                say(f"{found[0]}: another learner has none of this step; trying the one before")
+                say(f"{found[0]}: another worker has none of this step; trying the one before")
             until = least
 
     def _newest_whole(self, regular: bool, until: int | None) -> tuple[Path, Checkpoint] | None:
@@ -342,7 +342,7 @@ def saved_weights(
     kinds = shards.metadata.state_dict_metadata
 
     def read(name: str) -> Tensor:
-        key = next((key for key in (ANCHOR + name, WEIGHTS + name) if key in kinds), None)
+        key = next((key for key in (OUTER_PARAMS + name, WEIGHTS + name) if key in kinds), None)
         if key is None:
             assert start is not None
             return start.weight(name)

@@ -17,8 +17,8 @@ from carbon.progress import say
 from train.checkpoint import Checkpoints
 from train.config import TrainConfig
 from train.data import batches, open_rows
-from train.diloco.sync import NoSync, OuterSync
-from train.diloco.worker import Worker
+from train.diloco.sync import OuterSync
+from train.diloco.worker import DilocoWorker
 from train.distributed.context import Batch
 from train.distributed.gather import gather_full_state_dict
 from train.distributed.mesh import Ranks, trained_parameters
@@ -93,9 +93,9 @@ class Trainer:
         self.pipeline = Pipeline(config, ranks, self.parts)
         self.optimizers = make_optimizers(config.optimizer, trained_parameters(self.parts))
         start_sha256 = self._start_sha256()
-        self.meetings = self._meetings(start_sha256)
+        self.sync = self._make_sync(start_sha256)
         self.checkpoints = Checkpoints(
-            config, self.rows, ranks, self.parts, self.optimizers, self.meetings, start_sha256
+            config, self.rows, ranks, self.parts, self.optimizers, self.sync, start_sha256
         )
         self.state = RunState()
         self.guard = Guard(config.guard, self.checkpoints)
@@ -135,14 +135,14 @@ class Trainer:
     @property
     def _stops(self) -> bool:
         """Whether the run is asked to stop; a worker also before its first step, while it waits."""
-        return self.meetings.stopped or self._checkpointer.agreed == StopRequest.STOP
+        return self.sync.stopped or self._checkpointer.agreed == StopRequest.STOP
 
     def _hooks(self, log: RunLog) -> list[Hook]:
         """Return what follows each step, in this order: checkpoints hold what evaluations found."""
         self._begin(log)
         hooks: list[Hook] = [StepLog(self, log), StepProfiler(self.config, self.ranks)]
         if self._evaluator:
-            evaluation = Evaluation(self, self.meetings, self._evaluator, log)
+            evaluation = Evaluation(self, self.sync, self._evaluator, log)
             if self.start and self.state.step == 0:
                 evaluation.evaluate()  # the quality of the starting checkpoint
             hooks.append(evaluation)
@@ -151,15 +151,15 @@ class Trainer:
     def _finish(self, log: RunLog) -> None:
         """Export the model, and write the card and the page about the run."""
         self.checkpoints.finish()
-        with self.meetings.anchored():
+        with self.sync.outer_params_loaded():
             self.export(self._folder / "export")
-        self.meetings.close()
-        log.finish(self._folder / "export", self.meetings.trained())
+        self.sync.close()
+        log.finish(self._folder / "export", self.sync.trained())
 
     def is_time_for(self, every_steps: int) -> bool:
         """Return whether something periodic is due, by the steps of this worker or at the end."""
         is_end = self.state.step == self.course.total_steps
-        return is_end or self.meetings.steps_taken(self.state) % every_steps == 0
+        return is_end or self.sync.steps_taken(self.state) % every_steps == 0
 
     def steps(self, log: RunLog | None = None) -> Iterator[Metrics]:
         """Take one optimizer step after the other, from where the run stands to its end.
@@ -171,15 +171,15 @@ class Trainer:
         log = log or RunLog.silent(self.config, self.ranks, self.course)
         self._begin(log)
         while self._goes_on():
-            course, order = self.course, self.meetings.order
+            course, order = self.course, self.sync.order
             steps = range(self.state.step, course.total_steps) if order is None else order
             read = batches(self.rows, self.config, course, self.ranks, steps)
-            # The end of a stage by a signal, or a meeting, changes the next rows.
-            while self.course is course and self.meetings.order is order and self._goes_on():
+            # The end of a stage by a signal, or a synchronisation, changes the next rows.
+            while self.course is course and self.sync.order is order and self._goes_on():
                 yield self._step(course.at(self.state.step), read, log)
 
     def _goes_on(self) -> bool:
-        return self.state.step < self.course.total_steps and not self.meetings.stopped
+        return self.state.step < self.course.total_steps and not self.sync.stopped
 
     def _step(self, span: Phase, read: Iterator[list[Batch]], log: RunLog) -> Metrics:
         """Take one step: read, forward and backward, check, update."""
@@ -202,7 +202,7 @@ class Trainer:
         for optimizer in self.optimizers:
             optimizer.zero_grad()
         seconds = time.perf_counter() - start
-        self.meetings.taken(self.state, tokens, seconds)
+        self.sync.after_step(self.state, tokens, seconds)
         if tokens:
             self._end_stage_on_signal(span, log)
         if new := self._graphs.new():
@@ -279,18 +279,18 @@ class Trainer:
         network.rope_parameters = self.parts[0].config.rope_parameters
         return network
 
-    def _meetings(self, start_sha256: str) -> OuterSync:
+    def _make_sync(self, start_sha256: str) -> OuterSync:
         """Return the synchronisation of the run's workers, or none."""
-        if not self.config.learners.count:
-            return NoSync()
+        if not self.config.workers.count:
+            return OuterSync()
         settings = settings_of(self.config, self.rows, start_sha256)
-        return Worker(self.config, self.ranks, self.parts, self.course.total_steps, settings)
+        return DilocoWorker(self.config, self.ranks, self.parts, self.course.total_steps, settings)
 
     def _begin(self, log: RunLog) -> None:
         """Begin synchronising from the present state, once."""
         if not self._has_begun:
             self._has_begun = True
-            self.meetings.begin(self.state, log, lambda: bool(self._told.name))
+            self.sync.begin(self.state, log, lambda: bool(self._told.name))
 
     def _stage_before(self) -> int:
         """Return the number of the stage of the step before, -1 at the first."""
@@ -353,6 +353,6 @@ class Trainer:
             self._folder.mkdir(parents=True, exist_ok=True)
             (self._folder / "config.toml").write_text(self.config.to_toml(), encoding="utf-8")
             say(f"training from step {self.state.step} to {self.course.total_steps}")
-            if remedy := advice(self.config.learners, self.course.total_steps):
+            if remedy := advice(self.config.workers, self.course.total_steps):
                 say(remedy)
         dist.barrier(self.ranks.group)

@@ -50,11 +50,11 @@ class Store:
         try:
             self._files, self._root = fsspec.url_to_fs(url, use_listings_cache=False)
         except (ImportError, ValueError) as error:
-            raise UserError(f"mailbox {url!r}: cannot be opened: {error}") from error
+            raise UserError(f"shared store {url!r}: cannot be opened: {error}") from error
         self._is_local = isinstance(self._files, LocalFileSystem)
         if not (self._is_local or _creates_alone(self._files)):
             raise UserError(
-                f"mailbox {url!r}: {type(self._files).__name__} looks whether a file is "
+                f"shared store {url!r}: {type(self._files).__name__} looks whether a file is "
                 "there and writes it then, so two could create one; use a folder, or a "
                 "bucket with conditional writes, such as s3://"
             )

@@ -1,6 +1,6 @@
-"""Learners of one launch, and of launches of their own, against slow references.
+"""Workers of one launch, and of launches of their own, against slow references.
 
-The reference takes each learner's steps in one process with the trainer alone, one learner after
+The reference takes each worker's steps in one process with the trainer alone, one worker after
 the other, and the outer step as torch's SGD takes it.
 """
 
@@ -23,72 +23,71 @@ from tests.helpers.runs import (
 )
 from tests.helpers.schemas import check_run
 from train.__main__ import main
-from train.config import CheckpointConfig, LearnersConfig, ParallelConfig
-from train.diloco.sync import NoSync
+from train.config import CheckpointConfig, ParallelConfig, WorkersConfig
+from train.diloco.sync import OuterSync
 
-STEPS = 12  # of all learners
+STEPS = 12  # of all workers
 
 
-def config_of(corpus, folder, microbatch_tokens=512, steps=STEPS, **learners):
+def config_of(corpus, folder, microbatch_tokens=512, steps=STEPS, **workers):
     more = [f"data.microbatch_tokens={microbatch_tokens}", *steps_of_each(steps // 2),
             "checkpoint.every_steps=1000", "phases.0.schedule=constant"]  # fmt: skip
     config = make_config(corpus, folder, *more)
-    return config.replace(learners=LearnersConfig(**learners))
+    return config.replace(workers=WorkersConfig(**workers))
 
 
-def train(ranks, config, parallel, learners):
-    """Train to the end under some layout of the processes; return the weights of each learner."""
+def train(ranks, config, parallel, workers):
+    """Train to the end under some layout of the processes; return the weights of each worker."""
     from train.distributed.mesh import ranks_of_group
     from train.trainer import Trainer
 
-    here = ranks_of_group(ranks.device, parallel, learners)
-    output = config.learners.folder(config.output, here.learner)
+    here = ranks_of_group(ranks.device, parallel, workers)
+    output = config.workers.folder(config.output, here.worker)
     one = config.replace(parallel=parallel, output=output)
     trainer = Trainer(one, here)
     metrics = list(trainer.steps())
     return [m["step"] for m in metrics], [m["loss"] for m in metrics], full_weights(trainer)
 
 
-def reference(ranks, config, learners, period):
+def reference(ranks, config, workers, period):
     """DiLoCo as its paper's Algorithm 1 has it: inner steps by the trainer, the rest by torch."""
     from train.data import batches
     from train.trainer import Trainer
 
-    alone = config.replace(learners=LearnersConfig())
-    trainers = [Trainer(alone, ranks) for _ in range(learners)]
-    anchor = [p.detach().clone() for p in trainers[0].parts[0].parameters()]
-    outer = torch.optim.SGD(
-        anchor, lr=config.learners.learning_rate, momentum=config.learners.momentum, nesterov=True
-    )
-    for first in range(0, STEPS, period * learners):
+    alone = config.replace(workers=WorkersConfig())
+    trainers = [Trainer(alone, ranks) for _ in range(workers)]
+    params = [p.detach().clone() for p in trainers[0].parts[0].parameters()]
+    rate, momentum = config.workers.learning_rate, config.workers.momentum
+    outer = torch.optim.SGD(params, lr=rate, momentum=momentum, nesterov=True)
+    for first in range(0, STEPS, period * workers):
         deltas, tokens = [], []
         for number, trainer in enumerate(trainers):
-            mine = range(first + number, first + period * learners, learners)
+            mine = range(first + number, first + period * workers, workers)
             read = batches(trainer.rows, alone, trainer.course, ranks, mine)
-            trainer.meetings = Counting()
+            trainer.sync = Counting()
             for step in mine:
                 trainer.state.step = step
                 trainer._step(trainer.course.at(step), read, trainer_log(trainer))
-            tokens.append(trainer.meetings.tokens)
+            tokens.append(trainer.sync.tokens)
             deltas.append(
-                [a - p.detach() for a, p in zip(anchor, trainer.parts[0].parameters(), strict=True)]
+                [a - p.detach() for a, p in zip(params, trainer.parts[0].parameters(), strict=True)]
             )
-        for i, weight in enumerate(anchor):
+        for i, weight in enumerate(params):
             weight.grad = sum(n * delta[i] for n, delta in zip(tokens, deltas, strict=True)) / sum(
                 tokens
             )
         outer.step()
         for trainer in trainers:
             with torch.no_grad():
-                for p, a in zip(trainer.parts[0].parameters(), anchor, strict=True):
+                for p, a in zip(trainer.parts[0].parameters(), params, strict=True):
                     p.copy_(a)
     return full_weights(trainers[0])
 
 
-class Counting(NoSync):
+class Counting(OuterSync):
     tokens = 0
 
-    def taken(self, state, tokens, seconds):
+    def after_step(self, state, tokens, seconds):
         self.tokens += tokens
 
 
@@ -115,7 +114,7 @@ LAYOUTS = [
 
 
 @pytest.mark.parametrize(("world_size", "parallel"), LAYOUTS)
-def test_learners_of_one_launch_equal_the_reference(world_size, parallel, corpus, plain, tmp_path):
+def test_workers_of_one_launch_equal_the_reference(world_size, parallel, corpus, plain, tmp_path):
     config = config_of(corpus, tmp_path, 128, **DILOCO)
     found = run_ranks(world_size, train, config, parallel, 2)
     steps = [steps for steps, _, _ in found]
@@ -126,17 +125,17 @@ def test_learners_of_one_launch_equal_the_reference(world_size, parallel, corpus
     assert_close(first, plain)
 
 
-def learn(ranks, config, mailbox, number, told=None):
-    """Be one learner of a mailbox, with however many processes there are."""
-    learners = config.learners.replace(mailbox=str(mailbox), number=number)
-    return train(ranks, config.replace(learners=learners), ParallelConfig(), 1)
+def learn(ranks, config, store, number, told=None):
+    """Be one worker of a store, with however many processes there are."""
+    workers = config.workers.replace(store=str(store), number=number)
+    return train(ranks, config.replace(workers=workers), ParallelConfig(), 1)
 
 
-def learn_together(config, mailbox, processes=(1, 1)):
-    """Start learners of launches of their own, of so many processes; return what each found."""
+def learn_together(config, store, processes=(1, 1)):
+    """Start workers of launches of their own, of so many processes; return what each found."""
     with ThreadPoolExecutor() as pool:
         found = pool.map(
-            lambda number: run_ranks(processes[number], learn, config, mailbox, number, apart=True),
+            lambda number: run_ranks(processes[number], learn, config, store, number, apart=True),
             range(len(processes)),
         )
         return [ranks[0] for ranks in found]
@@ -156,57 +155,57 @@ METHODS = [
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_mailbox_has_the_bytes_of_a_group(method, corpus, tmp_path):
+def test_a_store_has_the_bytes_of_a_group(method, corpus, tmp_path):
     config = config_of(corpus, tmp_path, steps=16, **method, count=2)
     (steps, losses, one), (_, _, two) = run_ranks(2, train, config, ParallelConfig(), 2)
-    others = learn_together(config, tmp_path / "mailbox")
+    others = learn_together(config, tmp_path / "store")
     assert (steps, losses) == others[0][:2]
     for found in (two, *(weights for _, _, weights in others)):
         assert_equal(found, one)
 
 
 @pytest.mark.nightly
-def test_learners_of_a_mailbox_may_have_other_layouts(corpus, plain, tmp_path):
+def test_workers_of_a_store_may_have_other_layouts(corpus, plain, tmp_path):
     """One has a process, the other divides its weights among two."""
     config = config_of(corpus, tmp_path, 128, **DILOCO)
-    (_, _, one), (_, _, two) = learn_together(config, tmp_path / "mailbox", (1, 2))
+    (_, _, one), (_, _, two) = learn_together(config, tmp_path / "store", (1, 2))
     assert_equal(one, two)
     assert_close(one, plain)
 
 
 def run_all(ranks, config, resume):
-    """Be a learner of one launch, from its newest checkpoint if `resume`, to its export."""
+    """Be a worker of one launch, from its newest checkpoint if `resume`, to its export."""
     from train.distributed.mesh import ranks_of_group
     from train.trainer import Trainer
 
     here = ranks_of_group(ranks.device, ParallelConfig(), 2)
-    output = config.learners.folder(config.output, here.learner)
+    output = config.workers.folder(config.output, here.worker)
     with without_pictures():
         Trainer(config.replace(output=output), here, resumes=resume).run(resume)
 
 
 RESUMED = [
-    pytest.param(DELAYED, id="flying"),
+    pytest.param(DELAYED, id="delivery"),
     pytest.param({"every_steps": 3, "codec": "top2"}, id="what was not sent", **NIGHTLY),
 ]
 
 
 @pytest.mark.parametrize("method", RESUMED)
-def test_learners_go_on_from_the_newest_checkpoint_that_all_have(method, corpus, tmp_path):
-    """Twelve steps each, saved behind 5 and 10; the second learner lacks its later checkpoints."""
+def test_workers_go_on_from_the_newest_checkpoint_that_all_have(method, corpus, tmp_path):
+    """Twelve steps each, saved behind 5 and 10; the second worker lacks its later checkpoints."""
     config = config_of(corpus, tmp_path, steps=24, **method, count=2)
     saves = CheckpointConfig(every_steps=5, every_minutes=0, keep=9)
     config = config.replace(checkpoint=saves)
     run_ranks(2, run_all, config, False)
-    runs = [tmp_path / f"learner-{number}" for number in (0, 1)]
+    runs = [tmp_path / f"worker-{number}" for number in (0, 1)]
     wanted = [exported(run) for run in runs]
     assert wanted[0] == wanted[1]
-    for lacking in ("learner-?/*/step-00000012", "learner-1/*/step-00000010"):
+    for lacking in ("worker-?/*/step-00000012", "worker-1/*/step-00000010"):
         for path in tmp_path.glob(lacking):
             shutil.rmtree(path)
-    early = tmp_path / "learner-0/checkpoints/step-00000010"
+    early = tmp_path / "worker-0/checkpoints/step-00000010"
     early.rename(tmp_path / "aside")
-    check_anchors(runs, wanted[0])
+    check_outer_params(runs, wanted[0])
     (tmp_path / "aside").rename(early)
     for run in runs:
         shutil.rmtree(run / "export")
@@ -217,8 +216,8 @@ def test_learners_go_on_from_the_newest_checkpoint_that_all_have(method, corpus,
     assert numbers == list(range(len(numbers)))
 
 
-def check_anchors(runs, of_the_end):
-    """What is exported of a checkpoint between meetings is what learners have in common."""
+def check_outer_params(runs, of_the_end):
+    """What is exported of a checkpoint between rounds is what workers have in common."""
     for run in runs:
         config, folder = str(run / "config.toml"), str(run / "early" / "export")
         assert main(["export", "--config", config, "--output", folder]) == 0

@@ -26,12 +26,12 @@ from data_pipeline.recipe import AssemblyConfig
 from train.config import (
     ComputeConfig,
     GuardConfig,
-    LearnersConfig,
     ModelConfig,
     OptimizerConfig,
     ParallelConfig,
     PhaseConfig,
     TrainConfig,
+    WorkersConfig,
 )
 from train.distributed.weights import KMER_INITS
 from train.hooks import GUARD_POLICIES
@@ -86,7 +86,7 @@ def names_of(hint) -> list[str]:
         (ComputeConfig, "attention", ("auto", *ATTENTIONS)),
         (ComputeConfig, "dtype", COMPUTE_DTYPES),
         (GuardConfig, "policy", GUARD_POLICIES),
-        (LearnersConfig, "codec", CODEC_CHOICES),
+        (WorkersConfig, "codec", CODEC_CHOICES),
         (ModelConfig, "kmer_init", KMER_INITS),
         (ModelConfig, "preset", PRESETS),
         (ModelConfig, "tune", TUNINGS),

@@ -273,19 +273,19 @@ class TestCard:
         assert "not clinical advice" in text.replace("\n", " ")
         assert (export / "curves.png").read_bytes()[:4] == b"\x89PNG"
 
-    def test_learners_of_one_run_say_the_same_of_their_training(self, tmp_path, export, manifest):
-        """What differs between them is named by its learner."""
+    def test_workers_of_one_run_say_the_same_of_their_training(self, tmp_path, export, manifest):
+        """What differs between them is named by its worker."""
         texts = []
         for number, taken in ((0, 60), (1, 59)):
-            run = write_run(tmp_path / f"learner-{number}", [step_line(n) for n in range(1, taken)])
+            run = write_run(tmp_path / f"worker-{number}", [step_line(n) for n in range(1, taken)])
             config = re.sub(r"until = .*", 'until = "tokens"', (run / "config.toml").read_text())
-            (run / "config.toml").write_text(f"{config}\n[learners]\ncount = 2\n")
+            (run / "config.toml").write_text(f"{config}\n[workers]\ncount = 2\n")
             trained = Work(tokens=60_000, steps=58)
             write_card(run, export, corpus_manifest=manifest, parameters=5, trained=trained)
             text = (export / "README.md").read_text()
             assert "on 60,000 tokens, in 58 of 60 planned steps" in text
-            assert f"The last values of learner-{number}." in text
-            texts.append(text.partition("## Results")[0].replace(f"learner-{number}", ""))
+            assert f"The last values of worker-{number}." in text
+            texts.append(text.partition("## Results")[0].replace(f"worker-{number}", ""))
         assert texts[0] == texts[1]
 
     def test_the_hub_reads_its_head(self, tmp_path, export):

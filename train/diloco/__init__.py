@@ -1,1 +1,1 @@
-"""What learners of one run do to the outer gradients that go between them."""
+"""What workers of one run do to the outer gradients that go between them."""

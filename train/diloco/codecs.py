@@ -1,4 +1,4 @@
-"""Outer gradients as they travel: each codec writes a tensor as few small ones, and reads it back.
+"""Pseudo-gradients as they travel: each codec writes a tensor as few small ones, and reads it back.
 
 Encoded and decoded values are the same on every machine: sums, where there are any, go
 in pairs, so that no library chooses their order. `train.planning.workers` has the layouts.
@@ -6,7 +6,6 @@ in pairs, so that no library chooses their order. `train.planning.workers` has t
     fp32  values
     bf16  values
     int8  codes from -127 to 127, and the scale of a block: its largest magnitude / 127
-    int4  codes from -7 to 7, stored from 1 to 15, and the scale of a block alike
     top2  positions in a chunk of its largest magnitudes (equal ones in their order), from the
           largest on; a code each, 1 for a minus and 2 for the higher of the chunk's two magnitudes;
           the two magnitudes are the means above and below the mean of all kept values
@@ -21,10 +20,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from carbon.errors import UserError
-from train.diloco.outer import Tensors
 from train.planning.workers import (
     CODEC_CHOICES,
-    INT4_BLOCK,
     INT8_BLOCK,
     TOP_CHUNK,
     TOP_CODE_BITS,
@@ -33,6 +30,8 @@ from train.planning.workers import (
     CodecChoice,
     top_kept,
 )
+
+Tensors = dict[str, Tensor]
 
 _DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "I8": torch.int8, "U8": torch.uint8}
 _MINUS, _HIGH = 1, 2
@@ -65,17 +64,17 @@ class Codec(CodecChoice):
         return wanted == {part: (x.dtype, tuple(x.shape)) for part, x in parts.items()}
 
 
-def encoded(codec: Codec, deltas: Tensors, residuals: Tensors) -> tuple[Tensors, Tensors]:
-    """Write outer gradients, with what of earlier ones was not sent.
+def encoded(codec: Codec, gradients: Tensors, residuals: Tensors) -> tuple[Tensors, Tensors]:
+    """Encode pseudo-gradients, with the unsent rest of earlier ones.
 
     Args:
         codec: what writes them.
-        deltas: outer gradients by name.
-        residuals: what of these names was not sent yet; changed in place. Names that are absent
-            are zero; it stays empty if the codec keeps nothing.
+        gradients: pseudo-gradients by name.
+        residuals: unsent rest of earlier ones; changed in place. Absent names are zero; it stays
+            empty if the codec keeps nothing.
 
     Returns:
-        The parts by "name:part", and what others will decode, fp32.
+        The parts by "name:part", and the values that others will decode, fp32.
 
     Raises:
         FloatingPointError: a number is not finite, or too large for the codec; `residuals` has been
@@ -83,15 +82,15 @@ def encoded(codec: Codec, deltas: Tensors, residuals: Tensors) -> tuple[Tensors,
     """
     parts: Tensors = {}
     sent: Tensors = {}
-    for name, delta in deltas.items():
+    for name, gradient in gradients.items():
         if codec.feedback is not None and name in residuals:
-            delta = residuals[name] * codec.feedback + delta
-        _check_finite(name, delta)
-        written = codec.encode(delta)
-        sent[name] = codec.decode(written, delta.shape)
+            gradient = residuals[name] * codec.feedback + gradient
+        _check_finite(name, gradient)
+        written = codec.encode(gradient)
+        sent[name] = codec.decode(written, gradient.shape)
         _check_finite(name, sent[name])
         if codec.feedback is not None:
-            residuals[name] = delta - sent[name]
+            residuals[name] = gradient - sent[name]
         parts |= {f"{name}:{part}": tensor for part, tensor in written.items()}
     return parts, sent
 
@@ -99,7 +98,7 @@ def encoded(codec: Codec, deltas: Tensors, residuals: Tensors) -> tuple[Tensors,
 def decoded(
     codec: Codec, parts: Mapping[str, Tensor], shapes: Mapping[str, Sequence[int]]
 ) -> Tensors:
-    """Read outer gradients of these names and shapes, fp32.
+    """Decode pseudo-gradients of these names and shapes, fp32.
 
     Raises:
         UserError: parts are absent, too many, or of another layout than these shapes give, or a
@@ -124,7 +123,7 @@ def decoded(
 def _check_finite(name: str, tensor: Tensor) -> None:
     if not tensor.isfinite().all():
         raise FloatingPointError(
-            f"the outer gradient of {name} is not finite, or too large to be sent"
+            f"the pseudo-gradient of {name} is not finite, or too large to be sent"
         )
 
 
@@ -136,36 +135,18 @@ def _read_values(parts: Mapping[str, Tensor], numel: int) -> Tensor:
     return parts["values"].to(torch.float32, copy=True)
 
 
-def _quantized(numbers: Tensor, block: int, most: int) -> tuple[Tensor, Tensor]:
-    """Return integers from `-most` to `most` [numel], fp32, and the scales of blocks."""
-    blocks = _in_rows(numbers, block)
-    scales = blocks.abs().amax(1) / most if len(blocks) else blocks.new_zeros(0)
+def _write_int8(numbers: Tensor) -> Tensors:
+    blocks = _in_rows(numbers, INT8_BLOCK)
+    scales = blocks.abs().amax(1) / 127 if len(blocks) else blocks.new_zeros(0)
     # A magnitude may be too small for its scale to be above 0, or to be exact.
     divisors = scales.where(scales > 0, torch.ones(()))
-    codes = (blocks / divisors[:, None]).round().clamp(-most, most)
-    return codes.flatten()[: len(numbers)], scales
-
-
-def _unquantized(codes: Tensor, scales: Tensor, block: int) -> Tensor:
-    return (_in_rows(codes.float(), block) * scales[:, None]).flatten()[: len(codes)]
-
-
-def _write_int8(numbers: Tensor) -> Tensors:
-    codes, scales = _quantized(numbers, INT8_BLOCK, 127)
-    return {"codes": codes.to(torch.int8), "scales": scales}
+    codes = (blocks / divisors[:, None]).round().clamp(-127, 127)
+    return {"codes": codes.flatten()[: len(numbers)].to(torch.int8), "scales": scales}
 
 
 def _read_int8(parts: Mapping[str, Tensor], numel: int) -> Tensor:
-    return _unquantized(parts["codes"], parts["scales"], INT8_BLOCK)
-
-
-def _write_int4(numbers: Tensor) -> Tensors:
-    codes, scales = _quantized(numbers, INT4_BLOCK, 7)
-    return {"codes": _packed(codes.int() + 8, 4), "scales": scales}
-
-
-def _read_int4(parts: Mapping[str, Tensor], numel: int) -> Tensor:
-    return _unquantized(_unpacked(parts["codes"], 4, numel) - 8, parts["scales"], INT4_BLOCK)
+    blocks = _in_rows(parts["codes"].float(), INT8_BLOCK) * parts["scales"][:, None]
+    return blocks.flatten()[:numel]
 
 
 def _write_top2(numbers: Tensor) -> Tensors:
@@ -251,7 +232,6 @@ CODECS = {
         _codec("fp32", _write_values(torch.float32), _read_values),
         _codec("bf16", _write_values(torch.bfloat16), _read_values),
         _codec("int8", _write_int8, _read_int8),
-        _codec("int4", _write_int4, _read_int4),
         _codec("top2", _write_top2, _read_top2),
     )
 }

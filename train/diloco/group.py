@@ -8,12 +8,44 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from carbon.errors import UserError
 from train.diloco.codecs import Codec, decoded
-from train.diloco.rounds import Change, Flight, Meeting, Wait, WorkerReport, planned
+from train.diloco.rounds import (
+    Exchange,
+    PseudoGradient,
+    RoundRecord,
+    Wait,
+    WorkerReport,
+    plan_after,
+)
 from train.distributed.mesh import Ranks
 
 _NUMBERS = ("tokens", "steps", "seconds")
-"""Of `Told`, sent as fp64 in front of the change."""
+"""Of a report, sent as fp64 in front of the pseudo-gradient."""
+
+
+def check_alike(settings: Mapping[str, Any], ranks: Ranks) -> None:
+    """Compare the settings of all workers of a launch.
+
+    Raises:
+        UserError: two workers differ, in one line on all processes.
+    """
+    if ranks.sync_group is None:
+        return
+    of_all: list[Mapping[str, Any]] = [{}] * ranks.num_workers
+    dist.all_gather_object(of_all, settings, group=ranks.sync_group)
+    first = of_all[0]
+    for number, other in enumerate(of_all):
+        if names := differing(first, other):
+            raise UserError(
+                f"worker {number}: has another recipe than worker 0: {names[0]} is "
+                f"{other.get(names[0])}, and {first.get(names[0])} there; give all one recipe"
+            )
+
+
+def differing(first: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Return the names of settings that two runs do not have alike."""
+    return [name for name in sorted({*first, *other}) if first.get(name) != other.get(name)]
 
 
 @dataclass(slots=True)
@@ -24,103 +56,90 @@ class _Sent:
 
 
 class Group:
-    """All-gathers encoded changes over gloo, from the memory of the CPU, during the training.
+    """All-gathers encoded pseudo-gradients over gloo, from the CPU's memory, during the training.
 
-    Every learner takes part in every meeting. Sums are in the order of learners on all of them, so
-    that anchors are alike to the bit.
+    Every worker takes part in every round. Sums are in the order of workers on all of them, so
+    that outer parameters are alike to the bit.
     """
 
     def __init__(self, ranks: Ranks, codec: Codec, shapes: Mapping[str, Sequence[int]]) -> None:
         """Prepare.
 
         Args:
-            ranks: the processes; their `meeting_group` connects the workers.
-            codec: of changes.
-            shapes: of what this process sends, by name.
+            ranks: the processes; their `sync_group` connects the workers.
+            codec: of pseudo-gradients.
+            shapes: of the tensors that this process sends, by name.
         """
         self._ranks, self._codec, self._shapes = ranks, codec, shapes
         self._sent: dict[int, _Sent] = {}
-        self._changes: dict[int, list[Change]] = {}
+        self._received: dict[int, list[PseudoGradient]] = {}
         self.sent_bytes = self.received_bytes = 0
 
-    def send(self, flight: Flight, parts: Mapping[str, Tensor] | None) -> None:
-        """Begin to send; what had arrived before a checkpoint is there already."""
+    def send(self, exchange: Exchange, parts: Mapping[str, Tensor] | None) -> None:
+        """Begin to send; a checkpoint is written when all has arrived, so nothing is sent again."""
         if parts is None:
             return
-        numbers = [float(getattr(flight.told, name)) for name in _NUMBERS]
+        numbers = [float(getattr(exchange.report, name)) for name in _NUMBERS]
         pieces = [torch.tensor(numbers, dtype=torch.float64), *parts.values()]
-        mine = torch.cat([piece.contiguous().flatten().view(torch.uint8) for piece in pieces])
-        received = [torch.empty_like(mine) for _ in range(self._ranks.num_learners)]
+        own = torch.cat([piece.contiguous().flatten().view(torch.uint8) for piece in pieces])
+        received = [torch.empty_like(own) for _ in range(self._ranks.num_workers)]
         work = None
-        if self._ranks.meeting_group is None:  # there is one learner
-            received = [mine]
+        if self._ranks.sync_group is None:  # there is one worker
+            received = [own]
         else:
-            work = dist.all_gather(received, mine, self._ranks.meeting_group, async_op=True)
-            self.sent_bytes += len(mine)
-            self.received_bytes += len(mine) * (self._ranks.num_learners - 1)
+            work = dist.all_gather(received, own, self._ranks.sync_group, async_op=True)
+            self.sent_bytes += len(own)
+            self.received_bytes += len(own) * (self._ranks.num_workers - 1)
         layout = {name: (part.dtype, part.shape) for name, part in parts.items()}
-        self._sent[flight.round] = _Sent(work, received, layout)
+        self._sent[exchange.round] = _Sent(work, received, layout)
 
-    def meeting(self, flight: Flight, wait: Wait) -> Meeting | None:
-        """Wait for all learners, however long it takes."""
+    def wait_for(self, exchange: Exchange, wait: Wait) -> RoundRecord | None:
+        """Wait for all workers, however long it takes."""
         self.flush()
-        sent = self._sent.pop(flight.round)
-        members: list[WorkerReport] = []
-        changes: list[Change] = []
-        for learner, buffer in enumerate(sent.received):
-            head, parts = _taken_apart(buffer, sent.layout)
-            told = dict(zip(_NUMBERS, head.tolist(), strict=True))
-            members.append(
-                WorkerReport(
-                    learner=learner,
-                    tokens=int(told["tokens"]),
-                    steps=int(told["steps"]),
-                    seconds=told["seconds"],
-                )
-            )
-            names = {name.rsplit(":", 1)[0] for name in parts}
-            shapes = {name: self._shapes[name] for name in self._shapes if name in names}
-            changes.append(decoded(self._codec, parts, shapes))
-        self._changes[flight.round] = changes
-        plan, _ = planned(
-            flight.plan,
-            flight.round + 1,
-            members,
-            (),
-            {},
-            period_steps=max(flight.plan.budgets.values()),
-            by_speed=False,
+        sent = self._sent.pop(exchange.round)
+        opened = [_opened(buffer, sent.layout) for buffer in sent.received]
+        members = tuple(
+            WorkerReport(worker=worker, tokens=int(tokens), steps=int(steps), seconds=seconds)
+            for worker, ((tokens, steps, seconds), _) in enumerate(opened)
         )
-        return Meeting(
-            round=flight.round,
-            fragments=flight.fragments,
-            members=tuple(members),
+        names = {name.rsplit(":", 1)[0] for name in sent.layout}
+        shapes = {name: shape for name, shape in self._shapes.items() if name in names}
+        self._received[exchange.round] = [decoded(self._codec, p, shapes) for _, p in opened]
+        period = max(exchange.plan.budgets.values())
+        plan, _ = plan_after(exchange.plan, exchange.round + 1, members, period_steps=period)
+        return RoundRecord(
+            round=exchange.round,
+            fragments=exchange.fragments,
+            members=members,
             plan=plan,
-            is_last=flight.is_last,
+            is_last=exchange.is_last,
         )
 
-    def changes(self, meeting: Meeting, names: Sequence[str]) -> list[Change]:
-        """Return received changes."""
-        return self._changes.pop(meeting.round)
+    def pseudo_gradients(
+        self, record: RoundRecord, names: Sequence[str]
+    ) -> Sequence[PseudoGradient]:
+        """Return received pseudo-gradients."""
+        return self._received.pop(record.round)
 
     def flush(self) -> None:
-        """Wait for changes in flight."""
+        """Wait for pseudo-gradients that are on their way."""
         for sent in self._sent.values():
             if sent.work is not None:
                 sent.work.wait()
                 sent.work = None
 
     def close(self) -> None:
-        """Do nothing: changes in flight have arrived."""
+        """Do nothing: all has arrived."""
 
 
-def _taken_apart(
+def _opened(
     buffer: Tensor, layout: Mapping[str, tuple[torch.dtype, torch.Size]]
-) -> tuple[Tensor, dict[str, Tensor]]:
+) -> tuple[list[float], dict[str, Tensor]]:
     """Return the leading numbers, and the parts that follow."""
     end = 8 * len(_NUMBERS)
-    head, parts = buffer[:end].clone().view(torch.float64), {}
+    numbers: list[float] = buffer[:end].clone().view(torch.float64).tolist()
+    parts = {}
     for name, (dtype, shape) in layout.items():
         begin, end = end, end + shape.numel() * dtype.itemsize
         parts[name] = buffer[begin:end].clone().view(dtype).view(shape)  # cloned: aligned
-    return head, parts
+    return numbers, parts

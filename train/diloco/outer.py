@@ -1,181 +1,63 @@
-"""The outer step of DiLoCo: merging pseudo-gradients and updating the shared weights.
+"""The outer step of DiLoCo (arXiv 2311.08105): merging pseudo-gradients, and what follows.
 
-Each learner trains its own copy of the weights. It sends an outer gradient, the shared
-weights (the anchor) minus its own; the mean of those is the gradient of an ordinary optimizer of
-the anchor, SGD with Nesterov momentum (arXiv 2311.08105).
+Each worker trains its own copy of the weights. It sends a pseudo-gradient, the outer parameters
+minus its own; the weighted mean of those is the gradient of `torch.optim.SGD` with Nesterov
+momentum on the outer parameters.
 
-Everything here is a function of tensors by name, whole ones or the shards of a process alike, on a
-CPU. Products and sums are operations of their own: a library may compute `add(x, alpha=a)` with one
-rounding on one machine and with two on another, and all learners must reach the same bits.
+Tensors are on a CPU, by name, whole ones or the shards of a process alike. All workers must reach
+the same bits: means are summed in one order by operations of their own, and `outer_step_digest`
+tells whether two processors round the optimizer's alike.
 """
 
+import hashlib
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from carbon.errors import ConfigError
-from train.diloco.rounds import Change
+from train.config import WorkersConfig
+from train.diloco.codecs import CODECS, Tensors
+from train.diloco.rounds import Plan, PseudoGradient, RoundRecord
+from train.diloco.streaming import fragments
+from train.diloco.weights import Weights
+from train.runs.record import Work
 
-Tensors = dict[str, Tensor]
+_START = -1
+"""The number of the round before the first."""
 
 
-def outer_gradient(anchor: Mapping[str, Tensor], local: Mapping[str, Tensor]) -> Tensors:
-    """Return `anchor - local` for the names of `local`: a direction of descent."""
-    return {name: anchor[name] - weight for name, weight in local.items()}
+def pseudo_gradient(outer: Mapping[str, Tensor], local: Mapping[str, Tensor]) -> Tensors:
+    """Return `outer - local` for the names of `local`: a direction of descent."""
+    return {name: outer[name] - weight for name, weight in local.items()}
 
 
-def merged(deltas: Sequence[Mapping[str, Tensor]], weights: Sequence[float]) -> Tensors:
-    """Return the weighted mean of outer gradients, summed in the order given.
+def weighted_mean(gradients: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
+    """Return the weighted mean of tensors, summed in the order given.
 
-    A weight of 0 equals absence, to the bit, whatever the tensors hold.
+    A weight of 0 equals absence, to the bit, whatever the tensor holds.
 
     Args:
-        deltas: one or more, all of the same names, shapes and dtypes.
+        gradients: one or more, of one shape and dtype.
         weights: of each, 0 or more, such as tokens. Its share of their sum is computed in fp64 and
             rounded once to the dtype of the tensor. If all are 0, so is the mean.
     """
-    total = math.fsum(weights)
-    present = [
-        (delta, weight / total) for delta, weight in zip(deltas, weights, strict=True) if weight
-    ]
-    means = {name: torch.zeros_like(delta) for name, delta in deltas[0].items()}
-    for name, mean in means.items():
-        for delta, share in present:
-            mean.add_(delta[name] * share)
-    return means
-
-
-def mixed(local: Mapping[str, Tensor], anchor: Mapping[str, Tensor], alpha: float) -> Tensors:
-    """Return the weights that a worker continues with: `alpha` local, the rest of the anchor.
-
-    With `alpha` 0 that is a copy of the anchor, to the bit, whatever `local` holds.
-    """
-    if not alpha:
-        return {name: anchor[name].clone() for name in local}
-    return {name: weight * alpha + anchor[name] * (1 - alpha) for name, weight in local.items()}
-
-
-@dataclass(slots=True)
-class OuterState:
-    """What outer steps change, in the dtype of the anchor; a name enters when it is first needed.
-
-    Attributes:
-        anchor: the weights that all learners share.
-        momentum: of the outer optimizer; none of it if that has no momentum.
-        pending: outer gradients that the momentum has not taken yet, summed; none of them if it
-            takes each at once.
-        steps: outer steps so far.
-    """
-
-    anchor: Tensors
-    momentum: Tensors
-    pending: Tensors
-    steps: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class OuterStep:
-    """SGD with Nesterov momentum, as `torch.optim.SGD(nesterov=True)`; or with a delayed one.
-
-    With `momentum_every` = N above 1 it is delayed Nesterov (arXiv 2401.09135, Algorithm 3, with
-    c = 0), for outer gradients that are applied one by one as they arrive. Each moves the anchor by
-    its Nth part, and every Nth brings the momentum, which takes the mean of the last N.
-
-    Attributes:
-        learning_rate: of the outer step.
-        momentum: the share of it that is kept, from 0 to below 1.
-        momentum_every: outer gradients after which the momentum is renewed and applied.
-    """
-
-    learning_rate: float
-    momentum: float
-    momentum_every: int = 1
-
-    def step(self, state: OuterState, delta: Mapping[str, Tensor]) -> None:
-        """Take an outer step on those tensors of `state` that `delta` names, in place."""
-        for name, gradient in delta.items():
-            anchor = state.anchor[name]
-            gradient = gradient.to(anchor.dtype)
-            state.steps[name] = state.steps.get(name, 0) + 1
-            update = gradient / self.momentum_every
-            if self.momentum:
-                self._collect(state, name, gradient)
-                if state.steps[name] % self.momentum_every == 0:
-                    update = update + self._renewed(state, name, gradient) * self.momentum
-            anchor.sub_(update * self.learning_rate)
-
-    def _collect(self, state: OuterState, name: str, gradient: Tensor) -> None:
-        if self.momentum_every > 1:
-            _held(state.pending, name, gradient).add_(gradient)
-
-    def _renewed(self, state: OuterState, name: str, gradient: Tensor) -> Tensor:
-        """Return the momentum, updated by the mean of the pending gradients."""
-        mean = gradient
-        if self.momentum_every > 1:
-            mean = state.pending[name] / self.momentum_every
-            state.pending[name].zero_()
-        return _held(state.momentum, name, gradient).mul_(self.momentum).add_(mean)
-
-
-def _held(tensors: Tensors, name: str, like: Tensor) -> Tensor:
-    if name not in tensors:
-        tensors[name] = torch.zeros_like(like)
-    return tensors[name]
-
-
-def fragments(sizes: Mapping[str, int], count: int) -> tuple[tuple[str, ...], ...]:
-    """Divide tensors into fragments of about the same size, the same for any order of `sizes`.
-
-    The largest goes first, each into the fragment that has least; the fullest has at most 4/3 of
-    its load in the best division (Graham, SIAM J. Appl. Math. 17, 1969).
-
-    Args:
-        sizes: parameters by name.
-        count: of fragments, 1 or more.
-
-    Raises:
-        ConfigError: there are fewer tensors than fragments.
-    """
-    if len(sizes) < count:
-        raise ConfigError(
-            f"learners.fragments = {count}: the weights are {len(sizes)} tensors, which are not "
-            "divided; give at most so many"
-        )
-    found: list[list[str]] = [[] for _ in range(count)]
-    loads = [0] * count
-    for name in sorted(sizes, key=lambda name: (-sizes[name], name)):
-        least = min(range(count), key=lambda i: (loads[i], len(found[i])))
-        found[least].append(name)
-        loads[least] += sizes[name]
-    return tuple(map(tuple, found))
-
-
-def dot(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> float:
-    """Return the scalar product over all tensors of `a`, in fp64; of shards, a part of a sum."""
-    return math.fsum(float((x.double() * b[name].double()).sum()) for name, x in a.items())
-
-
-def norm(a: Mapping[str, Tensor]) -> float:
-    """Return the Euclidean norm of all tensors together, in fp64."""
-    return math.sqrt(dot(a, a))
-
-
-def cosine(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> float:
-    """Return the cosine of the angle between two, in fp64; 0 where one of them is zero."""
-    norms = norm(a) * norm(b)
-    return dot(a, b) / norms if norms else 0.0
+    total, mean = math.fsum(weights), torch.zeros_like(gradients[0])
+    for gradient, weight in zip(gradients, weights, strict=True):
+        if weight:
+            mean.add_(gradient * (weight / total))
+    return mean
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Of a meeting, over all weights that met.
+    """Of a round, over all weights that were synchronised.
 
     Attributes:
-        norms: of each member's change.
-        cosines: between each member's change and the mean; 0 where one of them is zero.
+        norms: of each member's pseudo-gradient.
+        cosines: between each member's pseudo-gradient and the mean; 0 where one of them is zero.
         mean_norm: of the mean.
     """
 
@@ -194,33 +76,268 @@ class Agreement:
 
 
 def mean_of(
-    changes: Sequence[Change],
+    gradients: Sequence[PseudoGradient],
     weights: Sequence[float],
     names: Sequence[str],
     counted: Collection[str],
 ) -> tuple[Tensors, Tensor]:
-    """Return the weighted mean of changes, and sums of squares and products.
+    """Return the weighted mean of pseudo-gradients, and sums of squares and products.
 
     A tensor of each is read at a time.
 
     Args:
-        changes: of the members, in their order.
+        gradients: of the members, in their order.
         weights: of each.
         names: of the tensors.
         counted: names that the sums are over.
 
     Returns:
-        The mean by name, and sums (2, members + 1) fp64: squares of each member's change and of the
-        mean; and products of each with the mean.
+        The mean by name, and sums (2, members + 1) fp64: squares of each member's pseudo-gradient
+        and of the mean; and products of each with the mean.
     """
-    mean: Tensors = {}
+    means: Tensors = {}
     sums = torch.zeros(2, len(weights) + 1, dtype=torch.float64)
     for name in names:
-        ones = [{name: change[name]} for change in changes]
-        of_all = merged(ones, weights)
-        mean |= of_all
+        tensors = [gradient[name] for gradient in gradients]
+        means[name] = weighted_mean(tensors, weights)
         if name in counted:
-            for i, one in enumerate([*ones, of_all]):
-                sums[0, i] += dot(one, one)
-                sums[1, i] += dot(one, of_all)
-    return mean, sums
+            mean = means[name].double()
+            for i, each in enumerate([*tensors, mean]):
+                sums[0, i] += (each.double() * each.double()).sum()
+                sums[1, i] += (each.double() * mean).sum()
+    return means, sums
+
+
+@dataclass(slots=True)
+class OuterState:
+    """What outer steps change, by the names of weights.
+
+    Attributes:
+        params: the outer parameters, which all workers share.
+        momentum: of the outer optimizer; nothing if it has none.
+        pending: pseudo-gradients that a delayed momentum has not taken yet, summed; nothing if it
+            takes each at once.
+        steps: outer steps so far.
+    """
+
+    params: Tensors
+    momentum: Tensors = field(default_factory=dict)
+    pending: Tensors = field(default_factory=dict)
+    steps: dict[str, int] = field(default_factory=dict)
+
+
+def outer_step(
+    state: OuterState, gradient: Tensors, learning_rate: float, momentum: float, every: int = 1
+) -> None:
+    """Take a step of `torch.optim.SGD` on the tensors that `gradient` names, in place.
+
+    With `every` = N above 1 the momentum is delayed (arXiv 2401.09135, Algorithm 3, with c = 0),
+    for pseudo-gradients that are applied one by one as they arrive. Each moves the outer parameters
+    by its Nth part; every Nth brings the momentum, which takes the mean of the last N.
+
+    Args:
+        state: with room for momentum and pending gradients, if there are any; its steps count this
+            one already.
+        gradient: the mean of pseudo-gradients.
+        learning_rate: of the outer step.
+        momentum: of Nesterov, from 0 to below 1.
+        every: outer gradients between two changes of the momentum.
+    """
+    if every == 1 or not momentum:
+        parts = {name: tensor / every for name, tensor in gradient.items()}
+        _sgd_step(state, parts, learning_rate, momentum)
+        return
+    for name, tensor in gradient.items():
+        pending, is_due = state.pending[name], state.steps[name] % every == 0
+        # The mean of the last N replaces the parts of them that were applied one by one.
+        part = -pending if is_due else tensor
+        _sgd_step(state, {name: part / every}, learning_rate, 0.0)
+        pending.add_(tensor)
+        if is_due:
+            _sgd_step(state, {name: pending / every}, learning_rate, momentum)
+            pending.zero_()
+
+
+def _sgd_step(state: OuterState, gradient: Tensors, learning_rate: float, momentum: float) -> None:
+    if not gradient:
+        return
+    params = [state.params[name] for name in gradient]
+    sgd = torch.optim.SGD(
+        params, lr=learning_rate, momentum=momentum, nesterov=momentum > 0, foreach=False
+    )
+    for (name, grad), param in zip(gradient.items(), params, strict=True):
+        param.grad = grad.to(param.dtype)
+        if momentum:
+            sgd.state[param]["momentum_buffer"] = state.momentum[name]
+    sgd.step()
+    sgd.zero_grad()
+
+
+def outer_step_digest() -> str:
+    """Return a digest of a step on fixed numbers, alike on processors that round alike.
+
+    torch computes `add(x, alpha=a)` with one rounding or with two, as the processor has it.
+    """
+    numbers = torch.arange(1.0, 1001.0).reciprocal()
+    state = OuterState({"w": numbers.clone()}, {"w": numbers.sqrt()})
+    outer_step(state, {"w": numbers.square()}, 0.7, 0.9)
+    return hashlib.sha256(state.params["w"].numpy().data).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A copy of the outer parameters.
+
+    Attributes:
+        round: the round after which it was taken.
+        digests: of the newest rounds, that one among them.
+        state: of the outer optimizer.
+        merged: training of all workers that is in it, added up over fragments.
+    """
+
+    round: int
+    digests: Mapping[int, str]
+    state: OuterState
+    merged: Work
+
+
+class OuterParams:
+    """The outer parameters that this process keeps, and the newest plans.
+
+    Attributes:
+        newest: the newest round that is applied.
+        is_over: whether that was the last of the run.
+        state: of the outer optimizer.
+        residuals: unsent parts of this worker's pseudo-gradients, for codecs with error feedback.
+        digests: of the newest rounds, each with all before it.
+        plans: of the rounds that a worker may be in.
+        num_plans: how many those are.
+        merged: training of all workers that is in it, added up over fragments.
+    """
+
+    def __init__(self, config: WorkersConfig, weights: Weights) -> None:
+        """Prepare; `begin` or `expect` follows.
+
+        Raises:
+            ConfigError: there are more fragments than weights.
+        """
+        self._config, self._weights = config, weights
+        self._fragments = fragments(weights.sizes, config.fragments)
+        self.names = [name for names in self._fragments for name in names]
+        self.newest, self.is_over = _START, False
+        self.state = OuterState({})
+        self.residuals: Tensors = {}
+        self.digests: dict[int, str] = {}
+        self.plans = [Plan.first(config.count, config.period_steps)]
+        self.num_plans = config.rounds_ahead + 2
+        self.merged = Work()
+
+    def begin(self) -> None:
+        """Let the outer parameters be the weights as they are."""
+        self._make_room()
+        self.digests = {_START: self._digest(self.names, "")}
+
+    def _make_room(self) -> None:
+        params = self._weights.read(self.names)
+
+        def zeros(is_needed: bool) -> Tensors:
+            return {n: torch.zeros_like(p) for n, p in params.items()} if is_needed else {}
+
+        has_momentum = self._config.momentum > 0
+        is_delayed = has_momentum and self._config.momentum_every > 1
+        self.state = OuterState(params, zeros(has_momentum), zeros(is_delayed))
+        self.residuals = zeros(CODECS[self._config.codec].feedback is not None)
+
+    def names_of(self, numbers: Sequence[int]) -> list[str]:
+        """Return the weights of fragments."""
+        return [name for number in numbers for name in self._fragments[number]]
+
+    def held(self, numbers: Sequence[int]) -> list[str]:
+        """Return the weights of fragments that this process keeps."""
+        return [name for name in self.names_of(numbers) if name in self.state.params]
+
+    def plan(self, round_: int) -> Plan:
+        """Return the newest plan that is of a round or of one before it."""
+        return next(plan for plan in reversed(self.plans) if plan.round <= round_)
+
+    def base(self, round_: int) -> str:
+        """Return the digest of the last round that all members of a round have applied."""
+        return self.digests[max(_START, round_ - max(1, self._config.rounds_ahead))]
+
+    def step(self, record: RoundRecord, gradient: Tensors) -> None:
+        """Take the outer step of a round."""
+        config = self._config
+        names, steps = self.names_of(record.fragments), self.state.steps
+        steps.update({name: steps.get(name, 0) + 1 for name in names})
+        is_warm = record.round >= config.momentum_warmup_rounds
+        every = config.momentum_every if is_warm else 1
+        outer_step(self.state, gradient, config.learning_rate, config.momentum, every)
+        digest = self._digest(names, self.digests[self.newest])
+        self.digests = dict([*self.digests.items(), (record.round, digest)][-self.num_plans :])
+        self.plans = [*self.plans, record.plan][-self.num_plans :]
+        self.newest, self.is_over = record.round, record.is_last
+        # A pseudo-gradient of weight 0 brings no training into the outer parameters.
+        self.merged = sum((each.work for each in record.members if each.tokens), self.merged)
+
+    def trained(self) -> Work:
+        """Return the training that is in the outer parameters: of fragments, their mean."""
+        return self.merged.times(1 / self._config.fragments)
+
+    def snapshot(self) -> Snapshot:
+        """Return a copy that shares its tensors."""
+        return Snapshot(self.newest, dict(self.digests), self.state, self.merged)
+
+    def take(self, snapshot: Snapshot, records: Sequence[RoundRecord]) -> None:
+        """Go to a later snapshot, whose last rounds are these, its own among them."""
+        self.newest, self.digests = snapshot.round, dict(snapshot.digests)
+        self.state, self.merged = snapshot.state, snapshot.merged
+        first = Plan.first(self._config.count, self._config.period_steps)
+        self.plans = [first, *(record.plan for record in records)]
+        self.is_over = any(record.is_last for record in records)
+
+    def _digest(self, names: Sequence[str], before: str) -> str:
+        """Return the sha256 of the previous digest and of these weights, with their momentum."""
+        digest = hashlib.sha256(before.encode())
+        for name in names:
+            for tensors in (self.state.params, self.state.momentum):
+                if name in tensors:
+                    digest.update(tensors[name].contiguous().numpy().data)
+        return digest.hexdigest()
+
+    def progress(self) -> tuple[Any, ...]:
+        """Return where it stands, for processes that keep no weights."""
+        return self.newest, self.is_over, self.plans, self.digests, self.merged
+
+    def follow(self, progress: tuple[Any, ...]) -> None:
+        """Take what `progress` gave on another process."""
+        self.newest, self.is_over, self.plans, self.digests, self.merged = progress
+
+    def to_table(self) -> dict[str, Any]:
+        """Return what JSON can hold."""
+        return {
+            "newest": self.newest,
+            "is_over": self.is_over,
+            "plans": [plan.to_table() for plan in self.plans],
+            "digests": {str(number): digest for number, digest in self.digests.items()},
+            "merged": asdict(self.merged),
+            "trained": asdict(self.trained()),
+            "steps": self.state.steps,
+        }
+
+    def expect(self, table: Mapping[str, Any]) -> None:
+        """Take what `to_table` gave, and make room for the tensors."""
+        self._make_room()
+        self.newest, self.is_over = table["newest"], table["is_over"]
+        self.merged = Work(**table["merged"])
+        self.plans = [Plan.from_table(plan) for plan in table["plans"]]
+        self.digests = {int(number): digest for number, digest in table["digests"].items()}
+        self.state.steps = dict(table["steps"])
+
+    def tensors(self) -> dict[str, Tensors]:
+        """Return its tensors in a checkpoint, by kind."""
+        return {
+            "outer_params": self.state.params,
+            "momentum": self.state.momentum,
+            "pending": self.state.pending,
+            "residual": self.residuals,
+        }

@@ -1,6 +1,6 @@
-"""Rounds: who takes which steps of a run, who took part in a meeting, and what follows from it.
+"""Synchronisation rounds: who takes which steps, who took part, and which plan follows.
 
-All of it follows from the recipe and the records of meetings, and from no clock.
+All of it follows from the recipe and the records of rounds, and from no clock.
 """
 
 import enum
@@ -8,22 +8,43 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
+from pydantic import TypeAdapter
 from torch import Tensor
 
 from train.runs.record import Work
 
 _MISSES_TO_LEAVE = 2
 
+PseudoGradient = Mapping[str, Tensor]
+"""Outer parameters minus a worker's, by name: decoded, fp32."""
+
+
+class Tabled:
+    """A dataclass that JSON can hold."""
+
+    def to_table(self) -> dict[str, Any]:
+        """Return what JSON can hold."""
+        return asdict(self)  # type: ignore[call-overload, no-any-return]
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> Self:
+        """Return what `to_table` gave.
+
+        Raises:
+            ValidationError: the table is of another kind.
+        """
+        return TypeAdapter(cls).validate_python(table)
+
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Tabled):
     """The members of all rounds from one on, until another plan.
 
     A run has one order of global batches, its steps; a round takes the next of them, in turn by the
     members' budgets. The rows, objective and learning rate of a step follow from its number,
-    as in a run without learners.
+    as in a run without workers.
 
     Attributes:
         round: the first of them.
@@ -34,6 +55,11 @@ class Plan:
     round: int
     first_step: int
     budgets: Mapping[int, int]
+
+    @classmethod
+    def first(cls, workers: int, period_steps: int) -> Self:
+        """Return the plan with which a run begins."""
+        return cls(0, 0, dict.fromkeys(range(workers), period_steps))
 
     @cached_property
     def total(self) -> int:
@@ -48,29 +74,29 @@ class Plan:
         """Return whether fewer steps of a run remain after a round than it has members."""
         return self.first_of(round_) + self.total + len(self.budgets) > total_steps
 
-    def budget(self, learner: int, round_: int, total_steps: int) -> int:
+    def budget(self, worker: int, round_: int, total_steps: int) -> int:
         """Return a member's steps in a round; in the last all have as many, and some are left."""
         if self.is_last(round_, total_steps):
             return max(0, total_steps - self.first_of(round_)) // len(self.budgets)
-        return self.budgets[learner]
+        return self.budgets[worker]
 
-    def step(self, learner: int, round_: int, taken: int, total_steps: int) -> int:
+    def step(self, worker: int, round_: int, taken: int, total_steps: int) -> int:
         """Return the step of the run that a member takes after `taken` steps of a round."""
         first = self.first_of(round_)
         if self.is_last(round_, total_steps):
-            return first + taken * len(self.budgets) + sorted(self.budgets).index(learner)
-        return first + self._places[learner][taken]
+            return first + taken * len(self.budgets) + sorted(self.budgets).index(worker)
+        return first + self._places[worker][taken]
 
     @cached_property
     def _places(self) -> dict[int, list[int]]:
         turns = sorted(
-            (Fraction(i, budget), learner)
-            for learner, budget in self.budgets.items()
+            (Fraction(i, budget), worker)
+            for worker, budget in self.budgets.items()
             for i in range(budget)
         )
-        places: dict[int, list[int]] = {learner: [] for learner in self.budgets}
-        for place, (_, learner) in enumerate(turns):
-            places[learner].append(place)
+        places: dict[int, list[int]] = {worker: [] for worker in self.budgets}
+        for place, (_, worker) in enumerate(turns):
+            places[worker].append(place)
         return places
 
 
@@ -79,7 +105,7 @@ class Turn:
     """The steps of a member from a place in a round on, as if its plan held for ever."""
 
     plan: Plan
-    learner: int
+    worker: int
     round: int
     taken: int
     total_steps: int
@@ -88,30 +114,30 @@ class Turn:
         """Return numbers of steps of the run."""
         round_, taken = self.round, self.taken
         while True:
-            for i in range(taken, self.plan.budget(self.learner, round_, self.total_steps)):
-                yield self.plan.step(self.learner, round_, i, self.total_steps)
+            for i in range(taken, self.plan.budget(self.worker, round_, self.total_steps)):
+                yield self.plan.step(self.worker, round_, i, self.total_steps)
             if self.plan.is_last(round_, self.total_steps):
                 return
             round_, taken = round_ + 1, 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class WorkerReport:
-    """A worker's report on a change of its weights.
+class WorkerReport(Tabled):
+    """A worker's report on its pseudo-gradient.
 
     With several fragments, the numbers of all that are sent are added up.
 
     Attributes:
-        learner: its number.
-        tokens: predicted since the fragments last met: its weight in the mean.
+        worker: its number.
+        tokens: predicted since the fragments were last sent: its weight in the mean.
         steps: taken since then.
         seconds: that these took.
         extra: rounds that it went on alone, for want of a quorum.
-        base: what anchor the change is from: the digest of all meetings before.
-        sha256: of the file of a mailbox.
+        base: digest of the outer parameters that the pseudo-gradient starts from.
+        sha256: of the file in a shared store.
     """
 
-    learner: int
+    worker: int
     tokens: int
     steps: int
     seconds: float
@@ -121,19 +147,20 @@ class WorkerReport:
 
     @property
     def work(self) -> Work:
-        """The training that led to the change."""
+        """The training that led to the pseudo-gradient."""
         return Work(self.tokens, self.steps, self.seconds)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Meeting:
-    """The record of a synchronisation, from which all workers continue alike.
+class RoundRecord(Tabled):
+    """The record of a synchronisation round, from which all workers continue alike.
 
     Attributes:
-        round: that it ended.
-        fragments: that met.
-        members: who took part, in the order of their numbers, in which changes are summed.
-        missed: meetings in a row that members of the plan have missed.
+        round: its number.
+        fragments: that are synchronised at its end.
+        members: reports of those who took part, in the order of their numbers; pseudo-gradients are
+            summed in this order.
+        missed: rounds in a row that members of the plan have missed.
         plan: from round + 1 + rounds that workers begin ahead.
         is_last: of the run.
     """
@@ -145,102 +172,68 @@ class Meeting:
     missed: Mapping[int, int] = field(default_factory=dict)
     is_last: bool = False
 
-    def has(self, learner: int) -> bool:
+    def has(self, worker: int) -> bool:
         """Return whether a worker took part."""
-        return learner in [told.learner for told in self.members]
+        return worker in [report.worker for report in self.members]
 
-    def told(self) -> dict[str, Any]:
-        """Return its line in `rounds.jsonl`."""
+    def log_line(self) -> dict[str, Any]:
+        """Return what a line of `rounds.jsonl` says of it."""
         return {
             "round": self.round,
             "fragments": list(self.fragments),
-            "learners": [told.learner for told in self.members],
-            "tokens": [told.tokens for told in self.members],
+            "workers": [report.worker for report in self.members],
+            "tokens": [report.tokens for report in self.members],
         }
 
-    def to_table(self) -> dict[str, Any]:
-        """Return what JSON can hold."""
-        return asdict(self)
 
-    @classmethod
-    def from_table(cls, table: Mapping[str, Any]) -> "Meeting":
-        """Return what `to_table` gave."""
-        return cls(
-            round=table["round"],
-            fragments=tuple(table["fragments"]),
-            members=tuple(WorkerReport(**told) for told in table["members"]),
-            plan=plan_of(table["plan"]),
-            missed={int(number): count for number, count in table["missed"].items()},
-            is_last=table["is_last"],
-        )
-
-
-def plan_of(table: Mapping[str, Any]) -> Plan:
-    """Return a plan from what JSON holds of it."""
-    budgets = {int(number): steps for number, steps in table["budgets"].items()}
-    return Plan(table["round"], table["first_step"], budgets)
-
-
-def first_plan(learners: int, period_steps: int) -> Plan:
-    """Return the plan with which a run begins."""
-    return Plan(0, 0, dict.fromkeys(range(learners), period_steps))
-
-
-def fragments_of_round(round_: int, count: int, is_last: bool) -> tuple[int, ...]:
-    """Return which fragments meet at the end of a round: one in turn, in the end all."""
-    return tuple(range(count)) if is_last else (round_ % count,)
-
-
-def planned(
+def plan_after(
     before: Plan,
     round_: int,
     members: Sequence[WorkerReport],
-    joiners: Sequence[int],
-    missed: Mapping[int, int],
+    joiners: Sequence[int] = (),
+    missed: Mapping[int, int] | None = None,
     *,
     period_steps: int,
-    by_speed: bool,
+    by_speed: bool = False,
 ) -> tuple[Plan, dict[int, int]]:
-    """Return the plan from a round on, and who has missed how many meetings in a row.
+    """Return the plan from a round on, and how many rounds in a row each absent worker has missed.
 
     Args:
         before: the plan of the round before it.
         round_: the first of the new plan.
-        members: who took part in the newest meeting.
-        joiners: who asks to take part.
-        missed: after the meeting before.
+        members: reports of those who took part in the newest round.
+        joiners: workers that request to take part.
+        missed: the second result of the round before.
         period_steps: of a round, for the fastest.
         by_speed: whether slower ones take fewer.
     """
-    there = {told.learner for told in members}
-    absent = {n: missed.get(n, 0) + 1 for n in before.budgets if n not in there}
+    present, missed = {report.worker for report in members}, missed or {}
+    absent = {n: missed.get(n, 0) + 1 for n in before.budgets if n not in present}
     stays = {n: count for n, count in absent.items() if count < _MISSES_TO_LEAVE}
-    numbers = sorted({*there, *stays, *joiners})
+    numbers = sorted({*present, *stays, *joiners})
     budgets = dict.fromkeys(numbers, period_steps)
-    speeds = {told.learner: told.steps / told.seconds for told in members if told.seconds}
+    speeds = {report.worker: report.steps / report.seconds for report in members if report.seconds}
     if by_speed and speeds:
         fastest = max(speeds.values())
         for number in numbers:
-            # Of who was not there the last budget is all that is known.
-            share = speeds.get(number, fastest) / fastest
-            known = number in speeds or number not in before.budgets
-            steps = int(share * period_steps) if known else before.budgets[number]
-            budgets[number] = max(1, steps)
-    extra = max((told.extra for told in members), default=0)
-    first = before.first_of(round_) + extra * before.total
-    return Plan(round_, first, budgets), stays
+            # Of an absent worker the last budget is all that is known.
+            is_known = number in speeds or number not in before.budgets
+            steps = int(speeds.get(number, fastest) / fastest * period_steps)
+            budgets[number] = max(1, steps) if is_known else before.budgets[number]
+    extra = max((report.extra for report in members), default=0)
+    return Plan(round_, before.first_of(round_) + extra * before.total, budgets), stays
 
 
 @dataclass(slots=True)
-class Flight:
-    """A change that is on its way to a meeting.
+class Exchange(Tabled):
+    """A pseudo-gradient that was sent, and whose round is not applied yet.
 
     Attributes:
         round: at whose end it was sent.
         plan: of that round.
-        fragments: that meet.
+        fragments: that it is of.
         is_last: whether the run ends with it.
-        told: the report that accompanies it.
+        report: that accompanies it.
         left: steps until this worker applies the result.
         age: steps since it was sent.
     """
@@ -249,27 +242,13 @@ class Flight:
     plan: Plan
     fragments: tuple[int, ...]
     is_last: bool
-    told: WorkerReport
+    report: WorkerReport
     left: int
     age: int = 0
 
-    def to_table(self) -> dict[str, Any]:
-        """Return what JSON can hold."""
-        return asdict(self)
-
-    @classmethod
-    def from_table(cls, table: Mapping[str, Any]) -> "Flight":
-        """Return what `to_table` gave."""
-        parts = {
-            "plan": plan_of(table["plan"]),
-            "fragments": tuple(table["fragments"]),
-            "told": WorkerReport(**table["told"]),
-        }
-        return cls(**{**table, **parts})
-
 
 class Wait(enum.Enum):
-    """How long a learner waits for a meeting."""
+    """How long a worker waits for a round."""
 
     NOT = 0
     FOR_A_QUORUM = 1
@@ -277,16 +256,12 @@ class Wait(enum.Enum):
     FOR_EVER = 2
 
 
-class ChangesGoneError(Exception):
-    """What led to a meeting has been removed from the mailbox: the others are far ahead."""
-
-
-Change = Mapping[str, Tensor]
-"""What a learner's weights have lost since the anchor, by names: decoded, fp32."""
+class PseudoGradientsGoneError(Exception):
+    """Pseudo-gradients of a round were removed from the shared store: the others are far ahead."""
 
 
 class Transport(Protocol):
-    """Carries changes; all processes of a learner call it together.
+    """Carries pseudo-gradients; all processes of a worker call it together.
 
     Attributes:
         sent_bytes: by this process, since it was made.
@@ -296,67 +271,19 @@ class Transport(Protocol):
     sent_bytes: int
     received_bytes: int
 
-    def send(self, flight: Flight, parts: Mapping[str, Tensor] | None) -> None:
-        """Begin to send a change, encoded; None: it was sent before this process was started."""
+    def send(self, exchange: Exchange, parts: Mapping[str, Tensor] | None) -> None:
+        """Begin to send one, encoded; None: it was sent before this process was started."""
 
-    def meeting(self, flight: Flight, wait: Wait) -> Meeting | None:
-        """Return the meeting of a flight; None: it has not taken place, and waiting is over."""
+    def wait_for(self, exchange: Exchange, wait: Wait) -> RoundRecord | None:
+        """Return the record of the round; None: there is none yet, and waiting is over."""
 
-    def changes(self, meeting: Meeting, names: Sequence[str]) -> list[Change]:
-        """Return the members' changes of a meeting, in their order."""
+    def pseudo_gradients(
+        self, record: RoundRecord, names: Sequence[str]
+    ) -> Sequence[PseudoGradient]:
+        """Return the members' pseudo-gradients of a round, in their order."""
 
     def flush(self) -> None:
-        """Wait until sent changes would outlive this process."""
+        """Wait until what was sent would outlive this process."""
 
     def close(self) -> None:
         """Remove everything on this machine."""
-
-
-class Unsent:
-    """Work by fragment of the weights, since each was last sent."""
-
-    def __init__(self, num_fragments: int) -> None:
-        """Begin with none."""
-        self.works = [Work()] * num_fragments
-
-    def add(self, work: Work) -> None:
-        """Count a step, which changes all fragments."""
-        self.works = [before + work for before in self.works]
-
-    def take(self, fragments: Sequence[int]) -> Work:
-        """Return the work of fragments that are sent, added up; from now on it is none."""
-        taken = sum((self.works[number] for number in fragments), Work())
-        for number in fragments:
-            self.works[number] = Work()
-        return taken
-
-    def merge(self, meeting: Meeting, told: WorkerReport, alpha: float) -> int:
-        """Count a merge, which overwrites the weights except a share of alpha.
-
-        Work that the meeting has not merged counts by this share: steps since the change
-        was sent, and the change itself if the meeting took an earlier one or none.
-
-        Args:
-            meeting: whose anchor the weights were replaced by.
-            told: the report on the change that was sent last.
-            alpha: share of the local weights that the worker keeps.
-
-        Returns:
-            Local steps that the weights have lost.
-        """
-        merged = (each.work for each in meeting.members if each.learner == told.learner)
-        left_out = (told.work - sum(merged, Work())).times(1 / len(meeting.fragments))
-        num_lost = 0
-        for number in meeting.fragments:
-            unmerged = self.works[number] + left_out
-            self.works[number] = unmerged.times(alpha)
-            num_lost = max(num_lost, unmerged.steps - self.works[number].steps)
-        return num_lost
-
-    def to_table(self) -> list[dict[str, Any]]:
-        """Return what JSON can hold."""
-        return [asdict(work) for work in self.works]
-
-    def expect(self, table: Sequence[dict[str, Any]]) -> None:
-        """Take what `to_table` gave."""
-        self.works = [Work(**work) for work in table]

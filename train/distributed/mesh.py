@@ -35,16 +35,16 @@ class Ranks:
     Attributes:
         rank: of this process, in its worker.
         shape: the processes of a worker.
-        group: of the learner; None: all.
+        group: of the worker; None: all.
         quiet_group: for the checkpoint that a thread writes during training, on the CPU; its
             operations never wait for the training's.
         talk_group: for messages of the first process between steps, on the CPU. The
             thread that writes a checkpoint must not meet it in `quiet_group`.
         share: what this process has of its rows.
         context_group: processes that share them; None: it has them alone.
-        learner: number of this process's worker in this launch.
-        num_learners: of this launch.
-        meeting_group: over gloo, the processes that hold what this one holds in their learners.
+        worker: number of this process's worker in this launch.
+        num_workers: of this launch.
+        sync_group: over gloo, the processes that hold what this one holds in their workers.
     """
 
     rank: int
@@ -56,13 +56,13 @@ class Ranks:
     share: ContextShard
     context_group: dist.ProcessGroup | None
     group: dist.ProcessGroup | None = None
-    learner: int = 0
-    num_learners: int = 1
-    meeting_group: dist.ProcessGroup | None = None
+    worker: int = 0
+    num_workers: int = 1
+    sync_group: dist.ProcessGroup | None = None
 
     @property
     def is_first(self) -> bool:
-        """Whether this process speaks and writes for its learner."""
+        """Whether this process speaks and writes for its worker."""
         return self.rank == 0
 
     @property
@@ -86,7 +86,7 @@ class Ranks:
         return self.mesh["replicate", "shard"] if self.shape.replicate > 1 else self.mesh["shard"]
 
     def largest(self, value: int) -> torch.Tensor:
-        """Return the largest value of any process, of all learners, a number on the device."""
+        """Return the largest value of any process, of all workers, a number on the device."""
         found = torch.tensor(value, dtype=torch.int64, device=self.device)
         dist.all_reduce(found, dist.ReduceOp.MAX)
         return found
@@ -100,14 +100,14 @@ class Ranks:
 
 @contextmanager
 def joined_ranks(
-    parallel: ParallelConfig, device: str = "auto", num_learners: int = 1
+    parallel: ParallelConfig, device: str = "auto", num_workers: int = 1
 ) -> Iterator[Ranks]:
     """Join the group that torchrun started; nccl with GPUs, gloo without.
 
     Args:
-        parallel: how processes of a learner are laid out.
+        parallel: how processes of a worker are laid out.
         device: that is asked for, `auto`, `cpu` or `cuda`.
-        num_learners: that the processes are.
+        num_workers: that the processes are.
 
     Raises:
         ConfigError: the processes cannot be laid out as asked for.
@@ -131,7 +131,7 @@ def joined_ranks(
         else:
             store = _get_default_store().clone()  # type: ignore[attr-defined]
             ending.enter_context(SharedFate(store, dist.get_rank()))
-        yield ranks_of_group(used, parallel, num_learners)
+        yield ranks_of_group(used, parallel, num_workers)
         if dist.get_world_size() > 1:  # after a failure it would wait for the others
             dist.destroy_process_group()
 
@@ -154,7 +154,7 @@ def allow_connections(world_size: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
-def ranks_of_group(device: torch.device, parallel: ParallelConfig, num_learners: int = 1) -> Ranks:
+def ranks_of_group(device: torch.device, parallel: ParallelConfig, num_workers: int = 1) -> Ranks:
     """Describe this process in the default group, which exists.
 
     Raises:
@@ -162,31 +162,31 @@ def ranks_of_group(device: torch.device, parallel: ParallelConfig, num_learners:
     """
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    world_size, left = divmod(dist.get_world_size(), num_learners)
+    world_size, left = divmod(dist.get_world_size(), num_workers)
     if left:
         raise ConfigError(
-            f"learners.count = {num_learners}: {dist.get_world_size()} processes are no multiple "
+            f"workers.count = {num_workers}: {dist.get_world_size()} processes are no multiple "
             "of it; change one of them"
         )
     shape = Mesh.of(parallel, world_size)
     sizes = (shape.pipeline, shape.replicate, shape.fsdp, shape.tensor)
     names = ("pipeline", "replicate", "shard", "tensor")
-    if num_learners > 1:
-        sizes, names = (num_learners, *sizes), ("learner", *names)  # type: ignore[assignment]
+    if num_workers > 1:
+        sizes, names = (num_workers, *sizes), ("worker", *names)  # type: ignore[assignment]
     mesh = init_device_mesh(device.type, sizes, mesh_dim_names=names)
     timeout = timedelta(seconds=parallel.timeout_seconds)
-    learner, rank = divmod(dist.get_rank(), world_size)
+    worker, rank = divmod(dist.get_rank(), world_size)
     share, context_group = ContextShard(shape.context_rank(rank), shape.context), None
     if shape.context > 1:
         rows = torch.arange(dist.get_world_size()).view(-1, shape.context, shape.tensor)
         context_group = _one_of(rows.mT.flatten(0, 1).tolist(), timeout)
-    group = meeting_group = None
-    if num_learners > 1:
-        all_ranks = torch.arange(num_learners * world_size).view(num_learners, world_size)
+    group = sync_group = None
+    if num_workers > 1:
+        all_ranks = torch.arange(num_workers * world_size).view(num_workers, world_size)
         group = _one_of(all_ranks.tolist(), timeout)
         quiet_group = _one_of(all_ranks.tolist(), timeout, "gloo")
         talk_group = _one_of(all_ranks.tolist(), timeout, "gloo")
-        meeting_group = _one_of(all_ranks.T.tolist(), timeout, "gloo")
+        sync_group = _one_of(all_ranks.T.tolist(), timeout, "gloo")
     else:
         quiet_group = dist.new_group(backend="gloo", timeout=timeout)
         talk_group = dist.new_group(backend="gloo", timeout=timeout)
@@ -203,9 +203,9 @@ def ranks_of_group(device: torch.device, parallel: ParallelConfig, num_learners:
         share,
         context_group,
         group,
-        learner,
-        num_learners,
-        meeting_group,
+        worker,
+        num_workers,
+        sync_group,
     )
 
 

@@ -7,7 +7,7 @@ from carbon.progress import TableRow, text_table
 from train.planning.memory import Memory
 from train.planning.mesh import Mesh
 from train.planning.plan import Plan
-from train.planning.workers import LearnersPlan
+from train.planning.workers import WorkersPlan
 
 
 def print_plan(plan: Plan, num_devices: int) -> None:
@@ -29,8 +29,8 @@ def print_plan(plan: Plan, num_devices: int) -> None:
     _print_comments(lines)
 
 
-def print_learners(plan: LearnersPlan, seconds: float | None, advice: str) -> None:
-    """Print what learners exchange, as TOML comments.
+def print_workers(plan: WorkersPlan, seconds: float | None, advice: str) -> None:
+    """Print what workers exchange, as TOML comments.
 
     Args:
         plan: of a round.
@@ -39,8 +39,8 @@ def print_learners(plan: LearnersPlan, seconds: float | None, advice: str) -> No
     """
     lines = ["", *text_table(plan.rows()).splitlines()]
     if seconds is not None:
-        shared = _duration(seconds / plan.learners)
-        lines += ["", f"{plan.learners} learners share the steps: {shared} without exchanges"]
+        shared = _duration(seconds / plan.workers)
+        lines += ["", f"{plan.workers} workers share the steps: {shared} without exchanges"]
     if advice:
         lines += ["", advice]
     _print_comments(lines)

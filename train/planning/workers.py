@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from carbon.io.config import check
 from carbon.progress import TableRow
-from train.config import LearnersConfig
+from train.config import WorkersConfig
 from train.planning.plan import Plan
 
 Layout = dict[str, tuple[str, tuple[int, ...]]]
@@ -18,7 +18,6 @@ Layout = dict[str, tuple[str, tuple[int, ...]]]
 
 DTYPE_BYTES = {"F32": 4, "BF16": 2, "I8": 1, "U8": 1}
 INT8_BLOCK = 256
-INT4_BLOCK = 64
 TOP_CHUNK = 4096
 """Numbers that an index of `TOP_INDEX_BITS` finds one of."""
 TOP_KEPT = 64
@@ -66,11 +65,6 @@ def _int8(numel: int) -> Layout:
     return {"codes": ("I8", (numel,)), "scales": ("F32", (math.ceil(numel / INT8_BLOCK),))}
 
 
-def _int4(numel: int) -> Layout:
-    scales = math.ceil(numel / INT4_BLOCK)
-    return {"codes": ("U8", (packed_bytes(numel, 4),)), "scales": ("F32", (scales,))}
-
-
 def _top2(numel: int) -> Layout:
     kept, chunks = top_kept(numel), math.ceil(numel / TOP_CHUNK)
     return {
@@ -93,9 +87,6 @@ CODEC_CHOICES = {
             name="int8", label=f"8-bit integers with a scale for {INT8_BLOCK}", layout=_int8
         ),
         CodecChoice(
-            name="int4", label=f"4-bit integers with a scale for {INT4_BLOCK}", layout=_int4
-        ),
-        CodecChoice(
             name="top2",
             label=f"the largest {TOP_KEPT} of {TOP_CHUNK:,} in 2 bits, the rest sent later",
             layout=_top2,
@@ -105,67 +96,67 @@ CODEC_CHOICES = {
 }
 
 
-FEW_MEETINGS = 120
+FEW_ROUNDS = 120
 """Of each weight: below so many the plain mean learned more than momentum (docs/lab-book.md)."""
 _FP32_BYTES = 4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LearnersPlan:
-    """A round of learners: every one takes `every_steps` steps, and all parameters go once.
+class WorkersPlan:
+    """A round of workers: every one takes `every_steps` steps, and all parameters go once.
 
     Attributes:
         num_parameters: that are trained, of the whole model. They are counted as one tensor, so
             that blocks which the ends of tensors leave unfilled are left out.
         codec: what writes them.
-        learners: how many there are.
+        workers: how many there are.
         every_steps: inner steps of a round.
         fragments: exchanges in a round, each of an equal part.
-        step_tokens: of one learner.
-        step_seconds: of one learner's step; None: not known.
-        gbit_per_s: of a learner's link, all its processes together; None: not known.
-        meetings: of each weight in the whole run.
+        step_tokens: of one worker.
+        step_seconds: of one worker's step; None: not known.
+        gbit_per_s: of a worker's link, all its processes together; None: not known.
+        rounds: of each weight in the whole run.
         has_momentum: whether the outer optimizer has any.
-        times_sent: how often a worker sends its change: once to a mailbox, to each other learner
-            in a group (`learners - 1`).
+        times_sent: how often a worker sends its change: once to a store, to each other worker
+            in a group (`workers - 1`).
     """
 
     num_parameters: int
     codec: CodecChoice
-    learners: int
+    workers: int
     every_steps: int
     fragments: int
     step_tokens: int
     step_seconds: float | None
     gbit_per_s: float | None
-    meetings: int
+    rounds: int
     has_momentum: bool = True
     times_sent: int = 1
 
     @property
     def payload_bytes(self) -> int:
-        """Of all outer gradients of one learner."""
+        """Of all outer gradients of one worker."""
         return self.codec.num_bytes(self.num_parameters)
 
     @property
     def sent_bytes(self) -> int:
-        """By one learner, a round; nothing if it is alone."""
-        return self.times_sent * self.payload_bytes if self.learners > 1 else 0
+        """By one worker, a round; nothing if it is alone."""
+        return self.times_sent * self.payload_bytes if self.workers > 1 else 0
 
     @property
     def received_bytes(self) -> int:
-        """By one learner, a round: what all others have written."""
-        return (self.learners - 1) * self.payload_bytes
+        """By one worker, a round: what all others have written."""
+        return (self.workers - 1) * self.payload_bytes
 
     @property
     def bytes_a_token(self) -> float:
-        """Sent and received by a learner for each token that it reads."""
+        """Sent and received by a worker for each token that it reads."""
         tokens = self.every_steps * self.step_tokens
         return (self.sent_bytes + self.received_bytes) / tokens
 
     @property
     def memory_bytes(self) -> int:
-        """Of the host, of all processes of a learner: anchor, momentum, residuals, in fp32."""
+        """Of a worker's host: outer parameters, momentum and residuals, in fp32."""
         tensors = 1 + self.has_momentum + (self.codec.feedback is not None)
         return tensors * _FP32_BYTES * self.num_parameters
 
@@ -196,8 +187,8 @@ class LearnersPlan:
         A ring of K sends 2 (K - 1) / K of the summed bytes (Patarasuk and Yuan, J. Parallel
         Distrib. Comput. 69, 2009).
         """
-        whole = 2 * (self.learners - 1) * _FP32_BYTES * self.num_parameters
-        return math.ceil(whole / self.learners)
+        whole = 2 * (self.workers - 1) * _FP32_BYTES * self.num_parameters
+        return math.ceil(whole / self.workers)
 
     @property
     def data_parallel_seconds(self) -> float | None:
@@ -208,9 +199,9 @@ class LearnersPlan:
         """Return a table for `text_table`: compared with data parallelism, by round."""
         steps, ring = self.every_steps, self.every_steps * self.data_parallel_bytes
         rows: list[TableRow] = [
-            (f"a learner of {self.learners}, a round", f"learners, {self.codec.name}", "each step"),
+            (f"a worker of {self.workers}, a round", f"workers, {self.codec.name}", "each step"),
             ("steps", steps, steps),
-            ("meetings of each weight", self.meetings, ""),
+            ("rounds of each weight", self.rounds, ""),
             ("MB sent", self.sent_bytes / 1e6, ring / 1e6),
             ("MB received", self.received_bytes / 1e6, ring / 1e6),
             (
@@ -245,15 +236,13 @@ class LearnersPlan:
         return None if self.gbit_per_s is None else 8 * num_bytes / (self.gbit_per_s * 1e9)
 
 
-def learners_plan(
-    config: LearnersConfig, plan: Plan, gbit_per_s: float | None = None
-) -> LearnersPlan:
+def workers_plan(config: WorkersConfig, plan: Plan, gbit_per_s: float | None = None) -> WorkersPlan:
     """Return the exchange of a run's workers, in the span with the most steps.
 
     Args:
         config: of the workers, at least one.
         plan: of one of them, taking all steps.
-        gbit_per_s: of a learner's link; without it no time is expected.
+        gbit_per_s: of a worker's link; without it no time is expected.
 
     Raises:
         ConfigError: the link carries nothing.
@@ -261,33 +250,33 @@ def learners_plan(
     wrong = f"--gbit-per-s {gbit_per_s}: give more than 0"
     check(gbit_per_s is None or gbit_per_s > 0, wrong)
     span = max(plan.spans, key=lambda span: span.num_steps)
-    return LearnersPlan(
+    return WorkersPlan(
         num_parameters=plan.num_trained,
         codec=CODEC_CHOICES[config.codec],
-        learners=config.count,
+        workers=config.count,
         every_steps=config.every_steps,
         fragments=config.fragments,
         step_tokens=span.num_tokens // span.num_steps,
         step_seconds=None if span.seconds is None else span.seconds / span.num_steps,
         gbit_per_s=gbit_per_s,
-        meetings=meetings_of(config, sum(span.num_steps for span in plan.spans)),
+        rounds=rounds_of(config, sum(span.num_steps for span in plan.spans)),
         has_momentum=config.momentum > 0,
-        times_sent=1 if config.mailbox else max(1, config.count - 1),
+        times_sent=1 if config.store else max(1, config.count - 1),
     )
 
 
-def meetings_of(config: LearnersConfig, num_steps: int) -> int:
+def rounds_of(config: WorkersConfig, num_steps: int) -> int:
     """Return how often each weight meets in a run whose steps workers share."""
     return math.ceil(num_steps / (config.count * config.every_steps))
 
 
-def advice(config: LearnersConfig, num_steps: int) -> str:
+def advice(config: WorkersConfig, num_steps: int) -> str:
     """Return advice for a run of this length in a line, or an empty string."""
-    meetings = meetings_of(config, num_steps) if config.count else 0
-    if not config.momentum or not 0 < meetings < FEW_MEETINGS:
+    rounds = rounds_of(config, num_steps) if config.count else 0
+    if not config.momentum or not 0 < rounds < FEW_ROUNDS:
         return ""
     return (
-        f"learners: each weight meets {meetings} times, which is few for outer momentum; the plain "
+        f"workers: each weight meets {rounds} times, which is few for outer momentum; the plain "
         "mean (momentum = 0, learning_rate = 1) learned more in runs as short"
     )
 

@@ -78,7 +78,7 @@ def write_card(
         export: folder of the model.
         corpus_manifest: of the corpus, if it has one.
         parameters: of the network; counted in the exported weights if not given.
-        trained: the training of all learners that is in the model; None: the steps of the run.
+        trained: the training of all workers that is in the model; None: the steps of the run.
 
     Raises:
         ConfigError: the run has no config.toml, or a file of it is malformed.
@@ -165,21 +165,21 @@ def _recipe(record: RunRecord) -> str:
     )
     if changes := objective_changes(record):
         text += f"{plain(' '.join(changes))}\n\n"
-    of_learner = _of_learner(record)
+    of_worker = _of_worker(record)
     if skipped:
         text += (
-            f"{skipped:,} steps{of_learner} were skipped for a loss or gradient that was not "
+            f"{skipped:,} steps{of_worker} were skipped for a loss or gradient that was not "
             "usable.\n\n"
         )
-    if of_learner:  # the lines of a learner's folder cover only its steps
+    if of_worker:  # the lines of a worker's folder cover only its steps
         rows = [row for row in rows if row[0] != "steps taken"]
     return text + table(rows, header)
 
 
-def _of_learner(record: RunRecord) -> str:
+def _of_worker(record: RunRecord) -> str:
     """Return the worker whose lines the folder has, or an empty string for a whole run."""
-    learners = record.config.learners
-    return f" of {plain(record.name)}" if learners.count > 1 or learners.mailbox else ""
+    workers = record.config.workers
+    return f" of {plain(record.name)}" if workers.count > 1 or workers.store else ""
 
 
 def _objectives(config: TrainConfig) -> str:
@@ -240,7 +240,7 @@ def _results(record: RunRecord, drawn: bool) -> str:
     if not rows:
         return f"{text}None: the run wrote down no step and no probe.\n"
     text += (
-        f"The last values{_of_learner(record) or ' of the run'}. Those of training rows are "
+        f"The last values{_of_worker(record) or ' of the run'}. Those of training rows are "
         "of one batch. Nats per base by the chain are the likelihood of the sequence, by the "
         "marginals what FNS trains; 1.3863, the logarithm of 4, is a guess. Sequence recovery is "
         "the share of bases that the most likely continuation of 30 gets right.\n\n"

@@ -129,11 +129,11 @@ class RunLog:
             return
         self._write("rounds", line)
         self._tracker.log(line["step"], _numbers_of_round(line))
-        who = ", ".join(map(str, line["learners"]))
+        who = ", ".join(map(str, line["workers"]))
         cosines = ", ".join(f"{cosine:.2f}" for cosine in line["cosines"])
-        absent = "" if took_part else " without this learner"
+        absent = "" if took_part else " without this worker"
         say(
-            f"round {line['round']:,}: learners {who} have met{absent}; {sum(line['tokens']):,} "
+            f"round {line['round']:,}: workers {who} synchronised{absent}; {sum(line['tokens']):,} "
             f"tokens, norm {line['mean_norm']:.3g}, cosines {cosines}; waited "
             f"{line['wait_seconds']:.1f} s"
         )
@@ -153,7 +153,7 @@ class RunLog:
 
         Args:
             export: folder of the model.
-            trained: the training that is in it, of all learners; None: the steps of the run.
+            trained: the training that is in it, of all workers; None: the steps of the run.
         """
         if not self._writes:
             return
@@ -196,7 +196,7 @@ def _numbers_of_round(line: Mapping[str, Any]) -> dict[str, float]:
     """Return a synchronisation's numbers for a tracker: sums and means over workers."""
     numbers = {k: v for k, v in line.items() if isinstance(v, int | float) and k != "step"}
     numbers |= {
-        "learners": len(line["learners"]),
+        "workers": len(line["workers"]),
         "tokens": sum(line["tokens"]),
         "cosine": sum(line["cosines"]) / len(line["cosines"]),
     }

@@ -52,7 +52,7 @@ def write_summary(run: Path) -> Path:
         ConfigError: config.toml is missing, or a file of the folder is malformed.
     """
     record = read_run(run)
-    made = (_answer, _totals, _recipe, _curves, _meetings, _probes, _events)
+    made = (_answer, _totals, _recipe, _curves, _rounds, _probes, _events)
     small = (
         f"Carbon {__version__}. From the run folder: config.toml, metrics.jsonl, probes.jsonl, "
         "events.jsonl and rounds.jsonl."
@@ -132,7 +132,7 @@ def _timed(record: RunRecord) -> NDArray[np.bool_]:
 
 def _tokens_of_steps(record: RunRecord) -> NDArray[np.float64]:
     """Return the tokens of each step; workers record the total over all of them."""
-    if record.config.learners.count:
+    if record.config.workers.count:
         course = Schedule(record.config)
         batches = [course.at(line["step"] - 1).stage.batch_tokens for line in record.steps]
         return np.array(batches, np.float64)
@@ -178,12 +178,12 @@ _RATE = (_Curve("learning_rate", ""),)
 _NORM = (_Curve("gradient_norm", ""),)
 _SPEED = (_Curve("tokens_per_second", ""),)
 _MFU = (_Curve("mfu", ""),)
-_OF_MEETINGS: tuple[tuple[str, str, str, _Axis], ...] = (
-    ("Cosine between a learner's change and the mean of all, mean of the learners. With K that "
+_OF_ROUNDS: tuple[tuple[str, str, str, _Axis], ...] = (
+    ("Cosine between a worker's pseudo-gradient and the mean, averaged over workers. With K that "
      "have nothing in common it is 1 over the root of K.", "cosine", "cosine", "zero"),
-    ("Norm of the mean change.", "mean_norm", "norm", "log"),
-    ("Learners that took part.", "there", "learners", "zero"),
-    ("Wait for a meeting.", "wait_seconds", "seconds", "zero"),
+    ("Norm of the mean pseudo-gradient.", "mean_norm", "norm", "log"),
+    ("Workers that took part.", "there", "workers", "zero"),
+    ("Wait for the other workers.", "wait_seconds", "seconds", "zero"),
 )  # fmt: skip
 
 
@@ -211,7 +211,7 @@ def _curves(record: RunRecord) -> str:
     return html_section("Curves", f"{text} {changes}".rstrip(), html_grid(pictures))
 
 
-def _meetings(record: RunRecord) -> str:
+def _rounds(record: RunRecord) -> str:
     """Describe how often a worker synchronised, and how far the workers agree."""
     rounds = record.rounds
     if not rounds:
@@ -219,15 +219,15 @@ def _meetings(record: RunRecord) -> str:
     sent, received = (sum(line[name] for line in rounds) for name in ("sent", "received"))
     waited = float(np.nansum(column(rounds, "wait_seconds")))
     text = (
-        f"Meetings with other learners: {len(rounds):,}. This one sent {sent / 1e6:,.1f} MB, "
+        f"Rounds with other workers: {len(rounds):,}. This worker sent {sent / 1e6:,.1f} MB, "
         f"received {received / 1e6:,.1f} MB and waited {_duration(waited)}."
     )
-    there = [line | {"there": len(line.get("learners", ()))} for line in rounds]
+    there = [line | {"there": len(line.get("workers", ()))} for line in rounds]
     pictures = [
         _picture(caption, _figure(record, (_Curve(name, ""),), unit, there, axis=axis))
-        for caption, name, unit, axis in _OF_MEETINGS
+        for caption, name, unit, axis in _OF_ROUNDS
     ]
-    return html_section("Meetings", text, html_grid(pictures))
+    return html_section("Synchronisation", text, html_grid(pictures))
 
 
 def _probes(record: RunRecord) -> str:

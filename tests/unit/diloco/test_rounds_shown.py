@@ -1,4 +1,4 @@
-"""Meetings of learners as the reader of run folders, the page and the demo's panel show them."""
+"""Rounds of workers as the reader of run folders, the page and the demo's panel show them."""
 
 import io
 import json
@@ -14,10 +14,10 @@ from train.runs.log import RunLog
 from train.runs.summary import write_summary
 
 
-def meeting(round_, sent, received, **changes):
-    """A meeting of three learners behind every tenth step; the cosines' mean is 0.6."""
+def round_line(round_, sent, received, **changes):
+    """A round of three workers behind every tenth step; the cosines' mean is 0.6."""
     return {
-        "step": 10 * round_ + 10, "round": round_, "fragments": [0], "learners": [0, 1, 3],
+        "step": 10 * round_ + 10, "round": round_, "fragments": [0], "workers": [0, 1, 3],
         "tokens": [5, 6, 7], "sent_bytes": sent, "received_bytes": received,
         "wait_seconds": 30.0, "late_steps": 0, "norms": [1.0, 1.0, 1.0],
         "cosines": [0.5, 0.6, 0.7], "mean_norm": 0.6,
@@ -32,28 +32,28 @@ def lab_without_a_model(runs):
 
 @pytest.fixture
 def run(tmp_path):
-    """Bytes begin anew before the third meeting: the run was started again."""
-    folder = write_run(tmp_path / "runs" / "learner-1", [step_line(n) for n in range(1, 61)])
+    """Bytes begin anew before the third round: the run was started again."""
+    folder = write_run(tmp_path / "runs" / "worker-1", [step_line(n) for n in range(1, 61)])
     recipe = (folder / "config.toml").read_text().replace('until = "gradient_norm"\n', "")
-    (folder / "config.toml").write_text(f"{recipe}[learners]\ncount = 4\n")
+    (folder / "config.toml").write_text(f"{recipe}[workers]\ncount = 4\n")
     counted = [(1_000_000, 2_000_000), (2_000_000, 4_500_000), (500_000, 700_000)]
-    lines = [meeting(round_, *bytes_) for round_, bytes_ in enumerate(counted)]
+    lines = [round_line(round_, *bytes_) for round_, bytes_ in enumerate(counted)]
     (folder / "rounds.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     return folder
 
 
-def test_bytes_and_cosines_of_each_meeting(run):
+def test_bytes_and_cosines_of_each_round(run):
     rounds = read_lines(run).rounds
     assert [line["sent"] for line in rounds] == [1_000_000, 1_000_000, 500_000]
     assert [line["received"] for line in rounds] == [2_000_000, 2_500_000, 700_000]
     assert [line["cosine"] for line in rounds] == pytest.approx([0.6, 0.6, 0.6])
 
 
-def test_a_run_without_learners_has_no_meetings(tmp_path):
+def test_a_run_without_workers_has_no_rounds(tmp_path):
     assert read_lines(write_run(tmp_path / "run", [step_line(1)])).rounds == []
 
 
-def test_the_page_tells_of_meetings_and_of_this_learner_s_own_time(run):
+def test_the_page_shows_rounds_and_this_worker_s_own_time(run):
     page = write_summary(run).read_text(encoding="utf-8")
     assert "sent 2.5 MB, received 5.2 MB and waited 1.5 minutes" in page.replace("\n", " ")
     # 60 steps of 1,024 tokens at 2,048 a second, whatever the others have read meanwhile.
@@ -62,10 +62,10 @@ def test_the_page_tells_of_meetings_and_of_this_learner_s_own_time(run):
 
 def test_a_foreign_line_does_not_stop_the_page(run):
     (run / "rounds.jsonl").write_text('{"step": 3}\n')
-    assert "learners: 1. This" in write_summary(run).read_text(encoding="utf-8")
+    assert "workers: 1. This" in write_summary(run).read_text(encoding="utf-8")
 
 
-def test_the_panel_draws_meetings_along_steps_and_tokens(run, tmp_path):
+def test_the_panel_draws_rounds_along_steps_and_tokens(run, tmp_path):
     panel = Training(lab_without_a_model(tmp_path / "runs"))
     values = checked_values(panel.fields, {})
     *_, result = panel.answer(values)
@@ -76,18 +76,18 @@ def test_the_panel_draws_meetings_along_steps_and_tokens(run, tmp_path):
     assert list(seconds["x"]) == [10_240, 20_480, 30_720] and list(seconds["y"]) == [30.0] * 3
 
 
-def test_a_tracker_has_the_numbers_of_a_meeting():
+def test_a_tracker_has_the_numbers_of_a_round():
     tracked, written = [], io.StringIO()
     log = object.__new__(RunLog)
     log._writes, log._sinks = True, {"rounds": written}
     log._tracker = SimpleNamespace(log=lambda step, numbers: tracked.append((step, numbers)))
-    line = meeting(2, 100, 250)
+    line = round_line(2, 100, 250)
     log.round(line, took_part=True)
     ((step, numbers),) = tracked
     assert step == 30 and json.loads(written.getvalue()) == line
     assert numbers.pop("round/cosine") == pytest.approx(0.6)
     assert numbers == {
-        "round/round": 2, "round/learners": 3, "round/tokens": 18, "round/sent_bytes": 100,
+        "round/round": 2, "round/workers": 3, "round/tokens": 18, "round/sent_bytes": 100,
         "round/received_bytes": 250, "round/wait_seconds": 30.0, "round/late_steps": 0,
         "round/mean_norm": 0.6,
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""What may befall a learner: `main` of `python -m train`, with one thing that goes wrong in it."""
+"""What may befall a worker: `main` of `python -m train`, with one thing that goes wrong in it."""
 
 import errno
 import os
@@ -11,10 +11,10 @@ from pathlib import Path
 from carbon.io.store import Store
 from tests.helpers.processes import waits_for
 from train.__main__ import main
-from train.diloco.worker import Worker
+from train.diloco.worker import DilocoWorker
 
 STEP = 4
-"""Steps of its own after which a learner meets its fate, where that is not in a meeting."""
+"""Steps of its own after which a worker meets its fate, where that is not in a meeting."""
 ROUND = 1
 
 
@@ -30,14 +30,14 @@ def _main_with(name, environment, words):
 
 
 def _after_steps(happens, is_time=lambda steps: steps == STEP):
-    taken = Worker.taken
+    after_step = DilocoWorker.after_step
 
     def patched(self, state, tokens, seconds):
-        taken(self, state, tokens, seconds)
+        after_step(self, state, tokens, seconds)
         if is_time(self._all_steps):
             happens()
 
-    Worker.taken = patched
+    DilocoWorker.after_step = patched
 
 
 def _before(method, happens, of):
@@ -58,7 +58,7 @@ def _die(*_):
 
 
 def _fate():
-    """Return the file that is there when a learner of this run has been killed."""
+    """Return the file that is there when a worker of this run has been killed."""
     return Path(os.environ.get("CARBON_FATE", os.devnull))
 
 
@@ -87,20 +87,22 @@ def _twice(error):
     return happens
 
 
-_OF_ROUND = f"rounds/{ROUND:06d}/"
+_OF_ROUND = f"pseudo_gradients/{ROUND:06d}/"
 FAULTS = {
     "none": lambda: None,
-    "killed between meetings": partial(_after_steps, _die),
+    "killed between rounds": partial(_after_steps, _die),
     "killed while it writes": partial(_before, "put", _die_while_writing, _OF_ROUND),
-    "killed before it tells": partial(_before, "write_table", _die, _OF_ROUND),
-    "killed before the record": partial(_before, "create_table", _die, f"meetings/{ROUND:06d}"),
+    "killed before its report": partial(_before, "write_table", _die, _OF_ROUND),
+    "killed before the record": partial(_before, "create_table", _die, f"rounds/{ROUND:06d}"),
     "late with the record": partial(
-        _before, "create_table", lambda *_: waits_for(_fate().exists), f"meetings/{ROUND:06d}"
+        _before, "create_table", lambda *_: waits_for(_fate().exists), f"rounds/{ROUND:06d}"
     ),
     "stopped": partial(_after_steps, _stop_itself),
-    "told to stop": partial(_after_steps, _ask_to_stop),
+    "asked to stop": partial(_after_steps, _ask_to_stop),
     "slow": partial(_after_steps, partial(time.sleep, 0.2), lambda steps: True),
-    "disk full": partial(_before, "put", _twice(OSError(errno.ENOSPC, "No space left")), "rounds/"),
+    "disk full": partial(
+        _before, "put", _twice(OSError(errno.ENOSPC, "No space left")), "pseudo_gradients/"
+    ),
 }  # fmt: skip
 
 if __name__ == "__main__":

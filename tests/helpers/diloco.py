@@ -1,9 +1,9 @@
-"""Learners of a toy network in one process: what they send and take goes by plain variables."""
+"""Workers of a toy network in one process: their pseudo-gradients go by plain variables."""
 
 import torch
 from torch import nn
 
-from train.diloco.outer import OuterState, merged, mixed, outer_gradient
+from train.diloco.outer import OuterState, outer_step, pseudo_gradient, weighted_mean
 
 
 class Toy(nn.Sequential):
@@ -15,9 +15,9 @@ class Toy(nn.Sequential):
         self.to(dtype)
 
 
-def batch_of(learner, step, dtype=torch.float64, rows=6):
-    """Return inputs and targets, others for each learner and step."""
-    generator = torch.Generator().manual_seed(1000 * learner + step)
+def batch_of(worker, step, dtype=torch.float64, rows=6):
+    """Return inputs and targets, others for each worker and step."""
+    generator = torch.Generator().manual_seed(1000 * worker + step)
     inputs = torch.randn(rows, 5, generator=generator, dtype=torch.float64)
     return inputs.to(dtype), inputs.prod(1, keepdim=True).sin().to(dtype)
 
@@ -41,40 +41,57 @@ def load(network, weights):
 
 
 def new_state(weights):
-    return OuterState({name: w.clone() for name, w in weights.items()}, {}, {}, {})
+    """Return an outer state with room for a delayed momentum."""
+    zeros = [{name: torch.zeros_like(w) for name, w in weights.items()} for _ in range(2)]
+    return OuterState({name: w.clone() for name, w in weights.items()}, *zeros)
 
 
-def train_learners(count, steps, every, outer, inner, *, dtype=torch.float64, data=batch_of, **how):
-    """Train so many learners for so many inner steps each.
+def take_outer_step(state, gradient, learning_rate, momentum, every=1):
+    for name in gradient:
+        state.steps[name] = state.steps.get(name, 0) + 1
+    outer_step(state, gradient, learning_rate, momentum, every)
+
+
+def mean(gradients, weights):
+    return {name: weighted_mean([g[name] for g in gradients], weights) for name in gradients[0]}
+
+
+def mixed(local, outer, alpha):
+    return {name: weight * alpha + outer[name] * (1 - alpha) for name, weight in local.items()}
+
+
+def train_workers(count, steps, every, outer, inner, *, dtype=torch.float64, data=batch_of, **how):
+    """Train workers for a number of inner steps each.
 
     Args:
+        outer: learning rate and momentum.
         inner: makes an optimizer of parameters.
         how: of Streaming DiLoCo: `parts` (names by fragment), `offsets`, `delay`, `alpha`; and
-            `weights`, from a step to the shares of the learners that meet then, else all alike.
+            `weights`, from a step to the shares of the workers in the mean, else all alike.
 
     Returns:
-        The outer state, and the learners' weights.
+        The outer state, and the workers' weights.
     """
     networks = [Toy(dtype) for _ in range(count)]
     optimizers = [inner(network.parameters()) for network in networks]
     state = new_state(weights_of(networks[0]))
-    parts = how.get("parts", (tuple(state.anchor),))
+    parts = how.get("parts", (tuple(state.params),))
     offsets = how.get("offsets", (0,) * len(parts))
     delay, alpha = how.get("delay", 0), how.get("alpha", 0.0)
     weights = how.get("weights", lambda step: [1] * count)
-    flying = {}
+    sent = {}
     for step in range(1, steps + 1):
-        for learner, (network, optimizer) in enumerate(zip(networks, optimizers, strict=True)):
-            inner_step(network, optimizer, data(learner, step, dtype))
+        for worker, (network, optimizer) in enumerate(zip(networks, optimizers, strict=True)):
+            inner_step(network, optimizer, data(worker, step, dtype))
         for number, (names, offset) in enumerate(zip(parts, offsets, strict=True)):
             local = [{name: weights_of(n)[name] for name in names} for n in networks]
             if step > offset and (step - offset) % every == 0:
-                deltas = [outer_gradient(state.anchor, own) for own in local]
-                flying[number, step + delay] = merged(deltas, weights(step))
-            if (number, step) in flying:
-                outer.step(state, flying.pop((number, step)))
+                gradients = [pseudo_gradient(state.params, own) for own in local]
+                sent[number, step + delay] = mean(gradients, weights(step))
+            if (number, step) in sent:
+                take_outer_step(state, sent.pop((number, step)), *outer)
                 for network, own in zip(networks, local, strict=True):
-                    load(network, mixed(own, state.anchor, alpha))
+                    load(network, mixed(own, state.params, alpha))
     return state, [weights_of(network) for network in networks]
 
 

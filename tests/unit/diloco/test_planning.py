@@ -1,4 +1,4 @@
-"""Bytes, seconds and memory of learners, against sums by hand and sizes of real tensors."""
+"""Bytes, seconds and memory of workers, against sums by hand and sizes of real tensors."""
 
 import dataclasses
 from types import SimpleNamespace
@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from carbon.errors import ConfigError
-from train.config import LearnersConfig
+from train.config import WorkersConfig
 from train.diloco.codecs import CODECS, encoded
-from train.planning.workers import CODEC_CHOICES, LearnersPlan, advice, learners_plan
+from train.planning.workers import CODEC_CHOICES, WorkersPlan, advice, workers_plan
 
-PLAN = LearnersPlan(
-    num_parameters=3_000_000_000, codec=CODEC_CHOICES["fp32"], learners=4, every_steps=100,
+PLAN = WorkersPlan(
+    num_parameters=3_000_000_000, codec=CODEC_CHOICES["fp32"], workers=4, every_steps=100,
     fragments=1, step_tokens=500_000, step_seconds=2.0, gbit_per_s=1.0,
-    meetings=7,
+    rounds=7,
 )  # fmt: skip
 
 
@@ -24,7 +24,7 @@ def plan(**changes):
     return dataclasses.replace(PLAN, **changes)
 
 
-def test_bytes_of_a_mailbox_by_hand():
+def test_bytes_of_a_store_by_hand():
     """3 G parameters of 4 bytes: 12 GB are written once, and those of three others are read."""
     assert (PLAN.payload_bytes, PLAN.sent_bytes) == (12 * 10**9, 12 * 10**9)
     assert PLAN.received_bytes == 36 * 10**9
@@ -58,7 +58,7 @@ def test_top2_of_three_billions_at_100_mbit():
     [("fp32", True, 8), ("fp32", False, 4), ("int8", True, 8), ("top2", True, 12),
      ("top2", False, 8)],
 )  # fmt: skip
-def test_memory_is_anchor_momentum_and_residuals(codec, has_momentum, bytes_each):
+def test_memory_is_outer_parameters_momentum_and_residuals(codec, has_momentum, bytes_each):
     found = plan(codec=codec, has_momentum=has_momentum)
     assert found.memory_bytes == bytes_each * 3 * 10**9
 
@@ -75,10 +75,8 @@ def test_steps_that_outweigh_and_hide_an_exchange():
     assert before.round_seconds > before.every_steps * 2.0
 
 
-def test_one_learner_sends_nothing():
-    alone = plan(learners=1, times_sent=0)
-    mailbox = plan(learners=1)
-    for found in (alone, mailbox):
+def test_one_worker_sends_nothing():
+    for found in (plan(workers=1, times_sent=0), plan(workers=1)):
         assert found.sent_bytes == found.received_bytes == found.data_parallel_bytes == 0
         assert (found.round_seconds, found.break_even_steps) == (0, 1)
         assert found.memory_bytes == 24 * 10**9
@@ -112,43 +110,43 @@ def test_the_plan_of_a_recipe():
     spans = [SimpleNamespace(num_steps=1, num_tokens=5, seconds=1.0),
              SimpleNamespace(num_steps=12, num_tokens=1152, seconds=24.0)]  # fmt: skip
     run = SimpleNamespace(spans=spans, num_trained=1000)
-    config = LearnersConfig(count=4, every_steps=6, fragments=2, codec="bf16", momentum=0.0)
-    found = learners_plan(config, run, 0.5)
+    config = WorkersConfig(count=4, every_steps=6, fragments=2, codec="bf16", momentum=0.0)
+    found = workers_plan(config, run, 0.5)
     assert (found.step_tokens, found.step_seconds, found.payload_bytes) == (96, 2.0, 2000)
     assert (found.sent_bytes, found.received_bytes) == (6000, 6000)
     assert found.memory_bytes == 4000
-    assert found.meetings == 1  # 13 steps of 4 x 6 in a round
-    in_a_folder = config.replace(mailbox="folder")
-    assert learners_plan(in_a_folder, run).sent_bytes == 2000
+    assert found.rounds == 1  # 13 steps of 4 x 6 in a round
+    in_a_folder = config.replace(store="folder")
+    assert workers_plan(in_a_folder, run).sent_bytes == 2000
     with pytest.raises(ConfigError, match="gbit-per-s 0"):
-        learners_plan(config, run, 0)
+        workers_plan(config, run, 0)
 
 
 @pytest.mark.parametrize(
-    ("steps", "changes", "told"),
+    ("steps", "changes", "words"),
     [(1173, {}, "59 times"), (2380, {}, "119 times"), (2381, {}, ""), (1173, {"momentum": 0}, ""),
      (1173, {"count": 0}, "")],
 )  # fmt: skip
-def test_the_advice_for_a_short_run(steps, changes, told):
-    """Two learners of 10 steps a round share 1,173 steps: 58.65 meetings."""
-    found = advice(LearnersConfig(**{"count": 2, "every_steps": 10} | changes), steps)
-    assert told in found and bool(told) == bool(found)
+def test_the_advice_for_a_short_run(steps, changes, words):
+    """Two workers of 10 steps a round share 1,173 steps: 58.65 rounds."""
+    found = advice(WorkersConfig(**{"count": 2, "every_steps": 10} | changes), steps)
+    assert words in found and bool(words) == bool(found)
 
 
 def test_processes_of_a_launch_are_divided():
-    assert LearnersConfig(count=2).processes_of_each(8) == 4
-    assert LearnersConfig(count=3, mailbox="folder").processes_of_each(8) == 8
+    assert WorkersConfig(count=2).processes_of_each(8) == 4
+    assert WorkersConfig(count=3, store="folder").processes_of_each(8) == 8
     with pytest.raises(ConfigError, match="8 processes are no multiple"):
-        LearnersConfig(count=3).processes_of_each(8)
+        WorkersConfig(count=3).processes_of_each(8)
 
 
-def test_folders_of_learners():
-    group = LearnersConfig(count=2)
+def test_folders_of_workers():
+    group = WorkersConfig(count=2)
     assert [group.folder("run", n) for n in (None, 0, 1)] == [
-        "run/learner-0", "run/learner-0", "run/learner-1"
+        "run/worker-0", "run/worker-0", "run/worker-1"
     ]  # fmt: skip
-    assert group.folder("run/learner-1") == "run/learner-1"  # from the record in its folder
-    assert group.folder("run/learner-1", 0) == "run/learner-0"
-    one = LearnersConfig(count=2, mailbox="folder", number=5)
-    assert one.folder("run") == one.folder("run/learner-5", 0) == "run/learner-5"
-    assert LearnersConfig(count=1).folder("run", 0) == "run"
+    assert group.folder("run/worker-1") == "run/worker-1"  # from the record in its folder
+    assert group.folder("run/worker-1", 0) == "run/worker-0"
+    one = WorkersConfig(count=2, store="folder", number=5)
+    assert one.folder("run") == one.folder("run/worker-5", 0) == "run/worker-5"
+    assert WorkersConfig(count=1).folder("run", 0) == "run"

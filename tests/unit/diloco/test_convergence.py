@@ -1,4 +1,4 @@
-"""Learners learn: more than one alone, less the rarer they meet, and in spite of lost changes.
+"""Workers learn: more than one alone, less the rarer they meet, and in spite of lost changes.
 
 Means of three seeds of a toy network on noisy numbers, its error against the truth without noise.
 A run by Nesterov's momentum is not compared: over so few rounds it overshoots.
@@ -11,12 +11,11 @@ import pytest
 import torch
 from torch.optim import AdamW
 
-from tests.helpers.learners import Toy, load, train_learners
-from train.diloco.outer import OuterStep
+from tests.helpers.diloco import Toy, load, train_workers
 
 SEEDS = range(3)
 STEPS = 200
-AVERAGE = OuterStep(learning_rate=1.0, momentum=0.0)
+AVERAGE = (1.0, 0.0)
 
 
 def truth(inputs):
@@ -24,10 +23,10 @@ def truth(inputs):
 
 
 def noisy(seed):
-    """Return batches of six with noise of variance 1, others for each learner and step."""
+    """Return batches of six with noise of variance 1, others for each worker and step."""
 
-    def batch(learner, step, dtype):
-        generator = torch.Generator().manual_seed(10**6 * seed + 10**4 * learner + step)
+    def batch(worker, step, dtype):
+        generator = torch.Generator().manual_seed(10**6 * seed + 10**4 * worker + step)
         inputs = torch.randn(6, 5, generator=generator, dtype=dtype)
         return inputs, truth(inputs) + torch.randn(6, 1, generator=generator, dtype=dtype)
 
@@ -45,10 +44,10 @@ def error(weights):
 def mean_error(count, every, **how):
     inner = {"inner": lambda parameters: AdamW(parameters, lr=0.01)}
     trained = (
-        train_learners(count, STEPS, every, AVERAGE, **inner, data=noisy(seed), **how)
+        train_workers(count, STEPS, every, AVERAGE, **inner, data=noisy(seed), **how)
         for seed in SEEDS
     )
-    return statistics.mean(error(state.anchor) for state, _ in trained)
+    return statistics.mean(error(state.params) for state, _ in trained)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +56,7 @@ def alone():
 
 
 @pytest.mark.nightly
-def test_two_learners_are_ahead_of_one_and_the_rarer_they_meet_the_less_is_learned(alone):
+def test_two_workers_are_ahead_of_one_and_the_rarer_they_meet_the_less_is_learned(alone):
     """Ahead of one that takes as many steps as each of them."""
     found = {every: mean_error(2, every) for every in (1, 10, 50)}
     assert max(found.values()) < alone
@@ -66,7 +65,7 @@ def test_two_learners_are_ahead_of_one_and_the_rarer_they_meet_the_less_is_learn
 
 @pytest.mark.nightly
 def test_changes_that_are_lost_cost_little(alone):
-    """Half of four learners' changes are lost at random, and all their owner did with them.
+    """Half of four workers' changes are lost at random, and all their owner did with them.
 
     Published, for a large model: 2.1 % of perplexity at most.
     """
