@@ -1,6 +1,7 @@
 """The adapters: against stock networks read a token at a time, and against one another."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
@@ -9,10 +10,11 @@ from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel, PreTrainedT
 from carbon.errors import ModelError, UserError
 from carbon.genome import Reference, Variant
 from carbon.model import save_model
-from eval.contract import Model, Reading
+from eval.contract import Model, Options, Reading
 from eval.cost import tokens_counted
 from eval.hugging_face import HuggingFaceModel
 from eval.models import CarbonModel, load_any
+from eval.tasks import TASKS
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.reference import KMERS, stock_distribution, stock_log_likelihood
 
@@ -298,3 +300,20 @@ def test_a_tokenizer_of_text_is_refused():
     tokenizer = wrapped(Tokenizer(models.WordLevel({"hello": 0, "A": 1}, unk_token="hello")))
     with pytest.raises(ModelError, match="no tokens of A, C, G and T"):
         HuggingFaceModel(gpt2(2), tokenizer, "text")
+
+
+def test_a_task_of_variants_by_another_protocol(model, carbon_model, tmp_path):
+    bases = random_bases(400, 8)
+    fasta = write_fasta(tmp_path / "r.fa", {"c": bases})
+    others = {"A": "C", "C": "G", "G": "T", "T": "A"}
+    rows = [
+        {"chrom": "c", "pos": at + 1, "ref": bases[at], "alt": others[bases[at]], "label": n % 2}
+        for n, at in enumerate((30, 200, 390))
+    ]
+    task = TASKS["labelled_variants"]
+    options = Options(reference=fasta, protocol="tiled")
+    results = task.run(carbon_model, task.examples(pa.Table.from_pylist(rows), options))
+    variants = [Variant("c", row["pos"] - 1, row["ref"], row["alt"]) for row in rows]
+    with Reference(fasta) as reference:
+        tiled = model.score_variants(reference, variants, protocol="tiled", strands="both")
+        assert [result["score"] for result in results] == [-score.delta for score in tiled]
