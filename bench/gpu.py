@@ -2,7 +2,7 @@
 
 The kernel of the head against a copy of as many bytes; training, scoring and decoding of `500m` and
 `3b` with random weights next to plain `transformers`. A row is a separate process with a limit of
-seconds: one that fails is printed as failed, and the rest continues. `--toy` computes every row at a
+seconds: one that fails is printed as failed, and the rest continues. `--toy` computes rows at a
 toy's sizes, on a CPU as well; its figures mean nothing.
 """
 
