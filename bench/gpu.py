@@ -1,9 +1,9 @@
-"""What a GPU reaches, as one table in eight minutes: `python bench/gpu.py [variants]`.
+"""Measure a GPU in eight minutes, as one table: `python bench/gpu.py [variants]`.
 
 The kernel of the head against a copy of as many bytes; training, scoring and decoding of `500m` and
-`3b` with random weights beside plain `transformers`; with `variants` instead the variants a second
-of `tiled` and `centered`. A row is a process of its own with a limit of
-seconds: one that fails is printed as failed, and the rest goes on. `--toy` computes every row at a
+`3b` with random weights next to plain `transformers`; with `variants` instead the variants a second
+of `tiled` and `centered`. A row is a separate process with a limit of seconds: one that fails is
+printed as failed, and the rest continues. `--toy` computes rows at a
 toy's sizes, on a CPU as well; its figures mean nothing.
 """
 
@@ -204,6 +204,7 @@ def _random_snvs(path: Path, number: int) -> tuple[Any, list[Any]]:
 
 
 # What is asked for first is measured first: the time may not be enough for all.
+# In the order of the request: the time may not be enough for all.
 ROWS: dict[str, tuple[Callable[[str, Sizes], Row], str, int]] = {
     "kernel": (kernel, "", 60),
     **{
@@ -235,6 +236,7 @@ GROUPS = {"sequences": ROWS, "variants": VARIANT_ROWS}
 
 def main() -> int:
     """Print the table, a row as it is there, and write `gpu_GROUP.json`; or compute one row."""
+    """Print each row when it is measured and write `gpu.json`; or compute one row."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("group", nargs="?", choices=GROUPS, default="sequences")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
@@ -262,7 +264,7 @@ def main() -> int:
 
 
 def guarded(name: str, toy: bool, limit_seconds: float) -> dict[str, Any]:
-    """Return a row that a process of its own computed, or why there is none."""
+    """Return a row that a separate process computed, or the reason that it failed."""
     if limit_seconds < 1:
         return {"failed": "no time was left"}
     words = [sys.executable, __file__, "--row", name, *(["--toy"] if toy else [])]

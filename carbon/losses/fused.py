@@ -46,7 +46,7 @@ def head_loss(
 ) -> LossSums:
     """Return `nucleotide_loss` of the logits `hidden @ weight.T` without storing all of them.
 
-    Gradients of hidden states and weights are exact; there is no second derivative. Products are in
+    Gradients of hidden states and weights are exact and have no derivative. Products are in
     the dtype of the arguments (of autocast, if enabled; fp32 for fp16), the softmax and all sums in
     fp32 (fp64 for fp64). In bf16 the gradient of hidden states is rounded once before and once
     after multiplication with the loss's own scale.

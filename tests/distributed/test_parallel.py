@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch.torch_version import TorchVersion
 
 from tests.helpers.ranks import run_ranks
-from tests.helpers.runs import assert_close, full_weights, make_config, steps_of_each
+from tests.helpers.runs import assert_close, assert_equal, full_weights, make_config, steps_of_each
 from train.config import ComputeConfig, ParallelConfig
 from train.data import batches, open_rows
 from train.distributed.context import ContextShard
@@ -208,6 +208,27 @@ def test_soft_masked_bases_weigh_what_they_do_in_the_plain_loop(world_size, layo
         world_size, train_all, config, layouts, apart=world_size > 1, limit_seconds=3000
     )
     compare_all(results, layouts, expected)
+
+
+def save_and_resume(ranks, config):
+    """Save after one step; return the weights at the end of a new trainer that loads it."""
+    from train.trainer import Trainer
+
+    trainer = Trainer(config, ranks)
+    next(trainer.steps())
+    trainer.checkpoints.save(trainer.state)
+    trainer.checkpoints.finish()
+    resumed = Trainer(config, ranks, resumes=True)
+    assert resumed.load()
+    return [line["loss"] for line in resumed.steps()], full_weights(resumed)
+
+
+def test_a_run_with_soft_masks_resumes_to_the_same_bits(soft_masked, tmp_path):
+    config = soft_masked[0].replace(output=str(tmp_path / "run"))
+    ((metrics, weights),) = run_ranks(1, train_all, config, [layout(1, 1, 1)])[0]
+    losses, resumed = run_ranks(1, save_and_resume, config)[0]
+    assert losses == [metrics[1]["loss"]]
+    assert_equal(resumed, weights)
 
 
 @pytest.fixture(scope="module")
