@@ -203,7 +203,6 @@ def _random_snvs(path: Path, number: int) -> tuple[Any, list[Any]]:
     return reference, snvs
 
 
-# What is asked for first is measured first: the time may not be enough for all.
 # In the order of the request: the time may not be enough for all.
 ROWS: dict[str, tuple[Callable[[str, Sizes], Row], str, int]] = {
     "kernel": (kernel, "", 60),
@@ -235,8 +234,7 @@ GROUPS = {"sequences": ROWS, "variants": VARIANT_ROWS}
 
 
 def main() -> int:
-    """Print the table, a row as it is there, and write `gpu_GROUP.json`; or compute one row."""
-    """Print each row when it is measured and write `gpu.json`; or compute one row."""
+    """Print each row when it is measured and write `gpu_GROUP.json`; or compute one row."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("group", nargs="?", choices=GROUPS, default="sequences")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")

@@ -183,7 +183,7 @@ class Reader(NamedTuple):
 
     Attributes:
         program: `carbon.cli` or the `__main__` module of a package.
-        damaged: names of the files, or of folders any file of which is damaged.
+        damaged: names of the files, or of folders: a file in the folder is damaged.
         words: of the command; `{in}` and `{out}` are folders.
     """
 
@@ -412,7 +412,7 @@ def _damage_tensors(file: Path, draw: Random) -> str:
     return f"a tensor: {damage}"
 
 
-# One command in a process of its own
+# One command in a separate process
 
 
 def run_apart(main: Callable[[], int], out: Path, seconds: float, *, kill: bool = False) -> str:
@@ -454,7 +454,7 @@ def _become(main: Callable[[], int], said: Path) -> None:
 
 
 def _ending(status: int | None, lines: list[str], out: Path) -> str:
-    """Return `done` or `refused`, or in capitals what is not in order."""
+    """Return `done` or `refused`, or a fault in capitals."""
     if status is None:
         return "HANG"
     if os.WIFSIGNALED(status):

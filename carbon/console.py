@@ -177,4 +177,6 @@ def _system_message(error: OSError) -> str:
     if not _is_written(sys.stdout):
         file = file or "standard output"
     reason = (error.strerror or str(error) or type(error).__name__).splitlines()[0]
-    return f"{file or 'the system'}: {reason.lower()}"
+    if file:
+        return f"{file}: {reason.lower()}"
+    return f"a file or standard output: {reason.lower()}; check its disk, or write elsewhere"

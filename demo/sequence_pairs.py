@@ -1,4 +1,4 @@
-"""Two sequences as people type them, and what a comparison of how they are read says."""
+"""Compare two sequences that a visitor types, each scored by a model."""
 
 import math
 import re
@@ -13,16 +13,16 @@ from carbon.genome.notation import read_bases, read_variant
 if TYPE_CHECKING:
     from carbon.inference.model import Model
 
-_LEAST_BASES = 20  # of what is taken for bases, and not for a name
+_LEAST_BASES = 20  # of a text that is parsed as bases and not as a name
 _OF_PLACES = re.compile(r"[\d:]")  # in regions, variants and most identifiers of genes
 _REGION = re.compile(r"[^:>]+:[\d,]+-[\d,]+")
 
 
 class NamedBases(NamedTuple):
-    """A sequence.
+    """A sequence and its name.
 
     Attributes:
-        name: of the place, or what it is.
+        name: gene or region, or `typed`.
         bases: in capitals.
     """
 
@@ -33,16 +33,17 @@ class NamedBases(NamedTuple):
 def typed_pair(
     first: str, second: str, genome: Genome, most_bp: int
 ) -> tuple[NamedBases, NamedBases]:
-    """Return two sequences by what was typed.
+    """Parse two sequences.
 
     Args:
-        first: bases (20 at least), FASTA of one record, a gene's name or `contig:first-last`.
-        second: the same; a variant, which is put into the first; or nothing, for the first again.
-        genome: where genes, regions and variants are.
-        most_bp: of a sequence.
+        first: at least 20 bases, FASTA of one record, a gene's name or `contig:first-last`.
+        second: as `first`; or a variant of the first sequence; or nothing, for the first sequence.
+        genome: genome with the genes, regions and variants.
+        most_bp: largest length of a sequence.
 
     Raises:
-        UserError: one is nothing of this, is too long, or the variant lies outside of the first.
+        UserError: a text has another form or is too long, or the variant is outside the first
+            sequence.
     """
     a = _typed(first, genome, most_bp)
     if not second:
@@ -59,7 +60,7 @@ def _names(genome: Genome) -> set[str]:
 
 
 def _are_bases(text: str, genome: Genome) -> bool:
-    """Return whether a text is meant as bases; a protein is too, so that its letters are named."""
+    """Return whether to parse a text as bases, as also a protein, whose wrong letter is named."""
     letters = "".join(text.split())
     is_long = len(letters) >= _LEAST_BASES and not _OF_PLACES.search(letters)
     return text.startswith(">") or (is_long and text not in _names(genome))
@@ -78,7 +79,7 @@ def _typed(text: str, genome: Genome, most_bp: int) -> NamedBases:
 def _with_alt(
     first: str, a: NamedBases, variant: Variant, genome: Genome, most_bp: int
 ) -> NamedBases:
-    """Return the first sequence with ALT in the place of REF."""
+    """Return the first sequence with ALT instead of REF."""
     place = None if _are_bases(first, genome) else genome.place(first, 0, most_bp)
     own = variant.interval
     if (
@@ -101,14 +102,14 @@ def _with_alt(
 def read_pair(
     sides: Sequence[NamedBases], models: Sequence[tuple[str, "Model"]]
 ) -> Iterator[dict[str, Any]]:
-    """Read each sequence by its model; yield after each what is known, ready for JSON.
+    """Score each sequence with its model; yield the results so far, ready for JSON.
 
     Args:
         sides: two sequences.
-        models: of each its name and the model.
+        models: name and model for each sequence.
 
     Raises:
-        UserError: a sequence has no base that is known.
+        UserError: a sequence has no known base.
     """
     told: list[dict[str, Any]] = []
     for (name, bases), (model_name, model) in zip(sides, models, strict=True):
@@ -136,13 +137,13 @@ def read_pair(
 def in_words_of(
     a: Mapping[str, Any], b: Mapping[str, Any], *, one_model: bool, one_sequence: bool
 ) -> str:
-    """Return in a sentence what two readings say of one another.
+    """Describe the difference between two scores in a sentence.
 
     Args:
-        a: with `log_likelihood`, `nats_per_base` and `known_bp`.
-        b: the same of the other.
-        one_model: both were read by the same.
-        one_sequence: both are the same bases.
+        a: score with `log_likelihood`, `nats_per_base` and `known_bp`.
+        b: second score, with the same keys.
+        one_model: whether one model scored both.
+        one_sequence: whether both scores are of the same bases.
     """
     if one_model and one_sequence:
         return "A and B are the same: give another sequence, a variant or another model."
@@ -162,22 +163,22 @@ def in_words_of(
 
 
 _AS_LIKELY = 1.1
-"""Times up to which two alleles are told as equally likely."""
+"""Largest ratio of two likelihoods that is described as equal."""
 
 
 def in_words(
     delta: float, is_unsure: bool | None = False, alt: str = "ALT", ref: str = "REF"
 ) -> str:
-    """Return what a delta in nats says of ALT and REF.
+    """Describe a delta in nats in words.
 
     >>> in_words(-13.8)
     'ALT is about 980,000 times less likely than REF'
 
     Args:
         delta: log p(ALT) - log p(REF).
-        is_unsure: the delta lies inside its spread: the strands or k-mer offsets disagree.
-        alt: how ALT is called.
-        ref: how REF is called.
+        is_unsure: whether the strands or k-mer offsets disagree about the sign.
+        alt: name of ALT.
+        ref: name of REF.
     """
     if is_unsure:
         return "the strands or k-mer offsets disagree about which allele is likelier"
@@ -196,7 +197,7 @@ def in_words(
 
 
 def named(text: str) -> str:
-    """Write a variant with the beginning of long alleles.
+    """Write a variant with long alleles shortened.
 
     >>> named("c1:7 A>C")
     'c1:7 A>C'

@@ -1,4 +1,4 @@
-"""A genome that somebody brings: files of any of the forms that are read, or text."""
+"""Genomes and sequences that a visitor uploads or pastes."""
 
 import shlex
 from collections.abc import Sequence
@@ -24,12 +24,12 @@ GENOME_ENDINGS = FASTA_ENDINGS + ANNOTATION_ENDINGS + GENBANK_ENDINGS
 
 
 def genome_in_files(files: Sequence[str]) -> Genome:
-    """Open the genome in files, which are told apart by their endings.
+    """Open the genome in files, whose names' endings state their formats.
 
-    Its `shown_files` and all messages name files without their folders.
+    `shown_files` and all messages name files without their folders.
 
     Raises:
-        UserError: they are not one FASTA, with or without annotation, or one GenBank.
+        UserError: the files are not one FASTA, with or without annotation, or one GenBank.
         GenomeError: a file is malformed.
     """
     fastas = [f for f in files if f.lower().endswith(FASTA_ENDINGS)]
@@ -52,8 +52,8 @@ def genome_in_text(text: str) -> Genome:
     """Open the genome in a text: GenBank, FASTA, or bases alone.
 
     Raises:
-        UserError: there is a letter that is no base.
-        GenomeError: it is malformed.
+        TypedError: a letter is not a DNA letter.
+        GenomeError: the text is malformed.
     """
     name, content = pasted_file(text)
     with scratch_folder("pasted") as folder:
@@ -93,11 +93,11 @@ def shown_reference(genome: Genome) -> tuple[str, str, list[str]]:
 
 
 def sequences_in_text(text: str, most: int) -> list[tuple[str, str]]:
-    """Return names and bases of FASTA, or of a sequence on each line, as files are read.
+    """Return names and bases of FASTA, or of one sequence on each line, as from a file.
 
     Raises:
-        UserError: there are more than `most`.
-        GenomeError: something is no DNA.
+        UserError: the text has more than `most` sequences.
+        TypedError: a letter is not a DNA letter.
     """
     if not text:
         return []
@@ -122,7 +122,7 @@ def sequences_in_text(text: str, most: int) -> list[tuple[str, str]]:
 
 
 def without_folders(message: str, files: Sequence[str]) -> str:
-    """Return a message that names files without the folders of this machine."""
+    """Return a message with the names of files instead of their paths."""
     for path in files:
         message = message.replace(path, Path(path).name)
     return message
@@ -134,5 +134,5 @@ def _in_genbank(path: str) -> Genome:
     with scratch_folder("genbank") as folder:
         fasta = folder / "genome.fa"
         annotation = unpack_genbank(path, fasta).annotation
-        # An open reference needs its file no more by name.
+        # An open reference stays readable after its file is removed.
         return Genome(Reference(fasta), annotation, (path,))

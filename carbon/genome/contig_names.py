@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from carbon.errors import GenomeError
-from carbon.genome.interval import Interval, from_region
+from carbon.genome.interval import Interval, as_utf8, from_region
 from carbon.genome.sequences import numbered_lines
 from carbon.io.files import why_no_file
 
@@ -54,6 +54,7 @@ def region_by_name(
     Raises:
         GenomeError: the contig is unknown, or the region is empty or ends past the contig.
     """
+    text = as_utf8(text)
     known = dict(contig_lengths_bp)
     known |= {name: known[own] for name, own in names.items() if own in contig_lengths_bp}
     contig = text.rpartition(":")[0] or text

@@ -12,7 +12,7 @@ from pathlib import Path
 from carbon.errors import GenomeError, TypedError
 from carbon.genome.alphabet import reverse_complement
 from carbon.genome.fasta import Reference
-from carbon.genome.interval import Interval, Strand
+from carbon.genome.interval import Interval, Strand, as_utf8
 from carbon.progress import say
 
 
@@ -320,6 +320,7 @@ def find_gene(annotation: Annotation, name: str) -> Gene:
         TypedError: the gene does not exist; the message lists similar names.
         GenomeError: there are several such genes; the message lists their places.
     """
+    name = as_utf8(name)
     matches = [gene for gene in annotation.genes if gene.gene_id == name]
     matches = matches or [gene for gene in annotation.genes if gene.name == name]
     matches = matches or [

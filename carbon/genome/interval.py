@@ -10,6 +10,17 @@ from carbon.errors import GenomeError, TypedError
 Strand = Literal["+", "-"]
 
 
+def as_utf8(text: str) -> str:
+    """Return an argument of a command as text.
+
+    Under `LC_ALL=C` without UTF-8 mode, Python passes bytes outside ASCII as lone surrogates.
+    """
+    try:
+        return text.encode(errors="surrogateescape").decode(errors="surrogateescape")
+    except UnicodeEncodeError:  # other surrogates, which no argument has
+        return text
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Interval:
     """An interval of a contig, 0-based and half-open: `start` is inside, `end` is outside.

@@ -14,7 +14,14 @@ from carbon.genome.annotation import read_gene_file
 from carbon.genome.contig_names import CHR, contig_names
 from carbon.genome.fasta import Reference
 from carbon.genome.genes import Annotation, Transcript, find_gene, near_names
-from carbon.genome.interval import Elements, Interval, Variant, read_elements, unexpected
+from carbon.genome.interval import (
+    Elements,
+    Interval,
+    Variant,
+    as_utf8,
+    read_elements,
+    unexpected,
+)
 from carbon.genome.vcf import vcf_text
 
 _BASES = f"[{IUPAC_DNA}{IUPAC_DNA.lower()}]+"
@@ -92,7 +99,7 @@ def read_variant(text: str, reference: Reference, annotation: Annotation | None)
             first wrong letter or similar names.
         GenomeError: several genes have the name.
     """
-    text = text.strip()
+    text = as_utf8(text).strip()
     if coding := _CODING.match(text):
         if annotation is None:
             raise TypedError(

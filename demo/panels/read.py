@@ -1,4 +1,4 @@
-"""Read a sequence: how likely the model finds each base of a gene."""
+"""Scan a gene: the probability of each base, given the bases before it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -23,14 +23,14 @@ from demo.uploads import GENOME_ENDINGS, pasted_file, shown_reference
 _FLANK_BP = 100
 _MOST_BP = 6000
 _MOST_GRID_LINES = 400
-_MOST_LETTERS_BP, _MOST_POINTS = 150, 600  # in sight: bases as letters, and parts of an area
+_MOST_LETTERS_BP, _MOST_POINTS = 150, 600  # in view: bases as letters, and bins of an area
 _LEAST_TOP_BITS = 0.5
 _MOST_PASTED, _MOST_LISTED = 20_000, 200
 _OFFSETS = tuple("012345")
 
 
 class Read(Panel):
-    """Scans a gene or region."""
+    """Page that scans a gene or region."""
 
     title = "Read a sequence"
     invitation = "See what it expects along a gene"
@@ -67,7 +67,7 @@ class Read(Panel):
         )  # fmt: skip
 
     def picks(self) -> tuple[Pick, ...]:
-        """Return what a zoom or a shift of the track does: the link holds it."""
+        """Return the zoom of the track, which the link stores."""
         return (Pick("track", self._in_sight, asks=False),)
 
     def _in_sight(self, picked: Any, values: Values) -> Values:
@@ -80,7 +80,7 @@ class Read(Panel):
         return {"start_bp": start_bp, "width_bp": min(max(1, round(right - left)), most_bp)}
 
     def _where(self, values: Values) -> tuple[Genome, Interval]:
-        """Return the genome and the place; that of the first example is none of another genome."""
+        """Return genome and place; another genome has another example than the demo's."""
         genome = self.lab.genome_of(values["genome"], values["pasted"])
         place = values["place"]
         if genome is not self.lab.genome and place == self.lab.example.name:
@@ -88,7 +88,7 @@ class Read(Panel):
         return genome, genome.place(place, _FLANK_BP, _MOST_BP)
 
     def examples(self) -> tuple[Example, ...]:
-        """Return more of them."""
+        """Return further examples."""
         gene = self.lab.example.name
         known = self.lab.known_genes.items()
         return (
@@ -132,12 +132,12 @@ class Read(Panel):
         }  # fmt: skip
 
     def _sentence(self, values: Values) -> list[tuple[str, str]]:
-        """Return the gene that was asked for and why people know it, if they do."""
+        """Return the chosen gene and why it is well known, if the demo has a sentence on it."""
         name, known = values["place"], self.lab.known_genes
         return [(name, known[name])] if name in known and not values["genome"] else []
 
     def _listed(self, genome: Genome) -> str:
-        """Return links to the genes of a genome that a visitor brought."""
+        """Return links to the genes of a visitor's genome."""
         if genome is self.lab.genome or not genome.annotation:
             return ""
         genes = genome.annotation.genes
@@ -181,7 +181,7 @@ def _offsets(values: Values) -> list[int]:
 
 
 def _track(genome: Genome, interval: Interval, values: Values, result: Result) -> f.Figure:
-    """Return an area of probabilities, or letters where they can be read, with exons below."""
+    """Return an area of probabilities, or letters if few bases are in view, above the exons."""
     first = interval.start + 1 + min(values["start_bp"], interval.length_bp - 1)
     last = min(first + values["width_bp"] - 1, interval.end) if values["width_bp"] else interval.end
     is_near = last - first < _MOST_LETTERS_BP
@@ -203,7 +203,7 @@ def _track(genome: Genome, interval: Interval, values: Values, result: Result) -
 def _area(
     genome: Genome, interval: Interval, first: int, last: int, result: Result
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return the mean probability of the bases under each point of the screen."""
+    """Return the mean probability of the bases of each bin."""
     bin_bp = -(-(last - first + 1) // _MOST_POINTS)
     p = np.exp(np.array(result["log_p_ref"], dtype=float))  # None is NaN
     starts = range(0, interval.length_bp, bin_bp)
@@ -221,7 +221,7 @@ def _area(
 def _letters(
     genome: Genome, interval: Interval, first: int, last: int, result: Result
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return the logo of the bases in sight and beside it, their own letters, and amino acids."""
+    """Return the logo of the bases in view and next to it, the bases, and amino acids."""
     width_bp = last - first + 1
     start, end = max(interval.start, first - 1 - width_bp), min(interval.end, last + width_bp)
     there = slice(start - interval.start, end - interval.start)
@@ -268,7 +268,7 @@ def _texts(
 
 
 def _grid(first: int, last: int, values: Values) -> list[dict[str, Any]]:
-    """Return a line where each token of the first offset begins, as long as they can be told."""
+    """Return a line at the start of each token of the first offset, unless there are too many."""
     if not values["grid"] or values["strand"] == "reverse":
         return []
     offset = _offsets(values)[0]

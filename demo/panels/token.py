@@ -1,4 +1,4 @@
-"""Inside a token: what the model expects of one 6-mer, and what two losses make of it."""
+"""Show the model's distribution of one 6-mer, and two losses of each 6-mer."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
@@ -14,7 +14,7 @@ from demo.next_token_summary import told_kmer
 from demo.panel import Command, Example, Panel, Pick, Progress, Result, View
 from demo.token_figures import kmer_map, loss_bars, marginal_bars
 
-_CONTEXT_BP = 366  # of ENO2: what follows is the 6-mer that the bundled model expects most there
+_CONTEXT_BP = 366  # of ENO2: the bundled model expects the next 6-mer most
 _TOP = 10
 _READING = (
     "Below, each row is the loss if that 6-mer were the true one: the true one itself, then its 18 "
@@ -24,7 +24,7 @@ _READING = (
 
 
 class Token(Panel):
-    """Asks for the distribution of one 6-mer."""
+    """Page with the distribution of one 6-mer."""
 
     title = "Inside a token"
     invitation = "Look inside a token"
@@ -49,7 +49,7 @@ class Token(Panel):
         true = bases[_CONTEXT_BP:]
         return (
             Field("context", "DNA before the token", bases[:_CONTEXT_BP], "bases", most=6000,
-                  info="the 6-mer begins right behind it: 6-mers are counted from its end"),
+                  info="the 6-mer follows it directly: 6-mers are counted from its end"),
             Field("kmer", "True 6-mer", true if _is_kmer(true) else "ATGGCC", most=K,
                   info="or click a cell of the map"),
             Field("fixed", "Fixed bases", FREE, most=K,
@@ -57,7 +57,7 @@ class Token(Panel):
         )  # fmt: skip
 
     def examples(self) -> tuple[Example, ...]:
-        """Return more of them."""
+        """Return further examples."""
         examples = [
             Example("It begins with GT", {"fixed": "GT...."}),
             Example("Its middle is fixed", {"fixed": "..AA.."}),
@@ -71,7 +71,7 @@ class Token(Panel):
         return tuple(examples)
 
     def picks(self) -> tuple[Pick, ...]:
-        """Return what clicks do: a cell or a near miss becomes the true 6-mer, a bar is fixed."""
+        """Return the clicks: a cell or near miss becomes the true 6-mer, and a bar is fixed."""
         take = {view: Pick(view, lambda picked, _: {"kmer": picked}) for view in ("map", "losses")}
         return (*take.values(), Pick("marginals", _toggled))
 
@@ -143,7 +143,7 @@ def _fixed(values: Values) -> str:
 
 
 def _toggled(picked: Any, values: Values) -> Values:
-    """Fix the base of a bar that was clicked, or free it where it was fixed."""
+    """Fix the base of a clicked bar; free it if it is fixed."""
     place, base = int(picked[0]), str(picked[1])
     fixed = list(_fixed(values).ljust(K, ".")[:K])
     fixed[place] = "." if fixed[place] == base else base

@@ -1,4 +1,4 @@
-"""Variant effect: how much less likely is ALT than REF, and which bases behind it say so?"""
+"""Score a variant: the likelihood of ALT compared with REF, base by base."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -30,13 +30,13 @@ from demo.variant_files import Listed, first_variants, printed_vcf
 
 _MOST_WINDOW_BP = 240
 _MOST_STRIP_BP = 3000
-_SNVS_OF_EACH = 24  # consequence, that are read in windows of their own
+_SNVS_OF_EACH = 24  # consequence, each scored in a separate window
 _KEPT_STRIPS = 8
 _MOST_VARIANTS = 200
 
 
 class VariantEffect(Panel):
-    """Scores a variant and all SNVs around it."""
+    """Page that scores a variant and all SNVs around it."""
 
     name = "variant"
     title = "Variant effect"
@@ -55,7 +55,7 @@ class VariantEffect(Panel):
     )
 
     def __init__(self, lab: Lab) -> None:
-        """Look for examples in the lab's genome."""
+        """Choose examples from the lab's genome."""
         told = {label: variant for label, (variant, _) in lab.explained_variants.items()}
         self._examples = told or {k: v.to_text() for k, v in lab.example.variants().items()}
         self._strips: Kept[SnvsByConsequence] = Kept(_KEPT_STRIPS)
@@ -81,7 +81,7 @@ class VariantEffect(Panel):
         )  # fmt: skip
 
     def examples(self) -> tuple[Example, ...]:
-        """Return more of them."""
+        """Return further examples."""
         first, *others = self._examples.items()
         return (
             *(Example(label, {"variant": variant}) for label, variant in others),
@@ -89,11 +89,11 @@ class VariantEffect(Panel):
         )
 
     def picks(self) -> tuple[Pick, ...]:
-        """Return what a click on a cell of the heat map does."""
+        """Return the click on a cell of the heat map: its SNV becomes the variant."""
         return (Pick("map", lambda picked, values: {"variant": str(picked)}),)
 
     def answer(self, values: Values) -> Iterator[Progress | Result]:
-        """Yield the result of one variant, then with it those of the VCF."""
+        """Yield the result of one variant, then also the results of the VCF."""
         try:
             yield from self._answered(values)
         except UserError as error:
@@ -130,7 +130,7 @@ class VariantEffect(Panel):
             yield from self._with_vcf(values, genome, listed, result)
 
     def _among_others(self, genome: Genome, variant: Variant, method: Method) -> Result:
-        """Return SNVs of the gene, or of what lies around the variant where that is long."""
+        """Return SNVs of the gene, or of a region around the variant if the gene is long."""
         reader, read = self.lab.model.runner, neighbouring_snvs.short_method(method)
         place = neighbouring_snvs.place_around(genome, variant, _MOST_STRIP_BP)
         snvs = self._strips.get(
@@ -170,7 +170,7 @@ class VariantEffect(Panel):
         }
 
     def _told(self, values: Values, result: Result) -> str:
-        """Return what is told of a variant of the genome that is open, if it is one of those."""
+        """Return the explanation of a variant of the demo's genome, if it has one."""
         told = {} if values["genome"] else dict(self.lab.explained_variants.values())
         return paragraph(told.get(result["variant"], ""))
 
@@ -226,7 +226,7 @@ class VariantEffect(Panel):
         ]
 
     def _read(self, values: Values) -> tuple[Genome, list[Listed], Variant]:
-        """Return the genome, the variants of the VCF, and the one that is looked at."""
+        """Return the genome, the variants of the VCF, and the chosen variant."""
         genome = self.lab.genome_of(values["genome"])
         listed = first_variants(values["vcf"], genome.reference, _MOST_VARIANTS + 1)
         return genome, listed, neighbouring_snvs.variant_or_first(values["variant"], listed, genome)

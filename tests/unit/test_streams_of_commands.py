@@ -153,6 +153,13 @@ def test_a_full_disk_is_one_line_with_the_name_of_the_file(tmp_path, capsys):
     assert capsys.readouterr().err == f"error: {tmp_path}/out.tsv: no space left on device\n"
     assert list(tmp_path.iterdir()) == []
 
+    def fill_a_stream():
+        raise OSError(28, "No space left on device")
+
+    assert run_command(fill_a_stream) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: a file or standard output: no space left on device; check its")
+
 
 HOLD = """
 import sys, time

@@ -214,6 +214,24 @@ def test_the_first_letter_that_is_no_base(text, at, message):
     assert raised.value.at == at
 
 
+def test_arguments_in_a_locale_of_ascii_name_contigs_and_genes(tmp_path):
+    """Python passes their bytes as surrogates."""
+    fasta, gff = write_genome(tmp_path, "chr\u00df", "+")
+    text = gff.read_text(encoding="utf-8").replace(GENE, "g\u00e9ne")
+    gff.write_text(text, encoding="utf-8")
+    genome = Genome.open(fasta, gff)
+
+    def argument(text):
+        return text.encode().decode("ascii", "surrogateescape")
+
+    assert genome.place(argument("chr\u00df:1-9"), 0, 99) == Interval("chr\u00df", 0, 9)
+    assert genome.place(argument("g\u00e9ne"), 0, 9999) == Interval("chr\u00df", 100, 1000)
+    assert genome.variant(argument("chr\u00df:1 A>C")) == Variant("chr\u00df", 0, "A", "C")
+    assert genome.variant("chr\u00df:1 A>C").contig == "chr\u00df"
+    with pytest.raises(GenomeError, match="no contig"):
+        genome.variant("\ud800:1 A>C")
+
+
 def test_a_variant_is_parsed_in_the_names_of_a_genome(tmp_path):
     fasta, gff = write_genome(tmp_path, "VIII", "+")
     genome = Genome.open(fasta, gff)

@@ -69,6 +69,13 @@ def test_names_of_other_hosts_are_refused(address, host, status):
     assert answer.status_code == status
 
 
+def test_web_pages_of_named_origins_alone_may_ask(model):
+    with serving(model, name="tiny", allowed_origins=["https://lab.example"]) as address:
+        for origin, allowed in (("https://lab.example", "https://lab.example"), ("null", None)):
+            answer = httpx.get(f"{address}/health", headers={"Origin": origin})
+            assert answer.headers.get("access-control-allow-origin") == allowed
+
+
 REQUESTS = [
     {"prompt": BASES[:40], "max_tokens": 3, "seed": 1},
     {"prompt": [BASES[:40], BASES[9:50]], "max_tokens": 3, "seed": 1, "n": 2},
