@@ -420,6 +420,7 @@ def on_one_strand(config: TrainConfig, folder: Path) -> TrainConfig:
     return config.replace(data=data)
 
 
+@pytest.mark.nightly
 def test_other_data_can_be_accepted(finished, tmp_path):
     """And the place of the prepared sources is no change at all."""
     config = copy_of(finished, tmp_path, up_to_step=2)

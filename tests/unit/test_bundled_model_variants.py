@@ -28,13 +28,8 @@ def panel(tmp_path_factory):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "label",
-    [
-        pytest.param(label, marks=[pytest.mark.nightly] * (label != "A stop codon gained"))
-        for label in CODONS
-    ],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("label", CODONS)
 def test_what_is_told_is_so(panel, label):
     entry = real_entry("yeast")
     text, sentence = entry.explained_variants[label]

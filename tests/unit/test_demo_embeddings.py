@@ -3,7 +3,7 @@
 import pytest
 
 from carbon.errors import UserError
-from carbon.genome import Interval, Reference, intergenic, read_annotation, reverse_complement
+from carbon.genome import reverse_complement
 from carbon.genome.genome import Genome
 from carbon.inference import Model
 from carbon.model import load_model, save_model
@@ -85,14 +85,3 @@ def test_labels_of_uploads(panel, tmp_path):
     result = answered(panel, {"sequences": [str(tmp_path / "own.fa")]})
     assert result["labels"] == ["red", "a promoter", "own"]
     assert result["lengths_bp"] == [30, 40, 50]
-
-
-def test_what_is_between_genes(tmp_path):
-    bases, gff3, _ = place_gene()
-    (tmp_path / "g.gff3").write_text(gff3)
-    with Reference(write_fasta(tmp_path / "g.fa", {"c1": bases, "c2": "ACGT"})) as reference:
-        annotation = read_annotation(tmp_path / "g.gff3", reference)
-        found = list(intergenic(annotation, reference.contig_lengths_bp))
-    # The gene is 101-280 of 400 bases, 1-based.
-    expected = [Interval("c1", 0, 100), Interval("c1", 280, 400), Interval("c2", 0, 4)]
-    assert found == expected

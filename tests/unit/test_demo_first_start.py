@@ -70,6 +70,7 @@ def test_a_known_gene_is_an_example_with_its_sentence(read):
     assert "Known &lt;to&gt; all." in shown["facts"]
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not YEAST.is_dir(), reason="CARBON_DATA is not set")
 def test_the_known_genes_are_on_the_held_out_contig_and_fit_a_page():
     entry = pretrained.BUNDLED_MODELS["yeast"]

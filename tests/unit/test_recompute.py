@@ -95,9 +95,8 @@ def test_what_is_computed_anew(name):
     assert selective["aten::rsqrt"] == full["aten::rsqrt"] == LAYERS * 2
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param("varlen", marks=pytest.mark.nightly), "flash_attention_2"]
-)
+@pytest.mark.nightly  # tests/gpu/test_step.py compiles a step that recomputes
+@pytest.mark.parametrize("name", ["varlen", "flash_attention_2"])
 def test_what_a_compiled_layer_recomputes(name):
     """Of one layer. Where checkpointing is around what is compiled, `selective` is as `full`."""
     selective, full = (backward_of_compiled(name, kind) for kind in ("selective", "full"))
