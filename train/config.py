@@ -31,6 +31,7 @@ AttentionName = Literal["auto", "sdpa", "varlen", "flash_attention_2", "flash_at
 CheckpointingName = Literal["none", "selective", "full"]
 GuardPolicyName = Literal["skip", "rollback", "stop"]
 CodecName = Literal["fp32", "bf16", "int8", "top2"]
+SyncName = Literal["diloco", "sparta"]
 TrackerName = Literal["none", "tensorboard", "trackio"]
 
 # Facts about names that decide which keys go together.
@@ -408,6 +409,11 @@ class WorkersConfig(Recipe):
     number: int = Field(default=0, ge=0, le=1023)
     """With a store: which worker this launch is, from 0; one that joins later may have any number
     that no other has."""
+    method: SyncName = "diloco"
+    """Rounds of DiLoCo; or sparse parameter averaging (SPARTA), in which the workers of one launch
+    average a random share of their parameters after each step."""
+    share: float = Field(default=0.01, gt=0, le=1)
+    """Of SPARTA: the share of the parameters."""
     every_steps: Steps = 100
     """Steps of a worker between two rounds over the same weight."""
     learning_rate: float = Field(default=0.7, ge=1e-6, le=10)
@@ -437,8 +443,13 @@ class WorkersConfig(Recipe):
     pseudo-gradients that are older than the last but one are removed there."""
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Yield rounds that cannot take place."""
+        """Yield rounds that cannot take place, and settings of the other method."""
         every, count = self.every_steps, self.count
+        fields = type(self).model_fields
+        of_diloco = fields.keys() - {"count", "method", "share", "grace_seconds"}
+        for name in ["share"] if self.method == "diloco" else sorted(of_diloco):
+            if (value := getattr(self, name)) != fields[name].default:
+                yield name, f"{value!r}: does nothing with method = {self.method!r}; leave it out"
         if every % self.fragments:
             yield "every_steps", f"{every}: give a multiple of fragments = {self.fragments}"
         if self.delay_steps > every:
@@ -450,7 +461,7 @@ class WorkersConfig(Recipe):
                 "number" if self.number else "by_speed",
                 "is for workers with a store; in one launch all take as many steps",
             )
-        if not count and (self.store or self.number):
+        if not count and (self.store or self.number or self.method != "diloco"):
             yield "count", "0: give how many workers begin together"
 
     def alike(self) -> "WorkersConfig":

@@ -128,12 +128,9 @@ class DilocoWorker(OuterSync):
     @contextmanager
     def outer_params_loaded(self) -> Iterator[None]:
         """Let the weights be the outer parameters for a while."""
-        copies = self._weights.copies()
-        self._weights.write(self._outer.names, self._outer.state.params, 0.0)
-        try:
+        with self._weights.restored():
+            self._weights.write(self._outer.names, self._outer.state.params, 0.0)
             yield
-        finally:
-            self._weights.restore(copies)
 
     def close(self) -> None:
         """Remove everything on this machine."""
