@@ -401,7 +401,7 @@ class WorkersConfig(Recipe):
     RENAMED: ClassVar = {"mailbox": "store", "anchor_every": "snapshot_rounds"}
 
     count: int = Field(default=0, ge=0, le=1024)
-    """Workers that begin together; 0: an ordinary run. Each has a run folder of its own in
+    """Workers that begin together; 0: an ordinary run. Each has a separate run folder in
     `output`."""
     store: str = ""
     """Folder, or URL that fsspec opens, through which workers of separate launches synchronise; if
@@ -425,17 +425,17 @@ class WorkersConfig(Recipe):
     momentum_warmup_rounds: StepsOrNone = 0
     """First rounds, which change the momentum each time."""
     fragments: Steps = 1
-    """Parts of the weights, each of which has rounds of its own (arXiv 2501.18512)."""
+    """Parts of the weights that synchronise in different rounds (arXiv 2501.18512)."""
     delay_steps: StepsOrNone = 0
     """Steps that a worker takes while its pseudo-gradient is on the way."""
     alpha: float = Field(default=0.0, ge=0, le=0.9999)  # with 1 workers would never synchronise
-    """Share of its own weights that a worker keeps after a round; 0: the outer parameters alone."""
+    """Share of local weights that a worker keeps after a round; 0: the outer parameters alone."""
     codec: CodecName = "int8"
     """How pseudo-gradients are compressed."""
     quorum: int = Field(default=0, ge=0, le=1024)
     """Fewest workers of a round; 0: more than half of `count`. With fewer each goes on alone."""
     grace_seconds: float = Field(default=60.0, ge=0, le=30 * 24 * 3600)
-    """How long a worker that is ready waits for others than those of the quorum."""
+    """How long a worker that is ready waits for others beyond the quorum."""
     by_speed: bool = False
     """Slow workers take fewer steps in a round, so that all are ready together."""
     snapshot_rounds: Steps = 10

@@ -136,7 +136,7 @@ def learn(ranks, config, store, number, told=None):
 
 
 def learn_together(config, store, processes=(1, 1)):
-    """Start workers of launches of their own, of so many processes; return what each found."""
+    """Start workers in separate launches of `processes` processes; return the result of each."""
     with ThreadPoolExecutor() as pool:
         found = pool.map(
             lambda number: run_ranks(processes[number], learn, config, store, number, apart=True),
@@ -197,7 +197,7 @@ RESUMED = [
 
 @pytest.mark.parametrize("method", RESUMED)
 def test_workers_go_on_from_the_newest_checkpoint_that_all_have(method, corpus, tmp_path):
-    """Twelve steps each, saved behind 5 and 10; the second worker lacks its later checkpoints."""
+    """Twelve steps each, saved after 5 and 10; the second worker lacks its later checkpoints."""
     config = config_of(corpus, tmp_path, steps=24, **method, count=2)
     saves = CheckpointConfig(every_steps=5, every_minutes=0, keep=9)
     config = config.replace(checkpoint=saves)
@@ -224,7 +224,7 @@ def test_workers_go_on_from_the_newest_checkpoint_that_all_have(method, corpus, 
 
 
 def check_outer_params(runs, of_the_end):
-    """What is exported of a checkpoint between rounds is what workers have in common."""
+    """All workers export the outer parameters of a checkpoint between rounds."""
     for run in runs:
         config, folder = str(run / "config.toml"), str(run / "early" / "export")
         assert main(["export", "--config", config, "--output", folder]) == 0

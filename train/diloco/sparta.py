@@ -84,20 +84,22 @@ class SpartaWorker(OuterSync):
 
     def _average(self, share: float) -> None:
         """Replace the chosen numbers by their means over all workers."""
-        if self._ranks.sync_group is None:
-            return
         flat, places = [], []
         for name, ends in self._weights.held.items():
             for shard in (local(end.detach()) for end in ends):
                 positions = chosen(name, shard.numel(), share, self._seed, self._own.steps)
                 flat.append(shard.view(-1))
                 places.append(positions.to(shard.device))
-        means = torch.cat([f[place] for f, place in zip(flat, places, strict=True)]).cpu()
-        dist.all_reduce(means, group=self._ranks.sync_group)
-        means /= self._ranks.num_workers
+        numbers = torch.cat([f[place] for f, place in zip(flat, places, strict=True)])
+        means = self._sum(numbers.cpu()) / self._ranks.num_workers
         parts = torch.split(means, [len(place) for place in places])
         for f, place, part in zip(flat, places, parts, strict=True):
             f[place] = part.to(f.device)
+
+    def _sum(self, numbers: Tensor) -> Tensor:
+        if self._ranks.sync_group is not None:
+            dist.all_reduce(numbers, group=self._ranks.sync_group)
+        return numbers
 
     def steps_taken(self, state: RunState) -> int:
         """Return the steps that this worker has taken itself."""
@@ -105,9 +107,7 @@ class SpartaWorker(OuterSync):
 
     def trained(self) -> Work:
         """Return the training of all workers, which call this together."""
-        total = torch.tensor(astuple(self._own), dtype=torch.float64)
-        if self._ranks.sync_group is not None:
-            dist.all_reduce(total, group=self._ranks.sync_group)
+        total = self._sum(torch.tensor(astuple(self._own), dtype=torch.float64))
         tokens, steps, seconds = total.tolist()
         return Work(int(tokens), int(steps), seconds)
 
@@ -130,7 +130,4 @@ class SpartaWorker(OuterSync):
         """Return the mean of all workers, which the export of a checkpoint reads."""
         with self.outer_params_loaded():
             means = self._weights.read(self._weights.sizes)
-        return {
-            f"worker.outer_params.{name}": self._weights.as_saved(name, mean)
-            for name, mean in means.items()
-        }
+        return self._weights.as_saved({"outer_params": means})

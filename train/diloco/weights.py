@@ -61,9 +61,17 @@ class Weights(ABC):
     def summed(self, sums: Tensor) -> Tensor:
         """Return sums over the `counted` weights of all processes, from this process's sums."""
 
-    @abstractmethod
-    def as_saved(self, name: str, value: Tensor) -> Tensor:
-        """Return a kept tensor in the form that a checkpoint takes."""
+    def as_saved(self, kinds: Mapping[str, Tensors]) -> Tensors:
+        """Return kept tensors by their names in a checkpoint, from those of each kind."""
+        return {
+            f"worker.{kind}.{name}": self._placed(name, tensor)
+            for kind, tensors in kinds.items()
+            for name, tensor in tensors.items()
+        }
+
+    def _placed(self, name: str, value: Tensor) -> Tensor:
+        """Return a kept tensor in the form that a checkpoint takes: here unchanged."""
+        return value
 
 
 class WholeWeights(Weights):
@@ -97,10 +105,6 @@ class WholeWeights(Weights):
     def summed(self, sums: Tensor) -> Tensor:
         """Return the sums of the first process, which keeps all weights."""
         return sums
-
-    def as_saved(self, name: str, value: Tensor) -> Tensor:
-        """Return it unchanged."""
-        return value
 
 
 class ShardWeights(Weights):
@@ -136,7 +140,7 @@ class ShardWeights(Weights):
             sums = total.cpu()
         return sums
 
-    def as_saved(self, name: str, value: Tensor) -> Tensor:
+    def _placed(self, name: str, value: Tensor) -> Tensor:
         """Return it as a shard of a whole, which another layout can read."""
         return as_placed(value, self.held[name][0])
 

@@ -174,11 +174,7 @@ class DilocoWorker(OuterSync):
         kinds |= {f"arrived-{number}": mean for number, (_, mean, _) in self._arrived.items()}
         if self._is_alone:  # a pseudo-gradient that is sent again begins from it
             kinds["residual-before"] = self._residuals_before
-        return {
-            f"worker.{kind}.{name}": self._weights.as_saved(name, tensor)
-            for kind, tensors in kinds.items()
-            for name, tensor in tensors.items()
-        }
+        return self._weights.as_saved(kinds)
 
     # Rounds
 

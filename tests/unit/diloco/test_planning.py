@@ -29,7 +29,7 @@ def plan(**changes):
 
 
 def test_bytes_of_a_store_by_hand():
-    """3 G parameters of 4 bytes: 12 GB are written once, and those of three others are read."""
+    """3 G parameters of 4 bytes: 12 GB are written once, and three times 12 GB are read."""
     assert (PLAN.payload_bytes, PLAN.sent_bytes) == (12 * 10**9, 12 * 10**9)
     assert PLAN.received_bytes == 36 * 10**9
     assert PLAN.bytes_a_token == 48e9 / (100 * 500_000)
