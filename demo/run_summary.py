@@ -53,7 +53,7 @@ def told(
 
 
 def _round(line: Line, steps: Sequence[Line]) -> dict[str, Any]:
-    """Return what is drawn of a round of workers, with the tokens of the run until then."""
+    """Return the values of a round that are drawn, with the tokens of the run until then."""
     names = ("step", "round", "workers", "cosine", "wait_seconds")
     reached = [n["tokens"] for n in steps if n["step"] <= line["step"]]
     return {name: line.get(name) for name in names} | {"tokens": reached[-1] if reached else 0}

@@ -31,6 +31,7 @@ AttentionName = Literal["auto", "sdpa", "varlen", "flash_attention_2", "flash_at
 CheckpointingName = Literal["none", "selective", "full"]
 GuardPolicyName = Literal["skip", "rollback", "stop"]
 CodecName = Literal["fp32", "bf16", "int8", "top2"]
+SyncName = Literal["diloco", "sparta"]
 TrackerName = Literal["none", "tensorboard", "trackio", "wandb"]
 
 # Facts about names that decide which keys go together.
@@ -403,7 +404,7 @@ class WorkersConfig(Recipe):
     RENAMED: ClassVar = {"mailbox": "store", "anchor_every": "snapshot_rounds"}
 
     count: int = Field(default=0, ge=0, le=1024)
-    """Workers that begin together; 0: an ordinary run. Each has a run folder of its own in
+    """Workers that begin together; 0: an ordinary run. Each has a separate run folder in
     `output`."""
     store: str = ""
     """Folder, or URL that fsspec opens, through which workers of separate launches synchronise; if
@@ -411,6 +412,11 @@ class WorkersConfig(Recipe):
     number: int = Field(default=0, ge=0, le=1023)
     """With a store: which worker this launch is, from 0; one that joins later may have any number
     that no other has."""
+    method: SyncName = "diloco"
+    """Rounds of DiLoCo; or sparse parameter averaging (SPARTA), in which the workers of one launch
+    average a random share of their parameters after each step."""
+    share: float = Field(default=0.01, gt=0, le=1)
+    """Of SPARTA: the share of the parameters."""
     every_steps: Steps = 100
     """Steps of a worker between two rounds over the same weight."""
     learning_rate: float = Field(default=0.7, ge=1e-6, le=10)
@@ -422,17 +428,17 @@ class WorkersConfig(Recipe):
     momentum_warmup_rounds: StepsOrNone = 0
     """First rounds, which change the momentum each time."""
     fragments: Steps = 1
-    """Parts of the weights, each of which has rounds of its own (arXiv 2501.18512)."""
+    """Parts of the weights that synchronise in different rounds (arXiv 2501.18512)."""
     delay_steps: StepsOrNone = 0
     """Steps that a worker takes while its pseudo-gradient is on the way."""
     alpha: float = Field(default=0.0, ge=0, le=0.9999)  # with 1 workers would never synchronise
-    """Share of its own weights that a worker keeps after a round; 0: the outer parameters alone."""
+    """Share of local weights that a worker keeps after a round; 0: the outer parameters alone."""
     codec: CodecName = "int8"
     """How pseudo-gradients are compressed."""
     quorum: int = Field(default=0, ge=0, le=1024)
     """Fewest workers of a round; 0: more than half of `count`. With fewer each goes on alone."""
     grace_seconds: float = Field(default=60.0, ge=0, le=30 * 24 * 3600)
-    """How long a worker that is ready waits for others than those of the quorum."""
+    """How long a worker that is ready waits for others beyond the quorum."""
     by_speed: bool = False
     """Slow workers take fewer steps in a round, so that all are ready together."""
     snapshot_rounds: Steps = 10
@@ -440,8 +446,13 @@ class WorkersConfig(Recipe):
     pseudo-gradients that are older than the last but one are removed there."""
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Yield rounds that cannot take place."""
+        """Yield rounds that cannot take place, and settings of the other method."""
         every, count = self.every_steps, self.count
+        fields = type(self).model_fields
+        of_diloco = fields.keys() - {"count", "method", "share", "grace_seconds"}
+        for name in ["share"] if self.method == "diloco" else sorted(of_diloco):
+            if (value := getattr(self, name)) != fields[name].default:
+                yield name, f"{value!r}: does nothing with method = {self.method!r}; leave it out"
         if every % self.fragments:
             yield "every_steps", f"{every}: give a multiple of fragments = {self.fragments}"
         if self.delay_steps > every:
@@ -453,7 +464,7 @@ class WorkersConfig(Recipe):
                 "number" if self.number else "by_speed",
                 "is for workers with a store; in one launch all take as many steps",
             )
-        if not count and (self.store or self.number):
+        if not count and (self.store or self.number or self.method != "diloco"):
             yield "count", "0: give how many workers begin together"
 
     def alike(self) -> "WorkersConfig":

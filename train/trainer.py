@@ -17,6 +17,7 @@ from carbon.progress import say
 from train.checkpoint import Checkpoints
 from train.config import TrainConfig
 from train.data import batches, open_rows
+from train.diloco.sparta import SpartaWorker
 from train.diloco.sync import OuterSync
 from train.diloco.worker import DilocoWorker
 from train.distributed.context import Batch
@@ -50,6 +51,8 @@ from train.runs.log import Metrics, RunLog
 from train.saved import RunState, settings_of
 from train.schedule import Phase, Schedule, learning_rate, objective_at
 from train.signals import StopSignals
+
+SYNC_METHODS = {"diloco": DilocoWorker, "sparta": SpartaWorker}
 
 
 def check_memory(config: TrainConfig, ranks: Ranks) -> None:
@@ -284,7 +287,8 @@ class Trainer:
         if not self.config.workers.count:
             return OuterSync()
         settings = settings_of(self.config, self.rows, start_sha256)
-        return DilocoWorker(self.config, self.ranks, self.parts, self.course.total_steps, settings)
+        worker = SYNC_METHODS[self.config.workers.method]
+        return worker(self.config, self.ranks, self.parts, self.course.total_steps, settings)
 
     def _begin(self, log: RunLog) -> None:
         """Begin synchronising from the present state, once."""

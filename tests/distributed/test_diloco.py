@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
+from carbon.errors import UserError
 from tests.helpers.ranks import run_ranks
 from tests.helpers.runs import (
     assert_close,
@@ -24,7 +25,10 @@ from tests.helpers.runs import (
 from tests.helpers.schemas import check_run
 from train.__main__ import main
 from train.config import CheckpointConfig, ParallelConfig, WorkersConfig
+from train.diloco.group import check_alike
+from train.diloco.sparta import chosen
 from train.diloco.sync import OuterSync
+from train.distributed.mesh import local
 
 STEPS = 12  # of all workers
 
@@ -132,7 +136,7 @@ def learn(ranks, config, store, number, told=None):
 
 
 def learn_together(config, store, processes=(1, 1)):
-    """Start workers of launches of their own, of so many processes; return what each found."""
+    """Start workers in separate launches of `processes` processes; return the result of each."""
     with ThreadPoolExecutor() as pool:
         found = pool.map(
             lambda number: run_ranks(processes[number], learn, config, store, number, apart=True),
@@ -187,12 +191,13 @@ def run_all(ranks, config, resume):
 RESUMED = [
     pytest.param(DELAYED, id="delivery"),
     pytest.param({"every_steps": 3, "codec": "top2"}, id="what was not sent", **NIGHTLY),
+    pytest.param({"method": "sparta", "share": 0.25}, id="sparta"),
 ]
 
 
 @pytest.mark.parametrize("method", RESUMED)
 def test_workers_go_on_from_the_newest_checkpoint_that_all_have(method, corpus, tmp_path):
-    """Twelve steps each, saved behind 5 and 10; the second worker lacks its later checkpoints."""
+    """Twelve steps each, saved after 5 and 10; the second worker lacks its later checkpoints."""
     config = config_of(corpus, tmp_path, steps=24, **method, count=2)
     saves = CheckpointConfig(every_steps=5, every_minutes=0, keep=9)
     config = config.replace(checkpoint=saves)
@@ -211,16 +216,63 @@ def test_workers_go_on_from_the_newest_checkpoint_that_all_have(method, corpus, 
         shutil.rmtree(run / "export")
     run_ranks(2, run_all, config, True)
     assert [exported(run) for run in runs] == wanted
-    check_run(runs[0], "metrics", "events", "rounds")
-    numbers = [line["round"] for line in lines_of(runs[0], "rounds")]
-    assert numbers == list(range(len(numbers)))
+    check_run(runs[0], "metrics", "events")
+    if "method" not in method:
+        check_run(runs[0], "rounds")
+        numbers = [line["round"] for line in lines_of(runs[0], "rounds")]
+        assert numbers == list(range(len(numbers)))
 
 
 def check_outer_params(runs, of_the_end):
-    """What is exported of a checkpoint between rounds is what workers have in common."""
+    """All workers export the outer parameters of a checkpoint between rounds."""
     for run in runs:
         config, folder = str(run / "config.toml"), str(run / "early" / "export")
         assert main(["export", "--config", config, "--output", folder]) == 0
     first, second = (exported(run / "early") for run in runs)
     assert first == second
     assert first != of_the_end
+
+
+def average(ranks, config, share):
+    """Train two workers in one process; average their chosen parameters."""
+    from train.data import batches
+    from train.trainer import Trainer
+
+    alone = config.replace(workers=WorkersConfig())
+    trainers = [Trainer(alone, ranks) for _ in range(2)]
+    for first in range(0, STEPS, 2):
+        for number, trainer in enumerate(trainers):
+            trainer.state.step = first + number
+            read = batches(trainer.rows, alone, trainer.course, ranks, [first + number])
+            trainer._step(trainer.course.at(first + number), read, trainer_log(trainer))
+        one, two = (dict(trainer.parts[0].named_parameters()) for trainer in trainers)
+        for name, weight in one.items():
+            a, b = (local(w.detach()).view(-1) for w in (weight, two[name]))
+            places = chosen(name, len(a), share, config.seed, first // 2) if share < 1 else ...
+            a[places] = b[places] = (a[places] + b[places]) / 2
+    return [full_weights(trainer) for trainer in trainers]
+
+
+@pytest.mark.parametrize("share", [0.002, 1.0])
+def test_sparta_averages_the_chosen_parameters_after_each_step(share, corpus, tmp_path):
+    """To the bit."""
+    config = config_of(corpus, tmp_path, 128, count=2, method="sparta", share=share)
+    found = run_ranks(2, train, config, ParallelConfig(), 2)
+    (expected,) = run_ranks(1, average, config, share)
+    for (_, _, weights), wanted in zip(found, expected, strict=True):
+        assert_equal(weights, wanted)
+
+
+def start_with(ranks, seeds):
+    """Begin with another seed on each worker; return the refusal."""
+    from train.distributed.mesh import ranks_of_group
+
+    here = ranks_of_group(ranks.device, ParallelConfig(), 2)
+    with pytest.raises(UserError) as refusal:
+        check_alike({"output": "", "seed": seeds[here.worker]}, here)
+    return str(refusal.value)
+
+
+def test_a_worker_with_another_recipe_is_refused():
+    said = "worker 1: has another recipe than worker 0: seed is 5, and 0 there; give all one recipe"
+    assert run_ranks(2, start_with, (0, 5)) == [said] * 2

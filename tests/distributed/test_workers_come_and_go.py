@@ -53,7 +53,7 @@ NIGHTLY = {"marks": pytest.mark.nightly}
 def test_a_killed_worker_halts_nobody_and_comes_back(fault, shared_run):
     was_whole = fault == "killed before the record"
     run = shared_run(grace_seconds=30.0 if was_whole else 2.0)
-    # Who is there first creates the record; the one that is to die must come to it.
+    # The first worker creates the record; the worker to be killed must reach that.
     other = run.worker(0, "late with the record" if was_whole else "none")
     lost = run.worker(1, fault)
     lost.join(LIMIT_SECONDS)
@@ -79,17 +79,17 @@ def test_a_stopped_worker_takes_the_newer_outer_parameters(shared_run):
 def test_alone_below_a_quorum_and_then_together(shared_run):
     run = shared_run(quorum=2, grace_seconds=0.3, steps=20)
     first = run.worker(0, "slow")
-    # What it has learned alone is sent before the other is there.
+    # Its steps alone are sent before the other worker is there.
     waits_for(lambda: (run.folder / "store/pseudo_gradients/000000/0-1.json").exists())
     run.ends(first, run.worker(1))
     assert len(run.digests(0, 1)) == 1
     record = run.records()[0]
     assert members(record) == [0, 1]
     assert [report["extra"] > 0 for report in record["members"]] == [True, False]
-    # What it has learned alone is in what it sends.
+    # Its report counts the steps alone.
     assert record["members"][0]["steps"] == 3 * (1 + record["members"][0]["extra"])
     assert all(members(record) == [0, 1] for record in run.records())
-    # What it took alone and did not send counts for nothing.
+    # Steps alone that were not sent count for nothing.
     for report in [report for record in run.records()[1:] for report in record["members"]]:
         assert report["steps"] <= 3 and report["tokens"] <= 3 * 512
     cards_say_what_was_merged(run, planned=40)
@@ -191,7 +191,7 @@ def test_what_is_torn_late_or_foreign_is_named_and_left_out(shared_run):
 
 
 def tear(run, number):
-    """Halve worker 0's file; a worker that has the whole one open goes on reading."""
+    """Halve worker 0's file; a worker with the whole file open can still read it."""
     report = run.records()[number]["members"][0]
     file = run.folder / f"store/pseudo_gradients/{number:06d}/0-{report['extra']}.safetensors"
     whole = file.read_bytes()

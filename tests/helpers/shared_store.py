@@ -1,4 +1,4 @@
-"""Workers of one shared store in a test, each a command of its own."""
+"""Workers of one shared store in a test, each a separate command."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""What may befall a worker: `main` of `python -m train`, with one thing that goes wrong in it."""
+"""`main` of `python -m train` with one fault."""
 
 import errno
 import os
@@ -14,12 +14,12 @@ from train.__main__ import main
 from train.diloco.worker import DilocoWorker
 
 STEP = 4
-"""Steps of its own after which a worker meets its fate, where that is not in a meeting."""
+"""Steps that a worker takes before the fault, where that is not in a round."""
 ROUND = 1
 
 
 def with_fault(name, environment):
-    """Return `main` with a fault, to be started as a process of its own."""
+    """Return `main` with a fault, to be started as a separate process."""
     return partial(_main_with, name, environment)
 
 

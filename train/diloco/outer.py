@@ -6,7 +6,7 @@ momentum on the outer parameters.
 
 Tensors are on a CPU, by name, whole ones or the shards of a process alike. All workers must reach
 the same bits: means are summed in one order by operations of their own, and `outer_step_digest`
-tells whether two processors round the optimizer's alike.
+shows whether two processors round the optimizer's alike.
 """
 
 import hashlib
@@ -233,7 +233,7 @@ class OuterParams:
         self.merged = Work()
 
     def begin(self) -> None:
-        """Let the outer parameters be the weights as they are."""
+        """Start from the present weights."""
         self._make_room()
         self.digests = {_START: self._digest(self.names, "")}
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from pydantic import TypeAdapter
 from torch import Tensor
@@ -177,7 +177,7 @@ class RoundRecord(Tabled):
         return worker in [report.worker for report in self.members]
 
     def log_line(self) -> dict[str, Any]:
-        """Return what a line of `rounds.jsonl` says of it."""
+        """Return the fields of its line in `rounds.jsonl`."""
         return {
             "round": self.round,
             "fragments": list(self.fragments),
@@ -258,32 +258,3 @@ class Wait(enum.Enum):
 
 class PseudoGradientsGoneError(Exception):
     """Pseudo-gradients of a round were removed from the shared store: the others are far ahead."""
-
-
-class Transport(Protocol):
-    """Carries pseudo-gradients; all processes of a worker call it together.
-
-    Attributes:
-        sent_bytes: by this process, since it was made.
-        received_bytes: likewise.
-    """
-
-    sent_bytes: int
-    received_bytes: int
-
-    def send(self, exchange: Exchange, parts: Mapping[str, Tensor] | None) -> None:
-        """Begin to send one, encoded; None: it was sent before this process was started."""
-
-    def wait_for(self, exchange: Exchange, wait: Wait) -> RoundRecord | None:
-        """Return the record of the round; None: there is none yet, and waiting is over."""
-
-    def pseudo_gradients(
-        self, record: RoundRecord, names: Sequence[str]
-    ) -> Sequence[PseudoGradient]:
-        """Return the members' pseudo-gradients of a round, in their order."""
-
-    def flush(self) -> None:
-        """Wait until what was sent would outlive this process."""
-
-    def close(self) -> None:
-        """Remove everything on this machine."""

@@ -363,7 +363,7 @@ class SharedStore:
         """Wait for a record; the first process informs the others each second.
 
         Returns:
-            None: there is no record, for want of a quorum, or this worker is to stop.
+            None: a quorum is missing, or this worker is to stop.
         """
         began = time.monotonic()
         while True:

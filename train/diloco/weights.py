@@ -1,7 +1,8 @@
 """The trained weights of a worker as synchronisation sees them: whole, or shards of a process."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import torch
 import torch.distributed as dist
@@ -37,17 +38,16 @@ class Weights(ABC):
         self._shapes = _shapes(self.held, ranks)
         self.sizes = {name: torch.Size(shape).numel() for name, shape in self._shapes.items()}
 
-    def copies(self) -> list[Tensor]:
-        """Return copies of this process's parameters, on the CPU."""
-        return [shard.to("cpu", copy=True) for shard in self._shards()]
-
-    def restore(self, copies: list[Tensor]) -> None:
-        """Restore the parameters from copies."""
-        for shard, copy in zip(self._shards(), copies, strict=True):
-            shard.copy_(copy)
-
-    def _shards(self) -> list[Tensor]:
-        return [local(p.detach()) for parameters in self.held.values() for p in parameters]
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        """Restore this process's parameters at the end, from copies on the CPU."""
+        shards = [local(p.detach()) for ends in self.held.values() for p in ends]
+        copies = [shard.to("cpu", copy=True) for shard in shards]
+        try:
+            yield
+        finally:
+            for shard, copy in zip(shards, copies, strict=True):
+                shard.copy_(copy)
 
     @abstractmethod
     def read(self, names: Iterable[str]) -> Tensors:
@@ -61,9 +61,17 @@ class Weights(ABC):
     def summed(self, sums: Tensor) -> Tensor:
         """Return sums over the `counted` weights of all processes, from this process's sums."""
 
-    @abstractmethod
-    def as_saved(self, name: str, value: Tensor) -> Tensor:
-        """Return a kept tensor in the form that a checkpoint takes."""
+    def as_saved(self, kinds: Mapping[str, Tensors]) -> Tensors:
+        """Return kept tensors by their names in a checkpoint, from those of each kind."""
+        return {
+            f"worker.{kind}.{name}": self._placed(name, tensor)
+            for kind, tensors in kinds.items()
+            for name, tensor in tensors.items()
+        }
+
+    def _placed(self, name: str, value: Tensor) -> Tensor:
+        """Return a kept tensor in the form that a checkpoint takes: here unchanged."""
+        return value
 
 
 class WholeWeights(Weights):
@@ -97,10 +105,6 @@ class WholeWeights(Weights):
     def summed(self, sums: Tensor) -> Tensor:
         """Return the sums of the first process, which keeps all weights."""
         return sums
-
-    def as_saved(self, name: str, value: Tensor) -> Tensor:
-        """Return it unchanged."""
-        return value
 
 
 class ShardWeights(Weights):
@@ -136,7 +140,7 @@ class ShardWeights(Weights):
             sums = total.cpu()
         return sums
 
-    def as_saved(self, name: str, value: Tensor) -> Tensor:
+    def _placed(self, name: str, value: Tensor) -> Tensor:
         """Return it as a shard of a whole, which another layout can read."""
         return as_placed(value, self.held[name][0])
 

@@ -128,12 +128,9 @@ class DilocoWorker(OuterSync):
     @contextmanager
     def outer_params_loaded(self) -> Iterator[None]:
         """Let the weights be the outer parameters for a while."""
-        copies = self._weights.copies()
-        self._weights.write(self._outer.names, self._outer.state.params, 0.0)
-        try:
+        with self._weights.restored():
+            self._weights.write(self._outer.names, self._outer.state.params, 0.0)
             yield
-        finally:
-            self._weights.restore(copies)
 
     def close(self) -> None:
         """Remove everything on this machine."""
@@ -177,11 +174,7 @@ class DilocoWorker(OuterSync):
         kinds |= {f"arrived-{number}": mean for number, (_, mean, _) in self._arrived.items()}
         if self._is_alone:  # a pseudo-gradient that is sent again begins from it
             kinds["residual-before"] = self._residuals_before
-        return {
-            f"worker.{kind}.{name}": self._weights.as_saved(name, tensor)
-            for kind, tensors in kinds.items()
-            for name, tensor in tensors.items()
-        }
+        return self._weights.as_saved(kinds)
 
     # Rounds
 

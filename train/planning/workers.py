@@ -7,6 +7,7 @@ docs/plan.md.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from carbon.io.config import check
 from carbon.progress import TableRow
@@ -116,9 +117,10 @@ class WorkersPlan:
         step_seconds: of one worker's step; None: not known.
         gbit_per_s: of a worker's link, all its processes together; None: not known.
         rounds: of each weight in the whole run.
-        has_momentum: whether the outer optimizer has any.
-        times_sent: how often a worker sends its change: once to a store, to each other worker
-            in a group (`workers - 1`).
+        share: of the parameters that a round exchanges.
+        num_kept: fp32 copies of the parameters in the host's memory.
+        times_sent: payloads that a worker sends in a round.
+        times_received: payloads that it receives.
     """
 
     num_parameters: int
@@ -130,23 +132,25 @@ class WorkersPlan:
     step_seconds: float | None
     gbit_per_s: float | None
     rounds: int
-    has_momentum: bool = True
-    times_sent: int = 1
+    share: float = 1.0
+    num_kept: int = 2
+    times_sent: float = 1
+    times_received: float = 3
 
     @property
     def payload_bytes(self) -> int:
-        """Of all outer gradients of one worker."""
-        return self.codec.num_bytes(self.num_parameters)
+        """Of the numbers that a worker exchanges in a round."""
+        return self.codec.num_bytes(round(self.share * self.num_parameters))
 
     @property
     def sent_bytes(self) -> int:
         """By one worker, a round; nothing if it is alone."""
-        return self.times_sent * self.payload_bytes if self.workers > 1 else 0
+        return math.ceil(self.times_sent * self.payload_bytes) if self.workers > 1 else 0
 
     @property
     def received_bytes(self) -> int:
-        """By one worker, a round: what all others have written."""
-        return (self.workers - 1) * self.payload_bytes
+        """By one worker, a round; nothing if it is alone."""
+        return math.ceil(self.times_received * self.payload_bytes) if self.workers > 1 else 0
 
     @property
     def bytes_a_token(self) -> float:
@@ -156,9 +160,8 @@ class WorkersPlan:
 
     @property
     def memory_bytes(self) -> int:
-        """Of a worker's host: outer parameters, momentum and residuals, in fp32."""
-        tensors = 1 + self.has_momentum + (self.codec.feedback is not None)
-        return tensors * _FP32_BYTES * self.num_parameters
+        """Of a worker's host: such as outer parameters, momentum and residuals, in fp32."""
+        return self.num_kept * _FP32_BYTES * self.num_parameters
 
     @property
     def round_seconds(self) -> float | None:
@@ -252,31 +255,59 @@ def workers_plan(config: WorkersConfig, plan: Plan, gbit_per_s: float | None = N
     span = max(plan.spans, key=lambda span: span.num_steps)
     return WorkersPlan(
         num_parameters=plan.num_trained,
-        codec=CODEC_CHOICES[config.codec],
         workers=config.count,
-        every_steps=config.every_steps,
-        fragments=config.fragments,
         step_tokens=span.num_tokens // span.num_steps,
         step_seconds=None if span.seconds is None else span.seconds / span.num_steps,
         gbit_per_s=gbit_per_s,
         rounds=rounds_of(config, sum(span.num_steps for span in plan.spans)),
-        has_momentum=config.momentum > 0,
-        times_sent=1 if config.store else max(1, config.count - 1),
+        **_EXCHANGES[config.method](config),
     )
 
 
+def _of_diloco(config: WorkersConfig) -> dict[str, Any]:
+    codec, num_others = CODEC_CHOICES[config.codec], config.count - 1
+    return {
+        "codec": codec,
+        "every_steps": config.every_steps,
+        "fragments": config.fragments,
+        "num_kept": 1 + (config.momentum > 0) + (codec.feedback is not None),
+        "times_sent": 1 if config.store else num_others,
+        "times_received": num_others,
+    }
+
+
+def _of_sparta(config: WorkersConfig) -> dict[str, Any]:
+    ring = 2 * (config.count - 1) / config.count
+    return {
+        "codec": CODEC_CHOICES["fp32"],
+        "every_steps": 1,
+        "fragments": 1,
+        "share": config.share,
+        "num_kept": 0,
+        "times_sent": ring,
+        "times_received": ring,
+    }
+
+
+_EXCHANGES = {"diloco": _of_diloco, "sparta": _of_sparta}
+
+
 def rounds_of(config: WorkersConfig, num_steps: int) -> int:
-    """Return how often each weight meets in a run whose steps workers share."""
-    return math.ceil(num_steps / (config.count * config.every_steps))
+    """Return how often each weight is synchronised in a run whose steps workers share."""
+    steps = num_steps / config.count
+    is_sparta = config.method == "sparta"
+    return math.ceil(
+        steps * config.share if is_sparta else num_steps / (config.count * config.every_steps)
+    )
 
 
 def advice(config: WorkersConfig, num_steps: int) -> str:
     """Return advice for a run of this length in a line, or an empty string."""
-    rounds = rounds_of(config, num_steps) if config.count else 0
+    rounds = rounds_of(config, num_steps) if config.count and config.method == "diloco" else 0
     if not config.momentum or not 0 < rounds < FEW_ROUNDS:
         return ""
     return (
-        f"workers: each weight meets {rounds} times, which is few for outer momentum; the plain "
+        f"workers: each weight has {rounds} rounds, which is few for outer momentum; the plain "
         "mean (momentum = 0, learning_rate = 1) learned more in runs as short"
     )
 

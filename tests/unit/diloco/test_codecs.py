@@ -42,12 +42,12 @@ def heavy(size, seed=0):
 
 
 def bits_of(octets, width, count):
-    """Read numbers of so many bits from bytes as one long number, low bits first."""
+    """Read numbers of `width` bits from bytes as one long number, low bits first."""
     whole = int.from_bytes(bytes(octets.tolist()), "little")
     return [whole >> width * i & (1 << width) - 1 for i in range(count)]
 
 
-# Each codec beside a loop
+# Each codec against a loop
 
 
 def slow_blocks(numbers, block, most):
@@ -129,7 +129,7 @@ def test_floats_are_rounded_to_bf16_and_fp32_not_at_all():
      ("top2", 0.93, 0.95)],
 )  # fmt: skip
 def test_errors_on_normal_numbers(name, least, most):
-    """What is lost, as a share of the norm.
+    """Loss as a share of the norm.
 
     A block of 256 reaches about 2.8 standard deviations, so int8 rounds by 2.8 / 127 / sqrt(12) of
     one. The largest 64th has 1/64 + 2 a f(a) of the energy, with
@@ -187,7 +187,7 @@ def test_bytes_by_hand(name):
 
 @pytest.mark.parametrize("name", CODECS)
 def test_what_is_sent_and_what_is_kept_are_all(name):
-    """In fp32, to the bit: what was kept is decayed, and what is sent is taken away."""
+    """In fp32, to the bit: the unsent rest decays, and sent values are subtracted."""
     codec, residuals = CODECS[name], {}
     kept = np.zeros(5000, np.float32)
     for step in range(3):
@@ -214,7 +214,7 @@ def test_error_feedback_by_hand():
     assert residuals["w"].tolist() == pytest.approx([0, 0.6], abs=1e-6)
 
 
-# Shapes, names, and what is refused
+# Shapes, names and refusals
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])

@@ -1,4 +1,4 @@
-"""What a worker that has gone on alone counts, in one process, against arithmetic by hand."""
+"""The work that a worker counts after training alone, against arithmetic by hand."""
 
 from types import SimpleNamespace
 
@@ -34,8 +34,10 @@ class OneWeight:
     def summed(self, sums):
         return sums
 
-    def as_saved(self, name, value):
-        return value
+    def as_saved(self, kinds):
+        return {
+            f"worker.{kind}.{name}": x for kind, named in kinds.items() for name, x in named.items()
+        }
 
 
 class Scripted:
@@ -107,7 +109,7 @@ def start(monkeypatch):
 
 
 def take(worker, count, tokens=TOKENS):
-    """Take steps, each of which lowers the weight by 0.1."""
+    """Take steps that lower the weight by 0.1 each."""
     for _ in range(count):
         worker._weights.value = worker._weights.value - 0.1
         worker.after_step(SimpleNamespace(step=0), tokens, 1.0)
@@ -222,7 +224,7 @@ def test_a_new_worker_counts_nothing_in_its_first_round(start):
 
 
 def test_fragments_are_counted_apart():
-    """Of the fragment that is not synchronised, work goes on counting."""
+    """Work on a fragment that is not synchronised adds up."""
     unsent = UnsentWork(2)
     unsent.add(Work(20, 2, 2.0))
     report = WorkerReport(worker=0, tokens=20, steps=2, seconds=2.0)

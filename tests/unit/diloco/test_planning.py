@@ -17,6 +17,10 @@ PLAN = WorkersPlan(
     rounds=7,
 )  # fmt: skip
 
+SPANS = [SimpleNamespace(num_steps=1, num_tokens=5, seconds=1.0),
+         SimpleNamespace(num_steps=12, num_tokens=1152, seconds=24.0)]  # fmt: skip
+RUN = SimpleNamespace(spans=SPANS, num_trained=1000)
+
 
 def plan(**changes):
     if "codec" in changes:
@@ -25,7 +29,7 @@ def plan(**changes):
 
 
 def test_bytes_of_a_store_by_hand():
-    """3 G parameters of 4 bytes: 12 GB are written once, and those of three others are read."""
+    """3 G parameters of 4 bytes: 12 GB are written once, and three times 12 GB are read."""
     assert (PLAN.payload_bytes, PLAN.sent_bytes) == (12 * 10**9, 12 * 10**9)
     assert PLAN.received_bytes == 36 * 10**9
     assert PLAN.bytes_a_token == 48e9 / (100 * 500_000)
@@ -54,13 +58,12 @@ def test_top2_of_three_billions_at_100_mbit():
 
 
 @pytest.mark.parametrize(
-    ("codec", "has_momentum", "bytes_each"),
-    [("fp32", True, 8), ("fp32", False, 4), ("int8", True, 8), ("top2", True, 12),
-     ("top2", False, 8)],
+    ("codec", "momentum", "bytes_each"),
+    [("fp32", 0.9, 8), ("fp32", 0, 4), ("int8", 0.9, 8), ("top2", 0.9, 12), ("top2", 0, 8)],
 )  # fmt: skip
-def test_memory_is_outer_parameters_momentum_and_residuals(codec, has_momentum, bytes_each):
-    found = plan(codec=codec, has_momentum=has_momentum)
-    assert found.memory_bytes == bytes_each * 3 * 10**9
+def test_memory_is_outer_parameters_momentum_and_residuals(codec, momentum, bytes_each):
+    config = WorkersConfig(count=2, codec=codec, momentum=momentum)
+    assert workers_plan(config, RUN).memory_bytes == bytes_each * 1000
 
 
 def test_steps_that_outweigh_and_hide_an_exchange():
@@ -107,25 +110,25 @@ def test_the_table():
 
 def test_the_plan_of_a_recipe():
     """4 x 3 steps of 96 tokens of the longest span, in 24 seconds; three others are sent to."""
-    spans = [SimpleNamespace(num_steps=1, num_tokens=5, seconds=1.0),
-             SimpleNamespace(num_steps=12, num_tokens=1152, seconds=24.0)]  # fmt: skip
-    run = SimpleNamespace(spans=spans, num_trained=1000)
     config = WorkersConfig(count=4, every_steps=6, fragments=2, codec="bf16", momentum=0.0)
-    found = workers_plan(config, run, 0.5)
+    found = workers_plan(config, RUN, 0.5)
     assert (found.step_tokens, found.step_seconds, found.payload_bytes) == (96, 2.0, 2000)
     assert (found.sent_bytes, found.received_bytes) == (6000, 6000)
     assert found.memory_bytes == 4000
     assert found.rounds == 1  # 13 steps of 4 x 6 in a round
     in_a_folder = config.replace(store="folder")
-    assert workers_plan(in_a_folder, run).sent_bytes == 2000
+    assert workers_plan(in_a_folder, RUN).sent_bytes == 2000
+    sparta = workers_plan(WorkersConfig(count=4, method="sparta", share=0.1), RUN)
+    assert (sparta.sent_bytes, sparta.received_bytes) == (600, 600)  # 100 numbers x 4 x 2 x 3/4
+    assert (sparta.every_steps, sparta.rounds, sparta.memory_bytes) == (1, 1, 0)
     with pytest.raises(ConfigError, match="gbit-per-s 0"):
-        workers_plan(config, run, 0)
+        workers_plan(config, RUN, 0)
 
 
 @pytest.mark.parametrize(
     ("steps", "changes", "words"),
-    [(1173, {}, "59 times"), (2380, {}, "119 times"), (2381, {}, ""), (1173, {"momentum": 0}, ""),
-     (1173, {"count": 0}, "")],
+    [(1173, {}, "59 rounds"), (2380, {}, "119 rounds"), (2381, {}, ""), (1173, {"momentum": 0}, ""),
+     (1173, {"count": 0}, ""), (1173, {"method": "sparta", "every_steps": 100}, "")],
 )  # fmt: skip
 def test_the_advice_for_a_short_run(steps, changes, words):
     """Two workers of 10 steps a round share 1,173 steps: 58.65 rounds."""

@@ -1,4 +1,4 @@
-"""Who takes which steps: each of a run once, whoever comes and goes."""
+"""Each step of a run is taken once, while workers come and go."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -15,7 +15,7 @@ from train.runs.summary import write_summary
 
 
 def round_line(round_, sent, received, **changes):
-    """A round of three workers behind every tenth step; the cosines' mean is 0.6."""
+    """A round of three workers after every tenth step; the cosines' mean is 0.6."""
     return {
         "step": 10 * round_ + 10, "round": round_, "fragments": [0], "workers": [0, 1, 3],
         "tokens": [5, 6, 7], "sent_bytes": sent, "received_bytes": received,
@@ -32,7 +32,7 @@ def lab_without_a_model(runs):
 
 @pytest.fixture
 def run(tmp_path):
-    """Bytes begin anew before the third round: the run was started again."""
+    """Bytes count from 0 again before the third round: the run was started again."""
     folder = write_run(tmp_path / "runs" / "worker-1", [step_line(n) for n in range(1, 61)])
     recipe = (folder / "config.toml").read_text().replace('until = "gradient_norm"\n', "")
     (folder / "config.toml").write_text(f"{recipe}[workers]\ncount = 4\n")

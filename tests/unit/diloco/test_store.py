@@ -85,7 +85,7 @@ def test_files_come_back_whole_or_not_at_all(store, tmp_path):
 
 
 class _OfAClient(Exception):
-    """What a bucket's client raises is no OSError."""
+    """An error of a bucket's client, which is not an OSError."""
 
 
 def failing(times, then):
@@ -155,7 +155,7 @@ def test_tensors_that_go_while_they_are_opened(tmp_path, monkeypatch):
 
 
 def test_a_snapshot_that_goes_while_it_is_read(tmp_path, monkeypatch):
-    """Whoever keeps newer ones removes it; the newer one is found."""
+    """A worker that writes newer ones removes it; the newer one is found."""
     store = Store(str(tmp_path / "store"))
     snapshots = Snapshots(store, tmp_path)
 

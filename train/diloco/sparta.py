@@ -1,0 +1,133 @@
+"""SPARTA: each step the workers of a launch average a random share of their parameters.
+
+Sparse parameter averaging (exo-explore/gym, 2025; the data-parallel axis of AsyncMesh, arXiv
+2601.22442). Moments of the optimizers stay with each worker. Without an outer step, the outer
+parameters are the mean of all workers.
+"""
+
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, astuple
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from train.config import TrainConfig
+from train.diloco.group import check_alike
+from train.diloco.sync import OuterSync
+from train.diloco.weights import ShardWeights
+from train.distributed.mesh import Ranks, local
+from train.distributed.stage import DecoderStage
+from train.runs.log import RunLog
+from train.runs.record import Work
+from train.saved import RunState
+
+
+def chosen(name: str, numel: int, share: float, seed: int, step: int) -> Tensor:
+    """Return positions of a tensor, int64, ascending; each is drawn with probability `share`.
+
+    One of each run of 1 / share neighbours is drawn, from a random start: in integers, by a
+    counter-based generator (Philox; Salmon et al., SC 2011), so all workers draw the same.
+    """
+    key = [seed, zlib.crc32(name.encode())]
+    draws = np.random.Philox(key=key, counter=[0, 0, step, 0])
+    whole, rest = divmod(share * numel, 1)
+    # Rounded up in a share of steps, or small tensors would always or never be averaged.
+    count = int(whole) + int(int(draws.random_raw()) < int(rest * 2**64))
+    start = int(draws.random_raw()) % max(numel, 1)
+    width, num_longer = divmod(numel, max(count, 1))
+    runs = np.arange(count, dtype=np.uint64)
+    widths, firsts = width + (runs < num_longer), runs * width + np.minimum(runs, num_longer)
+    positions = firsts + draws.random_raw(count) % widths.astype(np.uint64) + start
+    return torch.from_numpy(np.sort(positions % max(numel, 1)).astype(np.int64))
+
+
+class SpartaWorker(OuterSync):
+    """One of the workers of a launch, all of which take as many steps."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        ranks: Ranks,
+        parts: list[DecoderStage],
+        total_steps: int,
+        settings: Mapping[str, Any],
+    ) -> None:
+        """Prepare as `DilocoWorker` does; `begin` joins the others."""
+        self._share, self._seed, self._ranks = config.workers.share, config.seed, ranks
+        self._total_steps, self._settings = total_steps, settings
+        self._weights = ShardWeights(parts, ranks)
+        self._own = Work()
+
+    def begin(self, state: RunState, log: RunLog, wants_to_stop: Callable[[], bool]) -> None:
+        """Continue from a state: of K workers each takes each Kth step of the run.
+
+        Raises:
+            UserError: another worker has another recipe.
+        """
+        check_alike(self._settings, self._ranks)
+        count = self._ranks.num_workers
+        last = self._total_steps // count * count
+        self.order = range(self._own.steps * count + self._ranks.worker, last, count)
+        self._next = iter(self.order)
+        state.step = next(self._next, self._total_steps)
+
+    def after_step(self, state: RunState, tokens: int, seconds: float) -> None:
+        """Average a share of the parameters, and go to the next step."""
+        self._average(self._share)
+        self._own += Work(tokens, 1, seconds)
+        state.step = next(self._next, self._total_steps)
+
+    def _average(self, share: float) -> None:
+        """Replace the chosen numbers by their means over all workers."""
+        flat, places = [], []
+        for name, ends in self._weights.held.items():
+            for shard in (local(end.detach()) for end in ends):
+                positions = chosen(name, shard.numel(), share, self._seed, self._own.steps)
+                flat.append(shard.view(-1))
+                places.append(positions.to(shard.device))
+        numbers = torch.cat([f[place] for f, place in zip(flat, places, strict=True)])
+        means = self._sum(numbers.cpu()) / self._ranks.num_workers
+        parts = torch.split(means, [len(place) for place in places])
+        for f, place, part in zip(flat, places, parts, strict=True):
+            f[place] = part.to(f.device)
+
+    def _sum(self, numbers: Tensor) -> Tensor:
+        if self._ranks.sync_group is not None:
+            dist.all_reduce(numbers, group=self._ranks.sync_group)
+        return numbers
+
+    def steps_taken(self, state: RunState) -> int:
+        """Return the steps that this worker has taken itself."""
+        return self._own.steps
+
+    def trained(self) -> Work:
+        """Return the training of all workers, which call this together."""
+        total = self._sum(torch.tensor(astuple(self._own), dtype=torch.float64))
+        tokens, steps, seconds = total.tolist()
+        return Work(int(tokens), int(steps), seconds)
+
+    @contextmanager
+    def outer_params_loaded(self) -> Iterator[None]:
+        """Let the weights be the mean of all workers for a while."""
+        with self._weights.restored():
+            self._average(1.0)
+            yield
+
+    def expect(self, table: Mapping[str, Any]) -> None:
+        """Take what `to_table` gave."""
+        self._own = Work(**table["own"])
+
+    def to_table(self) -> dict[str, Any]:
+        """Return what JSON can hold; all workers call this together."""
+        return {"own": asdict(self._own), "outer": {"trained": asdict(self.trained())}}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the mean of all workers, which the export of a checkpoint reads."""
+        with self.outer_params_loaded():
+            means = self._weights.read(self._weights.sizes)
+        return self._weights.as_saved({"outer_params": means})
