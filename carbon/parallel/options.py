@@ -3,7 +3,6 @@
 import argparse
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -197,6 +196,8 @@ def _visible_gpus() -> list[str]:
     """Return the GPUs that this process may use, counted by a short-lived child."""
     if not _has_gpu_files():
         return []  # without torch, whose import takes seconds
+    import subprocess  # not needed on most machines
+
     count = "import torch; print(torch.cuda.device_count())"
     output = subprocess.run(
         [sys.executable, "-c", count], stdout=subprocess.PIPE, text=True, check=False
