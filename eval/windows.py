@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from carbon.blocks import in_blocks
 from carbon.genome import Reference, Variant
 from carbon.genome.normalize import normalize_variant
 from carbon.inference.options import STRANDS_READ, WINDOW_PROTOCOLS
 from carbon.inference.variants import allele_windows, needed_bp, site_of
-from carbon.parallel.driver import in_blocks
 from eval.contract import Model, Reading
 
 _AT_ONCE = 64

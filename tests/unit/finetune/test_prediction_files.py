@@ -13,6 +13,7 @@ from carbon.finetune import predict_job
 from carbon.finetune.predict import FinetunedModel, load_finetuned
 from carbon.finetune.predict_job import PredictJob
 from carbon.genome import reverse_complement
+from carbon.parallel.driver import Workers
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.finetune import BASES, NUMBERS
 from tests.helpers.processes import interrupted_after
@@ -249,8 +250,16 @@ def test_a_run_that_was_stopped_goes_on(here, numbers, monkeypatch, capsys):
     assert len(calls) == 3  # of five blocks, two were kept
     assert (here / "out.parquet").read_bytes() == (here / "whole.parquet").read_bytes()
 
+    about, num_blocks = Workers.about, []
+
+    def counted(self, blocks):
+        num_blocks.append(len(read := list(blocks)))
+        return about(self, read)
+
+    monkeypatch.setattr(Workers, "about", counted)
     capsys.readouterr()
     assert predict(numbers, "in.fa", "share.parquet", "--processes", "2") == 0
+    assert num_blocks == [5]  # both workers start before the first is up
     assert capsys.readouterr().out == notes.replace("whole", "share")
     assert (here / "share.parquet").read_bytes() == (here / "whole.parquet").read_bytes()
 

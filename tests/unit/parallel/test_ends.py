@@ -69,24 +69,23 @@ def test_nothing_is_left_but_the_journal(tmp_path, at, number, code):
     if at == "work":
         assert num_kept(tmp_path) > 1
         (tmp_path / "slow").unlink()
-        with this_process(tmp_path) as workers:
-            run(job_of(tmp_path / "o", resume=True), workers)
+        with this_process(tmp_path, resume=True) as workers:
+            run(job_of(tmp_path / "o"), workers)
         assert (tmp_path / "o").read_text() == WHOLE
 
 
-def test_an_error_in_a_worker_is_one_line(tmp_path):
-    (tmp_path / "user-9").touch()
+@pytest.mark.parametrize(
+    ("trouble", "code", "message"),
+    [
+        ("user-9", 2, "record 9: is no number"),
+        ("disk-9", 1, "scratch: no space left on device"),
+        ("nan-9", 1, "record 9: is not finite"),
+    ],
+)
+def test_an_error_in_a_worker_is_one_line(tmp_path, trouble, code, message):
+    (tmp_path / trouble).touch()
     driver = started(tmp_path)
-    told, said = driver.communicate(timeout=60)
-    assert (driver.returncode, told) == (2, "")
-    assert [line for line in said.splitlines() if line.startswith("error: ")] == [
-        "error: record 9: is no number"
-    ]
-
-
-def test_a_full_disk_in_a_worker_exits_with_1(tmp_path):
-    (tmp_path / "disk-9").touch()
-    driver = started(tmp_path)
-    _, said = driver.communicate(timeout=60)
-    assert driver.returncode == 1
-    assert said.splitlines()[-1] == "error: scratch: no space left on device"
+    output, said = driver.communicate(timeout=60)
+    assert (driver.returncode, output) == (code, "")
+    errors = [line for line in said.splitlines() if line.startswith("error: ")]
+    assert errors == [f"error: {message}"]
