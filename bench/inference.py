@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from transformers import LlamaForCausalLM
 
+from carbon.batching import in_blocks
 from carbon.genome import Interval, Reference, Variant, VcfReader
 from carbon.inference import Model
 from carbon.inference.jobs import LoadingOptions, VariantJob
@@ -26,7 +27,7 @@ from carbon.inference.variants import method_for, score_variants
 from carbon.inference.variants.files import VariantScorer, score_vcf
 from carbon.inference.variants.score import num_tokens
 from carbon.model import PRESETS, LoadedModel, save_model
-from carbon.parallel.driver import Workers, in_blocks
+from carbon.parallel.driver import Workers
 from carbon.parallel.engines import InProcess
 from carbon.tokenizer import NATIVE, encode
 

@@ -12,9 +12,8 @@ from typing import Any
 import torch
 
 from carbon.errors import UserError
+from carbon.gpus import has_gpus
 from carbon.progress import say
-
-_DEVICE_FILES = "nvidia[0-9]*"
 
 
 def default_device() -> str:
@@ -48,7 +47,7 @@ def uses_gpu(requested: str) -> bool:
 
 def why_no_cuda() -> str | None:
     """Return why CUDA cannot be used; None if it can, or there is no NVIDIA GPU or it is hidden."""
-    if torch.cuda.is_available() or _are_hidden() or not _has_gpus():
+    if torch.cuda.is_available() or _are_hidden() or not has_gpus():
         return None
     if torch.version.cuda is None:
         return "there is an NVIDIA GPU, but this PyTorch is built without CUDA"
@@ -60,11 +59,6 @@ def why_no_cuda() -> str | None:
             reason = str(error).strip().splitlines()[0]
             return f"there is an NVIDIA GPU, but CUDA cannot be used: {reason}"
     return "there is an NVIDIA GPU, but CUDA finds none"
-
-
-def _has_gpus() -> bool:
-    """Return whether the driver shows a GPU (https://docs.nvidia.com, `/dev/nvidia*`)."""
-    return any(Path("/dev").glob(_DEVICE_FILES))
 
 
 def _are_hidden() -> bool:

@@ -12,9 +12,10 @@ print it and exit with 2. All other exceptions are defects and keep their traceb
 """
 
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, distribution
+from typing import TYPE_CHECKING
 
-from packaging.requirements import Requirement
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 
 class UserError(ValueError):
@@ -67,6 +68,8 @@ EXTRAS = ("scan", "serve", "finetune", "design", "rl", "demo", "data", "eval", "
 
 def extras_status() -> dict[str, str]:
     """Return the status of each extra: `ok`, its missing packages, or that it is not known."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
     try:
         provided = distribution(PACKAGE).metadata.get_all("Provides-Extra") or []
     except PackageNotFoundError:
@@ -79,8 +82,12 @@ def _status(extra: str) -> str:
     return f"lacks {', '.join(missing)}" if missing else "ok"
 
 
-def packages_of(extra: str) -> Iterator[Requirement]:
+def packages_of(extra: str) -> "Iterator[Requirement]":
     """Yield the packages that an extra requires on this machine, including nested extras."""
+    from importlib.metadata import distribution  # here, as only few commands need it
+
+    from packaging.requirements import Requirement
+
     for text in distribution(PACKAGE).requires or []:
         required = Requirement(text)
         is_of_extra = required.marker and not required.marker.evaluate({"extra": ""})
@@ -93,7 +100,9 @@ def packages_of(extra: str) -> Iterator[Requirement]:
             yield required
 
 
-def _is_met(required: Requirement) -> bool:
+def _is_met(required: "Requirement") -> bool:
+    from importlib.metadata import PackageNotFoundError, distribution
+
     try:
         return required.specifier.contains(distribution(required.name).version, prereleases=True)
     except PackageNotFoundError:

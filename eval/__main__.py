@@ -6,10 +6,10 @@ Published tasks have datasets on the Hub; tasks on your own genome are built fro
 import argparse
 from pathlib import Path
 
-from carbon.console import Parser, natural, natural_numbers, run_command
+from carbon.console import Parser, natural, natural_numbers, option_help, run_command
 from carbon.inference.options import PROTOCOLS
 from carbon.launcher import end_with_launcher
-from carbon.parallel.options import add_resume, add_workers, start_early, worker_options
+from carbon.parallel.options import WorkerOptions, start_early
 from eval.run_sizes import RUN_SIZES
 
 
@@ -19,10 +19,17 @@ def main(argv: list[str] | None = None) -> int:
 
     def run() -> int | None:
         arguments = _parser().parse_args(argv)
-        start_early(worker_options(arguments))
+        arguments.workers = _worker_options(arguments)
+        start_early(arguments.workers)
         return arguments.run(arguments)  # type: ignore[no-any-return]
 
     return run_command(run)
+
+
+def _worker_options(arguments: argparse.Namespace) -> WorkerOptions:
+    """Return the worker options of a command line; most commands have none."""
+    names = WorkerOptions.__annotations__
+    return WorkerOptions(**{k: v for k, v in vars(arguments).items() if k in names})
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -85,8 +92,10 @@ def _add_run_parser(command: argparse.ArgumentParser) -> None:
         "--device", default="auto", help="cpu, mps, cuda, a list such as cuda:0,cuda:1, or auto"
     )
     command.add_argument("--yarn", type=float, metavar="FACTOR", help="stretch Carbon's context")
-    add_workers(command)
-    add_resume(command)
+    texts = option_help(WorkerOptions)
+    command.add_argument("--processes", type=natural, metavar="N", help=texts["processes"])
+    command.add_argument("--ray", metavar="HOST:PORT", help=texts["ray"])
+    command.add_argument("--resume", action="store_true", help=texts["resume"])
     command.set_defaults(run=_run)
 
 

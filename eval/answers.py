@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby
 from pathlib import Path
 
+from carbon.batching import in_blocks
 from carbon.errors import UserError
 from carbon.inference.checks import check_finite
-from carbon.parallel.driver import in_blocks
 from carbon.progress import say
 from eval import cost
 from eval.contract import Example, Result, Task

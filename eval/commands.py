@@ -14,7 +14,7 @@ from carbon.console import Parser, natural, natural_numbers, option_help
 from carbon.errors import UserError
 from carbon.finetune.recipes import PublishedTask, recipes
 from carbon.inference.options import Dtype
-from carbon.parallel.options import loaded_device, worker_options, workers_of
+from carbon.parallel.options import loaded_device, workers_of
 from carbon.progress import say
 from eval.contract import Model, Options, Task
 from eval.data import check_name, find_data, is_on_hub, named_or_plain, places_of
@@ -45,9 +45,8 @@ def run_models(arguments: argparse.Namespace) -> None:
     )
     check_models([model.source for model in suite.models])
     given = {name: value for name, value in vars(arguments).items() if name != "run"}
-    with workers_of(
-        worker_options(arguments), partial(answerer, argparse.Namespace(**given))
-    ) as workers:
+    make = partial(answerer, argparse.Namespace(**given))
+    with workers_of(arguments.workers, make) as workers:
         for path in run_suite(suite, workers):
             print(json.dumps(_headline(path)))
 
@@ -100,7 +99,7 @@ def _load(arguments: argparse.Namespace, entrant: Entrant) -> Model:
         entrant.source,
         entrant.name,
         dtype=entrant.dtype,  # type: ignore[arg-type]
-        device=loaded_device(worker_options(arguments)),
+        device=loaded_device(arguments.workers),
         yarn=arguments.yarn,
     )
 

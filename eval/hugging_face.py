@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from carbon.batching import in_blocks
 from carbon.devices import default_device
 from carbon.errors import ModelError, UserError
 from carbon.genome import Reference, Variant
 from carbon.inference import DTYPES
 from carbon.inference.options import Dtype, Mode
 from carbon.model.load import cache_arguments, cache_of
-from carbon.parallel.driver import in_blocks
 from eval.contract import Floats, Model, Reading
 from eval.markov import base_codes
 from eval.windows import deltas_by_windows

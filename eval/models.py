@@ -13,6 +13,7 @@ from torch import Tensor
 from transformers import LlamaForCausalLM
 
 from carbon import inference
+from carbon.batching import in_blocks
 from carbon.errors import ModelError, UserError
 from carbon.finetune.config import MethodConfig
 from carbon.finetune.network import OpenedModel, room_bp
@@ -35,7 +36,6 @@ from carbon.losses import chain
 from carbon.model import LoadedModel
 from carbon.model.folder import HEAD_NORMS, hub_folder, hub_name
 from carbon.model.load import cache_arguments, cache_of
-from carbon.parallel.driver import in_blocks
 from carbon.pretrained import local_folder
 from carbon.tokenizer import (
     ALL_KNOWN,

@@ -93,7 +93,7 @@ def run_suite(suite: Suite, workers: Workers | None = None) -> list[Path]:
             is missing or of another task; another run writes to the folder.
     """
     check_suite(suite)
-    workers = workers or Workers(InProcess(partial(Answerer, suite)))
+    workers = workers or Workers(InProcess(partial(Answerer, suite)), resume=suite.resume)
     with locked_folder(suite.output):
         check_output(suite)
         return _run(suite, workers)
@@ -116,7 +116,6 @@ def _run(suite: Suite, workers: Workers) -> list[Path]:
         payload=_payload,
         needed=lambda block: block[0].record.path not in there,
         name=_name,
-        resume=suite.resume,
     )
     return run_job(job, workers, lambda results: _write(records, memory, results))
 

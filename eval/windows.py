@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from carbon.batching import in_blocks
 from carbon.genome import Reference, Variant
 from carbon.genome.normalize import normalize_variant
 from carbon.inference.options import PROTOCOLS, STRANDS_READ, WINDOW_PROTOCOLS
 from carbon.inference.variants import allele_windows, needed_bp, site_of
 from carbon.inference.variants.tiles import fetch_along, tiled_site
 from carbon.inference.variants.windows import tile_grid
-from carbon.parallel.driver import in_blocks
 from eval.contract import Model, Reading
 
 _AT_ONCE = 64

@@ -134,7 +134,6 @@ def predict(
         window_bp=window_bp,
         strands=strands,
         too_long=too_long,
-        resume=workers.resume,
     )
     check_job(job)
     keywords = {"base": base, "device": loaded_device(workers)}

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import field, fields, is_dataclass, make_dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -12,6 +12,7 @@ from cyclopts.validators import Number
 from carbon.errors import UserError
 from carbon.inference import jobs, options
 from carbon.inference.options import Option, input_files
+from carbon.lazy import made_names
 from carbon.parallel.options import WorkerOptions
 
 _NAMES = {
@@ -65,6 +66,8 @@ for _known in (
     options.GENES,
     options.SAMPLING,
     options.CONSTRAINTS,
+    _SEARCH := options.Group("Search"),
+    _RULES := options.Group("More rules"),
 ):
     group_of(_known)  # these are listed first
 WORK = group("Workers", is_last=True)
@@ -135,6 +138,20 @@ def _of_group(kind: type, under: options.Group) -> Any:
     return as_options(Annotated[kind, Option(group=under)], kind)
 
 
+def _design_constraints() -> Any:
+    fields_of_design = _flattened(options.Constraints, without="protein")
+    return Annotated[fields_of_design, Parameter(name="*", group=group_of(options.CONSTRAINTS))]
+
+
+_JOBS = (
+    jobs.BackgroundJob,
+    jobs.EmbedJob,
+    jobs.GenerateJob,
+    jobs.ScanJob,
+    jobs.ScoreJob,
+    jobs.VariantJob,
+)
+
 if TYPE_CHECKING:
     BackgroundJob = jobs.BackgroundJob
     EmbedJob = jobs.EmbedJob
@@ -153,22 +170,19 @@ if TYPE_CHECKING:
     Contigs = str | None
     Device = str
 else:
-    BackgroundJob, EmbedJob, GenerateJob, ScanJob, ScoreJob, VariantJob = (
-        as_options(job, job)
-        for job in (
-            jobs.BackgroundJob, jobs.EmbedJob, jobs.GenerateJob, jobs.ScanJob, jobs.ScoreJob,
-            jobs.VariantJob,
-        )
-    )  # fmt: skip
-    Loading = _of_group(jobs.LoadingOptions, options.MODEL)
+    # Made when a command imports them: all of them take a third of the time of `--help`.
+    __getattr__ = made_names(
+        __name__,
+        {kind.__name__: partial(as_options, kind, kind) for kind in _JOBS}
+        | {
+            "Loading": partial(_of_group, jobs.LoadingOptions, options.MODEL),
+            "SamplingRule": partial(_of_group, options.SamplingRule, options.SAMPLING),
+            "SearchOptions": partial(_of_group, options.SearchOptions, _SEARCH),
+            "RuleOptions": partial(_of_group, options.RuleOptions, _RULES),
+            "DesignConstraints": _design_constraints,
+        },
+    )
     Several = as_options(options.Words, tuple[str, ...])
-    DesignConstraints = Annotated[
-        _flattened(options.Constraints, without="protein"),
-        Parameter(name="*", group=group_of(options.CONSTRAINTS)),
-    ]
-    SamplingRule = _of_group(options.SamplingRule, options.SAMPLING)
-    SearchOptions = _of_group(options.SearchOptions, options.Group("Search"))
-    RuleOptions = _of_group(options.RuleOptions, options.Group("More rules"))
     Natural = as_options(options.Natural, int)
     Positive = as_options(options.Positive, int)
     Contigs = as_options(jobs.Contigs, str | None)

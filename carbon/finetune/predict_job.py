@@ -14,6 +14,7 @@ import pysam
 from numpy.typing import NDArray
 
 from carbon.__version__ import __version__
+from carbon.batching import in_blocks
 from carbon.errors import GenomeError, UserError
 from carbon.finetune.config import FORMATS
 from carbon.finetune.folder import Manifest, content_of, read_manifest
@@ -28,7 +29,7 @@ from carbon.inference.options import Dtype, Strands
 from carbon.inference.variants.files import Agreement, index_paths, write_index
 from carbon.io.files import atomic_file, check_no_input, content_sha256, output_path, why_no_file
 from carbon.io.tables import Columns, chosen_by_ending, text_of
-from carbon.parallel.driver import Job, Workers, in_blocks, run_job
+from carbon.parallel.driver import Job, Workers, run_job
 from carbon.progress import say
 
 if TYPE_CHECKING:
@@ -88,7 +89,6 @@ class PredictJob:
         window_bp: bases around the middle of an interval, or a variant.
         strands: strands to read.
         too_long: key of `TOO_LONG`.
-        resume: continue an earlier run.
     """
 
     model: Path
@@ -99,7 +99,6 @@ class PredictJob:
     window_bp: int | None = None
     strands: Strands | None = None
     too_long: str | None = None
-    resume: bool = False
 
 
 class SourceRecord(NamedTuple):
@@ -118,6 +117,13 @@ class SourceRecord(NamedTuple):
 
 class Source:
     """A file that is read record by record, and the format of its predictions."""
+
+    def read(self) -> Iterator[Any]:
+        """Yield the records as they are in the file."""
+        raise NotImplementedError
+
+    def check_window(self, room_bp: int) -> None:
+        """Raise UserError if a window is longer than the model reads."""
 
     def check(self) -> int:
         """Read the whole file, so that errors surface early; return the number of records."""
@@ -142,7 +148,7 @@ class _Table(Source):
 
     place: Columns
 
-    def __init__(self, manifest: Manifest, room_bp: int, job: PredictJob) -> None:
+    def __init__(self, manifest: Manifest, job: PredictJob) -> None:
         """Choose the writer by the output's ending."""
         self.writer = chosen_by_ending(job.output, "table")
         self.task, self.job = manifest.task, job
@@ -180,19 +186,23 @@ def table_cells(values: Floats32) -> list[float | None]:
 class SequenceSource(_Table):
     """FASTA or FASTQ."""
 
-    def __init__(self, manifest: Manifest, room_bp: int, job: PredictJob) -> None:
+    def __init__(self, manifest: Manifest, job: PredictJob) -> None:
         """Define the columns."""
-        super().__init__(manifest, room_bp, job)
+        super().__init__(manifest, job)
         of_base = {"position": int, "base": str}
         self.place = {"name": str, **(of_base if manifest.task.per_base else {"bases": int})}
 
+    def read(self) -> Iterator[tuple[str, str]]:
+        """Yield names and bases."""
+        return read_sequences(self.job.source)
+
     def check(self) -> int:
         """Count the records."""
-        return sum(1 for _ in read_sequences(self.job.source))
+        return sum(1 for _ in self.read())
 
     def records(self) -> Iterator[SourceRecord]:
         """Yield the records."""
-        for name, bases in read_sequences(self.job.source):
+        for name, bases in self.read():
             yield SourceRecord(name, (f"{self.job.source}: record '{name}'",), (bases,))
 
     def row(self, record: SourceRecord, base: int | None) -> tuple[Any, ...]:
@@ -206,9 +216,9 @@ class SequenceSource(_Table):
 class BedSource(_Table):
     """A BED and its reference; intervals on the reverse strand are read as reverse complements."""
 
-    def __init__(self, manifest: Manifest, room_bp: int, job: PredictJob) -> None:
+    def __init__(self, manifest: Manifest, job: PredictJob) -> None:
         """Open the reference."""
-        super().__init__(manifest, room_bp, job)
+        super().__init__(manifest, job)
         assert job.reference is not None
         self.reference = Reference(job.reference)
         self.names = contig_names(job.contigs, self.reference.contig_lengths_bp)
@@ -218,13 +228,17 @@ class BedSource(_Table):
         self.window_bp = manifest.window_bp if job.window_bp is None else job.window_bp
         self.num_wider = self.num_narrower = self.num_places = 0
 
+    def read(self) -> Iterator[tuple[str, list[str]]]:
+        """Yield the place of each line, and its columns."""
+        return bed_lines(self.job.source)
+
     def check(self) -> int:
         """Read all records."""
         return sum(1 for _ in self.records())
 
     def records(self) -> Iterator[SourceRecord]:
         """Yield the intervals, with their 0-based, half-open coordinates."""
-        for where, columns in bed_lines(self.job.source):
+        for where, columns in self.read():
             contig, start, end = bed_place(columns, where)
             name = columns[3] if len(columns) > 3 else f"{contig}:{start + 1}-{end}"
             strand = "-" if columns[5:6] == ["-"] else "+"
@@ -292,25 +306,28 @@ _SIDES_OF_BASES = {
 class VariantSource(Source):
     """A VCF and its reference. Windows start half a window before a variant, as in training."""
 
-    def __init__(self, manifest: Manifest, room_bp: int, job: PredictJob) -> None:
-        """Open reference and VCF.
-
-        Raises:
-            UserError: the window is unknown, or does not fit the context.
-        """
+    def __init__(self, manifest: Manifest, job: PredictJob) -> None:
+        """Open reference and VCF."""
         self.writer = chosen_by_ending(job.output, "predicted variants")
         self.task, self.job = manifest.task, job
         self.sides = _SIDES_OF_BASES if manifest.task.per_base else _SIDES
-        window_bp = manifest.window_bp if job.window_bp is None else job.window_bp
-        if not 2 <= window_bp <= room_bp:
-            raise UserError(
-                f"{job.source}: a window of {window_bp} bp: give --window, 2 to {room_bp} bp"
-            )
-        self.window_bp = window_bp
+        self.window_bp = manifest.window_bp if job.window_bp is None else job.window_bp
         assert job.reference is not None
         self.reference = Reference(job.reference)
         names = contig_names(job.contigs, self.reference.contig_lengths_bp)
         self.vcf = VcfReader(job.source, self.reference, contig_names=names)
+
+    def read(self) -> Iterator[VcfRow]:
+        """Yield the records."""
+        return iter(self.vcf)
+
+    def check_window(self, room_bp: int) -> None:
+        """Raise UserError if the window is unknown, or does not fit the context."""
+        if not 2 <= self.window_bp <= room_bp:
+            raise UserError(
+                f"{self.job.source}: a window of {self.window_bp} bp: give --window, 2 to "
+                f"{room_bp} bp"
+            )
 
     def check(self) -> int:
         """Compare all records with the reference; return their number.
@@ -321,7 +338,7 @@ class VariantSource(Source):
         if any(line.startswith("##INFO=<ID=PREDICTED_") for line in self.vcf.header):
             raise GenomeError(f"{self.vcf.path}: has predictions already; give the original")
         agreement = Agreement(self.vcf.path, self.reference)
-        for row in self.vcf:
+        for row in self.read():
             agreement.add(row)
         if agreement.has_contradictions:
             raise GenomeError(agreement.summary())
@@ -329,7 +346,7 @@ class VariantSource(Source):
 
     def records(self) -> Iterator[SourceRecord]:
         """Yield records, with a REF and an ALT sequence for each ALT that can be predicted."""
-        for row in self.vcf:
+        for row in self.read():
             sequences: list[str] = []
             names: list[str] = []
             reasons = [self.why_none(row, variant) for variant in row.variants]
@@ -462,7 +479,7 @@ def _info_text(text: str) -> str:
 
 _BLOCK_RECORDS, _BLOCK_BP = 256, 1_000_000  # maximum size of a block
 
-SOURCES: dict[str, Callable[[Manifest, int, PredictJob], Source]] = {
+SOURCES: dict[str, Callable[[Manifest, PredictJob], Source]] = {
     "sequences": SequenceSource,
     "bed": BedSource,
     "vcf": VariantSource,
@@ -548,9 +565,10 @@ def run_predict_job(job: PredictJob, dtype: str, workers: Workers) -> dict[str, 
         UserError: source or output are invalid; the message names file and record.
     """
     form = check_job(job)
-    about = workers.about()
     manifest = read_manifest(job.model)
-    source = SOURCES[form](manifest, about["room_bp"], job)
+    source = SOURCES[form](manifest, job)
+    about = workers.about(in_blocks(source.read(), _BLOCK_RECORDS))  # or more: blocks end earlier
+    source.check_window(about["room_bp"])
     settings = {
         "model": str(job.model),
         "task": manifest.task.type,
@@ -573,7 +591,6 @@ def run_predict_job(job: PredictJob, dtype: str, workers: Workers) -> dict[str, 
         ),
         payload=_payload,
         source=str(job.source),
-        resume=job.resume,
     )
     counts = run_job(
         work, workers, lambda results: _write(manifest.task, source, job, settings, results)

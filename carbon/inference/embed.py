@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from carbon.batching import in_blocks
 from carbon.inference.checks import check_finite, check_layer, checked_names
 from carbon.inference.options import POOLS, EmbedOptions, Pooling, check_choice
 from carbon.inference.score import blocks, overlapping_windows, window_room_bp
-from carbon.parallel.driver import in_blocks
 from carbon.tokenizer import K, Vocabulary, encode
 
 if TYPE_CHECKING:  # the driver writes vectors without torch

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from carbon.batching import in_blocks
 from carbon.errors import UserError
 from carbon.genome import reverse_complement
 from carbon.inference.checks import check_finite, checked_names
 from carbon.inference.options import STRANDS_READ, By, ScoreOptions, Strands, check_choice
 from carbon.inference.passages import Passage, continuation_of, prefix_of
 from carbon.io.tables import Columns
-from carbon.parallel.driver import in_blocks
 from carbon.tokenizer import K
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
+from carbon.batching import in_blocks
 from carbon.genome import read_sequences
 from carbon.inference.checks import NotFinite
 from carbon.inference.embed import Float32s
@@ -23,9 +24,9 @@ from carbon.inference.jobs import EmbedJob, ScoreJob, model_worker, workers_for
 from carbon.inference.score import PER_BASE, PER_SEQUENCE, SequenceScore
 from carbon.io.files import atomic_file, check_no_input, content_sha256, output_path
 from carbon.io.tables import chosen_by_ending, write_tsv
-from carbon.parallel.driver import Job, in_blocks, run_job
-from carbon.parallel.options import WorkerOptions, is_streamed, loaded_device
-from carbon.progress import track
+from carbon.parallel.driver import Job, run_job
+from carbon.parallel.options import WorkerOptions, loaded_device
+from carbon.progress import say, track
 
 if TYPE_CHECKING:
     from carbon.inference.model import Model
@@ -104,6 +105,13 @@ def streaming_reason(source: str, output: Path | None) -> str | None:
     if source == "-":
         return "standard input is read by one process"
     return None if output else "standard output is written by one process"
+
+
+def is_streamed(options: WorkerOptions, reason: str | None) -> bool:
+    """Return whether one process must compute; report the reason if options have no effect."""
+    if reason and (options.ray or options.processes):
+        say(f"{reason}; --processes and --ray have no effect")
+    return bool(reason)
 
 
 def run_sequence_job(

@@ -42,7 +42,6 @@ class Job(Generic[B]):
         records: plural noun for the records, for messages.
         name: function from a block to its name, for messages; by default source, `records` and
             their numbers.
-        resume: continue the journal of an earlier run.
     """
 
     description: str
@@ -55,7 +54,6 @@ class Job(Generic[B]):
     source: str = ""
     records: str = "records"
     name: Callable[[B], str] | None = None
-    resume: bool = False
 
 
 Results = Iterator[tuple[B, Any]]
@@ -76,35 +74,6 @@ class Block(NamedTuple):
     payload: Any
 
 
-def in_blocks(
-    items: Iterable[T],
-    most_items: int,
-    most_size: int | None = None,
-    size: Callable[[T], int] = lambda item: 0,
-) -> Iterator[list[T]]:
-    """Split a stream into blocks; a block ends when it reaches the maximum number or size.
-
-    >>> list(in_blocks(["ACGT", "A", "C", "G"], 2, 4, len))
-    [['ACGT'], ['A', 'C'], ['G']]
-
-    Args:
-        items: the stream.
-        most_items: maximum number of items of a block.
-        most_size: size at which a block ends; None for any size.
-        size: function from an item to its size.
-    """
-    block: list[T] = []
-    block_size = 0
-    for item in items:
-        block.append(item)
-        block_size += size(item)
-        if len(block) == most_items or (most_size is not None and block_size >= most_size):
-            yield block
-            block, block_size = [], 0
-    if block:
-        yield block
-
-
 def run_job(job: Job[B], workers: "Workers", write: Callable[[Results[B]], T]) -> T:
     """Compute all blocks by workers, and write the results in input order.
 
@@ -121,10 +90,11 @@ def run_job(job: Job[B], workers: "Workers", write: Callable[[Results[B]], T]) -
             one block.
     """
     num_records = job.check()
-    journal = Journal(job.output, job.settings, resume=job.resume or workers.resume)
+    journal = Journal(job.output, job.settings, resume=workers.resume)
     try:
         places = {number: place for place, (number, _) in enumerate(journal.blocks())}
-        num_done = _num_records(job, places)
+        computed = (block for n, block in enumerate(job.blocks()) if n in places)
+        num_done = sum(map(len, computed)) if places else 0  # reads all input
         with progress(job.description, num_records, num_done) as advance:
             written = write(_results(job, workers, journal, places, advance))
     except BaseException:
@@ -132,13 +102,6 @@ def run_job(job: Job[B], workers: "Workers", write: Callable[[Results[B]], T]) -
         raise
     journal.remove()
     return written
-
-
-def _num_records(job: Job[B], places: dict[int, int]) -> int:
-    """Return the number of records in the blocks of an earlier run."""
-    if not places:
-        return 0
-    return sum(len(block) for number, block in enumerate(job.blocks()) if number in places)
 
 
 def _results(
@@ -183,8 +146,7 @@ class _State:
     """State of a worker."""
 
     is_up: bool = False
-    is_given_up: bool = False
-    num_false_starts: int = 0
+    num_false_starts: int = 0  # since it was last up
     in_flight: dict[int, Block] = field(default_factory=dict)
 
 
@@ -312,33 +274,30 @@ class Workers:
         state.is_up, state.num_false_starts = True, 0
 
     def _replace(self, worker: int, reason: str) -> None:
-        """Start another worker in place of a dead one, and return its blocks to the queue."""
+        """Return the blocks of a dead worker to the queue, and start another one in its place.
+
+        Raises:
+            UserError: three workers died on one block, or none could start.
+        """
         state = self._states[worker]
         lost, state.in_flight = list(state.in_flight.values()), {}
         self._waiting.extendleft(reversed(lost))
-        if lost:
-            self._charge(lost[0], reason)  # it had not started the next block
+        for block in lost[:1]:  # it had not started the next one
+            self._deaths[block.number] += 1
+            if self._deaths[block.number] == MOST_DEATHS:
+                raise UserError(
+                    f"{block.name}: {MOST_DEATHS} workers died while they computed this block "
+                    f"({reason}); is there enough memory for it?"
+                )
         state.num_false_starts += not state.is_up
         state.is_up = False
-        if state.num_false_starts == MOST_DEATHS:
-            self._give_up(state, reason)
-            return
-        say(f"a worker died ({reason}); another one replaces it")
-        self._engine.submit(worker, None, None)
-
-    def _charge(self, block: Block, reason: str) -> None:
-        self._deaths[block.number] += 1
-        if self._deaths[block.number] == MOST_DEATHS:
-            raise UserError(
-                f"{block.name}: {MOST_DEATHS} workers died while they computed this block "
-                f"({reason}); is there enough memory for it?"
-            )
-
-    def _give_up(self, state: _State, reason: str) -> None:
-        state.is_given_up = True
-        if all(each.is_given_up for each in self._states):
+        if state.num_false_starts < MOST_DEATHS:
+            say(f"a worker died ({reason}); another one replaces it")
+            self._engine.submit(worker, None, None)
+        elif all(each.num_false_starts == MOST_DEATHS for each in self._states):
             raise UserError(
                 f"no worker could start: each died {MOST_DEATHS} times ({reason}); is there enough "
                 "memory for the model?"
             )
-        say(f"a worker died {MOST_DEATHS} times while it started ({reason}); it is left out")
+        else:
+            say(f"a worker died {MOST_DEATHS} times while it started ({reason}); it is left out")

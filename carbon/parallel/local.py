@@ -91,10 +91,6 @@ class LocalProcesses:
         self._running.clear()
         atexit.unregister(self.close)
 
-    def pids(self) -> list[int]:
-        """Return the ids of the running processes."""
-        return [running.process.pid for running in self._running.values()]
-
     def _started(self, environment: Mapping[str, str]) -> _Running:
         ours, theirs = self._context.Pipe()
         arguments = theirs, self._make, {**os.environ, **environment}

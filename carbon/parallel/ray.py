@@ -144,9 +144,3 @@ def _check_answers(address: str) -> None:
             f"--ray {address}: nobody answers ({error}); start a cluster there by `ray start "
             "--head`, or compute on this machine with --processes"
         ) from None
-
-
-def threads_wanted() -> int:
-    """Return the threads of an actor: `OMP_NUM_THREADS` if it is set, else 1."""
-    number = os.environ.get("OMP_NUM_THREADS", "")
-    return max(1, int(number)) if number.isdigit() else 1

@@ -19,7 +19,7 @@ from carbon.parallel import local
 from carbon.parallel.driver import Job, Workers, run_job
 from carbon.parallel.engines import InProcess
 from carbon.parallel.journal import Journal
-from carbon.parallel.options import add_resume, add_workers, worker_options, workers_of
+from carbon.parallel.options import WorkerOptions, workers_of
 
 NUMBERS, BLOCK = 60, 4
 WHOLE = "".join(f"{2 * n}\n" for n in range(NUMBERS))
@@ -60,7 +60,7 @@ class Doubler:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def job_of(output, *, resume=False, total=NUMBERS, **more):
+def job_of(output, *, total=NUMBERS, **more):
     """Return the job that doubles numbers, in blocks of four."""
     settings = {"job": "double", "total": total, **more}
     return Job(
@@ -70,7 +70,6 @@ def job_of(output, *, resume=False, total=NUMBERS, **more):
         check=lambda: total,
         blocks=lambda: (list(range(n, min(n + BLOCK, total))) for n in range(0, total, BLOCK)),
         source="numbers.txt",
-        resume=resume,
     )
 
 
@@ -89,14 +88,14 @@ def run(job, workers):
     return run_job(job, workers, write)
 
 
-def processes(folder, number, **about):
+def processes(folder, number, *, resume=False, **about):
     """Return workers in processes of their own."""
     make = partial(Doubler, folder, about)
-    return Workers(local.LocalProcesses(make, [{}] * number))
+    return Workers(local.LocalProcesses(make, [{}] * number), resume=resume)
 
 
-def this_process(folder, **about):
-    return Workers(InProcess(partial(Doubler, folder, about)))
+def this_process(folder, *, resume=False, **about):
+    return Workers(InProcess(partial(Doubler, folder, about)), resume=resume)
 
 
 class Stopped(BaseException):
@@ -125,14 +124,16 @@ def main() -> int:
     parser = Parser()
     parser.add_argument("output")
     parser.add_argument("folder")
-    parser.add_argument("--device", default="cpu")
-    add_workers(parser)
-    add_resume(parser)
+    parser.add_argument("--processes", type=int)
+    parser.add_argument("--ray")
+    parser.add_argument("--resume", action="store_true")
 
     def command() -> None:
-        arguments = parser.parse_args()
-        with workers_of(worker_options(arguments), partial(Doubler, arguments.folder)) as workers:
-            print(run(job_of(arguments.output, resume=arguments.resume), workers))
+        given = vars(parser.parse_args())
+        output, folder = given.pop("output"), given.pop("folder")
+        options = WorkerOptions(device="cpu", **given)
+        with workers_of(options, partial(Doubler, folder)) as workers:
+            print(run(job_of(output), workers))
 
     return run_command(command)
 

@@ -20,7 +20,7 @@ def node(monkeypatch, tmp_path):
     """A machine: whether it shows a GPU, and what its PyTorch says of it."""
 
     def made(*, has_gpu, built_with="12.8", says=None, usable=False, visible=None):
-        monkeypatch.setattr(devices, "_has_gpus", lambda: has_gpu)
+        monkeypatch.setattr(devices, "has_gpus", lambda: has_gpu)
         monkeypatch.setattr(torch.version, "cuda", built_with)
         monkeypatch.setattr(torch.cuda, "is_available", lambda: usable)
 

@@ -9,18 +9,19 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from carbon.batching import in_blocks
 from carbon.genome import read_sequences
 from carbon.inference.checks import NotFinite
 from carbon.inference.generate.prompts import Task, check_amount, samples_of
 from carbon.inference.identity import identity_of
 from carbon.inference.jobs import GenerateJob, workers_for
 from carbon.inference.options import changed
-from carbon.inference.sequence_job import streaming_reason
+from carbon.inference.sequence_job import is_streamed, streaming_reason
 from carbon.io.files import atomic_file, check_no_input, output_path
 from carbon.io.tables import words_of
-from carbon.parallel.driver import Job, Workers, in_blocks, run_job
+from carbon.parallel.driver import Job, Workers, run_job
 from carbon.parallel.journal import journal_path
-from carbon.parallel.options import WorkerOptions, is_streamed, loaded_device
+from carbon.parallel.options import WorkerOptions, loaded_device
 from carbon.progress import progress, say
 
 if TYPE_CHECKING:

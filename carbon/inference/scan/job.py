@@ -27,6 +27,7 @@ from carbon.inference.options import Strands, input_files
 from carbon.inference.scan.formats import ScanWriter
 from carbon.inference.scan.method import ScanMethod, scan_method_for
 from carbon.inference.scan.score import (
+    BLOCK_TOKENS,
     ScanChunk,
     ScanWindow,
     WindowValues,
@@ -49,6 +50,7 @@ from carbon.io.tables import chosen_by_ending
 from carbon.parallel.driver import Job, Workers, run_job
 from carbon.parallel.options import WorkerOptions
 from carbon.reports.figures import check_installed, check_picture
+from carbon.tokenizer import K
 
 if TYPE_CHECKING:
     from carbon.inference.model import Model
@@ -291,7 +293,7 @@ def run_scan_job(job: ScanJob, options: WorkerOptions) -> dict[str, Any]:
 
 
 def _run(job: ScanJob, scan: OpenedScan, workers: Workers) -> dict[str, Any]:
-    about = workers.about()
+    about = workers.about(_expected_blocks(scan))
     method = ScanMethod(**about["method"])
     settings = settings_of(job, about["model"], scan.places, method)
 
@@ -313,6 +315,15 @@ def _run(job: ScanJob, scan: OpenedScan, workers: Workers) -> dict[str, Any]:
     )
     counts = run_job(work, workers, write)
     return {"outputs": [str(path) for path in written_files(job)]} | counts | settings
+
+
+def _expected_blocks(scan: OpenedScan) -> range:
+    """Return an item for each block that there is at least, before the model's window is known."""
+    method = scan.job.method
+    num_readings = len(method.offsets or (0,)) * (2 if method.strands == "both" else 1)
+    num_bases = sum(place.length_bp for place in scan.places)
+    most_bp = max(BLOCK_TOKENS * K, method.window_bp or 0)
+    return range(0, num_bases * num_readings, most_bp)
 
 
 def _write(

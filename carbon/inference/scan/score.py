@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from carbon.batching import in_blocks
 from carbon.genome import Interval, Reference, reverse_complement
 from carbon.inference.checks import check_finite, check_interval
 from carbon.inference.options import COMBINATIONS, STRANDS_READ
 from carbon.inference.passages import Passage, continuation_of, prefix_of
 from carbon.inference.scan.method import ScanMethod
-from carbon.parallel.driver import in_blocks
 from carbon.tokenizer import K
 
 if TYPE_CHECKING:
@@ -96,7 +96,9 @@ def join_chunks(chunks: Iterable[ScanChunk]) -> ScanChunk:
     )
 
 
-_BLOCK_TOKENS = 2**16  # of the windows that are scored and held together
+BLOCK_TOKENS = 2**16
+"""Maximum tokens of the windows that are scored and held together, unless one window has more."""
+
 # Order of the chain's columns, ATCG, as ACGT of the forward strand.
 _COLUMNS = {"+": [0, 2, 3, 1], "-": [1, 3, 2, 0]}
 
@@ -184,7 +186,7 @@ def window_blocks(
 def windows_per_block(runner: "ModelRunner", method: ScanMethod) -> int:
     """Return the number of windows of a block."""
     row_tokens = method.window_bp // K + len(runner.vocabulary.prefix(method.tags))
-    return max(1, _BLOCK_TOKENS // row_tokens)
+    return max(1, BLOCK_TOKENS // row_tokens)
 
 
 def score_windows(

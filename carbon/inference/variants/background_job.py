@@ -5,13 +5,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from carbon.__version__ import __version__
+from carbon.batching import in_blocks
 from carbon.genome import Reference, Variant, contig_names
 from carbon.genome.contig_names import names_table
 from carbon.inference.identity import settings_of, weights_sha256
 from carbon.inference.jobs import BackgroundJob, workers_for
 from carbon.inference.options import input_files
 from carbon.inference.variants.annotate import read_genes, warn_of_unknown_codes
-from carbon.inference.variants.background import Background, RandomVariant, background_of
+from carbon.inference.variants.background import (
+    KIND_SCHEMES,
+    Background,
+    RandomVariant,
+    background_of,
+)
 from carbon.inference.variants.background_scores import (
     RoundedDeltas,
     draw,
@@ -22,7 +28,7 @@ from carbon.inference.variants.background_scores import (
 from carbon.inference.variants.files import VariantWorker
 from carbon.inference.variants.score import score_variants
 from carbon.io.files import check_no_input, content_sha256, output_path
-from carbon.parallel.driver import Job, in_blocks, run_job
+from carbon.parallel.driver import Job, run_job
 from carbon.parallel.options import WorkerOptions
 
 if TYPE_CHECKING:
@@ -85,7 +91,7 @@ def run_background_job(job: BackgroundJob, options: WorkerOptions) -> dict[str, 
         names = contig_names(job.genes.contigs, reference.contig_lengths_bp)
         genes = read_genes(job.genes, reference, names)
         warn_of_unknown_codes(job.genes, genes)
-        scored_by = workers.about()
+        scored_by = workers.about(_expected_blocks(job))
         drawn, about = draw(reference, scored_by["settings"], genes.annotation, job.drawing)
         about["drawn"] |= _named(job)
         parts = [_Part(each.variant, False) for each in drawn]
@@ -111,6 +117,12 @@ def run_background_job(job: BackgroundJob, options: WorkerOptions) -> dict[str, 
     short = sum("instead" in known for known in background.table.values())
     counts = {"kinds": len(background.table), "kinds_with_too_few": short}
     return {"output": str(job.output), **counts, **background.drawn, **background.settings}
+
+
+def _expected_blocks(job: BackgroundJob) -> range:
+    """Return an item for each block of SNVs, before they are drawn."""
+    kinds = KIND_SCHEMES["consequence" if job.genes.annotation else "change"].narrowest_snvs
+    return range(0, job.drawing.variants_per_kind * len(kinds), _VARIANTS_PER_BLOCK)
 
 
 def _named(job: BackgroundJob) -> dict[str, Any]:

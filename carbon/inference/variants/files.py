@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pysam
 
+from carbon.batching import in_blocks
 from carbon.errors import GenomeError
 from carbon.genome import Interval, Reference, VcfReader, VcfRow, contig_names, short
 from carbon.genome.bed import read_regions
@@ -44,7 +45,7 @@ from carbon.io.files import (
 )
 from carbon.io.tables import chosen_by_ending
 from carbon.model import model_folder
-from carbon.parallel.driver import Job, Workers, in_blocks, run_job
+from carbon.parallel.driver import Job, Workers, run_job
 from carbon.parallel.options import WorkerOptions
 from carbon.progress import say
 

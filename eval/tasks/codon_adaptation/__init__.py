@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from carbon.batching import in_blocks
 from carbon.errors import UserError
 from carbon.genome.alphabet import gc_share
 from carbon.metrics import rank_correlation
-from carbon.parallel.driver import in_blocks
 from carbon.uncertainty import Statistic, bootstrap
 from eval.contract import Estimate, Example, Floats, Model, Options, Result, Summary, Task
 from eval.metrics import column_of, summary_of

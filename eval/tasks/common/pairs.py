@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from carbon.batching import in_blocks
 from carbon.errors import UserError
 from carbon.genome import CHR, Reference, contig_names, read_annotation
-from carbon.parallel.driver import in_blocks
 from eval.contract import BuildReport, Example, Model, Options, Result, Task
 from eval.metrics import summary_of
 from eval.tasks.common.building import drawn, write_dataset

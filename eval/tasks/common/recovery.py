@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from carbon.batching import in_blocks
 from carbon.inference.options import Mode
-from carbon.parallel.driver import in_blocks
 from eval.contract import Curve, Example, Model, Result, Summary
 from eval.metrics import by_group, estimate, summary_of
 from eval.tasks.common.tables import Row, check_dna

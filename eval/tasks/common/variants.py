@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from carbon.batching import in_blocks
 from carbon.errors import UserError
 from carbon.genome import Reference, Variant
-from carbon.parallel.driver import in_blocks
 from eval.contract import Example, Model, Options, Reading, Result
 from eval.tasks.common.references import AnyName, Windows
 from eval.tasks.common.tables import Row, chosen_rows

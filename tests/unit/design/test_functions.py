@@ -35,9 +35,9 @@ def test_a_function_has_a_process_that_answers_many_times_and_ends(functions):
     with running_functions(["python:some_functions:gc"], 60) as (function,):
         for _ in range(2):
             assert function.values(NAMES, BASES) == [1.0, 0.25, 0.0]
-        (number,) = function._engine.pids()
+        (running,) = function._engine._running.values()
     with pytest.raises(ProcessLookupError):
-        os.kill(number, signal.SIGCONT)
+        os.kill(running.process.pid, signal.SIGCONT)
 
 
 def test_a_script_without_a_main_guard_runs_once(functions, tmp_path):

@@ -46,7 +46,8 @@ class Several:
 
 
 def by_several(suite):
-    return run_suite(suite, Workers(Several(partial(Answerer, suite))))
+    engine = Several(partial(Answerer, suite))
+    return run_suite(suite, Workers(engine, resume=suite.resume))
 
 
 @pytest.mark.parametrize(("task", "context_bp"), [(TASK, None), (LABELLED, 30), (TASK, 3)])

@@ -13,6 +13,7 @@ from carbon.finetune import predict_job
 from carbon.finetune.predict import FinetunedModel, load_finetuned
 from carbon.finetune.predict_job import PredictJob
 from carbon.genome import reverse_complement
+from carbon.parallel.driver import Workers
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.finetune import BASES, NUMBERS
 from tests.helpers.processes import interrupted_after
@@ -254,7 +255,15 @@ def test_two_processes_write_the_bytes_of_none(here, numbers, monkeypatch, capsy
     write_fasta(here / "in.fa", {f"s{n}": random_bases(20 + n) for n in range(18)})
     assert predict(numbers, "in.fa", "whole.parquet") == 0
     notes = capsys.readouterr().out
+    about, num_blocks = Workers.about, []
+
+    def counted(self, blocks):
+        num_blocks.append(len(read := list(blocks)))
+        return about(self, read)
+
+    monkeypatch.setattr(Workers, "about", counted)
     assert predict(numbers, "in.fa", "share.parquet", "--processes", "2") == 0
+    assert num_blocks == [5]  # both workers start before the first is up
     assert capsys.readouterr().out == notes.replace("whole", "share")
     assert (here / "share.parquet").read_bytes() == (here / "whole.parquet").read_bytes()
 

@@ -3,11 +3,13 @@
 import json
 import subprocess
 import sys
+from itertools import islice
 
 import pytest
 
 from carbon.cli import main
 from carbon.model import save_model
+from carbon.parallel.driver import Workers
 from tests.helpers.files import random_bases, write_fasta, write_vcf
 from tests.helpers.parallel import Stopped, stop_once_behind
 
@@ -77,6 +79,19 @@ def test_two_processes_write_the_bytes_of_none(
     assert shared.read_bytes() == alone.read_bytes()
 
 
+@pytest.mark.parametrize(("command", "ending"), OUTPUTS)
+def test_both_workers_start_before_the_first_is_up(folder, tmp_path, monkeypatch, command, ending):
+    """Jobs know before they ask for a model that there are at least two blocks."""
+
+    def about(self, blocks=()):
+        raise Stopped(len(list(islice(blocks, 2))))
+
+    monkeypatch.setattr(Workers, "about", about)
+    monkeypatch.setattr("carbon.inference.scan.job.BLOCK_TOKENS", 20)
+    with pytest.raises(Stopped, match="2"):
+        main([*words_of(command, folder, tmp_path / f"o.{ending}"), "--processes", "2"])
+
+
 @pytest.mark.parametrize(
     ("command", "ending"),
     [
@@ -125,19 +140,24 @@ def test_a_model_that_is_not_there_is_one_line(folder, tmp_path, capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_what_goes_through_a_pipe_is_for_one_process(folder, capsys):
-    words = ["score", "--model", f"{folder}/model", f"{folder}/s.fa"]
-    assert main([*words, "--processes", "2"]) == 0
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["score", "s.fa"], "standard output is written by one process"),
+        (["score", "-", "--output", "o.tsv"], "standard input is read by one process"),
+        (["generate", "--length", "6"], "standard output is written by one process"),
+        (["generate", "--length", "6", "--right", "ACGT"], "a gap (--right) is filled by one"),
+    ],
+)
+def test_streams_and_gaps_are_for_one_process(folder, tmp_path, capsys, monkeypatch, words, reason):
+    (tmp_path / "s.fa").write_text(">a\nACGTACGT\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", (tmp_path / "s.fa").open())
+    assert main([*words, "--model", f"{folder}/model", "--processes", "2"]) == 0
     captured = capsys.readouterr()
-    assert "standard output is written by one process; --processes" in captured.err
-    assert json.loads(captured.out.splitlines()[0][2:])["by"] == "chain"
-
-
-@pytest.mark.parametrize("more", [["--right", "ACGT"], []])
-def test_one_gap_or_standard_output_is_for_one_process(folder, capsys, more):
-    words = ["generate", "--model", f"{folder}/model", "--length", "6", "--processes", "2", *more]
-    assert main(words) == 0
-    assert "one process" in capsys.readouterr().err
+    assert reason in captured.err and "; --processes and --ray have no effect" in captured.err
+    rows = (tmp_path / "o.tsv").read_text() if "--output" in words else captured.out
+    assert len(rows.splitlines()) > 1
 
 
 def test_a_draft_is_told_of_for_all_blocks(folder, tmp_path, capsys):

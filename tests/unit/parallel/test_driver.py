@@ -24,8 +24,8 @@ def no_torch(monkeypatch):
     monkeypatch.setattr(local, "_PRELOADED", [])
 
 
-def workers_of(folder, number, **about):
-    return processes(folder, number, **about) if number else this_process(folder, **about)
+def workers_of(folder, number, **more):
+    return processes(folder, number, **more) if number else this_process(folder, **more)
 
 
 @pytest.mark.parametrize("number", [0, 1, 2, 5])
@@ -51,8 +51,8 @@ def test_dead_workers_are_replaced(tmp_path, capsys, troubles):
 def test_an_idle_worker_is_replaced(tmp_path):
     with processes(tmp_path, 2) as workers:
         workers.about()
-        (pid,) = workers._engine.pids()
-        os.kill(pid, signal.SIGKILL)
+        (running,) = workers._engine._running.values()
+        os.kill(running.process.pid, signal.SIGKILL)
         run(job_of(tmp_path / "o"), workers)
     assert (tmp_path / "o").read_text() == WHOLE
 
@@ -63,8 +63,8 @@ def test_a_block_that_kills_three_workers_is_named(tmp_path):
     with processes(tmp_path, 2) as workers, pytest.raises(UserError, match=message):
         run(job_of(tmp_path / "o"), workers)
     assert not (tmp_path / "o").exists()
-    with this_process(tmp_path) as workers:  # the others are kept
-        run(job_of(tmp_path / "o", resume=True), workers)
+    with this_process(tmp_path, resume=True) as workers:  # the others are kept
+        run(job_of(tmp_path / "o"), workers)
     assert (tmp_path / "o").read_text() == WHOLE
 
 
@@ -173,17 +173,18 @@ def test_another_number_of_processes_goes_on(tmp_path, capsys, first, then):
         run(job_of(tmp_path / "o"), workers)
     assert "progress is saved in" in capsys.readouterr().err
     (tmp_path / "user-41").unlink()
-    for change, message in (
-        ({}, "an earlier run was stopped; continue with --resume"),
-        ({"resume": True, "seed": 2}, "the earlier run differs in: seed; give the same"),
+    for resume, change, message in (
+        (False, {}, "an earlier run was stopped; continue with --resume"),
+        (True, {"seed": 2}, "the earlier run differs in: seed; give the same"),
     ):
-        with workers_of(tmp_path, then) as workers, pytest.raises(UserError, match=message):
+        workers = workers_of(tmp_path, then, resume=resume)
+        with workers, pytest.raises(UserError, match=message):
             run(job_of(tmp_path / "o", **change), workers)
     # A torn last line is computed again.
     with (tmp_path / ".o.progress").open("ab") as sink:
         sink.write(b"0badf00d [14, [")
-    with workers_of(tmp_path, then) as workers:
-        run(job_of(tmp_path / "o", resume=True), workers)
+    with workers_of(tmp_path, then, resume=True) as workers:
+        run(job_of(tmp_path / "o"), workers)
     assert (tmp_path / "o").read_text() == WHOLE
     assert [path.name for path in tmp_path.iterdir()] == ["o"]
 

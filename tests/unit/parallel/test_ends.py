@@ -78,8 +78,8 @@ def test_nothing_is_left_but_the_journal(tmp_path, at, number, code):
     if at == "work":
         assert num_kept(tmp_path) > 1
         (tmp_path / "slow").unlink()
-        with this_process(tmp_path) as workers:
-            run(job_of(tmp_path / "o", resume=True), workers)
+        with this_process(tmp_path, resume=True) as workers:
+            run(job_of(tmp_path / "o"), workers)
         assert (tmp_path / "o").read_text() == WHOLE
 
 
@@ -88,12 +88,13 @@ def test_nothing_is_left_but_the_journal(tmp_path, at, number, code):
     [
         ("user-9", 2, "record 9: is no number"),
         pytest.param("disk-9", 1, "scratch: no space left on device", **NIGHTLY),
+        ("nan-9", 1, "record 9: is not finite"),
     ],
 )
 def test_an_error_in_a_worker_is_one_line(tmp_path, trouble, code, message):
     (tmp_path / trouble).touch()
     driver = started(tmp_path)
-    told, said = driver.communicate(timeout=60)
-    assert (driver.returncode, told) == (code, "")
+    output, said = driver.communicate(timeout=60)
+    assert (driver.returncode, output) == (code, "")
     errors = [line for line in said.splitlines() if line.startswith("error: ")]
     assert errors == [f"error: {message}"]

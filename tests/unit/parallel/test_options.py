@@ -2,16 +2,17 @@
 
 import os
 import socket
-from argparse import ArgumentParser
 from functools import partial
 
 import pytest
 
 from carbon.errors import UserError
+from carbon.inference.sequence_job import is_streamed
 from carbon.parallel import local, options
 from carbon.parallel.driver import Workers
 from carbon.parallel.engines import InProcess
 from carbon.parallel.local import LocalProcesses
+from carbon.parallel.options import WorkerOptions
 from tests.helpers.parallel import job_of, run
 
 
@@ -32,42 +33,35 @@ def no_torch(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 
-def given(*words):
-    parser = ArgumentParser()
-    parser.add_argument("--device", default="auto")
-    options.add_workers(parser)
-    return options.worker_options(parser.parse_args(words))
-
-
-def engine(*words):
-    return options.engine_of(given(*words), Sees)
+def engine(**given):
+    return options.engine_of(WorkerOptions(**given), Sees)
 
 
 def gpus(monkeypatch, *names):
-    monkeypatch.setattr(options, "_visible_gpus", lambda: list(names))
+    monkeypatch.setattr("carbon.gpus.visible_gpus", lambda: list(names))
 
 
 def test_without_gpus_the_command_computes_itself(monkeypatch):
     gpus(monkeypatch)
-    assert isinstance(engine(), InProcess) and isinstance(engine("--processes", "0"), InProcess)
+    assert isinstance(engine(), InProcess) and isinstance(engine(processes=0), InProcess)
     for number in (1, 3):
-        found = engine("--processes", str(number))
+        found = engine(processes=number)
         assert isinstance(found, LocalProcesses) and found.size == number
         assert found._context.get_start_method() == "forkserver"
 
 
 def test_one_worker_a_gpu(monkeypatch):
     gpus(monkeypatch, "4", "7")
-    for words, seen in (
-        ([], ["4", "7"]),
-        (["--device", "cuda:1,cuda:0"], ["7", "4"]),
-        (["--device", "cuda", "--processes", "3"], ["4", "7", "4"]),
-        (["--device", "cuda:1", "--processes", "2"], ["7", "7"]),
+    for given, seen in (
+        ({}, ["4", "7"]),
+        ({"device": "cuda:1,cuda:0"}, ["7", "4"]),
+        ({"device": "cuda", "processes": 3}, ["4", "7", "4"]),
+        ({"device": "cuda:1", "processes": 2}, ["7", "7"]),
     ):
-        found = engine(*words)
+        found = engine(**given)
         assert [e["CUDA_VISIBLE_DEVICES"] for e in found._environments] == seen
         assert found._context.get_start_method() == "spawn"
-    assert engine("--device", "cpu").size == 1
+    assert engine(device="cpu").size == 1
     gpus(monkeypatch, "4")
     assert isinstance(engine(), InProcess)
 
@@ -85,19 +79,19 @@ def test_each_worker_sees_its_own_gpu_and_threads(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("given", "message"),
     [
-        (["--ray", "h:1", "--processes", "2"], "--ray and --processes: give one of them"),
-        (["--device", "cuda:0,cuda:9"], "cuda:9 does not exist; 2 GPUs are visible"),
-        (["--device", "cuda:0,cpu"], "a list names GPUs, such as cuda:0,cuda:1"),
-        (["--device", "cpu,cpu"], "a list names GPUs, such as cuda:0,cuda:1"),
-        (["--processes", "5000"], "give 0 to 1024"),
+        ({"ray": "h:1", "processes": 2}, "--ray and --processes: give one of them"),
+        ({"device": "cuda:0,cuda:9"}, "cuda:9 does not exist; 2 GPUs are visible"),
+        ({"device": "cuda:0,cpu"}, "a list names GPUs, such as cuda:0,cuda:1"),
+        ({"device": "cpu,cpu"}, "a list names GPUs, such as cuda:0,cuda:1"),
+        ({"processes": 5000}, "give 0 to 1024"),
     ],
 )
-def test_options_that_are_not_possible(monkeypatch, words, message):
+def test_options_that_are_not_possible(monkeypatch, given, message):
     gpus(monkeypatch, "0", "1")
     with pytest.raises(UserError, match=message):
-        engine(*words)
+        engine(**given)
 
 
 @pytest.mark.parametrize("address", ["auto", "local", "h", "h:x", ""])
@@ -108,7 +102,7 @@ def test_an_address_is_required(monkeypatch, address):
         assert isinstance(engine(), InProcess)
         return
     with pytest.raises(UserError, match="give HOST:PORT of the head node"):
-        engine("--ray", address)
+        engine(ray=address)
 
 
 def test_an_address_that_nobody_answers_is_one_line(monkeypatch):
@@ -118,7 +112,7 @@ def test_an_address_that_nobody_answers_is_one_line(monkeypatch):
         monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{taken.getsockname()[1]}")
         with pytest.raises(UserError, match=r"nobody answers .*--processes"):
             engine()
-        assert isinstance(engine("--processes", "0"), InProcess)  # which overrides the variable
+        assert isinstance(engine(processes=0), InProcess)  # which overrides the variable
 
 
 def test_without_ray_one_line_says_what_to_install(monkeypatch):
@@ -126,20 +120,20 @@ def test_without_ray_one_line_says_what_to_install(monkeypatch):
 
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UserError, match=r"install carbon-dna\[ray\]"):
-        engine("--ray", "127.0.0.1:6379")
+        engine(ray="127.0.0.1:6379")
 
 
 def test_a_stream_is_for_one_process(capsys):
-    several = options.WorkerOptions(processes=2)
-    assert options.is_streamed(several, "standard input is read by one process")
+    several = WorkerOptions(processes=2)
+    assert is_streamed(several, "standard input is read by one process")
     said = capsys.readouterr().err
     assert said == "standard input is read by one process; --processes and --ray have no effect\n"
-    assert not options.is_streamed(several, None)
+    assert not is_streamed(several, None)
 
 
 def test_a_run_through_the_options(monkeypatch, tmp_path):
     from tests.helpers.parallel import WHOLE, Doubler
 
-    with options.workers_of(given("--processes", "2"), partial(Doubler, tmp_path)) as workers:
+    with options.workers_of(WorkerOptions(processes=2), partial(Doubler, tmp_path)) as workers:
         run(job_of(tmp_path / "o"), workers)
     assert (tmp_path / "o").read_text() == WHOLE

@@ -36,9 +36,9 @@ def cluster():
         cluster.shutdown()
 
 
-def actors(cluster, folder, **about):
-    make = partial(Doubler, folder, about)
-    return Workers(RayActors(make, cluster.address, threads=1, use_gpus=True))
+def actors(cluster, folder, *, resume=False):
+    engine = RayActors(partial(Doubler, folder), cluster.address, threads=1, use_gpus=True)
+    return Workers(engine, resume=resume)
 
 
 def num_kept(folder) -> int:
@@ -56,8 +56,8 @@ def test_actors_write_the_bytes_of_one_process(cluster, tmp_path):
     with actors(cluster, tmp_path) as workers, pytest.raises(UserError, match="record 9"):
         run(job_of(tmp_path / "p"), workers)
     (tmp_path / "user-9").unlink()
-    with this_process(tmp_path) as workers:
-        run(job_of(tmp_path / "p", resume=True), workers)
+    with this_process(tmp_path, resume=True) as workers:
+        run(job_of(tmp_path / "p"), workers)
     assert (tmp_path / "p").read_text() == WHOLE
 
 
@@ -111,8 +111,8 @@ def test_actors_end_with_their_driver(cluster, tmp_path, start_driver):
     driver.wait()
     waits_for(lambda: not _actors(), 30)
     (tmp_path / "slow").unlink()
-    with actors(cluster, tmp_path) as workers:
-        run(job_of(tmp_path / "o", resume=True), workers)
+    with actors(cluster, tmp_path, resume=True) as workers:
+        run(job_of(tmp_path / "o"), workers)
     assert (tmp_path / "o").read_text() == WHOLE
 
 

@@ -49,7 +49,7 @@ def test_five_regions_by_snakemake(folder, capsys, monkeypatch):
     subprocess.run(
         [sys.executable, "-m", "snakemake", "--snakefile", SCATTER / "Snakefile", "--cores", "2",
          "--config", *(f"{name}={value}" for name, value in config.items())],
-        cwd=folder, check=True, timeout=600,
+        cwd=folder, check=True,
     )  # fmt: skip
     joined = subprocess.run(["bgzip", "-dc", folder / "joined.vcf.gz"], capture_output=True)
     assert joined.stdout == (folder / "whole.vcf").read_bytes().replace(

@@ -18,7 +18,7 @@ LENGTHS_BP = {contig: len(bases) for contig, bases in (CONTIGS | {"c1": GENE_BAS
 @pytest.fixture
 def few_windows(monkeypatch):
     """Have blocks of eight windows, so that several contigs meet in one."""
-    monkeypatch.setattr(score, "_BLOCK_TOKENS", 100)
+    monkeypatch.setattr(score, "BLOCK_TOKENS", 100)
 
 
 def rows_of(path) -> pd.DataFrame:

@@ -147,7 +147,7 @@ class TestWindows:
             model = Model(LoadedModel(network, NATIVE))
             if batch_tokens:
                 model.runner.batch_tokens = batch_tokens
-            monkeypatch.setattr(scan_score, "_BLOCK_TOKENS", block_tokens)
+            monkeypatch.setattr(scan_score, "BLOCK_TOKENS", block_tokens)
             chunks = list(model.scan(reference, whole(reference, "c"), **how))
             assert [c.interval.start for c in chunks[1:]] == [c.interval.end for c in chunks[:-1]]
             assert all(len(c.log_probabilities) == c.interval.length_bp > 0 for c in chunks)
@@ -211,7 +211,7 @@ class TestWindows:
                 return reference.fetch(interval)
 
         model = Model(model.model)
-        monkeypatch.setattr(scan_score, "_BLOCK_TOKENS", 64)
+        monkeypatch.setattr(scan_score, "BLOCK_TOKENS", 64)
         chunks = model.scan(Counting(), whole(reference, "c"), window_bp=60)
         next(chunks)
         assert max(interval.end for interval in read[1:]) < 200
