@@ -117,7 +117,7 @@ def test_what_is_no_context_6mer_or_pattern_is_refused(model):
         with pytest.raises(UserError, match="six letters"):
             model.next_token("").given(fixed)
     for wrong in ("ACGTA", "ACGTAN", ""):
-        with pytest.raises(UserError, match="six letters of ACGT"):
+        with pytest.raises(UserError, match="six letters, each one of ACGT"):
             kmer_index(wrong)
     with pytest.raises(UserError, match="'!'"):
         model.next_token("ACGT!")
