@@ -62,7 +62,7 @@ class ModelError(UserError):
 
 
 PACKAGE = "carbon-dna"
-EXTRAS = ("scan", "serve", "finetune", "design", "rl", "demo", "data", "eval", "umap", "track",
+EXTRAS = ("scan", "serve", "finetune", "design", "rl", "ray", "demo", "data", "eval", "umap", "track",
           "gguf", "gpu", "all")  # fmt: skip
 
 
