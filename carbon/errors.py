@@ -62,8 +62,8 @@ class ModelError(UserError):
 
 
 PACKAGE = "carbon-dna"
-EXTRAS = ("scan", "serve", "finetune", "design", "rl", "ray", "demo", "data", "eval", "umap", "track",
-          "gguf", "gpu", "all")  # fmt: skip
+EXTRAS = ("scan", "serve", "finetune", "design", "rl", "ray", "demo", "data", "eval", "umap",
+          "track", "gguf", "gpu", "all")  # fmt: skip
 
 
 def extras_status() -> dict[str, str]:
