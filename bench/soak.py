@@ -538,7 +538,9 @@ def demo_under_load(folder: Path, seconds: float) -> str:
 
         def ask(draw: Random) -> None:
             name = draw.choice(list(_FIELDS))
-            given = {_FIELDS[name]: "".join(draw.choices("ACGT", k=draw.randint(24, 300)))}
+            given: dict[str, Any] = {
+                _FIELDS[name]: "".join(draw.choices("ACGT", k=draw.randint(24, 300)))
+            }
             given |= {"length_bp": 24, "b": ""}
             asked(address, name, [given.get(field.name, field.default) for field in fields[name]])
 

@@ -106,9 +106,9 @@ def engine_of(options: WorkerOptions, make: MakeWorker) -> Engine:
     from carbon.parallel.local import LocalProcesses
 
     is_on_cpu = device == "cpu" or (device == AUTO and not gpus and sys.platform == "linux")
+    environments = _environments(gpus, number)
     # Nothing that is forked may have used a GPU.
-    method = "forkserver" if is_on_cpu else "spawn"
-    return LocalProcesses(make, _environments(gpus, number), method)
+    return LocalProcesses(make, environments, "forkserver" if is_on_cpu else "spawn")
 
 
 def _environments(gpus: list[str], number: int) -> list[dict[str, str]]:
