@@ -1,5 +1,6 @@
 """`carbon doctor` on extras, and `carbon --version`."""
 
+import importlib.metadata
 import re
 from importlib.metadata import PackageNotFoundError
 
@@ -42,7 +43,7 @@ def test_each_extra_is_whole_or_says_what_it_lacks(monkeypatch):
             raise PackageNotFoundError(name)
         return PACKAGES[name]
 
-    monkeypatch.setattr(errors, "distribution", distribution)
+    monkeypatch.setattr(importlib.metadata, "distribution", distribution)
     assert errors.extras_status() == {
         "scan": "lacks ghost",
         "demo": "lacks plotly",

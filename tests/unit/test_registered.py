@@ -14,7 +14,7 @@ from eval.tasks import TASKS
 
 ROOT = Path(__file__).parents[2]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-UNREPORTED = {"packages", "ray", "docs", "dev"}  # extras that `carbon doctor` leaves out
+UNREPORTED = {"packages", "docs", "dev"}  # extras that `carbon doctor` leaves out
 NOT_IN_ALL = {"all", "gpu", "docs", "dev"}  # extras that need a GPU or a compiler, or build Carbon
 
 

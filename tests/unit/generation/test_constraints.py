@@ -119,7 +119,7 @@ class TestConstraints:
             ({"forbid": ("S",), "gc": (0.5, 1.0)}, "all constraints at once"),
             ({"gc": (0.5, 0.5)}, "the GC share"),
             ({"forbid": ("",)}, "give"),
-            ({"forbid": ("GAXTC",)}, "give"),
+            ({"forbid": ("GAXTC",)}, "letter 3: 'X'"),
             ({"require": ("A" * 1001,)}, "give"),
             ({"gc": (0.6, 0.4)}, "give"),
             ({"gc": (-0.1, 0.4)}, "give"),
