@@ -565,8 +565,9 @@ def under_load(ask: Callable[[Random], None], seconds: float) -> str:
         sizes.append(_resident_mb())
     for thread in threads:
         thread.join()
-    first, last = np.median(sizes[10:15]), np.median(sizes[-5:])
-    quarters = ", ".join(f"{sizes[n]:.0f}" for n in (12, 24, 36, -1))
+    fifth = len(sizes) // 5
+    first, last = np.median(sizes[fifth : fifth + 5]), np.median(sizes[-5:])
+    quarters = ", ".join(f"{sizes[len(sizes) * n // 4 - 1]:.0f}" for n in (1, 2, 3, 4))
     print(f"memory under load: {first:.0f} MB after a fifth of the time, {last:.0f} MB at the end")
     print(f"memory after each quarter of the time: {quarters} MB; {next(questions):,} questions")
     return "flat" if last <= _GROWTH * first else "GROWS"

@@ -46,7 +46,7 @@ def chosen_gpus(device: str) -> list[str]:
 
 
 def _number(name: str, device: str) -> int:
-    match = re.fullmatch(rf"{CUDA}:(\d+)", name)
+    match = re.fullmatch(rf"{CUDA}:(\d{{1,4}})", name)
     if not match:
         raise UserError(f"--device {device}: a list names GPUs, such as cuda:0,cuda:1")
     return int(match[1])

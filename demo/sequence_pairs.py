@@ -56,7 +56,8 @@ def typed_pair(
 
 def _names(genome: Genome) -> set[str]:
     genes = genome.annotation.genes if genome.annotation else ()
-    return {name for gene in genes for name in (gene.name, gene.gene_id)}
+    names = {name for gene in genes for name in (gene.name, gene.gene_id)}
+    return names | genome.reference.contig_lengths_bp.keys()
 
 
 def _are_bases(text: str, genome: Genome) -> bool:

@@ -277,9 +277,15 @@ def _check_launch(config: "TrainConfig", *, resumes: bool) -> None:
     from train.saved import check_network
     from train.schedule import Schedule
 
-    plan_of(config, Schedule(config), config.workers.processes_of_each(_num_processes()))
+    schedule, workers = Schedule(config), config.workers
+    plan_of(config, schedule, workers.processes_of_each(_num_processes()))
+    if schedule.total_steps < workers.count:
+        raise UserError(
+            f"workers.count: {workers.count} workers share {schedule.total_steps} steps, so some "
+            "would take none; give fewer workers or more tokens"
+        )
     if resumes:
-        check_network(config, Path(config.workers.folder(config.output)))
+        check_network(config, Path(workers.folder(config.output)))
 
 
 COMMANDS = {"run": _print_plan, "preview": _preview, "export": _export, "summary": _summarize}

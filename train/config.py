@@ -449,7 +449,7 @@ class WorkersConfig(Recipe):
         """Yield rounds that cannot take place, and settings of the other method."""
         every, count = self.every_steps, self.count
         fields = type(self).model_fields
-        of_diloco = fields.keys() - {"count", "method", "share", "grace_seconds"}
+        of_diloco = fields.keys() - {"count", "method", "share"}
         for name in ["share"] if self.method == "diloco" else sorted(of_diloco):
             if (value := getattr(self, name)) != fields[name].default:
                 yield name, f"{value!r}: does nothing with method = {self.method!r}; leave it out"
@@ -470,7 +470,8 @@ class WorkersConfig(Recipe):
     def alike(self) -> "WorkersConfig":
         """Return the settings that all workers of a run must have alike."""
         store = "store" if self.store else ""
-        return self.replace(store=store, number=0, grace_seconds=0.0)
+        grace_seconds = type(self).model_fields["grace_seconds"].default
+        return self.replace(store=store, number=0, grace_seconds=grace_seconds)
 
     def folder(self, output: str, in_launch: int | None = None) -> str:
         """Return the run folder of a worker, or of the run if there is one worker.

@@ -64,7 +64,8 @@ class RunState:
 def settings_of(config: TrainConfig, rows: TokenRows, start_sha256: str = "") -> dict[str, Any]:
     """Return all that decides a run's numbers, flat: settings, and the content of each source.
 
-    How processes share the work changes numbers by rounding only. Where the run writes, when it
+    How processes share the work changes numbers by rounding only, but for SPARTA, which draws its
+    numbers from the parts that a process has. Where the run writes, when it
     saves and measures, where its corpora and its start lie, who reads it, and which worker it is,
     decides nothing.
     """
@@ -127,12 +128,14 @@ def _flat(value: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def _is_of_data(name: str) -> bool:
-    """Return whether a setting only describes the data."""
+    """Return whether a setting only describes the data: a weight of bases decides the loss."""
+    if name == "data.soft_mask_weight":
+        return False
     return name.startswith(("data.", "content.", "both_strands.")) or ".mixture." in name
 
 
-FORMAT = 1
-"""Of checkpoints, in `state.json`; version 0.2 wrote none."""
+FORMAT = 2
+"""Of checkpoints, in `state.json`; version 0.2 wrote none, and nothing released wrote 1."""
 WEIGHTS = "model."
 """What names of weights begin with in a checkpoint; others are of the optimizer."""
 REPLACED = ".replaced"

@@ -146,7 +146,8 @@ class Trainer:
         hooks: list[Hook] = [StepLog(self, log), StepProfiler(self.config, self.ranks)]
         if self._evaluator:
             evaluation = Evaluation(self, self.sync, self._evaluator, log)
-            if self.start and self.state.step == 0:
+            is_first_step = self.state.step < self.ranks.num_workers
+            if self.start and is_first_step and not self.sync.steps_taken(self.state):
                 evaluation.evaluate()  # the quality of the starting checkpoint
             hooks.append(evaluation)
         return [*hooks, self._checkpointer]

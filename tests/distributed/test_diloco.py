@@ -9,8 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from transformers import LlamaForCausalLM
 
 from carbon.errors import UserError
+from carbon.model import save_model
+from tests.conftest import small_config
 from tests.helpers.ranks import run_ranks
 from tests.helpers.runs import (
     assert_close,
@@ -19,6 +22,7 @@ from tests.helpers.runs import (
     full_weights,
     lines_of,
     make_config,
+    run_to_the_end,
     steps_of_each,
     without_pictures,
 )
@@ -276,3 +280,27 @@ def start_with(ranks, seeds):
 def test_a_worker_with_another_recipe_is_refused():
     said = "worker 1: has another recipe than worker 0: seed is 5, and 0 there; give all one recipe"
     assert run_ranks(2, start_with, (0, 5)) == [said] * 2
+
+
+@pytest.mark.nightly
+def test_sparta_begins_with_a_model_that_is_probed(corpus, tmp_path):
+    """All workers measure it before their first step."""
+    torch.manual_seed(0)
+    save_model(LlamaForCausalLM(small_config(128)).eval(), tmp_path / "start")
+    words = ["model.preset=", f"model.start={tmp_path / 'start'}", "probe.every_steps=100",
+             "probe.source=mrna", "probe.heldout_bp=600", "probe.sites=2",
+             "workers.count=2", "workers.method=sparta", *steps_of_each(2)]  # fmt: skip
+    config = make_config(corpus, tmp_path / "run", *words)
+    run_ranks(2, run_worker, config, apart=True)
+    for number in range(2):
+        probes = lines_of(tmp_path / "run" / f"worker-{number}", "probes")
+        assert probes[0]["step"] == number and len(probes) == 2
+
+
+def run_worker(ranks, config):
+    """Run one of the workers of a launch to its end."""
+    from train.distributed.mesh import ranks_of_group
+
+    here = ranks_of_group(ranks.device, ParallelConfig(), config.workers.count)
+    output = config.workers.folder(config.output, here.worker)
+    return run_to_the_end(here, config.replace(output=output))

@@ -312,6 +312,14 @@ def test_a_task_of_variants_by_another_protocol(model, carbon_model, tmp_path):
     ]
     task = TASKS["labelled_variants"]
     options = Options(reference=fasta, protocol="tiled")
+    clinvar = TASKS["clinvar_coding"].examples
+    for protocol in ("right_end", "tiled"):  # its own is right_end, of 24,000 bp
+        table = pa.Table.from_pylist(rows)
+        (example, *_) = clinvar(table, Options(reference=fasta, protocol=protocol))
+        assert example.data["reading"] == (protocol, 0, "forward") and example.needs_bp == 0
+    windows = pa.Table.from_pylist([row | {"ref_seq": bases, "var_seq": bases} for row in rows])
+    with pytest.raises(UserError, match="hold windows for centered"):
+        TASKS["traitgym_mendelian"].examples(windows, options)
     results = task.run(carbon_model, task.examples(pa.Table.from_pylist(rows), options))
     variants = [Variant("c", row["pos"] - 1, row["ref"], row["alt"]) for row in rows]
     with Reference(fasta) as reference:

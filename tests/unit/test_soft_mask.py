@@ -1,14 +1,17 @@
 """Weights of soft-masked bases: the definition as a loop over bases, in fp64."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
 
+from carbon.errors import UserError
 from carbon.losses import head_loss, log_likelihoods, nucleotide_loss
 from carbon.losses.objectives import CE, FNS
 from carbon.losses.soft_mask import SoftMask, bits_of_bases, soft_mask_counts
 from tests.helpers.objectives import ALL_THREE, blend, random_head, smoothed
+from train.saved import check_settings
 
 N, D = 40, 16
 OBJECTIVES = (CE, FNS, blend(0.4), smoothed(0.9), ALL_THREE)
@@ -112,9 +115,22 @@ def test_counts_of_parts_add_up_to_those_of_the_batch(case):
     assert whole.dtype == torch.int64
 
 
+@pytest.mark.parametrize("num_known", [0, 3])
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_a_batch_without_known_bases_is_zero(objective):
-    nothing = torch.zeros(3, 6, dtype=torch.bool)
-    counts = soft_mask_counts(nothing, nothing)
-    factors = SoftMask(0.1, counts).factors(nothing, nothing, objective)
+def test_a_batch_without_whole_tokens_is_finite(objective, num_known):
+    known = torch.arange(6).expand(3, 6) < num_known
+    factors = SoftMask(0.1, soft_mask_counts(known, known)).factors(known, known, objective)
     assert all(bool(part.isfinite().all()) for part in factors)
+    logits = torch.randn(3, 4096, requires_grad=True)
+    kmers = torch.zeros(3, dtype=torch.int64)
+    likelihoods = log_likelihoods(logits, kmers, uniform=objective.uniform > 0)
+    loss = nucleotide_loss(likelihoods, known, objective, factors).loss
+    loss.backward()
+    assert bool(logits.grad.isfinite().all())
+    assert (float(loss) == 0) == (num_known == 0 or objective.bases == 0)
+
+
+def test_a_run_does_not_go_on_with_another_weight():
+    before, now = ({"data.soft_mask_weight": weight} for weight in (1.0, 0.1))
+    with pytest.raises(UserError, match=r"soft_mask_weight was 1.0, is 0.1; resume with"):
+        check_settings(Path("run"), before, now, True)

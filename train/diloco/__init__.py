@@ -1,1 +1,1 @@
-"""What workers of one run do to the outer gradients that go between them."""
+"""What workers of one run do to the pseudo-gradients that go between them."""

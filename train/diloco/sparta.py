@@ -5,7 +5,7 @@ Sparse parameter averaging (exo-explore/gym, 2025; the data-parallel axis of Asy
 parameters are the mean of all workers.
 """
 
-import zlib
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, astuple
@@ -33,8 +33,8 @@ def chosen(name: str, numel: int, share: float, seed: int, step: int) -> Tensor:
     One of each run of 1 / share neighbours is drawn, from a random start: in integers, by a
     counter-based generator (Philox; Salmon et al., SC 2011), so all workers draw the same.
     """
-    key = [seed, zlib.crc32(name.encode())]
-    draws = np.random.Philox(key=key, counter=[0, 0, step, 0])
+    digest = hashlib.sha256(f"{seed}\0{name}".encode()).digest()
+    draws = np.random.Philox(key=np.frombuffer(digest[:16], "<u8"), counter=[0, 0, step, 0])
     whole, rest = divmod(share * numel, 1)
     # Rounded up in a share of steps, or small tensors would always or never be averaged.
     count = int(whole) + int(int(draws.random_raw()) < int(rest * 2**64))
@@ -78,23 +78,32 @@ class SpartaWorker(OuterSync):
 
     def after_step(self, state: RunState, tokens: int, seconds: float) -> None:
         """Average a share of the parameters, and go to the next step."""
-        self._average(self._share)
+        self._average_share()
         self._own += Work(tokens, 1, seconds)
         state.step = next(self._next, self._total_steps)
 
-    def _average(self, share: float) -> None:
+    def _average_share(self) -> None:
         """Replace the chosen numbers by their means over all workers."""
         flat, places = [], []
         for name, ends in self._weights.held.items():
             for shard in (local(end.detach()) for end in ends):
-                positions = chosen(name, shard.numel(), share, self._seed, self._own.steps)
+                positions = chosen(name, shard.numel(), self._share, self._seed, self._own.steps)
                 flat.append(shard.view(-1))
                 places.append(positions.to(shard.device))
-        numbers = torch.cat([f[place] for f, place in zip(flat, places, strict=True)])
-        means = self._sum(numbers.cpu()) / self._ranks.num_workers
+        if not flat:
+            return  # nothing of this process is trained, on no worker
+        means = self._mean(torch.cat([f[place] for f, place in zip(flat, places, strict=True)]))
         parts = torch.split(means, [len(place) for place in places])
         for f, place, part in zip(flat, places, parts, strict=True):
-            f[place] = part.to(f.device)
+            f[place] = part.to(f)
+
+    def _mean(self, numbers: Tensor) -> Tensor:
+        """Return the mean over all workers on the CPU.
+
+        In fp64, where the mean of equal numbers is that number, as of frozen rows, and hardly ever
+        depends on the order of the workers, as of the two ends of tied weights.
+        """
+        return self._sum(numbers.double().cpu()) / self._ranks.num_workers
 
     def _sum(self, numbers: Tensor) -> Tensor:
         if self._ranks.sync_group is not None:
@@ -115,7 +124,9 @@ class SpartaWorker(OuterSync):
     def outer_params_loaded(self) -> Iterator[None]:
         """Let the weights be the mean of all workers for a while."""
         with self._weights.restored():
-            self._average(1.0)
+            for ends in self._weights.held.values():
+                for shard in (local(end.detach()) for end in ends):
+                    shard.copy_(self._mean(shard))
             yield
 
     def expect(self, table: Mapping[str, Any]) -> None:

@@ -17,7 +17,13 @@ from torch import Tensor
 from train.config import TrainConfig
 from train.diloco.codecs import CODECS, Tensors, encoded
 from train.diloco.group import Group, check_alike
-from train.diloco.outer import Agreement, OuterParams, mean_of, pseudo_gradient
+from train.diloco.outer import (
+    Agreement,
+    OuterParams,
+    mean_of,
+    outer_step_digest,
+    pseudo_gradient,
+)
 from train.diloco.rounds import (
     Exchange,
     Plan,
@@ -102,7 +108,7 @@ class DilocoWorker(OuterSync):
     def _opened(self) -> Group | SharedStore:
         given = (self._ranks, self._codec, self._weights.shapes)
         if not self._config.store:
-            check_alike(self._settings, self._ranks)
+            check_alike({**self._settings, "outer_step_digest": outer_step_digest()}, self._ranks)
             return Group(*given)
         return SharedStore(self._config, *given, self._settings, self._wants_to_stop)
 

@@ -121,6 +121,7 @@ class WorkersPlan:
         num_kept: fp32 copies of the parameters in the host's memory.
         times_sent: payloads that a worker sends in a round.
         times_received: payloads that it receives.
+        can_wait: whether workers may take steps while an exchange is on the way.
     """
 
     num_parameters: int
@@ -134,6 +135,7 @@ class WorkersPlan:
     rounds: int
     share: float = 1.0
     num_kept: int = 2
+    can_wait: bool = True
     times_sent: float = 1
     times_received: float = 3
 
@@ -227,10 +229,14 @@ class WorkersPlan:
             return rows
         computing = self.every_steps * self.step_seconds
         shares = [100 * time / (time + computing) for time in (exchanging, ring)]
-        return [
-            *rows,
+        rows += [
             ("seconds of computing", computing, computing),
             ("% of the time in exchanges that nothing hides", *shares),
+        ]
+        if not self.can_wait:
+            return rows
+        return [
+            *rows,
             ("steps that hide one exchange", self.hiding_steps or "", ""),
             ("every_steps whose computing takes as long", self.break_even_steps or "", ""),
         ]
@@ -278,14 +284,16 @@ def _of_diloco(config: WorkersConfig) -> dict[str, Any]:
 
 def _of_sparta(config: WorkersConfig) -> dict[str, Any]:
     ring = 2 * (config.count - 1) / config.count
+    in_fp64 = 2 * ring
     return {
         "codec": CODEC_CHOICES["fp32"],
         "every_steps": 1,
         "fragments": 1,
         "share": config.share,
-        "num_kept": 0,
-        "times_sent": ring,
-        "times_received": ring,
+        "num_kept": 1,  # copies of the local weights, while the mean of all is measured or saved
+        "times_sent": in_fp64,
+        "times_received": in_fp64,
+        "can_wait": False,
     }
 
 

@@ -25,7 +25,6 @@ from typing import Any
 from carbon.errors import UserError
 
 _PROJECT = "carbon"
-_FLUSH_SECONDS = 10
 Settings = Mapping[str, Any]
 
 
@@ -50,7 +49,6 @@ def _tensorboard(run: Path, first_step: int, config: Settings) -> dict[str, Any]
         "run_name": "tensorboard",
         "logging_dir": str(run),
         "purge_step": first_step,
-        "flush_secs": _FLUSH_SECONDS,
     }
 
 

@@ -97,8 +97,14 @@ def examples_in_windows(
         label: of a row, 0 or 1; rows with None are skipped, and counted.
 
     Raises:
-        UserError: a row is broken, or all labels are one.
+        UserError: a row is broken, all labels are one, or another protocol than the task's is asked
+            for, whose windows the rows do not hold.
     """
+    if options.protocol and options.protocol != reading.protocol:
+        raise UserError(
+            f"--protocol {options.protocol}: the rows hold windows for {reading.protocol}; leave "
+            "this task out of a run by another protocol"
+        )
     windows = Windows(table, "ref_seq")
     rows = [Row(table, number) for number in chosen_rows(table.num_rows, options)]
     variants = [_variant_in_window(row, windows.names[row.number]) for row in rows]
@@ -124,7 +130,7 @@ def _examples(
     setting: _Setting,
 ) -> list[Example]:
     reference, reading, group, label, columns, only_snvs = setting
-    if options.protocol and options.protocol != reading.protocol:
+    if options.protocol:
         reading = reading._replace(protocol=options.protocol, window_bp=0)
     window_bp = int(options.sizes.get("window_bp", reading.window_bp))
     examples = []

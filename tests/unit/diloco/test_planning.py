@@ -119,8 +119,8 @@ def test_the_plan_of_a_recipe():
     in_a_folder = config.replace(store="folder")
     assert workers_plan(in_a_folder, RUN).sent_bytes == 2000
     sparta = workers_plan(WorkersConfig(count=4, method="sparta", share=0.1), RUN)
-    assert (sparta.sent_bytes, sparta.received_bytes) == (600, 600)  # 100 numbers x 4 x 2 x 3/4
-    assert (sparta.every_steps, sparta.rounds, sparta.memory_bytes) == (1, 1, 0)
+    assert (sparta.sent_bytes, sparta.received_bytes) == (1200, 1200)  # 100 numbers x 8 x 2 x 3/4
+    assert (sparta.every_steps, sparta.rounds, sparta.memory_bytes) == (1, 1, 4000)
     with pytest.raises(ConfigError, match="gbit-per-s 0"):
         workers_plan(config, RUN, 0)
 

@@ -1,17 +1,20 @@
 """Positions that SPARTA draws: how many, where, and how often each."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from train.diloco.sparta import chosen
+from train.diloco.sparta import SpartaWorker, chosen
 
 
 @given(
     numel=st.integers(0, 3000),
     share=st.floats(1e-4, 1),
-    seed=st.integers(0, 2**40),
+    seed=st.integers(0, 2**70),
     step=st.integers(0, 2**40),
 )
 def test_positions_are_ascending_and_as_many_as_the_share_says(numel, share, seed, step):
@@ -43,3 +46,13 @@ def test_names_seeds_and_steps_draw_other_positions():
     draws = [("w", 0, 0), ("v", 0, 0), ("w", 1, 0), ("w", 0, 1)]
     found = {tuple(chosen(name, 1000, 0.05, seed, step).tolist()) for name, seed, step in draws}
     assert len(found) == 4
+
+
+@pytest.mark.parametrize("count", [2, 3, 7, 1000])
+def test_the_mean_of_equal_numbers_is_that_number(count, monkeypatch):
+    """So rows that are frozen stay as they are, and ends of tied weights equal."""
+    worker = SpartaWorker.__new__(SpartaWorker)
+    worker._ranks = SimpleNamespace(num_workers=count)
+    monkeypatch.setattr(worker, "_sum", lambda numbers: sum(numbers for _ in range(count)))
+    numbers = torch.randn(10_000, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(worker._mean(numbers).float(), numbers)

@@ -79,7 +79,9 @@ def test_two_processes_write_the_bytes_of_none(
     assert shared.read_bytes() == alone.read_bytes()
 
 
-@pytest.mark.parametrize(("command", "ending"), OUTPUTS)
+@pytest.mark.parametrize(
+    ("command", "ending"), [*OUTPUTS, ("embed", "npz"), ("background", "json")]
+)
 def test_both_workers_start_before_the_first_is_up(folder, tmp_path, monkeypatch, command, ending):
     """Jobs know before they ask for a model that there are at least two blocks."""
 
