@@ -46,14 +46,14 @@ def test_the_reference_is_that_of_the_code(pages):
     folder = pages / "reference"
     commands = (folder / "commands.md").read_text()
     for name in COMMANDS:
-        assert f"### carbon {name}\n" in commands
+        assert re.search(rf"^##+ carbon {name}$", commands, re.M), name
     for words in ("--least-context", "python -m eval report", "--world-size", "--calls-per-minute"):
         assert words in commands
     recipes = (folder / "recipes.md").read_text()
     resolved = TrainConfig.load(ROOT / "train" / "recipes" / "tiny.toml").to_toml()
     keys = set(re.findall(r"^(\w+) =", resolved, re.M)) - {"mrna", "eukaryote"}  # of mixtures
     assert len(keys) > 40 and [key for key in keys if f"| `{key}` |" not in recipes] == []
-    assert "| `fold` | integer | `0` | that is tested, from 0. |" in recipes
+    assert "| `fold` | integer | `0` | index of the test fold, from 0. |" in recipes
 
 
 def test_the_first_page_names_every_page():
