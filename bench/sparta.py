@@ -1,4 +1,4 @@
-"""Compare SPARTA with DiLoCo at equal communication: `python bench/sparta.py OUT --corpus CORPUS`.
+"""Compare SPARTA and DiLoCo at equally many numbers: `python bench/sparta.py OUT --corpus CORPUS`.
 
 Two workers train `tiny` on equal tokens: SPARTA with share p next to DiLoCo with a round each 1 / p
 steps (plain mean), for each p and seed. A run is one line of OUT/results.jsonl, and is left out if
