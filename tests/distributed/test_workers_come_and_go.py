@@ -128,20 +128,22 @@ def asks_to_take_part(run, number):
 @pytest.mark.nightly
 def test_a_late_worker_of_two_processes(start, shared_run):
     """All its processes learn where the others are, and one alone speaks to the store."""
-    run = shared_run(steps=40)
-    first = run.worker(0, "slow")
-    waits_for(lambda: (run.folder / "store/rounds/000002.json").exists())
-    os.kill(first.pid, signal.SIGSTOP)
-    words = ["--config", f"{run.folder}/recipe.toml", "--set", "workers.number=1"]
+    run = shared_run(steps=40, quorum=2, grace_seconds=60.0)  # nobody is left out
+    early = [run.worker(number, "slow") for number in (0, 1)]
+    waits_for(lambda: (run.folder / "store/rounds/000000.json").exists())
+    for worker in early:
+        os.kill(worker.pid, signal.SIGSTOP)
+    words = ["--config", f"{run.folder}/recipe.toml", "--set", "workers.number=2"]
     launcher = ["-m", "train.launch", "--standalone", "--nproc-per-node", "2", "-m", "train"]
     late = start([sys.executable, *launcher, *words])
-    waits_for(lambda: asks_to_take_part(run, 1))
-    os.kill(first.pid, signal.SIGCONT)
+    waits_for(lambda: asks_to_take_part(run, 2))
+    for worker in early:
+        os.kill(worker.pid, signal.SIGCONT)
     _, said = late.communicate(timeout=LIMIT_SECONDS)
     assert late.returncode == 0, said
-    run.ends(first)
-    assert any(members(record) == [0, 1] for record in run.records())
-    assert len(run.digests(0, 1)) == 1
+    run.ends(*early)
+    assert any(members(record) == [0, 1, 2] for record in run.records())
+    assert len(run.digests(0, 1, 2)) == 1
 
 
 FLYING = {"every_steps": 4, "fragments": 2, "delay_steps": 1, "alpha": 0.5}
