@@ -1,7 +1,4 @@
-"""Training beside `transformers.Trainer`, saving, and the idle share of pipelines.
-
-Used by `bench/run.py train`.
-"""
+"""Training next to `transformers.Trainer`, and saving; used by `bench/run.py train`."""
 
 import itertools
 import statistics
@@ -10,19 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.distributed.pipelining import PipelineStage
 from torch.utils.data import Dataset
 
 from carbon.tokenizer import NATIVE
 from tests.helpers.ranks import run_ranks
 from tests.helpers.runs import make_config, make_corpus
-from train.config import ParallelConfig, TrainConfig
+from train.config import TrainConfig
 from train.data import open_rows
 from train.schedule import Schedule
 
 BATCH_ROWS, MICROBATCH_ROWS, ROW_TOKENS = 16, 4, 256
 _FNS_ONLY = ("phases.0.objective=fns", "phases.1.objective=fns")
-_BUSY = ("forward_one_chunk", "backward_one_chunk", "backward_weight_one_chunk")
 
 
 def config_of(folder: Path, *more: str) -> TrainConfig:
@@ -131,58 +126,3 @@ def _save_seconds(ranks: Any, config: TrainConfig) -> tuple[float, float]:
         trainer.checkpoints.finish()
         whole.append(time.perf_counter() - start)
     return statistics.median(visible), statistics.median(whole)
-
-
-def idle_shares(config: TrainConfig, schedules: list[ParallelConfig], steps: int) -> list[float]:
-    """Return the idle share of each schedule on two processes, from when their stages compute.
-
-    The share of the time from the first to the last action of a step, over both processes, in which
-    a process computes nothing; the median over steps.
-    """
-    results = run_ranks(2, _busy_times, config, schedules, steps, limit_seconds=1200)
-    shares = []
-    for of_schedule in zip(*results, strict=True):
-        of_steps = []
-        for intervals in zip(*of_schedule, strict=True):  # of both ranks
-            first = min(start for one in intervals for start, _ in one)
-            last = max(end for one in intervals for _, end in one)
-            busy = sum(end - start for one in intervals for start, end in one)
-            of_steps.append(1 - busy / (len(intervals) * (last - first)))
-        shares.append(statistics.median(of_steps))
-    return shares
-
-
-def _busy_times(
-    ranks: Any, config: TrainConfig, schedules: list[ParallelConfig], steps: int
-) -> list[list[list[tuple[float, float]]]]:
-
-    import torch.distributed as dist
-
-    from train.distributed.mesh import ranks_of_group
-    from train.trainer import Trainer
-
-    intervals: list[tuple[float, float]] = []
-
-    def clocked(work: Any) -> Any:
-        def timed(*arguments: Any, **more: Any) -> Any:
-            start = time.time()
-            result = work(*arguments, **more)
-            intervals.append((start, time.time()))
-            return result
-
-        return timed
-
-    for name in _BUSY:
-        setattr(PipelineStage, name, clocked(getattr(PipelineStage, name)))
-    results = []
-    for parallel in schedules:
-        one = config.replace(parallel=parallel)
-        taken = Trainer(one, ranks_of_group(ranks.device, parallel)).steps()
-        of_steps = []
-        for _ in range(steps + 1):
-            intervals.clear()
-            dist.barrier()
-            next(taken)
-            of_steps.append(list(intervals))
-        results.append(of_steps[1:])
-    return results

@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from bench.bubbles import Action, handovers, idle_of, replayed
+from bench.bubbles import idle_share as share_of_step
 from carbon.errors import ConfigError
 from carbon.model import PRESETS
 from train.config import ParallelConfig, TrainConfig
@@ -110,20 +112,20 @@ def test_pieces_of_a_rank():
 # Schedules: who does what when, then simulated
 
 
-def gpipe(rank: int, ranks: int, count: int) -> list[tuple[str, int, int]]:
-    return [(kind, rank, i) for kind in "FB" for i in range(count)]
+def gpipe(rank: int, ranks: int, count: int) -> list[Action]:
+    return [Action(kind, rank, i) for kind in "FB" for i in range(count)]
 
 
-def one_f_one_b(rank: int, ranks: int, count: int) -> list[tuple[str, int, int]]:
+def one_f_one_b(rank: int, ranks: int, count: int) -> list[Action]:
     ahead = min(ranks - rank, count)
-    actions = [("F", rank, i) for i in range(ahead)]
+    actions = [Action("F", rank, i) for i in range(ahead)]
     for i in range(count):
-        actions.append(("B", rank, i))
-        actions += [("F", rank, i + ahead)] * (i + ahead < count)
+        actions.append(Action("B", rank, i))
+        actions += [Action("F", rank, i + ahead)] * (i + ahead < count)
     return actions
 
 
-def torchs(schedule: str, ranks: int, pieces: int, count: int) -> list[list[tuple[str, int, int]]]:
+def torchs(schedule: str, ranks: int, pieces: int, count: int) -> list[list[Action]]:
     """Return the table that a schedule of torch runs by; its stages only say where they are.
 
     Raises:
@@ -144,7 +146,7 @@ def torchs(schedule: str, ranks: int, pieces: int, count: int) -> list[list[tupl
     names = {"FORWARD": "F", "FULL_BACKWARD": "B", "BACKWARD_INPUT": "I", "BACKWARD_WEIGHT": "W"}
     return [
         [
-            (names[a.computation_type.name], a.stage_index, a.microbatch_index)
+            Action(names[a.computation_type.name], a.stage_index, a.microbatch_index)
             for a in table[rank]
             if a is not None and a.computation_type.name in names
         ]
@@ -152,35 +154,33 @@ def torchs(schedule: str, ranks: int, pieces: int, count: int) -> list[list[tupl
     ]
 
 
-def simulated(table: list[list[tuple[str, int, int]]], num_pieces: int) -> tuple[float, list[int]]:
+def simulated(table: list[list[Action]], num_pieces: int) -> tuple[float, list[int]]:
     """Return the idle share, and the most (microbatch, piece) that each rank keeps at once.
 
-    Forward, backward for inputs and backward for weights take one unit each; an action begins when
-    its rank is free and what it needs is there.
+    Forward, backward for inputs and backward for weights take one unit each.
     """
     takes = {"F": 1, "B": 2, "I": 1, "W": 1}
-    done: dict[tuple[str, int, int], int] = {}
-    free, at = [0] * len(table), [0] * len(table)
-    while any(at[rank] < len(actions) for rank, actions in enumerate(table)):
-        before = list(at)
-        for rank, actions in enumerate(table):
-            for kind, piece, i in actions[at[rank] :]:
-                if kind == "F":
-                    needs = [("F", piece - 1, i)] if piece else []
-                elif kind == "W":
-                    needs = [("I", piece, i)]
-                else:
-                    needs = [("I", piece + 1, i) if piece + 1 < num_pieces else ("F", piece, i)]
-                if not all(need in done for need in needs):
-                    break
-                free[rank] = max([free[rank], *(done[need] for need in needs)]) + takes[kind]
-                done["I" if kind == "B" else kind, piece, i] = free[rank]
-                at[rank] += 1
-        assert at != before, "the schedule waits for itself"
-    busy = sum(takes[kind] for actions in table for kind, _, _ in actions)
+    step = replayed(table, num_pieces, lambda action: takes[action.kind])
     change = {"F": 1, "B": -1, "I": 0, "W": -1}
-    kept = [max(itertools.accumulate(change[kind] for kind, _, _ in a)) for a in table]
-    return 1 - busy / (max(free) * len(table)), kept
+    kept = [max(itertools.accumulate(change[each.kind] for each in a)) for a in table]
+    return share_of_step(step), kept
+
+
+def test_idle_time_of_one_step_by_hand():
+    """Two ranks, one microbatch: F 1 s, B 2 s on stage 0; F 2 s, B 4 s on stage 1; 0.5 s between.
+
+    Rank 0 computes from 0 to 1 and from 8 to 10, rank 1 from 1.5 to 7.5: 9 of 20 seconds.
+    """
+    seconds = {("F", 0): 1.0, ("B", 0): 2.0, ("F", 1): 2.0, ("B", 1): 4.0}
+    table = [[Action("F", stage, 0), Action("B", stage, 0)] for stage in (0, 1)]
+    step = replayed(table, 2, lambda action: seconds[action[:2]], handover_seconds=0.5)
+    assert share_of_step(step) == pytest.approx(1 - 9 / 20)
+    assert handovers(step, 2) == [0.5]
+    # Its own times again: a replay of a recorded step is that step.
+    idle = idle_of([step])
+    assert idle.measured == idle.unhidden == pytest.approx(1 - 9 / 20)
+    assert idle.uneven == pytest.approx(1 - 9 / 18)
+    assert idle.stage_seconds == [3.0, 6.0]
 
 
 ORDERS = {"gpipe": gpipe, "1f1b": one_f_one_b}
