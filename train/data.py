@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
 from carbon.corpus import (
@@ -30,6 +31,7 @@ from train.schedule import Schedule
 from train.signals import signals_held
 
 _WHOLE = ContextShard()
+_BLOCK_BASES = 1 << 16
 
 
 def open_rows(config: TrainConfig, course: Schedule, start: Start | None = None) -> TokenRows:
@@ -38,7 +40,8 @@ def open_rows(config: TrainConfig, course: Schedule, start: Start | None = None)
     Tags follow the starting checkpoint.
 
     Raises:
-        ConfigError: a source has nothing to train on, or too little for one row of a stage.
+        ConfigError: a source has nothing to train on, or too little for one row of a stage; or
+            `data.soft_mask_weight` is set and no source has a soft-masked base.
         CorpusError: a file of it is missing, torn, or another than the manifest names.
     """
     lengths: dict[str, set[int]] = {}
@@ -48,6 +51,12 @@ def open_rows(config: TrainConfig, course: Schedule, start: Start | None = None)
     sources = {name: _open_source(config, name, lengths[name]) for name in sorted(lengths)}
     prefixes = start.prefixes if start else None
     soft_masks = config.data.soft_mask_weight != 1
+    if soft_masks and not any(_has_soft_masks(source.store.bases) for source in sources.values()):
+        raise ConfigError(
+            f"{config.data.corpus}: has no soft-masked (lower-case) base, and "
+            f"data.soft_mask_weight is {config.data.soft_mask_weight:g}; build the corpus from a "
+            "soft-masked FASTA, or leave the weight at 1"
+        )
     return ordered_rows(config.seed, course.rows, sources, prefixes, soft_masks)
 
 
@@ -69,6 +78,13 @@ def _open_source(config: TrainConfig, name: str, lengths: set[int]) -> PackedSou
                 f"{row_tokens:,}; give its stage a smaller context_tokens, or leave it out"
             )
     return source
+
+
+def _has_soft_masks(bases: NDArray[np.uint8]) -> bool:
+    """Return whether lower-case letters occur in evenly spread blocks, at most 64 MiB in all."""
+    step = max(_BLOCK_BASES, len(bases) // 1024)
+    blocks = (bases[at : at + _BLOCK_BASES] for at in range(0, len(bases), step))
+    return any((block >= ord("a")).any() for block in blocks)
 
 
 def _cache_of(config: TrainConfig, corpus: str) -> Path:

@@ -37,11 +37,11 @@ def corpus(tmp_path_factory):
     return folder / "corpus"
 
 
-def opened(corpus, name):
+def opened(corpus, name, *more):
     words = [f"data.corpus={corpus}", "output=o", "data.microbatch_tokens=64"]
     words += [f"phases.{i}.mixture={{{name}=1.0}}" for i in (0, 1)]
     words += [f"phases.{i}.context_tokens=64" for i in (0, 1)]
-    config = TrainConfig.load(RECIPE, words)
+    config = TrainConfig.load(RECIPE, [*words, *more])
     return open_rows(config, Schedule(config))
 
 
@@ -53,6 +53,18 @@ def test_a_source_is_built_told_and_read(corpus, name):
     rows = opened(corpus, name)
     reverse = {rows.reading(rows.order[i]).reverse for i in range(40)}
     assert reverse == ({True, False} if SOURCES[name].both_strands else {False})
+
+
+def test_a_weight_of_soft_masked_bases_needs_soft_masked_bases(tmp_path):
+    upper = {f"s{i}": random_bases(3000, i) for i in range(3)}
+    weight = "data.soft_mask_weight=0.1"
+    for name, last in (("upper", random_bases(3000, 4)), ("mixed", random_bases(3000, 4).lower())):
+        write_fasta(tmp_path / f"{name}.fa", upper | {"s4": last})
+        path = f"files.0.path={tmp_path}/{name}.fa"
+        assert build(tmp_path / name, path, "files.0.source=own", "files.0.both_strands=true") == 0
+    assert len(opened(tmp_path / "mixed", "own", weight)) > 0
+    with pytest.raises(ConfigError, match=r"has no soft-masked .* base, and data.soft_mask_weight"):
+        opened(tmp_path / "upper", "own", weight)
 
 
 def test_files_may_have_a_source_of_their_own(corpus):
