@@ -20,6 +20,9 @@ DNA_LETTERS = frozenset(IUPAC_DNA + IUPAC_DNA.lower())
 # U is not a DNA base and counts as unknown, and so does its complement.
 _COMPLEMENT = str.maketrans("ACGTURYSWKMBDHVNacgturyswkmbdhvn", "TGCANYRSWMKVHDBNtgcanyrswmkvhdbn")
 
+# One-letter codes of amino acids, or a stop, that are not IUPAC codes of DNA.
+_ONLY_PROTEIN = frozenset("EFIJLOPQXZ*")
+
 # The standard genetic code (NCBI translation table 1), codons in the order TCAG.
 _AMINO_ACIDS = "FFLLSSSSYY**CC*WLLLLPPPPHHQQRRRRIIIMTTTTNNKKSSRRVVVVAAAADDEEGGGG"
 GENETIC_CODE = {
@@ -46,7 +49,8 @@ def check_dna(text: str, where: str = "", letters: AbstractSet[str] = DNA_LETTER
         at = min(map(text.index, wrong))
         place = f"{where} letter {at + 1}".lstrip()
         problem = f"{text[at]!r} is not a DNA letter (ACGT, N and IUPAC codes)"
-        raise TypedError(f"{place}: {problem}; is this a protein?", text, at)
+        hint = "; is this a protein?" if text[at].upper() in _ONLY_PROTEIN else ""
+        raise TypedError(f"{place}: {problem}{hint}", text, at)
 
 
 def reverse_complement(sequence: str) -> str:

@@ -1,5 +1,7 @@
 """Datasets of the tasks: how they are read, and what is said of those that are broken."""
 
+import os
+
 import datasets
 import numpy as np
 import pyarrow as pa
@@ -136,11 +138,13 @@ def test_what_cannot_be_read_is_said_in_one_line(tmp_path, monkeypatch):
     (tmp_path / "bad.parquet").write_text("no parquet")
     (tmp_path / "hollow").mkdir()
     written(pairs_table(0), tmp_path / "empty.parquet")
+    os.mkfifo(tmp_path / "pipe.parquet")
     for name, words in (
         ("bad.parquet", "cannot be read as a dataset"),
         ("absent.parquet", "no such file"),
         ("empty.parquet", "has no row"),
         ("hollow", "no Parquet file"),
+        ("pipe.parquet", "is not a regular file"),
     ):
         with pytest.raises(UserError, match=words) as raised:
             TASKS["triplet_expansion"].read(tmp_path / name)

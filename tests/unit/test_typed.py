@@ -212,6 +212,7 @@ def test_the_first_letter_that_is_no_base(text, at, message):
     with pytest.raises(TypedError, match=message) as raised:
         read_bases(text)
     assert raised.value.at == at
+    assert ("protein" in str(raised.value)) == (text[at] in "EX")
 
 
 def test_arguments_in_a_locale_of_ascii_name_contigs_and_genes(tmp_path):

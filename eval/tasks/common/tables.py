@@ -15,6 +15,7 @@ import pyarrow.types as types
 
 from carbon.errors import UserError
 from carbon.genome import IUPAC_DNA
+from carbon.io.structured import open_regular
 from carbon.model.folder import why_unreachable
 from eval.contract import Options
 from eval.data import files_of, is_on_hub
@@ -73,13 +74,15 @@ def read_table(
         hub_file: the file to take from a dataset of the Hub.
 
     Raises:
-        UserError: the dataset does not exist, it lacks a column, a column is of another type, or a
-            value is missing.
+        UserError: the dataset does not exist or is a pipe, it lacks a column, a column is of
+            another type, or a value is missing.
     """
     path, files = Path(source), files_of(str(source))
     if path.is_dir() and not files:
         raise UserError(f"{path}: has no Parquet file; give one, or build the dataset")
     if files:
+        for file in files:
+            open_regular(file).close()
         if not any(map(_may_have_rows, files)):
             raise UserError(f"{path}: has no row")
         table = load(_LOCAL, str(source), data_files=[escape(str(file)) for file in files])
