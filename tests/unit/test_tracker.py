@@ -112,6 +112,20 @@ def test_wandb_has_a_run_for_each_beginning(tmp_path, monkeypatch):
         assert arguments == expected | {"name": name, "config": {"seed": 3}}
 
 
+def test_a_tracker_that_does_not_start_ends_a_run_with_one_line(tmp_path, monkeypatch):
+    def init(**arguments):
+        raise RuntimeError("api_key not configured (no-tty).\nmore")
+
+    package = SimpleNamespace(init=init, finish=lambda: None)
+    monkeypatch.setitem(sys.modules, "wandb", package)
+    tracker = open_tracker("wandb", tmp_path / "run", {})
+    with pytest.raises(
+        UserError, match=r"'wandb' does not start \(api_key .*\(no-tty\)\.\); log in"
+    ):
+        tracker.log(1, {"loss": 1.0})
+    tracker.close()
+
+
 def open_all(ranks, folder):
     """Return the number of threads before and after a tracker is opened and has logged."""
     torch.set_num_threads(3)

@@ -114,12 +114,23 @@ class Tracker:
         self._last_step = step
 
     def _begin(self, first_step: int) -> None:
-        """Open what steps from `first_step` on are written to."""
+        """Open what steps from `first_step` on are written to.
+
+        Raises:
+            UserError: the tracker does not start, for example because nobody is logged in.
+        """
         arguments = self._kind.arguments(self._run_folder, first_step, self._config)
         self._tracker = self._class(**arguments)
         self._tracker.main_process_only = False  # only processes that log make a tracker
         with redirect_stdout(sys.stderr):  # stdout is for results
-            self._tracker.start()
+            try:
+                self._tracker.start()
+            except Exception as wrong:  # each package has errors of its own
+                reason = str(wrong).partition("\n")[0] or type(wrong).__name__
+                raise UserError(
+                    f"tracker '{self._kind.package}' does not start ({reason}); log in to it, or "
+                    'set tracker = "none"'
+                ) from wrong
         if "config" not in arguments:
             for name, value in self._config.items():
                 text = value if isinstance(value, str) else json.dumps(value, indent=1)
