@@ -98,8 +98,8 @@ def _helps(parser: argparse.ArgumentParser, level: int = 2) -> Iterator[str]:
 
 def _recipes() -> Iterator[str]:
     yield (
-        "# Recipe keys\n\nThe keys of TOML recipes, with their types and defaults. A nested table is "
-        "written `[data.split]`, an array of tables `[[phases]]`. `--set phases.0.tokens=1000` "
+        "# Recipe keys\n\nThe keys of TOML recipes, with their types and defaults. A nested table "
+        "is written `[data.split]`, an array of tables `[[phases]]`. `--set phases.0.tokens=1000` "
         "overrides one key.\n"
     )
     for name, (schema, command, page) in RECIPES.items():
