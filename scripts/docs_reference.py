@@ -60,9 +60,7 @@ def _python() -> str:
 
 
 def _commands(root: Path) -> Iterator[str]:
-    yield (
-        "# Commands\n\nEvery command with all its options, as `--help` prints them.\n"
-    )
+    yield ("# Commands\n\nEvery command with all its options, as `--help` prints them.\n")
     yield from _carbon_helps()
     for module in PACKAGES:
         yield from _helps(importlib.import_module(module)._parser())
