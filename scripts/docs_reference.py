@@ -54,16 +54,13 @@ def _python() -> str:
     names = [name for name in carbon.__all__ if not name.startswith("__")]
     blocks = (f"::: carbon.{name}\n" for name in names)
     return (
-        "# Python\n\nFor whoever writes `import carbon`: every public name, from its docstring. "
+        "# Python\n\nThe public names of `import carbon`, from their docstrings. "
         "The [walkthrough](../walkthrough.md) uses most of them.\n\n" + "\n".join(blocks)
     )
 
 
 def _commands(root: Path) -> Iterator[str]:
-    yield (
-        "# Commands\n\nFor whoever types: every command with all its options, as `--help` prints "
-        "them.\n"
-    )
+    yield ("# Commands\n\nEvery command with all its options, as `--help` prints them.\n")
     yield from _carbon_helps()
     for module in PACKAGES:
         yield from _helps(importlib.import_module(module)._parser())
@@ -99,9 +96,9 @@ def _helps(parser: argparse.ArgumentParser, level: int = 2) -> Iterator[str]:
 
 def _recipes() -> Iterator[str]:
     yield (
-        "# Recipe keys\n\nFor whoever writes a recipe in TOML: every key, what it takes, and what "
-        "it is where a recipe does not name it. A nested table is written `[data.split]`, an array "
-        "of tables `[[phases]]`. `--set phases.0.tokens=1000` overrides one key.\n"
+        "# Recipe keys\n\nThe keys of TOML recipes, with their types and defaults. A nested table "
+        "is written `[data.split]`, an array of tables `[[phases]]`. `--set phases.0.tokens=1000` "
+        "overrides one key.\n"
     )
     for name, (schema, command, page) in RECIPES.items():
         yield f"\n## {name}\n\n`{command}`; in use: [{page}](../{page}).\n"
@@ -182,8 +179,7 @@ def _told(schema: type) -> dict[str, str]:
 
 def _formats(root: Path) -> Iterator[str]:
     yield (
-        "# File formats\n\nFor whoever reads what Carbon has written with another program. At the "
-        "end you know which file holds what, and the JSON schemas to check it by.\n\n"
+        "# File formats\n\nThe files that Carbon writes, and JSON schemas to validate them.\n\n"
         "| written by | endings | described in |\n|---|---|---|\n"
     )
     for commands, kind, page in (

@@ -153,7 +153,9 @@ def test_it_has_learned_what_a_gene_is(yeast):
 @pytest.mark.nightly
 def test_the_page_of_it_runs_as_it_stands(yeast, tmp_path):
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    commands = re.findall(r"```bash\n(.*?)```", PAGE.read_text(), re.DOTALL)[:-1]  # hours
+    blocks = re.findall(r"```bash\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    commands = [each for each in blocks if "yeast_VIII/" in each]  # no downloads, no hours
+    assert commands
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     for words in ([sys.executable, "-c", code], ["bash", "-ec", "".join(commands)]):
         done = subprocess.run(

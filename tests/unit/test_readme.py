@@ -29,7 +29,7 @@ def test_the_commands_and_the_python(tmp_path, monkeypatch, capsys):
         for line in code_blocks("bash").replace("\\\n", " ").splitlines()
         if line.startswith(".venv/bin/carbon")
     ]
-    assert len(commands) == 9
+    assert len(commands) == 6
     monkeypatch.chdir(tmp_path)
     for command in commands:
         assert main(shlex.split(command)) == 0, f"{command}\n{capsys.readouterr().err}"
