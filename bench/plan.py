@@ -1,4 +1,4 @@
-"""The table of docs/plan.md: `python -m bench.plan`.
+"""The table of docs/developers/planner.md: `python -m bench.plan`.
 
 The layouts that the recipes ship, on GPUs of 80 GB and 989e12 operations a second, at 40 % of them
 while a GPU does not wait. Nothing is run: it prints what `train.planning.plan` counts.

@@ -92,7 +92,7 @@ def test_the_commands_of_the_tokenizer_page(small, tmp_path):
 
 def test_the_commands_of_the_corpus_page(small, tmp_path):
     """They build all that a eukaryote gives, look at it, trace a record and write the report."""
-    (block,) = code_blocks(ROOT / "docs" / "corpus.md", "bash")
+    block = code_blocks(ROOT / "docs" / "corpus.md", "bash")[0]
     genome_in(tmp_path, small)
     recipes = "data_pipeline/recipes/"
     printed = run_shell(block.replace(recipes, f"{ROOT}/{recipes}"), tmp_path)

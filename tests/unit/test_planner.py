@@ -449,4 +449,4 @@ def test_the_table_of_the_page_is_that_of_the_planner(capsys):
     from bench.plan import main
 
     main()
-    assert capsys.readouterr().out in (ROOT / "docs" / "plan.md").read_text()
+    assert capsys.readouterr().out in (ROOT / "docs" / "developers" / "planner.md").read_text()

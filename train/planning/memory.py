@@ -1,6 +1,6 @@
 """What one process of a run holds in memory, counted from the shapes.
 
-docs/plan.md has the formulas, their sources, and their limits.
+docs/developers/planner.md has the formulas, their sources, and their limits.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """The order of forward and backward in a pipeline: torch's schedules, and what each one takes.
 
-The formulas and their sources are in docs/plan.md.
+The formulas and their sources are in docs/developers/planner.md.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,6 +1,6 @@
 """The plan of a run from its settings alone: layout, memory, bubble, hours.
 
-docs/plan.md has the formulas, their sources, and their limits.
+docs/developers/planner.md has the formulas, their sources, and their limits.
 """
 
 from collections.abc import Callable

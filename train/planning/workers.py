@@ -1,7 +1,7 @@
 """Traffic between DiLoCo workers and its time, compared with data parallelism, from counts.
 
 A link carries as much in each direction at once as its bandwidth says. The formulas are in
-docs/plan.md.
+docs/developers/planner.md.
 """
 
 import math
