@@ -5,7 +5,6 @@ import re
 import sys
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
-from importlib.util import find_spec
 from itertools import takewhile, zip_longest
 from typing import Any
 
@@ -22,7 +21,7 @@ from cyclopts import (
 )
 
 from carbon.__version__ import __version__
-from carbon.commands.corpus import corpus
+from carbon.commands.packages import PACKAGES, run_package
 from carbon.console import run_command
 from carbon.errors import UserError
 from carbon.launcher import end_with_launcher
@@ -30,7 +29,9 @@ from carbon.parallel.options import WorkerOptions, start_early
 
 COMMANDS = {
     "tokenize": "tokenize:tokenize",
-    "corpus": "corpus:corpus",
+    "corpus": "packages:corpus",
+    "train": "packages:train",
+    "eval": "packages:evaluate",
     "score": "score:score",
     "variants": "variants:variants",
     "compare": "compare:compare",
@@ -45,6 +46,7 @@ COMMANDS = {
     "finetune": "finetune:finetune",
     "predict": "finetune:predict",
     "serve": "serve:serve",
+    "demo": "packages:demo",
     "convert": "convert:convert",
     "info": "models:info",
     "models": "models:models",
@@ -58,9 +60,6 @@ _OPTIONS = ("--help", "--version")
 _WHOLE = (int, int | None)
 _FLATTENED = "*"  # name of a parameter whose fields are options
 
-PACKAGES = ("train", "eval", "demo")
-"""Packages of a checkout with their own commands, found by name; `carbon` does not import them."""
-
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit code: 0 done, 1 failed, 2 for a mistake of the user."""
@@ -68,10 +67,8 @@ def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
 
     def run() -> int | None:
-        if words and words[0] in PACKAGES:
-            raise UserError(_elsewhere(words[0]))
-        if words and words[0] == "corpus":  # its words are those of another parser
-            return corpus(*words[1:])
+        if words and words[0] in PACKAGES:  # they have parsers of their own
+            return run_package(words[0], tuple(words[1:]))
         command, bound = parse(words)
         for value in bound.arguments.values():
             if isinstance(value, WorkerOptions):
@@ -198,16 +195,6 @@ def _missing(arguments: ArgumentCollection, missing: Argument, words: list[str])
         and (each.name.startswith("-") or each.name == missing.name != _FLATTENED)
     ]
     return f"required: {', '.join(required)}"
-
-
-def _elsewhere(package: str) -> str:
-    """Return a message on how to run a package of a checkout."""
-    if find_spec(package):
-        return f"carbon {package}: is not a command; run `python -m {package}`"
-    return (
-        f"carbon {package}: is not a command, and this installation lacks the package {package}; "
-        f"in a checkout it is `python -m {package}` (docs/install.md)"
-    )
 
 
 def _version() -> str:

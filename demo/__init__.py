@@ -1,1 +1,1 @@
-"""The demo: see what a DNA model sees, in a browser. `python -m demo` opens it."""
+"""The demo: see what a DNA model sees, in a browser. `carbon demo` opens it."""

@@ -1,4 +1,4 @@
-"""`python -m demo`: open the demo on this machine."""
+"""`carbon demo`: open the demo on this machine."""
 
 import argparse
 import logging
@@ -13,14 +13,14 @@ from carbon.progress import say
 _LOCAL = "127.0.0.1"
 
 
-def main() -> int:
+def main(argv: list[str] | None = None) -> int:
     """Parse the arguments and serve; return the exit code."""
-    return run_command(lambda: _serve(_parser().parse_args()))
+    return run_command(lambda: _serve(_parser().parse_args(argv)))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
-        prog="python -m demo", description="See what a DNA language model sees, in a browser."
+        prog="carbon demo", description="See what a DNA language model sees, in a browser."
     )
     parser.add_argument(
         "--model",

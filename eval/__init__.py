@@ -1,1 +1,1 @@
-"""Checkpoint in, numbers and pictures out. Runs from a checkout: `python -m eval`."""
+"""Checkpoint in, numbers and pictures out. Runs from a checkout: `carbon eval`."""

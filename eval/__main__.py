@@ -1,4 +1,4 @@
-"""Evaluate models on tasks: `python -m eval run|report|list|build`.
+"""Evaluate models on tasks: `carbon eval run|report|list|build`.
 
 Published tasks have datasets on the Hub; tasks on your own genome are built from its files.
 """
@@ -34,7 +34,7 @@ def _worker_options(arguments: argparse.Namespace) -> WorkerOptions:
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
-        prog="python -m eval", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+        prog="carbon eval", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_run_parser(commands.add_parser("run", help="measure models and baselines on tasks"))

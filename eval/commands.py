@@ -119,7 +119,7 @@ def _chosen_tasks(text: str, datasets: dict[str, str]) -> list[Task]:
         if task not in found:
             say(f"{task.name} is left out: no {' nor '.join(places_of(task, datasets))}")
     if not found:
-        raise UserError("--data: holds no dataset of a task; `python -m eval list` says which")
+        raise UserError("--data: holds no dataset of a task; `carbon eval list` says which")
     return found
 
 
@@ -219,14 +219,14 @@ def _named_tasks(text: str, what: str) -> list[Task]:
     for name in names:
         check_name(name, list(TASKS), what)
     if not names:
-        raise UserError(f"{what}: give names of tasks; `python -m eval list` has all")
+        raise UserError(f"{what}: give names of tasks; `carbon eval list` has all")
     return [TASKS[name] for name in names]
 
 
 def _build_parser(tasks: Sequence[Task]) -> Parser:
     """Return a parser with the keywords of the builders of tasks as options."""
     names = ",".join(task.name for task in tasks)
-    parser = Parser(prog=f"python -m eval build {names}")
+    parser = Parser(prog=f"carbon eval build {names}")
     parser.formatter_class = RawDescriptionHelpFormatter
     parser.description = "\n\n".join(
         f"{task.name}: {(inspect.getdoc(task.build) or '').splitlines()[0]}" for task in tasks
@@ -280,7 +280,7 @@ def _optional(task: Task) -> str:
 def build_command(task: Task) -> str:
     """Return the command that builds a task's dataset, with a word for each file that it needs."""
     needed = " ".join(f"{_flag(name)} {_WORDS.get(name, 'FILE')}" for name in _needed(task))
-    return f"python -m eval build {task.name} --output FOLDER/{task.name}.parquet {needed}".strip()
+    return f"carbon eval build {task.name} --output FOLDER/{task.name}.parquet {needed}".strip()
 
 
 def _flag(name: str) -> str:

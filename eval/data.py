@@ -108,5 +108,5 @@ def check_name(name: str, known: Sequence[str], what: str) -> None:
     if name not in known:
         near = get_close_matches(name, known, n=1, cutoff=0)
         raise UserError(
-            f"{what} {name}: no such name; did you mean {near[0]}? `python -m eval list` has all"
+            f"{what} {name}: no such name; did you mean {near[0]}? `carbon eval list` has all"
         )

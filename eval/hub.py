@@ -60,7 +60,7 @@ def check_datasets(
             f"{', '.join(missing)}: no dataset on this machine, and the Hub, which has "
             f"{', '.join(dict.fromkeys(sources[name] for name in missing))}, cannot be reached "
             f"({why}); build it from primary sources, such as by `{build_commands[missing[0]]}`, "
-            "and give --data FOLDER (`python -m eval list` has the command of every task)"
+            "and give --data FOLDER (`carbon eval list` has the command of every task)"
         )
 
 

@@ -144,10 +144,10 @@ def read_folder(folder: Path) -> list[Stored]:
         ConfigError: there is none.
     """
     if not folder.is_dir():
-        raise ConfigError(f"{folder}: no such folder; give the --output of `python -m eval run`")
+        raise ConfigError(f"{folder}: no such folder; give the --output of `carbon eval run`")
     paths = sorted(path for path in folder.glob("*/*.json") if not path.name.startswith("."))
     if not paths:
-        raise ConfigError(f"{folder}: holds no record; give the --output of `python -m eval run`")
+        raise ConfigError(f"{folder}: holds no record; give the --output of `carbon eval run`")
     return [read_record(path) for path in paths]
 
 

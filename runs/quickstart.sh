@@ -78,21 +78,21 @@ data=$out/data last=heldout_likelihood
 if [ -e "$vcf" ]; then
   step "$out/scored.vcf.gz" carbon variants --model "$out/run/export" --reference "$genome" \
     --vcf "$vcf" --strands both --output "$out/scored.vcf.gz" --resume
-  step "$data/labelled_variants.parquet" python -m eval build labelled_variants \
+  step "$data/labelled_variants.parquet" carbon eval build labelled_variants \
     --output "$data" --vcf "$vcf" --reference "$genome"
   last=labelled_variants
 fi
 
 # 6. Tasks on the held-out part, sampled sequence, and the report.
-step "$data/heldout_likelihood.parquet" python -m eval build genome_recovery,heldout_likelihood \
+step "$data/heldout_likelihood.parquet" carbon eval build genome_recovery,heldout_likelihood \
   --output "$data" --corpus "$out/corpus" --examples "$sites" --seed "$seed"
 source=$([ -d "$out/corpus/eukaryote" ] && echo eukaryote || echo genome)
-step "$out/eval/$last/model.json" python -m eval run --model model="$out/run/export" \
+step "$out/eval/$last/model.json" carbon eval run --model model="$out/run/export" \
   --data "$data" --reference "$genome" --train "$out/corpus/$source" --orders 0,6,16 \
   --output "$out/eval" --resume
 step "$out/generated.fa" carbon generate --model "$out/run/export" --length 1200 --seed "$seed" \
   --output "$out/generated.fa"
-step "$out/results.json" python -m eval report "$out/eval" --run "$out/run" --title "$title" \
+step "$out/results.json" carbon eval report "$out/eval" --run "$out/run" --title "$title" \
   --generated "$out/generated.fa" --output "$out"
 echo "report: $out/report.html"
 echo "results: $out/results.json"

@@ -36,7 +36,7 @@ step "$corpus" carbon corpus build --config data_pipeline/recipes/yeast_bundled_
 step "$run/summary.html" python -m train.launch --standalone --nproc-per-node "$processes" \
   -m train --config train/recipes/yeast.toml --set output="$run" --set data.corpus="$corpus" "$@" \
   --resume auto
-step "$work/export" python -m train export --config "$run/config.toml" --set output="$run" \
+step "$work/export" carbon train export --config "$run/config.toml" --set output="$run" \
   --set data.corpus="$corpus" --output "$work/export"
 step "$work/model" carbon convert "$work/export" "$work/model" --dtype bfloat16
 
@@ -44,15 +44,15 @@ step "$work/model" carbon convert "$work/export" "$work/model" --dtype bfloat16
 step "$work/model/background.json" carbon background --model "$work/model" --reference "$genome" \
   --annotation "$annotation" --draw-from VIII --variants-per-kind 110 \
   --output "$work/model/background.json"
-step "$work/data/heldout_likelihood.parquet" python -m eval build \
+step "$work/data/heldout_likelihood.parquet" carbon eval build \
   genome_recovery,gene_frames,codon_adaptation,consequences,heldout_likelihood \
   --output "$work/data" --corpus "$corpus" --corpus-source genome --reference "$genome" \
   --annotation "$annotation" --finetuned-genes "RP[LS][0-9]" --num-each 200 \
   --most-bp 1000000000 --examples 1000 --seed 0
-step "$work/records/heldout_likelihood/yeast.json" python -m eval run --model yeast="$work/model" \
+step "$work/records/heldout_likelihood/yeast.json" carbon eval run --model yeast="$work/model" \
   --data "$work/data" --reference "$genome" --train "$corpus/genome" --orders 0,6,16 \
   --codon-periodic "$genome,$annotation,$corpus" --output "$work/records" --resume
-step "$work/eval/heldout/results.json" python -m eval report "$work/records" \
+step "$work/eval/heldout/results.json" carbon eval report "$work/records" \
   --output "$work/eval/heldout"
 
 # 4. The folder of the model, with card and chromosome VIII.

@@ -40,7 +40,7 @@ def task_index(root: Path) -> dict[str, str]:
         for path in sorted((root / "eval" / "tasks").glob("*/README.md"))
     }
     links = "\n".join(f"- [{title}]({name}.md): `{name}`" for name, title in titles.items())
-    return {"tasks/index.md": f"# Tasks\n\nThe tasks of `python -m eval`.\n\n{links}\n"}
+    return {"tasks/index.md": f"# Tasks\n\nThe tasks of `carbon eval`.\n\n{links}\n"}
 
 
 def _places(root: Path) -> dict[Path, str]:

@@ -18,6 +18,7 @@ from rich.console import Console
 
 import carbon
 from carbon.cli import COMMANDS, application
+from carbon.commands import packages
 from carbon.finetune.config import FinetuneConfig
 from carbon.io.config import Recipe, inner_recipe
 from carbon.io.tables import FORMATS
@@ -33,9 +34,9 @@ PACKAGES = ("train.__main__", "data_pipeline.__main__", "eval.__main__",
             "demo.__main__")  # fmt: skip
 _WIDTH = 94
 SCHEMAS = {
-    "A record of `python -m eval run`": "eval/results.schema.json",
+    "A record of `carbon eval run`": "eval/results.schema.json",
     "`manifest.json` of a corpus": "data_pipeline/manifest.schema.json",
-    "Lines of a run of `python -m train`": "train/runs/lines.schema.json",
+    "Lines of a run of `carbon train`": "train/runs/lines.schema.json",
 }
 
 
@@ -74,7 +75,7 @@ def _carbon_helps() -> Iterator[str]:
     """Yield the help of `carbon`, then that of each of its commands."""
     app = application(imports_all=True)
     for name in ("", *COMMANDS):
-        if name == "corpus":  # has a parser of its own
+        if name in packages.PACKAGES:  # have parsers of their own
             continue
         console = Console(file=io.StringIO(), width=_WIDTH)
         app.help_print([name] if name else [], console=console)
@@ -206,9 +207,9 @@ def _formats(root: Path) -> Iterator[str]:
         "[serving.md](../serving.md) |\n"
         "| `carbon corpus build` | a folder of Parquet files and `manifest.json` | "
         "[corpus.md](../corpus.md) |\n"
-        "| `python -m train` | a run folder: `metrics.jsonl`, `export/`, checkpoints | "
+        "| `carbon train` | a run folder: `metrics.jsonl`, `export/`, checkpoints | "
         "[training.md](../training.md) |\n"
-        "| `python -m eval run` | a record a task and model | [evaluation.md](../evaluation.md) |\n"
+        "| `carbon eval run` | a record a task and model | [evaluation.md](../evaluation.md) |\n"
     )
     for title, path in SCHEMAS.items():
         schema = (root / path).read_text(encoding="utf-8")

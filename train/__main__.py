@@ -31,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="torchrun ... -m train", description=__doc__)
+    parser = Parser(prog="carbon train", description=__doc__)
     parser.add_argument(
         "command",
         nargs="?",

@@ -118,7 +118,7 @@ def _section(found: list[Stored]) -> Section:
     baselines = [stored for stored in found if stored.is_baseline]
     if models and not baselines:
         raise ConfigError(
-            f"{models[0].path}: no baseline of {found[0].task} beside it; `python -m eval run` "
+            f"{models[0].path}: no baseline of {found[0].task} beside it; `carbon eval run` "
             "writes them, and a model is not shown without"
         )
     order = {"chance": 0, "GC": 1}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A carbon command on the nodes of one Slurm job, by Ray (docs/scale.md); arguments are those of
-# carbon, or of `python -m eval` with MODULE=eval:
+# carbon, or of `carbon eval` with MODULE=eval:
 #   sbatch --nodes 8 --gpus-per-node 8 scripts/launch/ray_slurm.sh variants --model M ... --output O
 # The exit code is that of the command. A job that Slurm requeues continues where it was stopped.
 #SBATCH --job-name=carbon

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from carbon.cli import COMMANDS, main
+from carbon.commands import packages
 from carbon.errors import UserError
 from carbon.io.files import atomic_file, atomic_folder
 from carbon.model import save_model
@@ -105,6 +106,18 @@ def test_help_lists_every_command_and_what_it_does(capsys):
         "Compute a vector for each"
     )
     assert set(COMMANDS) <= {row[0] for row in rows if len(row) == 2}
+
+
+@pytest.mark.parametrize("command", packages.PACKAGES)
+def test_a_package_of_a_checkout_is_a_command(command, monkeypatch, capsys):
+    assert main([command, "--help"]) == 0
+    assert capsys.readouterr().out.startswith(f"usage: carbon {command} ")
+    assert main([command, "--no-such-option"]) == 2
+    assert f"`carbon {command} --help` lists all" in capsys.readouterr().err
+    monkeypatch.setattr(packages, "find_spec", lambda name: None)
+    assert main([command]) == 2
+    message = f"error: carbon {command}: this installation lacks the package"
+    assert capsys.readouterr().err.startswith(message)
 
 
 def test_help_lists_every_option_once_in_groups_with_its_default(capsys):

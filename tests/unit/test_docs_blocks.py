@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from carbon.cli import parse
+from carbon.commands.packages import PACKAGES
 from carbon.errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -21,10 +22,9 @@ PAGES = [
     *sorted(DOCS.glob("tutorials/*.md")),
 ]
 PARSERS = {
-    "carbon corpus": "data_pipeline.__main__",
+    **{f"carbon {command}": f"{package}.__main__" for command, package in PACKAGES.items()},
     "carbon": "carbon.cli",
-    **{f"python -m {room}": f"{room}.__main__" for room in ("eval", "demo")},
-    **{f"python -m {module}": "train.__main__" for module in ("train", "train.launch")},
+    "python -m train.launch": "train.__main__",
 }
 BLOCK = re.compile(r"```(bash|python|toml)[^\n]*\n(.*?)```", re.DOTALL)
 
@@ -72,6 +72,6 @@ def check_command(line: str, page: Path, capsys) -> None:
 
 def test_a_command_that_is_wrong_is_seen(capsys):
     check_command("carbon score --model M genes.fa  # as it should be", ROOT, capsys)
-    for wrong in ("carbon score --modle M genes.fa", "python -m eval rum", "carbon scan --model M"):
+    for wrong in ("carbon score --modle M genes.fa", "carbon eval rum", "carbon scan --model M"):
         with pytest.raises(AssertionError, match="error: "):
             check_command(wrong, ROOT, capsys)

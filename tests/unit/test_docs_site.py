@@ -47,7 +47,7 @@ def test_the_reference_is_that_of_the_code(pages):
     commands = (folder / "commands.md").read_text()
     for name in COMMANDS:
         assert re.search(rf"^##+ carbon {name}$", commands, re.M), name
-    for words in ("--least-context", "python -m eval report", "--world-size", "--calls-per-minute"):
+    for words in ("--least-context", "carbon eval report", "--world-size", "--calls-per-minute"):
         assert words in commands
     recipes = (folder / "recipes.md").read_text()
     resolved = TrainConfig.load(ROOT / "train" / "recipes" / "tiny.toml").to_toml()

@@ -167,7 +167,7 @@ def test_without_a_network_a_run_fails_at_once_and_names_the_build(folder, capsy
     words = ["--train", folder / "train.fa", "--output", folder / "out", "--tasks", tasks]
     assert main(["run", "--model", str(folder / "run/export"), *map(str, words)]) == 2
     line = capsys.readouterr().err.splitlines()[-1]
-    assert "`python -m eval build sequence_recovery --output FOLDER/" in line
+    assert "`carbon eval build sequence_recovery --output FOLDER/" in line
     missing = line.removeprefix("error: ").partition(":")[0].split(", ")
     published = [task.name for task in TASKS.values() if task.hub_id]
     assert missing == (published if tasks == "all" else tasks.split(","))

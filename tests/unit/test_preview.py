@@ -1,4 +1,4 @@
-"""What `python -m train preview` prints, and rows traced back to the assembly they come from."""
+"""What `carbon train preview` prints, and rows traced back to the assembly they come from."""
 
 import itertools
 import json
