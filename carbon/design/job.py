@@ -136,19 +136,16 @@ def run_design_job(runner: ModelRunner, job: DesignJob) -> SearchResult:
     """
     search = search_of(runner, job.config, len(job.functions))
     settings = _settings(runner, job)
-    with atomic_file(job.output) as path:  # an unwritable output is reported before the search
-        journal = Journal(job.output, _journal_settings(runner, job, settings), resume=job.resume)
-        try:
-            history = _history(search, job, journal)
-            designs = designs_of(search, job.names, history)
-            columns = columns_of(job.names)
-            with chosen_by_ending(job.output, "designs")(path, columns, settings) as write:
-                for design in designs:
-                    write(row_of(design))
-        except BaseException:
-            journal.close()
-            raise
-    journal.remove()
+    with (
+        Journal(job.output, _journal_settings(runner, job, settings), resume=job.resume) as journal,
+        atomic_file(job.output) as path,  # an unwritable output is reported before the search
+    ):
+        history = _history(search, job, journal)
+        designs = designs_of(search, job.names, history)
+        columns = columns_of(job.names)
+        with chosen_by_ending(job.output, "designs")(path, columns, settings) as write:
+            for design in designs:
+                write(row_of(design))
     return SearchResult(search, history, designs)
 
 
