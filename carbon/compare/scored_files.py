@@ -371,7 +371,8 @@ def lengths_of(alleles: pd.DataFrame) -> Labels:
 
 def consequences_of(alleles: pd.DataFrame) -> Labels:
     """Return the consequence of each allele."""
-    return alleles["consequence"].to_numpy(dtype=object)
+    labels: Labels = alleles["consequence"].to_numpy(dtype=object)
+    return labels
 
 
 def _added_bp(alleles: pd.DataFrame) -> NDArray[np.int64]:
