@@ -27,6 +27,7 @@ from carbon.compare.scored_files import (
     read_scored_file,
 )
 from carbon.errors import UserError
+from carbon.genome import short
 from carbon.io.files import atomic_file, behind_links, check_no_input, errors_naming
 from carbon.io.tables import Columns, check_ending, chosen_by_ending
 from carbon.metrics import equal_values, mid_ranks, pearson
@@ -98,10 +99,7 @@ COLUMNS: Columns = {
 """Columns of the table: scores and their difference in nats; ranks from 1, lowest first."""
 
 _SIDES = ("a", "b")
-_IF_KNOWN = (
-    *("gene", "consequence", "percentile_a", "percentile_b"),
-    *("percentile_of_a", "percentile_of_b"),
-)
+_OF_ONE_FILE = ("reason", "percentile", "percentile_of")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -146,12 +144,12 @@ def run_compare_job(job: CompareJob) -> dict[str, Any]:
             an output has an unknown ending.
     """
     _check(job)
-    files = read_scored_file(job.a), read_scored_file(job.b)
+    files = a, b = read_scored_file(job.a), read_scored_file(job.b)
     for scored in files:
         check_single(scored)
-    joined = join_alleles(*(scored.alleles for scored in files))
-    check_one_vcf(*files, joined, common=job.common)
-    pairs = _pairs(*files, joined)
+    joined = join_alleles(a.alleles, b.alleles)
+    check_one_vcf(a, b, joined, common=job.common)
+    pairs = _pairs(a.alleles, b.alleles, joined)
     scored_pairs = _ranked(pairs.dropna(subset=list(_SIDES)))
     if not len(scored_pairs):
         raise UserError(f"{job.a} and {job.b}: no allele has a score in both; nothing to compare")
@@ -172,36 +170,33 @@ def _check(job: CompareJob) -> None:
         check_no_input(path, job.a, job.b)
 
 
-def _pairs(a: ScoredFile, b: ScoredFile, joined: Joined) -> pd.DataFrame:
+def _pairs(a: pd.DataFrame, b: pd.DataFrame, joined: Joined) -> pd.DataFrame:
     """Return the alleles of both files, in the order of the first, with the values of both.
 
     Genes and consequences are from the first file if it has them.
     """
-    sides = dict(zip(_SIDES, (a.alleles, b.alleles), strict=True))
-    of_a, of_b = (
-        sides[side].iloc[rows].reset_index(drop=True)
-        for side, rows in zip(_SIDES, (joined.in_a, joined.in_b), strict=True)
+    a, b = a.iloc[joined.in_a].reset_index(drop=True), b.iloc[joined.in_b].reset_index(drop=True)
+    return a[list(KEY)].assign(
+        kind=kinds_of(a),
+        gene=a["gene"].fillna(b["gene"]),
+        consequence=a["consequence"].fillna(b["consequence"]),
+        a=a["delta"],
+        b=b["delta"],
+        **{f"{name}_a": a[name] for name in _OF_ONE_FILE},
+        **{f"{name}_b": b[name] for name in _OF_ONE_FILE},
     )
-    pairs = of_a[list(KEY)].assign(kind=kinds_of(of_a))
-    for name in ("gene", "consequence"):
-        pairs[name] = of_a[name].fillna(of_b[name])
-    for side, alleles in zip(_SIDES, (of_a, of_b), strict=True):
-        pairs[side] = alleles["delta"]
-        for name in ("reason", "percentile", "percentile_of"):
-            pairs[f"{name}_{side}"] = alleles[name]
-    return pairs
 
 
 def _ranked(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Add differences and ranks, and drop empty optional columns."""
-    ranks = {f"rank_{side}": pairs[side].rank() for side in _SIDES}
+    """Add differences and ranks, and drop empty columns, such as genes without an annotation."""
+    rank_a, rank_b = pairs["a"].rank(), pairs["b"].rank()
     pairs = pairs.assign(
         difference=pairs["a"] - pairs["b"],
-        rank_difference=ranks["rank_a"] - ranks["rank_b"],
-        **ranks,
+        rank_a=rank_a,
+        rank_b=rank_b,
+        rank_difference=rank_a - rank_b,
     )
-    empty = {name for name in _IF_KNOWN if pairs[name].isna().all()}
-    return pairs[[name for name in COLUMNS if name not in empty]]
+    return pairs[list(COLUMNS)].dropna(axis="columns", how="all")
 
 
 def _plain_rows(pairs: pd.DataFrame) -> pd.DataFrame:
@@ -350,12 +345,8 @@ def _top(summary: Mapping[str, Any]) -> list[str]:
     rows: list[TableRow] = [header]
     for allele in summary["top"]:
         place = f"{allele['contig']}:{allele['position']}"
-        change = f"{_short(allele['ref'])}>{_short(allele['alt'])}"
+        change = f"{short(allele['ref'])}>{short(allele['alt'])}"
         names = (allele[name] or "" for name in named)
         ranks = (f"{allele[f'rank_{side}']:.0f}" for side in "ab")
         rows.append((place, allele["id"], change, *names, allele["a"], allele["b"], *ranks))
     return ["", f"where ranks differ most, of {summary['compared']}:", text_table(rows)]
-
-
-def _short(allele: str, most: int = 12) -> str:
-    return allele if len(allele) <= most else f"{allele[:most]}... ({len(allele)} bp)"

@@ -15,7 +15,6 @@ from carbon.reports.figures import COLOURS, LIGHT_GREY, OLIVE, PICTURE_STYLE, sa
 MAX_POINTS = 5000  # more points would overlap: draw their density
 _MAX_NAMES = 8
 _COLOURS = (*COLOURS[:-1], OLIVE, COLOURS[-1])
-_OTHERS = LIGHT_GREY
 _SIDES_OF_A_POINT = (
     ((6, 4), "left"), ((6, -11), "left"), ((-6, 4), "right"), ((-6, -11), "right")
 )  # fmt: skip
@@ -59,16 +58,15 @@ def _draw_points(figure: Figure, axes: Any, pairs: pd.DataFrame) -> None:
     """Draw a point for each allele, coloured by consequence if known, otherwise by kind."""
     a, b = (pairs[side].to_numpy() for side in "ab")
     size = 14 if len(pairs) < 1000 else 5
-    is_drawn = np.zeros(len(pairs), dtype=bool)
-    for (name, chosen), colour in zip(_groups(pairs).items(), _COLOURS, strict=False):
-        is_drawn |= chosen
+    groups = _groups(pairs)
+    colours = dict(zip(groups, _COLOURS, strict=False))
+    others = ~np.any(list(groups.values()), axis=0)
+    if others.any():
+        groups["others"], colours["others"] = others, LIGHT_GREY
+    for name, chosen in groups.items():
         label = f"{name.replace('_', ' ')} ({chosen.sum():,})"
+        colour = colours[name]
         axes.scatter(a[chosen], b[chosen], s=size, color=colour, alpha=0.7, lw=0, label=label)
-    if not is_drawn.all():
-        label = f"others ({(~is_drawn).sum():,})"
-        axes.scatter(
-            a[~is_drawn], b[~is_drawn], s=size, color=_OTHERS, alpha=0.7, lw=0, label=label
-        )
     figure.legend(loc="outside lower center", ncols=3, fontsize=8, frameon=False, markerscale=1.5)
 
 

@@ -1,6 +1,7 @@
 """Read outputs of `carbon variants` in any format, join their alleles, and group them."""
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote
@@ -9,14 +10,14 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyarrow import compute, csv
+from pyarrow import csv
 from typing_extensions import TypedDict
 
 from carbon.errors import UserError
 from carbon.genome import Variant
 from carbon.genome.interval import allele_key
 from carbon.genome.sequences import BROKEN_GZIP, open_text
-from carbon.genome.vcf import holds_variants, variant_lines
+from carbon.genome.vcf import holds_variants, text_lines
 from carbon.io.files import why_no_file
 from carbon.io.structured import JSON_OBJECT, open_parquet, parse_json, read_bytes
 
@@ -69,19 +70,72 @@ class ScoredFile(NamedTuple):
     alleles: pd.DataFrame
 
 
-class _Raw(NamedTuple):
-    """Output of a reader: settings, the names of all columns, and the rows."""
-
-    settings: Any
-    names: list[str]
-    alleles: pa.Table
+Contents = tuple[dict[str, Any] | None, pa.Table]
+"""Settings of the run, if the file has them, and the columns of `SCHEMA` that it has."""
 
 
-def _vcf(path: Path) -> _Raw:
+def read_scored_file(path: Path) -> ScoredFile:
+    """Read an output of `carbon variants` in any format.
+
+    Raises:
+        UserError: the file does not exist, is truncated, or has other contents.
+    """
+    if not path.is_file():
+        raise UserError(f"{path}: {why_no_file(path)}; give an output of `carbon variants`")
+    try:
+        return _checked(path, *_reader_of(path)(path))
+    except UserError:
+        raise
+    except BROKEN_GZIP as error:
+        raise UserError(f"{path}: is broken or cut off ({error}); score the VCF again") from None
+    except _BROKEN as error:
+        wrong = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UserError(
+            f"{path}: cannot be read as an output of `carbon variants` ({wrong}); is it whole?"
+        ) from None
+
+
+def _reader_of(path: Path) -> Callable[[Path], Contents]:
+    if holds_variants(path):
+        return _vcf
+    for ending, reader in _READERS.items():
+        if path.name.endswith(ending):
+            return reader
+    raise UserError(f"{path}: is not an output of `carbon variants`: {', '.join(_READERS)}")
+
+
+def _checked(path: Path, settings: dict[str, Any] | None, table: pa.Table) -> ScoredFile:
+    """Return a file with all columns of `SCHEMA`.
+
+    Raises:
+        UserError: the file is not an output of `carbon variants`.
+    """
+    missing = [f"no column '{name}'" for name in _REQUIRED if name not in table.column_names]
+    if settings is None or "delta" not in settings:
+        missing = ["no settings of a run"]
+    if settings is None or missing:
+        raise UserError(
+            f"{path}: is not of `carbon variants`: it has {missing[0]}; score a VCF with it"
+        )
+    alleles = pa.table([_column(table, field) for field in SCHEMA], schema=SCHEMA)
+    if not np.isfinite(alleles["delta"].drop_null().to_numpy()).all():
+        raise UserError(f"{path}: has a delta that is not a finite number; score the VCF again")
+    return ScoredFile(path, settings, alleles.to_pandas())
+
+
+def _column(table: pa.Table, field: pa.Field) -> pa.Array | pa.ChunkedArray:
+    """Return a column of a table; an absent optional column is null."""
+    if field.name not in table.column_names:
+        return pa.nulls(len(table), field.type)
+    column = table[field.name].cast(field.type)
+    is_text_of_key = field.name in KEY and field.type == pa.string()
+    return column.fill_null(".") if is_text_of_key else column  # an id of `.` is not missing
+
+
+def _vcf(path: Path) -> Contents:
     settings, line = None, "\n"
     rows: list[tuple[Any, ...]] = []
-    for number, raw in enumerate(variant_lines(path), start=1):
-        line = raw.decode("utf-8-sig")
+    for number, line in text_lines(path):
         if line.startswith(_SETTINGS_LINE):
             settings = _parsed(line.removeprefix(_SETTINGS_LINE), path, JSON_OBJECT)
         elif not line.startswith("#") and line.strip():
@@ -89,10 +143,9 @@ def _vcf(path: Path) -> _Raw:
                 rows += _alleles(line.rstrip("\r\n"))
             except (ValueError, IndexError):
                 raise UserError(f"{path} line {number}: is not a record of a scored VCF") from None
-    _check_end(path, line[-1:])
+    _check_end(path, line)
     columns = zip(*rows, strict=True) if rows else [()] * len(SCHEMA)
-    arrays = map(pa.array, map(list, columns), SCHEMA.types)
-    return _Raw(settings, SCHEMA.names, pa.table(list(arrays), schema=SCHEMA))
+    return settings, pa.table(list(map(list, columns)), schema=SCHEMA)
 
 
 def _alleles(line: str) -> Iterator[tuple[Any, ...]]:
@@ -118,117 +171,59 @@ def _cell(text: str, kind: pa.DataType) -> str | float | None:
     return float(text) if kind == pa.float64() else unquote(text)
 
 
-def _tsv(path: Path) -> _Raw:
+def _tsv(path: Path) -> Contents:
     with open_text(path) as lines:
         first, names = next(lines, ""), next(lines, "").rstrip("\r\n").split("\t")
     settings = _parsed(first[1:], path, JSON_OBJECT) if first.startswith("# {") else None
-    if not settings or not set(_REQUIRED) <= set(names):
-        return _Raw(settings, names, SCHEMA.empty_table())
+    known = _known(names)
+    if not settings or not set(_REQUIRED) <= set(known):
+        return settings, SCHEMA.empty_table().select(known)
     with path.open("rb") as source:
-        source.seek(-1, 2)
+        source.seek(-1, os.SEEK_END)
         _check_end(path, source.read().decode(errors="replace"))
-    alleles = csv.read_csv(
+    return settings, csv.read_csv(
         path,
         csv.ReadOptions(skip_rows=1, use_threads=False),
         csv.ParseOptions(delimiter="\t", quote_char=False),
         csv.ConvertOptions(
-            include_columns=SCHEMA.names,
-            include_missing_columns=True,
+            include_columns=known,
             column_types=SCHEMA,
             null_values=["."],
             strings_can_be_null=True,
         ),
     )
-    return _Raw(settings, names, alleles)
 
 
-def _json(path: Path) -> _Raw:
+def _check_end(path: Path, last: str) -> None:
+    if not last.endswith("\n"):
+        raise UserError(f"{path}: its last line has no end: is it cut off? score the VCF again")
+
+
+def _json(path: Path) -> Contents:
     content = read_bytes(path, _MOST_JSON_BYTES, remedy="score the VCF with --output x.tsv")
     whole = _parsed(content, path, _Whole)
-    rows = whole["rows"]
-    names = list(rows[0]) if rows else SCHEMA.names
-    return _Raw(whole["settings"], names, pa.Table.from_pylist(rows, schema=SCHEMA))
+    table = pa.Table.from_pylist(whole["rows"], schema=SCHEMA)
+    return whole["settings"], table.select(_known(whole["rows"][0])) if len(table) else table
 
 
-def _parquet(path: Path) -> _Raw:
+def _parquet(path: Path) -> Contents:
     parquet = open_parquet(path, {}, remedy=_REMEDY)
     schema = parquet.schema_arrow
     settings = _parsed((schema.metadata or {}).get(b"carbon", b"{}"), path, JSON_OBJECT)
-    known = [name for name in SCHEMA.names if name in schema.names]
-    table = parquet.read(columns=known, use_threads=False)
-    for name in SCHEMA.names:
-        if name not in known:
-            table = table.append_column(name, pa.nulls(len(table), SCHEMA.field(name).type))
-    return _Raw(settings, schema.names, table)
+    return settings, parquet.read(columns=_known(schema.names), use_threads=False)
+
+
+def _known(names: Collection[str]) -> list[str]:
+    return [name for name in SCHEMA.names if name in names]
 
 
 def _parsed(text: str | bytes, path: Path, schema: type[_T]) -> _T:
     return parse_json(text, str(path), schema, remedy=_REMEDY)
 
 
-_READERS: dict[str, Callable[[Path], _Raw]] = {
+_READERS: dict[str, Callable[[Path], Contents]] = {
     ".vcf": _vcf, ".vcf.gz": _vcf, ".tsv": _tsv, ".json": _json, ".parquet": _parquet
 }  # fmt: skip
-
-
-def read_scored_file(path: Path) -> ScoredFile:
-    """Read an output of `carbon variants` in any format.
-
-    Raises:
-        UserError: the file does not exist, is truncated, or has other contents.
-    """
-    if not path.is_file():
-        raise UserError(f"{path}: {why_no_file(path)}; give an output of `carbon variants`")
-    reader = _reader_of(path)
-    try:
-        raw = reader(path)
-    except UserError:
-        raise
-    except BROKEN_GZIP as error:
-        raise UserError(f"{path}: is broken or cut off ({error}); score the VCF again") from None
-    except _BROKEN as error:
-        wrong = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UserError(
-            f"{path}: cannot be read as an output of `carbon variants` ({wrong}); is it whole?"
-        ) from None
-    return ScoredFile(path, *_checked(path, raw))
-
-
-def _reader_of(path: Path) -> Callable[[Path], _Raw]:
-    if holds_variants(path):
-        return _vcf
-    for ending, reader in _READERS.items():
-        if path.name.endswith(ending):
-            return reader
-    raise UserError(f"{path}: is not an output of `carbon variants`: {', '.join(_READERS)}")
-
-
-def _check_end(path: Path, last: str) -> None:
-    if last != "\n":
-        raise UserError(f"{path}: its last line has no end: is it cut off? score the VCF again")
-
-
-def _checked(path: Path, raw: _Raw) -> tuple[dict[str, Any], pa.Table]:
-    """Return settings, and alleles without missing keys.
-
-    Raises:
-        UserError: the file is not an output of `carbon variants`.
-    """
-    missing = [f"no column '{name}'" for name in _REQUIRED if name not in raw.names]
-    if not isinstance(raw.settings, dict) or "delta" not in raw.settings:
-        missing = ["no settings of a run"]
-    if missing:
-        raise UserError(
-            f"{path}: is not of `carbon variants`: it has {missing[0]}; score a VCF with it"
-        )
-    alleles = raw.alleles.select(SCHEMA.names).cast(SCHEMA)
-    for number, name in enumerate(KEY):
-        if name != "position":  # an id of `.` is not missing
-            column = compute.fill_null(alleles[name], ".")
-            alleles = alleles.set_column(number, name, column)
-    if not np.isfinite(alleles["delta"].drop_null().to_numpy()).all():
-        raise UserError(f"{path}: has a delta that is not a finite number; score the VCF again")
-    return raw.settings, alleles.to_pandas()
 
 
 _PLACE = ("contig", "position", "ref", "alt")
@@ -262,34 +257,38 @@ def join_alleles(a: pd.DataFrame, b: pd.DataFrame) -> Joined:
         a: with the columns of `KEY` and `scored_as`.
         b: likewise.
     """
-    key = list(KEY)
-    # Of object columns, because pandas 3.1 fails to merge empty string columns.
-    rows_a = a[key].astype(object).assign(a=range(len(a)))
-    rows_b = b[key].astype(object).assign(b=range(len(b)))
-    merged = rows_a.merge(rows_b, on=key, how="outer", indicator=True)
-    both, only_a, only_b = (
-        merged[merged["_merge"] == side] for side in ("both", "left_only", "right_only")
-    )
-    forms = _forms(a, only_a["a"], "a").merge(_forms(b, only_b["b"], "b"), on=["id", "form"])
-    pairs = pd.concat([both[["a", "b"]], forms[["a", "b"]]]).astype(np.int64).sort_values("a")
+    same = _matches(_keys(a, "a"), _keys(b, "b"))
+    rest_a, rest_b = _others(same["a"], a), _others(same["b"], b)
+    forms = _matches(_forms(a.iloc[rest_a], rest_a, "a"), _forms(b.iloc[rest_b], rest_b, "b"))
+    pairs = pd.concat([same, forms]).astype(np.int64).sort_values("a")
     in_a, in_b = pairs["a"].to_numpy(), pairs["b"].to_numpy()
-    return Joined(
-        in_a,
-        in_b,
-        np.setdiff1d(np.arange(len(a)), in_a),
-        np.setdiff1d(np.arange(len(b)), in_b),
-    )
+    return Joined(in_a, in_b, _others(in_a, a), _others(in_b, b))
 
 
-def _forms(alleles: pd.DataFrame, rows: "pd.Series[Any]", name: str) -> pd.DataFrame:
+def _matches(a: pd.DataFrame, b: pd.DataFrame) -> pd.DataFrame:
+    """Return the row numbers `a` and `b` of rows with equal values in all other columns."""
+    return a.merge(b, on=[name for name in a.columns if name != "a"])[["a", "b"]]
+
+
+def _others(rows: "Rows | pd.Series[Any]", alleles: pd.DataFrame) -> Rows:
+    """Return the numbers of all other rows, ascending."""
+    return np.setdiff1d(np.arange(len(alleles)), rows)
+
+
+def _keys(alleles: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Return the key of each allele, and its row number in a column of this name."""
+    # Of object columns, because pandas 3.1 fails to merge empty string columns.
+    return alleles[list(KEY)].astype(object).assign(**{name: range(len(alleles))})
+
+
+def _forms(alleles: pd.DataFrame, rows: Rows, name: str) -> pd.DataFrame:
     """Return id, normalised form and row number of alleles whose form is unique."""
-    rest = alleles.iloc[rows.astype(np.int64)]
-    written = [allele_key(*place) for place in zip(*(rest[n] for n in _PLACE), strict=True)]
-    scored_as = zip(rest["scored_as"], written, strict=True)
+    written = [allele_key(*place) for place in zip(*(alleles[n] for n in _PLACE), strict=True)]
+    scored_as = zip(alleles["scored_as"], written, strict=True)
     forms = pd.DataFrame({
-        "id": rest["id"].to_list(),
+        "id": alleles["id"].to_list(),
         "form": [form if isinstance(form, str) else key for form, key in scored_as],
-        name: rows.to_list(),
+        name: rows.tolist(),
     }, dtype=object)  # fmt: skip
     return forms.drop_duplicates(["id", "form"], keep=False)
 
@@ -342,7 +341,7 @@ def allele_text(alleles: pd.DataFrame, row: int) -> str:
 
 
 Labels = NDArray[np.object_]
-"""The group of each allele; None for alleles without a group."""
+"""The group of each allele; None or NaN for alleles without a group."""
 
 KINDS = ("SNV", "MNV", "insertion", "deletion")
 _K = 6  # an indel of a multiple of six bases does not shift the 6-mers after it
@@ -372,8 +371,7 @@ def lengths_of(alleles: pd.DataFrame) -> Labels:
 
 def consequences_of(alleles: pd.DataFrame) -> Labels:
     """Return the consequence of each allele."""
-    known = alleles["consequence"]
-    labels: Labels = known.astype(object).where(known.notna(), None).to_numpy()
+    labels: Labels = alleles["consequence"].to_numpy(dtype=object)
     return labels
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from carbon.errors import UserError
+from carbon.genome import fasta_text
 from carbon.parallel.engines import Death, Engine, Failure, InProcess
 from carbon.parallel.local import LocalProcesses
 
@@ -197,7 +198,7 @@ def _load_command(argument: str) -> Compute:
 
 def _run_command(words: list[str], names: Sequence[str], sequences: list[str]) -> list[Any]:
     """Send sequences as FASTA to a command, and return the number in each printed line."""
-    fasta = "".join(f">{n}\n{s}\n" for n, s in zip(names, sequences, strict=True))
+    fasta = fasta_text(zip(names, sequences, strict=True))
     try:
         done = subprocess.run(
             words, input=fasta, capture_output=True, text=True, errors="replace", check=False

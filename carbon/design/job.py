@@ -34,7 +34,7 @@ from carbon.genome import fasta_text
 from carbon.inference.checks import check_several
 from carbon.inference.identity import identity_of
 from carbon.inference.runner import ModelRunner
-from carbon.io.files import atomic_file
+from carbon.io.files import atomic_file, output_path
 from carbon.io.tables import Columns, Write, check_ending, chosen_by_ending, text_of, words_of
 from carbon.model import model_folder
 from carbon.parallel.journal import Journal
@@ -136,19 +136,17 @@ def run_design_job(runner: ModelRunner, job: DesignJob) -> SearchResult:
     """
     search = search_of(runner, job.config, len(job.functions))
     settings = _settings(runner, job)
-    with atomic_file(job.output) as path:  # an unwritable output is reported before the search
-        journal = Journal(job.output, _journal_settings(runner, job, settings), resume=job.resume)
-        try:
-            history = _history(search, job, journal)
-            designs = designs_of(search, job.names, history)
-            columns = columns_of(job.names)
-            with chosen_by_ending(job.output, "designs")(path, columns, settings) as write:
-                for design in designs:
-                    write(row_of(design))
-        except BaseException:
-            journal.close()
-            raise
-    journal.remove()
+    output_path(job.output)  # a wrong output is reported before its journal is created
+    with (
+        Journal(job.output, _journal_settings(runner, job, settings), resume=job.resume) as journal,
+        atomic_file(job.output) as path,
+    ):
+        history = _history(search, job, journal)
+        designs = designs_of(search, job.names, history)
+        columns = columns_of(job.names)
+        with chosen_by_ending(job.output, "designs")(path, columns, settings) as write:
+            for design in designs:
+                write(row_of(design))
     return SearchResult(search, history, designs)
 
 

@@ -150,20 +150,17 @@ def read_gene_file(
             path, reference, contig_names=contig_names, genetic_code=genetic_code
         )
     with scratch_folder("genbank") as folder:
-        fasta = folder / "records.fa"
-        annotation = unpack_genbank(path, fasta, contig_names).annotation
-        with Reference(fasta) as records:
-            lengths_bp = records.contig_lengths_bp
+        genbank = unpack_genbank(path, folder / "records.fa", contig_names)
     here = reference.contig_lengths_bp
-    if absent := sorted(set(lengths_bp) - set(here)):
+    if absent := sorted(set(genbank.contig_lengths_bp) - set(here)):
         raise GenomeError(f"{path}: {reference.explain_missing(absent)}")
-    for contig, length_bp in lengths_bp.items():
+    for contig, length_bp in genbank.contig_lengths_bp.items():
         if here[contig] != length_bp:
             raise GenomeError(
                 f"{path}: record '{contig}' has {length_bp} bases, and {here[contig]} in "
                 f"{reference.path}; are both of the same assembly?"
             )
-    return with_genetic_code(annotation, genetic_code, here)
+    return with_genetic_code(genbank.annotation, genetic_code, here)
 
 
 _CODON_BP = 3

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from carbon.errors import GenomeError
 from carbon.genome import gff
@@ -31,7 +31,7 @@ from carbon.genome.genes import (
     report_left_out,
 )
 from carbon.genome.interval import Interval, Strand
-from carbon.genome.sequences import BROKEN_GZIP, open_text
+from carbon.genome.sequences import BROKEN_GZIP, fasta_text, open_text
 from carbon.genome.transcripts import Ordered, numbered_by_gene, parts_of, role_of
 from carbon.io.files import why_no_file
 
@@ -86,7 +86,7 @@ def location_of(
         is_circular: whether the record is circular.
         is_trans_spliced: whether the gene is marked as trans-spliced.
     """
-    from Bio.SeqFeature import ExactPosition, UnknownPosition
+    from Bio.SeqFeature import UnknownPosition
 
     if feature.location is None:
         return "location_not_exact"
@@ -114,32 +114,35 @@ def location_of(
                 return "parts_out_of_order"
             turn_bp = length_bp
         spans.append((start + turn_bp, end + turn_bp))
-    ends = [end for part in ascending for end in (part.start, part.end)]
-    exact = [isinstance(end, ExactPosition) for end in ends]
-    strand: Strand = "+" if strands == {1} else "-"
-    begins_before = not exact[0 if strand == "+" else -1]
-    return Location(tuple(spans), strand, not all(exact), begins_before, not all(exact[1:-1]))
+    return Location(tuple(spans), "+" if strands == {1} else "-", *_inexact_ends(parts))
 
 
 def _location_of_parts(parts: list[Any], length_bp: int) -> Location | str:
     """Return the location of a trans-spliced feature, whose parts are in reading order."""
-    from Bio.SeqFeature import ExactPosition
-
     spans = [
         Ordered(int(part.start), int(part.end), "+" if part.strand == 1 else "-") for part in parts
     ]
     if not all(0 <= span.start < span.end <= length_bp for span in spans):
         return "outside_of_the_sequence"
-    ends = [
-        end
+    strand: Strand = "+" if spans[0].strand == "+" else "-"
+    ascending = tuple(sorted((span.start, span.end) for span in spans))
+    return Location(ascending, strand, *_inexact_ends(parts), tuple(spans))
+
+
+def _inexact_ends(parts: list[Any]) -> tuple[bool, bool, bool]:
+    """Return `incomplete`, `begins_before` and `has_gaps` of a location.
+
+    Args:
+        parts: parts in reading order.
+    """
+    from Bio.SeqFeature import ExactPosition
+
+    exact = [
+        isinstance(end, ExactPosition)
         for part in parts
         for end in ((part.start, part.end) if part.strand == 1 else (part.end, part.start))
     ]
-    exact = [isinstance(end, ExactPosition) for end in ends]
-    strand: Strand = "+" if spans[0].strand == "+" else "-"
-    ascending = tuple(sorted((span.start, span.end) for span in spans))
-    inexact = (not all(exact), not exact[0], not all(exact[1:-1]))
-    return Location(ascending, strand, *inexact, tuple(spans))
+    return not all(exact), not exact[0], not all(exact[1:-1])
 
 
 def known_parts(feature: SeqFeature, contig: str, length_bp: int) -> tuple[Interval, ...]:
@@ -425,11 +428,13 @@ class GenBank:
 
     Attributes:
         annotation: genes of all records.
+        contig_lengths_bp: length of every record, in the order of the file.
         organism: organism of the first record that has one, or empty.
         taxonomy: lineage of the first record that has one, from the root, or empty.
     """
 
     annotation: Annotation
+    contig_lengths_bp: Mapping[str, int]
     organism: str
     taxonomy: tuple[str, ...]
 
@@ -457,7 +462,7 @@ def unpack_genbank(
     genes: list[Gene] = []
     left_out: list[LeftOut] = []
     circular: set[str] = set()
-    contigs: set[str] = set()
+    lengths_bp: dict[str, int] = {}
     organism = ""
     taxonomy: tuple[str, ...] = ()
     with fasta.open("w", encoding="ascii") as sink:
@@ -466,22 +471,22 @@ def unpack_genbank(
             contig = (contig_names or {}).get(name, name)
             where = f"{path} record {number} ({name})"
             bases = _bases(record, where)
-            if contig in contigs:
+            if contig in lengths_bp:
                 raise GenomeError(f"{where}: occurs twice; keep one")
-            contigs.add(contig)
-            _write_contig(sink, contig, bases)
+            lengths_bp[contig] = len(bases)
+            sink.write(fasta_text([(contig, bases)], _FASTA_LINE_BP))
             if record.annotations.get("topology") == "circular":
                 circular.add(contig)
             is_mitochondrial = not MITOCHONDRIA.isdisjoint((name, contig))
             genes += GenBankGenes(record, contig, where, left_out, is_mitochondrial).genes()
             organism = organism or str(record.annotations.get("organism", ""))
             taxonomy = taxonomy or tuple(map(str, record.annotations.get("taxonomy", ())))  # type: ignore[arg-type]
-    if not contigs:
+    if not lengths_bp:
         raise GenomeError(f"{path}: has no record that begins with LOCUS; is this GenBank?")
     genes.sort(key=lambda gene: (gene.interval, gene.gene_id))
     report_left_out(path, left_out)
     annotation = Annotation(path, tuple(genes), tuple(left_out), frozenset(circular))
-    return GenBank(annotation, organism, taxonomy)
+    return GenBank(annotation, lengths_bp, organism, taxonomy)
 
 
 def is_genbank(path: str | Path) -> bool:
@@ -564,9 +569,3 @@ def _bases(record: SeqRecord, where: str) -> str:
     if not bases:
         raise GenomeError(f"{where}: has no sequence; fetch it with its ORIGIN (gbwithparts)")
     return bases.upper().replace("U", "T")
-
-
-def _write_contig(sink: IO[str], name: str, bases: str) -> None:
-    sink.write(f">{name}\n")
-    for at in range(0, len(bases), _FASTA_LINE_BP):
-        sink.write(bases[at : at + _FASTA_LINE_BP] + "\n")

@@ -73,12 +73,6 @@ def why_no_file(path: str | Path) -> str:
     return "is a device or a pipe, and is read more than once: save it as a file first"
 
 
-def stamp_of(path: Path) -> list[int]:
-    """Return size in bytes and modification time in ns, to detect changes without reading."""
-    status = path.stat()
-    return [status.st_size, status.st_mtime_ns]
-
-
 def behind_links(path: str | Path) -> Path:
     """Return the absolute path with links resolved, whether or not it exists.
 

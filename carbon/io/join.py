@@ -70,7 +70,7 @@ def join_parquet(parts: Sequence[Path], output: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    files = [_opened(part) for part in parts]
+    files = [open_parquet(part, {}, remedy="compute it again") for part in parts]
     schemas = [file.schema_arrow for file in files]
     _check_columns(parts, [schema.remove_metadata() for schema in schemas])
     texts = [(schema.metadata or {}).get(b"carbon", b"") for schema in schemas]
@@ -86,10 +86,6 @@ def join_parquet(parts: Sequence[Path], output: Path) -> None:
                     sink.write_table(waiting.slice(0, PARQUET_ROWS))
                     waiting = waiting.slice(PARQUET_ROWS).combine_chunks()
         sink.write_table(waiting)
-
-
-def _opened(part: Path) -> Any:
-    return open_parquet(part, {}, remedy="compute it again")
 
 
 def add_summaries(parts: Sequence[Path], output: Path) -> None:

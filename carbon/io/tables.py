@@ -7,7 +7,7 @@ registry may name modules above this one.
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
@@ -17,7 +17,6 @@ from carbon.errors import UserError
 
 Write = Callable[[Sequence[Any]], None]
 Columns = Mapping[str, type[str] | type[int] | type[float] | type[bool]]
-TableWriter = Callable[[Path, Columns, dict[str, Any]], AbstractContextManager[Write]]
 
 _TABLE = {
     ".tsv": "carbon.io.tables:write_tsv",

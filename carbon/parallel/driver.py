@@ -90,18 +90,12 @@ def run_job(job: Job[B], workers: "Workers", write: Callable[[Results[B]], T]) -
             one block.
     """
     num_records = job.check()
-    journal = Journal(job.output, job.settings, resume=workers.resume)
-    try:
+    with Journal(job.output, job.settings, resume=workers.resume) as journal:
         places = {number: place for place, (number, _) in enumerate(journal.blocks())}
         computed = (block for n, block in enumerate(job.blocks()) if n in places)
         num_done = sum(map(len, computed)) if places else 0  # reads all input
         with progress(job.description, num_records, num_done) as advance:
-            written = write(_results(job, workers, journal, places, advance))
-    except BaseException:
-        journal.close()
-        raise
-    journal.remove()
-    return written
+            return write(_results(job, workers, journal, places, advance))
 
 
 def _results(

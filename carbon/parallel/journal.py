@@ -49,7 +49,9 @@ def journal_path(output: Path) -> Path:
 
 
 class Journal:
-    """The computed blocks of a job.
+    """The computed blocks of a job, as a context manager.
+
+    At the end the file is removed. After an error it stays, unless no block is computed.
 
     Attributes:
         path: `.NAME.progress` next to the output NAME.
@@ -106,17 +108,16 @@ class Journal:
         self._starts.extend(self._append(*blocks))
         self.num_blocks += len(blocks)
 
-    def remove(self) -> None:
-        """Remove the journal, because the output is complete."""
-        self.path.unlink()
-        self._file.close()
+    def __enter__(self) -> "Journal":
+        """Return the journal."""
+        return self
 
-    def close(self) -> None:
-        """Close the journal and report how to continue; remove an empty journal."""
-        if self.num_blocks:
-            say(f"progress is saved in {self.path}; continue with --resume")
-        else:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Close the journal, and report how to continue if it stays."""
+        if kind is None or not self.num_blocks:
             self.path.unlink(missing_ok=True)
+        else:
+            say(f"progress is saved in {self.path}; continue with --resume")
         self._file.close()
 
     def _read(self, resume: bool) -> bool:

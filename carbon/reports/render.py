@@ -92,11 +92,6 @@ def html_table(rows: Sequence[TableRow], header: Row = ()) -> str:
     return _part("table", [list(map(shown, row)) for row in rows], header, is_number)
 
 
-def html_paragraph(text: str) -> str:
-    """Return text as a paragraph."""
-    return _part("paragraph", text)
-
-
 def html_answer(sentences: Iterable[str]) -> str:
     """Return the opening of a page: its result in two to four sentences, which are text."""
     return _part("answer", list(sentences))

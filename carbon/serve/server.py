@@ -16,7 +16,6 @@ from carbon.errors import UserError
 from carbon.serve.app import error_body
 
 _PROBE_SECONDS = 1.0
-_BACKLOG = 512  # connections that wait for the server to accept them
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

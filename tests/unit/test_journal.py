@@ -13,11 +13,10 @@ NAME = ".o.tsv.progress"
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("journal")
-    journal = Journal(folder / "o.tsv", JOB, resume=False)
-    for block in BLOCKS:
-        journal.add(block)
-    journal.close()
-    return (folder / NAME).read_bytes()
+    with Journal(folder / "o.tsv", JOB, resume=False) as journal:
+        for block in BLOCKS:
+            journal.add(block)
+        return (folder / NAME).read_bytes()
 
 
 def reopened(folder, content):
@@ -25,14 +24,12 @@ def reopened(folder, content):
     path = folder / NAME
     path.write_bytes(content)
     try:
-        journal = Journal(folder / "o.tsv", JOB, resume=True)
+        with Journal(folder / "o.tsv", JOB, resume=True) as journal:
+            return list(journal.blocks())
     except UserError as error:
         assert str(error).startswith(f"{path}: is damaged") and "\n" not in str(error)
         assert path.read_bytes() == content
         return None
-    kept = list(journal.blocks())
-    journal.remove()
-    return kept
 
 
 def test_every_truncation_is_a_beginning(tmp_path, whole):

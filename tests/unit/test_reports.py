@@ -19,7 +19,6 @@ EVIL = "<script>alert('&')</script>"
         render.html_page(EVIL, ""),
         render.html_figure("<svg></svg>", EVIL),
         render.html_table([(EVIL, 1)], (EVIL, "n")),
-        render.html_paragraph(EVIL),
         render.html_answer([EVIL, EVIL]),
         render.html_section(EVIL, ""),
         render.render_page(

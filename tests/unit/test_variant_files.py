@@ -382,10 +382,9 @@ def test_every_format_carries_the_spread_and_what_lies_inside_it(folder, tmp_pat
 
 def test_two_runs_do_not_write_one_output(folder, tmp_path, capsys):
     vcf = write_vcf(tmp_path / "a.vcf", [snv(50)])
-    other_run = Journal(tmp_path / "o.vcf", {}, resume=False)
-    assert score(folder, vcf, tmp_path / "o.vcf", "--resume") == 2
-    assert "another run is writing this output" in capsys.readouterr().err
-    other_run.remove()
+    with Journal(tmp_path / "o.vcf", {}, resume=False):
+        assert score(folder, vcf, tmp_path / "o.vcf", "--resume") == 2
+        assert "another run is writing this output" in capsys.readouterr().err
     assert score(folder, vcf, tmp_path / "o.vcf", "--resume") == 0
 
 
