@@ -30,13 +30,7 @@ from carbon.inference.checks import (
     checked_offsets,
 )
 from carbon.inference.options import SYMMETRIES, DependencyOptions, check_choice
-from carbon.inference.passages import (
-    Continuation,
-    Int64s,
-    continuation_of,
-    padded_length,
-    prefix_of,
-)
+from carbon.inference.passages import Continuation, continuation_of, padded_length, prefix_of
 from carbon.inference.variants.tiles import fetch_along
 from carbon.inference.variants.windows import room_bp
 from carbon.tokenizer import K
@@ -200,6 +194,7 @@ def strand_map(
     """Return e(i, j) of one strand, in its direction: (bases, bases); 0 unless j is after i."""
     region = _StrandRegion.read(reference, interval, strand, offset, method)
     effects = np.zeros((region.length_bp, region.length_bp), dtype=np.float32)
+    advance(_tile_tokens(runner, region, method))
     for step in effects_of_substitutions(runner, region, method):
         effects[step.rows, region.length_bp - step.values.shape[1] :] = step.values
         advance(step.tokens)
@@ -321,19 +316,20 @@ def num_dependency_tokens(
     runner: "ModelRunner", reference: Reference, interval: Interval, method: DependencyMethod
 ) -> int:
     """Return the tokens, with padding, that `dependency_map` runs."""
-    prefix = prefix_of("", runner.vocabulary, method.tags)
     regions = [
         _StrandRegion.read(reference, interval, strand, offset, method)
         for strand in "+-"
         for offset in method.offsets
     ]
     return sum(
-        _tile_tokens(prefix, region) + sum(_continued_tokens(region, kmer) for kmer in region.kmers)
+        _tile_tokens(runner, region, method)
+        + sum(_continued_tokens(region, kmer) for kmer in region.kmers)
         for region in regions
     )
 
 
-def _tile_tokens(prefix: Int64s, region: _StrandRegion) -> int:
+def _tile_tokens(runner: "ModelRunner", region: _StrandRegion, method: DependencyMethod) -> int:
+    prefix = prefix_of("", runner.vocabulary, method.tags)
     return padded_length(len(prefix) + -(-len(region.bases) // K) - 1)
 
 
