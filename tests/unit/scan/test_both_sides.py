@@ -196,6 +196,7 @@ class TestCommand:
         summary = json.loads(capsys.readouterr().out)
         assert plan["tokens"] == summary["tokens_read"] and plan["hours"] >= 0
         assert plan["bases"] == 120 and plan["tokens_per_second"] > 0
+        assert set(plan["hours_h200"]) == {"500m", "3b"}
 
     def test_a_scan_of_the_left_states_nothing_new(self, folder, tmp_path, capsys):
         assert run_scan(folder, "--region", "c:1-20", "--output", tmp_path / "o.tsv") == 0
