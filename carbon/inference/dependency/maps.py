@@ -114,7 +114,7 @@ class DependencyMap(NamedTuple):
         """Mean of e(i, j) over the other known bases j, (bases,); NaN if there is none."""
         others = np.where(self.known, self.known.sum() - 1, 0)
         total = np.nansum(self.directed, axis=1, dtype=np.float64)
-        mean = np.full(len(total), np.nan, dtype=np.float32)
+        mean = np.full(len(self.bases), np.nan, dtype=np.float32)
         return np.divide(total, others, out=mean, where=others > 0, casting="same_kind")
 
 
@@ -274,7 +274,8 @@ def effects_of_substitutions(
         continuation_of(region.bases, vocabulary),
     )
     # The last 6-mer is only predicted.
-    tile = runner.tile(prefix, Continuation(*(part[:-1] for part in tokens)), len(tokens.ids) - 1)
+    inputs = Continuation(tokens.ids[:-1], tokens.kmers[:-1], tokens.known[:-1])
+    tile = runner.tile(prefix, inputs, len(inputs.ids))
     for kmer in region.kmers:
         places, start = region.known_in(kmer), kmer * K
         if not places:

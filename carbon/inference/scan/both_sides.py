@@ -6,7 +6,7 @@ of that SNV.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,6 @@ from carbon.tokenizer import K
 
 if TYPE_CHECKING:
     from carbon.inference.runner import ModelRunner
-    from carbon.inference.scan.score import ScanChunk
 
 Float32s = NDArray[np.float32]
 
@@ -86,44 +85,13 @@ def num_tile_tokens(
     first = window.scored_from + places
     before = first - window.start - offset
     compared_bp = np.minimum(1 + grid.downstream_bp, window.contig_bp - first)
-    tokens = padded_length(-(-(before % K + compared_bp) // K) - 1)
+    kmers = -(-(before % K + compared_bp) // K)
     # The tile lacks the bases before its first 6-mer, and then REF continues it too, once an ALT.
     continued = 3 * np.where(before < 0, 2, 1)
     prefix_tokens = len(prefix_of("", runner.vocabulary, method.tags))
     tile_tokens = padded_length(prefix_tokens + -(-grid.window_bp // K))
-    return tile_tokens + int((continued * tokens).sum())
-
-
-class KmerPositions:
-    """Mean and SD of log P(REF) by the position of the base in its 6-mer.
-
-    A track without an effect of the tokens has six equal means. Positions count along the forward
-    strand, or along the reverse strand if it alone is scored, from the first offset.
-    """
-
-    def __init__(self, method: ScanMethod, contig_lengths_bp: dict[str, int]) -> None:
-        """Begin without bases."""
-        self._offset, self._is_reverse = method.offsets[0], method.strands == "reverse"
-        self._contig_lengths_bp = contig_lengths_bp
-        self._sums = np.zeros((3, K))
-
-    def add(self, chunk: "ScanChunk") -> None:
-        """Count the bases of a chunk that have a value."""
-        places = np.arange(chunk.interval.start, chunk.interval.end)
-        if self._is_reverse:
-            places = self._contig_lengths_bp[chunk.interval.contig] - 1 - places
-        values = chunk.log_p_ref.astype(np.float64)
-        known = ~np.isnan(values)
-        positions, values = (places[known] - self._offset) % K, values[known]
-        for row, power in zip(self._sums, (0, 1, 2), strict=True):
-            row += np.bincount(positions, values**power, minlength=K)
-
-    def summary(self) -> dict[str, Any]:
-        """Return bases, mean and SD in nats by position; None for a position without bases."""
-        bases, total, squares = self._sums
-        statistics = [
-            (float(s / n), float(np.sqrt(max(q / n - (s / n) ** 2, 0)))) if n else (None, None)
-            for n, s, q in zip(bases, total, squares, strict=True)
-        ]
-        means, deviations = zip(*statistics, strict=True)
-        return {"bases": bases.astype(int).tolist(), "mean": list(means), "sd": list(deviations)}
+    # The last 6-mer is only predicted.
+    return tile_tokens + sum(
+        number * padded_length(length - 1)
+        for number, length in zip(continued.tolist(), kmers.tolist(), strict=True)
+    )

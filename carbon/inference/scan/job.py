@@ -25,10 +25,10 @@ from carbon.genome.genes import find_gene
 from carbon.inference.identity import identity_of
 from carbon.inference.jobs import ScanJob, workers_for
 from carbon.inference.options import PROTOCOLS, SIDES, STRANDS_READ, Strands, input_files
-from carbon.inference.scan.both_sides import KmerPositions
 from carbon.inference.scan.formats import ScanWriter
 from carbon.inference.scan.method import ScanMethod, scan_method_for
 from carbon.inference.scan.score import (
+    KmerPositions,
     ScanChunk,
     WindowValues,
     chunks_of,

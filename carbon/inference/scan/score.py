@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -296,3 +296,38 @@ def _combined(
     total = np.log(np.exp(mean).sum(axis=1, keepdims=True))
     combined: Float32s = (mean - total).astype(np.float32)
     return combined
+
+
+class KmerPositions:
+    """Mean and SD of log P(REF) by the position of the base in its 6-mer.
+
+    A track without an effect of the tokens has six equal means. Positions count along the forward
+    strand, or along the reverse strand if it alone is scored, from the first offset.
+    """
+
+    def __init__(self, method: ScanMethod, contig_lengths_bp: dict[str, int]) -> None:
+        """Begin without bases."""
+        self._offset, self._is_reverse = method.offsets[0], method.strands == "reverse"
+        self._contig_lengths_bp = contig_lengths_bp
+        self._sums = np.zeros((3, K))
+
+    def add(self, chunk: ScanChunk) -> None:
+        """Count the bases of a chunk that have a value."""
+        places = np.arange(chunk.interval.start, chunk.interval.end)
+        if self._is_reverse:
+            places = self._contig_lengths_bp[chunk.interval.contig] - 1 - places
+        values = chunk.log_p_ref.astype(np.float64)
+        known = ~np.isnan(values)
+        positions, values = (places[known] - self._offset) % K, values[known]
+        for row, power in zip(self._sums, (0, 1, 2), strict=True):
+            row += np.bincount(positions, values**power, minlength=K)
+
+    def summary(self) -> dict[str, Any]:
+        """Return bases, mean and SD in nats by position; None for a position without bases."""
+        bases, total, squares = self._sums
+        statistics = [
+            (float(s / n), float(np.sqrt(max(q / n - (s / n) ** 2, 0)))) if n else (None, None)
+            for n, s, q in zip(bases, total, squares, strict=True)
+        ]
+        means, deviations = zip(*statistics, strict=True)
+        return {"bases": bases.astype(int).tolist(), "mean": list(means), "sd": list(deviations)}

@@ -12,7 +12,8 @@ from carbon.errors import UserError
 from carbon.genome import Interval, Reference, Variant, reverse_complement
 from carbon.inference import Model
 from carbon.inference.options import STRANDS_READ
-from carbon.inference.scan.both_sides import KmerPositions, _sites, num_tile_tokens
+from carbon.inference.scan.both_sides import _sites, num_tile_tokens
+from carbon.inference.scan.score import KmerPositions
 from carbon.inference.scan.windows import window_blocks
 from carbon.inference.variants.tiles import num_tiled_tokens
 from carbon.model import LoadedModel, save_model
