@@ -91,7 +91,6 @@ def num_tile_tokens(
     prefix_tokens = len(prefix_of("", runner.vocabulary, method.tags))
     tile_tokens = padded_length(prefix_tokens + -(-grid.window_bp // K))
     # The last 6-mer is only predicted.
-    return tile_tokens + sum(
-        number * padded_length(length - 1)
-        for number, length in zip(continued.tolist(), kmers.tolist(), strict=True)
-    )
+    lengths = zip(continued.tolist(), kmers.tolist(), strict=True)
+    continued_tokens: int = sum(number * padded_length(length - 1) for number, length in lengths)
+    return tile_tokens + continued_tokens
