@@ -20,7 +20,7 @@ from transformers import LlamaForCausalLM
 
 from carbon.batching import in_blocks
 from carbon.genome import Interval, Reference, Variant, VcfReader
-from carbon.inference import Model
+from carbon.inference import Model, load
 from carbon.inference.jobs import LoadingOptions, VariantJob
 from carbon.inference.options import VariantOptions
 from carbon.inference.variants import method_for, score_variants
@@ -29,6 +29,7 @@ from carbon.inference.variants.score import num_tokens
 from carbon.model import PRESETS, LoadedModel, save_model
 from carbon.parallel.driver import Workers
 from carbon.parallel.engines import InProcess
+from carbon.pretrained import entry
 from carbon.tokenizer import NATIVE, encode
 
 WINDOW_BP = 8192
@@ -223,6 +224,23 @@ def tiled(number: int) -> dict[str, float] | None:
                 num_tokens(model.runner, reference, block, method) for block in in_blocks(some, 512)
             ) / len(some)
     return found
+
+
+def of_both_sides(track_bp: int, map_bp: int) -> dict[str, float]:
+    """Scan both sides of bases of yeast VIII and map dependencies, with the bundled model."""
+    model = load("yeast", device="cpu")
+    with Reference(entry("yeast").genome) as reference:
+        # The middle of a tile, so that the track reads two tiles, one on each strand.
+        track = Interval("VIII", 452_000, 452_000 + track_bp)
+        scan = partial(model.scan, reference, track, sides="both")
+        square = Interval("VIII", 452_000, 452_000 + map_bp)
+        track_seconds, _ = taken(lambda: list(scan()))
+        map_seconds, found = taken(lambda: model.dependency(reference, square))
+    return {
+        "track_bp_per_second": track_bp / track_seconds,
+        "map_seconds": map_seconds,
+        "map_tokens_per_second": found.tokens_read / map_seconds,
+    }
 
 
 def _real_data() -> Path | None:

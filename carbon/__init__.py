@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from carbon.genome.genome import Genome
     from carbon.inference import (
         Constraints,
+        DependencyMap,
         Draft,
         Model,
         ScanChunk,
@@ -44,6 +45,7 @@ _HOMES = {
     "Model": "carbon.inference",
     "ScanChunk": "carbon.inference",
     "Constraints": "carbon.inference",
+    "DependencyMap": "carbon.inference",
     "Draft": "carbon.inference",
     "SequenceScore": "carbon.inference",
     "VariantScore": "carbon.inference",
@@ -60,6 +62,7 @@ _MODULES = ("design", "finetune", "pretrained", "rl")
 
 __all__ = [
     "Constraints",
+    "DependencyMap",
     "Draft",
     "FinetunedModel",
     "Genome",

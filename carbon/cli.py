@@ -38,6 +38,7 @@ COMMANDS = {
     "join": "compare:join",
     "background": "background:background",
     "scan": "scan:scan",
+    "dependency": "dependency:dependency",
     "next": "next_token:next_token",
     "generate": "generate:generate",
     "design": "design:design",

@@ -187,6 +187,7 @@ def _formats(root: Path) -> Iterator[str]:
         ("`carbon score`, `compare`, `next`, `predict`", "table", "scoring.md"),
         ("`carbon variants`, `predict` for a VCF", "variants", "scoring.md"),
         ("`carbon scan`", "scan", "scanning.md"),
+        ("`carbon dependency`", "dependency map", "dependency.md"),
         ("`carbon design`", "designs", "design.md"),
         ("`carbon embed`", "embeddings", "embeddings.md"),
         ("`carbon background`", "background", "scoring.md"),

@@ -20,6 +20,8 @@ def measures(quick: bool) -> list[Measure]:
         scans = trials.scans(mini, reference, long, 1 if quick else 3)
         panel = trials.real_panel(folder, 200 if quick else 5000)
         tiles = trials.tiled(30 if quick else 300)
+        map_bp = 60 if quick else 300
+        both_sides = trials.of_both_sides(30 if quick else 300, map_bp)
         texts = trials.generation(mini, 4 if quick else 16, 60 if quick else 300, 1 if quick else 3)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -77,6 +79,9 @@ def measures(quick: bool) -> list[Measure]:
         Measure(f"scan:{most_bp}_bp:memory", most_bytes / 2**20, "MiB"),
         Measure(f"scan:{most_bp}_bp:memory_against_100000", most_bytes / some_bytes, "times"),
         Measure(f"scan:{most_bp}_bp:tiny", most_bp / took, "bp/s"),
+        Measure("scan:both_sides:yeast", both_sides["track_bp_per_second"], "bp/s"),
+        Measure(f"dependency:{map_bp}_bp:yeast", both_sides["map_seconds"], "s"),
+        Measure("dependency:yeast", both_sides["map_tokens_per_second"], "tokens/s"),
     ]
 
 

@@ -145,6 +145,7 @@ def _design_constraints() -> Any:
 
 _JOBS = (
     jobs.BackgroundJob,
+    jobs.DependencyJob,
     jobs.EmbedJob,
     jobs.GenerateJob,
     jobs.ScanJob,
@@ -154,6 +155,7 @@ _JOBS = (
 
 if TYPE_CHECKING:
     BackgroundJob = jobs.BackgroundJob
+    DependencyJob = jobs.DependencyJob
     EmbedJob = jobs.EmbedJob
     GenerateJob = jobs.GenerateJob
     ScanJob = jobs.ScanJob

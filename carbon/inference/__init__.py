@@ -4,6 +4,7 @@
 - `runner`, `passages`: forward passes in batches that fit memory, with shared prefixes.
 - `score`, `embed`, `next_token`: likelihoods, embeddings, the distribution of the next 6-mer.
 - `variants`, `scan`: the variants of a VCF, and every SNV of a region; backgrounds for percentiles.
+- `dependency`: how a substitution at one base of a region changes the odds of the others.
 - `generate`: sampling, constraints, speculative decoding, infilling.
 - `options`, `jobs`: the options of all of them, and what the commands compute, without torch.
 - `sequence_job`: sequences of a file by workers.
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 from carbon.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from carbon.inference.dependency import DependencyMap
     from carbon.inference.generate.generate import Step
     from carbon.inference.generate.infill import Filling
     from carbon.inference.generate.speculative import Draft
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
         By,
         Combine,
         Constraints,
+        DependencyOptions,
         EmbedOptions,
         SamplingKeywords,
         SamplingRule,
@@ -50,6 +53,8 @@ __all__ = [
     "Combine",
     "Constraints",
     "Continuation",
+    "DependencyMap",
+    "DependencyOptions",
     "Draft",
     "EmbedOptions",
     "Filling",
@@ -90,6 +95,8 @@ __getattr__ = lazy_names(
         "Combine": "carbon.inference.options",
         "Constraints": "carbon.inference.options",
         "DTYPES": "carbon.inference.model",
+        "DependencyMap": "carbon.inference.dependency.maps",
+        "DependencyOptions": "carbon.inference.options",
         "Draft": "carbon.inference.generate.speculative",
         "Filling": "carbon.inference.generate.infill",
         "Method": "carbon.inference.variants.windows",

@@ -21,6 +21,7 @@ from carbon.inference.options import (
     AnnotationOptions,
     BackgroundOptions,
     Constraints,
+    DependencyOptions,
     EmbedOptions,
     Engine,
     Group,
@@ -209,6 +210,36 @@ class ScanJob:
     flank_bp: Natural = 0
     plot: Path | None = None
     method: Annotated[ScanOptions, Option(group=METHOD)] = field(default_factory=ScanOptions)
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DependencyJob:
+    """A region whose dependency map is computed.
+
+    Attributes:
+        reference: FASTA, plain, bgzip or gzip.
+        output: one or more of .parquet and .npz for the map, .bw for the influence of each base.
+        region: 1-based, both ends included.
+        gene: name or identifier, with --annotation.
+        annotation: GFF3, GTF, BED or GenBank, plain or gzip.
+        flank_bp: bases added on both sides.
+        plot: map with the genes, .png, .svg or .pdf.
+        dry_run: report tokens and hours, and write nothing.
+    """
+
+    loading: _Loading
+    reference: InputFile
+    output: Words
+    region: Annotated[str | None, Option(group=_SCANNED, metavar="CHR:FIRST-LAST")] = None
+    gene: Annotated[str | None, Option(group=_SCANNED, metavar="NAME")] = None
+    annotation: InputFile | None = None
+    contigs: Contigs = None
+    flank_bp: Natural = 0
+    plot: Path | None = None
+    method: Annotated[DependencyOptions, Option(group=METHOD)] = field(
+        default_factory=DependencyOptions
+    )
     dry_run: bool = False
 
 

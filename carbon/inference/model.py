@@ -11,6 +11,7 @@ from carbon.devices import default_device
 from carbon.errors import UserError
 from carbon.genome import Annotation, Interval, Reference, Variant
 from carbon.inference.checks import check_reference, checked_dna, checked_names, checked_variants
+from carbon.inference.dependency import DependencyMap, dependency_map, dependency_method_for
 from carbon.inference.embed import Float32s, embed_sequences
 from carbon.inference.generate.continuous import generate_by
 from carbon.inference.generate.generate import Step, stream
@@ -21,6 +22,8 @@ from carbon.inference.next_token import NextToken, next_token
 from carbon.inference.options import (
     BackgroundOptions,
     Constraints,
+    DependencyKeywords,
+    DependencyOptions,
     Dtype,
     EmbedKeywords,
     EmbedOptions,
@@ -228,6 +231,34 @@ class Model:
             UserError: a choice, window, context, offset or tag is invalid.
         """
         return scan_method_for(self.runner, ScanOptions(**options))
+
+    @takes(DependencyOptions)
+    def dependency(
+        self,
+        reference: Reference,
+        interval: Interval,
+        *,
+        advance: Callable[[int], None] = lambda num_tokens: None,
+        **options: Unpack[DependencyKeywords],
+    ) -> DependencyMap:
+        """Return the dependency map of a region: how a substitution changes the odds of each base.
+
+        Time and memory grow with the square of the region's length.
+
+        Args:
+            reference: the reference sequence; the bases on both sides of the region are context.
+            interval: the region.
+            advance: called with the number of new tokens; `DependencyMap.tokens_read` are all.
+            **options: fields of `DependencyOptions`:
+
+        Raises:
+            UserError: an option is invalid, or the region is empty or longer than window or memory
+                allow.
+            GenomeError: the reference lacks the contig, or the interval extends past its end.
+        """
+        method = dependency_method_for(self.runner, DependencyOptions(**options))
+        check_reference(reference)
+        return dependency_map(self.runner, reference, interval, method, advance)
 
     @takes(SamplingRule)
     def generate(

@@ -165,6 +165,36 @@ COMBINATIONS: dict[Combine, Combination] = {
 }
 
 
+class Sides(NamedTuple):
+    """Which bases around a base its scan scores depend on.
+
+    Attributes:
+        default_strands: strands that are scored by default.
+        scores_unknown: whether bases that the reference does not know have scores.
+        values: what the log-probabilities are, for the settings of outputs.
+    """
+
+    default_strands: Strands
+    scores_unknown: bool
+    values: str
+
+
+SidesName = Literal["left", "both"]
+SIDES: dict[SidesName, Sides] = {
+    "left": Sides(
+        "forward",
+        scores_unknown=True,
+        values="log p(base | all bases before it on the strand that is read), nats",
+    ),
+    "both": Sides(
+        "both",
+        scores_unknown=False,
+        values="log softmax over A, C, G, T of the mean log-likelihood of the base and the bases "
+        "downstream of it, nats",
+    ),
+}
+
+
 class Pooling(NamedTuple):
     """Which states of a sequence its vector is computed from.
 
@@ -441,36 +471,79 @@ class BackgroundOptions:
 class ScanOptions:
     """How a region is scanned.
 
-    Windows are rounded down to whole 6-mers, and the least context up; the start of a contig has no
-    least context. Offsets are where 6-mers begin, modulo 6, from the start of the scored strand. On
-    the reverse strand a base is predicted from all bases to its right.
+    From the left, a base is predicted from all bases before it. From both sides, each of the four
+    bases is scored with the bases downstream of it, in tiles as with the protocol `tiled` of
+    variants. Windows are rounded down to whole 6-mers, and the least context up; the start of a
+    contig has no least context. Offsets are where 6-mers begin, modulo 6, from the start of the
+    scored strand. On the reverse strand a base is predicted from all bases to its right.
 
     Attributes:
-        window_bp: bases of a window (default: 48000, or what fits).
+        sides: score a base by the bases before it, or by those on both sides.
+        window_bp: bases of a window (default: 48000, or 8192 for both sides, or what fits).
+        downstream_bp: bases after a base that both sides compare (default: 192).
         least_context_bp: context bases at the start of a window that are not scored (default: half
             of the window).
         offsets: 6-mer offsets such as 0,2,4, or all (default: 0, or all for token_start).
         combine: the mean over offsets, or every base at the offset where it begins a 6-mer.
-        strands: strands to score.
+        strands: strands to score (default: forward, or both for both sides).
         tags: metadata tag; may be repeated.
     """
 
+    sides: SidesName = "left"
     window_bp: int | None = None
+    downstream_bp: Positive | None = None
     least_context_bp: int | None = None
     offsets: Offsets | None = None
     combine: Combine = "mean"
-    strands: ScanStrands = "forward"
+    strands: ScanStrands | None = None
     tags: Tags = ()
 
 
 class ScanKeywords(TypedDict, total=False):
     """The fields of `ScanOptions`."""
 
+    sides: SidesName
     window_bp: int | None
+    downstream_bp: int | None
     least_context_bp: int | None
     offsets: Sequence[int] | None
     combine: Combine
-    strands: ScanStrands
+    strands: ScanStrands | None
+    tags: Sequence[str]
+
+
+Symmetry = Literal["max", "mean"]
+"""How the values of both strands become one, of substitutions at either base of a pair."""
+SYMMETRIES: tuple[Symmetry, ...] = get_args(Symmetry)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DependencyOptions:
+    """How a dependency map is computed.
+
+    Both strands are read. The window holds the region and the bases before it on the strand.
+    Offsets are where 6-mers begin, modulo 6, from the start of a strand; the map is the mean over
+    offsets.
+
+    Attributes:
+        symmetrise: the maximum or the mean of e(i, j) and e(j, i).
+        window_bp: bases of region and context (default: 8192, or what fits).
+        offsets: average over 6-mer offsets such as 0,2,4, or all.
+        tags: metadata tag; may be repeated.
+    """
+
+    symmetrise: Symmetry = "max"
+    window_bp: int | None = None
+    offsets: Offsets = (0,)
+    tags: Tags = ()
+
+
+class DependencyKeywords(TypedDict, total=False):
+    """The fields of `DependencyOptions`."""
+
+    symmetrise: Symmetry
+    window_bp: int | None
+    offsets: Sequence[int]
     tags: Sequence[str]
 
 

@@ -24,6 +24,7 @@ _TABLE = {
     ".parquet": "carbon.io.tables:write_parquet",
 }
 _SCAN = "carbon.inference.scan.formats"
+_DEPENDENCY = "carbon.inference.dependency.formats"
 _SCANS = {".parquet": f"{_SCAN}:write_parquet", ".tsv": f"{_SCAN}:write_tsv"} | dict.fromkeys(
     (".mean_delta.bw", ".worst_delta.bw", ".log_p_ref.bw", ".entropy_nats.bw", ".bw"),
     f"{_SCAN}:write_bigwig",
@@ -43,6 +44,11 @@ FORMATS: Mapping[str, Mapping[str, str]] = {
     "predicted variants": _of_variants("carbon.finetune.predict_job"),
     "scan": _SCANS,
     "genome scan": _SCANS | {".parquet": f"{_SCAN}:write_dataset"},
+    "dependency map": {
+        ".parquet": f"{_DEPENDENCY}:write_parquet",
+        ".npz": f"{_DEPENDENCY}:write_npz",
+        ".bw": f"{_DEPENDENCY}:write_bigwig",
+    },
     "designs": dict.fromkeys((".fa", ".fasta"), "carbon.design.job:write_fasta") | _TABLE,
     "embeddings": {
         ".parquet": "carbon.io.vectors:write_parquet",

@@ -81,7 +81,7 @@ def test_the_end_of_a_chromosome(real_data, model):
 @pytest.mark.parametrize("strands", ["forward", "reverse"])
 def test_a_whole_genome(real_data, model, strands, monkeypatch):
     """Bacteriophage lambda, 48,502 bases: every one once, in order."""
-    monkeypatch.setattr("carbon.inference.scan.score.BLOCK_TOKENS", 2**12)  # several blocks
+    monkeypatch.setattr("carbon.inference.scan.windows.BLOCK_TOKENS", 2**12)  # several blocks
     with Reference(real_data / "small_genomes/lambda_virus.fa") as reference:
         ((contig, length_bp),) = reference.contig_lengths_bp.items()
         chunks = list(model.scan(reference, Interval(contig, 0, length_bp), strands=strands))

@@ -20,6 +20,7 @@ from carbon.inference.options import (
     MODES,
     POOLS,
     PROTOCOLS,
+    SIDES,
     STRANDS_READ,
     WINDOW_PROTOCOLS,
     SamplingRule,
@@ -40,12 +41,14 @@ TABLES = {
     "mode": MODES,
     "pool": POOLS,
     "protocol": PROTOCOLS,
+    "sides": SIDES,
     "strands": STRANDS_READ,
+    "symmetrise": options.SYMMETRIES,
 }
 # By dataclass of options: the keywords that type checkers know.
 KEYWORDS = {
     getattr(options, f"{kind}Options"): getattr(options, f"{kind}Keywords")
-    for kind in ("Score", "Embed", "Variant", "Scan")
+    for kind in ("Score", "Embed", "Variant", "Scan", "Dependency")
 } | {SamplingRule: options.SamplingKeywords, RLConfig: RLOptions, DesignConfig: DesignOptions}
 METHODS = {
     "score": options.ScoreOptions,
@@ -55,6 +58,7 @@ METHODS = {
     "background": VariantOptions,
     "scan": ScanOptions,
     "scan_method": ScanOptions,
+    "dependency": options.DependencyOptions,
     "generate": SamplingRule,
     "stream": SamplingRule,
     "infill": SamplingRule,
@@ -62,6 +66,7 @@ METHODS = {
 LEAST = {
     "variants": ["--reference", "r", "--vcf", "v", "--output", "o"],
     "scan": ["--reference", "r", "--contig", "c", "--output", "o"],
+    "dependency": ["--reference", "r", "--region", "c", "--output", "o"],
     "generate": ["--length", "6"],
 }
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from carbon.genome import Gene
+from carbon.genome import Gene, Interval
 from carbon.genome.genes import exons_of
 from carbon.inference.scan.score import SCANNED_BASES, ScanChunk
 from carbon.reports.figures import (
@@ -51,8 +51,7 @@ def draw_scan(chunk: ScanChunk, genes: Sequence[Gene], path: Path, title: str) -
         path: output file.
         title: title of the figure.
     """
-    longest = sorted(genes, key=lambda gene: (-gene.interval.length_bp, gene.gene_id))
-    shown = sorted(longest[:_MOST_GENES], key=lambda gene: (gene.interval, gene.gene_id))
+    shown = longest_genes(genes)
     length_bp = chunk.interval.length_bp
     gene_height = 0.25 * len(shown)
     heights = [1.1, 1.3, *([gene_height] if shown else [])]
@@ -64,10 +63,9 @@ def draw_scan(chunk: ScanChunk, genes: Sequence[Gene], path: Path, title: str) -
         _draw_means(axes[0], chunk)
         _draw_map(figure, axes[1], chunk)
         if shown:
-            _draw_genes(axes[2], chunk, shown)
+            draw_genes(axes[2], chunk.interval, shown)
         axes[0].set_xlim(chunk.interval.start + 0.5, chunk.interval.end + 0.5)
-        axes[0].xaxis.set_major_locator(MaxNLocator(8, integer=True))
-        axes[0].xaxis.set_major_formatter(lambda place, _: f"{place:,.0f}")
+        label_positions(axes[0].xaxis)
         axes[-1].set_xlabel(f"position on {chunk.interval.contig} (1-based)")
         _draw_legend(figure, has_genes=bool(shown))
         save_picture(figure, path)
@@ -121,9 +119,20 @@ def _draw_map(figure: Figure, axes: Any, chunk: ScanChunk) -> None:
                 axes.text(*place, base, ha="center", va="center", fontsize=6, color="white")
 
 
-def _draw_genes(axes: Any, chunk: ScanChunk, genes: Sequence[Gene]) -> None:
+def longest_genes(genes: Sequence[Gene]) -> list[Gene]:
+    """Return the longest six genes, in the order of the contig."""
+    longest = sorted(genes, key=lambda gene: (-gene.interval.length_bp, gene.gene_id))
+    return sorted(longest[:_MOST_GENES], key=lambda gene: (gene.interval, gene.gene_id))
+
+
+def label_positions(axis: Any) -> None:
+    """Label an axis with whole positions, with commas between thousands."""
+    axis.set_major_locator(MaxNLocator(8, integer=True))
+    axis.set_major_formatter(lambda place, _: f"{place:,.0f}")
+
+
+def draw_genes(axes: Any, region: Interval, genes: Sequence[Gene]) -> None:
     """Draw one row a gene: a line, thin boxes for exons of any transcript, thick ones for CDS."""
-    region = chunk.interval
     for row, gene in enumerate(genes):
         ends = gene.interval.start + 0.5, gene.interval.end + 0.5
         axes.plot(ends, (row, row), color=_GENE_BLUE, linewidth=0.8)

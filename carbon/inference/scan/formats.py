@@ -40,6 +40,12 @@ def _columns_of(chunk: ScanChunk) -> list[Any]:
     ]  # fmt: skip
 
 
+def _cells(column: Any) -> list[Any]:
+    """Return a column as a list, with None for a missing value."""
+    cells = column if isinstance(column, list) else column.tolist()
+    return [None if cell != cell else cell for cell in cells]
+
+
 @contextmanager
 def write_tsv(
     path: Path, contig_lengths_bp: Mapping[str, int], settings: dict[str, Any]
@@ -48,8 +54,7 @@ def write_tsv(
     with tables.write_tsv(path, COLUMNS, settings) as write_row:
 
         def write(chunk: ScanChunk) -> None:
-            columns = (c if isinstance(c, list) else c.tolist() for c in _columns_of(chunk))
-            for row in zip(*columns, strict=True):
+            for row in zip(*map(_cells, _columns_of(chunk)), strict=True):
                 write_row(row)
 
         yield write
@@ -123,7 +128,9 @@ def _row_groups(
             tables.clear()
 
         def write(chunk: ScanChunk) -> None:
-            tables.append(pa.table(columns_of(chunk), schema=schema))
+            # NaN stands for a missing value.
+            columns = [pa.array(column, from_pandas=True) for column in columns_of(chunk)]
+            tables.append(pa.table(columns, schema=schema))
             if sum(table.num_rows for table in tables) >= _PARQUET_ROWS:
                 flush()
 

@@ -12,6 +12,7 @@ import numpy as np
 from carbon.errors import UserError
 from carbon.genome import (
     Annotation,
+    Gene,
     Interval,
     Reference,
     contig_names,
@@ -23,17 +24,20 @@ from carbon.genome.contig_names import names_table
 from carbon.genome.genes import find_gene
 from carbon.inference.identity import identity_of
 from carbon.inference.jobs import ScanJob, workers_for
-from carbon.inference.options import Strands, input_files
+from carbon.inference.options import PROTOCOLS, SIDES, STRANDS_READ, Strands, input_files
 from carbon.inference.scan.formats import ScanWriter
 from carbon.inference.scan.method import ScanMethod, scan_method_for
 from carbon.inference.scan.score import (
-    BLOCK_TOKENS,
+    KmerPositions,
     ScanChunk,
-    ScanWindow,
     WindowValues,
     chunks_of,
     join_chunks,
     score_windows,
+)
+from carbon.inference.scan.windows import (
+    BLOCK_TOKENS,
+    ScanWindow,
     window_blocks,
     windows_per_block,
 )
@@ -144,9 +148,9 @@ def settings_of(
         "region": _region_of(job, places),
         "gene": job.gene,
         **({"contigs": job.contigs} if job.contigs else {}),
-        **asdict(method),
+        **method.settings(),
         "dtype": model["dtype"],
-        "values": "log p(base | all bases before it on the strand that is read), nats",
+        "values": SIDES[method.sides].values,
         "delta": "log p(alt) - log p(ref)",
         "position": "1-based",
     }
@@ -211,12 +215,7 @@ def _place(
     """Return the interval of a region, gene or contig, and the strand to scan of a gene."""
     lengths_bp = reference.contig_lengths_bp
     if job.gene and annotation:
-        gene = find_gene(annotation, job.gene)
-        if gene.interval.end > lengths_bp[gene.interval.contig]:
-            raise UserError(
-                f"gene '{job.gene}': goes over the origin of '{gene.interval.contig}'; give its "
-                "two parts as regions"
-            )
+        gene = gene_in_one_part(annotation, job.gene, lengths_bp)
         return gene.interval, gene.strand if job.method.strands == "gene" else None
     if job.contig:
         contig = names.get(job.contig, job.contig)
@@ -224,6 +223,23 @@ def _place(
             raise UserError(f"{reference.path}: {reference.explain_missing([contig])}")
         return Interval(contig, 0, lengths_bp[contig]), None
     return region_by_name(job.region or "", lengths_bp, names), None
+
+
+def gene_in_one_part(
+    annotation: Annotation, name: str, contig_lengths_bp: Mapping[str, int]
+) -> Gene:
+    """Return a gene by its name or identifier.
+
+    Raises:
+        UserError: no gene or several genes have the name, or it goes over a contig's origin.
+    """
+    gene = find_gene(annotation, name)
+    if gene.interval.end > contig_lengths_bp[gene.interval.contig]:
+        raise UserError(
+            f"gene '{name}': goes over the origin of '{gene.interval.contig}'; give its two parts "
+            "as regions"
+        )
+    return gene
 
 
 Packed = dict[str, Any]
@@ -300,9 +316,9 @@ def _run(job: ScanJob, scan: OpenedScan, workers: Workers) -> dict[str, Any]:
     def blocks() -> Iterator[list[ScanWindow]]:
         return window_blocks(scan.reference, scan.places, method, about["windows"])
 
-    def write(results: Iterator[tuple[list[ScanWindow], Packed]]) -> dict[str, int]:
+    def write(results: Iterator[tuple[list[ScanWindow], Packed]]) -> dict[str, Any]:
         chunks = chunks_from(results, scan.reference, scan.places, method)
-        return _write(chunks, scan, job, settings)
+        return _write(chunks, scan, job, method, settings)
 
     work = Job(
         description="scanning windows",
@@ -320,23 +336,35 @@ def _run(job: ScanJob, scan: OpenedScan, workers: Workers) -> dict[str, Any]:
 def _expected_blocks(scan: OpenedScan) -> range:
     """Return an item for each block that there is at least, before the model's window is known."""
     method = scan.job.method
-    num_readings = len(method.offsets or (0,)) * (2 if method.strands == "both" else 1)
+    strands: Any = method.strands or SIDES[method.sides].default_strands
+    num_readings = len(method.offsets or (0,)) * len(STRANDS_READ[strands])
     num_bases = sum(place.length_bp for place in scan.places)
-    most_bp = max(BLOCK_TOKENS * K, method.window_bp or 0)
+    if method.sides == "both":
+        most_bp = method.window_bp or PROTOCOLS["tiled"].default_window_bp
+    else:
+        most_bp = max(BLOCK_TOKENS * K, method.window_bp or 0)
     return range(0, num_bases * num_readings, most_bp)
 
 
 def _write(
-    chunks: Iterator[ScanChunk], scan: OpenedScan, job: ScanJob, settings: dict[str, Any]
-) -> dict[str, int]:
+    chunks: Iterator[ScanChunk],
+    scan: OpenedScan,
+    job: ScanJob,
+    method: ScanMethod,
+    settings: dict[str, Any],
+) -> dict[str, Any]:
     """Write all outputs and rename them to their final names; return counts of scanned bases."""
     drawn: list[ScanChunk] = []
+    by_position = KmerPositions(method, scan.reference.contig_lengths_bp)
     with ExitStack() as files:
         where = _temporaries(files, job)
         with ExitStack() as sinks:
             writes = open_all(sinks, scan, job, where, settings)
             writes += [drawn.append] if job.plot else []
-            counts = _write_all(chunks, writes)
+            counts: dict[str, Any] = _write_all(chunks, [*writes, by_position.add])
+        if method.sides == "both":
+            counts["missing_bases"] = counts["bases"] - counts["known_bases"]
+            counts["log_p_ref_by_position_in_kmer"] = by_position.summary()
         if job.plot:
             _draw(join_chunks(drawn), scan.annotation, where[job.plot], settings)
     return counts
@@ -408,5 +436,6 @@ def _draw(
     if settings["combine"] == "mean":
         offsets = f"offsets {', '.join(map(str, settings['offsets']))}"
     gene = f"{settings['gene']}, " if settings["gene"] else ""
-    title = f"{gene}{settings['region']} (strands: {settings['strands']}; {offsets})"
+    sides = "both sides; " if settings.get("sides") == "both" else ""
+    title = f"{gene}{settings['region']} ({sides}strands: {settings['strands']}; {offsets})"
     draw_scan(chunk, shown, path, title)

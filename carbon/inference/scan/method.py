@@ -8,18 +8,22 @@ from carbon.errors import UserError
 from carbon.inference.checks import EVERY_OFFSET, check_window, checked_names, checked_offsets
 from carbon.inference.options import (
     COMBINATIONS,
+    SIDES,
     STRANDS_READ,
     Combine,
     ScanOptions,
     Strands,
+    VariantOptions,
     check_choice,
 )
+from carbon.inference.variants.windows import Method, TileGrid, method_for
 from carbon.tokenizer import K
 
 if TYPE_CHECKING:
     from carbon.inference.runner import ModelRunner
 
 _DEFAULT_WINDOW_BP = 48_000  # half of it is the context of `right_end`
+_OF_TILES = ("window_bp", "downstream_bp", "least_context_bp", "offsets", "tags")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,7 +31,8 @@ class ScanMethod(ScanOptions):
     """How a region is scanned: `ScanOptions` that fit a model.
 
     Attributes:
-        window_bp: bases of a window, whole 6-mers.
+        window_bp: bases of a window, whole 6-mers; or of a tile, for both sides.
+        downstream_bp: for both sides; otherwise None.
         least_context_bp: context bases at the start of a window that are not scored, whole 6-mers;
             none at the start of the contig.
         offsets: sorted and distinct.
@@ -41,25 +46,78 @@ class ScanMethod(ScanOptions):
     strands: Strands
     tags: tuple[str, ...]
 
+    @property
+    def grid(self) -> TileGrid:
+        """The grid of the tiles that both sides read."""
+        return self.tiled(0).grid
+
+    def tiled(self, offset: int) -> Method:
+        """Return the method of `tiled` variants that reads the same tiles at one offset."""
+        return Method(
+            protocol="tiled",
+            window_bp=self.window_bp,
+            downstream_bp=self.downstream_bp,
+            least_context_bp=self.least_context_bp,
+            strands=self.strands,
+            offsets=(offset,),
+            tags=self.tags,
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """Return the options as JSON, without those of both sides if only the left is read."""
+        values = asdict(self)
+        of_both = {"sides": values.pop("sides"), "downstream_bp": values.pop("downstream_bp")}
+        return of_both | values if self.sides == "both" else values
+
 
 def scan_method_for(runner: "ModelRunner", options: ScanOptions) -> ScanMethod:
-    """Return a method whose windows are whole 6-mers and fit into the model's context.
+    """Return a method whose windows fit into the model's context.
 
     Raises:
         UserError: a choice, window, context, offset or tag is invalid.
     """
+    check_choice("sides", options.sides, SIDES)
     check_choice("combine", options.combine, COMBINATIONS)
-    check_choice("strands", options.strands, STRANDS_READ)
+    strands = options.strands or SIDES[options.sides].default_strands
+    check_choice("strands", strands, STRANDS_READ)
+    checked = _CHECKS[options.sides](runner, options)
+    return ScanMethod(**asdict(options) | checked | {"strands": strands})
+
+
+def _of_windows(runner: "ModelRunner", options: ScanOptions) -> dict[str, Any]:
+    """Return the options of a scan from the left, whose windows are whole 6-mers."""
+    if options.downstream_bp is not None:
+        raise UserError("downstream: only a scan of both sides compares bases there")
     offsets = _offsets(options.offsets, options.combine)
     tags = checked_names("tags", options.tags)
     window_bp = _window_bp(runner, tags, options.window_bp)
-    checked: dict[str, Any] = {
+    return {
         "window_bp": window_bp,
         "least_context_bp": _least_context_bp(options.least_context_bp, window_bp),
         "offsets": offsets,
         "tags": tags,
     }
-    return ScanMethod(**asdict(options) | checked)
+
+
+def _of_tiles(runner: "ModelRunner", options: ScanOptions) -> dict[str, Any]:
+    """Return the options of a scan from both sides: those of `tiled` variants."""
+    if COMBINATIONS[options.combine].own_offset:
+        raise UserError(f"{options.combine}: a scan of both sides takes the mean over offsets")
+    tiled = method_for(
+        runner,
+        VariantOptions(
+            protocol="tiled",
+            window_bp=options.window_bp,
+            downstream_bp=options.downstream_bp,
+            least_context_bp=options.least_context_bp,
+            offsets=(0,) if options.offsets is None else options.offsets,
+            tags=options.tags,
+        ),
+    )
+    return {name: getattr(tiled, name) for name in _OF_TILES}
+
+
+_CHECKS = {"left": _of_windows, "both": _of_tiles}
 
 
 def _offsets(offsets: Sequence[int] | None, combine: Combine) -> tuple[int, ...]:

@@ -3,10 +3,12 @@
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from carbon.genome import Interval
 from carbon.inference.jobs import ScanJob
 from carbon.inference.scan.job import (
     OpenedScan,
@@ -21,15 +23,13 @@ from carbon.inference.scan.method import ScanMethod, scan_method_for
 from carbon.inference.scan.score import (
     SCANNED_BASES,
     ScanChunk,
-    ScanWindow,
     WindowValues,
     chunks_of,
-    num_passes,
     num_window_tokens,
     score_windows,
-    window_blocks,
-    windows_per_block,
 )
+from carbon.inference.scan.windows import ScanWindow, passes, window_blocks, windows_per_block
+from carbon.inference.variants.plan import hours_h200
 from carbon.io.files import scratch_folder
 from carbon.parallel.options import WorkerOptions
 
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from carbon.inference.runner import ModelRunner
 
 _LEAST_SECONDS = 2.0
+_LEAST_TIMED_BP = 16
+_FETCH_BP = 2**16
 _JOURNAL_BYTES = 4 * len(SCANNED_BASES) * 4 / 3
 """Bytes of a base and pass in the journal: float32 as base64."""
 
@@ -52,9 +54,10 @@ def plan_scan_job(job: ScanJob, options: WorkerOptions) -> dict[str, Any]:
         options: only the device is used.
 
     Returns:
-        `contigs`, `bases`, `windows`, `tokens`; `tokens_per_second` of this process and `hours` in
-        one such process; `bytes` of each output, and of the `blocks` in the journal that exists
-        until the scan is complete.
+        `contigs`, `bases`, `windows` (tiles, for both sides), `tokens`; `tokens_per_second` of this
+        process and `hours` in one such process; for both sides `hours_h200`, by preset, on one
+        H200; `bytes` of each output, and of the `blocks` in the journal that exists until the scan
+        is complete.
 
     Raises:
         GenomeError, UserError: as for `run_scan_job`.
@@ -68,19 +71,23 @@ def plan_scan_job(job: ScanJob, options: WorkerOptions) -> dict[str, Any]:
         num_windows = num_tokens = 0
         for block in _blocks(runner, scan, method):
             num_windows += len(block)
-            num_tokens += sum(num_window_tokens(window, runner, method) for window in block)
+            num_tokens += sum(
+                num_window_tokens(runner, scan.reference, window, method) for window in block
+            )
         num_bases = sum(place.length_bp for place in scan.places)
         chunks, tokens_per_second = _sample(runner, scan, method)
+        of_both = {"hours_h200": hours_h200(num_tokens)} if method.sides == "both" else {}
         return {
             "contigs": len(scan.places),
             "bases": num_bases,
             "windows": num_windows,
             "tokens": num_tokens,
             "tokens_per_second": round(tokens_per_second),
-            "hours": round(num_tokens / tokens_per_second / 3600, 4),
+            "hours": round(num_tokens / tokens_per_second / 3600, 4) if num_tokens else 0.0,
+            **of_both,
             "bytes": {
                 **_bytes_of_outputs(chunks, num_bases, scan, job, settings),
-                "blocks": round(num_bases * num_passes(method) * _JOURNAL_BYTES),
+                "blocks": round(num_bases * len(passes(method)) * _JOURNAL_BYTES),
             },
         } | settings
 
@@ -95,16 +102,52 @@ def _blocks(
 def _sample(
     runner: "ModelRunner", scan: OpenedScan, method: ScanMethod
 ) -> tuple[list[ScanChunk], float]:
-    """Score the first windows, twice as many each time, until it takes long enough.
+    """Score the first bases, twice as many each time, until it takes long enough.
 
     Returns:
         The completed bases, and the tokens per second of the last batch.
     """
+    return (_sample_of_tiles if method.sides == "both" else _sample_of_windows)(
+        runner, scan, method
+    )
+
+
+def _sample_of_tiles(
+    runner: "ModelRunner", scan: OpenedScan, method: ScanMethod
+) -> tuple[list[ScanChunk], float]:
+    """Score the beginning of a place, because a whole tile has many continuations."""
+    place, length_bp = _place_of_known_bases(scan), _LEAST_TIMED_BP
+    while True:
+        part = replace(place, end=min(place.start + length_bp, place.end))
+        blocks = window_blocks(scan.reference, [part], method, len(passes(method)))
+        began = time.perf_counter()
+        scored = [(b, score_windows(runner, scan.reference, b, method)) for b in blocks]
+        seconds = time.perf_counter() - began
+        if seconds > _LEAST_SECONDS or part == place:
+            tokens = sum(values.tokens_read for _, values in scored)
+            return list(chunks_of(scored, scan.reference, [part], method)), tokens / seconds
+        length_bp *= 2
+
+
+def _place_of_known_bases(scan: OpenedScan) -> Interval:
+    """Return the first place from its first known base on; the first place if all are unknown."""
+    for place in scan.places:
+        for start in range(place.start, place.end, _FETCH_BP):
+            part = replace(place, start=start, end=min(start + _FETCH_BP, place.end))
+            bases = scan.reference.fetch(part).upper()
+            if known := [at for at in map(bases.find, SCANNED_BASES) if at >= 0]:
+                return replace(place, start=start + min(known))
+    return scan.places[0]
+
+
+def _sample_of_windows(
+    runner: "ModelRunner", scan: OpenedScan, method: ScanMethod
+) -> tuple[list[ScanChunk], float]:
     reference = scan.reference
     windows = (window for block in _blocks(runner, scan, method) for window in block)
     chunks: list[ScanChunk] = []
     scored: list[tuple[list[ScanWindow], WindowValues]] = []
-    tokens_per_second, number = 0.0, num_passes(method)
+    tokens_per_second, number = 0.0, len(passes(method))
     while batch := list(islice(windows, number)):
         began = time.perf_counter()
         values = score_windows(runner, reference, batch, method)

@@ -1,20 +1,20 @@
-"""Scores of every base of a region: windows, passes over offsets and strands, and chunks."""
+"""Scores of every base of a region: windows, their combination over passes, and chunks."""
 
-import heapq
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, groupby
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from carbon.batching import in_blocks
 from carbon.genome import Interval, Reference, reverse_complement
 from carbon.inference.checks import check_finite, check_interval
-from carbon.inference.options import COMBINATIONS, STRANDS_READ
+from carbon.inference.options import COMBINATIONS, SIDES, STRANDS_READ
 from carbon.inference.passages import Passage, continuation_of, prefix_of
+from carbon.inference.scan.both_sides import num_tile_tokens, score_tile
 from carbon.inference.scan.method import ScanMethod
+from carbon.inference.scan.windows import ScanWindow, passes, window_blocks, windows_per_block
 from carbon.tokenizer import K
 
 if TYPE_CHECKING:
@@ -96,45 +96,8 @@ def join_chunks(chunks: Iterable[ScanChunk]) -> ScanChunk:
     )
 
 
-BLOCK_TOKENS = 2**16
-"""Maximum tokens of the windows that are scored and held together, unless one window has more."""
-
 # Order of the chain's columns, ATCG, as ACGT of the forward strand.
 _COLUMNS = {"+": [0, 2, 3, 1], "-": [1, 3, 2, 0]}
-
-
-class ScanWindow(NamedTuple):
-    """A window of one pass over a contig; positions count along the scored strand.
-
-    Attributes:
-        contig_start: the first scored base on the contig; windows are ordered by it.
-        number: number of the pass.
-        strand: the scored strand.
-        contig: name of the contig.
-        contig_bp: length of the contig.
-        start: start of the window.
-        scored_from: the first scored base.
-        scored_to: end of the scored bases, exclusive.
-    """
-
-    contig_start: int
-    number: int
-    strand: str
-    contig: str
-    contig_bp: int
-    start: int
-    scored_from: int
-    scored_to: int
-
-    @property
-    def first_token(self) -> int:
-        """Start of the 6-mer that holds the first scored base."""
-        return self.scored_from - (self.scored_from - self.start) % K
-
-    @property
-    def stop(self) -> int:
-        """End of the 6-mer that holds the last scored base, or of the contig."""
-        return min(self.scored_to + (self.start - self.scored_to) % K, self.contig_bp)
 
 
 class WindowValues(NamedTuple):
@@ -168,37 +131,35 @@ def scan_region(
     return chunks_of(scored, reference, [region], method)
 
 
-def window_blocks(
-    reference: Reference, regions: Iterable[Interval], method: ScanMethod, number: int
-) -> Iterator[list[ScanWindow]]:
-    """Return the windows of regions in blocks, ordered by where they end in each region.
-
-    Args:
-        reference: the reference sequence.
-        regions: regions to scan.
-        method: scanning method.
-        number: windows of a block; see `windows_per_block`.
-    """
-    windows = chain.from_iterable(_in_order(reference, region, method) for region in regions)
-    return in_blocks(windows, number)
-
-
-def windows_per_block(runner: "ModelRunner", method: ScanMethod) -> int:
-    """Return the number of windows of a block."""
-    row_tokens = method.window_bp // K + len(runner.vocabulary.prefix(method.tags))
-    return max(1, BLOCK_TOKENS // row_tokens)
-
-
 def score_windows(
     runner: "ModelRunner", reference: Reference, block: Sequence[ScanWindow], method: ScanMethod
 ) -> WindowValues:
     """Return the scores of some windows."""
+    return _SCORERS[method.sides](runner, reference, block, method)
+
+
+def _from_the_left(
+    runner: "ModelRunner", reference: Reference, block: Sequence[ScanWindow], method: ScanMethod
+) -> WindowValues:
+    """Score bases by the bases before them, from one forward pass of each window."""
     passages = [_passage(runner, reference, window, method.tags) for window in block]
     measured = runner.conditionals(passages)
     values = [_on_contig(window, steps) for window, (steps,) in zip(block, measured, strict=True)]
     return WindowValues(
         values, sum(len(p.prefix) + len(p.continuations[0].ids) - 1 for p in passages)
     )
+
+
+def _from_both_sides(
+    runner: "ModelRunner", reference: Reference, block: Sequence[ScanWindow], method: ScanMethod
+) -> WindowValues:
+    """Score bases by the bases on both sides, each with continuations of its tile."""
+    values = [score_tile(runner, reference, window, method) for window in block]
+    tokens = [num_tile_tokens(runner, reference, window, method) for window in block]
+    return WindowValues(values, sum(tokens))
+
+
+_SCORERS = {"left": _from_the_left, "both": _from_both_sides}
 
 
 def chunks_of(
@@ -256,7 +217,7 @@ class _OpenRegion:
         self._method = method
         self._start = region.start
         # Scores of each pass from the start on.
-        self._passes = [np.empty((0, 4), dtype=np.float32) for _ in _passes(method)]
+        self._passes = [np.empty((0, 4), dtype=np.float32) for _ in passes(method)]
 
     def add(self, window: ScanWindow, values: Float32s) -> None:
         """Append the scores of a window."""
@@ -269,70 +230,25 @@ class _OpenRegion:
             return None
         interval = Interval(self.region.contig, self._start, self._start + ready_bp)
         length_bp = reference.contig_lengths_bp[interval.contig]
-        passes = [values[:ready_bp] for values in self._passes]
-        combined = _combined(passes, self._start, length_bp, self._method)
-        check_finite(combined, f"region {interval.to_region()}")
+        ready = [values[:ready_bp] for values in self._passes]
+        combined = _combined(ready, self._start, length_bp, self._method)
+        bases = reference.fetch(interval).upper()
+        chunk = ScanChunk(interval, bases, combined, tokens_read)
+        is_scored = chunk.is_base.any(axis=1) | SIDES[self._method.sides].scores_unknown
+        check_finite(combined[is_scored], f"region {interval.to_region()}")
         self._passes = [values[ready_bp:] for values in self._passes]
         self._start = interval.end
-        return ScanChunk(interval, reference.fetch(interval).upper(), combined, tokens_read)
+        return chunk
 
 
-def num_passes(method: ScanMethod) -> int:
-    """Return the number of passes over a region."""
-    return len(_passes(method))
-
-
-def num_window_tokens(window: ScanWindow, runner: "ModelRunner", method: ScanMethod) -> int:
-    """Return the input tokens of a window; its last token is only predicted."""
+def num_window_tokens(
+    runner: "ModelRunner", reference: Reference, window: ScanWindow, method: ScanMethod
+) -> int:
+    """Return the input tokens of a window; the last token of a row is only predicted."""
+    if method.sides == "both":
+        return num_tile_tokens(runner, reference, window, method)
     num_kmers = -(-(window.stop - window.start) // K)
     return len(runner.vocabulary.prefix(method.tags)) + num_kmers - 1
-
-
-def _passes(method: ScanMethod) -> list[tuple[str, int]]:
-    """Return strand and offset of each pass over a region."""
-    return [(strand, f) for strand in STRANDS_READ[method.strands] for f in method.offsets]
-
-
-def _in_order(reference: Reference, region: Interval, method: ScanMethod) -> Iterator[ScanWindow]:
-    """Return the windows of a region, ordered by where they end."""
-    length_bp = reference.contig_lengths_bp[region.contig]
-    return heapq.merge(
-        *(
-            _windows(number, strand, offset, region, length_bp, method)
-            for number, (strand, offset) in enumerate(_passes(method))
-        )
-    )
-
-
-def _windows(
-    number: int, strand: str, offset: int, region: Interval, contig_bp: int, method: ScanMethod
-) -> Iterator[ScanWindow]:
-    """Yield the windows of one pass that score bases of a region, in contig order."""
-    start, end = region.start, region.end
-    if strand == "-":
-        start, end = contig_bp - end, contig_bp - start
-    if start == end:
-        return
-    window_bp, context_bp = method.window_bp, method.least_context_bp
-    stride_bp = window_bp - context_bp
-
-    def index_at(place: int) -> int:
-        """Return the index of the window that scores a position; -1 before the first window."""
-        if place < offset:
-            return -1
-        return max(0, 1 + (place - offset - window_bp) // stride_bp)
-
-    indices = range(index_at(start), index_at(end - 1) + 1)
-    for index in indices if strand == "+" else reversed(indices):
-        first = offset + index * stride_bp
-        scored = (first + (context_bp if index else 0), first + window_bp)
-        if index < 0:  # the bases before the offset begin a 6-mer after `<dna>`
-            first, scored = 0, (0, offset)
-        scored_from, scored_to = max(scored[0], start), min(scored[1], end)
-        contig_start = scored_from if strand == "+" else contig_bp - scored_to
-        yield ScanWindow(
-            contig_start, number, strand, region.contig, contig_bp, first, scored_from, scored_to
-        )
 
 
 def _passage(
@@ -360,17 +276,17 @@ def _on_contig(window: ScanWindow, steps: Float32s) -> Float32s:
 
 
 def _combined(
-    passes: Sequence[Float32s], start: int, contig_bp: int, method: ScanMethod
+    scored: Sequence[Float32s], start: int, contig_bp: int, method: ScanMethod
 ) -> Float32s:
-    """Combine the passes over bases from `start` on: each (bases, 4), result (bases, 4).
+    """Combine the scores of all passes from `start` on: each (bases, 4), result (bases, 4).
 
     The mean of log-probabilities is normalised to probabilities that sum to 1. This leaves
     differences unchanged: a delta is the mean of the deltas.
     """
-    if len(passes) == 1:
-        return passes[0]
+    if len(scored) == 1:
+        return scored[0]
     strands = STRANDS_READ[method.strands]
-    stack = np.stack(passes).reshape(len(strands), len(method.offsets), -1, 4)
+    stack = np.stack(scored).reshape(len(strands), len(method.offsets), -1, 4)
     if COMBINATIONS[method.combine].own_offset:
         places = np.arange(start, start + stack.shape[2])
         along = {"+": places, "-": contig_bp - 1 - places}
@@ -380,3 +296,38 @@ def _combined(
     total = np.log(np.exp(mean).sum(axis=1, keepdims=True))
     combined: Float32s = (mean - total).astype(np.float32)
     return combined
+
+
+class KmerPositions:
+    """Mean and SD of log P(REF) by the position of the base in its 6-mer.
+
+    A track without an effect of the tokens has six equal means. Positions count along the forward
+    strand, or along the reverse strand if it alone is scored, from the first offset.
+    """
+
+    def __init__(self, method: ScanMethod, contig_lengths_bp: dict[str, int]) -> None:
+        """Begin without bases."""
+        self._offset, self._is_reverse = method.offsets[0], method.strands == "reverse"
+        self._contig_lengths_bp = contig_lengths_bp
+        self._sums = np.zeros((3, K))
+
+    def add(self, chunk: ScanChunk) -> None:
+        """Count the bases of a chunk that have a value."""
+        places = np.arange(chunk.interval.start, chunk.interval.end)
+        if self._is_reverse:
+            places = self._contig_lengths_bp[chunk.interval.contig] - 1 - places
+        values = chunk.log_p_ref.astype(np.float64)
+        known = ~np.isnan(values)
+        positions, values = (places[known] - self._offset) % K, values[known]
+        for row, power in zip(self._sums, (0, 1, 2), strict=True):
+            row += np.bincount(positions, values**power, minlength=K)
+
+    def summary(self) -> dict[str, Any]:
+        """Return bases, mean and SD in nats by position; None for a position without bases."""
+        bases, total, squares = self._sums
+        statistics = [
+            (float(s / n), float(np.sqrt(max(q / n - (s / n) ** 2, 0)))) if n else (None, None)
+            for n, s, q in zip(bases, total, squares, strict=True)
+        ]
+        means, deviations = zip(*statistics, strict=True)
+        return {"bases": bases.astype(int).tolist(), "mean": list(means), "sd": list(deviations)}

@@ -57,11 +57,14 @@ def plan_variant_job(job: VariantJob, options: WorkerOptions) -> dict[str, Any]:
         "tokens_per_variant": round(tokens / max(num_alleles, 1), 1),
         "tokens_per_second": round(speed),
         "hours": _hours(tokens, speed),
-        "hours_h200": {
-            preset: _hours(tokens, speed) for preset, speed in H200_TOKENS_PER_SECOND.items()
-        },
+        "hours_h200": hours_h200(tokens),
         **settings,
     }
+
+
+def hours_h200(tokens: int) -> dict[str, float]:
+    """Return the hours that a number of tokens takes on one H200, by preset."""
+    return {preset: _hours(tokens, speed) for preset, speed in H200_TOKENS_PER_SECOND.items()}
 
 
 def _hours(tokens: int, tokens_per_second: float) -> float:

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from carbon.cli import main
-from carbon.inference.scan import score
+from carbon.inference.scan import windows
 from tests.helpers.files import write_fasta
 from tests.helpers.parallel import Stopped, stop_once_behind
 from tests.helpers.scan import CONTIGS, GENE_BASES, run_scan
@@ -18,7 +18,7 @@ LENGTHS_BP = {contig: len(bases) for contig, bases in (CONTIGS | {"c1": GENE_BAS
 @pytest.fixture
 def few_windows(monkeypatch):
     """Have blocks of eight windows, so that several contigs meet in one."""
-    monkeypatch.setattr(score, "BLOCK_TOKENS", 100)
+    monkeypatch.setattr(windows, "BLOCK_TOKENS", 100)
 
 
 def rows_of(path) -> pd.DataFrame:

@@ -2,14 +2,14 @@
 
 import pytest
 
-from carbon.inference.scan import score
+from carbon.inference.scan import windows
 from tests.helpers.parallel import Stopped, stop_once_behind
 from tests.helpers.scan import run_scan
 
 
 @pytest.mark.nightly
 def test_from_blocks_come_the_bytes_of_one_process(folder, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(score, "BLOCK_TOKENS", 100)
+    monkeypatch.setattr(windows, "BLOCK_TOKENS", 100)
     names = ("o.parquet", "o.tsv", "o.bw", "o.png")
     alone, shared = ([tmp_path / way / name for name in names] for way in ("alone", "shared"))
     for paths in (alone, shared):

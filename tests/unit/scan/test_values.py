@@ -12,7 +12,7 @@ from carbon.errors import GenomeError, UserError
 from carbon.genome import Interval, Reference, Variant
 from carbon.inference import Model, ScanChunk, ScanOptions, join_chunks
 from carbon.inference.scan import scan_method_for
-from carbon.inference.scan import score as scan_score
+from carbon.inference.scan import windows as scan_windows
 from carbon.model import LoadedModel
 from carbon.tokenizer import NATIVE, encode
 from tests.helpers.files import write_fasta
@@ -147,7 +147,7 @@ class TestWindows:
             model = Model(LoadedModel(network, NATIVE))
             if batch_tokens:
                 model.runner.batch_tokens = batch_tokens
-            monkeypatch.setattr(scan_score, "BLOCK_TOKENS", block_tokens)
+            monkeypatch.setattr(scan_windows, "BLOCK_TOKENS", block_tokens)
             chunks = list(model.scan(reference, whole(reference, "c"), **how))
             assert [c.interval.start for c in chunks[1:]] == [c.interval.end for c in chunks[:-1]]
             assert all(len(c.log_probabilities) == c.interval.length_bp > 0 for c in chunks)
@@ -211,7 +211,7 @@ class TestWindows:
                 return reference.fetch(interval)
 
         model = Model(model.model)
-        monkeypatch.setattr(scan_score, "BLOCK_TOKENS", 64)
+        monkeypatch.setattr(scan_windows, "BLOCK_TOKENS", 64)
         chunks = model.scan(Counting(), whole(reference, "c"), window_bp=60)
         next(chunks)
         assert max(interval.end for interval in read[1:]) < 200

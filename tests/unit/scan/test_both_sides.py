@@ -1,0 +1,221 @@
+"""Scans of both sides against whole stock forwards, and against the deltas of `tiled` variants."""
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from transformers import LlamaForCausalLM
+
+from carbon.errors import UserError
+from carbon.genome import Interval, Reference, Variant, reverse_complement
+from carbon.inference import Model
+from carbon.inference.options import STRANDS_READ
+from carbon.inference.scan.both_sides import _sites, num_tile_tokens
+from carbon.inference.scan.score import KmerPositions
+from carbon.inference.scan.windows import window_blocks
+from carbon.inference.variants.tiles import num_tiled_tokens
+from carbon.model import LoadedModel, save_model
+from carbon.tokenizer import NATIVE
+from tests.conftest import small_config
+from tests.helpers.files import random_bases, write_fasta
+from tests.helpers.reference import stock_log_likelihood
+from tests.helpers.scan import run_scan, scanned
+
+WINDOW_BP, CONTEXT_BP, DOWNSTREAM_BP = 72, 24, 10
+STEP_BP = 36  # (72 - 24 - 10) // 6 * 6
+OPTIONS = {
+    "sides": "both",
+    "window_bp": WINDOW_BP,
+    "least_context_bp": CONTEXT_BP,
+    "downstream_bp": DOWNSTREAM_BP,
+}
+WORDS = ["--sides", "both", "--window", 72, "--least-context", 24, "--downstream", 10]
+BASES = random_bases(60, 1) + random_bases(30, 2).lower() + "NRN" + random_bases(61, 3)
+LENGTH_BP = len(BASES)
+WHOLE = Interval("c", 0, LENGTH_BP)
+
+
+@pytest.fixture(scope="module")
+def network():
+    torch.manual_seed(5)
+    return LlamaForCausalLM(small_config(32)).eval()
+
+
+@pytest.fixture(scope="module")
+def model(network):
+    return Model(LoadedModel(network, NATIVE))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, network):
+    folder = tmp_path_factory.mktemp("both-sides")
+    save_model(network, folder / "model")
+    write_fasta(folder / "r.fa", {"c": BASES, "d": random_bases(50, 4)})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def reference(folder):
+    return Reference(folder / "r.fa")
+
+
+def by_definition(network, position, strands="both", offsets=(0,)):
+    """Return log P of A, C, G and T at a position, from whole texts."""
+    likelihoods = []
+    for strand in STRANDS_READ[strands]:
+        bases, at, alleles = BASES.upper(), position, "ACGT"
+        if strand == "-":
+            bases, at, alleles = reverse_complement(bases), LENGTH_BP - 1 - position, "TGCA"
+        tile = max(0, (at - CONTEXT_BP) // STEP_BP) * STEP_BP
+        for offset in offsets:
+            start = tile + offset
+            left = "N" * (6 + at - start) if at < start else bases[start:at]
+            right = bases[at + 1 : at + 1 + DOWNSTREAM_BP]
+            texts = [left + allele + right for allele in alleles]
+            likelihoods.append([stock_log_likelihood(network, text, "chain") for text in texts])
+    mean = torch.tensor(likelihoods, dtype=torch.float64).mean(dim=0)
+    return mean.log_softmax(dim=0).numpy()
+
+
+# The contig's ends, positions where the next tile owns the base, one 6-mer, and next to N.
+PLACES = [0, 1, 23, 24, 59, 60, 62, 65, 89, 93, 130, 153]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"strands": "forward"}, {"strands": "reverse", "offsets": (2,)}, {"offsets": (0, 3, 5)}],
+)
+def test_values_are_those_of_whole_forwards(network, model, reference, options):
+    chunk = scanned(model, reference, WHOLE, **OPTIONS, **options)
+    for place in PLACES:
+        expected = by_definition(network, place, **options)
+        np.testing.assert_allclose(chunk.log_probabilities[place], expected, atol=1e-4)
+
+
+def test_deltas_are_those_of_tiled_variants(model, reference):
+    chunk = scanned(model, reference, WHOLE, **OPTIONS, offsets=(0, 1))
+    known = [n for n, base in enumerate(BASES.upper()) if base in "ACGT"]
+    snvs = [
+        Variant("c", n, BASES[n].upper(), alt)
+        for n in known
+        for alt in "ACGT"
+        if alt != BASES[n].upper()
+    ]
+    tiled = {name: value for name, value in OPTIONS.items() if name != "sides"}
+    scores = model.score_variants(reference, snvs, protocol="tiled", offsets=(0, 1), **tiled)
+    deltas = np.array([score.delta for score in scores]).reshape(-1, 3)
+    np.testing.assert_allclose(chunk.worst_delta[known], deltas.min(axis=1), atol=1e-5)
+    np.testing.assert_allclose(chunk.mean_delta[known], deltas.mean(axis=1), atol=1e-5)
+    np.testing.assert_allclose(np.exp(chunk.log_probabilities[known]).sum(axis=1), 1, atol=1e-6)
+    unknown = sorted(set(range(LENGTH_BP)) - set(known))
+    assert unknown == [90, 91, 92]
+    assert np.isnan(chunk.log_probabilities[unknown]).all()
+
+
+def test_a_region_has_the_bits_of_the_whole_contig(model, reference):
+    whole = scanned(model, reference, WHOLE, **OPTIONS)
+    for start, end in ((0, 1), (20, 27), (70, 154)):
+        part = scanned(model, reference, Interval("c", start, end), **OPTIONS)
+        np.testing.assert_array_equal(part.log_probabilities, whole.log_probabilities[start:end])
+
+
+def test_the_reverse_complement_has_the_turned_track(model, tmp_path, reference):
+    turned = Reference(write_fasta(tmp_path / "t.fa", {"c": reverse_complement(BASES)}))
+    one = scanned(model, reference, WHOLE, **OPTIONS)
+    other = scanned(model, turned, WHOLE, **OPTIONS)
+    np.testing.assert_allclose(
+        one.log_probabilities, other.log_probabilities[::-1, ::-1], atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("offsets", [(0,), (0, 4)])
+def test_counted_tokens_are_those_that_run(model, reference, offsets):
+    method = model.scan_method(**OPTIONS, offsets=offsets)
+    windows = [w for block in window_blocks(reference, [WHOLE], method, 1) for w in block]
+    assert len(windows) == 2 * len(offsets) * 4
+    for window in windows:
+        tiled = method.tiled(offsets[window.number % len(offsets)])
+        sites = list(_sites(reference, window, DOWNSTREAM_BP))
+        expected = num_tiled_tokens(model.runner, reference, sites, tiled)
+        assert num_tile_tokens(model.runner, reference, window, method) == expected
+
+
+def test_position_in_the_kmer(model, reference):
+    method = model.scan_method(**OPTIONS, offsets=(2,), strands="reverse")
+    chunk = scanned(model, reference, WHOLE, **OPTIONS, offsets=(2,), strands="reverse")
+    counted = KmerPositions(method, {"c": LENGTH_BP})
+    counted.add(chunk)
+    summary = counted.summary()
+    turned = chunk.log_p_ref[::-1]
+    for position in range(6):
+        values = turned[(position + 2) % 6 :: 6]
+        values = values[~np.isnan(values)]
+        assert summary["bases"][position] == len(values)
+        assert summary["mean"][position] == pytest.approx(values.mean(), abs=1e-5)
+        assert summary["sd"][position] == pytest.approx(values.std(), abs=1e-4)
+
+
+class TestCommand:
+    def test_missing_bases_are_counted_and_have_no_value(self, folder, tmp_path, capsys, model):
+        outputs = [tmp_path / name for name in ("a.parquet", "a.tsv")]
+        assert run_scan(folder, *WORDS, "--region", "c:81-100", "--output", *outputs) == 0
+        summary = json.loads(capsys.readouterr().out)
+        assert (summary["bases"], summary["known_bases"], summary["missing_bases"]) == (20, 17, 3)
+        assert (summary["sides"], summary["downstream_bp"]) == ("both", 10)
+        assert summary["strands"] == "both" and "downstream" in summary["values"]
+        assert sum(summary["log_p_ref_by_position_in_kmer"]["bases"]) == 17
+        columns = pq.read_table(outputs[0]).to_pydict()
+        empty = [n for n in range(20) if columns["A"][n] is None]
+        assert empty == [10, 11, 12] and columns["entropy_nats"][10] is None
+        rows = [line.split("\t") for line in outputs[1].read_text().splitlines()[2:]]
+        assert rows[10] == ["c", "91", "N", *["."] * 5] and "." not in rows[9]
+        with Reference(folder / "r.fa") as reference:
+            expected = scanned(model, reference, Interval("c", 80, 100), **OPTIONS)
+        found = np.array([columns[base] for base in "ACGT"], dtype=np.float32).T
+        np.testing.assert_array_equal(found, expected.log_probabilities)
+        assert expected.tokens_read == summary["tokens_read"]
+
+    def test_a_genome_and_a_picture(self, folder, tmp_path, capsys):
+        pytest.importorskip("matplotlib")
+        words = [*WORDS, "--genome", "--output", tmp_path / "g.parquet"]
+        assert run_scan(folder, *words) == 0
+        summary = json.loads(capsys.readouterr().out)
+        assert (summary["bases"], summary["missing_bases"]) == (LENGTH_BP + 50, 3)
+        assert run_scan(folder, *words, "--dry-run") == 2  # the folder is there
+        words = [*WORDS, "--contig", "d", "--output", tmp_path / "d.tsv"]
+        assert run_scan(folder, *words, "--plot", tmp_path / "d.svg") == 0
+        assert "both sides" in (tmp_path / "d.svg").read_text()
+
+    def test_a_dry_run_counts_what_a_run_reads(self, folder, tmp_path, capsys):
+        words = [*WORDS, "--region", "c:1-120", "--offsets", "0,2", "--output", tmp_path / "o.tsv"]
+        assert run_scan(folder, *words, "--dry-run") == 0
+        plan = json.loads(capsys.readouterr().out)
+        assert not list(tmp_path.iterdir())
+        assert run_scan(folder, *words) == 0
+        summary = json.loads(capsys.readouterr().out)
+        assert plan["tokens"] == summary["tokens_read"] and plan["hours"] >= 0
+        assert plan["bases"] == 120 and plan["tokens_per_second"] > 0
+        assert set(plan["hours_h200"]) == {"500m", "3b"}
+
+    def test_a_scan_of_the_left_states_nothing_new(self, folder, tmp_path, capsys):
+        assert run_scan(folder, "--region", "c:1-20", "--output", tmp_path / "o.tsv") == 0
+        summary = json.loads(capsys.readouterr().out)
+        new = {"sides", "downstream_bp", "missing_bases", "log_p_ref_by_position_in_kmer"}
+        assert not new & set(summary) and summary["strands"] == "forward"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sides": "right"}, "give one of left, both"),
+        ({"sides": "both", "combine": "token_start"}, "takes the mean over offsets"),
+        ({"downstream_bp": 6}, "only a scan of both sides"),
+        ({"sides": "both", "window_bp": 60, "downstream_bp": 50}, "do not fit into a window"),
+        ({"sides": "both", "offsets": (6,)}, "give some of 0 to 5"),
+    ],
+)
+def test_options_that_cannot_be(model, options, message):
+    with pytest.raises(UserError, match=message):
+        model.scan_method(**options)

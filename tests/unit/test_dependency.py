@@ -1,0 +1,302 @@
+"""Dependency maps against whole stock forwards of every substituted sequence."""
+
+import json
+import math
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import LlamaForCausalLM
+
+from carbon.cli import main
+from carbon.errors import GenomeError, UserError
+from carbon.genome import Interval, Reference, reverse_complement
+from carbon.inference import DependencyOptions, Model
+from carbon.inference.dependency import dependency_method_for, maps
+from carbon.inference.dependency.maps import log2_odds, strand_map
+from carbon.model import LoadedModel, save_model
+from carbon.tokenizer import NATIVE
+from tests.conftest import small_config
+from tests.helpers.files import random_bases, write_fasta
+from tests.helpers.reference import HAS_BASE, stock_distribution
+
+BASES = random_bases(47, 1) + random_bases(12, 2).lower() + "N" + random_bases(45, 3)
+LENGTH_BP = len(BASES)
+WINDOW_BP = 48
+GFF3 = (
+    "##gff-version 3\n"
+    "c\tx\tgene\t11\t30\t.\t-\t.\tID=g1;Name=ABC\n"
+    "c\tx\tmRNA\t11\t30\t.\t-\t.\tID=t1;Parent=g1\n"
+    "c\tx\texon\t11\t30\t.\t-\t.\tParent=t1\n"
+)
+
+
+@pytest.fixture(scope="module")
+def network():
+    torch.manual_seed(7)
+    return LlamaForCausalLM(small_config(32)).eval()
+
+
+@pytest.fixture(scope="module")
+def model(network):
+    return Model(LoadedModel(network, NATIVE))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, network):
+    folder = tmp_path_factory.mktemp("dependency")
+    save_model(network, folder / "model")
+    write_fasta(folder / "r.fa", {"c": BASES, "e": "", "t": reverse_complement(BASES)})
+    (folder / "g.gff3").write_text(GFF3)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def reference(folder):
+    return Reference(folder / "r.fa")
+
+
+def slow_odds(network, text: str, first: int) -> np.ndarray:
+    """Return log2(p / (1 - p)) of A, C, G and T from `first` on, each from a whole forward."""
+    rows = []
+    for at in range(first, len(text)):
+        start = at // 6 * 6
+        p = stock_distribution(network, text[:start])
+        agree = np.ones(4096, dtype=bool)
+        for place in range(start, at):
+            if text[place] in "ACGT":
+                agree &= HAS_BASE[place - start, text[place]]
+        masses = [p[agree & HAS_BASE[at - start, base]].sum() / p[agree].sum() for base in "ACGT"]
+        rows.append([(math.log(q) - math.log1p(-q)) / math.log(2) for q in masses])
+    return np.array(rows)
+
+
+def slow_map(network, bases: str, start: int, end: int, offset: int) -> np.ndarray:
+    """Return e(i, j) of the forward strand, one whole substituted sequence at a time."""
+    first = max(0, end - WINDOW_BP)
+    first += (offset - first) % 6
+    text = bases[first:end] if first <= start else "N" * (6 - first) + bases[:end]
+    at = len(text) - (end - start)
+    reference = slow_odds(network, text, at)
+    effects = np.zeros((end - start, end - start))
+    for i in range(at, len(text)):
+        for base in set("ACGT") - {text[i]}:
+            odds = slow_odds(network, text[:i] + base + text[i + 1 :], at)
+            effects[i - at] = np.maximum(effects[i - at], np.abs(odds - reference).max(axis=1))
+    return effects
+
+
+def slow_directed(network, start: int, end: int, offsets=(0,)) -> np.ndarray:
+    """Return the merged map of both strands, the mean over offsets."""
+    bases = BASES.upper()
+    turned, length_bp = reverse_complement(bases), len(bases)
+    parts = [
+        slow_map(network, bases, start, end, offset)
+        + slow_map(network, turned, length_bp - end, length_bp - start, offset)[::-1, ::-1]
+        for offset in offsets
+    ]
+    return np.mean(parts, axis=0)
+
+
+# In the middle; from the start, where no base is context; to the end; and one base.
+@pytest.mark.parametrize(("start", "end"), [(60, 74), (0, 8), (96, LENGTH_BP), (30, 31)])
+def test_values_are_those_of_whole_forwards(network, model, reference, start, end):
+    found = model.dependency(reference, Interval("c", start, end), window_bp=WINDOW_BP)
+    expected = slow_directed(network, start, end)
+    np.testing.assert_allclose(found.directed, expected, atol=2e-4)
+    np.testing.assert_allclose(found.dependency, np.maximum(expected, expected.T), atol=2e-4)
+    others = end - start - 1
+    if others:
+        np.testing.assert_allclose(found.influence, expected.sum(axis=1) / others, atol=2e-4)
+    else:
+        assert np.isnan(found.influence).all()
+
+
+def test_offsets_and_the_mean_of_both_directions(network, model, reference):
+    # With offset 4 the first four bases of the contig end a 6-mer of unknown bases.
+    place = Interval("c", 1, 12)
+    found = model.dependency(
+        reference, place, window_bp=WINDOW_BP, offsets=(0, 4), symmetrise="mean"
+    )
+    expected = slow_directed(network, 1, 12, (0, 4))
+    np.testing.assert_allclose(found.directed, expected, atol=2e-4)
+    np.testing.assert_allclose(found.dependency, (expected + expected.T) / 2, atol=2e-4)
+    assert (found.dependency == found.dependency.T).all()
+
+
+@pytest.mark.parametrize("strand", "+-")
+def test_a_strand_changes_nothing_before_the_substitution(model, reference, strand):
+    method = dependency_method_for(model.runner, DependencyOptions(window_bp=WINDOW_BP))
+    effects = strand_map(model.runner, reference, Interval("c", 3, 40), strand, 0, method)
+    assert (np.tril(effects) == 0).all()
+    assert (effects[np.triu_indices(37, 1)] > 0).all()
+
+
+def test_the_reverse_complement_has_the_turned_map(model, reference):
+    place, turned = Interval("c", 50, 75), Interval("t", LENGTH_BP - 75, LENGTH_BP - 50)
+    one = model.dependency(reference, place, offsets=(0, 1))
+    other = model.dependency(reference, turned, offsets=(0, 1))
+    np.testing.assert_allclose(one.directed, other.directed[::-1, ::-1], atol=1e-5)
+    np.testing.assert_allclose(one.influence, other.influence[::-1], atol=1e-5)
+
+
+def test_unknown_bases_are_missing(model, reference):
+    found = model.dependency(reference, Interval("c", 56, 64))
+    unknown = found.bases.index("N")
+    assert unknown == 3 and not found.known[unknown]
+    is_missing = np.isnan(found.dependency)
+    assert is_missing[unknown].all() and is_missing[:, unknown].all() and is_missing.sum() == 15
+    assert np.isnan(found.influence[unknown]) and np.isnan(found.influence).sum() == 1
+
+
+@given(st.lists(st.floats(-30, 5), min_size=4, max_size=4))
+def test_log_odds_keep_their_digits_near_one(logits):
+    log_p = torch.tensor(logits, dtype=torch.float64).log_softmax(dim=0).numpy()
+    # 1 - p as a sum without cancellation, by hand.
+    expected = [
+        (log_p[k] - math.log(math.fsum(math.exp(log_p[n]) for n in range(4) if n != k)))
+        / math.log(2)
+        for k in range(4)
+    ]
+    np.testing.assert_allclose(log2_odds(log_p), expected, atol=1e-9)
+    if log_p.max() < -1e-3:
+        simple = (log_p - np.log1p(-np.exp(log_p))) / math.log(2)
+        np.testing.assert_allclose(log2_odds(log_p), simple, atol=1e-9)
+
+
+def covarying_network() -> LlamaForCausalLM:
+    """Return a network in which base 2 of a 6-mer complements base 3 of the 6-mers before it.
+
+    Embeddings are base 3 alone, attention is uniform, and the head raises the 6-mers whose base 2
+    complements what attention has seen.
+    """
+    config = small_config(32)
+    config.tie_word_embeddings = False
+    network = LlamaForCausalLM(config)
+    decoder, kmers = network.model, NATIVE.kmer_rows
+    with torch.no_grad():
+        for name, weight in network.named_parameters():
+            weight.fill_(1.0 if "norm" in name else 0.0)
+        for seen, raised in zip("ACGT", "TGCA", strict=True):
+            column = "ACGT".index(seen)
+            decoder.embed_tokens.weight[kmers][torch.from_numpy(HAS_BASE[3, seen]), column] = 1
+            network.lm_head.weight[kmers][torch.from_numpy(HAS_BASE[2, raised]), column] = 2
+        for layer in decoder.layers:
+            for part in (layer.self_attn.v_proj, layer.self_attn.o_proj):
+                part.weight.copy_(torch.eye(*part.weight.shape))
+    return network.eval()
+
+
+def test_covarying_bases_are_the_only_dependencies(tmp_path):
+    model = Model(LoadedModel(covarying_network(), NATIVE))
+    with Reference(write_fasta(tmp_path / "r.fa", {"c": random_bases(36, 9)})) as reference:
+        found = model.dependency(reference, Interval("c", 0, 36))
+    # The 6-mers of the reverse strand begin at the end, where base 2 is base 3 of the forward one.
+    i, j = np.meshgrid(np.arange(36), np.arange(36), indexing="ij")
+    forward = (i % 6 == 3) & (j % 6 == 2) & (j > i)
+    is_pair = forward | forward.T & (j < i)
+    assert is_pair.sum() == 2 * 15
+    assert found.directed[is_pair].min() > 0.1
+    assert found.directed[~is_pair].max() < 1e-4
+
+
+class TestCommand:
+    def run(self, folder, *words):
+        common = ["--model", str(folder / "model"), "--reference", str(folder / "r.fa")]
+        return main(["dependency", *common, *map(str, words)])
+
+    def test_files_agree(self, folder, tmp_path, capsys, model, reference):
+        pyBigWig = pytest.importorskip("pyBigWig")
+        outputs = [tmp_path / name for name in ("a.parquet", "a.npz", "a.bw")]
+        words = ["--region", "c:51-70", "--window", WINDOW_BP, "--output", *outputs]
+        assert self.run(folder, *words) == 0
+        captured = capsys.readouterr()
+        summary = json.loads(captured.out)
+        assert "dependency map, tokens: " in captured.err
+        expected = model.dependency(reference, Interval("c", 50, 70), window_bp=WINDOW_BP)
+        assert (summary["bases"], summary["known_bases"], summary["missing_bases"]) == (20, 19, 1)
+        assert summary["tokens_read"] == expected.tokens_read
+        assert summary["symmetrise"] == "max" and summary["strands"] == "both"
+
+        arrays = np.load(outputs[1])
+        for name in ("dependency", "directed", "influence"):
+            np.testing.assert_array_equal(arrays[name], getattr(expected, name))
+        assert arrays["position"].tolist() == list(range(51, 71))
+        assert "".join(arrays["ref"]) == expected.bases == BASES[50:70].upper()
+
+        table = pq.read_table(outputs[0])
+        made = {"outputs", "bases", "known_bases", "missing_bases", "tokens_read"}
+        settings = json.loads(table.schema.metadata[b"carbon"])
+        assert settings == {name: v for name, v in summary.items() if name not in made}
+        rows = table.to_pylist()
+        assert len(rows) == 20 * 19
+        for row in rows:
+            i, j = row["position"] - 51, row["affected_position"] - 51
+            assert (row["ref"], row["affected_ref"]) == (expected.bases[i], expected.bases[j])
+            for name in ("dependency", "directed"):
+                value = getattr(expected, name)[i, j]
+                assert row[name] == value or (row[name] is None and np.isnan(value))
+
+        with pyBigWig.open(str(outputs[2])) as track:
+            found = np.array(track.values("c", 50, 70), dtype=np.float32)
+        np.testing.assert_array_equal(found, expected.influence)
+
+    def test_a_gene_with_a_picture(self, folder, tmp_path, capsys):
+        pytest.importorskip("matplotlib")
+        words = ["--gene", "ABC", "--annotation", folder / "g.gff3", "--flank", 2]
+        words += ["--output", tmp_path / "a.npz", "--plot"]
+        for name in ("a.svg", "b.svg"):
+            assert self.run(folder, *words, tmp_path / name) == 0
+        assert json.loads(capsys.readouterr().out.splitlines()[0])["region"] == "c:9-32"
+        text = (tmp_path / "a.svg").read_text()
+        assert "ABC" in text and "dependency (log2 odds)" in text
+        assert text == (tmp_path / "b.svg").read_text()
+
+    def test_a_dry_run_counts_what_a_run_reads(self, folder, tmp_path, capsys):
+        words = ["--region", "c:1-40", "--offsets", "0,5", "--output", tmp_path / "a.npz"]
+        assert self.run(folder, *words, "--dry-run") == 0
+        plan = json.loads(capsys.readouterr().out)
+        assert not list(tmp_path.iterdir()) and plan["tokens_per_second"] > 0
+        assert self.run(folder, *words) == 0
+        assert json.loads(capsys.readouterr().out)["tokens_read"] == plan["tokens"]
+
+    @pytest.mark.parametrize(
+        ("words", "message"),
+        [
+            (["--region", "c:1-60", "--window", "48"], "60 bp; the longest map with a window of "
+             "48 bp on this machine is 43 bp"),
+            (["--region", "c:1-9", "--window", "600"], "give 12 to 186 bp"),
+            (["--region", "c:1-9", "--offsets", "6"], "offsets"),
+            (["--region", "c:1-9", "--symmetrise", "min"], "--symmetrise"),
+            (["--region", "c:1-999"], "999"),
+            (["--region", "e"], "e"),
+            (["--gene", "ABC"], "give the --annotation"),
+            (["--gene", "XYZ", "--annotation", "{folder}/g.gff3"], "XYZ"),
+            (["--region", "c:1-9", "--plot", "a.gif"], "end the picture"),
+            (["--region", "c:1-9", "--output", "a.tsv"], "a.tsv"),
+            ([], "give one of"),
+        ],
+    )  # fmt: skip
+    def test_mistakes_are_one_line_and_no_output(self, folder, tmp_path, capsys, words, message):
+        words = [word.format(folder=folder) for word in words]
+        assert self.run(folder, "--output", tmp_path / "a.npz", *words) == 2
+        captured = capsys.readouterr()
+        assert message in captured.err and captured.err.count("\n") == 1 and not captured.out
+        assert not list(tmp_path.iterdir())
+
+
+def test_memory_bounds_a_map(model, monkeypatch):
+    method = dependency_method_for(model.runner, DependencyOptions(window_bp=100))
+    assert method.longest_bp == 95
+    monkeypatch.setattr(maps, "_CELL_BYTES", 2**60)
+    assert method.longest_bp == 0
+    with pytest.raises(UserError, match="the longest map"):
+        maps.check_length(Interval("c", 0, 2), method)
+
+
+def test_a_region_past_the_end_is_an_error(model, reference):
+    with pytest.raises(GenomeError):
+        model.dependency(reference, Interval("c", 100, LENGTH_BP + 1))
