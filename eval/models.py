@@ -126,7 +126,7 @@ class CarbonModel(Model):
         self, reference: Reference, variants: Sequence[Variant], reading: Reading
     ) -> list[tuple[NDArray[np.float32], NDArray[np.float32]] | None]:
         """Embed both alleles in the `centered` window, which the probes of all protocols read."""
-        window_bp = min(reading.window_bp or self.context_bp, self.context_bp)
+        window_bp = reading._replace(protocol="centered").fitting(self.context_bp).window_bp
         embedded = self.carbon.embed_variants(
             reference, variants, window_bp=window_bp, strands=reading.strands
         )

@@ -39,7 +39,7 @@ COLUMNS: dict[str, type] = {
     "label": int,
     "subset": str,
 }
-READING = Reading("centered", 8192, "both")
+READING = Reading("centered", 0, "both")  # 8,192 bp, or what fits
 LEAST_POSITIVES = 30
 DEVELOPMENT = frozenset([*map(str, range(1, 23, 2)), "X"])
 FINAL = frozenset([*map(str, range(2, 23, 2)), "Y"])
