@@ -33,7 +33,7 @@ from carbon.finetune.network import (
     num_alleles,
 )
 from carbon.finetune.probe import Linear
-from carbon.finetune.split import Examples, Input, input_bp
+from carbon.finetune.split import Examples, Input, input_bp, sequences_of
 from carbon.finetune.tasks import LabelTask
 from carbon.inference.checks import checked_dna
 from carbon.inference.options import STRANDS_READ, Dtype, Strands, check_choice
@@ -115,7 +115,7 @@ class FinetunedModel:
         too_long = too_long or self.manifest.too_long
         check_choice("strands", strands, STRANDS_READ)
         check_choice("too_long", too_long, TOO_LONG)
-        check = _checked_pairs if self.reads_pairs else checked_dna
+        check = _checked_alleles if self.reads_pairs else checked_dna
         return self._predicted(check(sequences), strands, too_long)
 
     @property
@@ -136,6 +136,8 @@ class FinetunedModel:
         self, sequences: Sequence[Input], names: Sequence[str], strands: Strands, too_long: str
     ) -> list[Floats32]:
         """Predict a list of sequences like `predict`; names appear in messages."""
+        if self.reads_pairs:
+            _check_pairs(sequences, names)
         if too_long == "refuse" or self.reads_pairs:
             self.check_lengths(sequences, names)
         logits = self.logits(sequences, strands, tile=too_long == "tile")
@@ -161,21 +163,21 @@ class FinetunedModel:
         return self.averager.means(sequences, strands, tile=tile)
 
 
-def _checked_pairs(pairs: Iterable[Input]) -> Iterator[Input]:
-    """Return an iterator that checks each pair of alleles when it is reached.
-
-    Raises:
-        TypeError: on reaching it, if an item is not a pair of strings.
-        UserError: on reaching it, if an allele has a letter that is not DNA.
-    """
-    for number, pair in enumerate(pairs, start=1):
-        if isinstance(pair, str) or len(pair) != 2:
-            raise TypeError(
-                f"sequences: item {number} is one sequence, and this model reads both alleles of a "
-                "variant; give pairs, such as (ref, alt)"
+def _check_pairs(inputs: Sequence[Input], names: Sequence[str]) -> None:
+    """Raise UserError unless each input has both alleles of a variant."""
+    for name, item in zip(names, inputs, strict=True):
+        if isinstance(item, str):
+            raise UserError(
+                f"{name}: this model reads both alleles of a variant; give a VCF, or pairs "
+                "(ref, alt) of windows"
             )
-        ref, alt = checked_dna(pair)
-        yield ref, alt
+
+
+def _checked_alleles(inputs: Iterable[Input]) -> Iterator[Input]:
+    """Return an iterator that checks the letters of each input when it is reached."""
+    for item in inputs:
+        checked = tuple(checked_dna(sequences_of(item)))
+        yield (checked[0], checked[1]) if len(checked) == 2 else checked[0]
 
 
 def _plain(backbone: Any) -> Any:

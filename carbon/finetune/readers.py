@@ -71,7 +71,8 @@ def find_column(name: str, columns: Collection[str], where: str, key: str) -> st
     if name in columns:
         return name
     near = difflib.get_close_matches(name, columns, n=1)
-    shown = f"did you mean '{near[0]}'?" if near else f"it has {', '.join(list(columns)[:12])}"
+    known = f"it has {', '.join(list(columns)[:12])}" if columns else "its header has none"
+    shown = f"did you mean '{near[0]}'?" if near else known
     raise UserError(f"{where}: has no column '{name}' ({key}); {shown}")
 
 

@@ -69,10 +69,10 @@ def build(
         UserError: nothing is held out, or a BED has no annotation with it.
         GenomeError: the annotation is not of the reference, or the reference not of the corpus.
     """
-    records = HeldOutRecords(corpus, corpus_source)
-    genes = None
     if conserved and not (reference and annotation):
         raise UserError(f"{conserved}: give --reference and --annotation with --conserved")
+    records = HeldOutRecords(corpus, corpus_source)
+    genes = None
     if reference and annotation:
         genes = HeldOutGenes(corpus, Reference(reference), annotation, contigs, genetic_code)
     rows = list(_rows(records, genes, conserved, most_bp, seed))

@@ -150,7 +150,7 @@ def test_a_run_is_saved_and_predicts_a_vcf(folder, tmp_path, capsys, variant_inp
     pair = (bases[16:64], bases[16:40] + lines[-20][4] + bases[41:64])
     (from_pair,) = finetuned.predict([pair])
     np.testing.assert_allclose(from_pair, predicted[:1], atol=1e-6)
-    with pytest.raises(TypeError, match="item 1 is one sequence"):
+    with pytest.raises(UserError, match="sequence 1: this model reads both alleles"):
         list(finetuned.predict([bases[:48]]))
     write_fasta(tmp_path / "s.fa", {"s": bases[:48]})
     words = ["predict", "--model", str(output), str(tmp_path / "s.fa"), "--output"]
