@@ -95,6 +95,8 @@ class Examples:
         """Raise ValueError if the columns differ in length."""
         num_rows = int(self.starts[-1])
         lengths = {len(self.names), len(self.sequences), len(self.splits), len(self.groups)}
+        if self.variants:
+            lengths.add(len(self.variants))
         if len(lengths) != 1 or self.labels.ndim != 2 or len(self.labels) != num_rows:
             raise ValueError(f"{lengths} examples, {self.labels.shape} labels, {num_rows} rows")
 

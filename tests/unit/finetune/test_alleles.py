@@ -158,6 +158,31 @@ def test_a_run_is_saved_and_predicts_a_vcf(folder, tmp_path, capsys, variant_inp
     assert "reads both alleles of variants" in capsys.readouterr().err
 
 
+def test_alt_reads_what_a_table_of_alt_windows_holds(folder, tmp_path):
+    """The saved head has the same bytes, so that runs of one allele are what they were."""
+    rows = [line.split("\t") for line in (folder / "v.vcf").read_text().splitlines()]
+    lines = ["name,sequence,label,contig"]
+    for contig, position, _, _, alt, _, _, info in (row for row in rows if row[0][0] == "c"):
+        at, bases = int(position) - 1, CHROMOSOMES[contig]
+        window = bases[at - 24 : at] + alt + bases[at + 1 : at + 24]
+        lines.append(f"{contig}:{position},{window},{info[6]},{contig}")
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    of_vcf = settings(folder, tmp_path / "vcf", "alt")
+    of_table = settings(folder, tmp_path / "table")
+    of_table["data"] = {
+        "path": str(tmp_path / "t.csv"), "name": "name",
+        "split": of_vcf["data"]["split"] | {"column": "contig"},
+    }  # fmt: skip
+    for table in (of_vcf, of_table):
+        run_finetune(as_config(table | {"baselines": []}))
+    heads = [(tmp_path / name / "head.safetensors").read_bytes() for name in ("vcf", "table")]
+    assert heads[0] == heads[1]
+    manifests = [
+        json.loads((tmp_path / name / "finetune.json").read_text()) for name in ("vcf", "table")
+    ]
+    assert [manifest["variant_input"] for manifest in manifests] == ["alt", "alt"]
+
+
 def test_the_delta_is_that_of_carbon_variants(folder, tmp_path):
     """The baseline's one feature; its ranks on test are those of the deltas, either way round."""
     results = run_finetune(as_config(settings(folder, tmp_path / "out")))
