@@ -115,7 +115,7 @@ class FinetunedModel:
         too_long = too_long or self.manifest.too_long
         check_choice("strands", strands, STRANDS_READ)
         check_choice("too_long", too_long, TOO_LONG)
-        check = _checked_alleles if self.reads_pairs else checked_dna
+        check: Any = _checked_alleles if self.reads_pairs else checked_dna
         return self._predicted(check(sequences), strands, too_long)
 
     @property

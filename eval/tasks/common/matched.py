@@ -158,11 +158,12 @@ def run(model: Model, examples: Sequence[Example], score: str) -> Iterator[Resul
 def _of_class(model: Model, examples: Sequence[Example], score: str) -> Iterator[Result]:
     asked = [example for example in examples if example.data["skip"] is None]
     values, vectors = _values(model, asked), _vectors(model, asked)
-    read = [n for n, each in enumerate(values) if each is not None]
+    scored = {n: each for n, each in enumerate(values) if each is not None}
+    read = list(scored)
     if any(vectors) and any(vectors[n] is None for n in read):
         raise UserError(f"{asked[0].group}: a variant has a score and no embedding")
     probe = _probe([asked[n] for n in read], [vectors[n] for n in read] if vectors else [])
-    found = {asked[n].id: (values[n], probe[i]) for i, n in enumerate(read)}
+    found = {asked[n].id: (of, probe[i]) for i, (n, of) in enumerate(scored.items())}
     for example in examples:
         result = {"id": example.id, "group": example.group, **example.data["columns"]}
         if example.id not in found:
@@ -209,7 +210,7 @@ def _probe(examples: Sequence[Example], vectors: Sequence[Any]) -> list[float | 
     if min(labels.sum(), (1 - labels).sum()) < LEAST_POSITIVES:
         return none
     features = np.stack([np.concatenate([ref, alt - ref]) for ref, alt in vectors])
-    return nested_probe(features, labels, chromosomes).scores.tolist()
+    return list(map(float, nested_probe(features, labels, chromosomes).scores))
 
 
 def summarise(results: Sequence[Result], score: str) -> Summary:
@@ -305,5 +306,5 @@ def _variant(row: Listed) -> Variant:
 
 def _row(row: Listed, where: str) -> dict[str, Any]:
     places = {name: row[name] for name in ("chrom", "pos", "ref", "alt")}
-    more = {name: row[name] for name in ("match_group", "mavedb_urn") if name in row}
+    more: dict[str, Any] = {n: row[n] for n in ("match_group", "mavedb_urn") if n in row}
     return {**places, "label": listed_label(row, where), "subset": str(row["subset"]), **more}
