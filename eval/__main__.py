@@ -82,6 +82,10 @@ def _add_run_parser(command: argparse.ArgumentParser) -> None:
         "--protocol", choices=list(PROTOCOLS),
         help="how tasks of variants read them, with its default window, instead of each task's own",
     )  # fmt: skip
+    command.add_argument(
+        "--final", action="store_true",
+        help="measure the chromosomes of the final test, once, instead of those of development",
+    )  # fmt: skip
     command.add_argument("--max-samples", type=natural, help="most examples a task")
     command.add_argument("--seed", type=natural, default=0, help="of the choice of examples")
     command.add_argument(

@@ -85,7 +85,10 @@ def suite_of(arguments: argparse.Namespace) -> Suite:
         datasets=datasets,
         references=references,
         options=Options(
-            arguments.max_samples or size.max_samples, arguments.seed, protocol=arguments.protocol
+            arguments.max_samples or size.max_samples,
+            arguments.seed,
+            protocol=arguments.protocol,
+            final=arguments.final,
         ),
         sizes=size.of_tasks,
         resume=arguments.resume,

@@ -100,6 +100,25 @@ class Model:
         """
         raise NotImplementedError
 
+    def variant_values(
+        self, reference: Reference, variants: Sequence[Variant], reading: Reading
+    ) -> list[Mapping[str, float] | None]:
+        """Return the zero-shot scores of each variant by name, `delta` among them, in order.
+
+        None where a variant has no score, as for `deltas`.
+        """
+        deltas = self.deltas(reference, variants, reading)
+        return [None if delta is None else {"delta": delta} for delta in deltas]
+
+    def allele_vectors(
+        self, reference: Reference, variants: Sequence[Variant], reading: Reading
+    ) -> list[tuple[NDArray[np.float32], NDArray[np.float32]] | None] | None:
+        """Return the embeddings of the window with REF and with ALT of each variant, in order.
+
+        None where a variant has no window; None in place of the list if the model has no states.
+        """
+        return None
+
     def differences(self, pairs: Sequence[tuple[str, str]]) -> Floats:
         """Return log-likelihood(first) - log-likelihood(second) of each pair in nats, (n,).
 
@@ -146,6 +165,8 @@ class Options:
         reference: FASTA (indexed) of the variants; None where the rows hold their windows.
         protocol: of the variants, with its default window, instead of the task's own.
         sizes: sizes by the names of the task, such as `context_bp` of Genomic-NIAH, of a preset.
+        final: measure the chromosomes of the final test instead of those of development, in tasks
+            that divide them.
     """
 
     max_samples: int | None = None
@@ -153,6 +174,7 @@ class Options:
     reference: Path | None = None
     protocol: ProtocolName | None = None
     sizes: Mapping[str, Any] = field(default_factory=dict)
+    final: bool = False
 
 
 @dataclass(frozen=True)

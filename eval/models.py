@@ -122,6 +122,19 @@ class CarbonModel(Model):
         scores = self.carbon.score_variants(reference, variants, **options)
         return [score.delta for score in scores]
 
+    def allele_vectors(
+        self, reference: Reference, variants: Sequence[Variant], reading: Reading
+    ) -> list[tuple[NDArray[np.float32], NDArray[np.float32]] | None]:
+        """Embed both alleles in the `centered` window, which the probes of all protocols read."""
+        window_bp = reading._replace(protocol="centered").fitting(self.context_bp).window_bp
+        embedded = self.carbon.embed_variants(
+            reference, variants, window_bp=window_bp, strands=reading.strands
+        )
+        return [
+            None if each.ref is None or each.alt is None else (each.ref, each.alt)
+            for each in embedded
+        ]
+
     def differences(self, pairs: Sequence[tuple[str, str]]) -> Floats:
         """Read the common prefix of each pair once."""
         if any(len(sequence) > self.context_bp for pair in pairs for sequence in pair):

@@ -190,6 +190,7 @@ def _formats(root: Path) -> Iterator[str]:
         ("`carbon dependency`", "dependency map", "dependency.md"),
         ("`carbon design`", "designs", "design.md"),
         ("`carbon embed`", "embeddings", "embeddings.md"),
+        ("`carbon embed --vcf`", "allele embeddings", "embeddings.md"),
         ("`carbon background`", "background", "scoring.md"),
         ("`carbon join`", "joined parts", "scale.md"),
     ):

@@ -251,6 +251,12 @@ def _padded(hot: Sequence[Floats32]) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(bases.transpose(0, 2, 1).copy()), torch.tensor(lengths)
 
 
+def deltas(examples: Examples) -> Floats32:
+    """Return the base model's zero-shot deltas in nats, (rows, 1); 0 where a variant has none."""
+    column = [[each.delta] for each in examples.variants]
+    return np.nan_to_num(np.array(column, dtype=np.float32).reshape(-1, 1))
+
+
 Predict = Callable[[Examples], Floats32]
 """Maps examples to predictions, (rows, num_outputs)."""
 Fit = Callable[[Examples, Examples, LabelTask, int], Predict]
@@ -305,5 +311,6 @@ FITS: dict[str, Fit] = {
     "composition": partial(_linear, composition),
     "kmers": partial(_linear, kmers),
     "cnn": _cnn,
+    "delta": partial(_linear, deltas),
 }
 """The function of each of `BASELINES`."""

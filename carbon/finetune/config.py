@@ -72,11 +72,18 @@ METHODS: dict[str, str] = {
     "full": "all weights",
 }
 
+VARIANT_INPUTS: dict[str, str] = {
+    "alt": "the window with ALT alone",
+    "ref_and_difference": "vectors of both windows: REF, and ALT - REF",
+    "sum_and_distance": "REF + ALT, and |ALT - REF|: the same if the alleles are exchanged",
+}
+
 BASELINES: dict[str, str] = {
     "constant": "the largest class, or the mean",
     "composition": "length, GC and unknown bases: a check for shortcuts",
     "kmers": "counts of 1- to 6-mers, both strands summed",
     "cnn": "a small convolutional network",
+    "delta": "the base model's log-likelihood(ALT) - log-likelihood(REF); for a VCF only",
 }
 
 
@@ -92,7 +99,8 @@ TransformName = Literal["z_score", "none", "log1p", "log1p_z_score", "asinh_z_sc
 ClassWeightsName = Literal["none", "balanced"]
 MethodName = Literal["probe", "lora", "full"]
 TooLongName = Literal["refuse", "truncate", "tile"]
-BaselineName = Literal["constant", "composition", "kmers", "cnn"]
+BaselineName = Literal["constant", "composition", "kmers", "cnn", "delta"]
+VariantInput = Literal["alt", "ref_and_difference", "sum_and_distance"]
 
 SPLITS: tuple[SplitName, ...] = ("train", "validation", "test")
 """Training, model selection and the final measurement."""
@@ -209,6 +217,9 @@ class DataConfig(Recipe):
         contigs: mapping from the file's contig names to the reference's, as in all commands.
         window_bp: bases around the middle of a BED interval (0 takes the interval), or around a
             variant.
+        variant_input: what is read of a variant of a VCF, key of `VARIANT_INPUTS`.
+        consequence: key of INFO with the consequence class of a variant, for
+            `method.cross_validate`: one probe for each class.
         dataset: configuration of a hub dataset that has several.
         revision: hub commit to read.
         unknown: table cells that mark an unknown label.
@@ -234,6 +245,8 @@ class DataConfig(Recipe):
     reference: str = ""
     contigs: str = ""
     window_bp: int = Field(default=0, ge=0)
+    variant_input: VariantInput = "ref_and_difference"
+    consequence: str = ""
     dataset: str = ""
     revision: str = ""
     unknown: tuple[str, ...] = ("", "NA", "NaN", "nan", ".")
@@ -325,6 +338,9 @@ class MethodConfig(Recipe):
         augment: read half of the train split as reverse complements.
         strands: strands read for a prediction, key of `STRANDS_READ`; logits of both are averaged.
         too_long: key of `TOO_LONG`.
+        cross_validate: for `probe` and two classes: also fit probes by nested cross-validation. A
+            probe of all other chromosomes predicts each chromosome; leave-one-chromosome-out among
+            them selects its strength. The layer is `layer`, or the last.
     """
 
     name: MethodName = "lora"
@@ -346,6 +362,7 @@ class MethodConfig(Recipe):
     augment: bool = True
     strands: Strands = "both"
     too_long: TooLongName = "refuse"
+    cross_validate: bool = False
 
     @property
     def rate(self) -> float:
@@ -390,7 +407,11 @@ class FinetuneConfig(Recipe):
     baselines: tuple[BaselineName, ...] = get_args(BaselineName)
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Yield duplicate seeds."""
+        """Yield duplicate seeds, and a cross-validation of something else than a probe."""
+        if self.method.cross_validate and (self.method.name, self.task.type) != ("probe", "binary"):
+            yield "method.cross_validate", "is for method.name = 'probe' and task.type = 'binary'"
+        if self.data.consequence and not self.method.cross_validate:
+            yield "data.consequence", "is for method.cross_validate = true; take it out"
         if len(set(self.seeds)) < len(self.seeds):
             yield "seeds", f"{list(self.seeds)}: duplicate; keep one"
 

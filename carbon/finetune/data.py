@@ -20,7 +20,16 @@ from carbon.finetune.config import (
     TaskConfig,
 )
 from carbon.finetune.readers import SPLIT_COLUMN, Rows, read_rows
-from carbon.finetune.split import LEAK_RULES, Examples, Labels, Leak, assign_splits, canonical
+from carbon.finetune.split import (
+    LEAK_RULES,
+    Examples,
+    Labels,
+    Leak,
+    assign_splits,
+    canonical,
+    input_bp,
+    sequences_of,
+)
 from carbon.finetune.tasks import TASK_TYPES, LabelTask, Transform
 from carbon.genome.alphabet import FASTA_LETTERS
 from carbon.io.files import content_sha256
@@ -251,7 +260,9 @@ def prepare(data: DataConfig, task: TaskConfig) -> PreparedData:
         splits=assign_splits(keys, values, data.split, rows.where),
         groups=tuple(groups),
         per_base=TASK_TYPES[task.type].per_base,
+        variants=tuple(rows.variants),
     )
+    _check_variants(examples, data)
     examples, leak_notes, leaks = LEAK_RULES[data.leaks](examples, data.leak_share)
     counts = Counter(examples.splits)
     notes = [
@@ -267,6 +278,16 @@ def prepare(data: DataConfig, task: TaskConfig) -> PreparedData:
     return PreparedData(
         examples, fitted, tuple(notes), sha256_of_splits(examples), tuple(leaks), files_of(data)
     )
+
+
+def _check_variants(examples: Examples, data: DataConfig) -> None:
+    if data.consequence and not examples.variants:
+        raise UserError("data.consequence: only a VCF has it; take it out")
+    if examples.per_base and examples.variants and data.variant_input != "alt":
+        raise UserError(
+            f"data.variant_input = '{data.variant_input}': task.type = 'bases' labels the bases of "
+            "one allele; set it to 'alt'"
+        )
 
 
 def files_of(data: DataConfig) -> tuple[dict[str, str], ...]:
@@ -420,7 +441,7 @@ def fit_to_context(
         UserError: sequences are too long, or one has no known base where the model reads it.
     """
     examples = prepared.examples
-    long = [n for n, bases in enumerate(examples.sequences) if len(bases) > room_bp]
+    long = [n for n, item in enumerate(examples.inputs) if input_bp(item) > room_bp]
     if long:
         _check_long(long, examples, method, room_bp)
     _check_known(examples, method, room_bp)
@@ -449,6 +470,10 @@ def _check_long(long: list[int], examples: Examples, method: MethodConfig, room_
         f"{len(long)} sequences are longer than the {room_bp} bp that the model reads, such as "
         f"'{examples.names[long[0]]}'"
     )
+    if examples.inputs is not examples.sequences:
+        raise UserError(
+            f"{problem}; both alleles are read whole: set data.window_bp to {room_bp} or less"
+        )
     if method.too_long == "refuse":
         raise UserError(f"{problem}; set method.too_long to truncate or tile")
     if method.too_long == "tile" and method.name != "probe":
@@ -465,8 +490,8 @@ def _check_known(examples: Examples, method: MethodConfig, room_bp: int) -> None
     tile = method.too_long == "tile"
     bare = [
         name
-        for name, bases in zip(examples.names, examples.sequences, strict=True)
-        if not any(windows_read(bases, room_bp, tile=tile))
+        for name, item in zip(examples.names, examples.inputs, strict=True)
+        if not all(any(windows_read(bases, room_bp, tile=tile)) for bases in sequences_of(item))
     ]
     if bare:
         where = f" in its first {room_bp} bp" if method.too_long == "truncate" else ""

@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from carbon import __version__
 from carbon.errors import ModelError, abridged
-from carbon.finetune.config import LOSSES_OF, METHODS, TOO_LONG
+from carbon.finetune.config import LOSSES_OF, METHODS, TOO_LONG, VariantInput
 from carbon.finetune.tasks import TASK_TYPES, TRANSFORMS, LabelTask
 from carbon.inference.options import Pool, Strands
 from carbon.io.files import content_sha256, sha256_of_file
@@ -30,7 +30,7 @@ def content_of(folder: Path) -> list[str]:
 
 
 MANIFEST, HEAD, ADAPTER, MODEL = "finetune.json", "head.safetensors", "adapter", "model"
-_FORMAT = 2
+_FORMAT = 3
 _T = TypeVar("_T")
 
 
@@ -48,6 +48,7 @@ class Manifest:
         norm: whether the head has a layer norm.
         strands: default strands of a prediction.
         too_long: default rule for sequences longer than the context.
+        variant_input: what is read of a variant; `alt` if the model reads single sequences.
         window_bp: default window around a variant or the middle of an interval; 0 if unknown.
         data: files, split and hashes.
         results: scores.
@@ -62,6 +63,7 @@ class Manifest:
     norm: bool = True
     strands: Strands = "both"
     too_long: str = "refuse"
+    variant_input: VariantInput = "alt"
     window_bp: NonNegativeInt = 0
     data: Mapping[str, Any] = field(default_factory=dict)
     results: Mapping[str, Any] = field(default_factory=dict)

@@ -22,10 +22,12 @@ from carbon.errors import UserError
 from carbon.finetune.config import FinetuneConfig, MethodConfig
 from carbon.finetune.data import PreparedData, fit_to_context, prepare
 from carbon.finetune.folder import Manifest, weights_sha256
-from carbon.finetune.network import FinetunedNetwork, OpenedModel, room_bp
+from carbon.finetune.nested import cross_validated
+from carbon.finetune.network import OpenedModel, room_bp
 from carbon.finetune.predict import (
     FinetunedModel,
     head_for,
+    network_for,
     predictions_of,
     with_linear,
     write_finetuned,
@@ -38,12 +40,14 @@ from carbon.finetune.results import (
     PREDICTIONS,
     RESULTS,
     Floats32,
+    plain,
     read_findings,
     results_of,
     write_predictions,
 )
 from carbon.finetune.split import Examples
 from carbon.finetune.train import train_weights, with_lora
+from carbon.genome import Reference
 from carbon.inference import load
 from carbon.io.config import with_overrides
 from carbon.io.files import atomic_file, atomic_folder, content_sha256
@@ -51,7 +55,7 @@ from carbon.io.locks import locked_output
 from carbon.io.structured import read_json
 from carbon.model import model_folder
 from carbon.model.folder import weight_files
-from carbon.progress import say
+from carbon.progress import say, track
 from carbon.reports.figures import check_installed
 
 IDENTITY = "identity.json"
@@ -146,7 +150,7 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 def _sha256_of(examples: Examples) -> str:
     """Return the SHA-256 of examples in order, labels included."""
-    texts = (examples.names, examples.sequences, examples.splits, examples.groups)
+    texts = (examples.names, examples.inputs, examples.splits, examples.groups)
     digest = hashlib.sha256(json.dumps(texts).encode())
     digest.update(examples.labels.tobytes())
     return digest.hexdigest()
@@ -243,11 +247,38 @@ def _run(
     _leave_group()
     if rank != 0:
         return {}
-    prepared = prepared._replace(notes=(*prepared.notes, *best.notes))
+    prepared = with_deltas(config, prepared._replace(notes=(*prepared.notes, *best.notes)))
     results = results_of(config, prepared, predictions, histories)
+    if config.method.cross_validate:
+        results["cross_validation"] = plain(cross_validated(config, prepared))
     write_outcome(config, prepared, best, predictions, results)
     shutil.rmtree(progress_folder)
     return results
+
+
+def with_deltas(config: FinetuneConfig, prepared: PreparedData) -> PreparedData:
+    """Return the data of a VCF with the base model's zero-shot deltas, in windows of equal size.
+
+    They are computed only for the baseline `delta` or a cross-validation.
+    """
+    variants = prepared.examples.variants
+    if not variants or not ("delta" in config.baselines or config.method.cross_validate):
+        return prepared
+    model = load(config.model, dtype="float32")
+    with Reference(config.data.reference) as reference:
+        scores = model.score_variants(
+            reference,
+            [each.variant for each in variants],
+            window_bp=config.data.window_bp,
+            strands=config.method.strands,
+        )
+        shown = track(scores, "baseline: delta, variants", len(variants))
+        deltas = [np.nan if score.delta is None else score.delta for score in shown]
+    missing = int(np.isnan(deltas).sum())
+    note = f"{missing} variants have no delta; it counts as 0."
+    scored = [each._replace(delta=delta) for each, delta in zip(variants, deltas, strict=True)]
+    examples = replace(prepared.examples, variants=tuple(scored))
+    return prepared._replace(examples=examples, notes=(*prepared.notes, *(note,) * bool(missing)))
 
 
 def write_outcome(
@@ -319,6 +350,7 @@ def _manifest(config: FinetuneConfig, prepared: PreparedData, folder: Path) -> M
         norm=method.name != "probe",
         strands=method.strands,
         too_long=method.too_long,
+        variant_input=config.data.variant_input if prepared.examples.variants else "alt",
         window_bp=config.data.window_bp or common_bp,
         data={
             "files": list(prepared.files),
@@ -334,6 +366,7 @@ def _fit_probe(
     del folder, resume  # a probe has no checkpoints
     source = model_folder(config.model).path
     examples = prepared.examples
+    manifest = _manifest(config, prepared, source)
     result = probe(
         OpenedModel(load(source, dtype="float32").model),
         prepared.task,
@@ -341,6 +374,7 @@ def _fit_probe(
         examples.split("validation"),
         config.method,
         seed,
+        manifest.variant_input,
     )
     for line in result.notes:
         say(line)
@@ -395,7 +429,7 @@ def begin(
     if method.name == "lora":
         backbone = with_lora(backbone, method, manifest.base)
     head = head_for(manifest, opened.backbone.config.hidden_size)
-    network = FinetunedNetwork(backbone, head, per_base=manifest.task.per_base)
+    network = network_for(backbone, head, manifest)
     network = network.to(model.network.device)
     return FinetunedModel(network.eval(), model.vocabulary, manifest), opened
 

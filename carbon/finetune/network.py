@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,8 @@ from torch.nn import functional as F
 from transformers import LlamaForCausalLM, LlamaModel
 
 from carbon.errors import UserError
+from carbon.finetune.config import VariantInput
+from carbon.finetune.split import Input, input_bp, sequences_of
 from carbon.genome import reverse_complement
 from carbon.inference.options import POOLS, STRANDS_READ, Pool, Strands
 from carbon.inference.runner import Batcher
@@ -75,6 +78,23 @@ def batches(vocabulary: Vocabulary, pool: Pool, *, per_base: bool = False) -> Ma
     return lambda sequences: _padded(sequences, vocabulary, pool)
 
 
+def rows_of(inputs: Sequence[Input]) -> list[str]:
+    """Return the sequences of a batch: one each, or every REF window and then every ALT window.
+
+    >>> rows_of([("A", "C"), ("G", "T")])
+    ['A', 'G', 'C', 'T']
+    """
+    return list(chain.from_iterable(zip(*map(sequences_of, inputs), strict=True)))
+
+
+def turned(item: Input) -> Input:
+    """Return an input on the other strand."""
+    if isinstance(item, str):
+        return reverse_complement(item)
+    ref, alt = map(reverse_complement, item)
+    return ref, alt
+
+
 def _padded(sequences: Sequence[str], vocabulary: Vocabulary, pool: Pool) -> Batch:
     pooling, longest = POOLS[pool], max(tokens_of(len(s), pool) for s in sequences)
     ids = np.zeros((len(sequences), longest), dtype=np.int64)
@@ -117,10 +137,16 @@ def _batch_of_bases(sequences: Sequence[str], vocabulary: Vocabulary) -> Batch:
 class Head(nn.Module):
     """Layer norm, if requested, and a linear map with a bias."""
 
-    def __init__(self, width: int, num_outputs: int, *, norm: bool = True) -> None:
-        """Initialise the map with small random weights, so that outputs start near their bias."""
+    def __init__(self, width: int, num_outputs: int, *, norm: bool = True, parts: int = 1) -> None:
+        """Initialise the map with small random weights, so that outputs start near their bias.
+
+        Each of several parts of the vector has its own norm: the difference of two alleles is
+        small compared with either of them.
+        """
         super().__init__()
-        self.norm = nn.LayerNorm(width) if norm else nn.Identity()
+        self.norm: nn.Module = nn.Identity()
+        if norm:
+            self.norm = nn.LayerNorm(width) if parts == 1 else nn.GroupNorm(parts, width)
         self.linear = nn.Linear(width, num_outputs)
         nn.init.normal_(self.linear.weight, std=0.02)
         nn.init.zeros_(self.linear.bias)
@@ -146,18 +172,27 @@ class FinetunedNetwork(nn.Module):
             only, which keeps gradients and optimizer moments small.
         head: maps vectors to logits.
         per_base: whether every base has a row of outputs.
+        variant_input: what is read of a variant, key of `VARIANT_INPUTS`.
     """
 
-    def __init__(self, backbone: nn.Module, head: Head, *, per_base: bool = False) -> None:
+    def __init__(
+        self,
+        backbone: nn.Module,
+        head: Head,
+        *,
+        per_base: bool = False,
+        variant_input: VariantInput = "alt",
+    ) -> None:
         """Store backbone and head."""
         super().__init__()
         self.backbone, self.head, self.per_base = backbone, head, per_base
+        self.variant_input = variant_input
 
     def forward(self, batch: Batch) -> Tensor:
         """Return logits, float32: (rows, outputs), or (bases of all rows, outputs)."""
         states = self.states(batch)
         if not self.per_base:
-            logits: Tensor = self.head(pooled(states, batch))
+            logits: Tensor = self.head(vectors_of_rows(states, batch, self.variant_input))
             return logits
         assert batch.bases is not None
         of_tokens: Tensor = self.head(both_sides(states, batch))
@@ -174,6 +209,34 @@ def pooled(states: Tensor, batch: Batch) -> Tensor:
     """Return the weighted mean of each row's states: (rows, width) float32, NaN for zero weight."""
     sums = torch.einsum("rtw,rt->rw", states.float(), batch.weights)
     return sums / batch.weights.sum(dim=1, keepdim=True)
+
+
+Combine = Callable[[Tensor, Tensor], Tensor]
+"""Maps vectors with REF and with ALT, (variants, width) each, to (variants, 2 x width)."""
+
+COMBINED: dict[VariantInput, Combine] = {
+    "ref_and_difference": lambda ref, alt: torch.cat([ref, alt - ref], dim=1),
+    "sum_and_distance": lambda ref, alt: torch.cat([ref + alt, (alt - ref).abs()], dim=1),
+}
+"""Features of both alleles; `alt` reads one."""
+
+
+def num_alleles(variant_input: VariantInput) -> int:
+    """Return the windows that are read of a variant, which is also the parts of its features."""
+    return 1 + (variant_input in COMBINED)
+
+
+def vectors_of_rows(states: Tensor, batch: Batch, variant_input: VariantInput) -> Tensor:
+    """Return one float32 vector of each example: its pooled states, or those of both alleles.
+
+    The vectors of two alleles agree in their first digits, so that they are subtracted in float32
+    even where the decoder runs in bfloat16.
+    """
+    if variant_input not in COMBINED:
+        return pooled(states, batch)
+    with torch.autocast(states.device.type, enabled=False):
+        ref, alt = pooled(states, batch).chunk(2)
+        return COMBINED[variant_input](ref, alt)
 
 
 def both_sides(states: Tensor, batch: Batch) -> Tensor:
@@ -232,14 +295,19 @@ class SequenceWindow(NamedTuple):
     Attributes:
         sequence: its number.
         start: start of the window in the sequence.
-        bases: bases to read.
+        item: bases to read, of both alleles for a variant.
         is_turned: whether they are the window's reverse complement.
     """
 
     sequence: int
     start: int
-    bases: str
+    item: Input
     is_turned: bool
+
+    @property
+    def bases(self) -> str:
+        """The bases to read; of a variant with ALT."""
+        return sequences_of(self.item)[-1]
 
 
 _KNOWN = re.compile("[ACGTacgt]")
@@ -258,6 +326,14 @@ def windows_read(sequence: str, room_bp: int, *, tile: bool) -> Iterator[tuple[i
         bases = sequence[start : start + room_bp]
         if _KNOWN.search(bases):
             yield start, bases
+
+
+def _windows_of(item: Input, room_bp: int, *, tile: bool) -> Iterator[tuple[int, Input]]:
+    """Yield what `windows_read` yields; both alleles of a variant are one window, if known."""
+    if isinstance(item, str):
+        yield from windows_read(item, room_bp, tile=tile)
+    elif all(map(_KNOWN.search, item)):
+        yield 0, item
 
 
 class Averager:
@@ -304,7 +380,7 @@ class Averager:
         return self._batcher.batch_tokens
 
     def means(
-        self, sequences: Sequence[str], strands: Strands, *, tile: bool
+        self, sequences: Sequence[Input], strands: Strands, *, tile: bool
     ) -> list[NDArray[np.float64]]:
         """Return the mean over strands and windows: (width,) each, or (bases, width).
 
@@ -319,36 +395,41 @@ class Averager:
         for window, vectors in zip(windows, self.read(windows), strict=True):
             size = len(window.bases)
             at = slice(window.start, window.start + size) if per_base else slice(None)
-            turned = vectors[::-1] if per_base and window.is_turned else vectors
+            forward = vectors[::-1] if per_base and window.is_turned else vectors
             # Weight windows by their bases, and predictions of a base equally.
             weight = 1 if per_base else size
-            sums[window.sequence][at] += weight * turned
+            sums[window.sequence][at] += weight * forward
             counts[window.sequence][at] += weight
         with np.errstate(invalid="ignore"):
             return [total / count for total, count in zip(sums, counts, strict=True)]
 
     def windows(
-        self, sequences: Sequence[str], strands: Strands, *, tile: bool
+        self, sequences: Sequence[Input], strands: Strands, *, tile: bool
     ) -> Iterator[SequenceWindow]:
         """Yield the windows of each sequence with a known base, without `tile` only the first."""
         for number, sequence in enumerate(sequences):
-            for start, bases in windows_read(sequence, self.room_bp, tile=tile):
+            for start, item in _windows_of(sequence, self.room_bp, tile=tile):
                 for strand in STRANDS_READ[strands]:
-                    turned = strand == "-"
-                    read = reverse_complement(bases) if turned else bases
-                    yield SequenceWindow(number, start, read, turned)
+                    is_turned = strand == "-"
+                    read = turned(item) if is_turned else item
+                    yield SequenceWindow(number, start, read, is_turned)
 
     @torch.inference_mode()
     def read(self, windows: Sequence[SequenceWindow]) -> list[NDArray[np.float32]]:
         """Return the vectors of each window; windows of similar length share a batch."""
-        lengths = [tokens_of(len(w.bases), self._pool) * (1 + self._per_base) for w in windows]
+        lengths = [
+            tokens_of(input_bp(w.item), self._pool)
+            * len(sequences_of(w.item))
+            * (1 + self._per_base)
+            for w in windows
+        ]
         vectors: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(windows)
         device = next(self.network.parameters()).device
 
         def run(group: list[int]) -> list[NDArray[np.float32]]:
-            bases = [windows[n].bases for n in group]
-            logits = self.network(self._batch(bases).to(device)).cpu().numpy()
-            ends = np.cumsum([self._size_of(len(b)) for b in bases])
+            rows = rows_of([windows[n].item for n in group])
+            logits = self.network(self._batch(rows).to(device)).cpu().numpy()
+            ends = np.cumsum([self._size_of(len(windows[n].bases)) for n in group])
             return np.split(logits, ends[:-1])
 
         by_length = sorted(range(len(windows)), key=lambda n: lengths[n])

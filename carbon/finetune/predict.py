@@ -25,9 +25,15 @@ from carbon.finetune.folder import (
     weights_sha256,
     write_manifest,
 )
-from carbon.finetune.network import Averager, FinetunedNetwork, Head, OpenedModel
+from carbon.finetune.network import (
+    Averager,
+    FinetunedNetwork,
+    Head,
+    OpenedModel,
+    num_alleles,
+)
 from carbon.finetune.probe import Linear
-from carbon.finetune.split import Examples
+from carbon.finetune.split import Examples, Input, input_bp, sequences_of
 from carbon.finetune.tasks import LabelTask
 from carbon.inference.checks import checked_dna
 from carbon.inference.options import STRANDS_READ, Dtype, Strands, check_choice
@@ -80,7 +86,7 @@ class FinetunedModel:
 
     def predict(
         self,
-        sequences: Iterable[str],
+        sequences: Iterable[Input],
         *,
         strands: Strands | None = None,
         too_long: str | None = None,
@@ -88,7 +94,8 @@ class FinetunedModel:
         """Yield the prediction of each sequence, in order: probabilities, or numbers in their unit.
 
         Args:
-            sequences: DNA of any case; memory does not grow with their number.
+            sequences: DNA of any case; memory does not grow with their number. A model that reads
+                both alleles of a variant takes pairs: the window with REF, and with ALT.
             strands: read the sequence, its reverse complement, or `both`: then logits are averaged,
                 and a sequence and its reverse complement have the same prediction. None takes the
                 recipe's setting, `both` by default.
@@ -108,22 +115,30 @@ class FinetunedModel:
         too_long = too_long or self.manifest.too_long
         check_choice("strands", strands, STRANDS_READ)
         check_choice("too_long", too_long, TOO_LONG)
-        return self._predicted(checked_dna(sequences), strands, too_long)
+        check: Any = _checked_alleles if self.reads_pairs else checked_dna
+        return self._predicted(check(sequences), strands, too_long)
+
+    @property
+    def reads_pairs(self) -> bool:
+        """Whether it reads both alleles of a variant."""
+        return num_alleles(self.manifest.variant_input) > 1
 
     def _predicted(
-        self, sequences: Iterable[str], strands: Strands, too_long: str
+        self, sequences: Iterable[Input], strands: Strands, too_long: str
     ) -> Iterator[Floats32]:
         num_done = 0
-        for block in blocks(sequences):
+        for block in blocks(sequences, input_bp):
             names = [f"sequence {num_done + n}" for n in range(1, len(block) + 1)]
             yield from self.predict_block(block, names, strands, too_long)
             num_done += len(block)
 
     def predict_block(
-        self, sequences: Sequence[str], names: Sequence[str], strands: Strands, too_long: str
+        self, sequences: Sequence[Input], names: Sequence[str], strands: Strands, too_long: str
     ) -> list[Floats32]:
         """Predict a list of sequences like `predict`; names appear in messages."""
-        if too_long == "refuse":
+        if self.reads_pairs:
+            _check_pairs(sequences, names)
+        if too_long == "refuse" or self.reads_pairs:
             self.check_lengths(sequences, names)
         logits = self.logits(sequences, strands, tile=too_long == "tile")
         per_base = self.task.per_base
@@ -132,20 +147,37 @@ class FinetunedModel:
             for each in logits
         ]
 
-    def check_lengths(self, sequences: Sequence[str], names: Sequence[str]) -> None:
+    def check_lengths(self, sequences: Sequence[Input], names: Sequence[str]) -> None:
         """Raise UserError if a sequence does not fit into the context."""
         for name, sequence in zip(names, sequences, strict=True):
-            if len(sequence) > self.room_bp:
+            if (length_bp := input_bp(sequence)) > self.room_bp:
                 raise UserError(
-                    f"{name}: has {len(sequence)} bp, the model reads {self.room_bp}; shorten the "
+                    f"{name}: has {length_bp} bp, the model reads {self.room_bp}; shorten the "
                     "sequence, or set too_long to truncate or tile"
                 )
 
     def logits(
-        self, sequences: Sequence[str], strands: Strands = "both", *, tile: bool = False
+        self, sequences: Sequence[Input], strands: Strands = "both", *, tile: bool = False
     ) -> list[NDArray[np.float64]]:
         """Return mean logits, (outputs,) each or (bases, outputs); truncate without `tile`."""
         return self.averager.means(sequences, strands, tile=tile)
+
+
+def _check_pairs(inputs: Sequence[Input], names: Sequence[str]) -> None:
+    """Raise UserError unless each input has both alleles of a variant."""
+    for name, item in zip(names, inputs, strict=True):
+        if isinstance(item, str):
+            raise UserError(
+                f"{name}: this model reads both alleles of a variant; give a VCF, or pairs "
+                "(ref, alt) of windows"
+            )
+
+
+def _checked_alleles(inputs: Iterable[Input]) -> Iterator[Input]:
+    """Return an iterator that checks the letters of each input when it is reached."""
+    for item in inputs:
+        checked = tuple(checked_dna(sequences_of(item)))
+        yield (checked[0], checked[1]) if len(checked) == 2 else checked[0]
 
 
 def _plain(backbone: Any) -> Any:
@@ -195,7 +227,7 @@ def logits_of(
     was_training = finetuned.network.training
     finetuned.network.eval()
     share = finetuned.logits(
-        examples.sequences[rank::number],
+        examples.inputs[rank::number],
         method.strands,
         tile=method.too_long == "tile",
     )
@@ -262,7 +294,7 @@ def load_finetuned(
     if manifest.method == "lora":
         backbone = _with_adapter(opened.backbone, folder / ADAPTER)
     head = read_head(folder, manifest, opened.backbone.config.hidden_size)
-    network = FinetunedNetwork(backbone, head, per_base=manifest.task.per_base)
+    network = network_for(backbone, head, manifest)
     return FinetunedModel(network.to(model.network.device).eval(), model.vocabulary, manifest)
 
 
@@ -332,8 +364,20 @@ def _adapter_shapes(backbone: nn.Module, config: Any) -> Iterator[tuple[str, tup
 
 def head_for(manifest: Manifest, width: int) -> Head:
     """Return a head for a model of this width."""
-    joined, of_token = (2, K) if manifest.task.per_base else (1, 1)
-    return Head(width * joined, manifest.task.num_outputs * of_token, norm=manifest.norm)
+    alleles = num_alleles(manifest.variant_input)
+    joined, of_token = (2, K) if manifest.task.per_base else (alleles, 1)
+    num_outputs = manifest.task.num_outputs * of_token
+    return Head(width * joined, num_outputs, norm=manifest.norm, parts=alleles)
+
+
+def network_for(backbone: nn.Module, head: Head, manifest: Manifest) -> FinetunedNetwork:
+    """Return the network of a manifest."""
+    return FinetunedNetwork(
+        backbone,
+        head,
+        per_base=manifest.task.per_base,
+        variant_input=manifest.variant_input,
+    )
 
 
 def read_head(folder: Path, manifest: Manifest, width: int) -> Head:
@@ -358,7 +402,7 @@ def with_linear(
     with torch.no_grad():
         head.linear.weight.copy_(torch.from_numpy(linear.weights))
         head.linear.bias.copy_(torch.from_numpy(linear.bias))
-    network = FinetunedNetwork(opened.backbone, head, per_base=manifest.task.per_base)
+    network = network_for(opened.backbone, head, manifest)
     return FinetunedModel(
         network.to(model.network.device).eval(), model.vocabulary, manifest
     ), opened

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +20,7 @@ from carbon.errors import GenomeError, UserError
 from carbon.finetune.config import FORMATS
 from carbon.finetune.folder import Manifest, content_of, read_manifest
 from carbon.finetune.readers import alleles_of, fits_window, window_of
+from carbon.finetune.split import Input, input_bp
 from carbon.finetune.tasks import LabelTask
 from carbon.genome import Reference, Variant, VcfReader, VcfRow, contig_names, read_sequences
 from carbon.genome.bed import bed_lines, bed_place, is_bed
@@ -107,12 +109,12 @@ class SourceRecord(NamedTuple):
     Attributes:
         record: fields that the source's writer needs.
         names: names of its sequences, for messages.
-        sequences: sequences to predict.
+        sequences: sequences to predict, or pairs of alleles.
     """
 
     record: Any
     names: tuple[str, ...]
-    sequences: tuple[str, ...]
+    sequences: tuple[Input, ...]
 
 
 class Source:
@@ -295,6 +297,7 @@ _SIDES = {
     "_REF": AlleleField("with REF"),
     "_DELTA": AlleleField("with ALT - with REF"),
 }
+_OF_BOTH = {"": AlleleField("from REF and ALT")}
 _SIDES_OF_BASES = {
     "": AlleleField("with ALT, at the base of the largest change"),
     "_REF": AlleleField("with REF, there"),
@@ -310,7 +313,10 @@ class VariantSource(Source):
         """Open reference and VCF."""
         self.writer = chosen_by_ending(job.output, "predicted variants")
         self.task, self.job = manifest.task, job
+        self.reads_pairs = manifest.variant_input != "alt"
         self.sides = _SIDES_OF_BASES if manifest.task.per_base else _SIDES
+        if self.reads_pairs:
+            self.sides = _OF_BOTH
         self.window_bp = manifest.window_bp if job.window_bp is None else job.window_bp
         assert job.reference is not None
         self.reference = Reference(job.reference)
@@ -345,15 +351,19 @@ class VariantSource(Source):
         return agreement.num_records
 
     def records(self) -> Iterator[SourceRecord]:
-        """Yield records, with a REF and an ALT sequence for each ALT that can be predicted."""
+        """Yield records, with a REF and an ALT sequence, or both as one input, for each ALT that
+        can be predicted.
+        """
         for row in self.read():
-            sequences: list[str] = []
+            sequences: list[Input] = []
             names: list[str] = []
             reasons = [self.why_none(row, variant) for variant in row.variants]
             for variant, reason in zip(row.variants, reasons, strict=True):
                 if reason is None:
-                    sequences += alleles_of(self.reference, variant, self.window_bp)
-                    names += [f"{self.vcf.path}: {variant.to_text()}"] * 2
+                    pair = alleles_of(self.reference, variant, self.window_bp)
+                    inputs: tuple[Input, ...] = (pair,) if self.reads_pairs else pair
+                    sequences += inputs
+                    names += [f"{self.vcf.path}: {variant.to_text()}"] * len(inputs)
             yield SourceRecord((row, reasons), tuple(names), tuple(sequences))
 
     def why_none(self, row: VcfRow, variant: Variant) -> str | None:
@@ -366,8 +376,16 @@ class VariantSource(Source):
             return "allele_longer_than_half_window"
         return None
 
-    def values(self, variant: Variant, ref: Floats32, alt: Floats32) -> list[float | int | None]:
+    @property
+    def num_predictions(self) -> int:
+        """Predictions of a variant: one from both alleles, or one with each."""
+        return 1 if self.reads_pairs else 2
+
+    def values(self, variant: Variant, predictions: list[Floats32]) -> list[float | int | None]:
         """Return a value for each column of each output; None without a prediction."""
+        if self.reads_pairs:
+            return list(table_cells(predictions[0]))
+        ref, alt = predictions
         if self.task.per_base:
             plain = normalize_variant(self.reference, variant)
             before_bp = min(plain.position, self.window_bp // 2)
@@ -408,7 +426,8 @@ def _rows(
     num_values = len(source.sides) * len(source.task.output_names)
     empty: list[float | int | None] = [None] * num_values
     for variant, reason in zip(row.variants, reasons, strict=True):
-        yield empty if reason else source.values(variant, next(remaining), next(remaining))
+        of_variant = [] if reason else list(islice(remaining, source.num_predictions))
+        yield empty if reason else source.values(variant, of_variant)
 
 
 @contextmanager
@@ -546,7 +565,7 @@ class PredictWorker:
 
         return cls(load_finetuned(job.model, dtype=dtype, **loading), job, dtype)
 
-    def __call__(self, payload: tuple[list[str], list[str]]) -> list[str]:
+    def __call__(self, payload: tuple[list[str], list[Input]]) -> list[str]:
         """Return the prediction of every sequence, base64-encoded."""
         names, sequences = payload
         arrays = self._finetuned.predict_block(sequences, names, self._strands, self._too_long)
@@ -566,6 +585,11 @@ def run_predict_job(job: PredictJob, dtype: str, workers: Workers) -> dict[str, 
     """
     form = check_job(job)
     manifest = read_manifest(job.model)
+    if form != "vcf" and manifest.variant_input != "alt":
+        raise UserError(
+            f"{job.source}: {job.model} reads both alleles of variants (variant_input = "
+            f"'{manifest.variant_input}'); give a VCF"
+        )
     source = SOURCES[form](manifest, job)
     about = workers.about(in_blocks(source.read(), _BLOCK_RECORDS))  # or more: blocks end earlier
     source.check_window(about["room_bp"])
@@ -575,6 +599,7 @@ def run_predict_job(job: PredictJob, dtype: str, workers: Workers) -> dict[str, 
         "outputs": list(manifest.task.output_names),
         "strands": job.strands or manifest.strands,
         "too_long": job.too_long or manifest.too_long,
+        "variant_input": manifest.variant_input,
         "window_bp": manifest.window_bp if job.window_bp is None else job.window_bp,
         "dtype": dtype,
     }
@@ -587,7 +612,7 @@ def run_predict_job(job: PredictJob, dtype: str, workers: Workers) -> dict[str, 
             source.records(),
             _BLOCK_RECORDS,
             _BLOCK_BP,
-            lambda record: sum(map(len, record.sequences)),
+            lambda record: sum(map(input_bp, record.sequences)),
         ),
         payload=_payload,
         source=str(job.source),
@@ -605,7 +630,7 @@ def run_predict_job(job: PredictJob, dtype: str, workers: Workers) -> dict[str, 
     return {"output": str(job.output), **counts, **settings}
 
 
-def _payload(block: list[SourceRecord]) -> tuple[list[str], list[str]]:
+def _payload(block: list[SourceRecord]) -> tuple[list[str], list[Input]]:
     """Return the names and the sequences of a block."""
     names = [name for record in block for name in record.names]
     return names, [sequence for record in block for sequence in record.sequences]

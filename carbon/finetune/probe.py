@@ -11,9 +11,17 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from carbon.errors import UserError
-from carbon.finetune.config import MethodConfig
-from carbon.finetune.network import Averager, Batch, OpenedModel, SequenceWindow, both_sides, pooled
-from carbon.finetune.split import Examples
+from carbon.finetune.config import MethodConfig, VariantInput
+from carbon.finetune.network import (
+    Averager,
+    Batch,
+    OpenedModel,
+    SequenceWindow,
+    both_sides,
+    num_alleles,
+    vectors_of_rows,
+)
+from carbon.finetune.split import Examples, Input, input_bp
 from carbon.finetune.tasks import LabelTask
 from carbon.inference.runner import Observed, decoder_with
 from carbon.inference.score import blocks
@@ -325,19 +333,26 @@ class LayerStates(nn.Module):
     label of every base a row is a 6-mer, and its vector has the states of both passes.
     """
 
-    def __init__(self, backbone: Any, layers: Sequence[int | None]) -> None:
+    def __init__(
+        self, backbone: Any, layers: Sequence[int | None], variant_input: VariantInput = "alt"
+    ) -> None:
         """Select layers; None is all of them and the final norm, 0 the embeddings."""
         super().__init__()
         self.backbone, self.layers = backbone, tuple(layers)
+        self.variant_input = variant_input
 
     def forward(self, batch: Batch) -> Tensor:
         """Return vectors, layer after layer."""
         vectors: dict[int | None, Tensor] = {}
-        vectors_from = pooled if batch.pairs is None else both_sides
+
+        def vectors_from(states: Tensor) -> Tensor:
+            if batch.pairs is not None:
+                return both_sides(states, batch)
+            return vectors_of_rows(states, batch, self.variant_input)
 
         def observed(module: nn.Module, layer: int | None) -> nn.Module:
             def observe(states: Tensor) -> None:
-                vectors[layer] = vectors_from(states, batch)
+                vectors[layer] = vectors_from(states)
 
             return Observed(module, observe) if layer in self.layers else module
 
@@ -370,13 +385,15 @@ def _read(
     examples: Examples,
     method: MethodConfig,
     seed: int,
+    variant_input: VariantInput,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], tuple[str, ...]]:
     """Return vectors, (rows, layers, width), labels, (rows, columns), and notes on sampling.
 
     A row is an example, or a 6-mer with a column for each of its bases.
     """
     if not examples.per_base:
-        return vectors_of(opened, layers, examples.sequences, method), examples.labels, ()
+        vectors = vectors_of(opened, layers, examples.inputs, method, variant_input)
+        return vectors, examples.labels, ()
     averager = six_mers_averager(opened, layers)
     vectors, labels, total = read_six_mers(averager, examples, method, seed)
     is_drawn = total > len(labels)
@@ -401,21 +418,23 @@ def six_mers_averager(opened: OpenedModel, layers: Sequence[int | None]) -> Aver
 def vectors_of(
     opened: OpenedModel,
     layers: Sequence[int | None],
-    sequences: Sequence[str],
+    sequences: Sequence[Input],
     method: MethodConfig,
+    variant_input: VariantInput = "alt",
 ) -> NDArray[np.float32]:
     """Return (sequences, layers, width): means over strands and windows.
 
     A linear map of the mean is the mean of the map, so a probe fitted to these vectors gives the
-    mean logits of both strands.
+    mean logits of both strands. For both alleles of a variant the width is that of `COMBINED`,
+    which combines them on each strand.
     """
-    width = opened.backbone.config.hidden_size
-    network = LayerStates(opened.backbone, layers)
+    width = opened.backbone.config.hidden_size * num_alleles(variant_input)
+    network = LayerStates(opened.backbone, layers, variant_input)
     size = len(layers) * width
     averager = Averager(network, opened.backbone, opened.model.vocabulary, method.pool, size)
 
     def read() -> Iterator[NDArray[Any]]:
-        for block in blocks(sequences):
+        for block in blocks(sequences, input_bp):
             yield from averager.means(block, method.strands, tile=method.too_long == "tile")
 
     vectors = np.empty((len(sequences), len(layers), width), dtype=np.float32)
@@ -431,6 +450,7 @@ def probe(
     validation: Examples,
     method: MethodConfig,
     seed: int = 0,
+    variant_input: VariantInput = "alt",
 ) -> ProbeResult:
     """Fit a linear probe to each layer and return the one with the best validation score.
 
@@ -444,14 +464,17 @@ def probe(
         validation: examples that select strength and layer.
         method: pool, layer, strands and the rule for long sequences.
         seed: seed of the 6-mer sample for a label of every base.
+        variant_input: what is read of a variant.
 
     Raises:
         UserError: no score is defined.
     """
     layers = layers_of(opened, method.layer)
     opened.backbone.train(False)
-    vectors, labels, notes = _read(opened, layers, train, method, seed)
-    validation_vectors, validation_labels, _ = _read(opened, layers, validation, method, seed)
+    vectors, labels, notes = _read(opened, layers, train, method, seed, variant_input)
+    validation_vectors, validation_labels, _ = _read(
+        opened, layers, validation, method, seed, variant_input
+    )
     probes: dict[LayerScore, Linear] = {}
     for number, layer in enumerate(layers):
         fit = fit_linear(

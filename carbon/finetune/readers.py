@@ -15,6 +15,7 @@ from pyarrow import csv
 
 from carbon.errors import ConfigError, GenomeError, UserError, abridged
 from carbon.finetune.config import FORMATS, DataConfig
+from carbon.finetune.split import LabelledVariant
 from carbon.genome import (
     Interval,
     Reference,
@@ -45,6 +46,7 @@ class Rows:
         contigs: contig of each sequence; None if sequences are not cut from a reference.
         where: maps a row, from 0, to its location for messages.
         notes: sentences on skipped records.
+        variants: of a VCF, one for each example.
     """
 
     sequences: Sequence[str]
@@ -54,6 +56,7 @@ class Rows:
     contigs: Sequence[str] | None
     where: Callable[[int], str]
     notes: tuple[str, ...] = ()
+    variants: Sequence[LabelledVariant] = ()
 
     def __len__(self) -> int:
         return len(self.sequences)
@@ -68,7 +71,8 @@ def find_column(name: str, columns: Collection[str], where: str, key: str) -> st
     if name in columns:
         return name
     near = difflib.get_close_matches(name, columns, n=1)
-    shown = f"did you mean '{near[0]}'?" if near else f"it has {', '.join(list(columns)[:12])}"
+    known = f"it has {', '.join(list(columns)[:12])}" if columns else "its header has none"
+    shown = f"did you mean '{near[0]}'?" if near else known
     raise UserError(f"{where}: has no column '{name}' ({key}); {shown}")
 
 
@@ -99,6 +103,7 @@ def joined(rows_of_file: Mapping[str, Rows], column: str) -> Rows:
         contigs=listed(lambda rows: rows.contigs or ()) if first.contigs is not None else None,
         where=where,
         notes=tuple(chain.from_iterable(rows.notes for rows in each)),
+        variants=listed(lambda rows: rows.variants),
     )
 
 
@@ -436,7 +441,7 @@ _ID_AND_TYPE = re.compile(r"##INFO=<ID=([^,>]+),.*?Type=(\w+)")
 
 
 def read_vcf(path: str, config: DataConfig) -> Rows:
-    """Read a window for each ALT; labels are keys of INFO, one value for each ALT or one for all.
+    """Read the windows of each ALT; labels are keys of INFO, one value for each ALT or one for all.
 
     Alleles other than ACGT sequences, such as `*` and `<DEL>`, and alleles longer than half of the
     window are skipped and counted.
@@ -447,9 +452,11 @@ def read_vcf(path: str, config: DataConfig) -> Rows:
     if not config.window_bp:
         raise ConfigError(f"{path}: give data.window_bp, the bases to read around a variant")
     reference, others = opened(path, config.reference, config.contigs)
-    keys = [*config.labels, *([config.split.column] if config.split.column else [])]
+    others_of = [key for key in (config.split.column, config.consequence) if key]
+    keys = [*config.labels, *others_of]
     values: dict[str, list[str]] = {key: [] for key in keys}
-    sequences, contigs, names, places = [], [], [], []
+    sequences, contigs, variants, places = [], [], [], []
+    reads_ref = config.variant_input != "alt"
     num_skipped = 0
     with reference:
         reader = VcfReader(path, reference, contig_names=others)
@@ -470,20 +477,27 @@ def read_vcf(path: str, config: DataConfig) -> Rows:
                     values[key].append(
                         _value(info, key, types[key], allele, len(row.variants), where)
                     )
-                sequences.append(alleles_of(reference, variant, config.window_bp)[1])
+                ref_window, alt_window = alleles_of(reference, variant, config.window_bp)
+                sequences.append(alt_window)
                 contigs.append(row.contig)
-                names.append(variant.to_text())
+                consequence = values[config.consequence][-1] if config.consequence else ""
+                if config.consequence and not consequence:
+                    raise UserError(f"{where}: has no {config.consequence}; add it")
+                variants.append(
+                    LabelledVariant(variant, ref_window.upper() if reads_ref else "", consequence)
+                )
                 places.append(where)
     why = "not a sequence of ACGT, or longer than half of the window"
     notes = (f"{path}: {num_skipped} alleles are skipped: {why}.",) if num_skipped else ()
     return Rows(
         sequences=sequences,
         labels={key: values[key] for key in config.labels},
-        names=names,
-        columns={key: values[key] for key in keys[len(config.labels) :]},
+        names=[each.variant.to_text() for each in variants],
+        columns={key: values[key] for key in others_of},
         contigs=contigs,
         where=lambda row: places[row],
         notes=notes,
+        variants=variants,
     )
 
 

@@ -258,6 +258,8 @@ def results_of(
     test, validation = examples.split("test"), examples.split("validation")
     tested = {"model": predictions["test"]}
     for name in config.baselines:
+        if name == "delta" and not examples.variants:
+            continue
         say(f"baseline: {name}")
         predict = FITS[name](examples.split("train"), validation, task, config.seeds[0])
         tested[name] = predict(test)
@@ -361,6 +363,27 @@ class Findings:
     def base(self) -> str:
         """Name of the base model, without its folder."""
         return Path(self.manifest.base).name
+
+    def cross_validation_rows(self) -> list[Row]:
+        """Return a row for each class of variants and predictor of the nested cross-validation."""
+        nested = self.results.get("cross_validation")
+        if nested is None:
+            return []
+        parts = {"all": nested["all"], **nested["classes"]}
+        return [
+            (
+                f"{name}: {part['examples']:,}, {part['positives']:,} positive",
+                predictor,
+                *map(estimate_text, scores.values()),
+            )
+            for name, part in parts.items()
+            for predictor, scores in part["scores"].items()
+        ]
+
+    def classes_left_out(self) -> list[str]:
+        """Return a sentence for each class of variants without a cross-validation."""
+        left_out = self.results["cross_validation"]["left_out"]
+        return [f"{name} is left out: {reason}." for name, reason in left_out.items()]
 
     def best_baseline(self) -> str | None:
         """Return the baseline with the highest first score."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from carbon.errors import UserError
 from carbon.finetune.config import SPLITS, SplitConfig
-from carbon.genome import reverse_complement
+from carbon.genome import Variant, reverse_complement
 from carbon.genome.kmers import UInt64s, canonical_kmers
 
 MIN_GROUPS = 10
@@ -34,6 +34,38 @@ SPLIT_WORDS = {
 Where = Callable[[int], str]
 
 
+Alleles = tuple[str, str]
+"""Windows with REF and with ALT."""
+Input = str | Alleles
+"""What a model reads for an example: a sequence, or both alleles of a variant."""
+
+
+def sequences_of(item: Input) -> tuple[str, ...]:
+    """Return the sequence of an input, or its windows with REF and with ALT."""
+    return (item,) if isinstance(item, str) else tuple(item)
+
+
+def input_bp(item: Input) -> int:
+    """Return the bases of an input's longest sequence."""
+    return max(map(len, sequences_of(item)))
+
+
+class LabelledVariant(NamedTuple):
+    """A variant of a labelled VCF.
+
+    Attributes:
+        variant: as written in the VCF, with the contig's name in the reference.
+        ref_window: window with REF; empty if the model reads ALT alone.
+        consequence: value of `data.consequence`, if any.
+        delta: zero-shot delta of the base model in nats; NaN until it is computed.
+    """
+
+    variant: Variant
+    ref_window: str = ""
+    consequence: str = ""
+    delta: float = float("nan")
+
+
 @dataclass(frozen=True, eq=False)
 class Examples:
     """Labelled sequences.
@@ -48,6 +80,7 @@ class Examples:
         splits: (examples,) names of `SPLITS`.
         groups: (examples,) contig or group of each, "" if none; a bootstrap draws groups whole.
         per_base: whether every base has a label.
+        variants: (examples,) variants of a VCF, whose windows with ALT are `sequences`; else empty.
     """
 
     names: tuple[str, ...]
@@ -56,11 +89,14 @@ class Examples:
     splits: tuple[str, ...]
     groups: tuple[str, ...]
     per_base: bool = False
+    variants: tuple[LabelledVariant, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise ValueError if the columns differ in length."""
         num_rows = int(self.starts[-1])
         lengths = {len(self.names), len(self.sequences), len(self.splits), len(self.groups)}
+        if self.variants:
+            lengths.add(len(self.variants))
         if len(lengths) != 1 or self.labels.ndim != 2 or len(self.labels) != num_rows:
             raise ValueError(f"{lengths} examples, {self.labels.shape} labels, {num_rows} rows")
 
@@ -76,6 +112,13 @@ class Examples:
     def rows_of(self, example: int) -> slice:
         """Return the rows of `labels` that belong to an example."""
         return slice(int(self.starts[example]), int(self.starts[example + 1]))
+
+    @property
+    def inputs(self) -> Sequence[Input]:
+        """Return what the model reads for each example."""
+        pairs = zip(self.variants, self.sequences, strict=False)
+        two = [(each.ref_window, alt) for each, alt in pairs if each.ref_window]
+        return two or self.sequences
 
     @property
     def row_groups(self) -> tuple[str, ...]:
@@ -98,6 +141,7 @@ class Examples:
             splits=tuple(self.splits[i] for i in which),
             groups=tuple(self.groups[i] for i in which),
             per_base=self.per_base,
+            variants=tuple(self.variants[i] for i in which) if self.variants else (),
         )
 
     def split(self, name: str) -> "Examples":

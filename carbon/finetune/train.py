@@ -27,11 +27,16 @@ from typing_extensions import TypedDict
 
 from carbon.errors import UserError
 from carbon.finetune.config import MethodConfig
-from carbon.finetune.network import OF_A_WHOLE_BATCH, FinetunedNetwork, batches
+from carbon.finetune.network import (
+    OF_A_WHOLE_BATCH,
+    FinetunedNetwork,
+    batches,
+    rows_of,
+    turned,
+)
 from carbon.finetune.predict import FinetunedModel, validate
-from carbon.finetune.split import Examples
+from carbon.finetune.split import Examples, Input, input_bp, sequences_of
 from carbon.finetune.tasks import LabelTask
-from carbon.genome import reverse_complement
 from carbon.io.structured import read_json
 from carbon.progress import progress
 
@@ -323,22 +328,22 @@ def _validations(log: Sequence[dict[str, float]]) -> list[ValidationStep]:
     return validations
 
 
-class _Rows(Dataset[tuple[str, Tensor]]):
+class _Rows(Dataset[tuple[Input, Tensor]]):
     """Training examples: bases and targets."""
 
     def __init__(self, examples: Examples, task: LabelTask) -> None:
-        self.examples = examples
+        self.examples, self.inputs = examples, examples.inputs
         self.targets = torch.from_numpy(task.targets(examples.labels))
 
     def __len__(self) -> int:
         return len(self.examples)
 
-    def __getitem__(self, key: ExampleKey) -> tuple[str, Tensor]:
-        sequence = self.examples.sequences[key.example]
+    def __getitem__(self, key: ExampleKey) -> tuple[Input, Tensor]:
+        item = self.inputs[key.example]
         targets = self.targets[self.examples.rows_of(key.example)]
         if key.is_turned:
-            sequence, targets = reverse_complement(sequence), targets.flip(0)
-        return sequence, targets if key.counts else torch.full_like(targets, torch.nan)
+            item, targets = turned(item), targets.flip(0)
+        return item, targets if key.counts else torch.full_like(targets, torch.nan)
 
 
 class _Loader(DataLoader[Any]):
@@ -405,9 +410,9 @@ class _Trainer(Trainer):
         per_base = finetuned.task.per_base
         make = batches(finetuned.vocabulary, finetuned.manifest.pool, per_base=per_base)
 
-        def collate(examples: Sequence[tuple[str, Tensor]]) -> dict[str, Any]:
-            sequences, targets = zip(*examples, strict=True)
-            return {"batch": make(sequences), "targets": torch.cat(targets)}
+        def collate(examples: Sequence[tuple[Input, Tensor]]) -> dict[str, Any]:
+            inputs, targets = zip(*examples, strict=True)
+            return {"batch": make(rows_of(inputs)), "targets": torch.cat(targets)}
 
         return _Loader(rows, batch_sampler=self.steps, collate_fn=collate)
 
@@ -514,7 +519,8 @@ def _check_whole_batch(loss: str, method: MethodConfig, arguments: TrainingArgum
 
 def _max_micro_batch(finetuned: FinetunedModel, train: Examples) -> int:
     """Return how many of the longest sequences fit a pass with gradients."""
-    longest = max(map(len, train.sequences)) // 6 + 2
+    longest = max(map(input_bp, train.inputs)) // 6 + 2
+    longest *= len(sequences_of(train.inputs[0]))
     share = _TRAINING_SHARE if torch.cuda.is_available() else 1.0
     return max(
         1,

@@ -31,6 +31,7 @@ from carbon.inference.options import (
     SamplingRule,
     ScanOptions,
     ScoreOptions,
+    Strands,
     Tags,
     VariantOptions,
     Words,
@@ -74,6 +75,7 @@ _VariantMethod = Annotated[VariantOptions, Option(group=METHOD)]
 
 _INPUT = Group("Variants", takes_one=True, is_required=True)
 _PLACE = Group("Place", takes_one=True)
+_VARIANTS = Group("Variants, in place of sequences")
 _PERCENTILES = Group("Percentiles", takes_one=True)
 _SCANNED = Group("Place, one of these", takes_one=True, is_required=True)
 _PROMPTS = Group("Prompts, one of these", takes_one=True)
@@ -108,11 +110,45 @@ class ScoreJob:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class EmbeddedVariants:
+    """Variants to embed with both alleles, in place of sequences.
+
+    Attributes:
+        vcf: sorted VCF, plain, gzip or bgzip; or BCF.
+        reference: FASTA that the variants refer to.
+        contigs: if the VCF uses other contig names than the reference: a table of its names and
+            the reference's, or chr to add or remove 'chr' (and M for MT).
+        region: embed the records whose POS is in it, 1-based, both ends included.
+        regions_file: embed the records whose POS is in one of its regions.
+        min_qual: embed the records whose QUAL is at least this; records without QUAL are left out.
+        filters: embed the records whose FILTER has one of these names, such as PASS; '.' means
+            records without applied filters.
+        skip_mismatches: skip records whose REF contradicts the reference.
+        window_bp: bases of the window around a variant (default: 8192, or what fits).
+        strands: strands to read; the vectors of both give their mean.
+    """
+
+    vcf: InputFile | None = None
+    reference: InputFile | None = None
+    contigs: str | None = None
+    region: Annotated[str | None, Option(group=_PLACE, metavar="CHR[:FIRST-LAST]")] = None
+    regions_file: Annotated[InputFile | None, Option(group=_PLACE, metavar="BED")] = None
+    min_qual: Annotated[float | None, Option(metavar="QUAL")] = None
+    filters: Annotated[str, Option(metavar="NAME[,NAME...]")] = ""
+    skip_mismatches: bool = False
+    window_bp: int | None = None
+    strands: Strands = "both"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class EmbedJob:
-    """Sequences to embed."""
+    """Sequences to embed, or variants with both alleles."""
 
     loading: _Loading
     output: Annotated[Path, output_of("embeddings")]
+    variants: Annotated[EmbeddedVariants, Option(group=_VARIANTS)] = field(
+        default_factory=EmbeddedVariants
+    )
     method: EmbedOptions = field(default_factory=EmbedOptions)
 
 

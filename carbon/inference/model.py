@@ -34,6 +34,8 @@ from carbon.inference.options import (
     ScanOptions,
     ScoreKeywords,
     ScoreOptions,
+    VariantEmbedKeywords,
+    VariantEmbedOptions,
     VariantKeywords,
     VariantOptions,
     check_choice,
@@ -57,6 +59,7 @@ from carbon.inference.variants import (
 )
 from carbon.inference.variants.background import Background
 from carbon.inference.variants.background_scores import make_background
+from carbon.inference.variants.embeddings import AlleleVectors, embed_variants
 from carbon.model import LoadedModel, load_model
 from carbon.tokenizer import K
 
@@ -396,6 +399,28 @@ class Model:
             UserError: the pool, layer or a tag is invalid, or a letter of a sequence is not DNA.
         """
         return embed_sequences(self.runner, checked_dna(sequences), EmbedOptions(**options))
+
+    @takes(VariantEmbedOptions)
+    def embed_variants(
+        self,
+        reference: Reference,
+        variants: Iterable[Variant],
+        **options: Unpack[VariantEmbedKeywords],
+    ) -> Iterator[AlleleVectors]:
+        """Yield the vectors of the window with REF and with ALT of each variant, in order.
+
+        Args:
+            reference: the reference sequence.
+            variants: as for `score_variants`; those without a window get a reason.
+            **options: fields of `VariantEmbedOptions`:
+
+        Raises:
+            UserError: a choice, window, layer or tag is invalid.
+            GenomeError: a REF differs from the reference.
+        """
+        check_reference(reference)
+        checked = checked_variants(variants)
+        return embed_variants(self.runner, reference, checked, VariantEmbedOptions(**options))
 
 
 DTYPES: dict[Dtype, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}

@@ -404,6 +404,38 @@ class EmbedKeywords(TypedDict, total=False):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class VariantEmbedOptions:
+    """How variants are embedded: the window of `centered` with REF and with ALT.
+
+    The window of a strand is pooled as a sequence is, and the vectors of both strands give their
+    mean. A strand that cannot distinguish the alleles is left out.
+
+    Attributes:
+        window_bp: bases of the window (default: 8192, or what fits).
+        strands: strands to read.
+        pool: mean over known bases, state of the last 6-mer, or of </dna> after it.
+        layer: after N layers; default: all and the last norm.
+        tags: metadata tag; may be repeated.
+    """
+
+    window_bp: int | None = None
+    strands: Strands = "both"
+    pool: Pool = "mean"
+    layer: int | None = None
+    tags: Tags = ()
+
+
+class VariantEmbedKeywords(TypedDict, total=False):
+    """The fields of `VariantEmbedOptions`."""
+
+    window_bp: int | None
+    strands: Strands
+    pool: Pool
+    layer: int | None
+    tags: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class VariantOptions:
     """How variants are scored.
 

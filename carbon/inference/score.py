@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _WINDOWS_PER_GROUP = 512  # sorted into batches by length together
 # Part of a stream of sequences that is in memory.
+T = TypeVar("T")
+
 _BLOCK_SEQUENCES, _BLOCK_BP = 256, 4_000_000
 
 
@@ -77,9 +79,9 @@ def _scored(
             yield SequenceScore(len(sequence), num_known_bases, total, bases)
 
 
-def blocks(sequences: Iterable[str]) -> Iterator[list[str]]:
+def blocks(sequences: Iterable[T], bases_of: Callable[[T], int] = len) -> Iterator[list[T]]:  # type: ignore[assignment]
     """Split a stream into blocks of a bounded number of sequences and of bases."""
-    return in_blocks(sequences, _BLOCK_SEQUENCES, _BLOCK_BP, len)
+    return in_blocks(sequences, _BLOCK_SEQUENCES, _BLOCK_BP, bases_of)
 
 
 def base_log_likelihoods(

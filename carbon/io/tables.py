@@ -54,6 +54,10 @@ FORMATS: Mapping[str, Mapping[str, str]] = {
         ".parquet": "carbon.io.vectors:write_parquet",
         ".npz": "carbon.io.vectors:write_npz",
     },
+    "allele embeddings": {
+        ".parquet": "carbon.inference.variants.embeddings:write_parquet",
+        ".npz": "carbon.inference.variants.embeddings:write_npz",
+    },
     "background": {".json": "carbon.inference.variants.background:Background.write"},
     "joined parts": {
         ".tsv": "carbon.io.join:join_tsv",

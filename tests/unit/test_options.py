@@ -48,11 +48,12 @@ TABLES = {
 # By dataclass of options: the keywords that type checkers know.
 KEYWORDS = {
     getattr(options, f"{kind}Options"): getattr(options, f"{kind}Keywords")
-    for kind in ("Score", "Embed", "Variant", "Scan", "Dependency")
+    for kind in ("Score", "Embed", "VariantEmbed", "Variant", "Scan", "Dependency")
 } | {SamplingRule: options.SamplingKeywords, RLConfig: RLOptions, DesignConfig: DesignOptions}
 METHODS = {
     "score": options.ScoreOptions,
     "embed": options.EmbedOptions,
+    "embed_variants": options.VariantEmbedOptions,
     "score_variants": VariantOptions,
     "variant_method": VariantOptions,
     "background": VariantOptions,

@@ -322,6 +322,39 @@ class TestLikelihood:
         _, results = summary_of("heldout_likelihood", few, UniformModel())
         assert all(result["score"] == pytest.approx(np.log(4)) for result in results)
 
+    @pytest.mark.parametrize("by_bed", [False, True])
+    def test_the_gap_is_of_coding_bases_or_those_of_a_bed(self, genome, model, by_bed):
+        ends, end = genome.ends, int(genome.ends[-1])
+        spans = [(ends[0], ends[1]), (ends[2], ends[3]), (ends[4], ends[5]), (ends[6], ends[7])]
+        more = []
+        if by_bed:
+            spans = [(100, 300), (250, 400), (650, 900)]  # two overlap, one is in both records
+            bed = genome.folder / "c.bed"
+            bed.write_text("".join(f"h\t{start}\t{stop}\n" for start, stop in spans))
+            more = ["--conserved", str(bed)]
+        table = built(genome, "heldout_likelihood", *annotated(genome), *more)
+        summary, _ = summary_of("heldout_likelihood", table, CarbonModel(model, "m"))
+        is_inside = np.zeros(end, dtype=bool)
+        for start, stop in spans:
+            is_inside[start:stop] = True
+        inside, outside = [], []
+        for start, record in ((0, genome.bases[:700]), (700, genome.bases[700:])):
+            values = CarbonModel(model, "m").base_log_likelihoods([record])[0]
+            for place in range(6, len(record)):
+                (inside if is_inside[start + place] else outside).append(values[place])
+        gap = summary.others["ll_gap"]
+        assert gap.value == pytest.approx(np.mean(inside) - np.mean(outside))
+        assert gap.low <= gap.value <= gap.high
+        assert (
+            f"{len(inside):,} conserved bases ({'c.bed' if by_bed else 'coding'})"
+            in (summary.notes[-1])
+        )
+
+    def test_without_places_there_is_no_gap(self, genome):
+        table = built(genome, "heldout_likelihood")
+        summary, _ = summary_of("heldout_likelihood", table, UniformModel())
+        assert summary.others == {}
+
     def test_31_mers_are_looked_up_on_both_strands_of_training_records(self):
         train = random_bases(500, 1)
         copied = reverse_complement(train[100:200])  # 100 - 30 31-mers are of the copy alone

@@ -298,7 +298,7 @@ def score_vcf(job: VariantJob, path: Path, workers: Workers) -> dict[str, Any]:
         blocks = Job(
             description="scoring variants",
             output=job.output,
-            settings=settings | about["identity"] | _fingerprints(job, path),
+            settings=settings | about["identity"] | fingerprints(job, path),
             check=lambda: checked_records(vcf, reference, job),
             blocks=lambda: blocks_of(vcf, about["settings"]),
             # Workers do not need genotypes, of which there may be thousands.
@@ -462,8 +462,8 @@ def _settings(runner: "ModelRunner", job: VariantJob, method: Method) -> dict[st
     } | ({ANNOTATION: genes.annotation.name} if genes.annotation else {})
 
 
-def _fingerprints(job: VariantJob, vcf: Path) -> dict[str, Any]:
-    """Return checksums of the inputs."""
+def fingerprints(job: VariantJob, vcf: Path) -> dict[str, Any]:
+    """Return checksums of the inputs of a job, and the filters that no setting records."""
     genes = job.genes
     table = names_table(genes.contigs)
     return {

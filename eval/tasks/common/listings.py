@@ -23,6 +23,9 @@ _NAMES = {
     "score": ("score", "function.score.mean", "func_score"),
     "label": ("label",),
     "consequence": ("consequence",),
+    "subset": ("subset",),
+    "match_group": ("match_group",),
+    "mavedb_urn": ("mavedb_urn",),
 }
 # The BRCA2 table of Huang et al. 2025 has its columns in this order, under long headers.
 _HUANG_SHEET = "Table S3"

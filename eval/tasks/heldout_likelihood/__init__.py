@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from carbon.inference.held_out import measured_bases
-from eval.contract import Example, Model, Options, Result, Summary, Task
-from eval.metrics import summary_of
+from carbon.uncertainty import bootstrap, ratio_of
+from eval.contract import Estimate, Example, Floats, Model, Options, Result, Summary, Task
+from eval.metrics import column_of, summary_of
 from eval.tasks.common.tables import Row, check_dna, chosen_rows, reader
 from eval.tasks.heldout_likelihood.build import build
 from eval.tasks.heldout_likelihood.overlap import overlap_clause
@@ -48,19 +50,35 @@ def _run(model: Model, examples: Sequence[Example]) -> Iterator[Result]:
         row: Row = stretches[0].data["row"]
         sequence = check_dna(row["sequence"], f"{row.where} sequence")
         values, counted = model.base_log_likelihoods([sequence])[0], measured_bases(sequence)
+        conserved = _is_conserved(row, len(sequence))
         for number, example in enumerate(stretches):
             kmers = _kmers(row) if not number else {"kmers": 0, "shared_kmers": 0}
-            yield _result(example, values, counted) | kmers
+            yield _result(example, values, counted, conserved) | kmers
 
 
-def _result(example: Example, values: Any, counted: Any) -> Result:
+def _is_conserved(row: Row, length_bp: int) -> NDArray[np.bool_] | None:
+    """Return which bases are conserved; None if the dataset does not say."""
+    if not row.get("conserved_by"):
+        return None
+    found = np.zeros(length_bp, dtype=bool)
+    for start, end in row["conserved"]:
+        found[start:end] = True
+    return found
+
+
+def _result(example: Example, values: Any, counted: Any, conserved: Any) -> Result:
     here = slice(example.data["start"], example.data["end"])
     found = {"id": example.id, "group": example.group, _CLUSTER: example.data["gene"]}
     nats = -values[here][counted[here]]
     if not len(nats):
         return {**found, "skipped": "no base has six known bases before it"}
     total = float(np.bincount(np.zeros(len(nats), dtype=int), nats)[0])
-    return {**found, "score": total / len(nats), "nats": total, "bases": len(nats)}
+    found |= {"score": total / len(nats), "nats": total, "bases": len(nats)}
+    if conserved is not None:
+        inside = conserved[here][counted[here]]
+        found |= {"conserved_by": example.data["row"]["conserved_by"]}
+        found |= {"conserved_nats": float(nats[inside].sum()), "conserved_bases": int(inside.sum())}
+    return found
 
 
 def _kmers(row: Row) -> dict[str, int]:
@@ -71,15 +89,44 @@ def _summarise(results: Sequence[Result]) -> Summary:
     kmers, shared = (sum(result[key] for result in results) for key in ("kmers", "shared_kmers"))
     bases = sum(result["bases"] for result in results)
     clusters = len({result[_CLUSTER] for result in results})
+    gap, by = _gap(results)
     return replace(
         summary_of(results, "nats_per_base", cluster=_CLUSTER, groups=()),
+        others=gap,
         notes=[
             f"{bases:,} bases; intervals draw {clusters:,} genes or records. Most DNA is nearly "
             "random, so a hundredth of a nat is much; nats of two genomes are not compared",
             f"{overlap_clause(shared, kmers)}; at copies of training sequence the numbers measure "
             "memory as well as learning",
+            *by,
         ],
     )
+
+
+def _gap(results: Sequence[Result]) -> tuple[dict[str, Estimate], list[str]]:
+    """Return the mean log-likelihood of conserved bases minus that of others, and a note."""
+    marked = [result for result in results if "conserved_by" in result]
+    inside, bases = (column_of(marked, name) for name in ("conserved_bases", "bases"))
+    if not 0 < inside.sum() < bases.sum():
+        return {}, []
+    nats_inside, nats = (column_of(marked, name) for name in ("conserved_nats", "nats"))
+    of_others, of_inside = (
+        ratio_of(nats - nats_inside, bases - inside),
+        ratio_of(nats_inside, inside),
+    )
+
+    def gap(weights: Floats) -> float:
+        both = (weights @ inside, weights @ (bases - inside))
+        return of_others(weights) - of_inside(weights) if all(both) else float("nan")
+
+    units = [result[_CLUSTER] for result in marked]
+    found = bootstrap(gap, len(marked), clusters=units)
+    note = (
+        f"ll_gap: mean log-likelihood of {int(inside.sum()):,} conserved bases "
+        f"({marked[0]['conserved_by']}) minus that of {int((bases - inside).sum()):,} others, in "
+        "nats; it rises as a model learns what selection keeps"
+    )
+    return {"ll_gap": found}, [note]
 
 
 TASK = Task(

@@ -301,7 +301,8 @@ def test_the_defaults_of_a_configuration():
     }
     config = FinetuneConfig.from_table(table, "x.toml")
     assert FinetuneConfig.from_table(tomllib.loads(config.to_toml()), "again") == config
-    assert (config.seeds, config.baselines) == ((0,), ("constant", "composition", "kmers", "cnn"))
+    assert config.seeds == (0,)
+    assert config.baselines == ("constant", "composition", "kmers", "cnn", "delta")
     assert config.task.transform == "z_score" and config.task.class_weights == "none"
     data, method = config.data, config.method
     assert (data.leaks, data.leak_share, data.window_bp) == ("report", 0.5, 0)

@@ -44,6 +44,8 @@ def words_of(command, folder, output):
         "score": ["score", *model, f"{folder}/s.fa", "--strands", "both"],
         "per_base": ["score", *model, f"{folder}/s.fa", "--per-base"],
         "embed": ["embed", *model, f"{folder}/s.fa"],
+        "embed_vcf": ["embed", *model, "--reference", f"{folder}/r.fa", "--vcf",
+                      f"{folder}/v.vcf", "--window", "60"],
         "scan": ["scan", *model, "--reference", f"{folder}/r.fa", "--contig", "c", "--window",
                  "120", "--offsets", "0,3"],
         "background": ["background", *model, "--reference", f"{folder}/r.fa", "--window", "60",
@@ -53,12 +55,18 @@ def words_of(command, folder, output):
     }[command]  # fmt: skip
 
 
-OUTPUTS = [("variants", "vcf.gz"), ("score", "tsv"), ("scan", "tsv"), ("generate", "fa")]
+OUTPUTS = [
+    ("variants", "vcf.gz"),
+    ("score", "tsv"),
+    ("scan", "tsv"),
+    ("generate", "fa"),
+    ("embed_vcf", "npz"),
+]
 # Formats that other rows write by the same function, and commands whose blocks are alike.
 OTHER_OUTPUTS = [
     *(("variants", ending) for ending in ("vcf", "json", "tsv", "parquet")),
     *(("score", ending) for ending in ("json", "parquet")), ("per_base", "tsv"),
-    ("per_base", "parquet"), ("embed", "npz"), ("embed", "parquet"),
+    ("per_base", "parquet"), ("embed", "npz"), ("embed", "parquet"), ("embed_vcf", "parquet"),
     *(("scan", ending) for ending in ("parquet", "bw", "worst_delta.bw")), ("background", "json"),
 ]  # fmt: skip
 
@@ -99,6 +107,7 @@ def test_both_workers_start_before_the_first_is_up(folder, tmp_path, monkeypatch
     [
         ("score", "json"),
         ("generate", "fa"),
+        ("embed_vcf", "npz"),
         pytest.param("embed", "parquet", marks=pytest.mark.nightly),
     ],
 )

@@ -1,0 +1,14 @@
+"""Complex traits with matched controls: does the model react more to fine-mapped variants?"""
+
+from eval.tasks.common.matched import task
+from eval.tasks.complex_matched.build import build
+
+TASK = task(
+    "complex_matched",
+    "average precision of fine-mapped variants of complex traits against matched controls, by "
+    "consequence; mean over consequences with 30 positives",
+    score="abs_delta",
+    build=build,
+    hub_id="bolinas-dna/evals_complex_traits",
+    citation="Open-Athena, marin-dna, 2026",
+)

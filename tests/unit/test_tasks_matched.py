@@ -1,0 +1,197 @@
+"""Matched variants by consequence: metrics against scikit-learn and by hand, and a random model."""
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from sklearn.metrics import average_precision_score
+
+from carbon.errors import UserError
+from carbon.finetune.nested import nested_probe
+from carbon.inference.model import Model as CarbonInference
+from eval.__main__ import main
+from eval.contract import Options
+from eval.models import CarbonModel
+from eval.tasks import TASKS
+from eval.tasks.common import matched
+from eval.tasks.common.references import AnyName
+from tests.helpers.files import random_bases, write_fasta
+
+NAMES = ["mendelian_matched", "complex_matched", "saturation_editing"]
+CHROMOSOMES = {name: random_bases(900, 10 + n) for n, name in enumerate(["1", "2", "3", "5", "X"])}
+
+
+def rows(per_chromosome=40, subsets=("missense", "splicing")):
+    """Return SNVs in the published columns, each second one a positive."""
+    found = []
+    for chrom, bases in CHROMOSOMES.items():
+        for n in range(per_chromosome):
+            at = 60 + 18 * n
+            alt = "ACGT"["CGTA".index(bases[at])]
+            found.append({
+                "chrom": chrom, "pos": at + 1, "ref": bases[at], "alt": alt, "label": n % 2 == 0,
+                "subset": subsets[n // 2 % len(subsets)], "match_group": n // 2,
+                "mavedb_urn": "urn:1",
+            })  # fmt: skip
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, network):
+    from carbon.model import save_model
+
+    folder = tmp_path_factory.mktemp("matched")
+    save_model(network, folder / "model")
+    write_fasta(folder / "r.fa", CHROMOSOMES)
+    pq.write_table(pa.Table.from_pylist(rows()), folder / "d.parquet")
+    return folder
+
+
+def asked(folder, name="mendelian_matched", table=None, **options):
+    task = TASKS[name]
+    table = task.read(folder / "d.parquet") if table is None else table
+    options = Options(reference=folder / "r.fa", sizes={"window_bp": 60}, **options)
+    return task.examples(table, options)
+
+
+def toy_results():
+    """Return results of two classes that count and one that does not; scores have ties."""
+    random = np.random.default_rng(0)
+    found = []
+    for name, positives, controls in (("a", 30, 90), ("b", 40, 60), ("rare", 29, 200)):
+        for n in range(positives + controls):
+            label = int(n < positives)
+            delta = float(np.round(-label + random.normal(), 1))
+            found.append({
+                "id": f"{name}{n}", "group": name, "set": name, "unit": f"{name} {n // 4}",
+                "label": label, "delta": -delta, "abs_delta": abs(delta), "score": -delta,
+            })  # fmt: skip
+    return found
+
+
+def test_average_precision_and_macro_average_are_those_of_scikit_learn():
+    results = toy_results()
+    summary = matched.summarise(results, "delta")
+    expected = {
+        score: {
+            name: average_precision_score(
+                [r["label"] for r in results if r["set"] == name],
+                [r[score] for r in results if r["set"] == name],
+            )
+            for name in ("a", "b")
+        }
+        for score in ("delta", "abs_delta")
+    }
+    for score, of_classes in expected.items():
+        table = summary.groups[f"average precision by {score}"]
+        assert {k: v.value for k, v in table.items()} == pytest.approx(of_classes)
+    assert summary.value.value == pytest.approx(np.mean(list(expected["delta"].values())))
+    assert summary.others["abs_delta"].value == pytest.approx(
+        np.mean(list(expected["abs_delta"].values()))
+    )
+    assert "rare is left out: 29 positives of 229" in summary.notes
+
+
+def test_average_precision_by_hand(monkeypatch):
+    """Ranks P N P N: precision 1 at the first positive, 2/3 at the second; their mean is 5/6."""
+    monkeypatch.setattr(matched, "LEAST_POSITIVES", 2)
+    results = [
+        {"id": str(n), "group": "a", "set": "a", "unit": str(n), "label": label,
+         "delta": float(-n), "abs_delta": float(n), "score": float(-n)}
+        for n, label in enumerate([1, 0, 1, 0])
+    ]  # fmt: skip
+    summary = matched.summarise(results, "delta")
+    assert summary.value.value == pytest.approx(5 / 6)
+    # The other way round N P N P: 1/2 and 2/4.
+    assert summary.others["abs_delta"].value == pytest.approx(1 / 2)
+
+
+def test_the_interval_draws_match_groups_whole():
+    """A tenth of the draws is as wide: groups of ten equal rows hold no more than one row each."""
+    results = [r for r in toy_results() if r["set"] == "b"]
+    copies = [{**r, "id": f"{r['id']}.{n}", "unit": r["id"]} for r in results for n in range(10)]
+    singles = [{**r, "unit": r["id"]} for r in results]
+    of_copies, of_singles = (matched.summarise(some, "delta").value for some in (copies, singles))
+    assert of_copies.value == pytest.approx(of_singles.value)
+    assert (of_copies.high - of_copies.low) == pytest.approx(
+        of_singles.high - of_singles.low, rel=0.15
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_development_and_final_chromosomes_are_apart(folder, name):
+    development = asked(folder, name)
+    assert {e.data["columns"]["chrom"] for e in development} == {"1", "3", "5", "X"}
+    table = pa.Table.from_pylist([{**r, "subset": "a"} for r in rows(46) for _ in range(2)])
+    final = asked(folder, name, table, final=True)
+    assert {e.data["columns"]["chrom"] for e in final} == {"2"}
+    assert not matched.DEVELOPMENT & matched.FINAL
+
+
+def test_a_model_gives_every_score_and_the_probe_of_each_class(folder, network):
+    from carbon.model import load_model
+
+    model = CarbonModel(CarbonInference(load_model(folder / "model")), "m")
+    examples = asked(folder)
+    assert all(a.together <= b.together for a, b in pairwise(examples))
+    results = list(TASKS["mendelian_matched"].run(model, examples))
+    assert [result["id"] for result in results] == [example.id for example in examples]
+    reference = AnyName(folder / "r.fa")
+    variants = [example.data["variant"] for example in examples]
+    scores = list(model.carbon.score_variants(reference, variants, window_bp=60))
+    assert [r["delta"] for r in results] == [-score.delta for score in scores]
+    assert [r["abs_delta"] for r in results] == [abs(score.delta) for score in scores]
+    assert [r["score"] for r in results] == [r["delta"] for r in results]
+    for name in ("missense", "splicing"):
+        of_class = [n for n, result in enumerate(results) if result["group"] == name]
+        embedded = model.carbon.embed_variants(
+            reference, [variants[n] for n in of_class], window_bp=60
+        )
+        features = np.stack([np.concatenate([v.ref, v.alt - v.ref]) for v in embedded])
+        labels = np.array([results[n]["label"] for n in of_class])
+        chromosomes = [results[n]["chrom"] for n in of_class]
+        probe = nested_probe(features, labels, chromosomes)
+        np.testing.assert_allclose([results[n]["probe"] for n in of_class], probe.scores)
+
+
+def test_a_run_writes_every_score_for_models_and_baselines(folder, tmp_path, capsys):
+    words = ["run", "--tasks", "complex_matched", "--model", f"m={folder}/model", "--reference",
+             str(folder / "r.fa"), "--data", f"complex_matched={folder}/d.parquet", "--train",
+             str(folder / "r.fa"), "--orders", "1", "--output", str(tmp_path)]  # fmt: skip
+    assert main(words) == 0
+    record = json.loads((tmp_path / "complex_matched" / "m.json").read_text())
+    assert set(record["summary"]["others"]) == {"delta", "probe"}
+    assert "by abs_delta, which was chosen beforehand" in record["summary"]["notes"][0]
+    chance = json.loads((tmp_path / "complex_matched" / "chance.json").read_text())
+    assert set(chance["summary"]["others"]) == {"delta"}  # it has no states for a probe
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda row: {**row, "chrom": "22"}, "has no variant on the chromosomes"),
+        (lambda row: {**row, "label": False}, "only label 0"),
+        (lambda row: {**row, "subset": row["chrom"] + str(row["match_group"] % 9)},
+         "no class has 30 positives"),
+    ],
+)  # fmt: skip
+def test_a_table_that_cannot_be_measured_is_refused(folder, change, message):
+    with pytest.raises(UserError, match=message):
+        asked(folder, table=pa.Table.from_pylist([change(row) for row in rows()]))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_builder_writes_what_the_task_reads(folder, tmp_path, name):
+    listing = tmp_path / "list.tsv"
+    columns = list(rows()[0])
+    lines = ["\t".join(columns)] + ["\t".join(str(r[c]) for c in columns) for r in rows()]
+    listing.write_text("\n".join(lines) + "\n")
+    task = TASKS[name]
+    report = task.build(tmp_path / "o.parquet", table=listing, reference=folder / "r.fa")
+    assert report.rows == len(rows())
+    built = task.read(tmp_path / "o.parquet")
+    assert built["label"].to_pylist() == [int(row["label"]) for row in rows()]
+    assert len(asked(folder, name, built)) == 160
