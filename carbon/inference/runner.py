@@ -27,7 +27,7 @@ from carbon.inference.passages import (
     longest_row_tokens,
     padded_length,
 )
-from carbon.losses import chain, chain_conditionals, marginal
+from carbon.losses import chain, chain_conditionals, chain_probabilities, marginal
 from carbon.model import LoadedModel
 from carbon.model.load import cache_arguments, cache_of
 from carbon.progress import say
@@ -281,15 +281,15 @@ class ModelRunner(Batcher):
     def base_measure(by: By, *, conditionals: bool) -> Measure:
         """Return a measure of the bases of a token.
 
-        Its (N, 6) values are log-likelihoods in nats. With `conditionals` 24 columns follow: log
-        p(b | all bases before it) of the four bases b at each of the six places.
+        Its (N, 6) values are log-likelihoods in nats. With `conditionals` 24 columns follow: p(b |
+        all bases before it) of the four bases b at each of the six places.
         """
         likelihoods = LIKELIHOODS[by]
         if not conditionals:
             return likelihoods
 
         def both(logits: Tensor, kmers: Tensor, known: Tensor) -> Tensor:
-            of_all = chain_conditionals(logits, kmers, known).flatten(1)
+            of_all = chain_probabilities(logits, kmers, known).flatten(1)
             return torch.cat([likelihoods(logits, kmers, known), of_all], dim=1)
 
         return both

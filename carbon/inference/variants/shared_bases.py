@@ -5,7 +5,6 @@ alleles differ. Windows are aligned so that their 6-mers begin at the same bases
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import log
 from typing import NamedTuple
 
 import numpy as np
@@ -70,8 +69,8 @@ class AlleleReading(NamedTuple):
 
     Attributes:
         likelihoods: (bases,) log-likelihoods in nats.
-        conditionals: (bases, 4) log p of each base given all bases before it; without columns
-            unless requested.
+        conditionals: (bases, 4) p of each base given all bases before it; without columns unless
+            requested.
         means: mean state of the whole 6-mers of a range of bases; None if there are none.
     """
 
@@ -131,11 +130,16 @@ def divergence(
 
 
 def jensen_shannon(first: Float64s, second: Float64s) -> Float64s:
-    """Return the Jensen-Shannon divergences of log-probabilities along the last axis, in nats."""
-    middle = np.logaddexp(first, second) - log(2)
-    nats = np.exp(first) * (first - middle) + np.exp(second) * (second - middle)
-    divergences: Float64s = nats.sum(axis=-1) / 2
+    """Return the Jensen-Shannon divergences of distributions along the last axis, in nats."""
+    entropies = _entropy(first) + _entropy(second)
+    divergences: Float64s = np.maximum(_entropy((first + second) / 2) - entropies / 2, 0)
     return divergences
+
+
+def _entropy(p: Float64s) -> Float64s:
+    log_p = np.log(p, out=np.zeros_like(p), where=p > 0)
+    entropies: Float64s = -(p * log_p).sum(axis=-1)
+    return entropies
 
 
 def state_distance(
