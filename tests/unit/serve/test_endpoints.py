@@ -9,7 +9,7 @@ import numpy as np
 import openai
 import pytest
 
-from carbon.genome import Variant
+from carbon.genome import Interval, Variant
 from tests.helpers.serve import BASES, serving
 
 PROMPTS = [BASES[:60], BASES[60:125], "acgtn" + BASES[200:210], ""]
@@ -137,6 +137,39 @@ class TestOthers:
                 "variant", "delta", "forward", "reverse", "spread", "unsure", "scored_as",
                 "strand_left_out", "reason",
             }  # fmt: skip
+
+    def test_scores_besides_the_delta(self, ask, model, reference):
+        snv, how = f"c:100 {REF}>{ALT}", {"window_bp": 120}
+        names = ["jsd", "allele_entropy"]
+        (found,) = ask("/variants", variants=snv, scores=names, **how)["variants"]
+        (score,) = model.score_variants(reference, [Variant.parse(snv)], scores=names, **how)
+        for name in names:
+            assert found[name] == pytest.approx(getattr(score, name), abs=1e-5)
+        assert "abs_delta" not in found
+        for wrong, hint in (
+            ({"scores": ["calibrated_delta"]}, "start carbon serve with --calibration"),
+            ({"scores": ["jsd"], "protocol": "right_end"}, "right_end has only delta, abs_delta"),
+            ({"scores": ["jsb"]}, "jsd"),
+        ):
+            assert hint in json.dumps(ask("/variants", expected=400, variants=snv, **wrong))
+
+    def test_calibrated_deltas(self, model, reference):
+        how = {"window_bp": 120}
+        neutral = [Interval("c", 10, 130)]
+        made = model.calibration(reference, neutral, neighbour_bp=3, **how)
+        snvs = [f"c:{at} {BASES[at - 1]}>{'ACGT'.replace(BASES[at - 1], '')[0]}"
+                for at in range(100, 130)]  # fmt: skip
+        chosen = {"scores": ["calibrated_delta"]}
+        with serving(model, name="tiny", reference=reference, calibration=made) as address:
+            question = {"variants": snvs, **chosen, **how}
+            answer = httpx.post(f"{address}/variants", json=question, timeout=60).json()
+        scores = model.score_variants(
+            reference, map(Variant.parse, snvs), calibration=made, **chosen, **how
+        )
+        found = [each["calibrated_delta"] for each in answer["variants"]]
+        expected = [score.calibrated_delta for score in scores]
+        assert found == [x if x is None else pytest.approx(x, abs=1e-4) for x in expected]
+        assert any(found)
 
     def test_what_is_served(self, client, address):
         assert [each.id for each in client.models.list()] == ["tiny"]
