@@ -87,14 +87,14 @@ def chain_conditionals(logits: Tensor, kmers: Tensor, known: Tensor) -> Tensor:
     return torch.stack(steps, dim=1).view(*kmers.shape, 6, 4)
 
 
-_SMALLEST_MASS = 1e-30  # below this a sum of fp32 exponentials has lost its digits
+_SMALLEST_MASS = 1e-30  # below this a sum of fp32 probabilities has lost its digits
 
 
 def chain_probabilities(logits: Tensor, kmers: Tensor, known: Tensor) -> Tensor:
     """Return p(b | known bases before it) of every base b at every position of the 6-mer.
 
-    These are the exponentials of `chain_conditionals` to rounding, in a quarter of the time: sums
-    of exponentials, unless the known bases are so unlikely that the sums lose their digits.
+    These are the exponentials of `chain_conditionals` to rounding, in a fraction of the time: sums
+    of probabilities, unless the known bases are so unlikely that the sums lose their digits.
 
     Args:
         logits: (N, 4096), any float type.
@@ -105,8 +105,7 @@ def chain_probabilities(logits: Tensor, kmers: Tensor, known: Tensor) -> Tensor:
         (N, 6, 4) fp32, bases in the order ATCG.
     """
     rows = torch.arange(len(kmers), device=logits.device)
-    z = logits.float()
-    remaining = torch.sub(z, z.amax(dim=1, keepdim=True)).exp_()
+    remaining = torch.softmax(logits.float(), dim=1)
     steps = []
     for j in range(6):
         remaining = remaining.view(len(kmers), 4, -1)

@@ -3,13 +3,16 @@
 import base64
 import json
 import subprocess
+from itertools import product
 
 import httpx
 import numpy as np
 import openai
 import pytest
 
-from carbon.genome import Interval, Variant
+from carbon.genome import Variant
+from carbon.inference.identity import settings_of
+from carbon.inference.variants.calibration import Calibration
 from tests.helpers.serve import BASES, serving
 
 PROMPTS = [BASES[:60], BASES[60:125], "acgtn" + BASES[200:210], ""]
@@ -155,21 +158,21 @@ class TestOthers:
 
     def test_calibrated_deltas(self, model, reference):
         how = {"window_bp": 120}
-        neutral = [Interval("c", 10, 130)]
-        made = model.calibration(reference, neutral, neighbour_bp=3, **how)
-        snvs = [f"c:{at} {BASES[at - 1]}>{'ACGT'.replace(BASES[at - 1], '')[0]}"
-                for at in range(100, 130)]  # fmt: skip
-        chosen = {"scores": ["calibrated_delta"]}
+        cells = {
+            f"{left}[{ref}>{alt}]{right}": {"sites": 20, "context_bp": 3, "delta": 0.25}
+            for left, ref, alt, right in product("ACGT", "CT", "ACGT", "ACGT")
+        }
+        about = {"neighbour_bp": 3, "is_folded": True, "drawn": {}, "cells": cells}
+        settings = settings_of(model.runner, model.variant_method(**how))
+        made = Calibration({**about, "settings": settings})
+        question = {"variants": f"c:100 {REF}>{ALT}", "scores": ["calibrated_delta"], **how}
         with serving(model, name="tiny", reference=reference, calibration=made) as address:
-            question = {"variants": snvs, **chosen, **how}
             answer = httpx.post(f"{address}/variants", json=question, timeout=60).json()
-        scores = model.score_variants(
-            reference, map(Variant.parse, snvs), calibration=made, **chosen, **how
-        )
-        found = [each["calibrated_delta"] for each in answer["variants"]]
-        expected = [score.calibrated_delta for score in scores]
-        assert found == [x if x is None else pytest.approx(x, abs=1e-4) for x in expected]
-        assert any(found)
+            other = question | {"window_bp": 90}
+            refused = httpx.post(f"{address}/variants", json=other, timeout=60)
+        (found,) = answer["variants"]
+        assert found["calibrated_delta"] == pytest.approx(found["delta"] - 0.25, abs=1e-6)
+        assert refused.status_code == 400 and "window_bp 120, not window_bp 90" in refused.text
 
     def test_what_is_served(self, client, address):
         assert [each.id for each in client.models.list()] == ["tiny"]
