@@ -164,7 +164,7 @@ class TestOthers:
         }
         about = {"neighbour_bp": 3, "is_folded": True, "drawn": {}, "cells": cells}
         settings = settings_of(model.runner, model.variant_method(**how))
-        made = Calibration({**about, "settings": settings})
+        made = Calibration(json.loads(json.dumps({**about, "settings": settings})))
         question = {"variants": f"c:100 {REF}>{ALT}", "scores": ["calibrated_delta"], **how}
         with serving(model, name="tiny", reference=reference, calibration=made) as address:
             answer = httpx.post(f"{address}/variants", json=question, timeout=60).json()
