@@ -296,7 +296,7 @@ def calibration_of(
     cells = {}
     for cell in _all_cells(width_bp, is_folded):
         own = by_cell.get(cell, [])
-        entry = {"sites": len(own), "context_bp": None, "delta": None}
+        entry: dict[str, Any] = {"sites": len(own), "context_bp": None, "delta": None}
         if len(own) >= LEAST_SITES:
             entry |= {"context_bp": width_bp, "delta": float(np.mean(own))}
         elif (mean := narrow.get(_narrow(cell, width_bp))) is not None:

@@ -43,7 +43,7 @@ class Column(NamedTuple):
     needs: str = ""
 
 
-COLUMNS = {
+COLUMNS: dict[str, Column] = {
     "delta": Column(float, VARIANT_SCORES["delta"].meaning),
     "forward": Column(float, "CARBON_DELTA of the forward strand", _BOTH),
     "reverse": Column(float, "CARBON_DELTA of the reverse strand", _BOTH),

@@ -414,7 +414,7 @@ def _comparisons_of_tiles(
     found = dict(zip(sites, tiled_readings(runner, reference, sites, method), strict=True))
     for each in prepared:
         yield {
-            strand: _comparison(site.allele_bp, *found[site], site.shared)
+            strand: _comparison(site.allele_bp, found[site][0], found[site][1], site.shared)
             for strand, site in each.sites.items()
         }
 
