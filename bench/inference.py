@@ -20,7 +20,7 @@ from transformers import LlamaForCausalLM
 
 from carbon.batching import in_blocks
 from carbon.genome import Interval, Reference, Variant, VcfReader
-from carbon.inference import Model, load
+from carbon.inference import Model, VariantScore, load
 from carbon.inference.jobs import LoadingOptions, VariantJob
 from carbon.inference.options import VariantOptions
 from carbon.inference.variants import method_for, score_variants
@@ -58,8 +58,7 @@ def all_snvs(reference: Reference, first: int, number: int, step: int = 1) -> li
     """Return the three SNVs of so many positions."""
     found = []
     for position in range(first, first + number * step, step):
-        ref = reference.fetch(Interval("c", position, position + 1))
-        found += [Variant("c", position, ref, alt) for alt in "ACGT" if alt != ref]
+        found += _snvs_at(reference, "c", position)
     return found
 
 
@@ -241,6 +240,41 @@ def of_both_sides(track_bp: int, map_bp: int) -> dict[str, float]:
         "map_seconds": map_seconds,
         "map_tokens_per_second": found.tokens_read / map_seconds,
     }
+
+
+def bundled_scores(number: int, repeats: int) -> dict[str, float]:
+    """All scores of one pass beside the delta alone, with the bundled model on its held-out SNVs.
+
+    `centered` with one SNV in 1,009 bp, `tiled` with one in 35, both strands, one ALT a position.
+    Calibrated deltas are a look-up after the pass.
+    """
+    model = load("yeast", device="cpu")
+    found = {}
+    with Reference(entry("yeast").genome) as reference:
+        (contig,) = reference.contig_lengths_bp
+        for protocol, step in (("centered", 1009), ("tiled", 35)):
+            variants = [
+                snv
+                for position in range(100_000, 100_000 + number * step, step)
+                for snv in _snvs_at(reference, contig, position)[:1]
+            ]
+
+            def score(*names: Any) -> list[VariantScore]:
+                how: Any = {"protocol": protocol, "scores": names}  # noqa: B023
+                return list(model.score_variants(reference, variants, **how))  # noqa: B023
+
+            bundle, delta = compared(
+                partial(score, "abs_delta", "jsd", "embedding_distance"), score, repeats
+            )
+            entropy, alone = compared(partial(score, "allele_entropy"), score, repeats)
+            found |= {f"{protocol}:bundle": bundle / delta, f"{protocol}:entropy": entropy / alone}
+            found[f"{protocol}:delta"] = delta / number
+    return found
+
+
+def _snvs_at(reference: Reference, contig: str, position: int) -> list[Variant]:
+    ref = reference.fetch(Interval(contig, position, position + 1)).upper()
+    return [Variant(contig, position, ref, alt) for alt in "ACGT" if alt != ref]
 
 
 def _real_data() -> Path | None:

@@ -19,6 +19,7 @@ def measures(quick: bool) -> list[Measure]:
         long = trials.random_reference(folder, 2_000_000)
         scans = trials.scans(mini, reference, long, 1 if quick else 3)
         panel = trials.real_panel(folder, 200 if quick else 5000)
+        scores = trials.bundled_scores(4 if quick else 24, 1 if quick else 5)
         tiles = trials.tiled(30 if quick else 300)
         map_bp = 60 if quick else 300
         both_sides = trials.of_both_sides(30 if quick else 300, map_bp)
@@ -44,6 +45,13 @@ def measures(quick: bool) -> list[Measure]:
         Measure("right_end:difference", scans["difference_nats"], "nats", 1e-4,
                 scans["difference_nats"] <= 1e-4),
     ]  # fmt: skip
+    for protocol in ("centered", "tiled"):
+        bundle = scores[f"{protocol}:bundle"]
+        found += [
+            Measure(f"scores:{protocol}:delta", scores[f"{protocol}:delta"], "s/variant"),
+            Measure(f"scores:{protocol}:all_but_entropy", bundle, "times", 1.15, bundle <= 1.15),
+            Measure(f"scores:{protocol}:entropy", scores[f"{protocol}:entropy"], "times"),
+        ]
     for offsets, target in ((1, 30_000), (6, 5_000)):
         tokens = (trials.RIGHT_END_BP // 6 + 1) / scans[f"tokens_a_variant:{offsets}"]
         faster = scans["right_end_seconds"] / scans[f"seconds_a_variant:{offsets}"]

@@ -1,4 +1,4 @@
-"""`carbon background`: score random variants of every kind once, for percentiles."""
+"""`carbon background`: score random variants once, for percentiles or calibrated deltas."""
 
 import json
 
@@ -10,10 +10,12 @@ def background(*, job: BackgroundJob, workers: Workers = WORKERS) -> None:
     """Score random variants as a background for other scores.
 
     Scores random variants of every kind and stores the quantiles. With this file, `carbon variants
-    --background` writes the percentile of each variant among random variants of its kind.
+    --background` writes the percentile of each variant among random variants of its kind. With
+    --neighbour-bp, stores the mean deltas of neutral sites for the score calibrated_delta instead.
     """
     check_job(job)
     job.genes.check()
+    job.check_neutral()
 
     from carbon.inference.variants.background_job import run_background_job
 

@@ -12,6 +12,7 @@ def serve(
     loading: Loading,
     device: Device = "auto",
     reference: Path | None = None,
+    calibration: Path | None = None,
     host: str = "127.0.0.1",
     port: Port = 8000,
     allowed_hosts: Several = ("localhost",),
@@ -30,6 +31,7 @@ def serve(
 
     Args:
         reference: FASTA for /variants.
+        calibration: file of `carbon background --neighbour-bp` for calibrated_delta.
         host: 0.0.0.0 to accept connections from other machines.
         port: 0 for any free port.
         allowed_hosts: names of this server in requests, besides IP addresses; * for any.
@@ -41,19 +43,21 @@ def serve(
         timeout_seconds: seconds for a client to send a request, and to read from its answer.
         grace_seconds: seconds from SIGTERM or Ctrl-C until open connections are closed.
     """
-    check_inputs(loading.model, reference)
+    check_inputs(loading.model, reference, calibration)
     try:
         from carbon.serve import ConnectionLimits, ServeOptions, make_app
         from carbon.serve.server import bind, is_loopback, make_server
     except ModuleNotFoundError as error:
         raise UserError(f"{error.name} is missing: pip install 'carbon-dna[serve]'") from None
     from carbon.genome import Reference
+    from carbon.inference.variants.calibration import Calibration
 
     name = Path(loading.model).name
     with bind(host, port) as listening:
         options = ServeOptions(
             name=name,
             reference=Reference(reference) if reference else None,
+            calibration=Calibration.read(calibration) if calibration else None,
             most_tokens=most_tokens,
             most_items=most_items,
             most_waiting=most_waiting,

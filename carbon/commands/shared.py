@@ -22,6 +22,7 @@ _NAMES = {
     "least_kcal": "hairpin",
     "most_bp": "most-bp",
     "most_stale": "stale",
+    "neighbour_bp": "neighbour-bp",
     "no_stop_frame": "no-stop",
     "overrides": "set",
     "tags": "tag",

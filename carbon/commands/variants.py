@@ -10,8 +10,8 @@ from carbon.io.tables import check_ending
 def variants(*, job: VariantJob, workers: Workers = WORKERS) -> None:
     """Score the variants of a VCF or of the command line.
 
-    Writes log-likelihood(ALT) - log-likelihood(REF) in nats: negative means that the model finds
-    the variant less likely.
+    Writes log-likelihood(ALT) - log-likelihood(REF) in nats, the delta: negative means that the
+    model finds the variant less likely. --scores adds others from the same forward passes.
     """
     if job.lenient:
         raise UserError(
@@ -20,6 +20,7 @@ def variants(*, job: VariantJob, workers: Workers = WORKERS) -> None:
         )
     check_job(job)
     job.genes.check()
+    job.check_scores()
 
     check_ending(job.output, "variants")  # a wrong ending is known before anything is loaded
     from carbon.inference.variants.files import run_variant_job

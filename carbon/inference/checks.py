@@ -16,7 +16,7 @@ from carbon.tokenizer import K
 
 _LETTERS = frozenset(FASTA_LETTERS.decode())
 _FILE_HINT = "read a file first: [bases for _, bases in carbon.genome.read_sequences(path)]"
-_EXAMPLES = {"tags": '["<fungi_species>"]', "contigs": '["chr1"]'}
+_EXAMPLES = {"tags": '["<fungi_species>"]', "contigs": '["chr1"]', "scores": '["jsd"]'}
 _VARIANT_HINT = 'write carbon.Variant("chr1", 9, "A", "T") or Variant.parse("chr1:10 A>T")'
 
 

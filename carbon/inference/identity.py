@@ -40,7 +40,7 @@ def settings_of(runner: "ModelRunner", method: "Method") -> dict[str, Any]:
         **method.settings(),
         "yarn": runner.yarn,
         "dtype": runner.dtype,
-        "weights_sha256": weights_sha256(runner),
+        "weights_sha256": runner.weights_sha256,
     }
 
 

@@ -12,8 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
+from carbon.errors import UserError
 from carbon.inference.options import (
     CONSTRAINTS,
+    DEFAULT_SCORES,
     GENES,
     METHOD,
     MODEL,
@@ -32,9 +34,12 @@ from carbon.inference.options import (
     ScanOptions,
     ScoreOptions,
     Strands,
+    Scores,
     Tags,
     VariantOptions,
     Words,
+    check_calibration,
+    checked_scores,
 )
 from carbon.io.tables import FORMATS, any_of
 from carbon.parallel.engines import Worker
@@ -170,6 +175,7 @@ class VariantJob:
         background: file of `carbon background`: also write a percentile among random variants;
             default: background.json in the model's folder, if it matches.
         no_background: never write a percentile.
+        calibration: file of `carbon background --neighbour-bp`, for the score calibrated_delta.
         skip_mismatches: skip records whose REF contradicts the reference.
         strict: refuse a VCF that breaks any rule of its format.
         dry_run: report tokens and hours, here and on an H200, and write nothing.
@@ -188,11 +194,21 @@ class VariantJob:
     filters: Annotated[str, Option(metavar="NAME[,NAME...]")] = ""
     background: Annotated[InputFile | None, Option(group=_PERCENTILES)] = None
     no_background: Annotated[bool, Option(group=_PERCENTILES)] = False
+    scores: Annotated[Scores, Option(group=METHOD)] = DEFAULT_SCORES
+    calibration: InputFile | None = None
     method: _VariantMethod = field(default_factory=VariantOptions)
     skip_mismatches: bool = False
     strict: bool = False
     dry_run: bool = False
     lenient: Annotated[bool, Option(is_hidden=True)] = False
+
+    def check_scores(self) -> None:
+        """Check the scores before large imports.
+
+        Raises:
+            UserError: a score is unknown, does not exist for the protocol, or lacks its file.
+        """
+        check_calibration(checked_scores(self.scores, self.method.protocol), self.calibration)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -202,15 +218,35 @@ class BackgroundJob:
     Attributes:
         reference: FASTA to draw variants from.
         output: a .json to write.
-        genes: separate SNVs by consequence, and coding indels from others.
+        genes: separate SNVs by consequence, and coding indels from others; with --neighbour-bp,
+            neutral sites are outside of genes.
+        neutral: neutral sites are in its regions.
     """
 
     loading: _Loading
     reference: InputFile
     output: Path
     genes: _Genes = field(default_factory=AnnotationOptions)
+    neutral: Annotated[InputFile | None, Option(metavar="BED")] = None
     drawing: BackgroundOptions = field(default_factory=BackgroundOptions)
     method: _VariantMethod = field(default_factory=VariantOptions)
+
+    def check_neutral(self) -> None:
+        """Check the options of neutral sites before large imports.
+
+        Raises:
+            UserError: they contradict one another, or the protocol has no calibrated delta.
+        """
+        if self.drawing.neighbour_bp is None:
+            if self.neutral:
+                raise UserError("--neutral: only a background with --neighbour-bp has it")
+            return
+        self.drawing.check_neighbours()
+        checked_scores(("calibrated_delta",), self.method.protocol)
+        if bool(self.neutral) == bool(self.genes.annotation):
+            raise UserError(
+                "--neighbour-bp: give --annotation, whose genes are not neutral, or --neutral BED"
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

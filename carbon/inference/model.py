@@ -10,6 +10,7 @@ from transformers.utils.import_utils import is_flash_attn_2_available
 from carbon.devices import default_device
 from carbon.errors import UserError
 from carbon.genome import Annotation, Interval, Reference, Variant
+from carbon.genome.bed import Regions
 from carbon.inference.checks import check_reference, checked_dna, checked_names, checked_variants
 from carbon.inference.dependency import DependencyMap, dependency_map, dependency_method_for
 from carbon.inference.embed import Float32s, embed_sequences
@@ -18,8 +19,10 @@ from carbon.inference.generate.generate import Step, stream
 from carbon.inference.generate.infill import Filling, infill
 from carbon.inference.generate.prompts import Task
 from carbon.inference.generate.speculative import Draft
+from carbon.inference.identity import settings_of
 from carbon.inference.next_token import NextToken, next_token
 from carbon.inference.options import (
+    DEFAULT_SCORES,
     BackgroundOptions,
     Constraints,
     DependencyKeywords,
@@ -33,11 +36,13 @@ from carbon.inference.options import (
     ScanKeywords,
     ScanOptions,
     ScoreKeywords,
+    ScoreName,
     ScoreOptions,
     VariantEmbedKeywords,
     VariantEmbedOptions,
     VariantKeywords,
     VariantOptions,
+    check_calibration,
     check_choice,
     takes,
 )
@@ -60,6 +65,8 @@ from carbon.inference.variants import (
 from carbon.inference.variants.background import Background
 from carbon.inference.variants.background_scores import make_background
 from carbon.inference.variants.embeddings import AlleleVectors, embed_variants
+from carbon.inference.variants.background_scores import make_background, make_calibration
+from carbon.inference.variants.calibration import Calibration, calibrated_scores
 from carbon.model import LoadedModel, load_model
 from carbon.tokenizer import K
 
@@ -114,6 +121,9 @@ class Model:
         self,
         reference: Reference,
         variants: Iterable[Variant],
+        *,
+        scores: Iterable[ScoreName] = DEFAULT_SCORES,
+        calibration: Calibration | None = None,
         **options: Unpack[VariantKeywords],
     ) -> Iterator[VariantScore]:
         """Yield log-likelihood(ALT) - log-likelihood(REF) for each variant, in order.
@@ -125,15 +135,25 @@ class Model:
             reference: the reference sequence.
             variants: SNVs, MNVs, insertions and deletions; others get a reason instead of a delta,
                 as do variants with N in the reference at REF (`reference_unknown`).
+            scores: names of `carbon.inference.options.VARIANT_SCORES`, from the same forward
+                passes; the delta is always returned.
+            calibration: from `calibration` with the same options, for the score
+                `calibrated_delta`.
             **options: fields of `VariantOptions`:
 
         Raises:
-            UserError: a choice, window, offset or tag is invalid.
+            UserError: a choice, window, offset, tag or score is invalid, or the calibration has
+                another model or other options.
             GenomeError: a REF differs from the reference.
         """
-        method = self.variant_method(**options)
+        method = method_for(self.runner, VariantOptions(**options), scores)
+        check_calibration(method.scores, calibration)
         check_reference(reference)
-        return score_variants(self.runner, reference, checked_variants(variants), method)
+        scored = score_variants(self.runner, reference, checked_variants(variants), method)
+        if calibration is None:
+            return scored
+        calibration.check(settings_of(self.runner, method))
+        return calibrated_scores(calibration, reference, scored)
 
     @takes(VariantOptions)
     def background(
@@ -169,6 +189,43 @@ class Model:
             seed=seed,
         )
         return make_background(self.runner, reference, method, drawing, annotation)
+
+    @takes(VariantOptions)
+    def calibration(
+        self,
+        reference: Reference,
+        neutral: Iterable[Interval],
+        *,
+        neighbour_bp: int = 5,
+        sites_per_context: int = 100,
+        seed: int = 0,
+        contigs: Sequence[str] = (),
+        **options: Unpack[VariantKeywords],
+    ) -> Calibration:
+        """Score neutral sites, for the score `calibrated_delta` of other variants.
+
+        Args:
+            reference: reference to draw sites from.
+            neutral: intervals without function, such as `carbon.genome.genes.intergenic`.
+            neighbour_bp: bases of a context, the site in the middle: 3, 5 or 7.
+            sites_per_context: maximum number of sites with the same bases around them.
+            seed: seed of the random numbers.
+            contigs: contigs to draw from; all by default.
+            **options: fields of `VariantOptions`:
+
+        Raises:
+            UserError: an option is invalid, or the sites cannot be drawn.
+        """
+        method = method_for(self.runner, VariantOptions(**options), ["calibrated_delta"])
+        check_reference(reference)
+        drawing = BackgroundOptions(
+            draw_from=checked_names("contigs", contigs),
+            neighbour_bp=neighbour_bp,
+            sites_per_context=sites_per_context,
+            seed=seed,
+        )
+        regions = Regions(neutral, reference.contig_lengths_bp)
+        return make_calibration(self.runner, reference, method, regions.intervals, drawing)
 
     def compare_alleles(
         self, reference: Reference, variant: Variant, method: Method

@@ -12,8 +12,9 @@ functions: `carbon.inference.runner.LIKELIHOODS` for `By`, `carbon.inference.DTY
 """
 
 import inspect
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from textwrap import indent
 from typing import (
@@ -143,6 +144,108 @@ PROTOCOLS: dict[ProtocolName, VariantProtocol] = {
 }
 DEFAULT_DOWNSTREAM_BP = 192
 """Bases that `tiled` compares after the longer allele."""
+
+ScoreName = Literal[
+    "delta", "abs_delta", "jsd", "embedding_distance", "allele_entropy", "calibrated_delta"
+]
+
+
+class VariantScoreType(NamedTuple):
+    """A score of variants.
+
+    Attributes:
+        unit: unit of its values.
+        description: what it is; fields of a VCF have the names that it mentions.
+        protocols: protocols that it exists for.
+        records: variants that it exists for.
+    """
+
+    unit: str
+    description: str
+    protocols: tuple[ProtocolName, ...] = ("centered", "tiled")
+    records: Literal["all", "SNVs"] = "all"
+
+    @property
+    def meaning(self) -> str:
+        """Description, unit and records in one line."""
+        only = "" if self.records == "all" else f"; {self.records} only"
+        return f"{self.description}, {self.unit}{only}"
+
+
+VARIANT_SCORES: dict[ScoreName, VariantScoreType] = {
+    "delta": VariantScoreType(
+        "nats", "log-likelihood(ALT) - log-likelihood(REF)", ("centered", "right_end", "tiled")
+    ),
+    "abs_delta": VariantScoreType(
+        "nats", "Absolute value of CARBON_DELTA", ("centered", "right_end", "tiled")
+    ),
+    "jsd": VariantScoreType(
+        "nats",
+        "Mean Jensen-Shannon divergence of the next-base distributions with REF and with ALT, over "
+        "the reference bases after the variant that both compare",
+    ),
+    "embedding_distance": VariantScoreType(
+        "units of the states",
+        "L2 distance of the mean last hidden states with REF and with ALT, over the 6-mers of "
+        "reference bases after the variant that both compare",
+    ),
+    "allele_entropy": VariantScoreType(
+        "nats",
+        "Entropy of the softmax over A, C, G and T at the site of the log-likelihood with each",
+        records="SNVs",
+    ),
+    "calibrated_delta": VariantScoreType(
+        "nats",
+        "CARBON_DELTA minus the mean of neutral sites with the same bases around them and the same "
+        "change",
+        records="SNVs",
+    ),
+}
+DEFAULT_SCORES: tuple[ScoreName, ...] = ("delta",)
+
+
+def parse_scores(text: str) -> tuple[str, ...]:
+    """Read names of scores such as `jsd,allele_entropy`."""
+    names = tuple(text.split(","))
+    _check_score_names(names)
+    return names
+
+
+def checked_scores(names: Iterable[str], protocol: ProtocolName) -> tuple[ScoreName, ...]:
+    """Return scores in the order of `VARIANT_SCORES`, the delta always among them.
+
+    Raises:
+        UserError: a score is unknown, or does not exist for the protocol.
+    """
+    chosen = set(names)
+    _check_score_names(chosen)
+    for name in VARIANT_SCORES:
+        if name in chosen and protocol not in VARIANT_SCORES[name].protocols:
+            there = ", ".join(n for n, s in VARIANT_SCORES.items() if protocol in s.protocols)
+            others = " or ".join(VARIANT_SCORES[name].protocols)
+            raise UserError(
+                f"score '{name}': {protocol} has only {there}; give the protocol {others}"
+            )
+    return tuple(name for name in VARIANT_SCORES if name in {*DEFAULT_SCORES, *chosen})
+
+
+def check_calibration(scores: Collection[str], calibration: object) -> None:
+    """Raise UserError unless there is a calibration if and only if a score needs one."""
+    if "calibrated_delta" in scores and calibration is None:
+        raise UserError(
+            "score 'calibrated_delta': give its background by --calibration (calibration= in "
+            "Python); `carbon background --neighbour-bp 5` writes one"
+        )
+    if calibration is not None and "calibrated_delta" not in scores:
+        raise UserError("a calibration: only the score calibrated_delta has one; choose it too")
+
+
+def _check_score_names(names: Iterable[str]) -> None:
+    for name in names:
+        if name not in VARIANT_SCORES:
+            near = get_close_matches(name, VARIANT_SCORES, 1)
+            remedy = f"did you mean {near[0]}?" if near else f"give {', '.join(VARIANT_SCORES)}"
+            raise UserError(f"there is no score '{abridged(name)}'; {remedy}")
 
 
 class Combination(NamedTuple):
@@ -315,6 +418,14 @@ Positive = Annotated[int, Option(least=1)]
 Words = Annotated[tuple[str, ...], Option(is_list=True)]
 """Words up to the next option: `--sites EcoRI BamHI`."""
 Offsets = Annotated[Sequence[int], Option(parse=parse_offsets, metavar="OFFSETS")]
+Scores = Annotated[
+    Sequence[ScoreName],
+    Option(
+        parse=parse_scores,
+        metavar="NAME[,NAME...]",
+        help=f"scores to write besides the delta: {', '.join(VARIANT_SCORES)}.",
+    ),
+]
 InputFile = Annotated[Path, Option(is_input=True)]
 Tags = Sequence[str]
 
@@ -491,12 +602,22 @@ class BackgroundOptions:
     Attributes:
         draw_from: contigs to draw from; default: all.
         variants_per_kind: number to draw.
+        neighbour_bp: write a calibration of calibrated_delta instead: mean deltas of neutral sites
+            by the 3, 5 or 7 bases around them, the site in the middle.
+        sites_per_context: maximum number of neutral sites with the same bases around them.
         seed: of the random numbers.
     """
 
     draw_from: Words = ()
     variants_per_kind: Natural = 200
+    neighbour_bp: int | None = None
+    sites_per_context: Positive = 100
     seed: Natural = 0
+
+    def check_neighbours(self) -> None:
+        """Raise UserError unless a context has 3, 5 or 7 bases."""
+        if self.neighbour_bp not in (3, 5, 7):
+            raise UserError(f"neighbours {self.neighbour_bp} bp: give 3, 5 or 7, such as 5")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -20,11 +20,14 @@ class Continuation(NamedTuple):
         ids: int64 token ids.
         kmers: int64, the true 6-mers, 0 to 4,095.
         known: uint8, six bits a token that mark its known bases; only these are scored.
+        pools: ranges of tokens whose mean state is requested; the last token has no state, since
+            it is only predicted.
     """
 
     ids: Int64s
     kmers: Int64s
     known: NDArray[np.uint8]
+    pools: tuple[range, ...] = ()
 
 
 class Passage(NamedTuple):
@@ -69,11 +72,13 @@ class BatchRow(NamedTuple):
         )
 
 
-def continuation_of(sequence: str, vocabulary: Vocabulary) -> Continuation:
-    """Cut a sequence into 6-mers from its first base."""
+def continuation_of(
+    sequence: str, vocabulary: Vocabulary, pools: tuple[range, ...] = ()
+) -> Continuation:
+    """Cut a sequence into 6-mers from its first base; `pools` as in `Continuation`."""
     encoding = encode(sequence, vocabulary)
     tokens = slice(encoding.num_prefix, None)
-    return Continuation(encoding.ids[tokens], encoding.kmers[tokens], encoding.known[tokens])
+    return Continuation(encoding.ids[tokens], encoding.kmers[tokens], encoding.known[tokens], pools)
 
 
 def prefix_of(sequence: str, vocabulary: Vocabulary, tags: tuple[str, ...] = ()) -> Int64s:

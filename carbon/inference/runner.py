@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from carbon.errors import UserError
 from carbon.inference.checks import check_layer
+from carbon.inference.identity import weights_sha256
 from carbon.inference.options import By
 from carbon.inference.passages import (
     STEP_TOKENS,
@@ -26,11 +27,11 @@ from carbon.inference.passages import (
     longest_row_tokens,
     padded_length,
 )
-from carbon.losses import chain, chain_conditionals, marginal
+from carbon.losses import chain, chain_conditionals, chain_probabilities, marginal
 from carbon.model import LoadedModel
 from carbon.model.load import cache_arguments, cache_of
 from carbon.progress import say
-from carbon.tokenizer import known_bases
+from carbon.tokenizer import ALL_KNOWN, known_bases
 
 _CPU_BATCH_TOKENS = 8_192  # larger batches are slower
 _MEMORY_SHARE = 0.5  # for one forward pass, of the memory next to the weights
@@ -124,6 +125,19 @@ class Tile(NamedTuple):
     tokens: Continuation
     states: Tensor
     cache: Any
+
+
+class Measured(NamedTuple):
+    """What a forward pass gives for a continuation.
+
+    Attributes:
+        values: (tokens, ...) fp32, what a `Measure` returns for each token.
+        means: for each of the continuation's pools the mean state, (width,) fp32, of its tokens
+            with six known bases, after all layers and the last norm; None without such a token.
+    """
+
+    values: NDArray[np.float32]
+    means: tuple[NDArray[np.float32] | None, ...]
 
 
 class Batcher:
@@ -227,6 +241,11 @@ class ModelRunner(Batcher):
         """Name of the weights' dtype, such as `float32`."""
         return str(self.network.dtype).removeprefix("torch.")
 
+    @cached_property
+    def weights_sha256(self) -> str:
+        """SHA-256 of the weights, which must not change afterwards."""
+        return weights_sha256(self)
+
     @property
     def yarn(self) -> float | None:
         """Factor by which YaRN stretches the context; None without YaRN."""
@@ -258,6 +277,23 @@ class ModelRunner(Batcher):
         rows = torch.nn.functional.pad(states.float(), (0, 0, 0, -len(states) % STEP_TOKENS))
         return torch.nn.functional.linear(rows, self._head)[: len(states)]
 
+    @staticmethod
+    def base_measure(by: By, *, conditionals: bool) -> Measure:
+        """Return a measure of the bases of a token.
+
+        Its (N, 6) values are log-likelihoods in nats. With `conditionals` 24 columns follow: p(b |
+        all bases before it) of the four bases b at each of the six places.
+        """
+        likelihoods = LIKELIHOODS[by]
+        if not conditionals:
+            return likelihoods
+
+        def both(logits: Tensor, kmers: Tensor, known: Tensor) -> Tensor:
+            of_all = chain_probabilities(logits, kmers, known).flatten(1)
+            return torch.cat([likelihoods(logits, kmers, known), of_all], dim=1)
+
+        return both
+
     def likelihoods(self, passages: Sequence[Passage], by: By) -> list[list[NDArray[np.float32]]]:
         """Return log-likelihoods of bases in nats: a (tokens, 6) array for each continuation."""
         return self.measure(passages, LIKELIHOODS[by])
@@ -270,12 +306,19 @@ class ModelRunner(Batcher):
         self, passages: Sequence[Passage], measure: Measure
     ) -> list[list[NDArray[np.float32]]]:
         """Apply `measure` to every token: a (tokens, ...) array for each continuation."""
+        measured = self.measure_with_means(passages, measure)
+        return [[each.values for each in of_passage] for of_passage in measured]
+
+    def measure_with_means(
+        self, passages: Sequence[Passage], measure: Measure
+    ) -> list[list[Measured]]:
+        """Apply `measure` to every token, and average the states of pools."""
         for passage in passages:
             self._check_length(longest_row_tokens(passage))
         rows = [
             row for number, passage in enumerate(passages) for row in batch_rows(number, passage)
         ]
-        measured: list[list[NDArray[np.float32]]] = [[] for _ in rows]
+        measured: list[list[Measured]] = [[] for _ in rows]
         owners = {number: row.passage for number, row in enumerate(rows)}
         same_shape: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
         for number, row in enumerate(rows):
@@ -284,10 +327,10 @@ class ModelRunner(Batcher):
         for (shared_tokens, _), row_tokens in same_shape.items():
             run = self._measure_shared if shared_tokens else self._measure_rows
             run_batch = partial(_run_rows, run, rows, measure)
-            for batch, arrays in self.in_batches(row_tokens, run_batch, passages=owners):
-                for n, array in zip(batch, arrays, strict=True):
-                    measured[n] = array
-        flat = iter([array for arrays in measured for array in arrays])
+            for batch, of_rows in self.in_batches(row_tokens, run_batch, passages=owners):
+                for n, of_row in zip(batch, of_rows, strict=True):
+                    measured[n] = of_row
+        flat = iter([each for of_row in measured for each in of_row])
         return [[next(flat) for _ in passage.continuations] for passage in passages]
 
     def states(
@@ -336,9 +379,7 @@ class ModelRunner(Batcher):
             padded[: len(row)] = row
         return torch.from_numpy(ids).to(self.device)
 
-    def _measure_rows(
-        self, rows: Sequence[BatchRow], measure: Measure
-    ) -> list[list[NDArray[np.float32]]]:
+    def _measure_rows(self, rows: Sequence[BatchRow], measure: Measure) -> list[list[Measured]]:
         """Measure rows without a shared prefix in one forward pass."""
         hidden = self._row_states([row.ids for row in rows])
         states, targets = [], []
@@ -349,13 +390,11 @@ class ModelRunner(Batcher):
                     row_states[len(row.prefix) - 1 : len(row.prefix) - 1 + len(continuation.ids)]
                 )
                 targets.append(continuation)
-        arrays = iter(self._measure_states(states, targets, measure))
-        return [[next(arrays) for _ in row.continuations] for row in rows]
+        measured = iter(self._measure_states(states, targets, measure))
+        return [[next(measured) for _ in row.continuations] for row in rows]
 
     @torch.inference_mode()
-    def _measure_shared(
-        self, rows: Sequence[BatchRow], measure: Measure
-    ) -> list[list[NDArray[np.float32]]]:
+    def _measure_shared(self, rows: Sequence[BatchRow], measure: Measure) -> list[list[Measured]]:
         """Measure rows with shared prefixes of one length: prefixes first, then continuations."""
         shared, padded_tokens = rows[0].shared_tokens, rows[0].padded_tokens
         prefix_by_passage = {row.passage: row.prefix[:shared] for row in rows}
@@ -374,7 +413,7 @@ class ModelRunner(Batcher):
             first = len(row.prefix) - shared  # of the states from the last shared one on
             states.append(torch.cat([last[n], row_states])[first : first + len(continuation.ids)])
             targets.append(continuation)
-        return [[array] for array in self._measure_states(states, targets, measure)]
+        return [[measured] for measured in self._measure_states(states, targets, measure)]
 
     @torch.inference_mode()
     def tile(self, prefix: Int64s, tokens: Continuation, most_tokens: int) -> Tile:
@@ -395,40 +434,38 @@ class ModelRunner(Batcher):
         output: Any = network(input_ids=rows, **cache_arguments(network))
         return Tile(prefix, tokens, output[0], cache_of(output))
 
-    def tile_likelihoods(self, tile: Tile, by: By) -> NDArray[np.float32]:
-        """Return log-likelihoods of a tile's own bases in nats: (tokens, 6)."""
+    def measure_tile(self, tile: Tile, measure: Measure) -> Measured:
+        """Apply `measure` to a tile's own tokens."""
         first = len(tile.prefix) - 1
         states = tile.states[0, first : first + len(tile.tokens.ids)]
-        return self._measure_states([states], [tile.tokens], LIKELIHOODS[by])[0]
+        return self._measure_states([states], [tile.tokens], measure)[0]
 
-    def continued_likelihoods(
-        self, tile: Tile, continuations: Sequence[tuple[int, Continuation]], by: By
-    ) -> list[NDArray[np.float32]]:
-        """Return log-likelihoods of bases in nats: a (tokens, 6) array for each continuation.
+    def measure_continued(
+        self, tile: Tile, continuations: Sequence[tuple[int, Continuation]], measure: Measure
+    ) -> list[Measured]:
+        """Apply `measure` to every token of continuations of a tile.
 
         Args:
             tile: the row that is continued.
             continuations: for each the number of the tile's tokens that it follows, without the
                 prefix, and its tokens.
-            by: likelihoods by the chain rule or by marginals.
+            measure: as for `measure`.
         """
-        measured: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(continuations)
+        measured: dict[int, Measured] = {}
         same_shape: dict[int, dict[int, int]] = defaultdict(dict)
         for number, (follows, tokens) in enumerate(continuations):
             self._check_length(len(tile.prefix) + follows + len(tokens.ids) - 1)
             length = padded_length(len(tokens.ids) - 1)
             same_shape[length][number] = length
 
-        def run(batch: list[int]) -> list[NDArray[np.float32]]:
-            rows = [continuations[number] for number in batch]
-            return self._measure_continued(tile, rows, LIKELIHOODS[by])
+        def run(batch: list[int]) -> list[Measured]:
+            return self._measure_continued(tile, [continuations[n] for n in batch], measure)
 
         for length, row_tokens in same_shape.items():
             most_rows = max(1, _CONTINUED_TOKENS // max(1, length))
-            for batch, arrays in self.in_batches(row_tokens, run, most_rows=most_rows):
-                for n, array in zip(batch, arrays, strict=True):
-                    measured[n] = array
-        return measured
+            for batch, of_rows in self.in_batches(row_tokens, run, most_rows=most_rows):
+                measured |= zip(batch, of_rows, strict=True)
+        return [measured[number] for number in range(len(continuations))]
 
     def continued_conditionals(
         self, tile: Tile, follows: int, continuations: Sequence[Continuation]
@@ -449,7 +486,8 @@ class ModelRunner(Batcher):
 
         def run(batch: list[int]) -> list[NDArray[np.float32]]:
             rows = [(follows, continuations[number]) for number in batch]
-            return self._measure_continued(tile, rows, chain_conditionals)
+            measured = self._measure_continued(tile, rows, chain_conditionals)
+            return [each.values for each in measured]
 
         numbers = dict.fromkeys(range(len(continuations)), row_tokens)
         return [array for _, arrays in self.in_batches(numbers, run) for array in arrays]
@@ -457,7 +495,7 @@ class ModelRunner(Batcher):
     @torch.inference_mode()
     def _measure_continued(
         self, tile: Tile, rows: Sequence[tuple[int, Continuation]], measure: Measure
-    ) -> list[NDArray[np.float32]]:
+    ) -> list[Measured]:
         """Measure continuations of one padded length in one forward pass."""
         length = padded_length(max(len(tokens.ids) for _, tokens in rows) - 1)
         seen = torch.tensor([len(tile.prefix) + follows for follows, _ in rows], device=self.device)
@@ -492,7 +530,7 @@ class ModelRunner(Batcher):
     @torch.inference_mode()
     def _measure_states(
         self, states: Sequence[Tensor], targets: Sequence[Continuation], measure: Measure
-    ) -> list[NDArray[np.float32]]:
+    ) -> list[Measured]:
         """Measure the tokens that states predict, in chunks that bound the memory of logits."""
         if not states:
             return []
@@ -506,8 +544,22 @@ class ModelRunner(Batcher):
                 slice(i, i + _HEAD_TOKENS) for i in range(0, max(len(flat), 1), _HEAD_TOKENS)
             )
         ]
-        measured: NDArray[np.float32] = torch.cat(chunks).cpu().numpy()
-        return np.split(measured, np.cumsum([len(t.ids) for t in targets])[:-1])
+        values: NDArray[np.float32] = torch.cat(chunks).cpu().numpy()
+        by_target = np.split(values, np.cumsum([len(t.ids) for t in targets])[:-1])
+        means = map(_mean_states, states, targets)
+        return list(map(Measured, by_target, means))
+
+
+def _mean_states(states: Tensor, tokens: Continuation) -> tuple[NDArray[np.float32] | None, ...]:
+    """Return the mean state of each pool, given the states that predict the tokens."""
+    means = []
+    for pool in tokens.pools:
+        whole = tokens.known[pool.start : pool.stop] == ALL_KNOWN
+        after = states[pool.start + 1 : pool.stop + 1]  # the state of a token predicts the next
+        if not whole.all():
+            after = after[torch.from_numpy(whole).to(states.device)]
+        means.append(after.float().mean(dim=0).cpu().numpy() if whole.any() else None)
+    return tuple(means)
 
 
 def _expanded(cache: Any, num_rows: int) -> Any:

@@ -19,7 +19,9 @@ _COUNTS = frozenset(
         *("bases_without", "bases", "known_bases", "tokens_read"),
     }
 )
-_COUNTERS = frozenset({"reasons", "percentiles_of", "records_left_out", "warnings"})
+_COUNTERS = frozenset(
+    {"reasons", "percentiles_of", "records_left_out", "warnings", "alleles_without"}
+)
 _OUTPUTS = frozenset({"output", "outputs"})
 
 

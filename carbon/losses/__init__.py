@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 from carbon.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from carbon.losses.distributions import chain, chain_conditionals, marginal, marginals
+    from carbon.losses.distributions import (
+        chain,
+        chain_conditionals,
+        chain_probabilities,
+        marginal,
+        marginals,
+    )
     from carbon.losses.fused import head_loss
     from carbon.losses.likelihoods import (
         LogLikelihoods,
@@ -25,6 +31,7 @@ _HOMES = {
     "Support": "carbon.losses.likelihoods",
     "chain": "carbon.losses.distributions",
     "chain_conditionals": "carbon.losses.distributions",
+    "chain_probabilities": "carbon.losses.distributions",
     "head_loss": "carbon.losses.fused",
     "log_likelihoods": "carbon.losses.likelihoods",
     "marginal": "carbon.losses.distributions",
@@ -39,6 +46,7 @@ __all__ = [
     "Support",
     "chain",
     "chain_conditionals",
+    "chain_probabilities",
     "head_loss",
     "log_likelihoods",
     "marginal",

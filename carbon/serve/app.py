@@ -23,6 +23,7 @@ from carbon.__version__ import __version__
 from carbon.errors import UserError
 from carbon.genome import Reference
 from carbon.inference import Model
+from carbon.inference.variants.calibration import Calibration
 from carbon.io.structured import JSON_OBJECT, parse_json
 from carbon.serve.endpoints import ENDPOINTS, Endpoint
 from carbon.serve.schemas import ModelRequest
@@ -42,6 +43,7 @@ class ServeOptions:
     Attributes:
         name: of the model, for clients.
         reference: for variants.
+        calibration: for calibrated deltas of variants.
         most_tokens: maximum tokens that the model computes for one request.
         most_items: maximum results of one request.
         most_waiting: maximum waiting requests; more are refused with 503.
@@ -52,6 +54,7 @@ class ServeOptions:
 
     name: str
     reference: Reference | None = None
+    calibration: Calibration | None = None
     most_tokens: int = 500_000
     most_items: int = 10_000
     most_waiting: int = 256
@@ -84,7 +87,9 @@ def make_app(model: Model, options: ServeOptions) -> FastAPI:
     app.exception_handler(Exception)(_server_error)
 
     for endpoint_class in ENDPOINTS:
-        endpoint = endpoint_class(served, options.name, options.reference, thread.pause)
+        endpoint = endpoint_class(
+            served, options.name, options.reference, thread.pause, options.calibration
+        )
         answer = _answerer(endpoint, thread, options)
         schema = {"application/json": {"schema": endpoint.request.model_json_schema()}}
         body = {"requestBody": {"required": True, "content": schema}}

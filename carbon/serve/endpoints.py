@@ -20,10 +20,11 @@ from carbon.genome.normalize import other_form
 from carbon.inference import Model, SequenceScore, VariantScore
 from carbon.inference.generate.generate import generate
 from carbon.inference.generate.prompts import Task, samples_of
-from carbon.inference.options import STRANDS_READ, SamplingRule
+from carbon.inference.options import STRANDS_READ, VARIANT_SCORES, SamplingRule
 from carbon.inference.passages import Passage, continuation_of, padded_length, prefix_of
 from carbon.inference.runner import ModelRunner
 from carbon.inference.score import window_room_bp
+from carbon.inference.variants.calibration import Calibration
 from carbon.inference.variants.windows import room_bp
 from carbon.losses import chain
 from carbon.serve.schemas import Completion, Embedding, ModelRequest, Scoring, VariantScoring
@@ -112,6 +113,7 @@ class Endpoint(Generic[Q]):
         name: of the model.
         reference: for variants, or None.
         pause: called in the model's thread after each drawn 6-mer.
+        calibration: for calibrated deltas, or None.
     """
 
     path: ClassVar[str]
@@ -121,6 +123,7 @@ class Endpoint(Generic[Q]):
     name: str
     reference: Reference | None
     pause: Callable[[], None] = lambda: None
+    calibration: Calibration | None = None
 
     def job(self, request: Q) -> ModelJob:
         """Return the job for the model's thread, after all checks.
@@ -299,12 +302,20 @@ class Variants(Endpoint[VariantScoring]):
         if self.reference is None:
             raise UserError("there is no reference: start carbon serve with --reference FASTA")
         model, reference = self.model, self.reference
-        options = request.model_dump(exclude={"model", "variants"})
+        options = request.model_dump(exclude={"model", "variants", "scores"})
+        has_calibrated = "calibrated_delta" in request.scores
+        if has_calibrated and self.calibration is None:
+            raise UserError("there is no calibration: start carbon serve with --calibration FILE")
+        chosen: Any = {
+            "scores": request.scores,
+            "calibration": self.calibration if has_calibrated else None,
+        }
+        model.score_variants(reference, [], **chosen, **options)  # checks them
 
         def run(variants: list[Variant]) -> list[Any]:
             reasons = [_mismatch(reference, variant) for variant in variants]
             fitting = [v for v, reason in zip(variants, reasons, strict=True) if not reason]
-            scores = model.score_variants(reference, fitting, **options)
+            scores = model.score_variants(reference, fitting, **chosen, **options)
             return [
                 VariantScore(variant, None, reason) if reason else next(scores)
                 for variant, reason in zip(variants, reasons, strict=True)
@@ -312,7 +323,8 @@ class Variants(Endpoint[VariantScoring]):
 
         variants = [Variant.parse(text) for text in request.variants]
         method = model.variant_method(**options)
-        num_rows = 2 * len(STRANDS_READ[method.strands]) * len(method.offsets)
+        num_alleles = 4 if "allele_entropy" in request.scores else 2
+        num_rows = num_alleles * len(STRANDS_READ[method.strands]) * len(method.offsets)
         context_bp = room_bp(model.runner, method.tags)
         tokens = [
             # A row for each allele; an allele that exceeds the context is not scored.
@@ -322,7 +334,8 @@ class Variants(Endpoint[VariantScoring]):
         return ModelJob(self._batch_key(request), variants, tokens, run)
 
     def reply(self, request: VariantScoring, results: list[VariantScore]) -> dict[str, Any]:
-        """Return a delta for each variant, or a reason."""
+        """Return the scores of each variant, or a reason."""
+        added = [name for name in VARIANT_SCORES if name in request.scores and name != "delta"]
         return {
             "model": self.name,
             "variants": [
@@ -333,6 +346,7 @@ class Variants(Endpoint[VariantScoring]):
                     "reverse": score.reverse,
                     "spread": score.spread,
                     "unsure": score.unsure,
+                    **{name: getattr(score, name) for name in added},
                     "scored_as": self._scored_as(score),
                     "strand_left_out": score.strand_left_out,
                     "reason": score.reason,

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fai
 
 from carbon.genome.alphabet import check_dna
 from carbon.inference import SamplingKeywords
-from carbon.inference.options import By, Mode, Pool, ProtocolName, Strands
+from carbon.inference.options import By, Mode, Pool, ProtocolName, ScoreName, Strands
 from carbon.tokenizer import K
 
 
@@ -157,6 +157,7 @@ class VariantScoring(ModelRequest):
     Attributes:
         variants: such as `VIII:451500 A>G` or `VIII-451500-A-G`, position from 1. An ALT
             without bases, such as `<DEL>`, gets a reason instead of a delta.
+        scores: besides the delta; `calibrated_delta` if the server has a calibration.
         protocol, window_bp, downstream_bp, least_context_bp, by, strands, offsets: as for
             `Model.score_variants`.
     """
@@ -164,6 +165,7 @@ class VariantScoring(ModelRequest):
     items_field = "variants"
 
     variants: Annotated[list[str], FailFast(), BeforeValidator(_as_list), Field(min_length=1)]
+    scores: Annotated[list[ScoreName], FailFast()] = ["delta"]
     protocol: ProtocolName = "centered"
     window_bp: int | None = None
     downstream_bp: int | None = None

@@ -12,6 +12,7 @@ from carbon.losses import (
     LossSums,
     chain,
     chain_conditionals,
+    chain_probabilities,
     log_likelihoods,
     marginals,
     nucleotide_loss,
@@ -64,6 +65,7 @@ def test_conditionals_against_brute_force(case):
     """Every base at every place, given the known bases before it."""
     logits, kmers, known = case
     found = chain_conditionals(logits, kmers, known)
+    probabilities = chain_probabilities(logits, kmers, known)
     for token in range(NUM_TOKENS):
         p = softmax(logits[token].tolist())
         before = "??????"
@@ -72,8 +74,17 @@ def test_conditionals_against_brute_force(case):
                 pattern = before[:place] + base + before[place + 1 :]
                 expected = math.log(mass(p, pattern) / mass(p, before))
                 assert found[token, place, number].item() == pytest.approx(expected, abs=1e-4)
+                probability = probabilities[token, place, number].item()
+                assert probability == pytest.approx(math.exp(expected), rel=1e-4)
             if known[token, place]:
                 before = before[:place] + KMERS[kmers[token]][place] + before[place + 1 :]
+
+
+def test_probabilities_of_bases_after_impossible_ones(case):
+    logits, kmers, known = case
+    found = chain_probabilities(60 * logits, kmers, known)
+    assert chain(60 * logits, kmers, known).min() < -100  # exponentials underflow
+    torch.testing.assert_close(found, chain_conditionals(60 * logits, kmers, known).exp())
 
 
 def test_true_bases_of_conditionals_and_marginals(case):

@@ -16,7 +16,7 @@ from carbon.genome.interval import BASES
 from carbon.inference.passages import padded_length, prefix_of
 from carbon.inference.scan.method import ScanMethod
 from carbon.inference.scan.windows import ScanWindow, passes
-from carbon.inference.variants.tiles import TiledSite, fetch_along, tiled_likelihoods
+from carbon.inference.variants.tiles import TiledSite, fetch_along, tiled_readings
 from carbon.tokenizer import K
 
 if TYPE_CHECKING:
@@ -41,14 +41,15 @@ def score_tile(
     _, offset = passes(method)[window.number]
     tiled = method.tiled(offset)
     sites = list(_sites(reference, window, tiled.grid.downstream_bp))
-    likelihoods = tiled_likelihoods(runner, reference, sites, tiled)
+    readings = tiled_readings(runner, reference, sites, tiled)
     scored_bp = window.scored_to - window.scored_from
     # Relative to the reference, because the softmax ignores what all four have in common.
     deltas = np.full((scored_bp, len(_ALLELES)), np.nan)
-    for site, (ref, alt) in zip(sites, likelihoods, strict=True):
+    for site, ((ref,), (alt,)) in zip(sites, readings, strict=True):
         row = site.first - window.scored_from
         deltas[row, _ALLELES.index(site.ref[0].upper())] = 0
-        deltas[row, _ALLELES.index(site.alt[0])] = (alt.astype(np.float64) - ref).sum()
+        nats = alt.likelihoods.astype(np.float64) - ref.likelihoods
+        deltas[row, _ALLELES.index(site.alt[0])] = nats.sum()
     with np.errstate(invalid="ignore"):  # rows of unknown bases are NaN
         log_total = np.logaddexp.reduce(deltas, axis=1, keepdims=True)
     values = (deltas - log_total).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Annotate variant scores with consequences for genes and percentiles among random variants."""
+"""Annotate variant scores with what needs an annotation or scores of other variants."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +17,7 @@ from carbon.genome import (
 from carbon.genome.annotation import cds_of_unknown_code, unknown_code_warnings
 from carbon.inference.options import AnnotationOptions
 from carbon.inference.variants.background import Background
+from carbon.inference.variants.calibration import Calibration
 from carbon.io.files import sha256_of_file
 from carbon.progress import say
 
@@ -156,3 +157,37 @@ def _rank(
         "percentile": background.percentile_in(kind, score["delta"]),
         "percentile_of": kind,
     }
+
+
+def calibration_for(
+    scored_by: Mapping[str, Any], chosen: Path | None
+) -> tuple[Calibration | None, dict[str, Any]]:
+    """Return the calibration the user chose, if any, and its entries in the settings.
+
+    Args:
+        scored_by: as for `background_for`.
+        chosen: path from the user.
+
+    Raises:
+        UserError: the file is missing or torn, or has another model or other settings.
+    """
+    if chosen is None:
+        return None, {}
+    calibration = Calibration.read(chosen)
+    calibration.check(scored_by, str(chosen))
+    about = {"calibration": chosen.name, "calibration_sha256": sha256_of_file(chosen)}
+    return calibration, about
+
+
+def calibrator(calibration: Calibration | None, reference: Reference) -> Annotate:
+    """Return a function that adds calibrated deltas to a record's scores, given a calibration."""
+    if calibration is None:
+        return lambda _, scores: scores
+
+    def calibrated(row: VcfRow, scores: Sequence[Columns]) -> list[Columns]:
+        return [
+            score | {"calibrated_delta": calibration.calibrated(reference, variant, score["delta"])}
+            for variant, score in zip(row.variants, scores, strict=True)
+        ]
+
+    return calibrated

@@ -6,7 +6,6 @@ scheme `consequence` it depends on the consequence for a gene, so that a percent
 variants of one consequence.
 """
 
-import hashlib
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,8 +23,7 @@ from carbon.genome.consequence_terms import TERMS, VOCABULARY_VERSION, is_coding
 from carbon.genome.consequences import trimmed
 from carbon.genome.normalize import normalize_variant
 from carbon.inference.options import BackgroundOptions
-from carbon.io.files import atomic_file, why_no_file
-from carbon.io.structured import JSON_OBJECT, read_json
+from carbon.inference.variants.background_file import BackgroundFile
 
 LONGEST_INDEL_BP = 12
 INDELS = ("deletion", "insertion")
@@ -286,8 +284,6 @@ FILE_NAME = "background.json"
 LEAST_VARIANTS = 100
 """With fewer variants a kind has no quantiles, and the next broader kind is used."""
 
-_FORMAT = "carbon background 1"
-_SUM = "sha256"
 _VOCABULARY = "consequence_terms"
 # Percent. The tails are where a reader looks, so that they are finer.
 _PERCENTS = (0, 0.2, 0.5, *range(1, 100), 99.5, 99.8, 100)
@@ -303,100 +299,41 @@ class _Steps(NamedTuple):
     percents: Float64s
 
 
-class Background:
+class Background(BackgroundFile):
     """Quantiles of the deltas of random variants of every kind.
 
     Attributes:
         kinds: name of the scheme, `change` or `consequence`.
-        settings: model and method that scored the variants; scores with other settings are refused.
-        drawn: how the variants were drawn, for the record.
         table: entry by kind: `variants`, the number of variants, and `quantiles` in nats at
             `percents`, or else `instead`, the broader kind to use.
     """
 
+    made_by = "carbon background"
+    format_name = "carbon background 1"
+
     def __init__(self, content: Mapping[str, Any]) -> None:
         """Take the content of a file, without its checksum."""
-        self._content = content
+        super().__init__(content)
         self.kinds: str = content["kinds_by"]
-        self.settings: dict[str, Any] = content["settings"]
-        self.drawn: dict[str, Any] = content["drawn"]
         self.table: dict[str, dict[str, Any]] = content["kinds"]
 
     @classmethod
-    def read(cls, path: str | Path) -> "Background":
-        """Read a file.
-
-        Raises:
-            UserError: it is absent, torn, changed by hand, or no background of this version, or it
-                uses another version of the consequence terms.
-        """
-        if not Path(path).is_file():
-            raise UserError(f"{path}: {why_no_file(path)}; `carbon background` writes one")
-        try:
-            content = read_json(path, JSON_OBJECT)
-        except UserError:
-            content = {}
-        if content.get("format") != _FORMAT:
-            raise UserError(
-                f"{path}: is torn or no file of `carbon background` of this version; make it again"
-            )
-        if content.pop(_SUM, None) != _sum_of(content):
-            raise UserError(f"{path}: is damaged or changed by hand; make it again")
+    def _check(cls, path: str | Path, content: Mapping[str, Any]) -> None:
         if (version := content.get(_VOCABULARY)) != VOCABULARY_VERSION:
             uses = f"version {version} of" if version else "an unnumbered version of"
             raise UserError(
                 f"{path}: uses {uses} the consequence terms, and this Carbon version "
                 f"{VOCABULARY_VERSION}; make it again with `carbon background`"
             )
-        return cls(content)
-
-    def write(self, path: str | Path) -> None:
-        """Write the file, which appears when complete."""
-        with atomic_file(path) as temporary:
-            temporary.write_bytes(self.to_bytes())
-
-    def to_bytes(self) -> bytes:
-        """Return the content of the file: JSON, one line a kind."""
-        content = {**self._content, _SUM: _sum_of(self._content)}
-        lines = [f"{json.dumps(name)}: {_lines(value)}" for name, value in content.items()]
-        return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
 
     @property
     def needs_consequence(self) -> bool:
         """Whether kinds depend on an annotation."""
         return KIND_SCHEMES[self.kinds].needs_consequence
 
-    @property
-    def tolerances(self) -> dict[str, dict[str, Any]]:
-        """Effect of other dtypes on deltas and percentiles, by dtype.
-
-        `delta`, in nats, and `percentile`, in points, bound the change for 95 % of `variants`
-        variants; `weights_sha256` is the checksum of the rounded weights.
-        """
-        tolerances: dict[str, dict[str, Any]] = self._content.get("tolerances", {})
-        return tolerances
-
     def with_tolerance(self, dtype: str, tolerance: Mapping[str, Any]) -> "Background":
         """Return a background that also accepts deltas of another dtype."""
         return Background({**self._content, "tolerances": {**self.tolerances, dtype: tolerance}})
-
-    def why_other(self, settings: Mapping[str, Any]) -> str | None:
-        """Return which setting of a scoring differs first from the background's, or None.
-
-        A dtype with a tolerance is accepted.
-        """
-        others = json.loads(json.dumps(settings))
-        own = self.settings
-        if tolerance := self.tolerances.get(others.get("dtype")):
-            rounded = {"dtype": others["dtype"], "weights_sha256": tolerance["weights_sha256"]}
-            own = own | rounded
-        for name in others | own:
-            of_background, of_scoring = own.get(name), others.get(name)
-            if of_background != of_scoring:
-                if name == "weights_sha256":
-                    return "was computed with other model weights"
-                return f"was made with {name} {of_background}, not {name} {of_scoring}"
-        return None
 
     def kind_of(
         self, reference: Reference, variant: Variant, consequence: str | None = None
@@ -478,7 +415,13 @@ def background_of(
         for kind in sorted(values)
     }
     vocabulary = {_VOCABULARY: VOCABULARY_VERSION}
-    content = {"format": _FORMAT, **vocabulary, **about, "percents": _PERCENTS, "kinds": table}
+    content = {
+        "format": Background.format_name,
+        **vocabulary,
+        **about,
+        "percents": _PERCENTS,
+        "kinds": table,
+    }
     return Background(json.loads(json.dumps(content)))  # as it would be read
 
 
@@ -507,16 +450,3 @@ def _curve(deltas: Float64s, percents: Float64s) -> _Steps:
     first = np.searchsorted(deltas, values, side="left")
     last = np.searchsorted(deltas, values, side="right") - 1
     return _Steps(values, (percents[first] + percents[last]) / 2)
-
-
-def _sum_of(content: Mapping[str, Any]) -> str:
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _lines(value: Any) -> str:
-    """Format an object with one line a key, and any other value in one line."""
-    if not isinstance(value, dict) or not value:
-        return json.dumps(value, separators=(",", ":"))
-    inside = (f"{json.dumps(k)}: {json.dumps(v, separators=(',', ':'))}" for k, v in value.items())
-    return "{\n" + ",\n".join(inside) + "\n}"

@@ -1,12 +1,13 @@
-"""Compute a background: draw variants, and score them in blocks by workers."""
+"""Compute a background or a calibration: draw variants, and score them by workers."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from carbon.__version__ import __version__
 from carbon.batching import in_blocks
-from carbon.genome import Reference, Variant, contig_names
+from carbon.genome import Annotation, Reference, Variant, contig_names
+from carbon.genome.bed import read_regions
 from carbon.genome.contig_names import names_table
 from carbon.inference.identity import settings_of, weights_sha256
 from carbon.inference.jobs import BackgroundJob, workers_for
@@ -18,13 +19,17 @@ from carbon.inference.variants.background import (
     RandomVariant,
     background_of,
 )
+from carbon.inference.variants.background_file import BackgroundFile
 from carbon.inference.variants.background_scores import (
     RoundedDeltas,
     draw,
+    draw_calibration,
+    neutral_of,
     rounded_runner,
     sample_of,
     with_tolerance,
 )
+from carbon.inference.variants.calibration import Calibration, calibration_of
 from carbon.inference.variants.files import VariantWorker
 from carbon.inference.variants.score import score_variants
 from carbon.io.files import check_no_input, content_sha256, output_path
@@ -43,6 +48,9 @@ class _Part(NamedTuple):
 
     variant: Variant
     is_rounded: bool
+
+
+Results = Iterator[tuple[list[_Part], Any]]
 
 
 class BackgroundScorer(VariantWorker):
@@ -92,37 +100,108 @@ def run_background_job(job: BackgroundJob, options: WorkerOptions) -> dict[str, 
         genes = read_genes(job.genes, reference, names)
         warn_of_unknown_codes(job.genes, genes)
         scored_by = workers.about(_expected_blocks(job))
-        drawn, about = draw(reference, scored_by["settings"], genes.annotation, job.drawing)
-        about["drawn"] |= _named(job)
-        parts = [_Part(each.variant, False) for each in drawn]
-        rounded = [_Part(each.variant, True) for each in sample_of(drawn)]
-        blocks = list(in_blocks(parts, _VARIANTS_PER_BLOCK))
-        if scored_by["is_rounded_too"]:
-            blocks += in_blocks(rounded, _VARIANTS_PER_BLOCK)
+        plan_of = _kinds_plan if job.drawing.neighbour_bp is None else _calibration_plan
+        plan = plan_of(job, reference, names, genes.annotation, scored_by)
 
-        def write(results: Iterator[tuple[list[_Part], Any]]) -> Background:
-            background = _background(drawn, about, results)
+        def write(results: Results) -> BackgroundFile:
+            background = plan.background(results)
             background.write(job.output)
             return background
 
         work = Job(
             description="scoring random variants",
             output=job.output,
-            settings=about | _fingerprints(job, scored_by["device"]),
-            check=lambda: sum(map(len, blocks)),
-            blocks=lambda: iter(blocks),
+            settings=plan.about | _fingerprints(job, scored_by["device"]),
+            check=lambda: sum(map(len, plan.blocks)),
+            blocks=lambda: iter(plan.blocks),
             records="random variants",
         )
         background = run_job(work, workers, write)
-    short = sum("instead" in known for known in background.table.values())
-    counts = {"kinds": len(background.table), "kinds_with_too_few": short}
+    counts = plan.counts(background)
     return {"output": str(job.output), **counts, **background.drawn, **background.settings}
+
+
+class _Plan(NamedTuple):
+    """What is scored for a background, and how it follows from the deltas.
+
+    Attributes:
+        about: content of the file besides the scores.
+        blocks: variants to score.
+        background: function from the results of the blocks to the background.
+        counts: function from the background to the counts of the summary.
+    """
+
+    about: dict[str, Any]
+    blocks: list[list[_Part]]
+    background: Callable[[Results], BackgroundFile]
+    counts: Callable[[Any], dict[str, int]]
+
+
+def _kinds_plan(
+    job: BackgroundJob,
+    reference: Reference,
+    names: Mapping[str, str],
+    annotation: Annotation | None,
+    scored_by: dict[str, Any],
+) -> _Plan:
+    """Plan the quantiles of random variants of every kind."""
+    drawn, about = draw(reference, scored_by["settings"], annotation, job.drawing)
+    about["drawn"] |= _named(job)
+    parts = [_Part(each.variant, False) for each in drawn]
+    rounded = [_Part(each.variant, True) for each in sample_of(drawn)]
+    blocks = list(in_blocks(parts, _VARIANTS_PER_BLOCK))
+    if scored_by["is_rounded_too"]:
+        blocks += in_blocks(rounded, _VARIANTS_PER_BLOCK)
+
+    def counts(background: Background) -> dict[str, int]:
+        short = sum("instead" in known for known in background.table.values())
+        return {"kinds": len(background.table), "kinds_with_too_few": short}
+
+    return _Plan(about, blocks, lambda results: _background(drawn, about, results), counts)
+
+
+def _calibration_plan(
+    job: BackgroundJob,
+    reference: Reference,
+    names: Mapping[str, str],
+    annotation: Annotation | None,
+    scored_by: dict[str, Any],
+) -> _Plan:
+    """Plan the mean deltas of neutral sites."""
+    lengths_bp = reference.contig_lengths_bp
+    regions = read_regions(None, job.neutral, lengths_bp, names)
+    neutral = regions.intervals if regions else neutral_of(annotation, reference)
+    drawn, about = draw_calibration(reference, scored_by["settings"], neutral, job.drawing)
+    source = {"neutral": job.neutral.name} if job.neutral else {}
+    about["drawn"] |= source | _named(job)
+    parts = [_Part(snv, False) for site in drawn.sites for snv in site.snvs]
+
+    def calibration(results: Results) -> Calibration:
+        deltas = [delta for _, of_block in results for delta in RoundedDeltas(*of_block).deltas]
+        return calibration_of(reference, drawn, deltas, about)
+
+    def counts(background: Calibration) -> dict[str, int]:
+        levels = [cell["context_bp"] for cell in background.cells.values()]
+        return {
+            "cells": len(levels),
+            "cells_of_narrower_context": sum(
+                level is not None and level != background.neighbour_bp for level in levels
+            ),
+            "cells_with_too_few": levels.count(None),
+        }
+
+    return _Plan(about, list(in_blocks(parts, _VARIANTS_PER_BLOCK)), calibration, counts)
 
 
 def _expected_blocks(job: BackgroundJob) -> range:
     """Return an item for each block of SNVs, before they are drawn."""
-    kinds = KIND_SCHEMES["consequence" if job.genes.annotation else "change"].narrowest_snvs
-    return range(0, job.drawing.variants_per_kind * len(kinds), _VARIANTS_PER_BLOCK)
+    drawing = job.drawing
+    if drawing.neighbour_bp is not None:
+        num_snvs = 3 * drawing.sites_per_context * 4**drawing.neighbour_bp
+    else:
+        kinds = KIND_SCHEMES["consequence" if job.genes.annotation else "change"].narrowest_snvs
+        num_snvs = drawing.variants_per_kind * len(kinds)
+    return range(0, num_snvs, _VARIANTS_PER_BLOCK)
 
 
 def _named(job: BackgroundJob) -> dict[str, Any]:
@@ -133,9 +212,7 @@ def _named(job: BackgroundJob) -> dict[str, Any]:
     return named | ({"genetic_code": genes.genetic_code} if genes.genetic_code else {})
 
 
-def _background(
-    drawn: list[RandomVariant], about: dict[str, Any], results: Iterator[tuple[list[_Part], Any]]
-) -> Background:
+def _background(drawn: list[RandomVariant], about: dict[str, Any], results: Results) -> Background:
     """Compute the background from the results of all blocks."""
     deltas: list[float | None] = []
     rounded: RoundedDeltas | None = None
@@ -155,6 +232,7 @@ def _fingerprints(job: BackgroundJob, device: str) -> dict[str, Any]:
     inputs = {
         "reference file": job.reference,
         "annotation file": job.genes.annotation,
+        "neutral file": job.neutral,
         "table of contigs": names_table(job.genes.contigs),
     }
     sums = {name: content_sha256(path) for name, path in inputs.items() if path}

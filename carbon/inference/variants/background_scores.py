@@ -6,12 +6,13 @@ a single variant; it is measured here.
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from carbon.genome import Annotation, Consequences, Reference
+from carbon.genome import Annotation, Consequences, Interval, Reference
+from carbon.genome.genes import intergenic
 from carbon.inference.identity import settings_of, weights_sha256
 from carbon.inference.options import BackgroundOptions
 from carbon.inference.variants.background import (
@@ -20,6 +21,14 @@ from carbon.inference.variants.background import (
     RandomVariant,
     background_of,
     draw_variants,
+)
+from carbon.inference.variants.calibration import (
+    LEAST_SITES,
+    Calibration,
+    NeutralSites,
+    calibration_of,
+    draw_neutral_sites,
+    folds,
 )
 from carbon.inference.variants.score import score_variants
 from carbon.inference.variants.windows import Method
@@ -152,3 +161,59 @@ def draw(
         "variants": len(drawn),
     }
     return drawn, {"kinds_by": kinds, "settings": settings, "drawn": record}
+
+
+def neutral_of(annotation: Annotation | None, reference: Reference) -> Iterator[Interval]:
+    """Return the intervals outside of genes, all without an annotation."""
+    lengths_bp = reference.contig_lengths_bp
+    if annotation is None:
+        return (Interval(contig, 0, length_bp) for contig, length_bp in lengths_bp.items())
+    return intergenic(annotation, lengths_bp)
+
+
+def make_calibration(
+    runner: "ModelRunner",
+    reference: Reference,
+    method: Method,
+    neutral: Iterable[Interval],
+    drawing: BackgroundOptions,
+) -> Calibration:
+    """Draw neutral sites, score their SNVs and compute the means.
+
+    Args:
+        runner: runner of the model.
+        reference: reference to draw from.
+        method: scoring method.
+        neutral: intervals that do not overlap.
+        drawing: bases of a context, number of sites, and contigs.
+
+    Raises:
+        UserError: an option is invalid, or the sites cannot be drawn.
+    """
+    drawn, about = draw_calibration(reference, settings_of(runner, method), neutral, drawing)
+    snvs = (snv for site in drawn.sites for snv in site.snvs)
+    deltas = [score.delta for score in score_variants(runner, reference, snvs, method)]
+    return calibration_of(reference, drawn, deltas, about)
+
+
+def draw_calibration(
+    reference: Reference,
+    settings: dict[str, Any],
+    neutral: Iterable[Interval],
+    drawing: BackgroundOptions,
+) -> tuple[NeutralSites, dict[str, Any]]:
+    """Draw neutral sites; return them with the content of their calibration except the cells."""
+    drawing.check_neighbours()
+    is_folded = folds(settings["strands"])
+    drawn = draw_neutral_sites(reference, neutral, drawing, is_folded=is_folded)
+    record = {
+        "reference": reference.path.name,
+        "sites_per_context": drawing.sites_per_context,
+        "least_sites": LEAST_SITES,
+        "seed": drawing.seed,
+        "contigs": drawing.draw_from,
+        "sites": len(drawn.sites),
+        "neutral_sites": sum(drawn.num_by_context.values()),
+    }
+    content = {"neighbour_bp": drawing.neighbour_bp, "is_folded": is_folded}
+    return drawn, {**content, "settings": settings, "drawn": record}

@@ -21,13 +21,15 @@ from carbon.genome.vcf import RecordFilter
 from carbon.inference.identity import identity_of
 from carbon.inference.identity import settings_of as background_settings_of
 from carbon.inference.jobs import BackgroundJob, VariantJob, workers_for
-from carbon.inference.options import WINDOW_PROTOCOLS, input_files
+from carbon.inference.options import DEFAULT_SCORES, WINDOW_PROTOCOLS, input_files
 from carbon.inference.variants.annotate import (
     ANNOTATION,
     Columns,
     Genes,
     annotator,
     background_for,
+    calibration_for,
+    calibrator,
     ranker,
     read_genes,
     warn_of_unknown_codes,
@@ -180,7 +182,8 @@ class VariantWorker:
             UserError: an option is invalid.
         """
         self.runner = model.runner
-        self.method = method_for(self.runner, job.method)
+        scores = job.scores if isinstance(job, VariantJob) else DEFAULT_SCORES
+        self.method = method_for(self.runner, job.method, scores)
         self.reference = Reference(job.reference)
 
 
@@ -197,7 +200,7 @@ class VariantScorer(VariantWorker):
         super().__init__(model, job)
         background = {}
         own = own_background(job)
-        if job.background or (own and own.is_file()):
+        if job.background or job.calibration or (own and own.is_file()):
             background = background_settings_of(self.runner, self.method)
         self.about = {
             "settings": _settings(self.runner, job, self.method),
@@ -274,20 +277,23 @@ def score_vcf(job: VariantJob, path: Path, workers: Workers) -> dict[str, Any]:
             own_background(job),
             annotated=bool(job.genes.annotation),
         )
-        settings: dict[str, Any] = about["settings"] | percentile
+        calibration, made = calibration_for(about["background"], job.calibration)
+        settings: dict[str, Any] = about["settings"] | percentile | made
         scored_header(vcf, settings)
         genes = read_genes(
             job.genes, reference, contig_names(job.genes.contigs, reference.contig_lengths_bp)
         )
         annotated = annotator(genes.annotation, reference)
         ranked = ranker(background, reference)
+        calibrated = calibrator(calibration, reference)
 
         def write(results: Results) -> dict[str, Any]:
-            counts = _Counts()
+            counts = _Counts(settings.get("scores", ()))
             with atomic_file(job.output) as temporary:
                 with writer(temporary, vcf, settings) as write_row:
                     for row, scores in _rows(results, reference):
-                        write_row((row, shown := ranked(row, annotated(row, scores))))
+                        shown = calibrated(row, ranked(row, annotated(row, scores)))
+                        write_row((row, shown))
                         counts.add(shown)
                 for stale in index_paths(job.output):
                     stale.unlink(missing_ok=True)
@@ -377,8 +383,9 @@ def _scored_as(reference: Reference, row: VcfRow) -> list[str | None]:
 class _Counts:
     """Counts of scored records and alleles; a record has as many alleles as ALTs."""
 
-    def __init__(self) -> None:
-        """Start at zero."""
+    def __init__(self, scores: Sequence[str]) -> None:
+        """Start at zero; count the scored alleles that lack each of `scores`."""
+        self._missing = dict.fromkeys(scores, 0)
         self._counts: Counter[str] = Counter()
         self._reasons: Counter[str] = Counter()
         self._percentiles_of: Counter[str] = Counter()
@@ -396,6 +403,9 @@ class _Counts:
             self._counts["with_spread"] += is_unsure is not None
             self._reasons[columns["reason"] or ""] += 1
             self._percentiles_of[columns.get("percentile_of") or ""] += 1
+            for name in self._missing:
+                is_missing = columns["delta"] is not None and columns.get(name) is None
+                self._missing[name] += is_missing
 
     def shown(self) -> dict[str, Any]:
         """Return the counts for the summary."""
@@ -410,6 +420,7 @@ class _Counts:
             "alleles_unsure": counts["unsure"] if counts["with_spread"] else None,
             "reasons": _named(self._reasons),
             "percentiles_of": _named(self._percentiles_of),
+            **({"alleles_without": self._missing} if self._missing else {}),
         }
 
 
@@ -452,6 +463,7 @@ def _settings(runner: "ModelRunner", job: VariantJob, method: Method) -> dict[st
         "yarn": runner.yarn,
         **method.settings(),
         "dtype": runner.dtype,
+        **({"scores": method.scores} if method.scores != DEFAULT_SCORES else {}),
         **({"contigs": genes.contigs} if genes.contigs else {}),
         **({"genetic_code": genes.genetic_code} if genes.genetic_code else {}),
         **({"min_qual": job.min_qual} if job.min_qual is not None else {}),

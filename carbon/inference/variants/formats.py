@@ -12,6 +12,7 @@ import pysam
 from carbon.errors import GenomeError
 from carbon.genome import VcfReader, VcfRow
 from carbon.genome.vcf import info_text
+from carbon.inference.options import DEFAULT_SCORES, VARIANT_SCORES
 from carbon.inference.variants.annotate import (
     ANNOTATION,
     BACKGROUND,
@@ -33,7 +34,8 @@ class Column(NamedTuple):
     Attributes:
         kind: type of the values.
         meaning: description of the VCF field.
-        needs: what writes it: an annotation, a background, or `both` strands; empty for all.
+        needs: what writes it: an annotation, a background, `both` strands, or the name of a score;
+            empty for all.
     """
 
     kind: ColumnType
@@ -41,12 +43,17 @@ class Column(NamedTuple):
     needs: str = ""
 
 
-COLUMNS = {
-    "delta": Column(float, "log-likelihood(ALT) - log-likelihood(REF), nats"),
+COLUMNS: dict[str, Column] = {
+    "delta": Column(float, VARIANT_SCORES["delta"].meaning),
     "forward": Column(float, "CARBON_DELTA of the forward strand", _BOTH),
     "reverse": Column(float, "CARBON_DELTA of the reverse strand", _BOTH),
     "spread": Column(float, "Standard deviation of CARBON_DELTA over offsets and strands, nats"),
     "unsure": Column(bool, "1 where CARBON_DELTA lies inside CARBON_SPREAD, otherwise 0"),
+    **{
+        name: Column(float, score.meaning, name)
+        for name, score in VARIANT_SCORES.items()
+        if name not in DEFAULT_SCORES
+    },
     "scored_as": Column(
         str, "contig:position:REF:ALT, trimmed and left-aligned, where the record has another"
     ),
@@ -86,8 +93,8 @@ _TYPES = {float: "Float", int: "Integer", bool: "Integer", str: "String"}
 
 
 def _fields(settings: dict[str, Any]) -> dict[str, ColumnType]:
-    """Return the columns to write, single strands only if both are scored."""
-    has = {"", settings["strands"], *settings}
+    """Return the columns to write: single strands if both are scored, and the chosen scores."""
+    has = {"", settings["strands"], *settings, *settings.get("scores", ())}
     return {name: column.kind for name, column in COLUMNS.items() if column.needs in has}
 
 

@@ -38,7 +38,7 @@ def plan_variant_job(job: VariantJob, options: WorkerOptions) -> dict[str, Any]:
         GenomeError, UserError: as for `run_variant_job`.
     """
     runner = job.loading.load(options.device).runner
-    method = method_for(runner, job.method)
+    method = method_for(runner, job.method, job.scores)
     settings = method.settings()
     with vcf_of(job) as path, Reference(job.reference) as reference:
         vcf = reader_of(job, path, reference)

@@ -11,8 +11,9 @@ window than of REF's, and the 6-mers of both after the variant begin at the same
 Alleles of a site that leave out equally many bases share the prefix of the forward pass.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import product
+from itertools import chain, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -20,14 +21,24 @@ from numpy.typing import NDArray
 
 from carbon.batching import in_blocks
 from carbon.genome import Reference, Variant
-from carbon.genome.normalize import normalize_variant
+from carbon.genome.interval import BASES
+from carbon.genome.normalize import common_start_bp, normalize_variant
 from carbon.inference.checks import check_finite
 from carbon.inference.options import PROTOCOLS, STRANDS_READ, WINDOW_PROTOCOLS
 from carbon.inference.passages import Passage, batch_rows, continuation_of, prefix_of
+from carbon.inference.variants.shared_bases import (
+    AlleleReading,
+    SharedBases,
+    divergence,
+    reading_of,
+    shared_bases,
+    state_distance,
+    whole_tokens,
+)
 from carbon.inference.variants.tiles import (
     TiledSite,
     num_tiled_tokens,
-    tiled_likelihoods,
+    tiled_readings,
     tiled_site,
 )
 from carbon.inference.variants.windows import (
@@ -64,6 +75,14 @@ class VariantScore(NamedTuple):
             all scored offsets and strands from their mean; None if there is only one.
         strand_left_out: `forward` or `reverse` if this strand cannot distinguish the alleles, so
             that `delta` is from the other strand alone; None otherwise.
+        abs_delta: absolute value of `delta`; like the following, None unless requested.
+        jsd: mean Jensen-Shannon divergence in nats, the mean of strands; None if the alleles
+            compare no common reference base.
+        embedding_distance: L2 distance of mean states, the mean of strands; None if no 6-mer
+            consists of common reference bases alone.
+        allele_entropy: in nats; None unless the variant is an SNV.
+        calibrated_delta: in nats; None unless the variant is an SNV whose change has a cell in the
+            background.
     """
 
     variant: Variant
@@ -73,6 +92,11 @@ class VariantScore(NamedTuple):
     reverse: float | None = None
     spread: float | None = None
     strand_left_out: str | None = None
+    abs_delta: float | None = None
+    jsd: float | None = None
+    embedding_distance: float | None = None
+    allele_entropy: float | None = None
+    calibrated_delta: float | None = None
 
     @property
     def unsure(self) -> bool | None:
@@ -97,12 +121,17 @@ class AlleleComparison(NamedTuple):
         alt_bp: length of ALT, likewise, with which the rows of `alt` begin.
         ref: (offsets, bases) float32, log-likelihoods in nats with REF, along the strand.
         alt: (offsets, bases) float32, with ALT.
+        jsd: mean Jensen-Shannon divergence over common reference bases, in nats; None if there are
+            none, or unless requested.
+        embedding_distance: L2 distance of the mean states of common 6-mers, likewise.
     """
 
     ref_bp: int
     alt_bp: int
     ref: NDArray[np.float32]
     alt: NDArray[np.float32]
+    jsd: float | None = None
+    embedding_distance: float | None = None
 
     @property
     def offset_deltas(self) -> list[float]:
@@ -147,8 +176,10 @@ class AlleleComparison(NamedTuple):
 Compared = tuple[VariantScore, dict[str, AlleleComparison]]
 """A variant's score, and its comparison by strand (`+`, `-`), empty if there is a reason."""
 
-_Steps = dict[tuple[VariantSite, int], dict[str, NDArray[np.float32]]]
-"""Log-likelihoods of the bases from the variant on, by site and bases left out, then by allele."""
+_Readings = dict[tuple[VariantSite, int], dict[str, AlleleReading]]
+"""Readings of the bases from the variant on, by site and bases left out, then by allele."""
+_Pools = dict[tuple[VariantSite, str], tuple[range, ...]]
+"""Ranges of bases from the variant on whose states are averaged, by site and allele."""
 
 
 def score_variants(
@@ -166,10 +197,10 @@ def num_tokens(
     runner: "ModelRunner", reference: Reference, variants: Sequence[Variant], method: Method
 ) -> int:
     """Return the tokens, with padding, that scoring a block of variants runs."""
-    readable_bp = room_bp(runner, method.tags) + K
-    prepared = [_prepared(reference, variant, method, readable_bp) for variant in variants]
+    prepared = _prepared_block(runner, reference, variants, method)
+    prepared += chain.from_iterable(_alternatives(runner, reference, prepared, method).values())
     if method.protocol in WINDOW_PROTOCOLS:
-        passages = _passages(runner, _windows_of(reference, prepared, method), method)[1]
+        passages = _passages(runner, _windows_of(reference, prepared, method), {}, method)[1]
         rows = [
             row for number, passage in enumerate(passages) for row in batch_rows(number, passage)
         ]
@@ -182,24 +213,65 @@ def compare_block(
     runner: "ModelRunner", reference: Reference, block: list[Variant], method: Method
 ) -> Iterator[Compared]:
     """Yield the score of each variant, and its comparison by strand (`+`, `-`)."""
-    # The last 6-mer of a window is only predicted.
-    readable_bp = room_bp(runner, method.tags) + K
-    prepared = [_prepared(reference, variant, method, readable_bp) for variant in block]
+    prepared = _prepared_block(runner, reference, block, method)
+    alternatives = _alternatives(runner, reference, prepared, method)
     compare = (
         _comparisons_of_windows if method.protocol in WINDOW_PROTOCOLS else _comparisons_of_tiles
     )
-    comparisons = compare(runner, reference, prepared, method)
+    read = [*chain.from_iterable(alternatives.values()), *prepared]
+    comparisons = compare(runner, reference, read, method)
+    entropies = {
+        place: allele_entropy(_delta_of(next(comparisons)) for _ in snvs)
+        for place, snvs in alternatives.items()
+    }
     for variant, prepared_variant, by_strand in zip(block, prepared, comparisons, strict=True):
         if prepared_variant.reason:
             yield VariantScore(variant, None, prepared_variant.reason), by_strand
             continue
-        deltas = {strand: comparison.delta for strand, comparison in by_strand.items()}
-        mean = sum(deltas.values()) / len(deltas)
-        check_finite(mean, f"variant {variant.to_text()}")
-        both = deltas.get("+"), deltas.get("-")
-        left_out = next((STRAND_NAMES[s] for s in prepared_variant.left_out), None)
-        score = VariantScore(variant, mean, None, *both, spread_of(by_strand), left_out)
-        yield score, by_strand
+        entropy = entropies.get(_snv_place(prepared_variant.variant))
+        yield _score_of(variant, prepared_variant, by_strand, entropy, method), by_strand
+
+
+def _score_of(
+    variant: Variant,
+    prepared: "_PreparedVariant",
+    by_strand: Mapping[str, AlleleComparison],
+    entropy: float | None,
+    method: Method,
+) -> VariantScore:
+    deltas = {strand: compared.delta for strand, compared in by_strand.items()}
+    delta = sum(deltas.values()) / len(deltas)
+    divergence = _mean_of(compared.jsd for compared in by_strand.values())
+    distance = _mean_of(compared.embedding_distance for compared in by_strand.values())
+    for value in (delta, divergence, distance, entropy):
+        if value is not None:
+            check_finite(value, f"variant {variant.to_text()}")
+    left_out = next((STRAND_NAMES[strand] for strand in prepared.left_out), None)
+    both = deltas.get("+"), deltas.get("-")
+    return VariantScore(
+        variant, delta, None, *both, spread_of(by_strand), left_out,
+        abs_delta=abs(delta) if "abs_delta" in method.scores else None,
+        jsd=divergence,
+        embedding_distance=distance,
+        allele_entropy=entropy,
+    )  # fmt: skip
+
+
+def _delta_of(by_strand: Mapping[str, AlleleComparison]) -> float:
+    return sum(compared.delta for compared in by_strand.values()) / len(by_strand)
+
+
+def _mean_of(values: Iterable[float | None]) -> float | None:
+    """Return the mean of the values that exist; None if none does."""
+    existing = [value for value in values if value is not None]
+    return sum(existing) / len(existing) if existing else None
+
+
+def allele_entropy(deltas: Iterable[float]) -> float:
+    """Return the entropy in nats of the distribution over REF and ALTs with these deltas."""
+    log_odds = np.array([0.0, *deltas])
+    log_p = log_odds - np.logaddexp.reduce(log_odds)
+    return float(-(np.exp(log_p) * log_p).sum())
 
 
 def spread_of(by_strand: Mapping[str, AlleleComparison]) -> float | None:
@@ -222,6 +294,46 @@ class _PreparedVariant(NamedTuple):
     reason: str | None
     sites: dict[str, Any]
     left_out: tuple[str, ...]
+
+
+def _prepared_block(
+    runner: "ModelRunner", reference: Reference, variants: Iterable[Variant], method: Method
+) -> list[_PreparedVariant]:
+    # The last 6-mer of a window is only predicted.
+    readable_bp = room_bp(runner, method.tags) + K
+    return [_prepared(reference, variant, method, readable_bp) for variant in variants]
+
+
+_Place = tuple[str, int, str]
+"""Contig, position and REF of an SNV."""
+
+
+def _snv_place(variant: Variant) -> _Place | None:
+    """Return the place of a normalised variant; None unless it is an SNV."""
+    if len(variant.ref) != 1 or len(variant.alt) != 1:
+        return None
+    return variant.contig, variant.position, variant.ref.upper()
+
+
+def _alternatives(
+    runner: "ModelRunner",
+    reference: Reference,
+    prepared: Sequence[_PreparedVariant],
+    method: Method,
+) -> dict[_Place | None, list[_PreparedVariant]]:
+    """Return the three SNVs at the place of each SNV, if a score needs them."""
+    if not method.reads_all_alts:
+        return {}
+    places = dict.fromkeys(_snv_place(each.variant) for each in prepared if each.sites)
+    return {
+        place: _prepared_block(runner, reference, _snvs_at(*place), method)
+        for place in places
+        if place
+    }
+
+
+def _snvs_at(contig: str, position: int, ref: str) -> list[Variant]:
+    return [Variant(contig, position, ref, alt) for alt in sorted(BASES - {ref})]
 
 
 def _prepared(
@@ -299,12 +411,28 @@ def _comparisons_of_tiles(
 ) -> Iterator[dict[str, AlleleComparison]]:
     """Yield what `_comparisons_of_windows` yields, for tiles."""
     sites = _sites_of(prepared)
-    found = dict(zip(sites, tiled_likelihoods(runner, reference, sites, method), strict=True))
+    found = dict(zip(sites, tiled_readings(runner, reference, sites, method), strict=True))
     for each in prepared:
         yield {
-            strand: AlleleComparison(*site.allele_bp, *found[site])
+            strand: _comparison(site.allele_bp, found[site][0], found[site][1], site.shared)
             for strand, site in each.sites.items()
         }
+
+
+def _comparison(
+    allele_bp: tuple[int, int],
+    ref: Sequence[AlleleReading],
+    alt: Sequence[AlleleReading],
+    shared: SharedBases,
+) -> AlleleComparison:
+    """Return the comparison of the readings of both alleles, one for each offset."""
+    return AlleleComparison(
+        *allele_bp,
+        np.stack([each.likelihoods for each in ref]),
+        np.stack([each.likelihoods for each in alt]),
+        divergence(ref, alt, shared),
+        state_distance(ref, alt, shared),
+    )
 
 
 def _sites_of(prepared: Sequence[_PreparedVariant]) -> list[Any]:
@@ -320,12 +448,32 @@ def _comparisons_of_windows(
 ) -> Iterator[dict[str, AlleleComparison]]:
     """Yield the comparison by strand of each variant; none if there is a reason."""
     windows = _windows_of(reference, prepared, method)
-    steps = _measured(runner, windows, method)
+    pools = _pools(prepared, windows) if method.reads_states else {}
+    readings = _measured(runner, windows, pools, method)
     for variant, _, sites, _ in prepared:
         yield {
-            strand: _compared(variant, site, windows[site], steps, method)
+            strand: _compared(variant, site, windows[site], readings, method)
             for strand, site in sites.items()
         }
+
+
+def _pools(
+    prepared: Sequence[_PreparedVariant], windows: dict[VariantSite, AlleleWindows]
+) -> _Pools:
+    pools: dict[tuple[VariantSite, str], dict[range, None]] = defaultdict(dict)
+    for variant, _, sites, _ in prepared:
+        for site in sites.values():
+            shared = _shared(_pair(variant), windows[site])
+            for allele, bases in zip(_pair(variant), (shared.ref, shared.alt), strict=True):
+                pools[site, allele][bases] = None
+    return {place: tuple(ranges) for place, ranges in pools.items()}
+
+
+def _shared(pair: tuple[str, str], window: AlleleWindows) -> SharedBases:
+    texts = [window.rights[allele].upper() for allele in pair]
+    counted_bp = min(map(len, texts))
+    first, allele_bp = common_start_bp(*texts), (len(pair[0]), len(pair[1]))
+    return shared_bases(first, allele_bp, allele_bp[1] - allele_bp[0], texts[0][:counted_bp])
 
 
 def _windows_of(
@@ -346,21 +494,25 @@ def _pair(variant: Variant) -> tuple[str, str]:
 
 
 def _compared(
-    variant: Variant, site: VariantSite, window: AlleleWindows, steps: _Steps, method: Method
+    variant: Variant,
+    site: VariantSite,
+    window: AlleleWindows,
+    readings: _Readings,
+    method: Method,
 ) -> AlleleComparison:
     """Return the comparison of a variant on one strand, up to the length that both texts have."""
     pair = _pair(variant)
     counted_bp = min(len(window.rights[allele]) for allele in pair)
     of_ref, of_alt = (
-        np.stack(
-            [
-                steps[site, skipped_bp(site, allele, offset, method.protocol)][allele][:counted_bp]
-                for offset in method.offsets
-            ]
-        )
+        [
+            readings[site, skipped_bp(site, allele, offset, method.protocol)][allele].up_to(
+                counted_bp
+            )
+            for offset in method.offsets
+        ]
         for allele in pair
     )
-    return AlleleComparison(len(pair[0]), len(pair[1]), of_ref, of_alt)
+    return _comparison((len(pair[0]), len(pair[1])), of_ref, of_alt, _shared(pair, window))
 
 
 _Jobs = dict[tuple[VariantSite, int], dict[str, str]]
@@ -368,7 +520,10 @@ _Jobs = dict[tuple[VariantSite, int], dict[str, str]]
 
 
 def _passages(
-    runner: "ModelRunner", windows: dict[VariantSite, AlleleWindows], method: Method
+    runner: "ModelRunner",
+    windows: dict[VariantSite, AlleleWindows],
+    pools: _Pools,
+    method: Method,
 ) -> tuple[_Jobs, list[Passage], list[int]]:
     """Return what is read: a passage for each job, and its bases before the variant.
 
@@ -386,24 +541,38 @@ def _passages(
         # A token that begins before the variant and ends in it belongs to the continuations.
         whole_bp = len(left) // K * K
         prefix = prefix_of(left[:whole_bp], vocabulary, method.tags)
+        tail = left[whole_bp:]
         continuations = (
-            continuation_of(left[whole_bp:] + right, vocabulary) for right in rights.values()
+            continuation_of(
+                tail + right,
+                vocabulary,
+                tuple(whole_tokens(bases, len(tail)) for bases in pools.get((site, allele), ())),
+            )
+            for allele, right in rights.items()
         )
         passages.append(Passage(prefix, tuple(continuations), is_shared=True))
-        tails_bp.append(len(left) - whole_bp)
+        tails_bp.append(len(tail))
     return jobs, passages, tails_bp
 
 
 def _measured(
-    runner: "ModelRunner", windows: dict[VariantSite, AlleleWindows], method: Method
-) -> _Steps:
-    """Return the log-likelihood of every base from the variant on."""
-    jobs, passages, tails_bp = _passages(runner, windows, method)
-    measured = runner.likelihoods(passages, method.by)
+    runner: "ModelRunner",
+    windows: dict[VariantSite, AlleleWindows],
+    pools: _Pools,
+    method: Method,
+) -> _Readings:
+    """Return the reading of every base from the variant on."""
+    jobs, passages, tails_bp = _passages(runner, windows, pools, method)
+    measure = runner.base_measure(method.by, conditionals=method.reads_conditionals)
+    measured = runner.measure_with_means(passages, measure)
     return {
-        job: {
-            allele: steps.reshape(-1)[tail_bp : tail_bp + len(right)]
-            for (allele, right), steps in zip(rights.items(), arrays, strict=True)
+        (site, skip_bp): {
+            allele: reading_of(
+                each.values, tail_bp, len(right), pools.get((site, allele), ()), each.means
+            )
+            for (allele, right), each in zip(rights.items(), of_job, strict=True)
         }
-        for (job, rights), tail_bp, arrays in zip(jobs.items(), tails_bp, measured, strict=True)
+        for ((site, skip_bp), rights), tail_bp, of_job in zip(
+            jobs.items(), tails_bp, measured, strict=True
+        )
     }

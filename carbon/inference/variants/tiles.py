@@ -14,11 +14,15 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from carbon.genome import Interval, Reference, Variant
 from carbon.inference.passages import continuation_of, padded_length, prefix_of
+from carbon.inference.variants.shared_bases import (
+    AlleleReading,
+    SharedBases,
+    reading_of,
+    shared_bases,
+    whole_tokens,
+)
 from carbon.inference.variants.windows import Method, TileGrid, along, nearest, same_bp, sides_of
 from carbon.tokenizer import K
 
@@ -48,6 +52,11 @@ class TiledSite(NamedTuple):
     allele_bp: tuple[int, int]
     longer_bp: int
     is_reference: bool
+
+    @property
+    def shared(self) -> SharedBases:
+        """The reference bases that both alleles compare."""
+        return shared_bases(0, self.allele_bp, self.longer_bp, self.ref)
 
 
 def tiled_site(
@@ -106,33 +115,39 @@ class _Part(NamedTuple):
             contig were left out.
         text: the compared bases.
         is_read: whether the reading has them itself.
+        pools: ranges of the compared bases whose states are averaged.
     """
 
     key: tuple[int, int, bool]
     start: int
     text: str
     is_read: bool
+    pools: tuple[range, ...]
+
+    def token_pools(self, before_bp: int) -> tuple[range, ...]:
+        """Return the pools in 6-mers that begin so many bases before the compared ones."""
+        return tuple(whole_tokens(bases, before_bp) for bases in self.pools)
 
 
-Likelihoods = tuple[NDArray[np.float32], NDArray[np.float32]]
-"""Log-likelihoods in nats with REF and with ALT, each (offsets, bases)."""
+AlleleReadings = tuple[list[AlleleReading], list[AlleleReading]]
+"""Readings of the compared bases with REF and with ALT, one for each offset."""
 
 
-def tiled_likelihoods(
+def tiled_readings(
     runner: "ModelRunner", reference: Reference, sites: Sequence[TiledSite], method: Method
-) -> list[Likelihoods]:
-    """Return the log-likelihoods of the compared bases of each site.
+) -> list[AlleleReadings]:
+    """Return the readings of the compared bases of each site.
 
     One tile is in memory at a time.
     """
-    found: dict[tuple[int, int, bool], NDArray[np.float32]] = {}
+    found: dict[tuple[int, int, bool], AlleleReading] = {}
     for reading, parts in _parts_by_reading(reference, sites, method).items():
         found |= _read(runner, reference, reading, parts, method)
     numbers = range(len(method.offsets))
     return [
         (
-            np.stack([found[site, number, False] for number in numbers]),
-            np.stack([found[site, number, True] for number in numbers]),
+            [found[site, number, False] for number in numbers],
+            [found[site, number, True] for number in numbers],
         )
         for site in range(len(sites))
     ]
@@ -141,7 +156,7 @@ def tiled_likelihoods(
 def num_tiled_tokens(
     runner: "ModelRunner", reference: Reference, sites: Sequence[TiledSite], method: Method
 ) -> int:
-    """Return the tokens, with padding, that `tiled_likelihoods` runs."""
+    """Return the tokens, with padding, that `tiled_readings` runs."""
     num_prefix = len(prefix_of("", runner.vocabulary, method.tags))
     tile_tokens = padded_length(num_prefix + _most_kmers(method.grid))
     readings = _parts_by_reading(reference, sites, method)
@@ -167,17 +182,19 @@ def _parts_by_reading(
         start = site.first - tile * grid.step_bp
         contig_bp = reference.contig_lengths_bp[site.contig]
         end = min(grid.window_bp, contig_bp - tile * grid.step_bp)
+        shared = site.shared
         for at, offset in enumerate(method.offsets):
-            for is_alt, text, skip_bp in (
-                (False, site.ref, offset),
+            for is_alt, text, skip_bp, bases in (
+                (False, site.ref, offset, shared.ref),
                 # The 6-mers after ALT begin at the same reference bases as those after REF.
-                (True, site.alt, (offset + site.longer_bp) % K),
+                (True, site.alt, (offset + site.longer_bp) % K, shared.alt),
             ):
                 is_read = not is_alt and site.is_reference
                 is_read = is_read and skip_bp <= start and start + len(text) <= end
                 reading = _Reading(site.strand, site.contig, tile, skip_bp)
+                pools = (bases,) if method.reads_states else ()
                 readings[reading].append(
-                    _Part((number, at, is_alt), start - skip_bp, text, is_read)
+                    _Part((number, at, is_alt), start - skip_bp, text, is_read, pools)
                 )
     return readings
 
@@ -188,29 +205,40 @@ def _read(
     reading: _Reading,
     parts: list[_Part],
     method: Method,
-) -> dict[tuple[int, int, bool], NDArray[np.float32]]:
+) -> dict[tuple[int, int, bool], AlleleReading]:
     grid, vocabulary = method.grid, runner.vocabulary
     contig_bp = reference.contig_lengths_bp[reading.contig]
     start = reading.tile * grid.step_bp + reading.skip_bp
     end = min(reading.tile * grid.step_bp + grid.window_bp, contig_bp)
     bases = fetch_along(reference, reading.contig, start, end, reading.strand)
     prefix = prefix_of("", vocabulary, method.tags)
-    tile = runner.tile(prefix, continuation_of(bases, vocabulary), _most_kmers(grid))
+    measure = runner.base_measure(method.by, conditionals=method.reads_conditionals)
+    own = [part for part in parts if part.is_read]
+    pools = tuple(pool for part in own for pool in part.token_pools(part.start))
+    tile = runner.tile(prefix, continuation_of(bases, vocabulary, pools), _most_kmers(grid))
     found = {}
-    if any(part.is_read for part in parts):
-        steps = runner.tile_likelihoods(tile, method.by).reshape(-1)
-        for part in parts:
-            if part.is_read:
-                found[part.key] = steps[part.start : part.start + len(part.text)]
+    if own:
+        measured = runner.measure_tile(tile, measure)
+        means = iter(measured.means)
+        for part in own:
+            of_part = [next(means) for _ in part.pools]
+            found[part.key] = reading_of(
+                measured.values, part.start, len(part.text), part.pools, of_part
+            )
     others = [part for part in parts if not part.is_read]
-    texts = [_before(bases, part.start) + part.text for part in others]
+    before = [_before(bases, part.start) for part in others]
     rows = [
-        (max(0, part.start) // K, continuation_of(text, vocabulary))
-        for part, text in zip(others, texts, strict=True)
+        (
+            max(0, part.start) // K,
+            continuation_of(left + part.text, vocabulary, part.token_pools(len(left))),
+        )
+        for part, left in zip(others, before, strict=True)
     ]
-    measured = runner.continued_likelihoods(tile, rows, method.by)
-    for part, text, steps in zip(others, texts, measured, strict=True):
-        found[part.key] = steps.reshape(-1)[len(text) - len(part.text) : len(text)]
+    continued = runner.measure_continued(tile, rows, measure)
+    for part, left, measured in zip(others, before, continued, strict=True):
+        found[part.key] = reading_of(
+            measured.values, len(left), len(part.text), part.pools, measured.means
+        )
     return found
 
 

@@ -11,13 +11,16 @@ from carbon.genome.normalize import common_start_bp
 from carbon.inference.checks import check_window, checked_names, checked_offsets
 from carbon.inference.options import (
     DEFAULT_DOWNSTREAM_BP,
+    DEFAULT_SCORES,
     PROTOCOLS,
     STRANDS_READ,
     WINDOW_PROTOCOLS,
     By,
     ProtocolName,
+    ScoreName,
     VariantOptions,
     check_choice,
+    checked_scores,
 )
 from carbon.tokenizer import K
 
@@ -62,11 +65,13 @@ class Method(VariantOptions):
         least_context_bp: for `tiled`, whole 6-mers; otherwise None.
         offsets: sorted and distinct.
         tags: metadata tags to condition on.
+        scores: names of `VARIANT_SCORES`, in its order.
     """
 
     window_bp: int
     offsets: tuple[int, ...]
     tags: tuple[str, ...]
+    scores: tuple[ScoreName, ...] = DEFAULT_SCORES
 
     @property
     def grid(self) -> TileGrid:
@@ -79,16 +84,37 @@ class Method(VariantOptions):
             raise ValueError(f"{self.protocol} reads no tiles")
         return TileGrid(self.window_bp, self.least_context_bp, self.downstream_bp)
 
+    @property
+    def reads_conditionals(self) -> bool:
+        """Whether a score needs the next-base distributions."""
+        return "jsd" in self.scores
+
+    @property
+    def reads_states(self) -> bool:
+        """Whether a score needs the states of the last layer."""
+        return "embedding_distance" in self.scores
+
+    @property
+    def reads_all_alts(self) -> bool:
+        """Whether a score needs all three ALTs of an SNV."""
+        return "allele_entropy" in self.scores
+
     def settings(self) -> dict[str, Any]:
-        """Return the options as JSON, without those of other protocols."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        """Return the options that deltas depend on as JSON, without those of other protocols."""
+        return {
+            name: value
+            for name, value in asdict(self).items()
+            if value is not None and name != "scores"
+        }
 
 
-def method_for(runner: "ModelRunner", options: VariantOptions) -> Method:
+def method_for(
+    runner: "ModelRunner", options: VariantOptions, scores: Iterable[str] = DEFAULT_SCORES
+) -> Method:
     """Return a method whose window fits into the model's context.
 
     Raises:
-        UserError: a choice, the window, an offset or a tag is invalid.
+        UserError: a choice, the window, an offset, a tag or a score is invalid.
     """
     check_choice("protocol", options.protocol, PROTOCOLS)
     check_choice("by", options.by, get_args(By))
@@ -99,7 +125,12 @@ def method_for(runner: "ModelRunner", options: VariantOptions) -> Method:
     if window_bp is None:
         window_bp = PROTOCOLS[options.protocol].fitting_window_bp(most_bp)
     check_window(window_bp, most_bp)
-    checked: dict[str, Any] = {"window_bp": window_bp, "offsets": offsets, "tags": tags}
+    checked: dict[str, Any] = {
+        "window_bp": window_bp,
+        "offsets": offsets,
+        "tags": tags,
+        "scores": checked_scores(checked_names("scores", scores), options.protocol),
+    }
     return Method(**asdict(options) | checked | _of_tiles(options, window_bp))
 
 

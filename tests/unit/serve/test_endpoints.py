@@ -3,6 +3,7 @@
 import base64
 import json
 import subprocess
+from itertools import product
 
 import httpx
 import numpy as np
@@ -10,6 +11,8 @@ import openai
 import pytest
 
 from carbon.genome import Variant
+from carbon.inference.identity import settings_of
+from carbon.inference.variants.calibration import Calibration
 from tests.helpers.serve import BASES, serving
 
 PROMPTS = [BASES[:60], BASES[60:125], "acgtn" + BASES[200:210], ""]
@@ -137,6 +140,39 @@ class TestOthers:
                 "variant", "delta", "forward", "reverse", "spread", "unsure", "scored_as",
                 "strand_left_out", "reason",
             }  # fmt: skip
+
+    def test_scores_besides_the_delta(self, ask, model, reference):
+        snv, how = f"c:100 {REF}>{ALT}", {"window_bp": 120}
+        names = ["jsd", "allele_entropy"]
+        (found,) = ask("/variants", variants=snv, scores=names, **how)["variants"]
+        (score,) = model.score_variants(reference, [Variant.parse(snv)], scores=names, **how)
+        for name in names:
+            assert found[name] == pytest.approx(getattr(score, name), abs=1e-5)
+        assert "abs_delta" not in found
+        for wrong, hint in (
+            ({"scores": ["calibrated_delta"]}, "start carbon serve with --calibration"),
+            ({"scores": ["jsd"], "protocol": "right_end"}, "right_end has only delta, abs_delta"),
+            ({"scores": ["jsb"]}, "jsd"),
+        ):
+            assert hint in json.dumps(ask("/variants", expected=400, variants=snv, **wrong))
+
+    def test_calibrated_deltas(self, model, reference):
+        how = {"window_bp": 120}
+        cells = {
+            f"{left}[{ref}>{alt}]{right}": {"sites": 20, "context_bp": 3, "delta": 0.25}
+            for left, ref, alt, right in product("ACGT", "CT", "ACGT", "ACGT")
+        }
+        about = {"neighbour_bp": 3, "is_folded": True, "drawn": {}, "cells": cells}
+        settings = settings_of(model.runner, model.variant_method(**how))
+        made = Calibration(json.loads(json.dumps({**about, "settings": settings})))
+        question = {"variants": f"c:100 {REF}>{ALT}", "scores": ["calibrated_delta"], **how}
+        with serving(model, name="tiny", reference=reference, calibration=made) as address:
+            answer = httpx.post(f"{address}/variants", json=question, timeout=60).json()
+            other = question | {"window_bp": 90}
+            refused = httpx.post(f"{address}/variants", json=other, timeout=60)
+        (found,) = answer["variants"]
+        assert found["calibrated_delta"] == pytest.approx(found["delta"] - 0.25, abs=1e-6)
+        assert refused.status_code == 400 and "window_bp 120, not window_bp 90" in refused.text
 
     def test_what_is_served(self, client, address):
         assert [each.id for each in client.models.list()] == ["tiny"]

@@ -1,0 +1,279 @@
+"""Scores besides the delta against stock forwards over whole windows, without shared prefixes."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import LlamaForCausalLM
+
+from carbon.errors import UserError
+from carbon.genome import Reference, Variant, reverse_complement
+from carbon.genome.normalize import normalize_variant
+from carbon.inference import ModelRunner, VariantOptions
+from carbon.inference.options import STRANDS_READ, checked_scores, parse_scores
+from carbon.inference.variants import compare_block, method_for
+from carbon.model import LoadedModel
+from carbon.tokenizer import NATIVE
+from tests.conftest import small_config
+from tests.helpers.files import random_bases, write_fasta
+from tests.helpers.reference import HAS_BASE, INDEX, centered_pair, chunks, stock_log_likelihood
+
+ALL = ("delta", "abs_delta", "jsd", "embedding_distance", "allele_entropy")
+TILE_BP, CONTEXT_BP, DOWNSTREAM_BP, STEP_BP = 150, 48, 20, 78  # (150 - 48 - 20) // 6 * 6
+PROTOCOLS = {
+    "centered": {"protocol": "centered", "window_bp": 90},
+    "tiled": {
+        "protocol": "tiled",
+        "window_bp": TILE_BP,
+        "least_context_bp": CONTEXT_BP,
+        "downstream_bp": DOWNSTREAM_BP,
+    },
+}
+# A repeat, unknown and soft-masked bases, a homopolymer.
+BASES = (
+    random_bases(120, 1)
+    + "CA" * 8
+    + random_bases(60, 2).lower()
+    + "GNNNNNNNNT"
+    + random_bases(50, 3)
+    + "A" * 9
+    + random_bases(45, 4)
+)
+LENGTH_BP = len(BASES)
+
+
+@pytest.fixture(scope="module")
+def network():
+    torch.manual_seed(3)
+    return LlamaForCausalLM(small_config(48)).eval()
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    return Reference(write_fasta(tmp_path_factory.mktemp("ref") / "r.fa", {"c": BASES}))
+
+
+def windows(reference, variant, protocol, strand, offset):
+    """Return, for REF and ALT, the bases before the compared ones, and the compared ones.
+
+    Also the bases of each allele that come before the compared ones, because both share them.
+    """
+    if protocol == "centered":
+        pairs = centered_pair(reference, variant, 90, strand, offset)
+        lefts = [left for left, _ in pairs]
+        texts = [whole[len(left) :] for left, whole in pairs]
+        return lefts, [text[: min(map(len, texts))] for text in texts], 0
+    bases, start = BASES.upper(), variant.position
+    ref, alt = variant.alleles
+    if strand == "-":
+        bases, start = reverse_complement(bases), LENGTH_BP - variant.interval.end
+        ref, alt = reverse_complement(ref), reverse_complement(alt)
+    texts = [allele + bases[start + len(ref) :] for allele in (ref, alt)]
+    same = next(n for n, (a, b) in enumerate(zip(*texts, strict=False)) if a != b)
+    count = max(0, max(len(ref), len(alt)) - same) + DOWNSTREAM_BP
+    texts = [text[same : same + count] for text in texts]
+    first = start + same
+    tile = max(0, (first - CONTEXT_BP) // STEP_BP) * STEP_BP
+    lefts = []
+    for longer_bp in (0, len(alt) - len(ref)):
+        skip = (offset + longer_bp) % 6
+        is_short = first - tile < skip
+        lefts.append("N" * (6 + first - tile - skip) if is_short else bases[tile + skip : first])
+    return lefts, [text[: min(map(len, texts))] for text in texts], same
+
+
+def stock_pass(network, whole):
+    """Return for each base log p of A, T, C, G given all before it, and the last hidden states."""
+    tokens = chunks(whole)
+    ids = [2, *(128 + INDEX[c] if c in INDEX else 1 for c in tokens)]
+    with torch.inference_mode():
+        output = network(torch.tensor([ids]), output_hidden_states=True)
+    by_base = []
+    for number, token in enumerate(tokens):
+        p = output.logits[0, number, 128 : 128 + 4096].double().softmax(0).numpy()
+        agree = np.ones(4096, dtype=bool)
+        for place, base in enumerate(token):
+            mass = np.array([p[agree & HAS_BASE[place, b]].sum() for b in "ATCG"])
+            by_base.append(mass / mass.sum())
+            if base in "ACGT":
+                agree &= HAS_BASE[place, base]
+    return np.array(by_base), output.hidden_states[-1][0, 1:].numpy()
+
+
+def entropy(p):
+    return -sum(x * math.log(x) for x in p if x > 0)
+
+
+def by_definition(network, reference, variant, protocol, strand, offset):
+    """Return the divergence and the distance, each None if the alleles share no base or 6-mer."""
+    lefts, texts, same = windows(reference, variant, protocol, strand, offset)
+    first = next(n for n, (a, b) in enumerate(zip(*texts, strict=True)) if a != b)
+    # By base of the reference after the variant: its index in the whole window.
+    places = []
+    for left, text, allele in zip(lefts, texts, variant.alleles, strict=True):
+        after = {same + n - len(allele): len(left) + n for n in range(len(text)) if n > first}
+        places.append({base: at for base, at in after.items() if base >= 0})
+    wholes = [left + text for left, text in zip(lefts, texts, strict=True)]
+    shared = [
+        base for base in places[0] if base in places[1] and wholes[0][places[0][base]] in "ACGT"
+    ]
+    assert all(wholes[0][places[0][b]] == wholes[1][places[1][b]] for b in shared)
+    (p, of_ref), (q, of_alt) = (stock_pass(network, whole) for whole in wholes)
+    divergences = [
+        entropy((p[places[0][b]] + q[places[1][b]]) / 2)
+        - (entropy(p[places[0][b]]) + entropy(q[places[1][b]])) / 2
+        for b in shared
+    ]
+    tokens_by_allele = []
+    for whole, place in zip(wholes, places, strict=True):
+        base_at = {at: base for base, at in place.items() if base in shared}
+        tokens = {
+            base_at[6 * t]: t
+            for t in range(-(-len(whole) // 6) - 1)  # the last one is only predicted
+            if all(6 * t + j in base_at for j in range(6))
+        }
+        tokens_by_allele.append(tokens)
+    in_ref, in_alt = tokens_by_allele
+    common = in_ref.keys() & in_alt.keys()
+    distance = None
+    if common:
+        ref = np.mean([of_ref[in_ref[b]] for b in common], axis=0, dtype=np.float64)
+        alt = np.mean([of_alt[in_alt[b]] for b in common], axis=0, dtype=np.float64)
+        distance = math.dist(ref, alt)
+    return np.mean(divergences) if divergences else None, distance
+
+
+def mean(values):
+    existing = [value for value in values if value is not None]
+    return np.mean(existing) if existing else None
+
+
+def check(network, reference, variants, protocol, strands="both", offsets=(0,)):
+    runner = ModelRunner(LoadedModel(network, NATIVE))
+    options = VariantOptions(**PROTOCOLS[protocol], strands=strands, offsets=offsets)
+    scores = compare_block(runner, reference, variants, method_for(runner, options, ALL))
+    for variant, (score, by_strand) in zip(variants, scores, strict=True):
+        assert score.reason is None or not by_strand
+        if score.reason:
+            continue
+        plain = normalize_variant(reference, variant)
+        read = [s for s in STRANDS_READ[strands] if s in by_strand]
+        both = [
+            [by_definition(network, reference, plain, protocol, s, o) for o in offsets]
+            for s in read
+        ]
+        for number, name in enumerate(("jsd", "embedding_distance")):
+            expected = mean([mean([pair[number] for pair in of_strand]) for of_strand in both])
+            assert getattr(score, name) == (
+                expected if expected is None else pytest.approx(expected, rel=1e-3, abs=1e-5)
+            ), (variant, name)
+        assert score.abs_delta == abs(score.delta)
+        if len(plain.ref) == len(plain.alt) == 1:
+            expected = entropy_by_definition(network, reference, plain, protocol, read, offsets)
+            assert score.allele_entropy == pytest.approx(expected, abs=1e-5)
+        else:
+            assert score.allele_entropy is None
+
+
+def entropy_by_definition(network, reference, variant, protocol, strands, offsets):
+    """Return the entropy of the softmax of the log-likelihood of whole windows with each base."""
+    totals = dict.fromkeys("ACGT", 0.0)
+    for strand in strands:
+        for offset in offsets:
+            for base in "ACGT".replace(variant.ref, ""):
+                alt = Variant("c", variant.position, variant.ref, base)
+                lefts, texts, _ = windows(reference, alt, protocol, strand, offset)
+                ref, of_base = (
+                    stock_log_likelihood(network, left + text, "chain")
+                    for left, text in zip(lefts, texts, strict=True)
+                )
+                totals[base] += (of_base - ref) / len(strands) / len(offsets)
+    weights = np.exp(list(totals.values()))
+    return entropy(weights / weights.sum())
+
+
+def at(position, ref_bp, alt):
+    """Return a variant; after the base before it, if one allele is empty."""
+    ref = BASES[position : position + ref_bp].upper()
+    if ref and alt:
+        return Variant("c", position, ref, alt)
+    base = BASES[position - 1].upper()
+    return Variant("c", position - 1, base + ref, base + alt)
+
+
+def snv(position):
+    base = BASES[position].upper()
+    return at(position, 1, "ACGT"["ACGT".index(base) - 1])
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(
+    "variants",
+    [
+        [snv(0), snv(2), snv(LENGTH_BP - 1), snv(LENGTH_BP - 2), snv(150)],
+        [at(60, 3, "CGTACC"), at(62, 2, "TTTTTTTT"), at(61, 2, "GT")],
+        [at(120, 2, ""), at(120, 0, "CA"), at(122, 4, ""), at(120, 0, "CACAC")],
+        [at(256, 1, ""), at(256, 0, "AAA"), at(30, 1, ""), at(30, 0, "GATTACA")],
+        [snv(196), snv(205), at(194, 0, "T"), at(207, 1, "")],  # beside unknown bases
+        [at(LENGTH_BP - 3, 2, ""), at(LENGTH_BP - 1, 0, "ACG"), at(100, 30, "")],
+    ],
+    ids=["SNVs", "MNVs", "repeat", "indels", "unknown", "ends and long"],
+)
+def test_scores_are_those_of_whole_forwards(network, reference, protocol, variants):
+    check(network, reference, variants, protocol)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_offsets_and_one_strand(network, reference, protocol):
+    check(network, reference, [snv(90), at(120, 2, "")], protocol, "both", (0, 1, 4))
+    check(network, reference, [snv(91), at(95, 0, "GG")], protocol, "reverse")
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@settings(max_examples=15)
+@given(st.data())
+def test_random_variants(network, reference, protocol, data):
+    position = data.draw(st.integers(1, LENGTH_BP - 1))
+    ref_bp = data.draw(st.integers(0, min(7, LENGTH_BP - position)))
+    alt = data.draw(st.text("ACGT", max_size=7))
+    variant = at(position, ref_bp, alt)
+    if "N" not in variant.ref and variant.ref != variant.alt:
+        check(
+            network, reference, [variant], protocol, data.draw(st.sampled_from(list(STRANDS_READ)))
+        )
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_neighbours_batches_and_other_scores_change_no_bit(network, reference, protocol):
+    variants = [snv(position) for position in range(60, 120, 9)]
+    variants += [at(80, 2, ""), at(80, 0, "TG"), at(123, 2, ""), at(70, 2, "GT")]
+    options = VariantOptions(**PROTOCOLS[protocol])
+
+    def scores(some, batch_tokens=None, names=ALL):
+        runner = ModelRunner(LoadedModel(network, NATIVE), batch_tokens)
+        method = method_for(runner, options, names)
+        return [score for score, _ in compare_block(runner, reference, some, method)]
+
+    together = scores(variants)
+    assert all(score.jsd and score.embedding_distance for score in together)
+    assert scores(variants[::-1])[::-1] == together
+    assert scores(variants, batch_tokens=32) == together
+    assert [scores([variant])[0] for variant in variants] == together
+    for name in ALL:
+        alone = scores(variants, names=(name,))
+        assert [getattr(s, name) for s in alone] == [getattr(s, name) for s in together]
+        assert [s.delta for s in alone] == [s.delta for s in together]
+
+
+def test_names_of_scores():
+    assert parse_scores("jsd,delta") == ("jsd", "delta")
+    assert checked_scores(("jsd", "abs_delta"), "tiled") == ("delta", "abs_delta", "jsd")
+    with pytest.raises(UserError, match="no score 'jds'; did you mean jsd"):
+        parse_scores("delta,jds")
+    with pytest.raises(UserError, match="no score ''; give delta"):
+        parse_scores("")
+    with pytest.raises(UserError, match="score 'jsd': right_end has only delta, abs_delta; give"):
+        checked_scores(("jsd",), "right_end")
