@@ -63,10 +63,9 @@ from carbon.inference.variants import (
     score_variants,
 )
 from carbon.inference.variants.background import Background
-from carbon.inference.variants.background_scores import make_background
-from carbon.inference.variants.embeddings import AlleleVectors, embed_variants
 from carbon.inference.variants.background_scores import make_background, make_calibration
 from carbon.inference.variants.calibration import Calibration, calibrated_scores
+from carbon.inference.variants.embeddings import AlleleVectors, embed_variants
 from carbon.model import LoadedModel, load_model
 from carbon.tokenizer import K
 
