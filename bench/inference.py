@@ -249,7 +249,7 @@ def bundled_scores(number: int, repeats: int) -> dict[str, float]:
     Calibrated deltas are a look-up after the pass.
     """
     model = load("yeast", device="cpu")
-    found = {}
+    found: dict[str, float] = {}
     with Reference(entry("yeast").genome) as reference:
         (contig,) = reference.contig_lengths_bp
         for protocol, step in (("centered", 1009), ("tiled", 35)):

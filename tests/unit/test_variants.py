@@ -21,6 +21,7 @@ from carbon.inference import (
     continuation_of,
     prefix_of,
 )
+from carbon.inference.runner import Measured
 from carbon.inference.variants import compare_block, method_for
 from carbon.losses import chain
 from carbon.model import LoadedModel
@@ -119,8 +120,11 @@ class TokensAlone:
     vocabulary, context_tokens = NATIVE, 512
     says = drawn_by_prefix()
 
-    def likelihoods(self, passages, by):
-        return [[self.says[branch.kmers] for branch in p.continuations] for p in passages]
+    def base_measure(self, by, *, conditionals):
+        return by
+
+    def measure_with_means(self, passages, measure):
+        return [[Measured(self.says[c.kmers], ()) for c in p.continuations] for p in passages]
 
 
 @given(
@@ -454,7 +458,8 @@ def test_a_ref_that_the_reference_does_not_know_has_no_score(model, tmp_path):
         Variant("c", 250, "A", "<DEL>"),
     ]
     scores = list(model.score_variants(reference, unknown, window_bp=120))
-    assert [score[1:] for score in scores] == [(None, "reference_unknown", *[None] * 4)] * 4
+    assert [score.reason for score in scores] == ["reference_unknown"] * 4
+    assert {number for score in scores for number in (score.delta, *score[3:])} == {None}
     (score,) = model.score_variants(reference, [Variant("c", 250, "N", "A")], window_bp=120)
     assert score.reason == "ambiguous_base"
     found, strands = model.compare_alleles(reference, unknown[0], model.variant_method())
