@@ -68,7 +68,7 @@ class ModelConfig(Recipe):
     """Decoder, of `train/models`; each has the sizes of a preset."""
     kmer_init: KmerInitName = "independent"
     """How rows of 6-mers begin: each at random, as published, or as the sum of vectors of their six
-    bases, with which a small model learns sooner (docs/lab-book.md, 2026-11-24)."""
+    bases, with which a small model learns sooner (the lab book, 2026-11-24)."""
     start: str = ""
     """Folder of a model to go on from, native or of the released layout; random weights if empty.
     What it is (sizes, vocabulary, tags, RoPE theta) holds for the run."""

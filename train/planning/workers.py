@@ -98,7 +98,7 @@ CODEC_CHOICES = {
 
 
 FEW_ROUNDS = 120
-"""Of each weight: below so many the plain mean learned more than momentum (docs/lab-book.md)."""
+"""Of each weight: below so many the plain mean learned more than momentum (the lab book)."""
 _FP32_BYTES = 4
 
 

@@ -1,4 +1,4 @@
-"""What a build is told to take, against what it takes; seconds are for `docs/lab-book.md`."""
+"""What a build is told to take, against what it takes; seconds are for the lab book."""
 
 import tomllib
 
