@@ -31,7 +31,7 @@ def embed(
         raise UserError("embed: give either SEQUENCES or --vcf")
     check_job(job)
     if sequences is None:
-        from carbon.inference.variants.embeddings import run_variant_embed_job
+        from carbon.inference.variants.embed_job import run_variant_embed_job
 
         print(json.dumps(run_variant_embed_job(job, workers)))
         return

@@ -55,8 +55,8 @@ FORMATS: Mapping[str, Mapping[str, str]] = {
         ".npz": "carbon.io.vectors:write_npz",
     },
     "allele embeddings": {
-        ".parquet": "carbon.inference.variants.embeddings:write_parquet",
-        ".npz": "carbon.inference.variants.embeddings:write_npz",
+        ".parquet": "carbon.io.vectors:write_alleles_parquet",
+        ".npz": "carbon.io.vectors:write_alleles_npz",
     },
     "background": {".json": "carbon.inference.variants.background:Background.write"},
     "joined parts": {
