@@ -51,7 +51,7 @@ def test_variants(inputs, tmp_path):
         ),
     )
     changed = changed_by(
-        list(inputs.values()), lambda: variant_files._fingerprints(job, inputs["in.vcf"])
+        list(inputs.values()), lambda: variant_files.fingerprints(job, inputs["in.vcf"])
     )
     assert sorted(changed) == [["VCF"], ["annotation file"], ["contigs"], ["reference"]]
 

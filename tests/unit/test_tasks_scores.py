@@ -293,12 +293,12 @@ def test_variants_of_one_window_share_it(carbon, monkeypatch):
     examples = task.examples(pa.Table.from_pylist(rows), Options(sizes={"window_bp": 240}))
     assert len({example.data["variant"].contig for example in examples}) == 1
     asked = []
-    measure = carbon.carbon.runner.measure
+    measure = carbon.carbon.runner.measure_with_means
 
     def listen(passages, how):
         asked.extend(passages)
         return measure(passages, how)
 
-    monkeypatch.setattr(carbon.carbon.runner, "measure", listen)
+    monkeypatch.setattr(carbon.carbon.runner, "measure_with_means", listen)
     results = list(task.run(carbon, examples))
     assert len(results) == 3 and len(asked) == 1 and len(asked[0].continuations) == 4

@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from carbon.batching import in_blocks
 from carbon.errors import UserError
-from carbon.finetune.nested import nested_probe, why_not_nested
 from carbon.genome import Variant
 from eval.baselines import VARIANT_BASELINES
 from eval.contract import BuildReport, Example, Model, Options, Reading, Result, Summary, Task
@@ -205,6 +204,8 @@ def _probe(examples: Sequence[Example], vectors: Sequence[Any]) -> list[float | 
     none: list[float | None] = [None] * len(examples)
     labels = np.array([example.data["label"] for example in examples], dtype=np.int64)
     chromosomes = [example.data["columns"]["chrom"] for example in examples]
+    from carbon.finetune.nested import nested_probe, why_not_nested  # takes torch
+
     if not vectors or why_not_nested(labels, chromosomes):
         return none
     if min(labels.sum(), (1 - labels).sum()) < LEAST_POSITIVES:
