@@ -184,14 +184,15 @@ def _formats(root: Path) -> Iterator[str]:
         "| written by | endings | described in |\n|---|---|---|\n"
     )
     for commands, kind, page in (
-        ("`carbon score`, `compare`, `next`, `predict`", "table", "scoring.md"),
-        ("`carbon variants`, `predict` for a VCF", "variants", "scoring.md"),
+        ("`carbon score`, `next`, `predict`", "table", "sequences.md"),
+        ("`carbon compare`", "table", "percentiles.md"),
+        ("`carbon variants`, `predict` for a VCF", "variants", "variants.md"),
         ("`carbon scan`", "scan", "scanning.md"),
         ("`carbon dependency`", "dependency map", "dependency.md"),
         ("`carbon design`", "designs", "design.md"),
-        ("`carbon embed`", "embeddings", "embeddings.md"),
-        ("`carbon embed --vcf`", "allele embeddings", "embeddings.md"),
-        ("`carbon background`", "background", "scoring.md"),
+        ("`carbon embed`", "embeddings", "sequences.md"),
+        ("`carbon embed --vcf`", "allele embeddings", "sequences.md"),
+        ("`carbon background`", "background", "percentiles.md"),
         ("`carbon join`", "joined parts", "scale.md"),
     ):
         endings = ", ".join(f"`{ending}`" for ending in FORMATS[kind])

@@ -34,7 +34,7 @@ INDELS = ("frameshift_variant", "inframe_insertion", "inframe_deletion")
 START_BP = 3
 SPLICE_SITE_BP, SPLICE_REGION_BP = 2, 8
 
-# What csq says otherwise, by its conventions. docs/scoring.md has the same table.
+# Conventions in which csq differs. The lab book (variants and scans, 2026-11-28) has this table.
 AGREED = {
     "by gene": "csq reports introns and non-coding exons once for a gene, and only where it has "
     "nothing else to report of the gene; introns of a transcript without CDS are non_coding too",

@@ -1,11 +1,11 @@
-"""The code of docs/scoring.md that reads our tables with pandas, as it stands."""
+"""The code of docs/variants.md that reads our tables with pandas, as it stands."""
 
 import re
 from pathlib import Path
 
 from carbon.io.tables import chosen_by_ending
 
-PAGE = Path(__file__).parents[2] / "docs" / "scoring.md"
+PAGE = Path(__file__).parents[2] / "docs" / "variants.md"
 COLUMNS = {"contig": str, "name": str, "position": int, "delta": float, "reason": str}
 ROWS = [
     ("1", "NA", 7, -0.25, None),
