@@ -1,6 +1,5 @@
-"""Identify a model: checksums of its weights, and the settings that scores depend on."""
+"""Identify a model: checksums of its files, and the settings that scores depend on."""
 
-import hashlib
 from typing import TYPE_CHECKING, Any
 
 from carbon.__version__ import __version__
@@ -42,15 +41,3 @@ def settings_of(runner: "ModelRunner", method: "Method") -> dict[str, Any]:
         "dtype": runner.dtype,
         "weights_sha256": runner.weights_sha256,
     }
-
-
-def weights_sha256(runner: "ModelRunner") -> str:
-    """Return the SHA-256 of a model's weights: names, shapes and float32 values, in order of name.
-
-    It depends neither on the location of the files nor on their sharding.
-    """
-    digest = hashlib.sha256()
-    for name, weight in sorted(runner.network.named_parameters()):
-        digest.update(f"{name} {tuple(weight.shape)}\n".encode())
-        digest.update(weight.detach().float().cpu().contiguous().numpy().data)
-    return digest.hexdigest()

@@ -1,6 +1,7 @@
 """Run a network in batches that fit into memory, with shared prefixes."""
 
 import copy
+import hashlib
 import itertools
 import os
 from collections import defaultdict, deque
@@ -15,7 +16,6 @@ from torch import Tensor, nn
 
 from carbon.errors import UserError
 from carbon.inference.checks import check_layer
-from carbon.inference.identity import weights_sha256
 from carbon.inference.options import By
 from carbon.inference.passages import (
     STEP_TOKENS,
@@ -243,8 +243,16 @@ class ModelRunner(Batcher):
 
     @cached_property
     def weights_sha256(self) -> str:
-        """SHA-256 of the weights, which must not change afterwards."""
-        return weights_sha256(self)
+        """SHA-256 of the weights: names, shapes and float32 values, in order of name.
+
+        It depends neither on the location of the files nor on their sharding. The weights must not
+        change afterwards.
+        """
+        digest = hashlib.sha256()
+        for name, weight in sorted(self.network.named_parameters()):
+            digest.update(f"{name} {tuple(weight.shape)}\n".encode())
+            digest.update(weight.detach().float().cpu().contiguous().numpy().data)
+        return digest.hexdigest()
 
     @property
     def yarn(self) -> float | None:

@@ -9,7 +9,7 @@ from carbon.batching import in_blocks
 from carbon.genome import Annotation, Reference, Variant, contig_names
 from carbon.genome.bed import read_regions
 from carbon.genome.contig_names import names_table
-from carbon.inference.identity import settings_of, weights_sha256
+from carbon.inference.identity import settings_of
 from carbon.inference.jobs import BackgroundJob, workers_for
 from carbon.inference.options import input_files
 from carbon.inference.variants.annotate import read_genes, warn_of_unknown_codes
@@ -77,7 +77,7 @@ class BackgroundScorer(VariantWorker):
         runner, weights = self.runner, ""
         if payload[0].is_rounded:
             runner = self._rounded = self._rounded or rounded_runner(self.runner)
-            weights = weights_sha256(runner)
+            weights = runner.weights_sha256
         variants = [part.variant for part in payload]
         scores = score_variants(runner, self.reference, variants, self.method)
         return RoundedDeltas(weights, [score.delta for score in scores])

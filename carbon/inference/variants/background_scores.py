@@ -13,7 +13,7 @@ import numpy as np
 
 from carbon.genome import Annotation, Consequences, Interval, Reference
 from carbon.genome.genes import intergenic
-from carbon.inference.identity import settings_of, weights_sha256
+from carbon.inference.identity import settings_of
 from carbon.inference.options import BackgroundOptions
 from carbon.inference.variants.background import (
     LEAST_VARIANTS,
