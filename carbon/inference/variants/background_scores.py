@@ -138,7 +138,7 @@ def make_background(
     rounded = None
     if runner.dtype == "float32":
         small = rounded_runner(runner)
-        rounded = RoundedDeltas(weights_sha256(small), deltas_of(small, sample_of(drawn)))
+        rounded = RoundedDeltas(small.weights_sha256, deltas_of(small, sample_of(drawn)))
     return with_tolerance(background_of(drawn, deltas, about), drawn, deltas, rounded)
 
 
