@@ -18,7 +18,7 @@ from carbon.inference.embed import Float32s, embed_sequences
 from carbon.inference.options import (
     POOLS,
     STRANDS_READ,
-    WINDOWEMBEDDING_PROTOCOLS,
+    WINDOW_PROTOCOLS,
     EmbedOptions,
     ProtocolName,
     VariantEmbedOptions,
@@ -129,7 +129,7 @@ def _windows(reference: Reference, variant: Variant, method: Method, readable_bp
     if reason := _why_no_window(reference, variant):
         return _Windows(reason)
     plain = normalize_variant(reference, variant)
-    protocol = WINDOWEMBEDDING_PROTOCOLS[EMBEDDING_PROTOCOL]
+    protocol = WINDOW_PROTOCOLS[EMBEDDING_PROTOCOL]
     most_bp = protocol.most_needed_bp(method.window_bp, readable_bp)
     needed = {s: needed_bp(reference, plain, s, most_bp) for s in STRANDS_READ[method.strands]}
     if any(bp is not None and bp > most_bp for bp in needed.values()):
