@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from carbon.batching import in_blocks
+from carbon.batching import drained, in_blocks
 from carbon.genome import Reference, Variant
 from carbon.genome.interval import BASES
 from carbon.genome.normalize import common_start_bp, normalize_variant
@@ -573,6 +573,6 @@ def _measured(
             for (allele, right), each in zip(rights.items(), of_job, strict=True)
         }
         for ((site, skip_bp), rights), tail_bp, of_job in zip(
-            jobs.items(), tails_bp, measured, strict=True
+            jobs.items(), tails_bp, drained(measured), strict=True
         )
     }
