@@ -296,7 +296,7 @@ def test_contigs_without_genes_are_not_neutral(folder, tmp_path, capsys):
         neutral = neutral_of(annotation, reference)
         expected = list(intergenic(annotation, {"c1": len(GENE)}))
     assert neutral == expected and len(neutral) == 2
-    assert "1 contigs without genes, 70 bp, are left out (e.g. other)" in capsys.readouterr().err
+    assert "left out contigs without genes: 1 of 70 bp (e.g. other)" in capsys.readouterr().err
 
 
 def test_tiled_neutral_sites_are_cut_by_tile(folder, tmp_path, monkeypatch):

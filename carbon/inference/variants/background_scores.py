@@ -174,9 +174,9 @@ def neutral_of(annotation: Annotation, reference: Reference) -> list[Interval]:
     without = [each for each in free if each.length_bp == lengths_bp[each.contig]]
     if without:
         say(
-            f"{reference.path}: {len(without):,} contigs without genes, "
-            f"{sum(each.length_bp for each in without):,} bp, are left out (e.g. "
-            f"{without[0].contig}); --neutral takes a BED with their neutral sites"
+            f"{reference.path}: left out contigs without genes: {len(without):,} of "
+            f"{sum(each.length_bp for each in without):,} bp (e.g. {without[0].contig}); "
+            "--neutral takes a BED with neutral sites of any contig"
         )
     return [each for each in free if each.length_bp < lengths_bp[each.contig]]
 

@@ -117,7 +117,9 @@ class AlleleComparison(NamedTuple):
     variant begin at the same bases as in the same row of `ref`.
 
     Attributes:
-        ref_bp: length of REF, trimmed and left-aligned, with which the rows of `ref` begin.
+        ref_bp: length of REF, trimmed and left-aligned, with which the rows of `ref` begin. With
+            `tiled` the rows begin where they differ, and then have this many bases before the
+            first reference base that both have.
         alt_bp: length of ALT, likewise, with which the rows of `alt` begin.
         ref: (offsets, bases) float32, log-likelihoods in nats with REF, along the strand.
         alt: (offsets, bases) float32, with ALT.
