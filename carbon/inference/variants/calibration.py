@@ -128,7 +128,8 @@ def draw_neutral_sites(
     numbers = {contig: number for number, contig in enumerate(contigs)}
     drawn = _Drawn(4**width_bp, drawing.num_sites, drawing.seed)
     for interval in neutral:
-        if (number := numbers.get(interval.contig)) is not None:
+        if interval.contig in numbers:
+            number = numbers[interval.contig]
             for positions, contexts in _contexts(reference, interval, width_bp, is_folded):
                 drawn.add(contexts, np.full(len(positions), number), positions)
     places = drawn.places()
