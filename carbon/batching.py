@@ -33,3 +33,15 @@ def in_blocks(
             block, block_size = [], 0
     if block:
         yield block
+
+
+def drained(items: list[T]) -> Iterator[T]:
+    """Yield the items of a list, and remove them from it, so that each can be freed after its turn.
+
+    >>> items = [1, 2]
+    >>> [(item, len(items)) for item in drained(items)]
+    [(1, 1), (2, 0)]
+    """
+    items.reverse()
+    while items:
+        yield items.pop()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from hypothesis import settings
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, LlamaModel
 
 from carbon import uncertainty
 from carbon.inference import Model
@@ -124,6 +124,20 @@ def few_resamples(monkeypatch):
     monkeypatch.setattr(
         uncertainty, "resamples", lambda *given, **more: islice(draw(*given, **more), 40)
     )
+
+
+@pytest.fixture
+def read_tokens(monkeypatch):
+    """The number of input tokens of each forward pass of a Llama network, counted by itself."""
+    numbers: list[int] = []
+    forward = LlamaModel.forward
+
+    def counted(network, input_ids=None, *arguments, **options):
+        numbers.append(input_ids.numel())
+        return forward(network, input_ids, *arguments, **options)
+
+    monkeypatch.setattr(LlamaModel, "forward", counted)
+    return numbers
 
 
 def small_config(context_tokens: int = 48) -> LlamaConfig:

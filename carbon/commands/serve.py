@@ -44,6 +44,8 @@ def serve(
         grace_seconds: seconds from SIGTERM or Ctrl-C until open connections are closed.
     """
     check_inputs(loading.model, reference, calibration)
+    if calibration and not reference:
+        raise UserError(f"{calibration}: is for variants; give their FASTA with --reference")
     try:
         from carbon.serve import ConnectionLimits, ServeOptions, make_app
         from carbon.serve.server import bind, is_loopback, make_server

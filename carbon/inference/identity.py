@@ -35,8 +35,12 @@ def identity_of(runner: "ModelRunner", model: str) -> dict[str, Any]:
 
 def settings_of(runner: "ModelRunner", method: "Method") -> dict[str, Any]:
     """Return the settings that must be equal for deltas to be comparable."""
+    return {**method.settings(), **model_settings_of(runner)}
+
+
+def model_settings_of(runner: "ModelRunner") -> dict[str, Any]:
+    """Return those of the settings that are of the model, not of the method."""
     return {
-        **method.settings(),
         "yarn": runner.yarn,
         "dtype": runner.dtype,
         "weights_sha256": runner.weights_sha256,

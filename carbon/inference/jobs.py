@@ -238,9 +238,16 @@ class BackgroundJob:
             UserError: they contradict one another, or the protocol has no calibrated delta.
         """
         if self.drawing.neighbour_bp is None:
-            if self.neutral:
-                raise UserError("--neutral: only a background with --neighbour-bp has it")
+            given = {
+                "--neutral": self.neutral,
+                "--sites-per-context": self.drawing.sites_per_context,
+            }
+            for name, value in given.items():
+                if value is not None:
+                    raise UserError(f"{name}: only a background with --neighbour-bp has it")
             return
+        if self.drawing.variants_per_kind is not None:
+            raise UserError("--variants-per-kind: a background with --neighbour-bp has no kinds")
         self.drawing.check_neighbours()
         checked_scores(("calibrated_delta",), self.method.protocol)
         if bool(self.neutral) == bool(self.genes.annotation):

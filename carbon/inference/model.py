@@ -205,7 +205,7 @@ class Model:
 
         Args:
             reference: reference to draw sites from.
-            neutral: intervals without function, such as `carbon.genome.genes.intergenic`.
+            neutral: intervals without function, such as `carbon.genome.intergenic` returns.
             neighbour_bp: bases of a context, the site in the middle: 3, 5 or 7.
             sites_per_context: maximum number of sites with the same bases around them.
             seed: seed of the random numbers.
@@ -223,7 +223,10 @@ class Model:
             sites_per_context=sites_per_context,
             seed=seed,
         )
-        regions = Regions(neutral, reference.contig_lengths_bp)
+        lengths_bp, intervals = reference.contig_lengths_bp, list(neutral)
+        if missing := {each.contig for each in intervals} - set(lengths_bp):
+            raise UserError(f"neutral: {reference.explain_missing(sorted(missing))}")
+        regions = Regions(intervals, lengths_bp)
         return make_calibration(self.runner, reference, method, regions.intervals, drawing)
 
     def compare_alleles(
@@ -261,10 +264,12 @@ class Model:
     def scan(
         self, reference: Reference, interval: Interval, **options: Unpack[ScanKeywords]
     ) -> Iterator[ScanChunk]:
-        """Yield log p(base | all bases to its left) of A, C, G and T for every base, in chunks.
+        """Yield the log-probabilities of A, C, G and T for every base, in chunks.
 
-        Chunks are consecutive; `join_chunks` joins them. The position of windows depends on the
-        contig only, so that overlapping intervals agree.
+        They are log p(base | all bases to its left), or for both sides the log softmax of the
+        log-likelihoods of each base with the bases downstream of it. Chunks are consecutive;
+        `join_chunks` joins them. The position of windows depends on the contig only, so that
+        overlapping intervals agree.
 
         Args:
             reference: the reference sequence; unknown bases are summed over, as in `score`.

@@ -601,23 +601,39 @@ class BackgroundOptions:
 
     Attributes:
         draw_from: contigs to draw from; default: all.
-        variants_per_kind: number to draw.
+        variants_per_kind: number to draw (default: 200).
         neighbour_bp: write a calibration of calibrated_delta instead: mean deltas of neutral sites
             by the 3, 5 or 7 bases around them, the site in the middle.
-        sites_per_context: maximum number of neutral sites with the same bases around them.
+        sites_per_context: with neighbours, the maximum number of neutral sites with the same bases
+            around them (default: 100).
         seed: of the random numbers.
     """
 
     draw_from: Words = ()
-    variants_per_kind: Natural = 200
+    variants_per_kind: Natural | None = None
     neighbour_bp: int | None = None
-    sites_per_context: Positive = 100
+    sites_per_context: Positive | None = None
     seed: Natural = 0
 
+    @property
+    def num_variants(self) -> int:
+        """Number of variants of each kind, with the default."""
+        return 200 if self.variants_per_kind is None else self.variants_per_kind
+
+    @property
+    def num_sites(self) -> int:
+        """Maximum number of sites of each context, with the default."""
+        return 100 if self.sites_per_context is None else self.sites_per_context
+
     def check_neighbours(self) -> None:
-        """Raise UserError unless a context has 3, 5 or 7 bases."""
+        """Raise UserError unless a calibration can be drawn with these options."""
         if self.neighbour_bp not in (3, 5, 7):
             raise UserError(f"neighbours {self.neighbour_bp} bp: give 3, 5 or 7, such as 5")
+        if self.num_sites < 1 or self.seed < 0:
+            raise UserError(
+                f"sites per context {self.num_sites}, seed {self.seed}: give 1 or more, and a seed "
+                "of 0 or more"
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,6 +1,7 @@
 """Join parts of a result that were computed separately, such as by region, into one file."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,15 @@ _COUNTS = frozenset(
     {
         *("records", "alleles", "alleles_scored", "alleles_not_scored", "alleles_normalised"),
         *("alleles_by_one_strand", "alleles_unsure", "sequences", "predictions", "without"),
-        *("bases_without", "bases", "known_bases", "tokens_read"),
+        *("bases_without", "bases", "known_bases", "missing_bases", "tokens_read"),
+        "alleles_embedded",
     }
 )
 _COUNTERS = frozenset(
     {"reasons", "percentiles_of", "records_left_out", "warnings", "alleles_without"}
 )
+_POOLED = "log_p_ref_by_position_in_kmer"
+"""Number of bases, mean and SD by position."""
 _OUTPUTS = frozenset({"output", "outputs"})
 
 
@@ -91,7 +95,7 @@ def join_parquet(parts: Sequence[Path], output: Path) -> None:
 
 
 def add_summaries(parts: Sequence[Path], output: Path) -> None:
-    """Join summaries: counts are added, and other values must be equal."""
+    """Join summaries: counts are added, means and SDs pooled; other values must be equal."""
     summaries = [_object(part, read_bytes(part)) for part in parts]
     joined = summaries[0]
     for part, summary in zip(parts[1:], summaries[1:], strict=True):
@@ -109,11 +113,38 @@ def _added(part: Path, name: str, before: Any, value: Any) -> Any:
     if name in _COUNTERS:
         names = sorted({*before, *value})
         return {each: before.get(each, 0) + value.get(each, 0) for each in names}
+    if name == _POOLED:
+        return _pooled(before, value)
     if name in _OUTPUTS or (name == _OF_PART and before != value):
-        return [*(before if isinstance(before, list) else [before]), value]
+        return [*_listed(before), *_listed(value)]
     if before != value:
         raise UserError(f"{part}: differs from the parts before it in: {name}")
     return before
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _pooled(*parts: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
+    """Return bases, mean and SD of all parts together, by position; None without bases."""
+    columns = [zip(part["bases"], part["mean"], part["sd"], strict=True) for part in parts]
+    pooled = [_pooled_position(of_parts) for of_parts in zip(*columns, strict=True)]
+    bases, means, deviations = zip(*pooled, strict=True)
+    return {"bases": list(bases), "mean": list(means), "sd": list(deviations)}
+
+
+def _pooled_position(
+    parts: Sequence[tuple[int, float | None, float | None]],
+) -> tuple[int, float | None, float | None]:
+    known = [(n, mean, sd) for n, mean, sd in parts if mean is not None and sd is not None]
+    total = sum(n for n, _, _ in known)
+    if not total:
+        return 0, None, None
+    mean = sum(n * of_part for n, of_part, _ in known) / total
+    # The variance within parts and that between them.
+    variance = sum(n * (sd**2 + (of_part - mean) ** 2) for n, of_part, sd in known) / total
+    return total, mean, math.sqrt(variance)
 
 
 def _check_columns(parts: Sequence[Path], columns: Sequence[Any]) -> None:

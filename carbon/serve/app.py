@@ -63,9 +63,15 @@ class ServeOptions:
 
 
 def make_app(model: Model, options: ServeOptions) -> FastAPI:
-    """Return the application that serves a model."""
-    thread = ModelThread(options.most_waiting)
+    """Return the application that serves a model.
+
+    Raises:
+        UserError: the calibration is of another model.
+    """
     served = Model(model.model)  # a runner of its own, which pauses
+    if options.calibration:  # hashes the weights, which would take long within a request
+        options.calibration.check_model(served.runner)
+    thread = ModelThread(options.most_waiting)
     served.runner.after_batch = thread.pause
 
     @asynccontextmanager

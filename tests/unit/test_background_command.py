@@ -270,9 +270,13 @@ def test_a_run_that_was_stopped_goes_on(folder, tmp_path, capsys, monkeypatch):
         (["--variants-per-kind", "0"], "give 1 or more"),
         (["--annotation", "none.gff3"], "no such file"),
         (["--window", "99999"], "window"),
+        (["--sites-per-context", "5"], "--sites-per-context: only a background with --neighbour"),
+        (["--neutral", "g.gff3"], "--neutral: only a background with --neighbour-bp"),
+        (["--neighbour-bp", "5"], "--variants-per-kind: a background with --neighbour-bp has no"),
     ],
 )
-def test_a_mistake_is_one_line(folder, tmp_path, capsys, more, message):
+def test_a_mistake_is_one_line(folder, tmp_path, capsys, monkeypatch, more, message):
+    monkeypatch.chdir(folder)
     assert make(folder, tmp_path / "b.json", *more) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert line.startswith("error: ") and message in line

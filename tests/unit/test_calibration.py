@@ -11,15 +11,25 @@ import pytest
 import carbon
 from carbon.cli import main
 from carbon.errors import UserError
-from carbon.genome import Interval, Reference, Variant, reverse_complement
+from carbon.genome import (
+    Interval,
+    Reference,
+    Variant,
+    intergenic,
+    read_gene_file,
+    reverse_complement,
+)
 from carbon.inference.options import BackgroundOptions
-from carbon.inference.variants import background_job
+from carbon.inference.variants import background_job, files
+from carbon.inference.variants.background_scores import neutral_of
 from carbon.inference.variants.calibration import (
     LEAST_SITES,
     Calibration,
     calibration_of,
     draw_neutral_sites,
 )
+from carbon.inference.variants.score import score_variants
+from carbon.inference.variants.windows import TileGrid
 from carbon.model import save_model
 from tests.helpers.files import place_gene, random_bases, write_fasta, write_vcf
 from tests.helpers.processes import interrupted_after
@@ -262,6 +272,48 @@ def test_a_mistake_of_a_calibration_is_one_line(
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert line.startswith("error: ") and message in line
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"seed": -1}, "seed -1: give"),
+        ({"sites_per_context": 0}, "sites per context 0"),
+        ({"neighbour_bp": 4}, "give 3, 5 or 7"),
+        ({"neutral": [Interval("x", 0, 9)]}, "neutral: no contig 'x'"),
+    ],
+)
+def test_python_refuses_what_cannot_be_drawn(folder, model, options, message):
+    neutral = options.pop("neutral", [Interval("c1", 2, 42)])
+    with Reference(folder / "r.fa") as reference, pytest.raises(UserError, match=message):
+        model.calibration(reference, neutral, window_bp=24, **options)
+
+
+def test_contigs_without_genes_are_not_neutral(folder, tmp_path, capsys):
+    path = write_fasta(tmp_path / "r.fa", {"c1": GENE, "other": random_bases(70, 1)})
+    with Reference(path) as reference:
+        annotation = read_gene_file(folder / "g.gff3", reference, {})
+        neutral = neutral_of(annotation, reference)
+        expected = list(intergenic(annotation, {"c1": len(GENE)}))
+    assert neutral == expected and len(neutral) == 2
+    assert "left out contigs without genes: 1 of 70 bp (e.g. other)" in capsys.readouterr().err
+
+
+def test_tiled_neutral_sites_are_cut_by_tile(folder, tmp_path, monkeypatch):
+    calls = []
+
+    def score(runner, reference, variants, method):
+        calls.append([variant.position for variant in variants])
+        return score_variants(runner, reference, variants, method)
+
+    monkeypatch.setattr(background_job, "score_variants", score)
+    monkeypatch.setattr(files, "_TILES_PER_BLOCK", 1)
+    tiled = ["--protocol", "tiled", "--window", "36", "--downstream", "6"]
+    assert make(folder, tmp_path / "k.json", "--neutral", str(folder / "n.bed"), *tiled) == 0
+    grid = Calibration.read(tmp_path / "k.json").settings
+    grid = TileGrid(*(grid[name] for name in TileGrid._fields))
+    tiles = [{grid.tile_of(position) for position in positions} for positions in calls]
+    assert tiles == [{0}, {1}, {2}] and sum(map(len, calls)) == 3 * 48
 
 
 def test_python_refuses_a_calibration_of_other_options(folder):

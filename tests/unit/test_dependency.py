@@ -130,9 +130,26 @@ def test_offsets_and_the_mean_of_both_directions(network, model, reference):
 @pytest.mark.parametrize("strand", "+-")
 def test_a_strand_changes_nothing_before_the_substitution(model, reference, strand):
     method = dependency_method_for(model.runner, DependencyOptions(window_bp=WINDOW_BP))
-    effects = strand_map(model.runner, reference, Interval("c", 3, 40), strand, 0, method)
-    assert (np.tril(effects) == 0).all()
-    assert (effects[np.triu_indices(37, 1)] > 0).all()
+    where = model.runner, reference, Interval("c", 3, 40), strand, 0, method
+    computed = maps._computed(*where, lambda tokens: None)
+    assert (np.tril(computed) == 0).all()
+    assert (computed[np.triu_indices(37, 1)] > 0).all()
+    np.testing.assert_array_equal(strand_map(*where), computed)
+
+
+def test_rounding_before_the_substitution_is_no_dependency(model, reference, monkeypatch):
+    monkeypatch.setattr(maps, "_computed", lambda *_: np.full((9, 9), 1e-6, dtype=np.float32))
+    method = dependency_method_for(model.runner, DependencyOptions(window_bp=WINDOW_BP))
+    effects = strand_map(model.runner, reference, Interval("c", 3, 12), "+", 0, method)
+    assert (np.tril(effects) == 0).all() and (effects[np.triu_indices(9, 1)] > 0).all()
+
+
+def test_counted_tokens_are_those_that_the_network_reads(model, reference, read_tokens):
+    place, advanced = Interval("c", 30, 64), []
+    found = model.dependency(
+        reference, place, window_bp=WINDOW_BP, offsets=(0, 2), advance=advanced.append
+    )
+    assert found.tokens_read == sum(read_tokens) == sum(advanced)
 
 
 def test_the_reverse_complement_has_the_turned_map(model, reference):

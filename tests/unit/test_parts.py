@@ -111,6 +111,45 @@ def test_scans_of_regions_are_parts_of_the_scan_of_a_contig(folder, tmp_path, ca
     assert some[:100] == scan("first", "--region", "c:1-100")
 
 
+def test_summaries_of_both_sides_are_pooled(folder, tmp_path, capsys):
+    def scan(name, region):
+        words = ["scan", "--model", f"{folder}/model", "--reference", f"{folder}/r.fa", "--sides"]
+        words += ["both", "--window", "72", "--downstream", "10", "--region", region]
+        assert main([*words, "--output", f"{tmp_path}/{name}.tsv"]) == 0
+        summary = capsys.readouterr().out
+        (tmp_path / f"{name}.json").write_text(summary)
+        return json.loads(summary)
+
+    whole = scan("whole", "c:101-140")
+    parts = [scan("a", "c:101-102"), scan("b", "c:103-126"), scan("d", "c:127-140")]
+    names = [f"{tmp_path}/{name}.json" for name in "abd"]
+    assert main(["join", *names, "--output", f"{tmp_path}/o.json"]) == 0
+    joined = json.loads((tmp_path / "o.json").read_text())
+    assert joined.pop("outputs") == [f"{tmp_path}/{name}.tsv" for name in "abd"]
+    assert joined.pop("region") == ["c:101-102", "c:103-126", "c:127-140"]
+    assert joined.pop("tokens_read") == sum(part["tokens_read"] for part in parts)
+    positions = joined.pop("log_p_ref_by_position_in_kmer")
+    expected = whole.pop("log_p_ref_by_position_in_kmer")
+    for name in ("bases", "mean", "sd"):
+        assert positions[name] == pytest.approx(expected[name], rel=1e-9)
+    assert None in parts[0]["log_p_ref_by_position_in_kmer"]["mean"]
+    assert joined == {name: whole[name] for name in joined} and joined["missing_bases"] == 0
+
+
+def test_summaries_of_embedded_variants_are_added(folder, tmp_path, capsys):
+    counts = []
+    for number, region in enumerate(("c:1-120", "c:121-500")):
+        words = ["embed", "--model", f"{folder}/model", "--vcf", f"{folder}/in.vcf", "--reference"]
+        words += [f"{folder}/r.fa", "--window", "60", "--skip-mismatches", "--region", region]
+        assert main([*words, "--output", f"{tmp_path}/{number}.parquet"]) == 0
+        summary = capsys.readouterr().out
+        (tmp_path / f"{number}.json").write_text(summary)
+        counts.append(json.loads(summary)["alleles_embedded"])
+    names = [f"{tmp_path}/{number}.json" for number in (0, 1)]
+    assert main(["join", *names, "--output", f"{tmp_path}/o.json"]) == 0
+    assert json.loads((tmp_path / "o.json").read_text())["alleles_embedded"] == sum(counts)
+
+
 def test_what_cannot_be_joined_is_one_line(folder, tmp_path, capsys):
     assert score(folder, tmp_path / "a.tsv", "--region", "c:1-120") == 0
     assert score(folder, tmp_path / "b.tsv", "--region", "c:121-500", "--by", "marginals") == 0

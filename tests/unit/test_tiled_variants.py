@@ -17,6 +17,7 @@ from carbon.inference import ModelRunner, VariantOptions
 from carbon.inference.options import STRANDS_READ
 from carbon.inference.variants import compare_block, method_for
 from carbon.inference.variants import files as variant_files
+from carbon.inference.variants.tiles import tiled_site
 from carbon.inference.variants.windows import TileGrid
 from carbon.model import LoadedModel, save_model
 from carbon.tokenizer import NATIVE
@@ -255,3 +256,23 @@ class TestCommand:
         assert plan["alleles"] == plan["records"] > 150 and plan["hours"] > 0
         assert set(plan["hours_h200"]) == {"500m", "3b"}
         assert not (tmp_path / "none.tsv").exists()
+
+
+@pytest.mark.parametrize("strand", "+-")
+@pytest.mark.parametrize(("ref_bp", "alt"), [(5, ""), (1, "CACA"), (3, "")])
+def test_bases_after_an_indel_in_a_repeat_are_paired(reference, strand, ref_bp, alt):
+    # Before the repeat of 20 CA, so that the texts begin to differ after both alleles.
+    ref = BASES[199 : 199 + ref_bp]
+    variant = normalize_variant(reference, Variant("c", 199, ref, ref[0] + alt))
+    site = tiled_site(reference, variant, strand, DOWNSTREAM_BP)
+    ref_bp, alt_bp = site.allele_bp
+    after = site.ref[ref_bp:], site.alt[alt_bp:]
+    paired_bp = min(map(len, after))
+    assert paired_bp > 10 and after[0][:paired_bp] == after[1][:paired_bp]
+
+
+@pytest.mark.parametrize("context_bp", [-1, -5, -6])
+def test_a_negative_least_context_is_refused(runner, context_bp):
+    options = VariantOptions(protocol="tiled", window_bp=90, least_context_bp=context_bp)
+    with pytest.raises(UserError, match="do not fit into a window"):
+        method_for(runner, options)

@@ -176,3 +176,14 @@ def test_filters_are_those_of_variants(folder, tmp_path, capsys, words, position
     assert run(folder, tmp_path / "o.npz", *words) == 0
     assert json.loads(capsys.readouterr().out)["records_left_out"] == left_out
     assert np.load(tmp_path / "o.npz")["position"].tolist() == positions
+
+
+def test_a_vcf_with_scores_is_embedded(folder, tmp_path, capsys):
+    scored = tmp_path / "scored.vcf"
+    words = ["--model", f"{folder}/model", "--reference", f"{folder}/r.fa", "--window", "60"]
+    words += ["--vcf", f"{folder}/v.vcf", "--output", str(scored)]
+    assert main(["variants", *words]) == 0 and "CARBON_DELTA" in scored.read_text()
+    capsys.readouterr()
+    # The later option counts.
+    assert run(folder, tmp_path / "o.npz", "--vcf", str(scored)) == 0
+    assert json.loads(capsys.readouterr().out)["alleles_embedded"] == 2

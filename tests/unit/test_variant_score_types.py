@@ -15,6 +15,7 @@ from carbon.genome.normalize import normalize_variant
 from carbon.inference import ModelRunner, VariantOptions
 from carbon.inference.options import STRANDS_READ, checked_scores, parse_scores
 from carbon.inference.variants import compare_block, method_for
+from carbon.inference.variants.shared_bases import reading_of
 from carbon.model import LoadedModel
 from carbon.tokenizer import NATIVE
 from tests.conftest import small_config
@@ -277,3 +278,20 @@ def test_names_of_scores():
         parse_scores("")
     with pytest.raises(UserError, match="score 'jsd': right_end has only delta, abs_delta; give"):
         checked_scores(("jsd",), "right_end")
+
+
+@given(st.integers(0, 59), st.integers(1, 30))
+def test_a_reading_holds_no_more_than_its_tokens(start, length_bp):
+    values = np.random.default_rng(0).normal(size=(15, 30)).astype(np.float32)
+    reading = reading_of(values, start, length_bp)
+    for n in range(length_bp):
+        token, place = divmod(start + n, 6)
+        assert reading.likelihoods[n] == values[token, place]
+        expected = values[token, 6 + 4 * place : 10 + 4 * place]
+        np.testing.assert_array_equal(reading.conditionals[n], expected)
+    num_tokens = (start + length_bp - 1) // 6 - start // 6 + 1
+    for held in (reading.conditionals.base, reading.likelihoods.base):
+        assert held.size <= 30 * num_tokens and held.base is None
+    alone = reading_of(values[:, :6], start, length_bp)
+    assert alone.conditionals.shape == (length_bp, 0)
+    np.testing.assert_array_equal(alone.likelihoods, reading.likelihoods)

@@ -191,7 +191,24 @@ def strand_map(
     method: DependencyMethod,
     advance: Callable[[int], None] = _unwatched,
 ) -> Float32s:
-    """Return e(i, j) of one strand, in its direction: (bases, bases); 0 unless j is after i."""
+    """Return e(i, j) of one strand, in its direction: (bases, bases); 0 unless j is after i.
+
+    A substitution does not reach the bases before it, but kernels of a GPU may round them
+    differently in each row.
+    """
+    return np.triu(_computed(runner, reference, interval, strand, offset, method, advance), 1)
+
+
+def _computed(
+    runner: "ModelRunner",
+    reference: Reference,
+    interval: Interval,
+    strand: str,
+    offset: int,
+    method: DependencyMethod,
+    advance: Callable[[int], None],
+) -> Float32s:
+    """Return e(i, j) of one strand as the network computes it, also for j up to i."""
     region = _StrandRegion.read(reference, interval, strand, offset, method)
     effects = np.zeros((region.length_bp, region.length_bp), dtype=np.float32)
     advance(_tile_tokens(runner, region, method))

@@ -80,7 +80,8 @@ def num_tile_tokens(
     grid = method.grid
     span = window.contig, window.scored_from, window.scored_to
     bases = fetch_along(reference, *span, window.strand).upper()
-    places = np.array([n for n, base in enumerate(bases) if base in BASES], dtype=np.int64)
+    letters = np.frombuffer(bases.encode(), dtype=np.uint8)
+    places = np.flatnonzero(np.isin(letters, np.frombuffer(_ALLELES.encode(), dtype=np.uint8)))
     if not len(places):
         return 0
     first = window.scored_from + places
@@ -91,7 +92,7 @@ def num_tile_tokens(
     continued = 3 * np.where(before < 0, 2, 1)
     prefix_tokens = len(prefix_of("", runner.vocabulary, method.tags))
     tile_tokens = padded_length(prefix_tokens + -(-grid.window_bp // K))
+    rows = np.bincount(kmers, weights=continued).astype(np.int64)
     # The last 6-mer is only predicted.
-    lengths = zip(continued.tolist(), kmers.tolist(), strict=True)
-    continued_tokens: int = sum(number * padded_length(length - 1) for number, length in lengths)
-    return tile_tokens + continued_tokens
+    padded = [padded_length(int(length) - 1) for length in np.flatnonzero(rows)]
+    return tile_tokens + int(rows[rows > 0] @ np.array(padded))

@@ -41,6 +41,7 @@ from carbon.inference.scan.windows import (
     window_blocks,
     windows_per_block,
 )
+from carbon.inference.variants.windows import tile_grid
 from carbon.io.files import (
     atomic_file,
     atomic_folder,
@@ -163,9 +164,14 @@ def _region_of(job: ScanJob, places: tuple[Interval, ...]) -> str:
 
 
 def fingerprints(job: ScanJob) -> dict[str, Any]:
-    """Return checksums of the inputs."""
-    digests = {"reference": content_sha256(job.reference)}
-    return digests | ({"regions": content_sha256(job.regions_file)} if job.regions_file else {})
+    """Return checksums of the inputs, and the option that no setting records."""
+    table = names_table(job.contigs)
+    return {
+        "reference": content_sha256(job.reference),
+        "regions": content_sha256(job.regions_file) if job.regions_file else None,
+        "contigs": content_sha256(table) if table else job.contigs,
+        "flank_bp": job.flank_bp,
+    }
 
 
 def _checked(job: ScanJob) -> list[ScanWriter]:
@@ -338,11 +344,13 @@ def _expected_blocks(scan: OpenedScan) -> range:
     method = scan.job.method
     strands: Any = method.strands or SIDES[method.sides].default_strands
     num_readings = len(method.offsets or (0,)) * len(STRANDS_READ[strands])
+    if method.sides == "both":  # a block is a tile, of which the first also owns its context
+        window_bp = method.window_bp or PROTOCOLS["tiled"].default_window_bp
+        grid = tile_grid(window_bp, method.downstream_bp, method.least_context_bp)
+        own_bp = [place.length_bp - grid.least_context_bp for place in scan.places]
+        return range(num_readings * sum(max(1, -(-bp // grid.step_bp)) for bp in own_bp))
     num_bases = sum(place.length_bp for place in scan.places)
-    if method.sides == "both":
-        most_bp = method.window_bp or PROTOCOLS["tiled"].default_window_bp
-    else:
-        most_bp = max(BLOCK_TOKENS * K, method.window_bp or 0)
+    most_bp = max(BLOCK_TOKENS * K, method.window_bp or 0)
     return range(0, num_bases * num_readings, most_bp)
 
 

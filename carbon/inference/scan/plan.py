@@ -29,7 +29,6 @@ from carbon.inference.scan.score import (
     score_windows,
 )
 from carbon.inference.scan.windows import ScanWindow, passes, window_blocks, windows_per_block
-from carbon.inference.variants.plan import hours_h200
 from carbon.io.files import scratch_folder
 from carbon.parallel.options import WorkerOptions
 
@@ -55,9 +54,8 @@ def plan_scan_job(job: ScanJob, options: WorkerOptions) -> dict[str, Any]:
 
     Returns:
         `contigs`, `bases`, `windows` (tiles, for both sides), `tokens`; `tokens_per_second` of this
-        process and `hours` in one such process; for both sides `hours_h200`, by preset, on one
-        H200; `bytes` of each output, and of the `blocks` in the journal that exists until the scan
-        is complete.
+        process and `hours` in one such process; `bytes` of each output, and of the `blocks` in the
+        journal that exists until the scan is complete.
 
     Raises:
         GenomeError, UserError: as for `run_scan_job`.
@@ -76,7 +74,6 @@ def plan_scan_job(job: ScanJob, options: WorkerOptions) -> dict[str, Any]:
             )
         num_bases = sum(place.length_bp for place in scan.places)
         chunks, tokens_per_second = _sample(runner, scan, method)
-        of_both = {"hours_h200": hours_h200(num_tokens)} if method.sides == "both" else {}
         return {
             "contigs": len(scan.places),
             "bases": num_bases,
@@ -84,7 +81,6 @@ def plan_scan_job(job: ScanJob, options: WorkerOptions) -> dict[str, Any]:
             "tokens": num_tokens,
             "tokens_per_second": round(tokens_per_second),
             "hours": round(num_tokens / tokens_per_second / 3600, 4) if num_tokens else 0.0,
-            **of_both,
             "bytes": {
                 **_bytes_of_outputs(chunks, num_bases, scan, job, settings),
                 "blocks": round(num_bases * len(passes(method)) * _JOURNAL_BYTES),

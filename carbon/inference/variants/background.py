@@ -171,9 +171,9 @@ def draw_variants(
         UserError: a number is out of range, a contig does not exist, or the contigs have almost no
             known bases.
     """
-    if drawing.variants_per_kind < 1 or drawing.seed < 0:
+    if drawing.num_variants < 1 or drawing.seed < 0:
         raise UserError(
-            f"variants per kind {drawing.variants_per_kind}, seed {drawing.seed}: give 1 or more, "
+            f"variants per kind {drawing.num_variants}, seed {drawing.seed}: give 1 or more, "
             "and a seed of 0 or more"
         )
     table = KIND_SCHEMES[kinds]
@@ -186,7 +186,7 @@ def draw_variants(
     def draw(
         propose: Callable[[], Variant | None], narrowest: Sequence[str]
     ) -> Iterator[RandomVariant]:
-        return _draw_kinds(propose, path_of, narrowest, drawing.variants_per_kind)
+        return _draw_kinds(propose, path_of, narrowest, drawing.num_variants)
 
     drawn = list(draw(sampler.snv, table.narrowest_snvs))
     for name in INDELS:

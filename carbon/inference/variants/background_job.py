@@ -30,7 +30,7 @@ from carbon.inference.variants.background_scores import (
     with_tolerance,
 )
 from carbon.inference.variants.calibration import Calibration, calibration_of
-from carbon.inference.variants.files import VariantWorker
+from carbon.inference.variants.files import VariantWorker, blocks_by_place
 from carbon.inference.variants.score import score_variants
 from carbon.io.files import check_no_input, content_sha256, output_path
 from carbon.parallel.driver import Job, run_job
@@ -170,7 +170,11 @@ def _calibration_plan(
     """Plan the mean deltas of neutral sites."""
     lengths_bp = reference.contig_lengths_bp
     regions = read_regions(None, job.neutral, lengths_bp, names)
-    neutral = regions.intervals if regions else neutral_of(annotation, reference)
+    if regions:
+        neutral = regions.intervals
+    else:
+        assert annotation is not None  # by `BackgroundJob.check_neutral`
+        neutral = tuple(neutral_of(annotation, reference))
     drawn, about = draw_calibration(reference, scored_by["settings"], neutral, job.drawing)
     source = {"neutral": job.neutral.name} if job.neutral else {}
     about["drawn"] |= source | _named(job)
@@ -190,17 +194,23 @@ def _calibration_plan(
             "cells_with_too_few": levels.count(None),
         }
 
-    return _Plan(about, list(in_blocks(parts, _VARIANTS_PER_BLOCK)), calibration, counts)
+    blocks = blocks_by_place(
+        parts,
+        scored_by["settings"],
+        lambda part: (part.variant.contig, part.variant.position),
+        _VARIANTS_PER_BLOCK,
+    )
+    return _Plan(about, list(blocks), calibration, counts)
 
 
 def _expected_blocks(job: BackgroundJob) -> range:
     """Return an item for each block of SNVs, before they are drawn."""
     drawing = job.drawing
     if drawing.neighbour_bp is not None:
-        num_snvs = 3 * drawing.sites_per_context * 4**drawing.neighbour_bp
+        num_snvs = 3 * drawing.num_sites * 4**drawing.neighbour_bp
     else:
         kinds = KIND_SCHEMES["consequence" if job.genes.annotation else "change"].narrowest_snvs
-        num_snvs = drawing.variants_per_kind * len(kinds)
+        num_snvs = drawing.num_variants * len(kinds)
     return range(0, num_snvs, _VARIANTS_PER_BLOCK)
 
 

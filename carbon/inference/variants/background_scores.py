@@ -6,7 +6,7 @@ a single variant; it is measured here.
 """
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -32,6 +32,7 @@ from carbon.inference.variants.calibration import (
 )
 from carbon.inference.variants.score import score_variants
 from carbon.inference.variants.windows import Method
+from carbon.progress import say
 
 if TYPE_CHECKING:
     from carbon.inference.runner import ModelRunner
@@ -154,7 +155,7 @@ def draw(
     drawn = draw_variants(reference, kinds, drawing, consequences)
     record = {
         "reference": reference.path.name,
-        "variants_per_kind": drawing.variants_per_kind,
+        "variants_per_kind": drawing.num_variants,
         "seed": drawing.seed,
         "contigs": drawing.draw_from,
         "least_variants": LEAST_VARIANTS,
@@ -163,12 +164,21 @@ def draw(
     return drawn, {"kinds_by": kinds, "settings": settings, "drawn": record}
 
 
-def neutral_of(annotation: Annotation | None, reference: Reference) -> Iterator[Interval]:
-    """Return the intervals outside of genes, all without an annotation."""
+def neutral_of(annotation: Annotation, reference: Reference) -> list[Interval]:
+    """Return the intervals between genes of the contigs that have genes.
+
+    A contig without any gene is often one that the annotation does not cover; it is reported.
+    """
     lengths_bp = reference.contig_lengths_bp
-    if annotation is None:
-        return (Interval(contig, 0, length_bp) for contig, length_bp in lengths_bp.items())
-    return intergenic(annotation, lengths_bp)
+    free = list(intergenic(annotation, lengths_bp))
+    without = [each for each in free if each.length_bp == lengths_bp[each.contig]]
+    if without:
+        say(
+            f"{reference.path}: left out contigs without genes: {len(without):,} of "
+            f"{sum(each.length_bp for each in without):,} bp (e.g. {without[0].contig}); "
+            "--neutral takes a BED with neutral sites of any contig"
+        )
+    return [each for each in free if each.length_bp < lengths_bp[each.contig]]
 
 
 def make_calibration(
@@ -208,7 +218,7 @@ def draw_calibration(
     drawn = draw_neutral_sites(reference, neutral, drawing, is_folded=is_folded)
     record = {
         "reference": reference.path.name,
-        "sites_per_context": drawing.sites_per_context,
+        "sites_per_context": drawing.num_sites,
         "least_sites": LEAST_SITES,
         "seed": drawing.seed,
         "contigs": drawing.draw_from,

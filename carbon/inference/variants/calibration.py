@@ -19,10 +19,12 @@ from numpy.typing import NDArray
 from carbon.errors import UserError
 from carbon.genome import Interval, Reference, Variant, reverse_complement
 from carbon.genome.normalize import normalize_variant
+from carbon.inference.identity import model_settings_of
 from carbon.inference.options import STRANDS_READ, BackgroundOptions
 from carbon.inference.variants.background_file import BackgroundFile
 
 if TYPE_CHECKING:
+    from carbon.inference.runner import ModelRunner
     from carbon.inference.variants.score import VariantScore
 
 LEAST_SITES = 20
@@ -123,10 +125,11 @@ def draw_neutral_sites(
         raise UserError(f"{reference.path}: {reference.explain_missing(missing)}")
     width_bp = drawing.neighbour_bp or 0
     contigs = list(drawing.draw_from or lengths_bp)
-    drawn = _Drawn(4**width_bp, drawing.sites_per_context, drawing.seed)
+    numbers = {contig: number for number, contig in enumerate(contigs)}
+    drawn = _Drawn(4**width_bp, drawing.num_sites, drawing.seed)
     for interval in neutral:
-        if interval.contig in contigs:
-            number = contigs.index(interval.contig)
+        if interval.contig in numbers:
+            number = numbers[interval.contig]
             for positions, contexts in _contexts(reference, interval, width_bp, is_folded):
                 drawn.add(contexts, np.full(len(positions), number), positions)
     places = drawn.places()
@@ -238,6 +241,10 @@ class Calibration(BackgroundFile):
             raise UserError(
                 f"{name}: {why}; use its settings, or create a background with these settings"
             )
+
+    def check_model(self, runner: "ModelRunner", name: str = "calibration") -> None:
+        """Raise UserError if scores of a model have other deltas with every method."""
+        self.check(self.settings | model_settings_of(runner), name)
 
     def calibrated(
         self, reference: Reference, variant: Variant, delta: float | None

@@ -2,11 +2,11 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pysam
 
@@ -54,6 +54,8 @@ from carbon.progress import say
 if TYPE_CHECKING:
     from carbon.inference.model import Model
     from carbon.inference.runner import ModelRunner
+
+T = TypeVar("T")
 
 _SHOWN = 3
 _MOST_COMPARED = 1000  # records checked for a shift of the positions
@@ -305,7 +307,7 @@ def score_vcf(job: VariantJob, path: Path, workers: Workers) -> dict[str, Any]:
             description="scoring variants",
             output=job.output,
             settings=settings | about["identity"] | fingerprints(job, path),
-            check=lambda: checked_records(vcf, reference, job),
+            check=lambda: checked_records(vcf, reference, job, why_unwritable),
             blocks=lambda: blocks_of(vcf, about["settings"]),
             # Workers do not need genotypes, of which there may be thousands.
             payload=lambda block: [row._replace(columns=()) for row in block],
@@ -337,16 +339,35 @@ def reader_of(job: VariantJob, path: Path, reference: Reference) -> VcfReader:
 
 def blocks_of(vcf: VcfReader, settings: dict[str, Any]) -> Iterator[list[VcfRow]]:
     """Cut records by number, and for `tiled` also where other tiles begin."""
-    if settings["protocol"] in WINDOW_PROTOCOLS:
-        return in_blocks(vcf, _RECORDS_PER_BLOCK)
-    grid = TileGrid(*(settings[name] for name in TileGrid._fields))
-    places = (
-        rows
-        for _, rows in groupby(
-            vcf, lambda row: (row.contig, grid.tile_of(int(row.columns[1])) // _TILES_PER_BLOCK)
-        )
+    return blocks_by_place(
+        vcf, settings, lambda row: (row.contig, int(row.columns[1])), _RECORDS_PER_BLOCK
     )
-    return (block for rows in places for block in in_blocks(rows, _MOST_RECORDS_OF_TILES))
+
+
+def blocks_by_place(
+    items: Iterable[T],
+    settings: dict[str, Any],
+    place_of: Callable[[T], tuple[str, int]],
+    most_items: int,
+) -> Iterator[list[T]]:
+    """Cut items by number or, for `tiled`, where other tiles begin.
+
+    Args:
+        items: for `tiled` in the order of the contig.
+        settings: of the scoring method.
+        place_of: function from an item to its contig and position.
+        most_items: maximum number of a block, unless tiles are read.
+    """
+    if settings["protocol"] in WINDOW_PROTOCOLS:
+        return in_blocks(items, most_items)
+    grid = TileGrid(*(settings[name] for name in TileGrid._fields))
+
+    def tiles_of(item: T) -> tuple[str, int]:
+        contig, position = place_of(item)
+        return contig, grid.tile_of(position) // _TILES_PER_BLOCK
+
+    by_tiles = (of_tiles for _, of_tiles in groupby(items, tiles_of))
+    return (block for of_tiles in by_tiles for block in in_blocks(of_tiles, _MOST_RECORDS_OF_TILES))
 
 
 def _summary(
@@ -487,20 +508,30 @@ def fingerprints(job: VariantJob, vcf: Path) -> dict[str, Any]:
     } | ({"annotation file": content_sha256(genes.annotation)} if genes.annotation else {})
 
 
-def checked_records(vcf: VcfReader, reference: Reference, job: VariantJob) -> int:
+def why_unwritable(row: VcfRow, job: VariantJob) -> str | None:
+    """Return why scores cannot be written to a record, or None."""
+    if OUR_FIELD.search(row.columns[7]):
+        return "already has CARBON_ fields; give the VCF without scores"
+    if index_paths(job.output) and _reaches_too_far(row):
+        return "its END or SVLEN is too far off for the index of a .vcf.gz; write a .vcf"
+    return None
+
+
+def checked_records(
+    vcf: VcfReader,
+    reference: Reference,
+    job: VariantJob,
+    why_wrong: Callable[[VcfRow, VariantJob], str | None] = lambda row, job: None,
+) -> int:
     """Read all records and return how many are to be scored.
 
     Raises:
-        GenomeError: records disagree with the reference, and the job does not skip them.
+        GenomeError: records disagree with the reference, and the job does not skip them; or a
+            record is wrong for the job.
     """
     agreement = Agreement(vcf.path, reference)
     for row in vcf:
-        wrong = None
-        if OUR_FIELD.search(row.columns[7]):
-            wrong = "already has CARBON_ fields; give the VCF without scores"
-        elif index_paths(job.output) and _reaches_too_far(row):
-            wrong = "its END or SVLEN is too far off for the index of a .vcf.gz; write a .vcf"
-        if wrong:
+        if wrong := why_wrong(row, job):
             raise GenomeError(f"{vcf.path} record {row.number}: {wrong}")
         agreement.add(row)
     if agreement.has_contradictions and not job.skip_mismatches:

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from carbon.genome import Reference, Variant, VcfReader, VcfRow
 from carbon.inference.jobs import VariantJob
-from carbon.inference.variants.files import blocks_of, checked_records, reader_of, vcf_of
+from carbon.inference.variants.files import (
+    blocks_of,
+    checked_records,
+    reader_of,
+    vcf_of,
+    why_unwritable,
+)
 from carbon.inference.variants.score import num_tokens, score_variants
 from carbon.inference.variants.windows import Method, method_for
 from carbon.parallel.options import WorkerOptions
@@ -42,7 +48,7 @@ def plan_variant_job(job: VariantJob, options: WorkerOptions) -> dict[str, Any]:
     settings = method.settings()
     with vcf_of(job) as path, Reference(job.reference) as reference:
         vcf = reader_of(job, path, reference)
-        checked_records(vcf, reference, job)
+        checked_records(vcf, reference, job, why_unwritable)
         num_records = num_alleles = tokens = 0
         for block in blocks_of(vcf, settings):
             variants = _variants(block)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from carbon.batching import in_blocks
+from carbon.batching import drained, in_blocks
 from carbon.genome import Reference, Variant
 from carbon.genome.interval import BASES
 from carbon.genome.normalize import common_start_bp, normalize_variant
@@ -117,7 +117,9 @@ class AlleleComparison(NamedTuple):
     variant begin at the same bases as in the same row of `ref`.
 
     Attributes:
-        ref_bp: length of REF, trimmed and left-aligned, with which the rows of `ref` begin.
+        ref_bp: length of REF, trimmed and left-aligned, with which the rows of `ref` begin. With
+            `tiled` the rows begin where they differ, and then have this many bases before the
+            first reference base that both have.
         alt_bp: length of ALT, likewise, with which the rows of `alt` begin.
         ref: (offsets, bases) float32, log-likelihoods in nats with REF, along the strand.
         alt: (offsets, bases) float32, with ALT.
@@ -573,6 +575,6 @@ def _measured(
             for (allele, right), each in zip(rights.items(), of_job, strict=True)
         }
         for ((site, skip_bp), rights), tail_bp, of_job in zip(
-            jobs.items(), tails_bp, measured, strict=True
+            jobs.items(), tails_bp, drained(measured), strict=True
         )
     }

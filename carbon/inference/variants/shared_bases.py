@@ -92,7 +92,7 @@ def reading_of(
     pools: Sequence[range] = (),
     means: Iterable[Float32s | None] = (),
 ) -> AlleleReading:
-    """Return the reading of a part of some 6-mers.
+    """Return the reading of a part of some 6-mers, which holds no values of the others.
 
     Args:
         values: (tokens, 6 or 30), by `ModelRunner.base_measure`.
@@ -101,10 +101,11 @@ def reading_of(
         pools: ranges of the part's bases.
         means: mean state of the whole 6-mers of each range.
     """
-    part = slice(start, start + length_bp)
-    conditionals = values[:, K:].reshape(len(values) * K, -1)
+    tokens = values[start // K : -(-(start + length_bp) // K)].copy()
+    part = slice(start % K, start % K + length_bp)
+    conditionals = tokens[:, K:].reshape(len(tokens) * K, (values.shape[1] - K) // K)
     by_range = dict(zip(pools, means, strict=True))
-    return AlleleReading(values[:, :K].reshape(-1)[part], conditionals[part], by_range)
+    return AlleleReading(tokens[:, :K].reshape(-1)[part], conditionals[part], by_range)
 
 
 def divergence(

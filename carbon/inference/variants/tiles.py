@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from carbon.batching import drained
 from carbon.genome import Interval, Reference, Variant
 from carbon.inference.passages import continuation_of, padded_length, prefix_of
 from carbon.inference.variants.shared_bases import (
@@ -39,7 +40,8 @@ class TiledSite(NamedTuple):
         first: the first base at which the alleles differ.
         ref: (bases) from `first` on, with REF, in the case of the reference.
         alt: (bases) from `first` on, with ALT; as many.
-        allele_bp: bases of REF and of ALT from `first` on.
+        allele_bp: bases from `first` on after which both texts go on with the same bases of the
+            reference: those of REF and of ALT, or more if an allele ends before `first`.
         longer_bp: bases that ALT has more than REF.
         is_reference: whether the bases with REF are those of the reference.
     """
@@ -84,6 +86,9 @@ def tiled_site(
     alleles = [along(strand, allele) for allele in (variant.ref, variant.alt)]
     texts = [(allele + rest)[same : same + compared_bp] for allele in alleles]
     compared_bp = min(map(len, texts))
+    # The texts may begin after an allele, which then ends that many bases before them.
+    ref_bp, alt_bp = len(variant.ref) - same, len(variant.alt) - same
+    before_bp = max(0, -ref_bp, -alt_bp)
     bases = along(strand, reference.fetch(variant.interval))
     return TiledSite(
         strand,
@@ -91,7 +96,7 @@ def tiled_site(
         before.length_bp + same,
         texts[0][:compared_bp],
         texts[1][:compared_bp],
-        (max(0, len(variant.ref) - same), max(0, len(variant.alt) - same)),
+        (ref_bp + before_bp, alt_bp + before_bp),
         len(variant.alt) - len(variant.ref),
         bases.upper() == alleles[0].upper(),
     )
@@ -235,7 +240,7 @@ def _read(
         for part, left in zip(others, before, strict=True)
     ]
     continued = runner.measure_continued(tile, rows, measure)
-    for part, left, measured in zip(others, before, continued, strict=True):
+    for part, left, measured in zip(others, before, drained(continued), strict=True):
         found[part.key] = reading_of(
             measured.values, len(left), len(part.text), part.pools, measured.means
         )

@@ -159,14 +159,14 @@ def tile_grid(
         context_bp = window_bp // 2
     if downstream_bp is None:
         downstream_bp = min(DEFAULT_DOWNSTREAM_BP, max(1, (window_bp - context_bp) // 2))
-    context_bp += -context_bp % K
-    if downstream_bp < 1 or context_bp < 0 or context_bp + downstream_bp + K > window_bp:
+    whole_bp = context_bp + -context_bp % K
+    if downstream_bp < 1 or context_bp < 0 or whole_bp + downstream_bp + K > window_bp:
         raise UserError(
             f"a least context of {context_bp} bp and {downstream_bp} bp downstream do not fit into "
             f"a window of {window_bp} bp: together give at most {window_bp - K}, and 1 or more "
             "downstream"
         )
-    return TileGrid(window_bp, context_bp, downstream_bp)
+    return TileGrid(window_bp, whole_bp, downstream_bp)
 
 
 def room_bp(runner: "ModelRunner", tags: tuple[str, ...]) -> int:

@@ -27,7 +27,7 @@ def test_from_blocks_come_the_bytes_of_one_process(folder, tmp_path, capsys, mon
         scan(shared)
     assert not any(path.exists() for path in shared)
     assert scan(shared, "--flank", "3", "--resume") == 2
-    assert "differs in: region; give the same" in capsys.readouterr().err
+    assert "differs in: flank_bp, region; give the same" in capsys.readouterr().err
     assert scan(shared, "--resume") == 0
     assert written == [0, 1, 2, 3]
     assert capsys.readouterr().out == told.replace("alone", "shared")

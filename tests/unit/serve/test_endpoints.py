@@ -10,9 +10,11 @@ import numpy as np
 import openai
 import pytest
 
+from carbon.errors import UserError
 from carbon.genome import Variant
 from carbon.inference.identity import settings_of
 from carbon.inference.variants.calibration import Calibration
+from carbon.serve import ServeOptions, make_app
 from tests.helpers.serve import BASES, serving
 
 PROMPTS = [BASES[:60], BASES[60:125], "acgtn" + BASES[200:210], ""]
@@ -173,6 +175,10 @@ class TestOthers:
         (found,) = answer["variants"]
         assert found["calibrated_delta"] == pytest.approx(found["delta"] - 0.25, abs=1e-6)
         assert refused.status_code == 400 and "window_bp 120, not window_bp 90" in refused.text
+        foreign = Calibration({**about, "settings": made.settings | {"weights_sha256": "0"}})
+        options = ServeOptions(name="tiny", reference=reference, calibration=foreign)
+        with pytest.raises(UserError, match="computed with other model weights"):
+            make_app(model, options)
 
     def test_what_is_served(self, client, address):
         assert [each.id for each in client.models.list()] == ["tiny"]
