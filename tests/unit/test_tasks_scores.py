@@ -8,9 +8,9 @@ import pytest
 from carbon.errors import UserError
 from carbon.genome import reverse_complement
 from carbon.tokenizer import K
+from eval import metrics
 from eval.baselines import UniformModel
 from eval.contract import Model, Options
-from eval import metrics
 from eval.models import CarbonModel
 from eval.tasks import TASKS
 from eval.tasks.common.building import Source
