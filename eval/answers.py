@@ -50,6 +50,7 @@ def is_written(path: Path, job: Json) -> bool:
         "identity": record["model"]["identity"],
         "dtype": record["model"]["dtype"],
         "dataset": record["data"]["identity"],
+        "final": False,  # of records before the option
         **record["options"],
         "reference": record["data"]["reference"],
     }

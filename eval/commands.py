@@ -71,8 +71,12 @@ def suite_of(arguments: argparse.Namespace) -> Suite:
             raise UserError(f"--dtype {dtype}: give float32, bfloat16, or both with a comma")
     if arguments.max_samples == 0:
         raise UserError("--max-samples 0: give 1 or more")
+    tasks = _chosen_tasks(arguments.tasks, datasets)
+    if arguments.final and not any(task.divides_chromosomes for task in tasks):
+        dividing = ", ".join(task.name for task in TASKS.values() if task.divides_chromosomes)
+        raise UserError(f"--final: no chosen task divides chromosomes; it is for {dividing}")
     return Suite(
-        tasks=_chosen_tasks(arguments.tasks, datasets),
+        tasks=tasks,
         models=entrants_of(arguments.models, arguments.dtypes, arguments.yarn),
         baselines=Baselines(
             arguments.train,

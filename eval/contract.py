@@ -292,6 +292,7 @@ class Task:
         hub_file: the Parquet file in it.
         baselines: functions that make further baselines, by name.
         markov: whether chance, GC and Markov models can answer it.
+        divides_chromosomes: whether `--final` chooses other chromosomes.
     """
 
     name: str
@@ -313,3 +314,4 @@ class Task:
     hub_file: str | None = None
     baselines: Mapping[str, Callable[[], Model]] = field(default_factory=dict)
     markov: bool = True
+    divides_chromosomes: bool = False

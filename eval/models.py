@@ -23,6 +23,7 @@ from carbon.inference import (
     Continuation,
     Passage,
     VariantKeywords,
+    VariantScore,
     all_kmers,
     base_log_likelihoods,
     continuation_of,
@@ -30,7 +31,7 @@ from carbon.inference import (
     prefix_of,
 )
 from carbon.inference.checks import check_finite
-from carbon.inference.options import POOLS, Dtype, Mode
+from carbon.inference.options import POOLS, VARIANT_SCORES, Dtype, Mode, ScoreName
 from carbon.io.structured import JSON_OBJECT, read_json
 from carbon.losses import chain
 from carbon.model import LoadedModel
@@ -53,6 +54,7 @@ from eval.hugging_face import HuggingFaceModel, load_hugging_face
 
 LAST_LAYER = "last norm"
 _AT_ONCE = 64
+_VALUES: tuple[ScoreName, ...] = ("delta", "jsd", "embedding_distance")
 _ACGT = [0, 2, 3, 1]  # places of A, C, G and T among the digits of a 6-mer
 
 
@@ -114,13 +116,16 @@ class CarbonModel(Model):
         self, reference: Reference, variants: Sequence[Variant], reading: Reading
     ) -> list[float | None]:
         """Score as `carbon variants` does: the bases before a variant are read once."""
-        options: VariantKeywords = {
-            "protocol": reading.protocol,
-            "window_bp": reading.window_bp or None,
-            "strands": reading.strands,
-        }
-        scores = self.carbon.score_variants(reference, variants, **options)
+        scores = self.carbon.score_variants(reference, variants, **_keywords(reading))
         return [score.delta for score in scores]
+
+    def variant_values(
+        self, reference: Reference, variants: Sequence[Variant], reading: Reading
+    ) -> list[Mapping[str, float] | None]:
+        """Return delta, jsd and embedding distance from one pass, as far as a protocol has them."""
+        names = [name for name in _VALUES if reading.protocol in VARIANT_SCORES[name].protocols]
+        scores = self.carbon.score_variants(reference, variants, scores=names, **_keywords(reading))
+        return [None if score.delta is None else _values_of(score, names) for score in scores]
 
     def allele_vectors(
         self, reference: Reference, variants: Sequence[Variant], reading: Reading
@@ -277,6 +282,20 @@ class CarbonModel(Model):
             )
         text = decode_kmers(Kmers(np.array(kmers), np.full(len(kmers), ALL_KNOWN, np.uint8)))
         return text[len(tail) : len(tail) + length_bp]
+
+
+def _keywords(reading: Reading) -> VariantKeywords:
+    return {
+        "protocol": reading.protocol,
+        "window_bp": reading.window_bp or None,
+        "strands": reading.strands,
+    }
+
+
+def _values_of(score: VariantScore, names: Sequence[ScoreName]) -> dict[str, float]:
+    """Return the scores that a variant has."""
+    values = {name: getattr(score, name) for name in names}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 @cache

@@ -251,6 +251,11 @@ def _padded(hot: Sequence[Floats32]) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(bases.transpose(0, 2, 1).copy()), torch.tensor(lengths)
 
 
+def has_deltas(examples: Examples) -> bool:
+    """Return whether each row of labels is a variant, which `deltas` has one number for."""
+    return bool(examples.variants) and not examples.per_base
+
+
 def deltas(examples: Examples) -> Floats32:
     """Return the base model's zero-shot deltas in nats, (rows, 1); 0 where a variant has none."""
     column = [[each.delta] for each in examples.variants]

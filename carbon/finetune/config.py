@@ -218,7 +218,7 @@ class DataConfig(Recipe):
         window_bp: bases around the middle of a BED interval (0 takes the interval), or around a
             variant.
         variant_input: what is read of a variant of a VCF, key of `VARIANT_INPUTS`.
-        consequence: key of INFO with the consequence class of a variant, for
+        consequence: key of INFO with the consequence class of a variant as one word, for
             `method.cross_validate`: one probe for each class.
         dataset: configuration of a hub dataset that has several.
         revision: hub commit to read.

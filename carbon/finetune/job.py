@@ -19,10 +19,11 @@ import numpy as np
 import torch
 
 from carbon.errors import UserError
+from carbon.finetune.baselines import has_deltas
 from carbon.finetune.config import FinetuneConfig, MethodConfig
 from carbon.finetune.data import PreparedData, fit_to_context, prepare
 from carbon.finetune.folder import Manifest, weights_sha256
-from carbon.finetune.nested import cross_validated
+from carbon.finetune.nested import checked_examples, cross_validated
 from carbon.finetune.network import OpenedModel, room_bp
 from carbon.finetune.predict import (
     FinetunedModel,
@@ -49,6 +50,7 @@ from carbon.finetune.split import Examples
 from carbon.finetune.train import train_weights, with_lora
 from carbon.genome import Reference
 from carbon.inference import load
+from carbon.inference.checks import check_window
 from carbon.io.config import with_overrides
 from carbon.io.files import atomic_file, atomic_folder, content_sha256
 from carbon.io.locks import locked_output
@@ -261,15 +263,15 @@ def with_deltas(config: FinetuneConfig, prepared: PreparedData) -> PreparedData:
 
     They are computed only for the baseline `delta` or a cross-validation.
     """
-    variants = prepared.examples.variants
-    if not variants or not ("delta" in config.baselines or config.method.cross_validate):
+    if not _reads_deltas(config, prepared.examples):
         return prepared
+    variants = prepared.examples.variants
     model = load(config.model, dtype="float32")
     with Reference(config.data.reference) as reference:
         scores = model.score_variants(
             reference,
             [each.variant for each in variants],
-            window_bp=config.data.window_bp,
+            window_bp=min(config.data.window_bp, _context_bp(config)),
             strands=config.method.strands,
         )
         shown = track(scores, "baseline: delta, variants", len(variants))
@@ -279,6 +281,18 @@ def with_deltas(config: FinetuneConfig, prepared: PreparedData) -> PreparedData:
     scored = [each._replace(delta=delta) for each, delta in zip(variants, deltas, strict=True)]
     examples = replace(prepared.examples, variants=tuple(scored))
     return prepared._replace(examples=examples, notes=(*prepared.notes, *(note,) * bool(missing)))
+
+
+def _reads_deltas(config: FinetuneConfig, examples: Examples) -> bool:
+    """Return whether a run computes the zero-shot deltas of its variants."""
+    is_used = "delta" in config.baselines or config.method.cross_validate
+    return is_used and has_deltas(examples)
+
+
+def _context_bp(config: FinetuneConfig) -> int:
+    """Return the bases that the base model reads to score a variant."""
+    context_tokens = int(model_folder(config.model).config["max_position_embeddings"])
+    return room_bp(context_tokens, "mean")
 
 
 def write_outcome(
@@ -329,11 +343,31 @@ def _say_what_remains(progress: Path) -> None:
 
 
 def _prepared(config: FinetuneConfig) -> PreparedData:
-    """Read the data, and check that the model can read them."""
+    """Read the data, and check that the model, the baselines and a cross-validation can too."""
     prepared = prepare(config.data, config.task)
     context_tokens = int(model_folder(config.model).config["max_position_embeddings"])
     room = room_bp(context_tokens, config.method.pool)
-    return fit_to_context(prepared, config.task, config.method, room)
+    prepared = fit_to_context(prepared, config.task, config.method, room)
+    if config.method.cross_validate:
+        checked_examples(prepared.examples)
+    return _with_delta_window(config, prepared)
+
+
+def _with_delta_window(config: FinetuneConfig, prepared: PreparedData) -> PreparedData:
+    """Return the data, with a note if the deltas need a shorter window.
+
+    Raises:
+        UserError: the window is too short for a delta.
+    """
+    if not _reads_deltas(config, prepared.examples):
+        return prepared
+    window_bp, context_bp = config.data.window_bp, _context_bp(config)
+    try:
+        check_window(min(window_bp, context_bp), context_bp)
+    except UserError as error:
+        raise UserError(f"data.window_bp, baseline delta: {error}, or take delta out") from None
+    note = f"The deltas are of {context_bp} bp around each variant, which the model reads."
+    return prepared._replace(notes=(*prepared.notes, *(note,) * (window_bp > context_bp)))
 
 
 def _manifest(config: FinetuneConfig, prepared: PreparedData, folder: Path) -> Manifest:

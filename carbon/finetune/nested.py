@@ -124,18 +124,8 @@ def cross_validated(config: FinetuneConfig, prepared: PreparedData) -> dict[str,
     Raises:
         UserError: an example has no chromosome, or a label is on too few of them.
     """
-    examples = prepared.examples
-    chromosomes = examples.groups
-    if "" in chromosomes:
-        raise UserError(
-            "method.cross_validate: examples have no chromosome; give a VCF or BED, or split by "
-            "'group'"
-        )
-    known = np.flatnonzero(~np.isnan(examples.labels[:, 0]))
-    examples = examples.subset(known)
-    labels = examples.labels[:, 0].astype(np.int64)
-    if reason := why_not_nested(labels, examples.groups):
-        raise UserError(f"method.cross_validate: {reason}")
+    examples = checked_examples(prepared.examples)
+    labels, chromosomes = _labels_of(examples), chromosomes_of(examples)
     features = {
         "probe": _states(config, examples),
         "composition": composition(examples),
@@ -146,11 +136,37 @@ def cross_validated(config: FinetuneConfig, prepared: PreparedData) -> dict[str,
     by_class, left_out = {}, {}
     for name in sorted(classes):
         rows = np.array([n for n, v in enumerate(examples.variants) if v.consequence == name])
-        if reason := why_not_nested(labels[rows], [examples.groups[n] for n in rows]):
+        if reason := why_not_nested(labels[rows], [chromosomes[n] for n in rows]):
             left_out[name] = f"{len(rows)} examples: {reason}"
         else:
             by_class[name] = _of_rows(features, examples, rows)
     return {"all": whole, "classes": by_class, "left_out": left_out}
+
+
+def chromosomes_of(examples: Examples) -> tuple[str, ...]:
+    """Return the contig of each variant; of other examples the group."""
+    return tuple(each.variant.contig for each in examples.variants) or examples.groups
+
+
+def checked_examples(examples: Examples) -> Examples:
+    """Return the examples with a known label.
+
+    Raises:
+        UserError: an example has no chromosome, or a label is on too few of them.
+    """
+    if "" in chromosomes_of(examples):
+        raise UserError(
+            "method.cross_validate: examples have no chromosome; give a VCF or BED, or split by "
+            "'group'"
+        )
+    known = examples.subset(np.flatnonzero(~np.isnan(examples.labels[:, 0])))
+    if reason := why_not_nested(_labels_of(known), chromosomes_of(known)):
+        raise UserError(f"method.cross_validate: {reason}")
+    return known
+
+
+def _labels_of(examples: Examples) -> Labels:
+    return examples.labels[:, 0].astype(np.int64)
 
 
 def _states(config: FinetuneConfig, examples: Examples) -> NDArray[np.float32]:
@@ -168,8 +184,8 @@ def _of_rows(
 ) -> dict[str, Any]:
     """Return the scores of each predictor on some rows."""
     some = examples.subset(rows)
-    labels = some.labels[:, 0].astype(np.int64)
-    probes = {name: nested_probe(of[rows], labels, some.groups) for name, of in features.items()}
+    labels, chromosomes = _labels_of(some), chromosomes_of(some)
+    probes = {name: nested_probe(of[rows], labels, chromosomes) for name, of in features.items()}
     scores = {name: probe.scores for name, probe in probes.items()}
     if some.variants:
         deltas = np.nan_to_num([each.delta for each in some.variants])
@@ -178,7 +194,7 @@ def _of_rows(
         "examples": len(labels),
         "positives": int(labels.sum()),
         "strengths": probes["probe"].strengths,
-        "scores": {name: _measured(each, labels, some.groups) for name, each in scores.items()},
+        "scores": {name: _measured(each, labels, chromosomes) for name, each in scores.items()},
     }
 
 

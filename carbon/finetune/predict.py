@@ -112,6 +112,11 @@ class FinetunedModel:
                 DNA.
         """
         strands = strands or self.manifest.strands
+        if self.reads_pairs and too_long not in (None, "refuse"):
+            raise UserError(
+                f"too_long = '{too_long}': this model reads both alleles of a variant whole; take "
+                "it out"
+            )
         too_long = too_long or self.manifest.too_long
         check_choice("strands", strands, STRANDS_READ)
         check_choice("too_long", too_long, TOO_LONG)
@@ -149,11 +154,15 @@ class FinetunedModel:
 
     def check_lengths(self, sequences: Sequence[Input], names: Sequence[str]) -> None:
         """Raise UserError if a sequence does not fit into the context."""
+        remedy = (
+            "give shorter windows"
+            if self.reads_pairs
+            else "shorten the sequence, or set too_long to truncate or tile"
+        )
         for name, sequence in zip(names, sequences, strict=True):
             if (length_bp := input_bp(sequence)) > self.room_bp:
                 raise UserError(
-                    f"{name}: has {length_bp} bp, the model reads {self.room_bp}; shorten the "
-                    "sequence, or set too_long to truncate or tile"
+                    f"{name}: has {length_bp} bp, the model reads {self.room_bp}; {remedy}"
                 )
 
     def logits(

@@ -19,7 +19,7 @@ from carbon.batching import in_blocks
 from carbon.errors import GenomeError, UserError
 from carbon.finetune.config import FORMATS
 from carbon.finetune.folder import Manifest, content_of, read_manifest
-from carbon.finetune.readers import alleles_of, fits_window, window_of
+from carbon.finetune.readers import alleles_of, fits_window, pair_of, window_of
 from carbon.finetune.split import Input, input_bp
 from carbon.finetune.tasks import LabelTask
 from carbon.genome import Reference, Variant, VcfReader, VcfRow, contig_names, read_sequences
@@ -360,8 +360,11 @@ class VariantSource(Source):
             reasons = [self.why_none(row, variant) for variant in row.variants]
             for variant, reason in zip(row.variants, reasons, strict=True):
                 if reason is None:
-                    pair = alleles_of(self.reference, variant, self.window_bp)
-                    inputs: tuple[Input, ...] = (pair,) if self.reads_pairs else pair
+                    inputs: tuple[Input, ...] = (
+                        (pair_of(self.reference, variant, self.window_bp),)
+                        if self.reads_pairs
+                        else alleles_of(self.reference, variant, self.window_bp)
+                    )
                     sequences += inputs
                     names += [f"{self.vcf.path}: {variant.to_text()}"] * len(inputs)
             yield SourceRecord((row, reasons), tuple(names), tuple(sequences))
@@ -589,6 +592,11 @@ def run_predict_job(job: PredictJob, dtype: str, workers: Workers) -> dict[str, 
         raise UserError(
             f"{job.source}: {job.model} reads both alleles of variants (variant_input = "
             f"'{manifest.variant_input}'); give a VCF"
+        )
+    if manifest.variant_input != "alt" and job.too_long not in (None, "refuse"):
+        raise UserError(
+            f"--too-long {job.too_long}: {job.model} reads both alleles of variants whole; take it "
+            "out, and give a shorter --window if necessary"
         )
     source = SOURCES[form](manifest, job)
     about = workers.about(in_blocks(source.read(), _BLOCK_RECORDS))  # or more: blocks end earlier

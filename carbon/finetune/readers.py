@@ -30,6 +30,7 @@ from carbon.genome.bed import bed_lines, bed_place
 from carbon.genome.normalize import normalize_variant
 from carbon.genome.sequences import open_text
 from carbon.genome.vcf import holds_variants
+from carbon.inference.variants.windows import centered_pair
 from carbon.io.files import why_no_file
 from carbon.io.structured import open_parquet
 
@@ -344,6 +345,15 @@ def alleles_of(reference: Reference, variant: Variant, window_bp: int) -> tuple[
     return ref, alt
 
 
+def pair_of(reference: Reference, variant: Variant, window_bp: int) -> tuple[str, str]:
+    """Return the windows with REF and with ALT that a model of both alleles reads.
+
+    They are those of `carbon embed --vcf`, so that the 6-mers after an insertion or deletion begin
+    at the same reference bases with both alleles.
+    """
+    return centered_pair(reference, normalize_variant(reference, variant), "+", window_bp)
+
+
 def fits_window(reference: Reference, variant: Variant, window_bp: int) -> bool:
     """Return whether half of a window holds the longer allele, trimmed and left-aligned."""
     plain = normalize_variant(reference, variant)
@@ -457,6 +467,7 @@ def read_vcf(path: str, config: DataConfig) -> Rows:
     values: dict[str, list[str]] = {key: [] for key in keys}
     sequences, contigs, variants, places = [], [], [], []
     reads_ref = config.variant_input != "alt"
+    windows = pair_of if reads_ref else alleles_of
     num_skipped = 0
     with reference:
         reader = VcfReader(path, reference, contig_names=others)
@@ -477,11 +488,11 @@ def read_vcf(path: str, config: DataConfig) -> Rows:
                     values[key].append(
                         _value(info, key, types[key], allele, len(row.variants), where)
                     )
-                ref_window, alt_window = alleles_of(reference, variant, config.window_bp)
+                ref_window, alt_window = windows(reference, variant, config.window_bp)
                 sequences.append(alt_window)
                 contigs.append(row.contig)
                 consequence = values[config.consequence][-1] if config.consequence else ""
-                if config.consequence and not consequence:
+                if config.consequence and consequence in ("", "."):
                     raise UserError(f"{where}: has no {config.consequence}; add it")
                 variants.append(
                     LabelledVariant(variant, ref_window.upper() if reads_ref else "", consequence)

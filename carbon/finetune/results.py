@@ -14,7 +14,7 @@ from pydantic import ConfigDict
 from typing_extensions import TypedDict
 
 from carbon.errors import ModelError
-from carbon.finetune.baselines import FITS
+from carbon.finetune.baselines import FITS, has_deltas
 from carbon.finetune.config import BASELINES, SPLITS, FinetuneConfig
 from carbon.finetune.data import PreparedData
 from carbon.finetune.folder import Manifest, read_manifest
@@ -258,7 +258,7 @@ def results_of(
     test, validation = examples.split("test"), examples.split("validation")
     tested = {"model": predictions["test"]}
     for name in config.baselines:
-        if name == "delta" and not examples.variants:
+        if name == "delta" and not has_deltas(examples):
             continue
         say(f"baseline: {name}")
         predict = FITS[name](examples.split("train"), validation, task, config.seeds[0])

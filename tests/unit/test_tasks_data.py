@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from carbon.errors import GenomeError, UserError
 from carbon.genome import GENETIC_CODE, Interval, Reference
 from eval.baselines import UniformModel
-from eval.contract import Options
+from eval.contract import Model, Options
 from eval.data import files_of, find_data, identity_of
 from eval.tasks import TASKS
 from eval.tasks.common.codons import favourites, read_codon_usage
@@ -252,9 +252,8 @@ def test_single_rows_that_do_not_fit_are_skipped_with_a_reason(tmp_path):
     table = changed(table, 3, ref="T" if bases[209] != "T" else "A")
     table = changed(table, 9, ref=bases[227:229], alt="A")
 
-    class Zero:
-        @staticmethod
-        def deltas(reference, variants, reading):
+    class Zero(Model):
+        def deltas(self, reference, variants, reading):
             assert reading == ("right_end", 96, "forward")
             return [0.5] * len(variants)
 

@@ -1,6 +1,7 @@
 """Matched variants by consequence: metrics against scikit-learn and by hand, and a random model."""
 
 import json
+from collections import Counter
 from itertools import pairwise
 
 import numpy as np
@@ -67,14 +68,14 @@ def toy_results():
             delta = float(np.round(-label + random.normal(), 1))
             found.append({
                 "id": f"{name}{n}", "group": name, "set": name, "unit": f"{name} {n // 4}",
-                "label": label, "delta": -delta, "abs_delta": abs(delta), "score": -delta,
+                "label": label, "minus_delta": -delta, "abs_delta": abs(delta), "score": -delta,
             })  # fmt: skip
     return found
 
 
 def test_average_precision_and_macro_average_are_those_of_scikit_learn():
     results = toy_results()
-    summary = matched.summarise(results, "delta")
+    summary = matched.summarise(results, "minus_delta")
     expected = {
         score: {
             name: average_precision_score(
@@ -83,12 +84,12 @@ def test_average_precision_and_macro_average_are_those_of_scikit_learn():
             )
             for name in ("a", "b")
         }
-        for score in ("delta", "abs_delta")
+        for score in ("minus_delta", "abs_delta")
     }
     for score, of_classes in expected.items():
         table = summary.groups[f"average precision by {score}"]
         assert {k: v.value for k, v in table.items()} == pytest.approx(of_classes)
-    assert summary.value.value == pytest.approx(np.mean(list(expected["delta"].values())))
+    assert summary.value.value == pytest.approx(np.mean(list(expected["minus_delta"].values())))
     assert summary.others["abs_delta"].value == pytest.approx(
         np.mean(list(expected["abs_delta"].values()))
     )
@@ -100,10 +101,10 @@ def test_average_precision_by_hand(monkeypatch):
     monkeypatch.setattr(matched, "LEAST_POSITIVES", 2)
     results = [
         {"id": str(n), "group": "a", "set": "a", "unit": str(n), "label": label,
-         "delta": float(-n), "abs_delta": float(n), "score": float(-n)}
+         "minus_delta": float(-n), "abs_delta": float(n), "score": float(-n)}
         for n, label in enumerate([1, 0, 1, 0])
     ]  # fmt: skip
-    summary = matched.summarise(results, "delta")
+    summary = matched.summarise(results, "minus_delta")
     assert summary.value.value == pytest.approx(5 / 6)
     # The other way round N P N P: 1/2 and 2/4.
     assert summary.others["abs_delta"].value == pytest.approx(1 / 2)
@@ -114,7 +115,9 @@ def test_the_interval_draws_match_groups_whole():
     results = [r for r in toy_results() if r["set"] == "b"]
     copies = [{**r, "id": f"{r['id']}.{n}", "unit": r["id"]} for r in results for n in range(10)]
     singles = [{**r, "unit": r["id"]} for r in results]
-    of_copies, of_singles = (matched.summarise(some, "delta").value for some in (copies, singles))
+    of_copies, of_singles = (
+        matched.summarise(some, "minus_delta").value for some in (copies, singles)
+    )
     assert of_copies.value == pytest.approx(of_singles.value)
     assert (of_copies.high - of_copies.low) == pytest.approx(
         of_singles.high - of_singles.low, rel=0.15
@@ -142,9 +145,13 @@ def test_a_model_gives_every_score_and_the_probe_of_each_class(folder, network):
     reference = AnyName(folder / "r.fa")
     variants = [example.data["variant"] for example in examples]
     scores = list(model.carbon.score_variants(reference, variants, window_bp=60))
-    assert [r["delta"] for r in results] == [-score.delta for score in scores]
+    assert [r["minus_delta"] for r in results] == [-score.delta for score in scores]
     assert [r["abs_delta"] for r in results] == [abs(score.delta) for score in scores]
-    assert [r["score"] for r in results] == [r["delta"] for r in results]
+    assert [r["score"] for r in results] == [r["minus_delta"] for r in results]
+    names = ("jsd", "embedding_distance")
+    slow = list(model.carbon.score_variants(reference, variants, window_bp=60, scores=names))
+    for name in names:
+        assert [r.get(name) for r in results] == [getattr(score, name) for score in slow]
     for name in ("missense", "splicing"):
         of_class = [n for n, result in enumerate(results) if result["group"] == name]
         embedded = model.carbon.embed_variants(
@@ -163,10 +170,11 @@ def test_a_run_writes_every_score_for_models_and_baselines(folder, tmp_path, cap
              str(folder / "r.fa"), "--orders", "1", "--output", str(tmp_path)]  # fmt: skip
     assert main(words) == 0
     record = json.loads((tmp_path / "complex_matched" / "m.json").read_text())
-    assert set(record["summary"]["others"]) == {"delta", "probe"}
+    others = {"minus_delta", "jsd", "embedding_distance", "probe"}
+    assert set(record["summary"]["others"]) == others
     assert "by abs_delta, which was chosen beforehand" in record["summary"]["notes"][0]
     chance = json.loads((tmp_path / "complex_matched" / "chance.json").read_text())
-    assert set(chance["summary"]["others"]) == {"delta"}  # it has no states for a probe
+    assert set(chance["summary"]["others"]) == {"minus_delta"}  # it has no states for a probe
 
 
 @pytest.mark.parametrize(
@@ -195,3 +203,87 @@ def test_the_builder_writes_what_the_task_reads(folder, tmp_path, name):
     built = task.read(tmp_path / "o.parquet")
     assert built["label"].to_pylist() == [int(row["label"]) for row in rows()]
     assert len(asked(folder, name, built)) == 160
+
+
+def test_the_probe_of_complex_traits_is_the_same_with_alleles_exchanged(folder, network):
+    from carbon.model import load_model
+
+    model = CarbonModel(CarbonInference(load_model(folder / "model")), "m")
+    examples = [e for e in asked(folder, "complex_matched") if e.group == "missense"]
+    results = list(TASKS["complex_matched"].run(model, examples))
+    variants = [example.data["variant"] for example in examples]
+    embedded = model.carbon.embed_variants(AnyName(folder / "r.fa"), variants, window_bp=60)
+    features = np.stack([np.concatenate([v.ref + v.alt, abs(v.alt - v.ref)]) for v in embedded])
+    labels = np.array([result["label"] for result in results])
+    probe = nested_probe(features, labels, [result["chrom"] for result in results])
+    np.testing.assert_allclose([result["probe"] for result in results], probe.scores)
+
+
+def test_classes_without_a_probe_are_left_out_of_a_second_macro_average_of_the_headline():
+    results = [{**r, "probe": r["abs_delta"]} if r["set"] == "a" else r for r in toy_results()]
+    summary = matched.summarise(results, "minus_delta")
+    of_class = summary.groups["average precision by minus_delta"]
+    both = summary.others["minus_delta, classes with a probe"]
+    assert both.value == of_class["a"].value != summary.value.value
+    every = [{**r, "probe": r["abs_delta"]} for r in toy_results()]
+    assert "minus_delta, classes with a probe" not in matched.summarise(every, "minus_delta").others
+
+
+def test_a_class_is_large_enough_by_study_and_by_what_is_scored(folder):
+    """80 positives in each of two consequences; a study has 4 or 5 of each."""
+    table = [{**row, "mavedb_urn": f"urn:{row['match_group']}"} for row in rows()]
+    with pytest.raises(UserError, match="no class has 30 positives, the largest has 4"):
+        asked(folder, "saturation_editing", pa.Table.from_pylist(table))
+    table = [{**row, "alt": row["alt"] + "A"} if row["label"] else row for row in rows()]
+    with pytest.raises(UserError, match="no class has 30 positives, the largest has 0"):
+        asked(folder, table=pa.Table.from_pylist(table))
+
+
+def test_fewer_samples_are_whole_match_groups(folder):
+    examples = asked(folder, max_samples=131)
+    units = Counter(example.data["columns"]["unit"] for example in examples)
+    # Four chromosomes have 20 groups each of one name: 2 rows of a group on each of them.
+    assert set(units.values()) == {8} and len(examples) == 128
+    assert {example.id for example in examples} < {example.id for example in asked(folder)}
+    other = asked(folder, max_samples=131, seed=1)
+    assert {example.id for example in other} != {example.id for example in examples}
+
+
+def test_variants_without_a_match_group_are_drawn_alone(folder):
+    table = [{**row, "match_group": ""} for row in rows()]
+    examples = asked(folder, "saturation_editing", pa.Table.from_pylist(table))
+    assert len({example.data["columns"]["unit"] for example in examples}) == len(examples)
+
+
+def test_a_list_of_saturation_editing_names_its_studies(folder, tmp_path):
+    listing = tmp_path / "list.tsv"
+    columns = [name for name in rows()[0] if name != "mavedb_urn"]
+    lines = ["\t".join(columns)] + ["\t".join(str(r[c]) for c in columns) for r in rows()]
+    listing.write_text("\n".join(lines) + "\n")
+    with pytest.raises(UserError, match="has no column 'mavedb_urn'"):
+        TASKS["saturation_editing"].build(
+            tmp_path / "o.parquet", table=listing, reference=folder / "r.fa"
+        )
+
+
+def test_final_needs_a_task_that_divides_chromosomes(folder, tmp_path, capsys):
+    words = ["run", "--tasks", "traitgym_mendelian", "--model", f"m={folder}/model", "--data",
+             f"traitgym_mendelian={folder}/d.parquet", "--final", "--output",
+             str(tmp_path)]  # fmt: skip
+    assert main(words) == 2
+    assert "--final: no chosen task divides chromosomes; it is for" in capsys.readouterr().err
+
+
+def test_a_record_of_before_the_option_final_resumes(folder, tmp_path, capsys):
+    words = ["run", "--tasks", "mendelian_matched", "--model", f"m={folder}/model", "--reference",
+             str(folder / "r.fa"), "--data", f"mendelian_matched={folder}/d.parquet",
+             "--train", str(folder / "r.fa"), "--orders", "1", "--output",
+             str(tmp_path)]  # fmt: skip
+    assert main(words) == 0
+    path = tmp_path / "mendelian_matched" / "m.json"
+    record = json.loads(path.read_text())
+    del record["options"]["final"]
+    path.write_text(json.dumps(record))
+    before = path.stat().st_mtime_ns
+    assert main([*words, "--resume"]) == 0 and path.stat().st_mtime_ns == before
+    assert main([*words, "--resume", "--final"]) == 2

@@ -350,6 +350,24 @@ class TestLikelihood:
             in (summary.notes[-1])
         )
 
+    def test_a_bed_may_name_contigs_differently(self, genome, model):
+        bed, names = genome.folder / "c.bed", genome.folder / "names.tsv"
+        bed.write_text("other\t100\t300\n")
+        names.write_text("other\th\n")
+        words = [*annotated(genome), "--conserved", str(bed), "--contigs", str(names)]
+        table = built(genome, "heldout_likelihood", *words)
+        summary, _ = summary_of("heldout_likelihood", table, UniformModel())
+        assert "200 conserved bases (c.bed)" in summary.notes[-1]
+
+    @pytest.mark.parametrize("line", ["other\t100\t300\n", "h\t0\t0\n"])
+    def test_a_bed_without_a_place_in_a_record_is_refused(self, genome, capsys, line):
+        bed = genome.folder / "c.bed"
+        bed.write_text(line)
+        words = ["build", "heldout_likelihood", "--output", str(genome.folder / "data")]
+        words += ["--corpus", str(genome.folder / "corpus"), *annotated(genome)]
+        assert main([*words, "--conserved", str(bed)]) == 2
+        assert "none of its places lies in a drawn record" in capsys.readouterr().err
+
     def test_without_places_there_is_no_gap(self, genome):
         table = built(genome, "heldout_likelihood")
         summary, _ = summary_of("heldout_likelihood", table, UniformModel())

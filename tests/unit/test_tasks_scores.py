@@ -8,6 +8,7 @@ import pytest
 from carbon.errors import UserError
 from carbon.genome import reverse_complement
 from carbon.tokenizer import K
+from eval import metrics
 from eval.baselines import UniformModel
 from eval.contract import Model, Options
 from eval.models import CarbonModel
@@ -196,6 +197,38 @@ def test_traitgym_is_the_mean_of_both_strands(carbon):
         expected += windows_in((turn(r["ref_seq"]) for r in rows), carbon)
         expected -= windows_in((turn(r["var_seq"]) for r in rows), carbon)
     assert [by_row[n] for n in range(30)] == pytest.approx(expected / 2, abs=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "metric", "protocol", "scores"),
+    [
+        ("brca2", "auroc", None, "abs_delta jsd embedding_distance"),
+        ("traitgym_mendelian", "average_precision_by_chromosome", None,
+         "abs_delta jsd embedding_distance"),
+        ("clinvar_coding", "auroc", None, "abs_delta"),  # right_end compares no base after ALT
+        ("clinvar_coding", "auroc", "tiled", "abs_delta jsd embedding_distance"),
+    ],
+)  # fmt: skip
+def test_other_scores_stand_next_to_the_delta(carbon, fasta, name, metric, protocol, scores):
+    """The deltas have the bits of a pass for deltas alone; each score is measured by itself."""
+    clinvar = name == "clinvar_coding"
+    table = clinvar_table("7", GENOME, 40, 25) if clinvar else windows_table(40, window_bp=96)
+    options = Options(
+        reference=fasta if clinvar else None, protocol=protocol, sizes={"window_bp": 96}
+    )
+    results = results_of(name, carbon, table, options)
+    examples = TASKS[name].examples(table, options)
+    first, variants = examples[0].data, [example.data["variant"] for example in examples]
+    deltas = carbon.deltas(first["reference"], variants, first["reading"])
+    assert [result["score"] for result in results] == [-delta for delta in deltas]
+    summary = TASKS[name].summarise(results)
+    found = {n.partition(" by ")[2] for n in summary.others if n.startswith(f"{metric} by ")}
+    assert found == set(scores.split())
+    for score in found:
+        ranked = [{**result, "score": result[score]} for result in results]
+        cluster = TASKS[name].cluster
+        assert summary.others[f"{metric} by {score}"] == metrics.estimate(ranked, metric, cluster)
+    assert "the headline is by minus the delta, which was chosen beforehand" in summary.notes
 
 
 def test_pairs_are_compared_by_their_likelihoods_in_full(carbon):

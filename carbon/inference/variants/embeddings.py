@@ -27,13 +27,10 @@ from carbon.inference.options import (
 )
 from carbon.inference.variants.windows import (
     Method,
-    allele_windows,
+    centered_pair,
     method_for,
     needed_bp,
-    on_grid,
     room_bp,
-    site_of,
-    skipped_bp,
 )
 
 if TYPE_CHECKING:
@@ -135,27 +132,11 @@ def _windows(reference: Reference, variant: Variant, method: Method, readable_bp
     if any(bp is not None and bp > most_bp for bp in needed.values()):
         return _Windows(protocol.too_long)
     alleles = tuple(
-        _pair(reference, plain, strand, protocol.counted_bp(bp, strand, method.window_bp), method)
+        centered_pair(reference, plain, strand, method.window_bp)
         for strand, bp in needed.items()
         if bp is not None
     )
     return _Windows(None if alleles else "contig_edge", alleles)
-
-
-def _pair(
-    reference: Reference, variant: Variant, strand: str, counted_bp: int, method: Method
-) -> tuple[str, str]:
-    """Return the window with REF and with ALT along a strand."""
-    site = site_of(variant, strand, counted_bp)
-    pair = variant.ref.upper(), variant.alt.upper()
-    left, rights = allele_windows(reference, site, pair, EMBEDDING_PROTOCOL, method.window_bp)
-    shared_bp = min(map(len, rights.values()))
-    ref, alt = (
-        on_grid(left, skipped_bp(site, allele, 0, EMBEDDING_PROTOCOL), EMBEDDING_PROTOCOL)
-        + rights[allele][:shared_bp]
-        for allele in pair
-    )
-    return ref, alt
 
 
 def _why_no_window(reference: Reference, variant: Variant) -> str | None:

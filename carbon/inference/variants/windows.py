@@ -289,6 +289,34 @@ def allele_windows(
     return AlleleWindows(left, rights)
 
 
+def centered_pair(
+    reference: Reference, variant: Variant, strand: str, window_bp: int
+) -> tuple[str, str]:
+    """Return the windows of `centered` with REF and with ALT along a strand.
+
+    Both hold equally many bases from the variant on, and the 6-mers of both after the variant begin
+    at the same reference bases. So do those of their reverse complements.
+
+    Args:
+        reference: the reference sequence.
+        variant: normalised by `normalize_variant`; half a window holds its longer allele.
+        strand: direction of the windows.
+        window_bp: bases of the window with REF; the window with ALT begins up to five bases later,
+            or near the start of a contig with up to five unknown bases.
+    """
+    counted_bp = WINDOW_PROTOCOLS["centered"].counted_bp(0, strand, window_bp)
+    site = site_of(variant, strand, counted_bp)
+    pair = variant.ref.upper(), variant.alt.upper()
+    left, rights = allele_windows(reference, site, pair, "centered", window_bp)
+    shared_bp = min(map(len, rights.values()))
+    ref, alt = (
+        on_grid(left, skipped_bp(site, allele, 0, "centered"), "centered")
+        + rights[allele][:shared_bp]
+        for allele in pair
+    )
+    return ref, alt
+
+
 def sides_of(reference: Reference, here: Interval, strand: str) -> tuple[Interval, Interval]:
     """Return the intervals before and after a site along the strand, to the contig's ends."""
     contig_bp = reference.contig_lengths_bp[here.contig]

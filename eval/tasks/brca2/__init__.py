@@ -1,15 +1,12 @@
 """BRCA2: are changes that break the protein in a cell less likely than harmless ones?"""
 
-from functools import partial
-
 import pyarrow as pa
 
 from eval.baselines import VARIANT_BASELINES
 from eval.contract import Example, Options, Reading, Task
-from eval.metrics import summary_of
 from eval.tasks.brca2.build import LABELS, WINDOW_BP, build
 from eval.tasks.common.tables import Row, reader
-from eval.tasks.common.variants import examples_in_windows, run
+from eval.tasks.common.variants import examples_in_windows, run, summary_by_auroc
 
 COLUMNS: dict[str, type] = {
     "chrom": object,
@@ -54,5 +51,5 @@ TASK = Task(
     build=build,
     examples=_examples,
     run=run,
-    summarise=partial(summary_of, metric="auroc", others=("auprc_trapezoid", "average_precision")),
+    summarise=summary_by_auroc,
 )

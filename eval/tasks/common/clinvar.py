@@ -14,11 +14,16 @@ from carbon.genome import Variant, VcfReader, VcfRow
 from carbon.genome.consequence_terms import is_coding
 from eval.baselines import VARIANT_BASELINES
 from eval.contract import BuildReport, Example, Options, Reading, Task
-from eval.metrics import summary_of
 from eval.tasks.common.building import drawn, write_dataset
 from eval.tasks.common.references import AnyName
 from eval.tasks.common.tables import read_table
-from eval.tasks.common.variants import check_share, examples_on_reference, is_snv, run
+from eval.tasks.common.variants import (
+    check_share,
+    examples_on_reference,
+    is_snv,
+    run,
+    summary_by_auroc,
+)
 
 Region = Literal["coding", "noncoding"]
 
@@ -70,9 +75,7 @@ def task(
         build=build,
         examples=_examples,
         run=run,
-        summarise=partial(
-            summary_of, metric="auroc", others=("auprc_trapezoid", "average_precision")
-        ),
+        summarise=summary_by_auroc,
     )
 
 

@@ -100,6 +100,7 @@ class HeldOutGenes:
         reference: the genome.
         annotation: its genes.
         regions: the held-out regions.
+        contig_names: names of contigs in other files to those of the genome.
     """
 
     def __init__(
@@ -124,9 +125,9 @@ class HeldOutGenes:
             GenomeError: no region of this genome is held out, or the annotation is not of it.
         """
         self.reference = reference
-        names = contig_names(contigs, reference.contig_lengths_bp)
+        self.contig_names = contig_names(contigs, reference.contig_lengths_bp)
         self.annotation: Annotation = read_annotation(
-            annotation, reference, contig_names=names, genetic_code=genetic_code
+            annotation, reference, contig_names=self.contig_names, genetic_code=genetic_code
         )
         texts: list[str] = read_manifest(str(corpus))["held_out"]
         lengths_bp = reference.contig_lengths_bp

@@ -16,9 +16,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from carbon.batching import in_blocks
 from carbon.errors import UserError
+from carbon.finetune.config import VariantInput
 from carbon.genome import Variant
 from eval.baselines import VARIANT_BASELINES
 from eval.contract import BuildReport, Example, Model, Options, Reading, Result, Summary, Task
@@ -27,7 +29,14 @@ from eval.tasks.common.building import drawn, write_dataset
 from eval.tasks.common.listings import Listed, read_listing
 from eval.tasks.common.references import AnyName
 from eval.tasks.common.tables import check_columns, reader
-from eval.tasks.common.variants import check_assembly, examples_on_reference
+from eval.tasks.common.variants import (
+    SCORES,
+    by_score,
+    check_assembly,
+    examples_on_reference,
+    incomplete,
+    scores_of,
+)
 from eval.tasks.common.windows import listed_label
 
 COLUMNS: dict[str, type] = {
@@ -44,14 +53,6 @@ DEVELOPMENT = frozenset([*map(str, range(1, 23, 2)), "X"])
 FINAL = frozenset([*map(str, range(2, 23, 2)), "Y"])
 """Chromosomes of development, and of the final test (`--final`)."""
 
-Score = Callable[[Mapping[str, float]], float]
-
-SCORES: dict[str, Score] = {
-    "delta": lambda values: -values["delta"],
-    "abs_delta": lambda values: abs(values["delta"]),
-}
-"""Zero-shot scores from the values of `Model.variant_values`; higher is more likely positive."""
-
 PROBE = "probe"
 _METRIC = "macro_average_precision"
 _BLOCK = 256
@@ -62,6 +63,7 @@ def task(
     measures: str,
     *,
     score: str,
+    features: VariantInput = "ref_and_difference",
     build: Callable[..., BuildReport],
     hub_id: str,
     study: str = "",
@@ -74,6 +76,7 @@ def task(
         name: of its folder.
         measures: one sentence.
         score: key of `SCORES` that the headline uses, chosen beforehand.
+        features: of both alleles that the probe reads, key of `COMBINED`.
         build: the builder.
         hub_id: the published dataset.
         study: column whose values are measured apart, since their labels are not comparable.
@@ -95,9 +98,10 @@ def task(
         read=partial(_read, study=study),
         build=build,
         examples=partial(_examples, study=study),
-        run=partial(run, score=score),
+        run=partial(run, score=score, features=features),
         summarise=partial(summarise, score=score),
         cluster="unit",
+        divides_chromosomes=True,
     )
 
 
@@ -115,14 +119,21 @@ def _examples(table: pa.Table, options: Options, study: str) -> list[Example]:
         UserError: no class has enough positives and controls.
     """
     table = _on_chromosomes(table, FINAL if options.final else DEVELOPMENT)
+    numbers = _drawn_rows(table, options)
     extra = [name for name in ("match_group", study) if name and name in table.column_names]
     examples = [
         _in_class(example, study)
-        for example in examples_on_reference(table, options, READING, "subset", columns=extra)
+        for example in examples_on_reference(
+            table, options, READING, "subset", columns=extra, numbers=numbers
+        )
     ]
-    positives = Counter(e.group for e in examples if e.data["label"])
+    positives = Counter(
+        example.data["columns"]["set"]
+        for example in examples
+        if example.data["label"] and example.data["skip"] is None
+    )
     if not any(count >= LEAST_POSITIVES for count in positives.values()):
-        largest = max(positives.values())
+        largest = max(positives.values(), default=0)
         raise UserError(
             f"no class has {LEAST_POSITIVES} positives, the largest has {largest}; take more rows"
         )
@@ -138,30 +149,54 @@ def _on_chromosomes(table: pa.Table, chromosomes: frozenset[str]) -> pa.Table:
     return kept
 
 
+def _drawn_rows(table: pa.Table, options: Options) -> list[int]:
+    """Return the rows, ascending, of as many random units as the options allow."""
+    if options.max_samples is None or options.max_samples >= table.num_rows:
+        return list(range(table.num_rows))
+    members: dict[str, list[int]] = defaultdict(list)
+    matched = table["match_group"].to_pylist() if "match_group" in table.column_names else ()
+    for row, subset in enumerate(table["subset"].to_pylist()):
+        members[_unit(subset, matched[row] if matched else None, f"row {row}")].append(row)
+    units = list(members.values())
+    order = np.random.default_rng(options.seed).permutation(len(units))
+    sizes = np.cumsum([len(units[n]) for n in order])
+    num_units = int(np.searchsorted(sizes, options.max_samples, side="right"))
+    return sorted(row for n in order[:num_units] for row in units[n])
+
+
+def _unit(subset: str, matched: Any, alone: str) -> str:
+    """Return the unit that is drawn whole: a matched group, or a variant alone."""
+    return alone if matched in (None, "") else f"{subset} {matched}"
+
+
 def _in_class(example: Example, study: str) -> Example:
     """Return an example that its class is answered with; `unit` is drawn whole by the bootstrap."""
     columns = example.data["columns"]
     name = f"{example.group}, {columns[study]}" if study else example.group
-    matched = columns.get("match_group")
-    unit = example.id if matched is None else f"{example.group} {matched}"
+    unit = _unit(example.group, columns.get("match_group"), example.id)
     data = {**example.data, "columns": {**columns, "unit": unit, "set": name}}
     return replace(example, data=data, together=example.group)
 
 
-def run(model: Model, examples: Sequence[Example], score: str) -> Iterator[Result]:
+def run(
+    model: Model, examples: Sequence[Example], score: str, features: VariantInput
+) -> Iterator[Result]:
     """Yield one result a variant, in order, with every score and the probe of its class."""
     for _, of_class in groupby(examples, lambda example: example.group):
-        yield from _of_class(model, list(of_class), score)
+        yield from _of_class(model, list(of_class), score, features)
 
 
-def _of_class(model: Model, examples: Sequence[Example], score: str) -> Iterator[Result]:
+def _of_class(
+    model: Model, examples: Sequence[Example], score: str, features: VariantInput
+) -> Iterator[Result]:
     asked = [example for example in examples if example.data["skip"] is None]
     values, vectors = _values(model, asked), _vectors(model, asked)
     scored = {n: each for n, each in enumerate(values) if each is not None}
     read = list(scored)
     if any(vectors) and any(vectors[n] is None for n in read):
         raise UserError(f"{asked[0].group}: a variant has a score and no embedding")
-    probe = _probe([asked[n] for n in read], [vectors[n] for n in read] if vectors else [])
+    of_alleles = [vectors[n] for n in read] if vectors else []
+    probe = _probe([asked[n] for n in read], of_alleles, features)
     found = {asked[n].id: (of, probe[i]) for i, (n, of) in enumerate(scored.items())}
     for example in examples:
         result = {"id": example.id, "group": example.group, **example.data["columns"]}
@@ -169,7 +204,7 @@ def _of_class(model: Model, examples: Sequence[Example], score: str) -> Iterator
             yield {**result, "skipped": example.data["skip"] or "the model gives no score"}
             continue
         of_variant, of_probe = found[example.id]
-        scores = {name: of(of_variant) for name, of in SCORES.items()}
+        scores = scores_of(of_variant)
         probed = {} if of_probe is None else {PROBE: of_probe}
         label = example.data["label"]
         yield {**result, "label": label, **scores, **probed, "score": scores[score]}
@@ -199,7 +234,9 @@ def _question(block: Sequence[Example]) -> tuple[Any, list[Any], Reading]:
     return first["reference"], [example.data["variant"] for example in block], first["reading"]
 
 
-def _probe(examples: Sequence[Example], vectors: Sequence[Any]) -> list[float | None]:
+def _probe(
+    examples: Sequence[Example], vectors: Sequence[Any], features: VariantInput
+) -> list[float | None]:
     """Return the log odds of the probe of a class; None if the class is too small for one."""
     none: list[float | None] = [None] * len(examples)
     labels = np.array([example.data["label"] for example in examples], dtype=np.int64)
@@ -210,8 +247,19 @@ def _probe(examples: Sequence[Example], vectors: Sequence[Any]) -> list[float | 
         return none
     if min(labels.sum(), (1 - labels).sum()) < LEAST_POSITIVES:
         return none
-    features = np.stack([np.concatenate([ref, alt - ref]) for ref, alt in vectors])
-    return list(map(float, nested_probe(features, labels, chromosomes).scores))
+    combined = _combined(vectors, features)
+    return list(map(float, nested_probe(combined, labels, chromosomes).scores))
+
+
+def _combined(vectors: Sequence[Any], features: VariantInput) -> NDArray[np.float32]:
+    """Return the features of both alleles, (variants, 2 x width)."""
+    import torch
+
+    from carbon.finetune.network import COMBINED
+
+    ref, alt = (torch.from_numpy(np.stack(of_allele)) for of_allele in zip(*vectors, strict=True))
+    found: NDArray[np.float32] = COMBINED[features](ref, alt).numpy()
+    return found
 
 
 def summarise(results: Sequence[Result], score: str) -> Summary:
@@ -223,12 +271,15 @@ def summarise(results: Sequence[Result], score: str) -> Summary:
     counted, left_out = _counted(results)
     if not counted:
         raise UserError(f"no class has {LEAST_POSITIVES} positives and a control; take more rows")
-    names = [*SCORES, *([PROBE] if any(PROBE in result for result in counted) else [])]
-    by_score = {name: _by(counted, name) for name in names}
-    estimates = {name: estimate(some, _METRIC, "unit") for name, some in by_score.items()}
+    names = [name for name in (*SCORES, PROBE) if any(name in result for result in counted)]
+    scored = {name: by_score(counted, name) for name in names}
+    estimates = {name: estimate(some, _METRIC, "unit") for name, some in scored.items()}
+    probed = by_score([result for result in counted if PROBE in result], score)
+    if 0 < len(probed) < len(counted):
+        estimates[f"{score}, classes with a probe"] = estimate(probed, _METRIC, "unit")
     tables = {
         f"average precision by {name}": by_group(some, "set", "average_precision", "unit")
-        for name, some in by_score.items()
+        for name, some in scored.items()
     }
     return Summary(
         value=estimates[score],
@@ -243,6 +294,7 @@ def summarise(results: Sequence[Result], score: str) -> Summary:
                 f"{name} is left out: {positives} positives of {number}"
                 for name, (positives, number) in sorted(left_out.items())
             ),
+            *incomplete(counted, SCORES),
             *_without_probe(counted, names),
         ],
     )
@@ -265,17 +317,19 @@ def _counted(results: Sequence[Result]) -> tuple[list[Result], dict[str, tuple[i
     return counted, left_out
 
 
-def _by(results: Sequence[Result], name: str) -> list[Result]:
-    return [{**result, "score": result[name]} for result in results if name in result]
-
-
 def _without_probe(results: Sequence[Result], names: Sequence[str]) -> list[str]:
     without = sorted({r["set"] for r in results if PROBE not in r}) if PROBE in names else []
     return [f"no probe, too few chromosomes or controls: {', '.join(without)}"] if without else []
 
 
 def build_matched(
-    output: Path, task_name: str, table: Path, reference: Path, num_examples: int | None, seed: int
+    output: Path,
+    task_name: str,
+    table: Path,
+    reference: Path,
+    num_examples: int | None,
+    seed: int,
+    study: str = "",
 ) -> BuildReport:
     """Write listed variants with the columns of the published sets.
 
@@ -286,12 +340,13 @@ def build_matched(
         reference: FASTA of their assembly.
         num_examples: most rows; all if None.
         seed: of the choice of those rows.
+        study: a further column that the list must have.
 
     Raises:
         UserError: the list is broken, or nothing is left.
         GenomeError: the list's REFs disagree with the FASTA.
     """
-    listed = read_listing(table, ("chrom", "pos", "ref", "alt", "label", "subset"))
+    listed = read_listing(table, (*COLUMNS, *([study] if study else [])))
     with AnyName(reference) as fasta:
         check_assembly(fasta, [_variant(row) for row in listed])
     rows = [_row(row, f"{table} variant {n}") for n, row in enumerate(listed, start=1)]

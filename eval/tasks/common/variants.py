@@ -1,10 +1,12 @@
 """Functions of tasks of variants: questions from rows, deltas in blocks, both labels.
 
-The score of a variant is log-likelihood(REF) - log-likelihood(ALT): higher where ALT is the greater
-surprise, so that what damages should be above what does not.
+The score of a variant is minus the delta, log-likelihood(REF) - log-likelihood(ALT): higher where
+ALT is the greater surprise, so that what damages should be above what does not. Other scores of the
+same pass stand next to it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +15,8 @@ import pyarrow as pa
 from carbon.batching import in_blocks
 from carbon.errors import UserError
 from carbon.genome import Reference, Variant
-from eval.contract import Example, Model, Options, Reading, Result
+from eval.contract import Example, Model, Options, Reading, Result, Summary
+from eval.metrics import estimate, summary_of
 from eval.tasks.common.references import AnyName, Windows
 from eval.tasks.common.tables import Row, chosen_rows
 
@@ -21,29 +24,88 @@ _BLOCK = 256
 _MOST_DISAGREEING = 0.01  # of the REFs, where that is more than one; more is another assembly
 _BASES = frozenset("ACGT")
 
+Score = Callable[[Mapping[str, float]], float | None]
+
+SCORES: dict[str, Score] = {
+    "minus_delta": lambda values: -values["delta"],
+    "abs_delta": lambda values: abs(values["delta"]),
+    "jsd": lambda values: values.get("jsd"),
+    "embedding_distance": lambda values: values.get("embedding_distance"),
+}
+"""Zero-shot scores from the values of `Model.variant_values`; higher is more likely positive."""
+
+
+def scores_of(values: Mapping[str, float]) -> dict[str, float]:
+    """Return the zero-shot scores that a variant has, by name."""
+    scores = {name: of(values) for name, of in SCORES.items()}
+    return {name: score for name, score in scores.items() if score is not None}
+
+
+def by_score(results: Sequence[Result], name: str) -> list[Result]:
+    """Return the results that have a score, which becomes their `score`."""
+    return [{**result, "score": result[name]} for result in results if name in result]
+
+
+def with_scores(
+    summary: Summary, results: Sequence[Result], metric: str, cluster: str | None = None
+) -> Summary:
+    """Return a summary by minus the delta with the headline's metric by the other scores too."""
+    others = {
+        f"{metric} by {name}": estimate(some, metric, cluster)
+        for name in SCORES
+        if name != "minus_delta" and (some := by_score(results, name))
+    }
+    return replace(
+        summary,
+        others=summary.others | others,
+        notes=[
+            *summary.notes,
+            "the headline is by minus the delta, which was chosen beforehand",
+            *incomplete(results, SCORES),
+        ],
+    )
+
+
+def summary_by_auroc(results: Sequence[Result]) -> Summary:
+    """Return AUROC by every score, and other metrics by minus the delta."""
+    summary = summary_of(results, "auroc", others=("auprc_trapezoid", "average_precision"))
+    return with_scores(summary, results, "auroc")
+
+
+def incomplete(results: Sequence[Result], names: Iterable[str]) -> list[str]:
+    """Return a sentence for each score that only some results have."""
+    counts = {name: len(by_score(results, name)) for name in names}
+    return [
+        f"{name} is measured on the {count:,} of {len(results):,} variants that have it"
+        for name, count in counts.items()
+        if 0 < count < len(results)
+    ]
+
 
 def run(model: Model, examples: Sequence[Example]) -> Iterator[Result]:
     """Yield one result an example, in order; a block of variants is asked for at a time."""
     for block in in_blocks(examples, _BLOCK):
         asked = [example for example in block if example.data["skip"] is None]
-        by_id = dict(zip((e.id for e in asked), _deltas(model, asked), strict=True))
+        by_id = dict(zip((e.id for e in asked), _values(model, asked), strict=True))
         for example in block:
             found = {"id": example.id, "group": example.group, **example.data["columns"]}
-            delta = by_id.get(example.id)
-            if delta is None:
+            values = by_id.get(example.id)
+            if values is None:
                 yield {**found, "skipped": example.data["skip"] or "the model gives no score"}
             else:
-                yield {**found, "label": example.data["label"], "score": -delta}
+                scores = scores_of(values)
+                label = example.data["label"]
+                yield {**found, "label": label, **scores, "score": scores["minus_delta"]}
 
 
-def _deltas(model: Model, asked: Sequence[Example]) -> list[float | None]:
+def _values(model: Model, asked: Sequence[Example]) -> list[Mapping[str, float] | None]:
     if not asked:
         return []
     variants = [example.data["variant"] for example in asked]
     different = list(dict.fromkeys(variants))
     first = asked[0].data
-    deltas = model.deltas(first["reference"], different, first["reading"])
-    by_variant = dict(zip(different, deltas, strict=True))
+    values = model.variant_values(first["reference"], different, first["reading"])
+    by_variant = dict(zip(different, values, strict=True))
     return [by_variant[variant] for variant in variants]
 
 
@@ -55,6 +117,7 @@ def examples_on_reference(
     *,
     columns: Sequence[str] = (),
     only_snvs: bool = True,
+    numbers: Sequence[int] | None = None,
 ) -> list[Example]:
     """Return questions about rows whose windows are cut from a reference.
 
@@ -65,6 +128,7 @@ def examples_on_reference(
         group: the column of the groups, if the table has it.
         columns: further columns that results take over.
         only_snvs: whether other variants are skipped.
+        numbers: rows to ask about; the options choose them if None.
 
     Raises:
         UserError: the reference is missing, a row is broken, or all labels are one.
@@ -73,7 +137,9 @@ def examples_on_reference(
     if options.reference is None:
         raise UserError("the rows name places of a genome: give its FASTA with --reference")
     reference = AnyName(options.reference)
-    rows = [Row(table, number) for number in chosen_rows(table.num_rows, options)]
+    if numbers is None:
+        numbers = chosen_rows(table.num_rows, options)
+    rows = [Row(table, number) for number in numbers]
     variants = [_variant_of(row) for row in rows]
     check_assembly(reference, variants)
     setting = _Setting(reference, reading, group, row_label, columns, only_snvs)

@@ -8,6 +8,7 @@ TASK = task(
     "average precision of fine-mapped variants of complex traits against matched controls, by "
     "consequence; mean over consequences with 30 positives",
     score="abs_delta",
+    features="sum_and_distance",
     build=build,
     hub_id="bolinas-dna/evals_complex_traits",
     citation="Open-Athena, marin-dna, 2026",

@@ -59,14 +59,14 @@ def build(
         corpus_source: its source; by default eukaryote, or the first that holds records out.
         reference: FASTA that the corpus was made from.
         annotation: GFF3, GTF or BED of it.
-        contigs: table of contig names, or chr, where the annotation has other names.
+        contigs: table of contig names, or chr, where the annotation or the BED has other names.
         genetic_code: NCBI translation table where the annotation states none.
         conserved: BED of conserved bases, in place of the coding ones; needs the annotation too.
         most_bp: most bases.
         seed: of the draw.
 
     Raises:
-        UserError: nothing is held out, or a BED has no annotation with it.
+        UserError: nothing is held out, or a BED has no annotation with it or no place in a record.
         GenomeError: the annotation is not of the reference, or the reference not of the corpus.
     """
     if conserved and not (reference and annotation):
@@ -103,7 +103,20 @@ def _rows(
         _is_stretch(genes, place, records.test[number])
         for place, (number, _) in zip(places, drawn, strict=True)
     )
+    if bed and not by_gene:
+        raise UserError(
+            f"--conserved {bed}: records are not stretches of the forward strand of the reference; "
+            "take it out"
+        )
     places_of = _conserved(genes, bed) if genes and by_gene else []
+    if bed and not any(
+        _within(places_of, place, len(sequence))
+        for place, sequence in zip(places, sequences, strict=True)
+    ):
+        raise UserError(
+            f"--conserved {bed}: none of its places lies in a drawn record; give --contigs if it "
+            "names contigs differently, or more --most-bp"
+        )
     by = {"conserved_by": bed.name if bed else "coding"} if places_of else {}
     for sequence, place, overlap in zip(sequences, places, overlaps, strict=True):
         owners = _owners(genes, place, len(sequence)) if genes and by_gene else {}
@@ -120,7 +133,11 @@ def _is_stretch(genes: HeldOutGenes, place: dict[str, Any], record: str) -> bool
 def _conserved(genes: HeldOutGenes, bed: Path | None) -> list[Interval]:
     """Return the places of a BED, or of the coding sequence of every transcript."""
     if bed:
-        return [Interval(*bed_place(columns, where)) for where, columns in bed_lines(bed)]
+        listed = [bed_place(columns, where) for where, columns in bed_lines(bed)]
+        return [
+            Interval(genes.contig_names.get(contig, contig), start, end)
+            for contig, start, end in listed
+        ]
     return [
         Interval(transcript.contig, start, end)
         for gene in genes.annotation.genes

@@ -7,8 +7,9 @@ TASK = task(
     "mendelian_matched",
     "average precision of causal Mendelian variants against matched common variants, by "
     "consequence; mean over consequences with 30 positives",
-    score="delta",
+    score="minus_delta",
     build=build,
     hub_id="bolinas-dna/evals_mendelian_traits",
+    published={"Carbon-3B": 0.358},
     citation="Open-Athena, marin-dna, 2026",
 )

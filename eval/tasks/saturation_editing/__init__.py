@@ -7,7 +7,7 @@ TASK = task(
     "saturation_editing",
     "average precision of variants that damage a gene in saturation genome editing, by study and "
     "consequence; mean over those with 30 positives",
-    score="delta",
+    score="minus_delta",
     build=build,
     hub_id="bolinas-dna/evals_sge",
     study="mavedb_urn",

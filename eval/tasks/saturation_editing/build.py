@@ -28,4 +28,6 @@ def build(
         UserError: the list is broken, or nothing is left.
         GenomeError: the list's REFs disagree with the FASTA.
     """
-    return build_matched(output, "saturation_editing", table, reference, num_examples, seed)
+    return build_matched(
+        output, "saturation_editing", table, reference, num_examples, seed, "mavedb_urn"
+    )

@@ -9,7 +9,7 @@ from eval.baselines import VARIANT_BASELINES
 from eval.contract import Example, Options, Reading, Result, Summary, Task
 from eval.metrics import by_group, summary_of
 from eval.tasks.common.tables import reader
-from eval.tasks.common.variants import examples_in_windows, row_label, run
+from eval.tasks.common.variants import examples_in_windows, row_label, run, with_scores
 from eval.tasks.traitgym_mendelian.build import WINDOW_BP, build
 
 COLUMNS: dict[str, type] = {
@@ -40,7 +40,7 @@ def _summarise(results: Sequence[Result]) -> Summary:
     for result in results:
         labels_of.setdefault(result["chrom"], set()).add(result["label"])
     num_counted = sum(len(labels) == 2 for labels in labels_of.values())
-    return replace(
+    summary = replace(
         summary,
         groups={"consequence": by_group(results, "group", "average_precision", "chrom")},
         notes=[
@@ -49,6 +49,7 @@ def _summarise(results: Sequence[Result]) -> Summary:
             "interval draws chromosomes whole, and says little where they are few",
         ],
     )
+    return with_scores(summary, results, _METRIC, "chrom")
 
 
 TASK = Task(

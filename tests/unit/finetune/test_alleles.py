@@ -9,10 +9,14 @@ import torch
 from carbon import Reference, load_finetuned
 from carbon.cli import main
 from carbon.errors import UserError
+from carbon.finetune import job
 from carbon.finetune.config import MethodConfig
+from carbon.finetune.data import prepare
 from carbon.finetune.job import as_config, run_finetune
+from carbon.finetune.nested import checked_examples, chromosomes_of
 from carbon.finetune.network import COMBINED, OpenedModel, rows_of
 from carbon.finetune.probe import vectors_of
+from carbon.finetune.readers import pair_of
 from carbon.genome import Variant, reverse_complement
 from carbon.inference.model import Model
 from carbon.model import load_model, save_model
@@ -242,3 +246,124 @@ def test_a_label_for_every_base_needs_one_allele(folder, tmp_path):
     table["data"]["path"] = str(tmp_path / "v.vcf")
     with pytest.raises(UserError, match="labels the bases of one allele; set it to 'alt'"):
         run_finetune(as_config(table))
+
+
+@pytest.mark.parametrize("alt", ["A", "AC", "AGGTACC", "AGGTACCA"])
+def test_an_indel_does_not_shift_the_6mers_after_it(tmp_path, network, alt):
+    """Windows and features are those of `carbon embed --vcf` on the forward strand."""
+    write_fasta(tmp_path / "r.fa", CHROMOSOMES)
+    bases = CHROMOSOMES["c1"]
+    at = bases.index("A", 150)
+    variant = Variant("c1", at, bases[at : at + 3], alt)
+    save_model(network, tmp_path / "m")
+    model = Model(load_model(tmp_path / "m"))
+    with Reference(tmp_path / "r.fa") as reference:
+        ref_window, alt_window = pair_of(reference, variant, WINDOW_BP)
+        (vectors,) = model.embed_variants(
+            reference, [variant], window_bp=WINDOW_BP, strands="forward"
+        )
+    after = bases[at + 3 : at + 15]
+    starts = {len(window[: window.index(after)]) % 6 for window in (ref_window, alt_window)}
+    turned = reverse_complement(bases[at - 12 : at])
+    reverse = [reverse_complement(window) for window in (ref_window, alt_window)]
+    assert len(starts) == 1 and len({window.index(turned) % 6 for window in reverse}) == 1
+    opened = OpenedModel(load_model(tmp_path / "m"))
+    method = MethodConfig(strands="forward")
+    pair = (ref_window, alt_window)
+    (features,) = vectors_of(opened, [None], [pair], method, "ref_and_difference")[:, 0]
+    np.testing.assert_allclose(features[:32], vectors.ref, atol=1e-6)
+    np.testing.assert_allclose(features[32:], vectors.alt - vectors.ref, atol=1e-6)
+
+
+@pytest.fixture
+def no_fit(monkeypatch):
+    """Let a run that gets as far as fitting fail."""
+    monkeypatch.setattr(job, "_run", lambda *args, **kwargs: pytest.fail("it began to fit"))
+
+
+def test_the_deltas_read_what_fits_the_context(folder, tmp_path, network):
+    """The context is shorter than the windows, which are truncated."""
+    context_bp = (network.config.max_position_embeddings - 1) * 6
+    bases = {name: random_bases(context_bp + 200, 70 + n) for n, name in enumerate(CHROMOSOMES)}
+    write_fasta(tmp_path / "r.fa", bases)
+    records = []
+    for name, text in bases.items():
+        for number, at in enumerate(range(60, 120, 10)):
+            ref, info = text[at], f"label={number % 2};CSQ=x"
+            records.append(f"{name}\t{at + 1}\t.\t{ref}\t{transition(ref)}\t.\t.\t{info}")
+    write_vcf(tmp_path / "v.vcf", records, HEADER)
+    table = settings(folder, tmp_path / "out", "alt", too_long="truncate")
+    table["data"] |= {
+        "path": str(tmp_path / "v.vcf"), "reference": str(tmp_path / "r.fa"),
+        "window_bp": context_bp + 100,
+    }  # fmt: skip
+    results = run_finetune(as_config(table))
+    assert "delta" in results["test"]
+    assert f"The deltas are of {context_bp} bp" in " ".join(results["notes"])
+
+
+def test_a_window_too_short_for_the_delta_is_refused_before_the_fit(folder, tmp_path, no_fit):
+    table = settings(folder, tmp_path / "out", "alt")
+    table["data"]["window_bp"] = 8
+    with pytest.raises(UserError, match="baseline delta: a window of 8 bp does not fit"):
+        run_finetune(as_config(table))
+
+
+def test_too_few_chromosomes_are_refused_before_the_fit(folder, tmp_path, no_fit):
+    lines = (folder / "v.vcf").read_text().splitlines(keepends=True)
+    few = [line for line in lines if not line.startswith(("c2", "c3", "c4"))]
+    (tmp_path / "v.vcf").write_text("".join(few))
+    table = settings(folder, tmp_path / "out", cross_validate=True)
+    shares = {"by": "random", "validation_share": 0.3, "test_share": 0.3}
+    table["data"] |= {"path": str(tmp_path / "v.vcf"), "split": shares}
+    with pytest.raises(UserError, match="cross_validate: label 0 is on 2 chromosomes"):
+        run_finetune(as_config(table))
+
+
+def test_a_cross_validation_of_a_vcf_is_by_contig_whatever_divides_it(folder, tmp_path):
+    lines = (folder / "v.vcf").read_text().splitlines(keepends=True)
+    rare = [line.replace("missense", "rare") if line.startswith("c0") else line for line in lines]
+    (tmp_path / "v.vcf").write_text("".join(rare))
+    table = settings(folder, tmp_path / "out", cross_validate=True)
+    table["data"]["path"] = str(tmp_path / "v.vcf")
+    table["data"]["split"] = {"by": "group", "column": "CSQ", "test": ["missense"],
+                              "validation": ["synonymous"]}  # fmt: skip
+    prepared = prepare(as_config(table).data, as_config(table).task)
+    assert set(prepared.examples.groups) == {"missense", "synonymous", "rare"}
+    assert set(chromosomes_of(checked_examples(prepared.examples))) == set(CHROMOSOMES)
+
+
+def test_a_point_is_no_consequence(folder, tmp_path):
+    text = (folder / "v.vcf").read_text().replace("CSQ=rare", "CSQ=.", 1)
+    (tmp_path / "v.vcf").write_text(text)
+    table = settings(folder, tmp_path / "out", cross_validate=True)
+    table["data"] |= {"path": str(tmp_path / "v.vcf"), "consequence": "CSQ"}
+    with pytest.raises(UserError, match=r"record 1 \(c0:41\): has no CSQ; add it"):
+        prepare(as_config(table).data, as_config(table).task)
+
+
+def test_too_long_is_no_option_of_a_model_of_both_alleles(folder, tmp_path, capsys):
+    output = tmp_path / "out"
+    run_finetune(as_config({**settings(folder, output), "baselines": []}))
+    words = ["predict", "--model", str(output), "--reference", str(folder / "r.fa"), "--too-long",
+             "truncate", str(folder / "v.vcf"), "--output", str(tmp_path / "p.tsv")]  # fmt: skip
+    assert main(words) == 2
+    assert "reads both alleles of variants whole; take it out" in capsys.readouterr().err
+    finetuned = load_finetuned(output)
+    with pytest.raises(UserError, match="too_long = 'tile': this model reads both alleles"):
+        finetuned.predict(PAIRS, too_long="tile")
+    long = random_bases(finetuned.room_bp + 1, 1)
+    with pytest.raises(UserError, match="give shorter windows"):
+        list(finetuned.predict([(long, long)]))
+
+
+def test_a_label_for_every_base_has_no_delta(folder, tmp_path):
+    text = (folder / "v.vcf").read_text().replace("label", "BASES")
+    for label in "01":
+        text = text.replace(f"BASES={label};", f"BASES={label * 20}{'01' * 14};")
+    (tmp_path / "v.vcf").write_text(text.replace("Type=Integer", "Type=String"))
+    table = settings(folder, tmp_path / "out", "alt")
+    table["data"] |= {"path": str(tmp_path / "v.vcf"), "labels": ["BASES"]}
+    table["task"]["type"] = "bases"
+    results = run_finetune(as_config(table))
+    assert set(results["test"]) == {"model", "constant"}
