@@ -65,7 +65,7 @@ class ServeOptions:
 def make_app(model: Model, options: ServeOptions) -> FastAPI:
     """Return the application that serves a model."""
     thread = ModelThread(options.most_waiting)
-    served = Model(model.model)  # a runner of its own, which pauses
+    served = Model(model.model)  # a separate runner, which pauses
     served.runner.after_batch = thread.pause
 
     @asynccontextmanager
@@ -117,7 +117,7 @@ def _answerer(
             job = endpoint.job(asked)
             _check_tokens(job, asked, options)
             results = await _results(thread, job, request)
-            # In a thread of its own, as a long answer takes seconds to write.
+            # In a separate thread, because a long answer takes seconds to write.
             text = await asyncio.to_thread(_as_json, endpoint, asked, results)
         except UserError as error:
             return _error(400, str(error), _param(str(error), endpoint.request))
