@@ -36,7 +36,7 @@ class Action(NamedTuple):
         return self._replace(kind="I") if self.kind == "B" else self
 
     def needs(self, num_stages: int) -> "Action | None":
-        """Return the key of what has to be there first; None for the forward of stage 0."""
+        """Return the action that must precede this one; None for the forward pass of stage 0."""
         if self.kind == "F":
             return self._replace(stage=self.stage - 1) if self.stage else None
         if self.kind == "W":

@@ -1,8 +1,8 @@
-"""Tokens and time of each task of `eval`, against the published protocol carried out literally.
+"""Tokens and time of each task of `eval`, compared with a literal implementation of its protocol.
 
-Literally: every sequence of an example goes through a stock network by itself and in full, with
+Literally: every sequence of an example goes through a stock network separately and in full, with
 logits over the whole vocabulary at every token. The network is `tiny` with random weights; tokens
-are counted where the network reads them, padding and all.
+are counted where the network reads them, including padding.
 """
 
 import time
@@ -33,7 +33,7 @@ from eval.tasks import TASKS
 
 
 class Trial(NamedTuple):
-    """What `examples` of a task cost, ours and literally."""
+    """Cost of `examples` of a task, for this project and for the literal implementation."""
 
     task: str
     examples: int
@@ -57,13 +57,13 @@ def random_bases(length_bp: int, seed: int) -> str:
 
 
 def trials(folder: Path, quick: bool) -> Iterator[Trial]:
-    """Yield a trial a task; what is random is small."""
+    """Yield one trial per task, on small random data."""
     model = tiny_model()
     few = 4 if quick else 16
     path = folder / "genome.fa"
     path.write_text(f">c\n{random_bases(200_000, 1)}\n", encoding="utf-8")
     with Reference(path) as reference:
-        # Saturation mutagenesis and TraitGym; three changes a place, and one.
+        # Saturation mutagenesis has three changes at a position, TraitGym has one.
         yield _centered(model, reference, "brca2", "forward", few, alts=3)
         yield _centered(model, reference, "traitgym_mendelian", "both", few, alts=1)
         yield _right_end(model, reference, "clinvar_coding", few, alts=1)
@@ -128,7 +128,7 @@ def _pairs(
 
 
 def _recovery(model: CarbonModel, count: int) -> Trial:
-    """Compare with a stock loop that keeps keys and values: there is nothing to share."""
+    """Compare with a stock loop that uses a KV cache; there is nothing to share."""
     prompts = [random_bases(6144, number) for number in range(count)]
 
     def literally() -> None:
@@ -146,7 +146,7 @@ def _recovery(model: CarbonModel, count: int) -> Trial:
 
 
 def _needle(model: CarbonModel, count: int, tokens: int) -> Trial:
-    """Compare with three readings of a haystack: for the answer and for two likelihoods."""
+    """Compare with three passes over a haystack: for the answer and for two likelihoods."""
     prompts = [random_bases(6 * tokens, number) for number in range(max(count, 1))]
     endings = [random_bases(24, 1), random_bases(24, 2)]
 
@@ -160,7 +160,7 @@ def _needle(model: CarbonModel, count: int, tokens: int) -> Trial:
 def _trial(
     task: str, count: int, model: CarbonModel, ours: Callable[[], object], sequences: Sequence[str]
 ) -> Trial:
-    """Compare with every sequence by itself and in full."""
+    """Compare with a pass over every sequence, separately and in full."""
 
     def literally() -> None:
         for sequence in sequences:
@@ -186,7 +186,7 @@ def _compared(
 
 
 def _timed(model: CarbonModel, work: Callable[[], object]) -> tuple[TokenCount, float]:
-    """Return the tokens of one go and the shorter time of two."""
+    """Return the tokens of one run and the shorter time of two."""
     with tokens_counted(model) as count:
         start = time.perf_counter()
         work()
@@ -201,10 +201,10 @@ def _ids(sequence: str) -> torch.Tensor:
 
 
 def peak_of_many_variants(folder: str, count: int) -> None:
-    """Run `clinvar_coding` on so many variants; the peak is read by whoever started this process.
+    """Run `clinvar_coding` on `count` variants; the parent process reads the peak memory.
 
-    Windows are short, for the time that it takes: what is held of a variant does not depend on
-    them. A hundred windows of 24 kbp are read behind, for what one batch of these takes.
+    Windows are short to save time: the memory per variant does not depend on their length. At the
+    end, a hundred windows of 24 kbp are read, for the memory of one batch of such windows.
     """
     root, length_bp = Path(folder), 2_000_000
     genome = random_bases(length_bp, 1)
@@ -230,7 +230,7 @@ def peak_of_many_variants(folder: str, count: int) -> None:
         options=Options(),
         sizes={"clinvar_coding": {"window_bp": 96}},
     )
-    cost.forget_peak = lambda: None  # the peak is that of everything
+    cost.forget_peak = lambda: None  # keep the peak of the whole process
     run_suite(suite)
     with Reference(root / "genome.fa") as reference:
         variants = _places(100, 1, reference, 40_000)

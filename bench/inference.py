@@ -1,7 +1,8 @@
-"""Variants, scans and generation beside plain transformers loops. Used by `bench/run.py inference`.
+"""Variants, scans and generation compared with plain transformers loops.
 
-The loops are the published protocols carried out literally: both windows of every variant in full,
-with a log-softmax over the whole vocabulary; `right_end` one variant at a time.
+Used by `bench/run.py inference`. The loops implement the published protocols literally: both
+windows of every variant in full, with a log-softmax over the whole vocabulary; `right_end` one
+variant at a time.
 """
 
 import os
@@ -34,20 +35,20 @@ from carbon.tokenizer import NATIVE, encode
 
 WINDOW_BP = 8192
 RIGHT_END_BP = 24_000
-_BATCH_WINDOWS = 2  # what the published script takes at a time
+_BATCH_WINDOWS = 2  # batch size of the published script
 _VCF = "variants_chr20/1000G_phase3.chr20_1M_2M.vcf.gz"
 _FASTA = "variants_chr20/GRCh37.chr20_1M_2M.fa.gz"
 
 
 def random_model(preset: str) -> Model:
-    """Return a network of a size with random weights."""
+    """Return a network of a preset size with random weights."""
     torch.manual_seed(0)
     network: Any = LlamaForCausalLM(PRESETS[preset]())
     return Model(LoadedModel(network.train(False), NATIVE))
 
 
 def random_reference(folder: Path, length_bp: int) -> Reference:
-    """Write a contig of random bases."""
+    """Write a FASTA with one contig of random bases, and open it."""
     bases = np.random.default_rng(0).choice(np.frombuffer(b"ACGT", np.uint8), length_bp)
     path = folder / f"{length_bp}.fa"
     path.write_text(f">c\n{bases.tobytes().decode()}\n", encoding="utf-8")
@@ -55,7 +56,7 @@ def random_reference(folder: Path, length_bp: int) -> Reference:
 
 
 def all_snvs(reference: Reference, first: int, number: int, step: int = 1) -> list[Variant]:
-    """Return the three SNVs of so many positions."""
+    """Return the three SNVs at each of `number` positions."""
     found = []
     for position in range(first, first + number * step, step):
         found += _snvs_at(reference, "c", position)
@@ -73,7 +74,7 @@ def deltas_in_full(
 ) -> list[float]:
     """Score both windows of every variant in full, with a log-softmax over the whole vocabulary.
 
-    Ours is over the 6-mers; `of_kmers` is for comparing the numbers.
+    This project normalises over the 6-mers; `of_kmers` does the same, to compare the numbers.
     """
     network = model.model.network
     rows = NATIVE.kmer_rows if of_kmers else slice(None)
@@ -90,7 +91,7 @@ def deltas_in_full(
         log_p = network(ids).logits[:, :-1, rows].log_softmax(dim=-1)
         targets = ids[:, 1:, None] - (rows.start or 0)
         chosen = log_p.gather(2, targets)[..., 0].double()
-        # The published script leaves out the bases behind the last whole 6-mer.
+        # The published script omits the bases downstream of the last whole 6-mer.
         sums += chosen[:, : window_bp // 6].sum(dim=1).tolist()
     return [alt - ref for ref, alt in zip(sums[::2], sums[1::2], strict=True)]
 
@@ -110,7 +111,7 @@ def right_end_in_full(model: Model, reference: Reference, variants: list[Variant
 
 
 def taken(work: Callable[[], Any]) -> tuple[float, Any]:
-    """Return the seconds of one piece of work and its result."""
+    """Return the duration of a call in seconds, and its result."""
     start = time.perf_counter()
     result = work()
     return time.perf_counter() - start, result
@@ -119,7 +120,7 @@ def taken(work: Callable[[], Any]) -> tuple[float, Any]:
 def compared(
     ours: Callable[[], Any], theirs: Callable[[], Any], repeats: int
 ) -> tuple[float, float]:
-    """Return the shortest seconds of each; they take turns, for a machine has its moods."""
+    """Return the shortest seconds of each; the two alternate, because a machine's speed varies."""
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(repeats):
         for work, found in zip((ours, theirs), times, strict=True):
@@ -128,11 +129,11 @@ def compared(
 
 
 def centered(model: Model, reference: Reference, positions: int, repeats: int) -> dict[str, float]:
-    """Three ALTs a position, 8,192 bp, beside both windows of each in full."""
+    """Three ALTs a position in 8,192 bp, compared with both windows of each variant in full."""
     variants = all_snvs(reference, 30_000, positions, 997)
     ours = partial(_scores, model, reference, variants, window_bp=WINDOW_BP)
     theirs = partial(deltas_in_full, model, reference, variants, WINDOW_BP)
-    # 8,192 bases are 1,365 6-mers and two bases that the literal form leaves out.
+    # 8,192 bases are 1,365 6-mers and two bases that the literal loop omits.
     found = _scores(model, reference, variants, window_bp=WINDOW_BP - 2)
     expected = deltas_in_full(model, reference, variants, WINDOW_BP - 2, of_kmers=True)
     difference = float(np.abs(np.subtract(found, expected)).max())
@@ -141,7 +142,7 @@ def centered(model: Model, reference: Reference, positions: int, repeats: int) -
 
 
 def dense_panel(model: Model, reference: Reference, bases: int) -> dict[str, float]:
-    """All SNVs of a stretch, in windows of 2,048 bp; in full, those of every sixth base only."""
+    """All SNVs of a region in windows of 2,048 bp; the literal loop takes only every sixth base."""
     variants, some = (all_snvs(reference, 30_000, bases // n, n) for n in (1, 6))
     fast, _ = taken(lambda: _scores(model, reference, variants, window_bp=2048))
     slow, _ = taken(lambda: deltas_in_full(model, reference, some, 2048))
@@ -149,9 +150,9 @@ def dense_panel(model: Model, reference: Reference, bases: int) -> dict[str, flo
 
 
 def scans(model: Model, reference: Reference, long: Reference, repeats: int) -> dict[str, float]:
-    """All SNVs with 24 kbp to the left at least, beside `right_end` one by one.
+    """All SNVs with at least 24 kbp to the left, compared with `right_end` one by one.
 
-    Tokens are those of a scan of all of `long`; the seconds of a token are measured on one window.
+    Token counts are for a scan of all of `long`; the time per token is measured on one window.
     """
     some = all_snvs(reference, 40_000, 1)
     slow, expected = taken(lambda: right_end_in_full(model, reference, some))
@@ -162,7 +163,7 @@ def scans(model: Model, reference: Reference, long: Reference, repeats: int) -> 
     }
     window_bp = (model.runner.context_tokens - 1) * 6
     stretch = window_bp - RIGHT_END_BP
-    # A whole window of offset 0 begins and ends here, so that none is read for a part of it.
+    # A whole window of offset 0 starts and ends here, so no window is read only in part.
     start = RIGHT_END_BP + stretch
     region = Interval("c", start, start + stretch)
     options: dict[str, Any] = {"window_bp": window_bp, "least_context_bp": RIGHT_END_BP}
@@ -180,7 +181,7 @@ def scans(model: Model, reference: Reference, long: Reference, repeats: int) -> 
 def tokens_of_scan(
     model: Model, reference: Reference, offsets: tuple[int, ...], options: dict[str, Any]
 ) -> float:
-    """Return the tokens that the scan of a whole contig reads, by base; nothing is computed."""
+    """Return the tokens per base that a scan of a whole contig reads; computes nothing."""
     reader = model.runner
     measure = reader.measure
 
@@ -199,10 +200,10 @@ def tokens_of_scan(
 
 
 def tiled(number: int) -> dict[str, float] | None:
-    """Real SNVs by `tiled` beside `centered`, with `mini` and tiles of 8,192 bp.
+    """Real SNVs by `tiled` compared with `centered`, with `mini` and tiles of 8,192 bp.
 
-    Dense: all of 2,504 people, one in 36 bp; sparse: one in 700 bp, as of one genome. Tokens are
-    those of the whole Mbp, seconds those of the first `number` SNVs. None without real data.
+    Dense: all SNVs of 2,504 people, one in 36 bp; sparse: one in 700 bp, as in one genome. Token
+    counts are for the whole Mbp, seconds for the first `number` SNVs. None without real data.
     """
     if (data := _real_data()) is None:
         return None
@@ -243,7 +244,7 @@ def of_both_sides(track_bp: int, map_bp: int) -> dict[str, float]:
 
 
 def bundled_scores(number: int, repeats: int) -> dict[str, float]:
-    """All scores of one pass beside the delta alone, with the bundled model on its held-out SNVs.
+    """All scores of one pass compared with the delta alone, for the bundled model's held-out SNVs.
 
     `centered` with one SNV in 1,009 bp, `tiled` with one in 35, both strands, one ALT a position.
     Calibrated deltas are a look-up after the pass.
@@ -313,7 +314,7 @@ def real_panel(folder: Path, number: int) -> dict[str, float] | None:
 
 @contextmanager
 def _clocked(model: Model) -> Iterator[dict[str, float]]:
-    """Count the seconds inside the network and in what comes after it."""
+    """Measure the seconds inside the network and in the code that follows it."""
     inside = {"network": 0.0, "head": 0.0}
     body, reader = model.model.network.model, model.runner
     forward, measure = body.forward, reader._measure_states
@@ -336,7 +337,7 @@ def _clocked(model: Model) -> Iterator[dict[str, float]]:
 
 
 def generation(model: Model, prompts: int, length_bp: int, repeats: int) -> dict[str, float]:
-    """Token mode, base mode, and prompts one at a time, in bases a second."""
+    """Token mode, base mode, and prompts one at a time, in bases per second."""
     random = np.random.default_rng(1)
     texts = ["".join(random.choice(list("ACGT"), 300 + n)) for n in range(prompts)]
     token = partial(model.generate, texts, length_bp, mode="token")
@@ -348,7 +349,7 @@ def generation(model: Model, prompts: int, length_bp: int, repeats: int) -> dict
 
 
 def scan_random(length_bp: int) -> None:
-    """Scan a whole contig with `tiny`, for a process of its own."""
+    """Scan a whole contig with `tiny`; runs in its own process."""
     torch.set_num_threads(1)
     model = random_model("tiny")
     with tempfile.TemporaryDirectory() as folder:

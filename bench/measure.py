@@ -1,4 +1,4 @@
-"""A measured number, and measuring in a process of its own."""
+"""A measured number, and measurements in a separate process."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One number; `target` None where there is none to reach."""
+    """A measured number; `target` is None if there is no target."""
 
     name: str
     value: float
@@ -21,11 +21,11 @@ class Measure:
 
 
 def ratio(name: str, value: float, target: float | None) -> Measure:
-    """Return how many times as much it is; `target` is the most it may be."""
+    """Return a ratio; `target` is the largest allowed value."""
     return Measure(name, value, "times", target, None if target is None else value <= target)
 
 
-# The peak of this program's own memory: that of getrusage counts what its parent had as well.
+# Peak memory of this program alone: the peak in getrusage includes the parent's memory.
 PEAK = """
 def peak():
     with open("/proc/self/status") as status:
@@ -34,12 +34,12 @@ def peak():
 
 
 def cpu_seconds(words: list[str]) -> float:
-    """Return what Python called with these words takes of a core, its start and imports included.
+    """Return the CPU seconds of Python with these arguments, including its start and imports.
 
     Raises:
-        ChildProcessError: it fails.
+        ChildProcessError: the process fails.
     """
-    # Bytecode that is kept, as users have it: else each process compiles what it imports anew.
+    # Keep bytecode, as users have it; otherwise each process compiles its imports again.
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     child = subprocess.Popen(
         [sys.executable, *words],
@@ -56,7 +56,7 @@ def cpu_seconds(words: list[str]) -> float:
 
 
 def in_own_process(work: str, module: str = "curation") -> tuple[float, int]:
-    """Return the seconds and the peak of resident memory of a call of one of these scripts."""
+    """Return the seconds and the peak resident memory of a call of one of these scripts."""
     code = (
         f"{PEAK}import os, sys, time; from pathlib import Path; sys.path[:0] = ['bench', '.']\n"
         f"from {module} import *; sys.stderr = open(os.devnull, 'w'); start = time.perf_counter()\n"

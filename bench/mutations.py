@@ -1,13 +1,14 @@
-"""Do the tests notice seeded faults? `python bench/mutations.py mark|try TREE ...`.
+"""Do the tests detect seeded faults? `python bench/mutations.py mark|try TREE ...`.
 
-`mutations.toml` lists faults, one change of the source each. TREE is a clone of the repository with
-an environment of its own, which both commands change:
+`mutations.toml` lists faults, each a single change of the source. TREE is a clone of the repository
+with its own environment; both commands change it:
 
-1. `mark TREE`: where a fault would run, a line notes the test that ran it. Run all tests of TREE
-   with `CARBON_MARKS=FOLDER`, and `--junitxml=REPORT`. Processes that tests start are noted too.
-2. `git checkout .` in TREE, then `try TREE --marks FOLDER --report REPORT --table TABLE`: each
-   fault in turn, with those test files alone that run it, the quickest first, until one fails. A
-   fault that TABLE (JSON lines) has is not tried again: the command goes on where it was stopped.
+1. `mark TREE` inserts lines that record which test runs the place of a fault. Then run all tests of
+   TREE with `CARBON_MARKS=FOLDER` and `--junitxml=REPORT`. Processes that tests start are recorded
+   too.
+2. `git checkout .` in TREE, then `try TREE --marks FOLDER --report REPORT --table TABLE`: for each
+   fault, run only the test files that reach it, the quickest first, until one fails. The command
+   skips faults that TABLE (JSON lines) already has, so it continues where it was stopped.
 """
 
 import argparse
@@ -40,7 +41,7 @@ def mark(fault):
 
 
 def main() -> None:
-    """Run what is asked for."""
+    """Run the given command."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     commands = parser.add_subparsers(required=True)
     marking = commands.add_parser("mark")
@@ -57,7 +58,7 @@ def main() -> None:
 
 
 def mark(tree: Path) -> None:
-    """Write lines into a tree that note the tests which run the places of the faults."""
+    """Insert lines that record which tests run the places of the faults."""
     (tree / "carbon" / "_marker.py").write_text(MARKER, encoding="utf-8")
     for file in {fault["file"] for fault in FAULTS.values()}:
         text = (tree / file).read_text(encoding="utf-8")
@@ -74,10 +75,10 @@ def mark(tree: Path) -> None:
 
 
 def statement_at(text: str, part: str) -> ast.stmt:
-    """Return the innermost statement of a source that holds the only place of a text.
+    """Return the innermost statement of a source that contains the only occurrence of a text.
 
     Raises:
-        ValueError: it has not one such place.
+        ValueError: the text does not occur exactly once.
     """
     if text.count(part) != 1:
         raise ValueError(f"{part!r} stands {text.count(part)} times")
@@ -91,7 +92,7 @@ def statement_at(text: str, part: str) -> ast.stmt:
 
 
 def try_all(given: argparse.Namespace) -> None:
-    """Try the faults that the table does not have, and add a line of each to it."""
+    """Try the faults that are missing from the table, and append a line for each."""
     done = {json.loads(line)["fault"] for line in lines_of(given.table)}
     seconds = seconds_of(given.report)
     part, parts = given.part
@@ -107,7 +108,7 @@ def try_all(given: argparse.Namespace) -> None:
 def first_failure(
     tree: Path, fault: dict[str, str], files: list[str], seconds: dict[str, float]
 ) -> str | None:
-    """Return the first test that fails with a fault in the tree."""
+    """Return the first test that fails with a fault in the tree; None if none fails."""
     path = tree / fault["file"]
     text = path.read_text(encoding="utf-8")
     statement_at(text, fault["old"])
@@ -122,7 +123,7 @@ def first_failure(
 
 
 def failure(tree: Path, files: list[str]) -> str | None:
-    """Return the first test of these files that fails; `-x` ends the run with it."""
+    """Return the first test of these files that fails; `-x` ends the run at that test."""
     words: list[str | Path] = [
         tree / ".venv/bin/python",
         "-m",
@@ -147,7 +148,7 @@ def failure(tree: Path, files: list[str]) -> str | None:
 
 
 def seconds_of(report: Path) -> dict[str, float]:
-    """Return the seconds of each test file by a JUnit report; 0 of a file that it lacks."""
+    """Return the seconds of each test file from a JUnit report; 0 for a missing file."""
     found: dict[str, float] = defaultdict(float)
     for case in ElementTree.parse(report).iter("testcase"):
         file = case.get("file") or case.attrib["classname"].replace(".", "/") + ".py"
@@ -156,7 +157,7 @@ def seconds_of(report: Path) -> dict[str, float]:
 
 
 def lines_of(path: Path) -> list[str]:
-    """Return the lines of a file; none if there is no file."""
+    """Return the lines of a file; empty if the file does not exist."""
     return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
 

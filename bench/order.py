@@ -1,4 +1,4 @@
-"""Data order, loader, and a corpus too large to read. Used by `bench/run.py corpus`."""
+"""Data order, loader, and a corpus larger than memory. Used by `bench/run.py corpus`."""
 
 import json
 import os
@@ -26,7 +26,7 @@ _LARGE_MIXTURE = {"large": 1.0}
 
 
 def lookups() -> tuple[float, float]:
-    """Return look-ups a second, and what a far row costs against a near one."""
+    """Return look-ups per second, and the cost of a distant row relative to a near row."""
     sizes = {("a", ROW_TOKENS): 10**9, ("b", ROW_TOKENS): 33_333, ("c", ROW_TOKENS): 77}
     span = SpanRows(2 * 10**9, {"a": 0.7, "b": 0.2, "c": 0.1}, ROW_TOKENS)
     order = SampleOrder(0, [span], sizes)
@@ -37,7 +37,7 @@ def lookups() -> tuple[float, float]:
 
 
 def write_records(path: Path) -> str:
-    """Write records as long as transcripts and genes are."""
+    """Write records with the lengths of transcripts and genes."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -50,7 +50,7 @@ def write_records(path: Path) -> str:
 
 
 def rows_of(path: str, cache: str) -> TokenRows:
-    """Return rows of 8,192 tokens of two sources with the same records, one of them flipped."""
+    """Return rows of 8,192 tokens from two sources with the same records, one of them flipped."""
     sources = {
         name: open_packed(open_store({path: None}, cache, name), [ROW_TOKENS], name == "dna")
         for name in _MIXTURE
@@ -59,7 +59,7 @@ def rows_of(path: str, cache: str) -> TokenRows:
 
 
 def loaded_tokens_per_second(rows: TokenRows, count: int) -> float:
-    """Return the speed of a `DataLoader` in this process, to collated batches of four rows."""
+    """Return tokens per second of a `DataLoader` in this process, in collated batches of 4 rows."""
     from torch.utils.data import DataLoader
 
     from train.data import collate
@@ -70,7 +70,7 @@ def loaded_tokens_per_second(rows: TokenRows, count: int) -> float:
 
 
 def datasets_tokens_per_second(path: str, count: int) -> float:
-    """Return the speed of interleaving, shuffling in a buffer and tokenizing with `datasets`."""
+    """Return tokens per second of `datasets`: interleaving, buffered shuffling and tokenizing."""
     import datasets
 
     from carbon.tokenizer import encode
@@ -95,7 +95,7 @@ def datasets_tokens_per_second(path: str, count: int) -> float:
 
 
 def wasted_share(rows: TokenRows) -> float:
-    """Return the greatest share of a source's rows that is no token of a bare sample."""
+    """Return the largest share of a source's row tokens that are not tokens of a bare sample."""
     used = []
     for source in rows.sources.values():
         for row_tokens, packing in source.packings.items():
@@ -104,9 +104,9 @@ def wasted_share(rows: TokenRows) -> float:
 
 
 def write_large_source(folder: Path, num_records: int) -> None:
-    """Write a prepared source of many records: one block's lengths over and over, no letters.
+    """Write a prepared source of many records: one block's lengths repeated, without letters.
 
-    The letters are a hole in the file, which reads as zeros; all else is as long as it would be.
+    The letters are a hole in the file, which reads as zeros; everything else has its real size.
     """
     lengths_bp = np.random.default_rng(0).lognormal(7.5, 0.8, _BLOCK).astype(np.int64)
     blocks = -(-num_records // _BLOCK)
@@ -137,7 +137,7 @@ def write_large_source(folder: Path, num_records: int) -> None:
 
 
 def open_large_source(folder: str) -> None:
-    """Start as a run does, up to its first row."""
+    """Open the source as a run does, up to its first row."""
     _large_rows(folder)[0]
 
 
@@ -154,7 +154,7 @@ def _large_rows(folder: str) -> TokenRows:
 
 
 def _forget(path: Path) -> None:
-    """Let the system drop what it keeps of a file in memory."""
+    """Drop a file from the system's page cache."""
     with path.open("rb+") as sink:
         os.fsync(sink.fileno())
         os.posix_fadvise(sink.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

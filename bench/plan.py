@@ -1,7 +1,7 @@
 """The table of docs/developers/planner.md: `python -m bench.plan`.
 
-The layouts that the recipes ship, on GPUs of 80 GB and 989e12 operations a second, at 40 % of them
-while a GPU does not wait. Nothing is run: it prints what `train.planning.plan` counts.
+The recipes' layouts on GPUs with 80 GB and 989e12 operations per second, 40 % of which are achieved
+while a GPU does not wait. The script runs no training; it prints counts of `train.planning.plan`.
 """
 
 import itertools
@@ -24,7 +24,7 @@ HEAD = (
 
 
 def shipped_layouts() -> Iterator[tuple[Path, int]]:
-    """Yield recipes and the numbers of GPUs that they have layouts for."""
+    """Yield each recipe with each number of GPUs for which it has a layout."""
     for name in ("carbon_500m", "carbon_3b", "carbon_8b"):
         path = RECIPES / f"{name}.toml"
         layouts = {*map(int, read_table(path)["layouts"]), 8}
@@ -32,12 +32,12 @@ def shipped_layouts() -> Iterator[tuple[Path, int]]:
 
 
 def config_of(path: Path, gpus: int) -> TrainConfig:
-    """Return a recipe as a run on so many GPUs has it."""
+    """Return a recipe's configuration for a run on `gpus` GPUs."""
     return TrainConfig.from_table(read_recipe(path, (), gpus), str(path))
 
 
 def lines(path: Path, gpus: int) -> Iterator[str]:
-    """Return lines of the table: stages of one context together."""
+    """Return lines of the table, one for consecutive phases with the same context length."""
     config = config_of(path, gpus)
     plan = plan_of(config, Schedule(config), gpus, peak_flops=PEAK_FLOPS, mfu=MFU)
     for _, spans in itertools.groupby(plan.spans, key=lambda span: span.context_tokens):

@@ -32,7 +32,7 @@ BENCHES = (
 
 
 def main() -> None:
-    """Run what is asked for."""
+    """Run the named benchmark, or all of them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=[*BENCHES, "all"])
     parser.add_argument("--quick", action="store_true")
@@ -54,7 +54,7 @@ def line_of(name: str, m: Measure) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """Return what the numbers were measured on."""
+    """Return the machine and the package versions behind the numbers."""
     return {
         "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
         "versions": {name: version(name) for name in ("torch", "numpy")},

@@ -44,7 +44,7 @@ def _our_speed(ranks: Any, config: TrainConfig, steps: int) -> float:
 
 
 def usual_speed(config: TrainConfig, steps: int) -> float:
-    """Return that of `transformers.Trainer` with FNS as 24 masked sums: same rows, model, sizes."""
+    """Return the speed of `transformers.Trainer`, FNS as 24 masked sums; same rows, model, sizes."""
     (speed,) = run_ranks(1, _usual_speed, config, steps)
     return float(speed)
 
@@ -106,7 +106,7 @@ def _usual_speed(ranks: Any, config: TrainConfig, steps: int) -> float:
 
 
 def save_seconds(config: TrainConfig) -> tuple[float, float]:
-    """Return what a save takes from the step loop, in the background and without."""
+    """Return the seconds that a save blocks the step loop, in the background and without."""
     (found,) = run_ranks(1, _save_seconds, config)
     return float(found[0]), float(found[1])
 

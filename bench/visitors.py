@@ -21,10 +21,10 @@ _PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
 
 
 def waits(port: int, rounds: int) -> dict[str, tuple[float, float, float]]:
-    """Return, a page: seconds to the first paint, to the answer, and of the answer alone.
+    """Return for each page the seconds to the first paint, to the answer, and of the answer alone.
 
-    The model is `tiny` with random weights; every visit is that of a browser that has never been
-    there, and the longest of the rounds counts.
+    The model is `tiny` with random weights. Every visit uses a new browser profile, and the
+    longest of the rounds counts.
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -74,7 +74,7 @@ def _visit(address: str) -> dict[str, tuple[float, float, float]]:
 
 
 def _answer_seconds(page: Page) -> float:
-    """Return what the page says that its answer took, once it says so."""
+    """Wait for the answer, and return the seconds that the page reports for it."""
     status = page.locator("#status").get_by_text(_ANSWERED)
     status.wait_for(timeout=60_000)
     return float(status.inner_text().split()[0])

@@ -46,7 +46,7 @@ def uses_gpu(requested: str) -> bool:
 
 
 def why_no_cuda() -> str | None:
-    """Return why CUDA cannot be used; None if it can, or there is no NVIDIA GPU or it is hidden."""
+    """Return why CUDA is unusable; None if it is usable, or the NVIDIA GPU is absent or hidden."""
     if torch.cuda.is_available() or _are_hidden() or not has_gpus():
         return None
     if torch.version.cuda is None:

@@ -1,1 +1,1 @@
-"""The demo: see what a DNA model sees, in a browser. `carbon demo` opens it."""
+"""The demo: explore a DNA model in a browser. `carbon demo` opens it."""

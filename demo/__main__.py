@@ -85,7 +85,7 @@ def _serve(arguments: argparse.Namespace) -> None:
     if len(sources) <= len(arguments.models):
         raise UserError("--models: two have one name; name each once, and rename the folder of one")
     for source in arguments.models:
-        about_model(str(model_of_run(source)))  # what is none is told before anybody comes
+        about_model(str(model_of_run(source)))  # report invalid models before the server starts
     del sources[shown_name(model_name)]
     has_others = sources or arguments.any_model
     offer = Offer(sources, arguments.any_model, opened) if has_others else None

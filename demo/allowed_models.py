@@ -1,4 +1,4 @@
-"""Models that others may ask for by name: what may be loaded is settled before anything is."""
+"""Models that visitors may select by name; the server fixes the list before it loads any."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Models that may be switched to.
+    """Models that a visitor may select.
 
     Attributes:
-        sources: by the name that is shown: of bundled models, or folders of models and runs.
-        any_folder: whether any other folder of this machine may be named.
-        load: opens one.
-        places: where the sources led when they were offered.
+        sources: displayed name to the name of a bundled model, or to the folder of a model or run.
+        any_folder: whether visitors may name any other folder of this machine.
+        load: function that opens a model.
+        places: folders of the sources, with links resolved, at the time of the list's creation.
     """
 
     sources: Mapping[str, str]
@@ -30,14 +30,14 @@ class Offer:
     places: dict[str, Path | None] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Look where the sources lead now."""
+        """Record the current folders of the sources."""
         self.places.update({name: _place(source) for name, source in self.sources.items()})
 
     def source_of(self, name: str) -> str:
-        """Return what a name may have loaded.
+        """Return the model source that a name may load.
 
         Raises:
-            UserError: it is not offered, or leads elsewhere than when it was.
+            UserError: the model is not allowed, or its folder has changed since the start.
         """
         source = self.sources.get(name, name)
         if name not in self.sources and not (self.any_folder and os.path.isdir(name)):
@@ -51,6 +51,6 @@ class Offer:
 
 
 def _place(source: str) -> Path | None:
-    """Return the folder behind all links that a source leads to; None of a name."""
+    """Return the folder of a source, with links resolved; None if it is a name."""
     path = model_of_run(source)
     return path.resolve() if path.is_dir() else None

@@ -1,4 +1,4 @@
-"""The page `/api`: the panels' endpoints for programs, told from the same fields."""
+"""The page `/api`: the panels' endpoints for programs, described by the same fields."""
 
 import json
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,4 +1,4 @@
-"""The pages together, and the server around them."""
+"""All pages as one app, and the options of its server."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,19 +22,19 @@ ASSETS = Path(__file__).parent / "assets"
 _PLOTLY = Path(plotly.__file__).parent / "package_data"
 _SYSTEM_FONTS = ["system-ui", "sans-serif"]
 _MONO_FONTS = ["ui-monospace", "monospace"]
-_QUIET = "#595963"  # on white and on the light greys of fields more than 4.5:1
+_QUIET = "#595963"  # contrast above 4.5:1 on white and on the light greys of fields
 _READABLE = {
     "body_text_color_subdued": _QUIET,
     "block_info_text_color": _QUIET,
     "block_title_text_color": _QUIET,
     "button_primary_background_fill": "*primary_700",
 }
-_SESSIONS = 100  # Gradio keeps about a MiB of each, and what was answered there last
+_SESSIONS = 100  # Gradio keeps about a MiB and the last answer of each
 _UNFIT = "a value is missing, or is none that its field takes; /api lists what each takes"
 
 
 class _App(gr.Blocks):
-    """Blocks that say in a sentence, and not in a traceback, that values fit no field."""
+    """Blocks that report invalid values in a sentence instead of a traceback."""
 
     async def preprocess_data(self, *args: Any, **kwargs: Any) -> list[Any]:
         try:
@@ -47,12 +47,12 @@ class _App(gr.Blocks):
 
 
 def make_panels(lab: Lab) -> tuple[Panel, ...]:
-    """Return all panels, in the order of the navigation."""
+    """Return all panels in navigation order."""
     return tuple(panel(lab) for panel in PANELS)
 
 
 def build(lab: Lab, limits: Limits) -> gr.Blocks:
-    """Return the app: a page for each panel, the first of them at the root."""
+    """Return the app with a page for each panel; the first panel is at the root."""
     first, *others = make_panels(lab)
     app = _App(title="Carbon", analytics_enabled=False, delete_cache=(600, 3600))
     with app:
@@ -66,7 +66,7 @@ def build(lab: Lab, limits: Limits) -> gr.Blocks:
 
 
 def launch_options(lab: Lab, limits: Limits) -> Mapping[str, Any]:
-    """Return what `gr.Blocks.launch` is given, whoever starts the server."""
+    """Return the keyword arguments of `gr.Blocks.launch`, for every way to start the server."""
     panels = make_panels(lab)
     cards = {panel.path: (panel.title, panel.sentence) for panel in panels}
     cards["/"] = cards.pop(panels[0].path)

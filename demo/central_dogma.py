@@ -1,4 +1,4 @@
-"""Amino acids of a transcript, and where their codons stand on the contig."""
+"""Amino acids of a transcript, and the positions of their codons on the contig."""
 
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from demo.gene_summary import (
 
 
 class Residue(NamedTuple):
-    """One codon; `places` are the 0-based positions of its bases, as the strand reads them."""
+    """One codon; `places` are the 0-based positions of its bases in the direction of the strand."""
 
     number: int
     places: tuple[int, ...]
@@ -32,7 +32,7 @@ class Residue(NamedTuple):
 def residues(reference: Reference, transcript: Transcript) -> list[Residue]:
     """Return the whole codons of a CDS by its genetic code, numbered from 1; `*` is a stop.
 
-    Empty where the annotation does not tell the frame, or the genetic code is not known.
+    Empty if the annotation lacks the CDS phase, or if the genetic code is unknown.
     """
     code = code_of(transcript)
     if transcript.phase_bp is None or code is None:
@@ -56,28 +56,28 @@ SEQUENCE_BP = 66
 
 
 def first_of(genome: Genome, place: str) -> FirstBases:
-    """Return the bases of a place that go on the way, as `first_bases_at` finds them."""
+    """Return the bases of a place that the primer follows, as `first_bases_at` selects them."""
     return first_bases_at(genome, place, SEQUENCE_BP, MOST_GENE_BP)
 
 
 def told_in_cell(genome: Genome, place: str, own: str = "") -> dict[str, Any]:
-    """Return what is told of the first bases of a place, or of bases beside its gene.
+    """Return the facts on the first bases of a place, or on a visitor's own bases.
 
     Args:
-        genome: with the place.
+        genome: genome that contains the place.
         place: a gene's name, or `contig:first-last`.
-        own: bases that are told of in stead of the place's.
+        own: bases to use instead of the place's bases.
 
     Returns:
-        `sequence`; `regions` that it stands in along its strand, none of `own`; its
-        `reverse_complement`; `protein` from its first base on, by the genetic code of the gene
-        (each codon an X where that is not known) and else by the standard one; `gene` as
-        `described` tells it, or None; `variant`, a transition of the last of the place's bases, or
-        None; and `said`, sentences on `origin`, `place`, `splicing` and `exons`.
+        `sequence`; its `regions` in the direction of its strand, empty for `own`; its
+        `reverse_complement`; `protein` from its first base by the genetic code of the gene if the
+        bases are its coding bases (each codon an X if that code is unknown), else by the standard
+        code; `gene` as `described` returns it, or None; `variant`, a transition of the last of the
+        place's bases, or None; and `said`, sentences on `origin`, `place`, `splicing` and `exons`.
 
     Raises:
-        GenomeError: there is no such gene or region.
-        UserError: it is longer than `MOST_GENE_BP`.
+        GenomeError: the gene or region does not exist.
+        UserError: the place is longer than `MOST_GENE_BP`.
     """
     first, gene = first_of(genome, place), described_at(genome, place, MOST_GENE_BP)
     sequence = own or first.bases
@@ -103,7 +103,7 @@ def told_in_cell(genome: Genome, place: str, own: str = "") -> dict[str, Any]:
 
 
 def _translated(genome: Genome, place: str, bases: str, *, coding: bool) -> str:
-    """Translate bases from the first on; coding ones by the genetic code of their gene."""
+    """Translate bases from the first base; coding bases by the genetic code of their gene."""
     gene = gene_at(genome, place, MOST_GENE_BP) if coding else None
     code = code_of(gene.transcripts[0]) if gene else genetic_code(STANDARD_TABLE)
     whole = bases[: len(bases) // 3 * 3].upper()

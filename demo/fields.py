@@ -1,4 +1,4 @@
-"""What a visitor can set in a panel: one description for the page, for links and for programs."""
+"""Inputs of a panel, described once for the page, for links and for programs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ Kind = Literal[
 Values = dict[str, Any]
 
 MOST_FILES = 4
-_GZIP = b"\x1f\x8b"  # the readers would unpack it, to any size
-_SHOWN = 40  # letters of a value that is not possible
-_FEW = 4  # choices that are shown side by side, not in a list
+_GZIP = b"\x1f\x8b"  # a FASTA reader would decompress it, to any size
+_SHOWN = 40  # letters of an invalid value that the message shows
+_FEW = 4  # most choices that are shown side by side instead of in a list
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,18 +27,18 @@ class Field:
     """One input.
 
     Attributes:
-        name: in links, in code and for programs.
-        label: on the page.
-        default: of the panel's first example.
-        kind: what it is; `bases` are DNA as it may be typed, in capitals once they are checked;
-            `files` are uploads, which no link restores.
-        choices: of `choice` and `choices`; names that a `text` may begin with, offered as it is
-            typed; or the endings that `files` may have.
-        least: of a number.
-        most: of a number; of a text, its letters.
+        name: name in links, in code and for programs.
+        label: label on the page.
+        default: value in the panel's first example.
+        kind: type of input; `bases` are DNA as typed, and upper-case once checked; `files` are
+            uploads, which links do not restore.
+        choices: choices of `choice` and `choices`; suggested beginnings of a `text`; or allowed
+            endings of `files`.
+        least: smallest number.
+        most: largest number; for a text, its maximum length.
         info: a line under the label.
-        more: stands under "More settings".
-        asks: a choice is answered at once.
+        more: show the input under "More settings".
+        asks: selecting a choice requests an answer immediately.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Field:
     asks: bool = False
 
     def component(self) -> gr.components.Component:
-        """Return the widget."""
+        """Return the Gradio widget."""
         label: dict[str, Any] = {"label": self.label, "info": self.info or None}
         match self.kind:
             case "text" if self.choices:
@@ -84,10 +84,10 @@ class Field:
                 )
 
     def checked(self, value: Any) -> Any:
-        """Return a value as the panel takes it; programs and links can send anything.
+        """Return a validated value; programs and links can send anything.
 
         Raises:
-            UserError: it is not possible, and what is.
+            UserError: the value is not allowed; the message says which values are.
         """
         match self.kind:
             case "text" | "lines":
@@ -108,16 +108,16 @@ class Field:
 
     @property
     def named_choices(self) -> list[tuple[str, str]]:
-        """Return each choice with its name."""
+        """Return each choice with its display name."""
         return [(choice or "none", choice) for choice in self.choices]
 
     @property
     def span(self) -> str:
-        """What a number may be."""
+        """Allowed range of a number, in words."""
         return f"{self.least:g} to {self.most:,.7g}"
 
     def in_link(self, value: Any) -> str:
-        """Return a value as text that `checked` takes."""
+        """Return a value as text that `checked` accepts."""
         return ",".join(value) if self.kind == "choices" else str(value)
 
     def _text(self, value: Any) -> str:
@@ -159,16 +159,16 @@ class Field:
 
 
 def checked_values(fields: tuple[Field, ...], given: Mapping[str, Any]) -> Values:
-    """Return a value for every field, its default where none is given.
+    """Return a value for every field; fields that are not given take their defaults.
 
     Raises:
-        UserError: one is not possible.
+        UserError: a value is not allowed.
     """
     return {field.name: field.checked(given.get(field.name, field.default)) for field in fields}
 
 
 def link_to(path: str, fields: tuple[Field, ...], values: Mapping[str, Any]) -> str:
-    """Return the address that restores the values, without what is as it was or was uploaded."""
+    """Return the address that restores the values, without default values and uploads."""
     changed = {
         field.name: field.in_link(values[field.name])
         for field in fields

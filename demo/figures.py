@@ -8,14 +8,14 @@ from demo.markup import shortened
 
 Figure = dict[str, Any]
 
-# Okabe and Ito (2008): told apart by the colour-blind.
+# Okabe and Ito (2008): distinguishable for colour-blind readers.
 BASE_COLORS = {"A": "#009E73", "C": "#0072B2", "G": "#E69F00", "T": "#D55E00"}
 BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#888888"
 SEQUENTIAL = "Cividis"
 DIVERGING = [[0.0, "#D55E00"], [0.5, "#f2f2f2"], [1.0, "#0072B2"]]
 _MOST_GENES = 40
 _LANES = 4
-_LABEL_BELOW = 0.55  # of a lane
+_LABEL_BELOW = 0.55  # share of a lane's height
 
 
 def figure(traces: Sequence[dict[str, Any]], height: int = 320, **layout: Any) -> Figure:
@@ -24,7 +24,7 @@ def figure(traces: Sequence[dict[str, Any]], height: int = 320, **layout: Any) -
 
 
 def positions(interval: Interval) -> list[int]:
-    """Return the 1-based positions of an interval's bases, as browsers of genomes count."""
+    """Return the 1-based positions of an interval's bases, as in genome browsers."""
     return list(range(interval.start + 1, interval.end + 1))
 
 
@@ -32,8 +32,8 @@ def gene_traces(genes: Iterable[Gene], interval: Interval, axis: str) -> list[di
     """Return the first transcript of each gene: a line with its exons, the CDS thicker.
 
     Args:
-        genes: those that are drawn, in lanes one above the other.
-        interval: what is in sight.
+        genes: genes to draw, each in its own lane.
+        interval: visible interval.
         axis: Plotly's name of the y axis, such as `y2`.
     """
     traces = []
@@ -63,14 +63,14 @@ def gene_traces(genes: Iterable[Gene], interval: Interval, axis: str) -> list[di
 
 
 def gene_axis(domain: tuple[float, float], num_genes: int) -> dict[str, Any]:
-    """Return the y axis that so many genes are drawn on."""
+    """Return the y axis for `num_genes` lanes of genes."""
     lanes = min(max(num_genes, 1), _LANES)
     span = [0.4 - lanes - _LABEL_BELOW / 2, 0.5]
     return {"domain": list(domain), "visible": False, "fixedrange": True, "range": span}
 
 
 def plain(text: str) -> str:
-    """Return text as Plotly shows it letter by letter; it reads a little markup otherwise."""
+    """Return text that Plotly shows literally; Plotly would interpret some markup otherwise."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 

@@ -1,4 +1,4 @@
-"""Folders below another one, found by the files in them."""
+"""Search for subfolders by the files that they contain."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -6,26 +6,26 @@ from pathlib import Path
 
 from carbon.errors import UserError
 
-_MOST_DEPTH = 3  # folders between that of all and one of them
+_MOST_DEPTH = 3  # levels below the root
 _MOST_SEEN = 2000
 _MOST_FOUND = 60
 
 
 def find_folders(root: Path, files: Sequence[str]) -> dict[str, Path]:
-    """Return the folders a few levels below a folder that hold all of these files.
+    """Return the folders a few levels below `root` that contain all of these files.
 
     Args:
-        root: where to begin; what is hidden or inside of a folder that was found is passed over.
-        files: names; those whose last was written last come first.
+        root: where the search begins; it skips hidden folders and folders inside a found folder.
+        files: file names; folders are sorted by modification time of the last file, newest first.
 
     Returns:
-        The path from `root`, or its own name for itself, to the folder.
+        The path relative to `root` (for `root` itself, its name), mapped to the folder.
     """
     found: list[tuple[int, str, Path]] = []
     for seen, (place, below, names) in enumerate(os.walk(root), start=1):
         folder = Path(place)
         inside = folder.relative_to(root)
-        # A name that is no text cannot be in a link.
+        # A name that is not valid text cannot be part of a link.
         is_one = set(files) <= set(names) and str(inside).isprintable()
         if is_one:
             name = str(inside) if inside.parts else folder.resolve().name
@@ -40,10 +40,10 @@ def find_folders(root: Path, files: Sequence[str]) -> dict[str, Path]:
 
 
 def folder_named(name: str, found: Mapping[str, Path]) -> Path:
-    """Return a folder by its name among those that were found.
+    """Return a folder by its name.
 
     Raises:
-        UserError: it is not among them.
+        UserError: no found folder has the name.
     """
     if name not in found:
         raise UserError(f"the folder '{name}' is no longer there; choose another")
@@ -51,7 +51,7 @@ def folder_named(name: str, found: Mapping[str, Path]) -> Path:
 
 
 def written(path: Path) -> tuple[int, int]:
-    """Return when a file was written to, and its bytes; zeros where there is none."""
+    """Return a file's modification time and size in bytes; zeros if the file does not exist."""
     try:
         status = path.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""A gene to begin with, and what of it is worth a look: its bases, an intron's start, variants."""
+"""An example gene, with its bases, an intron's start and variants."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,9 +19,11 @@ _OTHER, _INSERTED = "A change of a base", "A base inserted"
 
 
 def example_gene(genome: Genome) -> str:
-    """Return a gene of a few exons that is read at once, on the last contig that has one.
+    """Return the gene with the most exons, of genes short enough to read at once on one contig.
 
-    Where no gene is known it is a region.
+    The contig is the last that has such a gene.
+
+    If no gene is known, return a region.
     """
     genes = genome.annotation.genes if genome.annotation else ()
     fit = [
@@ -38,11 +40,11 @@ def example_gene(genome: Genome) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """What pages begin with.
+    """Gene or region that pages show first.
 
     Attributes:
-        genome: it is of.
-        name: of a gene, or `contig:first-last` where there is none.
+        genome: genome of the gene.
+        name: name of the gene, or `contig:first-last` if there is no gene.
     """
 
     genome: Genome
@@ -50,7 +52,7 @@ class Example:
 
     @property
     def gene(self) -> Gene | None:
-        """Return the gene; None where there is none of the name that has a transcript."""
+        """Return the gene; None if no gene with this name has a transcript."""
         genes = self.genome.annotation.genes if self.genome.annotation else ()
         return next((g for g in genes if g.name == self.name and g.transcripts), None)
 
@@ -60,7 +62,7 @@ class Example:
         return self.gene.transcripts[0] if self.gene else None
 
     def bases(self, length_bp: int) -> str:
-        """Return coding bases from the first codon on, or where the longest contig begins."""
+        """Return coding bases from the first codon on, or the first bases of the longest contig."""
         transcript, reference = self.transcript, self.genome.reference
         if transcript and (first := first_coding_bases(reference, transcript, length_bp)):
             return first.bases
@@ -68,7 +70,7 @@ class Example:
         return reference.fetch(Interval(contig, 0, min(length_bp, contig_bp))).upper()
 
     def donor(self, before_bp: int, after_bp: int) -> str | None:
-        """Return bases around the start of an intron, along its strand; None without one."""
+        """Return bases around the start of an intron, along its strand; None without an intron."""
         transcript = self.transcript
         if transcript is None or not transcript.introns:
             return None
@@ -83,10 +85,10 @@ class Example:
         return spliced(reference, transcript.contig, [span], transcript.strand).upper()
 
     def variants(self) -> dict[str, Variant]:
-        """Return variants that do something, by what they do, and an insertion.
+        """Return example variants by consequence, and an insertion.
 
-        They lie as near as can be to the middle of the longest coding exon, where a model has seen
-        most of what tells it that the bases are coding.
+        They lie as near as possible to the middle of the longest coding exon, where the preceding
+        bases provide the model with the most evidence that the sequence is coding.
         """
         gene, transcript, reference = self.gene, self.transcript, self.genome.reference
         place = gene.interval if gene else from_region(self.name, reference.contig_lengths_bp)
@@ -104,7 +106,7 @@ class Example:
         return named | {_INSERTED: inserted}
 
     def _snvs(self, place: Interval, middle: int) -> Iterator[Variant]:
-        """Yield the SNVs of a place, those near a position of the contig first."""
+        """Yield the SNVs of a place, starting with the SNVs nearest to a position of the contig."""
         end = min(place.end, self.genome.reference.contig_lengths_bp[place.contig])
         bases = self.genome.reference.fetch(Interval(place.contig, place.start, end)).upper()
         for at in sorted(range(len(bases)), key=lambda at: abs(place.start + at - middle)):

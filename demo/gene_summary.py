@@ -1,4 +1,4 @@
-"""The first coding bases of a gene, or the first of a place without one, and where they stand."""
+"""Gene summaries, and the first coding bases of a gene or the first bases of a region."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -18,15 +18,15 @@ _TRANSITION = {"A": "G", "G": "A", "C": "T", "T": "C"}
 
 @dataclass(frozen=True, slots=True)
 class FirstBases:
-    """Bases as they are read one after the other, introns cut out.
+    """Bases in reading order, with introns removed.
 
     Attributes:
-        bases: along the strand, in capitals.
-        contig: they stand on.
-        strand: they are read along.
-        spans: of the contig, ascending.
-        exons: numbers of the exons they lie in, from 1 and along the strand; none where they are
-            not coding.
+        bases: upper-case bases in the direction of the strand.
+        contig: contig that contains the bases.
+        strand: strand of the bases.
+        spans: spans on the contig, ascending.
+        exons: numbers of the exons that contain the bases, from 1 and in the direction of the
+            strand; empty if the bases are not coding.
     """
 
     bases: str
@@ -37,15 +37,15 @@ class FirstBases:
 
     @property
     def regions(self) -> list[str]:
-        """Their spans as `contig:first-last`, in the order in which they are read."""
+        """Spans as `contig:first-last`, in reading order."""
         spans = self.spans if self.strand == "+" else self.spans[::-1]
         return [Interval(self.contig, start, end).to_region() for start, end in spans]
 
     def last_transition(self, contig_bp: int) -> Variant | None:
-        """Return the last base changed, A and G or C and T for one another; None of an N.
+        """Return the transition (A<->G, C<->T) of the last base; None for an N.
 
         Args:
-            contig_bp: length of the contig, past which spans of a circular one may go.
+            contig_bp: length of the contig; spans of a circular contig may extend past it.
         """
         is_forward = self.strand == "+"
         at = self.spans[-1][1] - 1 if is_forward else self.spans[0][0]
@@ -55,14 +55,14 @@ class FirstBases:
 
 
 def first_bases_at(genome: Genome, place: str, length_bp: int, most_bp: int) -> FirstBases:
-    """Return the first coding bases of a place's gene by its first transcript.
+    """Return the first coding bases of the first transcript of the gene at a place.
 
-    Where no gene with a transcript is, or its coding sequence is shorter, they are the first bases
-    of the place on the forward strand, fewer where the place has fewer.
+    If there is no gene with a transcript, or its coding sequence is shorter than `length_bp`,
+    return the first bases of the place on the forward strand, fewer if the place is shorter.
 
     Raises:
-        GenomeError: there is no such gene or region.
-        UserError: it is longer than `most_bp`.
+        GenomeError: the gene or region does not exist.
+        UserError: the place is longer than `most_bp`.
     """
     gene = gene_at(genome, place, most_bp)
     if gene and (found := first_coding_bases(genome.reference, gene.transcripts[0], length_bp)):
@@ -76,7 +76,7 @@ def first_bases_at(genome: Genome, place: str, length_bp: int, most_bp: int) -> 
 def first_coding_bases(
     reference: Reference, transcript: Transcript, length_bp: int
 ) -> FirstBases | None:
-    """Return the first bases of a CDS from its first whole codon on; None where it has fewer."""
+    """Return the first bases of a CDS from its first whole codon; None if the CDS is too short."""
     positions = codon_positions(transcript)[:length_bp]
     if len(positions) < length_bp:
         return None
@@ -93,16 +93,16 @@ def first_coding_bases(
 
 
 def _runs(positions: Sequence[int]) -> tuple[Span, ...]:
-    """Return positions as spans; one that comes twice, where a ribosome slips back, begins anew."""
+    """Return positions as spans; a repeated position (ribosomal slippage) starts a new span."""
     runs = groupby(enumerate(positions), key=lambda pair: pair[1] - pair[0])
     spans = ([at for _, at in run] for _, run in runs)
     return tuple((span[0], span[-1] + 1) for span in spans)
 
 
 def codon_positions(transcript: Transcript) -> tuple[int, ...]:
-    """Return the positions of a CDS along the strand, from its first whole codon on.
+    """Return the positions of a CDS in the direction of the strand, from its first whole codon.
 
-    Every third position, beginning with the first, is the first base of a codon.
+    Every third position, starting with the first, is the first base of a codon.
     """
     positions = [at for start, end in transcript.cds for at in range(start, end)]
     along = positions if transcript.strand == "+" else positions[::-1]
@@ -110,7 +110,7 @@ def codon_positions(transcript: Transcript) -> tuple[int, ...]:
 
 
 def gene_at(genome: Genome, place: str, most_bp: int) -> Gene | None:
-    """Return the gene with a transcript that has a name, or is the first in a region.
+    """Return the gene that a place names, or the first in a region, among genes with transcripts.
 
     Raises:
         GenomeError: the gene or region does not exist.
@@ -123,17 +123,17 @@ def gene_at(genome: Genome, place: str, most_bp: int) -> Gene | None:
 
 
 _STRANDS: dict[Strand, str] = {"+": "forward", "-": "reverse"}
-_MOST_INTRONS = 4  # whose ends are told
+_MOST_INTRONS = 4  # number of introns whose ends are listed
 AS_IT_STANDS = "The sequence is taken as it stands, without a cut."
 
 
 def described(reference: Reference, gene: Gene, transcript: Transcript) -> dict[str, Any]:
-    """Return what is told of a gene by one of its transcripts.
+    """Return the summary of a gene according to one of its transcripts.
 
     Returns:
         `name`, `region` (1-based), `length_bp`, `strand`, number of `exons`, `coding_bp`, the
-        edges of `introns` as `GT…AG`, `protein` by the genetic code of the transcript (empty where
-        that is not known), `codons` with their numbers.
+        edges of `introns` as `GT…AG`, `protein` by the genetic code of the transcript (empty if
+        the code is not known), and `codons` with their counts.
     """
     where = (reference, transcript.contig)
     coding = spliced(*where, transcript.cds, gene.strand).upper()
@@ -154,18 +154,18 @@ def described(reference: Reference, gene: Gene, transcript: Transcript) -> dict[
 
 
 def described_at(genome: Genome, place: str, most_bp: int) -> dict[str, Any] | None:
-    """Return what is told of a gene by its first transcript; None where no gene is.
+    """Return the summary of a gene by its first transcript; None if the place has no gene.
 
     Raises:
-        GenomeError: there is no such gene or region.
-        UserError: it is longer than `most_bp`.
+        GenomeError: the gene or region does not exist.
+        UserError: the place is longer than `most_bp`.
     """
     gene = gene_at(genome, place, most_bp)
     return described(genome.reference, gene, gene.transcripts[0]) if gene else None
 
 
 def place_in_words(gene: dict[str, Any] | None) -> str:
-    """Return where a gene lies, given what `described` tells of it."""
+    """Return a sentence on the location of a gene, from the summary by `described`."""
     if gene is None:
         return "There is no gene with a known structure in this place."
     strand: Strand = gene["strand"]
@@ -177,7 +177,7 @@ def place_in_words(gene: dict[str, Any] | None) -> str:
 
 
 def splicing_in_words(gene: dict[str, Any]) -> str:
-    """Return what is cut out of a gene, given what `described` tells of it."""
+    """Return sentences on coding bases and introns of a gene, from the summary by `described`."""
     coding = (
         f"{gene['name']} spans {many(gene['length_bp'], 'base')}, of which {gene['coding_bp']:,} "
         "are coding: they say what the protein is."
@@ -192,12 +192,12 @@ def splicing_in_words(gene: dict[str, Any]) -> str:
 
 
 def first_bases_in_words(first: FirstBases, gene: dict[str, Any] | None, place: str) -> str:
-    """Return whose the first bases of a place are and where they lie.
+    """Return a sentence on the origin and location of the first bases of a place.
 
     Args:
         first: the bases.
-        gene: what `described` tells of the place's gene.
-        place: as it was named.
+        gene: summary of the place's gene by `described`.
+        place: the place as the visitor named it.
     """
     bases, where = many(len(first.bases), "base"), f"They lie at {_listed(first.regions)}"
     if gene and first.exons:
@@ -207,7 +207,7 @@ def first_bases_in_words(first: FirstBases, gene: dict[str, Any] | None, place: 
 
 
 def exons_in_words(first: FirstBases) -> str:
-    """Return in which exons bases lie, and whether a cut has joined them."""
+    """Return a sentence on the exons that contain the bases, and whether splicing joins them."""
     if not first.exons:
         return AS_IT_STANDS
     if len(first.exons) == 1:
@@ -217,7 +217,7 @@ def exons_in_words(first: FirstBases) -> str:
 
 
 def many(count: int, thing: str) -> str:
-    """Return a number of things.
+    """Return a count with its noun, in the plural where needed.
 
     >>> many(1, "base"), many(1200, "base")
     ('1 base', '1,200 bases')

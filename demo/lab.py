@@ -1,4 +1,4 @@
-"""What the panels share: the model, the genome beside it, and genomes that visitors bring."""
+"""State that the panels share: the model, its genome, and genomes that visitors upload."""
 
 import gc
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from demo.model_facts import EXPORT, AboutModel, about_model, model_of_run
 from demo.uploads import genome_in_files, genome_in_text
 
 _KEPT_GENOMES = 8
-_KEPT_MODELS = 2  # beside the first, which stays
+_KEPT_MODELS = 2  # in addition to the first model, which is never evicted
 
 
 def shown_name(source: str) -> str:
@@ -29,23 +29,23 @@ def shown_name(source: str) -> str:
 
 
 class Lab:
-    """The model and the genomes.
+    """A model and the genomes.
 
-    Who switches the model gets a lab of that model; this one stays as it is for all others.
+    A visitor who switches the model gets a lab of that model; this lab stays the same for others.
 
     Attributes:
-        model: what answers.
-        model_name: as a command line names it.
-        genome: the one that is there from the start.
-        is_simulated: whether that says so of itself.
+        model: model that answers.
+        model_name: name of the model as on a command line.
+        genome: the genome loaded at the start.
+        is_simulated: whether the genome's FASTA declares itself simulated.
         runs: folder under which run folders may be opened.
-        known_genes: genes of that genome that people know, each with a sentence that says why.
-        learned: how the model learned a region of that genome; None where nobody kept it.
-        explained_variants: variants of that genome by label, with what the model says of them.
-        offer: other models; None where there are none.
-        first: the lab that was there from the start.
-        panels: that were made for this lab, by their class.
-        example: a gene of that genome, or a region where it has none.
+        known_genes: well-known genes of that genome, each with a sentence on why.
+        learned: how the model learned a region of that genome; None if it was not recorded.
+        explained_variants: variants of that genome by label, with the model's result for them.
+        offer: other allowed models; None if there are none.
+        first: the lab that was created at the start.
+        panels: panels created for this lab, by class.
+        example: a gene of that genome, or a region if the genome has no genes.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Lab:
         explained_variants: Mapping[str, tuple[str, str]] = MappingProxyType({}),
         offer: Offer | None = None,
     ) -> None:
-        """Keep them."""
+        """Store the arguments."""
         self.model = model
         self.model_name = model_name
         self.genome, self.is_simulated = genome, _is_simulated(genome.reference)
@@ -81,17 +81,17 @@ class Lab:
 
     @cached_property
     def about(self) -> AboutModel | None:
-        """Return what is known of the model; None of one that is no folder."""
+        """Return the known facts on the model; None if the name is not a model."""
         try:
             return about_model(self.model_name)
         except UserError:
             return None
 
     def with_model(self, name: str) -> "Lab":
-        """Return the lab of a model; the last few are kept, and the first stays.
+        """Return the lab of a model; the last few labs are cached, and the first is never evicted.
 
         Raises:
-            UserError: it is not offered, or is no model.
+            UserError: the model is not allowed, or is not a model.
         """
         if name == self.first.shown_name or not self.first.offer:
             return self.first
@@ -100,16 +100,16 @@ class Lab:
         return self.first._others.get(source, lambda: self.first._switched(source, offer))
 
     def _switched(self, source: str, offer: Offer) -> "Lab":
-        gc.collect()  # a lab that was dropped and its panels hold one another, and a model
+        gc.collect()  # an evicted lab and its panels reference each other, and a model
         path = model_of_run(source)
         lab = Lab(offer.load(path), str(path), self.genome, self.runs, self.known_genes)
         lab.first, lab._uploaded = self, self._uploaded
         return lab
 
     def genome_of(self, files: Sequence[str], pasted: str = "") -> Genome:
-        """Return the genome in a pasted text or uploaded files, or the one there from the start.
+        """Return the genome in a pasted text or uploaded files, or the genome loaded at the start.
 
-        The last few are kept, so that a visitor's next question need not read them again.
+        The last few genomes are cached, so that a visitor's next question does not read them again.
 
         Raises:
             UserError: the files are not one FASTA, with or without annotation, or one GenBank.

@@ -1,4 +1,4 @@
-"""Sequences with a label in their headers."""
+"""Sequences with labels in their headers, or cut from a genome by kind."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
@@ -16,18 +16,18 @@ from demo.uploads import without_folders
 
 
 def labelled_records(files: Sequence[str], most: int, most_bp: int) -> Iterator[SequenceRecord]:
-    """Yield the sequences of FASTA files, their labels in place of descriptions.
+    """Yield the sequences of FASTA files, with their labels as descriptions.
 
-    A label is what `label=` names in the header, else what follows the name there, else the file's
-    name.
+    A label is the value of `label=` in the header, else the text after the name, else the name
+    of the file.
 
     Args:
         files: paths.
-        most: sequences of all files together.
-        most_bp: bases of one.
+        most: maximum number of sequences in all files together.
+        most_bp: maximum length of a sequence.
 
     Raises:
-        UserError: there are more, one is longer, or has no base that is one of ACGT.
+        UserError: there are too many sequences, or one is too long or has no A, C, G or T.
         GenomeError: a file is malformed.
     """
     numbers = count(1)
@@ -58,18 +58,18 @@ _Site = tuple[Interval, Strand]
 def pieces_of_kinds(
     reference: Reference, annotation: Annotation | None, per_kind: int, piece_bp: int
 ) -> Iterator[SequenceRecord]:
-    """Yield coding, intron and intergenic pieces, spread over the genome; genes along their strand.
+    """Yield coding, intron and intergenic sequences across the genome; genes along their strand.
 
     Args:
-        reference: the sequence.
-        annotation: its genes, of the first transcripts of which pieces are cut; where there is
-            none, the kinds are the contigs.
-        per_kind: pieces of each kind, at most.
-        piece_bp: bases of a piece; what is shorter is passed over.
+        reference: the reference sequence.
+        annotation: its genes, whose first transcripts provide the sequences; without genes, the
+            kinds are the contigs.
+        per_kind: maximum number of sequences of each kind.
+        piece_bp: length of a sequence; shorter regions are skipped.
 
     Yields:
-        Records named by region and strand, with the kind as description. Pieces without a known
-        base are left out.
+        Records named by region and strand, with the kind as description. Sequences without a
+        known base are omitted.
     """
     for kind, sites in _sites_of_kinds(reference, annotation).items():
         for interval, strand in _windows(sites, per_kind, piece_bp):
@@ -82,7 +82,7 @@ def pieces_of_kinds(
 
 
 def _sites_of_kinds(reference: Reference, annotation: Annotation | None) -> dict[str, list[_Site]]:
-    """Return coding spans, introns and what is between genes; contigs where no gene is known."""
+    """Return coding spans, introns and intergenic regions; contigs if no gene is known."""
     lengths_bp = reference.contig_lengths_bp
     if annotation is None:
         return {name: [(Interval(name, 0, bp), "+")] for name, bp in lengths_bp.items()}
@@ -96,7 +96,7 @@ def _sites_of_kinds(reference: Reference, annotation: Annotation | None) -> dict
         kind: [
             (Interval(t.contig, start, end), t.strand)
             for t, (start, end) in kind_spans
-            if end <= lengths_bp[t.contig]  # on a circular contig a span may go on from its start
+            if end <= lengths_bp[t.contig]  # a span of a circular contig may pass its end
         ]
         for kind, kind_spans in spans.items()
     }
@@ -104,7 +104,7 @@ def _sites_of_kinds(reference: Reference, annotation: Annotation | None) -> dict
 
 
 def _windows(sites: Iterable[_Site], number: int, piece_bp: int) -> list[_Site]:
-    """Return so many pieces of one length, of as many sites as there are."""
+    """Return `number` sites of length `piece_bp`, from as many of the given sites as possible."""
     sites = _evenly([site for site in sites if site[0].length_bp >= piece_bp], number)
     per_site = -(-number // max(len(sites), 1))
     found = [
@@ -116,7 +116,7 @@ def _windows(sites: Iterable[_Site], number: int, piece_bp: int) -> list[_Site]:
 
 
 def _evenly(items: Sequence[T], number: int) -> list[T]:
-    """Return so many of the items, or all if there are fewer, at even distances."""
+    """Return `number` evenly spaced items, or all items if there are fewer."""
     if len(items) <= number:
         return list(items)
     return [items[n * len(items) // number] for n in range(number)]
@@ -128,7 +128,7 @@ def labelled_in_files(
     """Return the sequences of FASTA files; messages name files without their folders.
 
     Raises:
-        UserError: there are too few or too many, or one is too long or has no base.
+        UserError: there are too few or too many sequences, or one is too long or has no base.
     """
     try:
         records = list(labelled_records(files, most, most_bp))
@@ -140,10 +140,10 @@ def labelled_in_files(
 def labelled_pieces(
     genome: Genome, per_kind: int, piece_bp: int, least: int
 ) -> list[SequenceRecord]:
-    """Return coding, intron and intergenic pieces of a genome, labelled so.
+    """Return labelled coding, intron and intergenic sequences of a genome.
 
     Raises:
-        UserError: there are too few that are as long.
+        UserError: too few regions are long enough.
     """
     pieces = pieces_of_kinds(genome.reference, genome.annotation, per_kind, piece_bp)
     return _enough(list(pieces), least, "ask for shorter pieces")

@@ -1,4 +1,4 @@
-"""How the model that answers here learned a gene, as a figure that moves."""
+"""An animated figure of how the current model learned a gene."""
 
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -11,13 +11,13 @@ from demo.panel import Result
 
 PLAYED = "all, one after the other"
 _WIDTH_BP = 61
-_LETTERS = 42  # of a line of a caption, as wide as a phone
+_LETTERS = 42  # letters per caption line, to fit the width of a phone
 _MOVE = {"mode": "immediate", "transition": {"duration": 0}}
 _SHOW, _PLAY = (_MOVE | {"frame": {"duration": ms, "redraw": True}} for ms in (0, 1200))
 
 
 def learning_facts(lab: Lab) -> Result | None:
-    """Return what is known by step of what is around the example; None where nobody kept it."""
+    """Return the example region's learning curves by step; None if they were not recorded."""
     transcript = lab.example.transcript
     if lab.learned is None or transcript is None:
         return None
@@ -74,7 +74,7 @@ def _controls(names: Sequence[str], shown: int) -> dict[str, Any]:
 
 
 def _bits(title: str, rows: Iterable[Sequence[float]], domain: list[float]) -> dict[str, Any]:
-    """Return an axis that holds every step's values, so that steps can be compared."""
+    """Return an axis whose range includes the values of all steps, so that steps are comparable."""
     values = [value for row in rows for value in row]
     span = [min(values), 1.05 * max(values)]
     return {"domain": domain, "range": span, "fixedrange": True, "title": {"text": title}}

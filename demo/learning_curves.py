@@ -1,4 +1,4 @@
-"""How a model learned a region: its scan after each of some steps of a training, in one small file.
+"""How a model learned a region: scans of the region at several training steps, in one small file.
 
 >>> learned = read_learning(BUNDLED_MODELS["yeast"].learning)
 >>> learned.nats_per_base.shape
@@ -26,7 +26,7 @@ HOW: ScanKeywords = {"strands": "both", "offsets": EVERY_OFFSET}
 """How the region is read: what a base is worth by all that can be known of it."""
 CODON_BASES = ("codon base 1", "codon base 2", "codon base 3")
 BETWEEN_GENES = "between genes"
-# Each holds from its step on; what is said there is what the bars and the track show.
+# Each caption applies from its step on, and describes what the bars and the track show.
 CAPTIONS = {
     0: "Random weights: its guesses are those of a fair die, but for luck.",
     25: "It knows which 6-mers are common. That helps between genes, and hardly in {gene}.",
@@ -38,11 +38,11 @@ CAPTIONS = {
 
 
 class Learning(NamedTuple):
-    """Scans of one region.
+    """Scans of one region at several training steps.
 
     Attributes:
         interval: the region.
-        steps: of the training, one after the other.
+        steps: training steps, ascending.
         nats_per_base: (steps, bases) float16, -log p of the reference base; NaN for an N.
     """
 
@@ -52,13 +52,13 @@ class Learning(NamedTuple):
 
     @property
     def known_bits(self) -> NDArray[np.float64]:
-        """What is known of a base, (steps, bases): 2 bits if all, 0 as of a fair die, or less."""
+        """Bits known of each base, (steps, bases): at most 2, 0 for a uniform guess, or less."""
         nats = self.nats_per_base.astype(np.float64)
         bits: NDArray[np.float64] = (np.log(4) - nats) / np.log(2)
         return bits
 
     def smoothed_bits(self, width_bp: int) -> NDArray[np.float64]:
-        """Return `known_bits` as means of so many bases around each, fewer at the ends."""
+        """Return `known_bits` averaged over `width_bp` bases around each, fewer at the ends."""
         kernel, bits = np.ones(width_bp), self.known_bits
         there = ~np.isnan(bits)
         sums, counts = (
@@ -71,7 +71,7 @@ class Learning(NamedTuple):
     def mean_bits(self, positions: Sequence[int]) -> NDArray[np.float64]:
         """Return the mean of `known_bits` over positions of the contig in the region, (steps,).
 
-        NaN where there are none.
+        NaN if the region contains no such position.
         """
         inside = [at - self.interval.start for at in positions if self._has(at)]
         if not inside:
@@ -82,7 +82,7 @@ class Learning(NamedTuple):
     def told(self, transcript: Transcript, genes: Iterable[Gene], width_bp: int) -> dict[str, Any]:
         """Return the region, its bits by step as means of `width_bp`, and means by kind of base.
 
-        Kinds are the bases of the transcript's codons, and what lies between `genes`.
+        Kinds are the three codon positions of the transcript, and the bases between `genes`.
         """
         along = codon_positions(transcript)
         kinds = {name: along[n::3] for n, name in enumerate(CODON_BASES)}
@@ -101,7 +101,7 @@ class Learning(NamedTuple):
 
 
 def nats_of(model: Model, reference: Reference, interval: Interval) -> NDArray[np.float16]:
-    """Return -log p of every base of a region, (bases,), as `Learning` keeps it.
+    """Return -log p of every base of a region, (bases,), as `Learning` stores it.
 
     Raises:
         GenomeError: the region is not in the reference.
@@ -110,10 +110,10 @@ def nats_of(model: Model, reference: Reference, interval: Interval) -> NDArray[n
 
 
 def write_learning(path: Path, learned: Learning) -> None:
-    """Write a file of numpy's own kind; equal values give equal bytes.
+    """Write a compressed NumPy archive; equal values give equal bytes.
 
     Raises:
-        OSError: the disk is full, or will not have it for another reason.
+        OSError: the disk is full, or writing fails for another reason.
     """
     place = learned.interval
     with atomic_file(path) as temporary, temporary.open("wb") as sink:
@@ -127,10 +127,10 @@ def write_learning(path: Path, learned: Learning) -> None:
 
 
 def read_learning(path: Path) -> Learning:
-    """Return what `write_learning` wrote.
+    """Return the scans that `write_learning` wrote.
 
     Raises:
-        UserError: the file is another.
+        UserError: the file is not such a file.
     """
     try:
         with np.load(path, allow_pickle=False) as kept:

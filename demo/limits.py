@@ -1,4 +1,4 @@
-"""How much one visitor may ask for."""
+"""Limits on the requests of one visitor."""
 
 import time
 from collections import OrderedDict, deque
@@ -16,16 +16,16 @@ _KEPT_ADDRESSES = 10_000
 
 @dataclass
 class Limits:
-    """Bounds on calls; those on lengths stand in the fields.
+    """Limits on calls; limits on lengths are defined by the fields.
 
     Attributes:
-        calls_per_minute: questions from one address, behind which a class may sit: thirty that ask
-            forty a minute each.
-        uploads_per_minute: from one address.
-        seconds_per_call: after which an answer is broken off.
-        waiting: most calls in the queue, of all visitors.
-        upload_bytes: of one file.
-        clock: seconds; another one in tests.
+        calls_per_minute: questions from one address, which a class may share: enough for thirty
+            people who ask forty a minute each.
+        uploads_per_minute: uploads from one address.
+        seconds_per_call: time after which an answer is aborted.
+        waiting: maximum number of queued calls of all visitors.
+        upload_bytes: maximum size of one file.
+        clock: function that returns seconds; tests replace it.
     """
 
     calls_per_minute: int = 1200
@@ -41,7 +41,8 @@ class Limits:
         """Count a call of a kind.
 
         Raises:
-            UserError: the address has made too many in the last minute, and when it may go on.
+            UserError: the address made too many calls in the last minute; the message says when it
+                may continue.
         """
         now, key = self.clock(), (address, kind)
         most = self.uploads_per_minute if kind == "uploads" else self.calls_per_minute
@@ -61,10 +62,10 @@ class Limits:
             calls.append(now)
 
     def timed(self, items: Iterator[T]) -> Iterator[T]:
-        """Pass items on until the time of a call is over.
+        """Yield items until the time limit of a call.
 
         Raises:
-            UserError: it is.
+            UserError: the time limit has passed.
         """
         start = self.clock()
         for item in items:

@@ -1,8 +1,8 @@
-"""A sequence logo as polygons: four letters on each position, as high as what they tell.
+"""A sequence logo as polygons: four letters per position, with heights in bits.
 
-A stack's height is the information of its distribution, 2 bits less its entropy, and each letter
-has the share of its probability (Schneider and Stephens 1990), without their correction for small
-samples, for a model's probabilities are none.
+A stack's height is the information of its distribution, 2 bits minus its entropy, and each letter
+has the share of its probability (Schneider and Stephens 1990). Their correction for small samples
+is omitted, because a model's probabilities are not estimated from samples.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOST_BITS = 2.0
-# Letters as one outline in a square from (0, 0) to (1, 1); the hole of A is run around backwards.
+# Letters as one outline in a square from (0, 0) to (1, 1); the hole of A runs backwards.
 _OUTLINES = {
     "A": "0,0 .4,1 .6,1 1,0 .8,0 .7,.25 .3,.25 .36,.4 .64,.4 .5,.78 .36,.4 .3,.25 .2,0",
     "C": "1,.3 .8,.07 .5,0 .2,.07 0,.35 0,.65 .2,.93 .5,1 .8,.93 1,.7 .8,.62 .65,.8 .5,.84 "
@@ -27,14 +27,14 @@ _SHAPES = {
 
 
 def letter_heights(probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the height in bits of each base of each position.
+    """Return the height in bits of each base at each position.
 
     Args:
         probabilities: (N, 4), rows that sum to 1.
 
     Returns:
-        (N, 4); a row sums to the information of its distribution, 0 to 2 bits. Rows of NaN, of
-        which nothing is known, are 0.
+        (N, 4); a row sums to the information of its distribution, 0 to 2 bits. Rows of NaN
+        (unknown distributions) become 0.
     """
     p = np.asarray(probabilities, dtype=float)
     p = np.where(np.isnan(p).any(axis=1, keepdims=True), 1 / 4, p)
@@ -46,16 +46,16 @@ def letter_heights(probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
 def logo_polygons(
     heights: NDArray[np.float64], bases: str, first: int, least_bits: float = 0.02
 ) -> dict[str, tuple[list[float | None], list[float | None]]]:
-    """Return the letters of a logo, the highest of a stack on top.
+    """Return the letters of a logo, with the highest letter of a stack on top.
 
     Args:
         heights: (N, 4) in bits.
-        bases: what the columns stand for, such as `ATCG`.
-        first: x of the first stack's middle; the others follow at distances of 1.
-        least_bits: letters that are lower are left out.
+        bases: base of each column, such as `ATCG`.
+        first: x of the middle of the first stack; stacks are 1 apart.
+        least_bits: smallest height of a letter to draw.
 
     Returns:
-        base -> x and y of its outlines, with None between two of them, as Plotly fills them.
+        base -> x and y of its outlines, separated by None, as Plotly fills them.
     """
     found: dict[str, tuple[list[float | None], list[float | None]]] = {b: ([], []) for b in bases}
     for n, row in enumerate(np.asarray(heights).tolist()):

@@ -1,4 +1,4 @@
-"""The last few things that were made, so that the next question need not make them again."""
+"""A cache of the values that were requested most recently."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -9,16 +9,16 @@ T = TypeVar("T")
 
 
 class Kept(Generic[T]):
-    """Keeps what was asked for last, and makes one at a time."""
+    """LRU cache that creates one value at a time."""
 
     def __init__(self, most: int) -> None:
-        """Keep so many."""
+        """Limit the cache to `most` values."""
         self._most = most
         self._made: OrderedDict[Hashable, T] = OrderedDict()
         self._lock = Lock()
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return what was made for a key, or make it, once there is room."""
+        """Return the cached value of a key, or create it; a full cache evicts a value first."""
         with self._lock:
             if key not in self._made:
                 while len(self._made) >= self._most:

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 
 def escape(text: object) -> str:
-    """Return text that a browser shows as it is."""
+    """Return text escaped for HTML, so that a browser shows it literally."""
     return html.escape(str(text))
 
 
@@ -22,7 +22,7 @@ def paragraph(text: str) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> str:
-    """Return a table that scrolls sideways where the page is narrow; numbers stand to the right."""
+    """Return a table that scrolls sideways on narrow pages; numbers are right-aligned."""
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in header)
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
     title = f"<caption>{escape(caption)}</caption>" if caption else ""
@@ -39,20 +39,20 @@ def facts(pairs: Iterable[tuple[str, object]]) -> str:
 
 
 def download(name: str, text: str, label: str = "") -> str:
-    """Return a link that saves a text; it holds the text, so that the server keeps no file."""
+    """Return a link that saves a text; the link contains the text, so the server stores no file."""
     address = f"data:text/plain;charset=utf-8,{quote(text)}"
     shown = escape(label or f"Download {name}")
     return f'<a class="chip" download="{escape(name)}" href="{address}">{shown}</a>'
 
 
 def tsv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Return a table with a header; `.` where there is no value."""
+    """Return a table with a header; missing values are `.`."""
     lines = ("\t".join("." if v is None else str(v) for v in row) for row in rows)
     return "\n".join(["\t".join(names), *lines, ""])
 
 
 def link_chip(address: str, text: str, title: str = "") -> str:
-    """Return a link to a state of a page; the sentence of `title` is shown under the pointer."""
+    """Return a link to a state of a page; `title` is the tooltip."""
     said = f' title="{escape(title)}"' if title else ""
     return f'<a class="chip" href="{escape(address)}"{said}>{escape(text)}</a>'
 

@@ -1,4 +1,4 @@
-"""What a model is, for a card: its name, what it was trained on, its size, and how long it took."""
+"""Facts for a model card: name, description, training data, size and training time."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,19 +11,19 @@ from carbon.model.folder import ModelFolder, model_folder
 from carbon.pretrained import BUNDLED_MODELS
 from carbon.run_folder import METRICS, RECIPE, column, read_lines, read_recipe
 
-EXPORT = "export"  # of a run folder
+EXPORT = "export"  # folder of the export in a run folder
 
 
 class AboutModel(NamedTuple):
-    """What is known of a model.
+    """Facts about a model.
 
     Attributes:
-        name: as it was given.
-        what: it is, in a few words; None where nobody says.
-        trained_on: None where nobody says.
-        num_parameters: of the network.
-        context_bp: bases that it reads at once.
-        hours: of computing, of its training; None where nobody wrote them down.
+        name: the name as given.
+        what: description in a few words; None if unknown.
+        trained_on: training data; None if unknown.
+        num_parameters: number of parameters of the network.
+        context_bp: bases in the model's context.
+        hours: compute time of its training; None if it was not recorded.
     """
 
     name: str
@@ -35,7 +35,7 @@ class AboutModel(NamedTuple):
 
 
 def model_of_run(folder: str | Path) -> Path:
-    """Return the export of a run folder, or the folder itself where it is none.
+    """Return the export of a run folder, or the folder itself if it is not a run folder.
 
     >>> model_of_run("tests").name
     'tests'
@@ -46,12 +46,12 @@ def model_of_run(folder: str | Path) -> Path:
 
 
 def about_model(source: str) -> AboutModel:
-    """Return what is known of a bundled model, or of a folder, by what lies in and around it.
+    """Return the facts about a bundled model, or about a model folder.
 
-    An export that lies in its run's folder is told from the run's recipe and metrics.
+    For an export in its run's folder, they come from the run's recipe and metrics.
 
     Raises:
-        ModelError: it is no model.
+        ModelError: the source is not a model.
     """
     found = model_folder(source)
     size = found.num_parameters, _context_bp(found)
@@ -73,7 +73,7 @@ def _context_bp(found: ModelFolder) -> int:
 
 
 def _corpus_of(recipe: dict[str, Any]) -> str | None:
-    """Return the organisms of a run's corpus, or its name where its manifest is not there now."""
+    """Return the organisms of a run's corpus, or the corpus's name if its manifest is missing."""
     corpus = str(recipe.get("data", {}).get("corpus", ""))
     if not corpus or "://" in corpus:
         return corpus or None
@@ -86,7 +86,7 @@ def _corpus_of(recipe: dict[str, Any]) -> str | None:
 
 
 def _hours_of(run: Path) -> float | None:
-    """Return the tokens of each step by its speed, summed."""
+    """Return training hours, summed over steps as tokens divided by tokens per second."""
     if not (run / METRICS).is_file():
         return None
     steps = read_lines(run).steps

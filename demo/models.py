@@ -5,7 +5,7 @@ from demo.markup import escape, facts
 
 
 def model_card(lab: Lab) -> str:
-    """Return what the model is, in a line, and behind it size, data and hours."""
+    """Return a one-line description of the model, which opens to its size, data and hours."""
     about = lab.about
     genome = " and ".join(file.rpartition("/")[2] for file in lab.genome.shown_files)
     simulated = "; it is a simulated genome" if lab.is_simulated else ""

@@ -1,4 +1,4 @@
-"""A variant's score, its parts and its effects, ready for JSON."""
+"""A variant's score compared with the scores of neighbouring SNVs, as JSON values."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ from demo.variant_files import Listed
 
 
 def told_strands(strands: Mapping[str, AlleleComparison]) -> dict[str, Any]:
-    """Return by strand what a delta is the sum of: alleles, bases behind, and the window's end."""
+    """Return the parts of each strand's delta: alleles, downstream bases and the window's end."""
     return {
         STRAND_NAMES[strand]: {
             "delta": compared.delta,
@@ -42,7 +42,7 @@ def told_strands(strands: Mapping[str, AlleleComparison]) -> dict[str, Any]:
 
 
 def told_numbers(values: NDArray[np.floating[Any]]) -> list[Any]:
-    """Return nested lists; None for NaN."""
+    """Return an array as nested lists, with None for NaN."""
     found: NDArray[np.object_] = values.astype(object)
     found[np.isnan(values)] = None
     lists: list[Any] = found.tolist()
@@ -50,7 +50,7 @@ def told_numbers(values: NDArray[np.floating[Any]]) -> list[Any]:
 
 
 def told_score(score: VariantScore, reference: Reference) -> dict[str, Any]:
-    """Return a score for JSON, with the variant as it was given and as it was scored."""
+    """Return a score as JSON values, with the variant as given and as scored (normalised)."""
     return {
         "variant": score.variant.to_text(),
         "scored_as": normalize_variant(reference, score.variant).to_text(),
@@ -65,7 +65,7 @@ def told_score(score: VariantScore, reference: Reference) -> dict[str, Any]:
 
 
 def told_effects(genome: Genome, variant: Variant) -> list[dict[str, Any]]:
-    """Return what an SNV does to the first transcript of each gene that it lies in."""
+    """Return the effect of an SNV on the first transcript of each gene that contains it."""
     found = []
     variant = normalize_variant(genome.reference, variant)
     for gene in genome.genes_in(variant.interval):
@@ -76,7 +76,7 @@ def told_effects(genome: Genome, variant: Variant) -> list[dict[str, Any]]:
 
 
 def told_scan(scanned: ScanChunk) -> dict[str, Any]:
-    """Return what a scan found of each base; None where a base is unknown."""
+    """Return the results of a scan for each base as JSON values; unknown bases have None."""
     known = [value for value in told_numbers(scanned.log_p_ref) if value is not None]
     return {
         "region": scanned.interval.to_region(),
@@ -88,17 +88,17 @@ def told_scan(scanned: ScanChunk) -> dict[str, Any]:
     }
 
 
-UNTOLD = "untold"  # no annotation, or none that tells what the bases are
+UNTOLD = "untold"  # no annotation, or an annotation that does not describe these bases
 _ORDER = (*TERMS, UNTOLD)
 
 
 class Standing(NamedTuple):
-    """An SNV among those of the same consequence.
+    """Rank of an SNV among the SNVs with the same consequence.
 
     Attributes:
-        consequence: the one that they have.
-        delta: its own, in nats.
-        share_below: of them that have a lower delta, 0 to 1.
+        consequence: the shared consequence.
+        delta: delta of this SNV, in nats.
+        share_below: share of the SNVs that have a lower delta, 0 to 1.
     """
 
     consequence: str
@@ -108,11 +108,11 @@ class Standing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SnvsByConsequence:
-    """The SNVs of a stretch.
+    """All SNVs of a region, with their consequences and deltas.
 
     Attributes:
-        consequences: of all of them, the most severe for any gene.
-        deltas: of those that were scored, in nats.
+        consequences: the most severe consequence of each SNV for any gene.
+        deltas: deltas of the scored SNVs, in nats.
     """
 
     consequences: Mapping[Variant, str]
@@ -120,14 +120,14 @@ class SnvsByConsequence:
 
     @property
     def by_consequence(self) -> dict[str, list[float]]:
-        """Return the deltas of each consequence, the most severe first."""
+        """Return the deltas of each consequence, most severe first."""
         found: dict[str, list[float]] = {term: [] for term in _ORDER}
         for variant, delta in self.deltas.items():
             found[self.consequences[variant]].append(delta)
         return {term: deltas for term, deltas in found.items() if deltas}
 
     def standing(self, variant: Variant, delta: float) -> Standing | None:
-        """Return where a variant of this delta stands; None if it is no SNV of the stretch.
+        """Return the rank of an SNV with this delta; None if the region does not contain the SNV.
 
         >>> stop, other = Variant("c", 4, "C", "A"), Variant("c", 5, "G", "T")
         >>> terms = dict.fromkeys((stop, other), "stop_gained")
@@ -144,12 +144,12 @@ class SnvsByConsequence:
 def consequences_in(
     reference: Reference, interval: Interval, annotation: Annotation | None
 ) -> dict[Variant, str]:
-    """Return every SNV of a stretch with its most severe consequence for any gene.
+    """Return every SNV of a region with its most severe consequence for any gene.
 
     Args:
-        reference: unknown bases have no SNVs.
-        interval: the stretch.
-        annotation: of the reference; without one no consequence is told.
+        reference: reference sequence; unknown bases have no SNVs.
+        interval: the region.
+        annotation: annotation of the reference; without it every consequence is `UNTOLD`.
     """
     consequences = Consequences(reference, annotation) if annotation else None
     found = {}
@@ -162,7 +162,7 @@ def consequences_in(
 
 
 def deltas_in(scanned: ScanChunk) -> dict[Variant, float]:
-    """Return the delta of every SNV of what was scanned, of the alleles alone."""
+    """Return the delta of the alleles alone for every SNV in the scanned region."""
     return {
         Variant(scanned.interval.contig, position, ref, alt): delta
         for position, ref, row in zip(
@@ -177,7 +177,7 @@ def deltas_in(scanned: ScanChunk) -> dict[Variant, float]:
 
 
 def some_of_each(consequences: Mapping[Variant, str], most: int, seed: int = 0) -> list[Variant]:
-    """Return SNVs of each consequence, drawn at random where there are more than `most`."""
+    """Return SNVs of each consequence, with a random sample where there are more than `most`."""
     random = np.random.default_rng(seed)
     chosen: list[Variant] = []
     for term in _ORDER:
@@ -186,13 +186,13 @@ def some_of_each(consequences: Mapping[Variant, str], most: int, seed: int = 0) 
     return chosen
 
 
-_CENTERED_WINDOW_BP = 384  # each SNV has one, so that a second's work reads many
+_CENTERED_WINDOW_BP = 384  # short: many SNVs a second, each in its own window
 
 
 def place_around(genome: Genome, variant: Variant, most_bp: int) -> Interval:
-    """Return the first gene that a variant lies in, or as much of it as lies around the variant.
+    """Return the region around a variant, at most `most_bp` long and limited to its first gene.
 
-    Where there is no gene it is `most_bp` around the variant.
+    Outside genes, the region is not limited to a gene.
     """
     place = window_around(genome, variant, most_bp)
     variant = normalize_variant(genome.reference, variant)
@@ -203,17 +203,17 @@ def place_around(genome: Genome, variant: Variant, most_bp: int) -> Interval:
 
 
 def window_around(genome: Genome, variant: Variant, window_bp: int) -> Interval:
-    """Return the window with the variant in its middle, cut at the contig's ends."""
+    """Return the window with the variant at its centre, truncated at the ends of the contig."""
     start = max(0, normalize_variant(genome.reference, variant).position - window_bp // 2)
     length_bp = genome.reference.contig_lengths_bp[variant.contig]
     return Interval(variant.contig, start, min(start + window_bp, length_bp))
 
 
 def variant_or_first(text: str, listed: Sequence[Listed], genome: Genome) -> Variant:
-    """Return the variant that is typed, or the first of a VCF that has bases.
+    """Return the variant that the visitor typed, or the first scorable variant of a VCF.
 
     Raises:
-        UserError: it cannot be read, or there is none.
+        UserError: the text is not a variant, or there is no variant.
     """
     if text:
         return read_variant(text, genome.reference, genome.annotation)
@@ -225,7 +225,7 @@ def variant_or_first(text: str, listed: Sequence[Listed], genome: Genome) -> Var
 
 
 def short_method(method: Method) -> Method:
-    """Return the method by which SNVs of a stretch are read: windows of `centered` are short."""
+    """Return the method for scoring the SNVs of a region, with shorter windows for `centered`."""
     if method.protocol == "right_end":
         return method
     return replace(method, window_bp=min(_CENTERED_WINDOW_BP, method.window_bp))
@@ -234,14 +234,14 @@ def short_method(method: Method) -> Method:
 def read_snvs(
     reader: ModelRunner, genome: Genome, place: Interval, method: Method, most: int
 ) -> SnvsByConsequence:
-    """Return the SNVs of a stretch: all of them by `right_end`, else a draw of each consequence.
+    """Score the SNVs of a region: all of them by `right_end`, else a sample of each consequence.
 
     Args:
-        reader: of the model.
-        genome: whose annotation tells consequences.
-        place: the stretch.
-        method: of `short_method`; `right_end` reads all of them by one scan in frame 0.
-        most: of each consequence, where each takes a window of its own.
+        reader: runner of the model.
+        genome: genome whose annotation determines the consequences.
+        place: the region.
+        method: method from `short_method`; `right_end` scores all SNVs in one scan at offset 0.
+        most: largest number of SNVs of each consequence, if each SNV needs its own window.
     """
     terms = consequences_in(genome.reference, place, genome.annotation)
     if method.protocol == "right_end":
@@ -257,11 +257,11 @@ def read_snvs(
 def told_among(
     reader: ModelRunner, genome: Genome, variant: Variant, snvs: SnvsByConsequence, method: Method
 ) -> dict[str, Any]:
-    """Return the SNVs and where a variant stands among them, ready for JSON.
+    """Return the SNVs of a region and the rank of a variant among them, as JSON values.
 
     Returns:
-        `window_bp`; by consequence `all`, their number, and `deltas` of those that were read;
-        `this`, the fields of `Standing`, or None of a variant that is no SNV of the stretch.
+        `window_bp`; for each consequence, `all` (number of SNVs) and `deltas` (of the scored
+        SNVs); `this`, the fields of `Standing`, or None if the variant is not an SNV of the region.
     """
     own, variant = None, normalize_variant(genome.reference, variant)
     if variant in snvs.consequences:

@@ -1,4 +1,4 @@
-"""One 6-mer's distribution told in numbers, ready for JSON."""
+"""The distribution over one 6-mer, summarised as JSON values."""
 
 from typing import Any
 
@@ -17,16 +17,16 @@ from carbon.tokenizer import ALL_KNOWN, BASES, KMER_DIGITS, K, encode_kmers
 
 
 def told_kmer(token: NextToken, kmer: str, fixed: str, most: int) -> dict[str, Any]:
-    """Return what is expected, free and given fixed bases, and the losses of near misses.
+    """Return expected bases, with and without fixed bases, and the losses of near misses.
 
     Args:
         token: the distribution.
         kmer: the true 6-mer.
-        fixed: six letters, `.` where free.
-        most: of the likeliest that are listed.
+        fixed: six letters, `.` for a free position.
+        most: number of the likeliest 6-mers to list.
 
     Raises:
-        UserError: one is no 6-mer.
+        UserError: `kmer` or `fixed` is not a 6-mer.
     """
     given, true = token.given(fixed), kmer_index(kmer)
     kmers = (all_kmers()[true], *near_misses(kmer))
@@ -49,7 +49,7 @@ def told_kmer(token: NextToken, kmer: str, fixed: str, most: int) -> dict[str, A
 
 
 def told_guess(reader: ModelRunner, sequence: str) -> dict[str, Any]:
-    """Return what a model makes of a sequence whose last six bases it is to guess.
+    """Return the model's prediction of the last six bases of a sequence.
 
     Returns:
         `context` and its 6-mers `read`; `best` and `best_probability`; the last six bases `true`,
@@ -57,7 +57,7 @@ def told_guess(reader: ModelRunner, sequence: str) -> dict[str, Any]:
         best.
 
     Raises:
-        UserError: it does not end with six of ACGT.
+        UserError: the last six bases are not all A, C, G or T.
     """
     if len(sequence) < K or set(sequence[-K:].upper()) - set(BASES):
         raise UserError(

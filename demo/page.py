@@ -1,4 +1,4 @@
-"""One panel as a page: inputs, buttons, views, and the events between them."""
+"""A panel as a Gradio page: inputs, buttons, views, and the events between them."""
 
 import inspect
 import logging
@@ -20,17 +20,17 @@ from demo.views import SCRIPT, component_of
 
 _LOG = logging.getLogger("carbon.demo")
 _BROKEN = "something went wrong on this side; what it was is in the server's log"
-_LETTERS_BESIDE = 24  # of a wrong letter, that are shown
+_LETTERS_BESIDE = 24  # shown on each side of a wrong letter
 _POLITE = ' role="status"'
-_SECONDS_BETWEEN_VIEWS = 0.2  # drawing costs more than computing where the model is small
+_SECONDS_BETWEEN_VIEWS = 0.2  # drawing takes longer than computing if the model is small
 _SHOW_ADDRESS = "(link) => carbon.showAddress(link, '%sState')"
 
 
 class Page:
-    """Builds a panel's widgets into the page that is open, and answers what happens there."""
+    """Adds a panel's widgets to the open page and handles their events."""
 
     def __init__(self, page: gr.Blocks, panel: Panel, limits: Limits) -> None:
-        """Build it."""
+        """Create the widgets and connect their events."""
         self.panel, self.limits = panel, limits
         with gr.Row():
             self.card = gr.HTML(model_card(panel.lab))
@@ -117,7 +117,7 @@ class Page:
             opened.append(ticks(**ask | {"fn": self._ask_again}))
         for event, way in (*((e, "push") for e in asked), *((e, "replace") for e in opened)):
             event.success(None, self.link, self.link, js=_SHOW_ADDRESS % way, **quiet)
-        # Told only when it is so: what was on its way until then would stand over it.
+        # Show this only after cancelling: an event that was still running would overwrite it.
         stopped = self.stop.click(None, cancels=[*asked, *opened], **quiet)
         stopped.then(lambda: _status("Stopped."), None, self.status, queue=False, **quiet)
         gr.Button(visible=False).click(
@@ -133,7 +133,7 @@ class Page:
         return dict(zip((field.name for field in self.panel.fields), given, strict=True))
 
     def _panel(self, given: Mapping[str, Any]) -> Panel:
-        """Return the panel of the model that a visitor has chosen, who alone gets it."""
+        """Return the panel of the model that this visitor selected; other visitors keep theirs."""
         return self.panel.with_model(str(given.get(MODEL) or self.panel.lab.shown_name))
 
     def _values(self, given: Sequence[Any]) -> Values:
@@ -141,15 +141,15 @@ class Page:
         return checked_values(self._panel(named).fields, named)
 
     def _ask(self, request: gr.Request, *given: Any) -> Iterator[list[Any]]:
-        """Answer the widgets' values; yield the outputs as they come."""
+        """Answer the values of the widgets; yield outputs as they become available."""
         yield from self._told(request, self._named(given))
 
     def _told(
         self, request: gr.Request, given: Values, kept: Values | None = None
     ) -> Iterator[list[Any]]:
-        """Answer values, or say what is wrong with them where an answer would stand.
+        """Answer values, or show the error in place of the answer.
 
-        Where they are restored, beside uploads that are kept, the widgets come first.
+        Restoring a state passes its uploads as `kept`; the outputs then start with the widgets.
         """
         unchanged = [] if kept is None else [gr.skip() for _ in self.panel.fields]
         try:
@@ -168,16 +168,16 @@ class Page:
             yield [*unchanged, told, gr.skip(), *([None] * len(self._outputs[2:]))]
 
     def _ask_again(self, request: gr.Request, *given: Any) -> Iterator[list[Any]]:
-        """Answer by the clock; a screen reader is told nothing but what is wrong."""
+        """Refresh the answer periodically; screen readers announce only errors."""
         for status, *shown in self._ask(request, *given):
             yield [status.replace(_POLITE, ""), *shown]
 
     def _open(self, request: gr.Request) -> Iterator[list[Any]]:
-        """Restore the state that the address names, and answer it."""
+        """Restore the state in the page's address, and answer it."""
         yield from self._restored(request, request.query_params, {})
 
     def _follow(self, event: gr.EventData, request: gr.Request, *given: Any) -> Iterator[list[Any]]:
-        """Restore the state of a link to this page, beside what is uploaded, and answer it."""
+        """Restore the state of a link to this page, keep the uploads, and answer it."""
         query = dict(parse_qsl(event._data["picked"].removeprefix("?"), keep_blank_values=True))
         yield from self._restored(request, query, self._named(given))
 
@@ -207,7 +207,7 @@ class Page:
         yield [status, *_shown(panel, values, result), *_code(panel, values), kept]
 
     def _redraw(self, result: Result | None, *given: Any) -> list[Any]:
-        """Show the last answer once more, as the values want it shown."""
+        """Show the last answer again, as the current values display it."""
         if result is None:
             return [gr.skip(), *self._unchanged()]
         values, panel = self._values(given), self._panel(self._named(given))
@@ -232,14 +232,14 @@ class Page:
         return picked
 
     def _sentence(self, error: Exception) -> str:
-        """Return what a visitor is told; a defect of ours goes to the log."""
+        """Return the message for the visitor; unexpected errors go to the log."""
         if isinstance(error, UserError):
             return without_folders(str(error), self.panel.lab.genome.shown_files)
         _LOG.error("a panel failed", exc_info=error)
         return _BROKEN
 
     def _shown_wrong(self, error: Exception, given: Values) -> str:
-        """Return the first wrong letter as it was typed, and links to what may have been meant."""
+        """Return the text with its first wrong letter marked, and links to likely corrections."""
         if not isinstance(error, TypedError):
             return ""
         line, at, end = error.text, error.at, error.at + max(1, len(error.wrong))
@@ -253,7 +253,7 @@ class Page:
         return shown + (f"<p>Did you mean {links}</p>" if links else "")
 
     def _respelled(self, given: Values, wrong: str, name: str) -> Values:
-        """Return the values with a name in the place of a wrong one, wherever that is typed."""
+        """Return the values with a wrong name replaced in every text field."""
         typed = (field.name for field in self.panel.fields if field.kind == "text")
         return given | {key: given[key].replace(wrong, name, 1) for key in typed if given.get(key)}
 
@@ -261,7 +261,7 @@ class Page:
         return [changed.get(field.name, gr.skip()) for field in self.panel.fields]
 
     def _program(self) -> Callable[..., Result]:
-        """Return the endpoint: the panel's answer alone, its parameters named as the fields."""
+        """Return the endpoint: the panel's answer alone, with parameters named after the fields."""
 
         def endpoint(request: gr.Request, *given: Any) -> Result:
             try:
@@ -277,7 +277,7 @@ class Page:
 
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         request = inspect.Parameter("request", kind, annotation=gr.Request)
-        # Of what has no value on the page, only None makes a client's argument optional.
+        # Uploads have no value on the page; only None makes a client's argument optional.
         defaults = {f.name: None if f.kind == "files" else f.default for f in self.panel.fields}
         named = [inspect.Parameter(name, kind, default=v) for name, v in defaults.items()]
         vars(endpoint)["__signature__"] = inspect.Signature([request, *named])
@@ -285,7 +285,7 @@ class Page:
 
 
 def _shown(panel: Panel, values: Values, result: Result) -> list[Any]:
-    """Return the card of the model, and the views."""
+    """Return the model card and the views."""
     shown = panel.show(values, result)
     return [model_card(panel.lab), *(shown.get(view.name, gr.skip()) for view in panel.views)]
 
@@ -308,7 +308,7 @@ def _in_widget(field: Field, value: Any, keeps_files: bool) -> Any:
 
 def _status(text: str, *, wrong: bool = False, more: str = "") -> str:
     style, role = ("status wrong", ' role="alert"') if wrong else ("status", _POLITE)
-    # The page would not take notice of an answer that takes just as long as the one before.
+    # The timestamp makes the page update even if an answer takes exactly as long as the last one.
     return f'<div class="{style}" data-at="{time.monotonic_ns()}"{role}>{escape(text)}{more}</div>'
 
 

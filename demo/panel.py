@@ -1,4 +1,4 @@
-"""What a panel is: a question that a visitor asks the model, and how its answer is shown."""
+"""Base class of panels: pages on which a visitor queries the model and views the answer."""
 
 import shlex
 from abc import ABC, abstractmethod
@@ -10,8 +10,8 @@ from demo.fields import Field, Kind, Values, link_to
 from demo.lab import Lab
 from demo.markup import link_chip
 
-MODEL = "base_model"  # the field that switches it
-Command = str | Sequence[object]  # words, or a line as it stands
+MODEL = "base_model"  # name of the field that selects the model
+Command = str | Sequence[object]  # words, or a complete line
 Result = dict[str, Any]
 """What a program gets: numbers, texts and lists, ready for JSON."""
 
@@ -20,7 +20,7 @@ ViewKind = Literal["html", "figure", "bases"]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far an answer has come."""
+    """Progress of an answer."""
 
     done: int
     total: int
@@ -28,12 +28,12 @@ class Progress:
 
 
 class View(NamedTuple):
-    """A place on the page where a part of an answer is shown.
+    """Part of the page that shows a part of an answer.
 
     Attributes:
-        name: key of what `show` returns.
+        name: key in the mapping that `show` returns.
         kind: markup, a Plotly figure, or bases with their probabilities.
-        label: said to screen readers, and above it.
+        label: heading, also read by screen readers.
     """
 
     name: str
@@ -42,12 +42,12 @@ class View(NamedTuple):
 
 
 class Example(NamedTuple):
-    """Values that show something; what is not named keeps its default.
+    """Field values worth showing; fields that are not named keep their defaults.
 
     Attributes:
-        label: of the link.
-        values: by the names of fields.
-        sentence: why it is worth a look.
+        label: label of the link.
+        values: values by field name.
+        sentence: why the example is interesting.
     """
 
     label: str
@@ -56,12 +56,12 @@ class Example(NamedTuple):
 
 
 class Pick(NamedTuple):
-    """A click in a view that sets fields and asks anew.
+    """A click in a view that sets fields and requests a new answer.
 
     Attributes:
-        view: where it happens.
-        set: what was picked, and the values before it, to the values that change.
-        asks: whether they change the answer, and not only how it is shown.
+        view: name of the view.
+        set: function from the picked item and the current values to the values that change.
+        asks: whether the new values change the answer, and not only its display.
     """
 
     view: str
@@ -70,19 +70,19 @@ class Pick(NamedTuple):
 
 
 class Panel(ABC):
-    """One page of the demo; a subclass says what is asked and how the answer is shown.
+    """One page of the demo; a subclass defines the inputs, the answer and its display.
 
     Attributes:
-        name: name of its page and endpoint; the name of the class in lower case if not given.
-        title: title in the navigation; the name of the class if not given.
-        sentence: what it shows, in one.
-        invitation: what the primer's link to it says; the primer itself has none.
+        name: name of its page and endpoint; by default the lower-case name of the class.
+        title: title in the navigation; by default the name of the class.
+        sentence: one sentence on what the panel shows.
+        invitation: text of the primer's link to the panel; the primer's own is empty.
         more: examples that suit any model and genome.
-        views: where the answer goes, from top to bottom.
-        uses_model: whether it waits for its turn with the model.
-        switches_model: whether another model changes what it answers.
-        run_label: label of the button; the title if not given.
-        refresh_seconds: how often the answer is asked for again; None if only when asked.
+        views: views of the answer, from top to bottom.
+        uses_model: whether requests queue for the model.
+        switches_model: whether selecting another model changes the answers.
+        run_label: label of the button; by default the title.
+        refresh_seconds: interval between automatic refreshes; None for no refresh.
     """
 
     name: ClassVar[str]
@@ -97,7 +97,7 @@ class Panel(ABC):
     refresh_seconds: ClassVar[float | None] = None
 
     def __init_subclass__(cls) -> None:
-        """Derive name, title and button label from the name of the class if it gives none."""
+        """Set name, title and button label from the class name unless the class defines them."""
         defaults = {"name": cls.__name__.lower(), "title": cls.__name__}
         for attribute, value in defaults.items():
             if not hasattr(cls, attribute):
@@ -106,18 +106,18 @@ class Panel(ABC):
             cls.run_label = cls.title
 
     def __init__(self, lab: Lab) -> None:
-        """Keep what all panels share."""
+        """Store the state that all panels share."""
         self.lab = lab
         self.refresh()
 
     def refresh(self) -> None:
-        """Make the fields anew: what can be chosen changes with time."""
+        """Rebuild the fields, because the available choices change with time."""
         first = self.lab.first.shown_name
         switch = self.model_field(MODEL, "Model of this page", first)
         self.fields = (*self.make_fields(), *(switch if self.switches_model else ()))
 
     def model_field(self, name: str, label: str, default: str) -> tuple[Field, ...]:
-        """Return a choice of a model, where there are others."""
+        """Return a field that selects a model; empty if there are no other models."""
         first, offer = self.lab.first.shown_name, self.lab.first.offer
         if not offer:
             return ()
@@ -127,7 +127,7 @@ class Panel(ABC):
         return (Field(name, label, default, kind, names, info=info, asks=True),)
 
     def with_model(self, name: str) -> Self:
-        """Return this panel for a model, which is told by its name."""
+        """Return this panel for the model with this name."""
         lab = self.lab.with_model(name)
         if lab is self.lab:
             return self
@@ -139,54 +139,54 @@ class Panel(ABC):
 
     @abstractmethod
     def make_fields(self) -> tuple[Field, ...]:
-        """Return the inputs; their defaults are an example that works at once."""
+        """Return the inputs; their defaults are an example that works immediately."""
 
     def examples(self) -> tuple[Example, ...]:
-        """Return more of them, shown as links."""
+        """Return further examples, shown as links."""
         return self.more
 
     def picks(self) -> tuple[Pick, ...]:
-        """Return what clicks in the views do."""
+        """Return the actions of clicks in the views."""
         return ()
 
     def buttons(self) -> Mapping[str, Callable[[Values, Result], Values]]:
-        """Return more buttons: label to the values that change, from those and the answer."""
+        """Return further buttons: label to a function from values and answer to changed values."""
         return {}
 
     @abstractmethod
     def answer(self, values: Values) -> Iterator[Progress | Result]:
-        """Yield how far it is, or what is known so far; the last is the answer.
+        """Yield progress or partial answers; the last item is the complete answer.
 
         Raises:
-            UserError: the question makes no sense, in a sentence.
+            UserError: the values are invalid; the message is a sentence.
         """
 
     @abstractmethod
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
-        """Return what each view shows; a view that is not named stays as it is."""
+        """Return the content of each view; views that are not named stay unchanged."""
 
     @abstractmethod
     def python(self, values: Values) -> str:
-        """Return a program that prints the same."""
+        """Return a Python program that prints the same answer."""
 
     @abstractmethod
     def commands(self, values: Values) -> list[Command]:
-        """Return command lines that print or write the same."""
+        """Return command lines that print or write the same answer."""
 
     def command(self, values: Values) -> str:
-        """Return the command lines as they are typed."""
+        """Return the command lines as text for a shell."""
         lines = self.commands(values)
         return "\n".join(x if isinstance(x, str) else shlex.join(map(str, x)) for x in lines)
 
     @property
     def path(self) -> str:
-        """Where its page is."""
+        """Path of the page."""
         return f"/{self.name}"
 
     def link(self, values: Mapping[str, Any]) -> str:
-        """Return the address of a state, from the server's root."""
+        """Return the address that restores these values, relative to the server's root."""
         return link_to(self.path, self.fields, values)
 
     def example_links(self) -> str:
-        """Return the examples as markup."""
+        """Return the links to the examples as markup."""
         return "".join(link_chip(self.link(e.values), e.label, e.sentence) for e in self.examples())

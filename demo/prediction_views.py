@@ -1,4 +1,4 @@
-"""What the panel `predict` shows of its answer."""
+"""Views of the panel `predict`."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -10,13 +10,13 @@ from demo.panel import Result
 from demo.sequence_pairs import named
 
 _COLORS = (BLUE, ORANGE, GREEN, PURPLE, GREY)
-_MOST_DRAWN = 8  # outputs
-_MOST_ROWS = 300  # of the table on the page; the download has all
+_MOST_DRAWN = 8  # outputs that the figure draws
+_MOST_ROWS = 300  # rows of the table on the page; the download has all
 _ROW_HEIGHT, _LEAST_HEIGHT, _GAP = 130, 320, 0.06
 
 
 def prediction_facts(result: Result) -> str:
-    """Return what the model is, and what the variant changes."""
+    """Return a description of the model and of the variant's effect on its predictions."""
     pairs = [
         ("model", result["model"]),
         ("method", result["method"]),
@@ -62,7 +62,7 @@ def prediction_figure(result: Result) -> Figure:
 
 
 def prediction_tables(result: Result, fasta_name: str) -> str:
-    """Return the rows of a table, and links that save all of them and the sequences."""
+    """Return the table, and links that save all rows and the sequences."""
     if not result["names"]:
         return ""
     place = ("name", "position", "base") if result["task"] == "bases" else ("name", "bases")
@@ -76,7 +76,7 @@ def prediction_tables(result: Result, fasta_name: str) -> str:
 
 
 def _rows(result: Result) -> Iterator[Sequence[Any]]:
-    """Yield the rows as `carbon predict` writes them."""
+    """Yield the rows in the format of `carbon predict`."""
     columns = (result["names"], result["sequences"], result["predictions"])
     for name, bases, found in zip(*columns, strict=True):
         if result["task"] != "bases":
@@ -97,7 +97,7 @@ def _bars(result: Result, number: int) -> Iterator[dict[str, Any]]:
         names += ["REF", "ALT"]
         values += [variant["ref"], variant["alt"]]
         colors += [GREY, ORANGE]
-    # Two sequences of one name are two bars.
+    # Two sequences with the same name need two bars.
     labels = [
         name if names.count(name) == 1 else f"{name} ({n})" for n, name in enumerate(names, 1)
     ]
@@ -119,5 +119,5 @@ def _lines(result: Result, number: int) -> Iterator[dict[str, Any]]:
 
 
 def _axis_numbers(number: int) -> list[int]:
-    """Return how Plotly counts axes: the first has no number, the second is 2."""
+    """Return Plotly's numbers of the axes: the first has no number, the second is 2."""
     return [n + 1 if n else 0 for n in range(number)]

@@ -1,4 +1,4 @@
-"""The stations of the primer: prose, with what was computed of the sequence put in."""
+"""The sections of the primer: prose that includes results computed from the sequence."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ _OPEN = {"bases": "·" * K, "index": "?"}
 
 
 def strands(result: Facts) -> str:
-    """Return where the sequence stands, and both of its strands."""
+    """Return the section on the location of the sequence and its two strands."""
     bases, said = result["sequence"], result["said"]
     known = f"Why people know it: {result['known_for']}" if result["known_for"] else ""
     return _station(
@@ -36,7 +36,7 @@ def strands(result: Facts) -> str:
 
 
 def splicing(result: Facts) -> str:
-    """Return what is cut out of the gene, and in which exons the sequence lies."""
+    """Return the section on splicing: introns of the gene, and exons that contain the sequence."""
     said = result["said"]
     return _station(
         "2. Cut and joined",
@@ -54,7 +54,7 @@ SPLICING = """<div class="primer"><p>A gene is a stretch that the cell copies in
 
 
 def codons(result: Facts) -> str:
-    """Return the codons of the sequence."""
+    """Return the section on the codons of the sequence."""
     gene, bases, protein = result["gene"], result["sequence"], result["protein"]
     counted = "Name a gene with a known structure, and its codons are counted here."
     if gene:
@@ -77,7 +77,7 @@ CODONS = """<div class="primer"><p>Each of the 64 <em>codons</em> stands for one
 
 
 def kmers(result: Facts) -> str:
-    """Return the tokens of the sequence in two offsets."""
+    """Return the section on the tokens of the sequence at two offsets."""
     bases, (first, second) = result["sequence"], result["offsets"]
     state = {"text": bases, "shift": str(second["offset"])}
     return _station(
@@ -99,7 +99,7 @@ def kmers(result: Facts) -> str:
 
 
 def token(result: Facts) -> str:
-    """Return what the model has read of the sequence, and what it guesses."""
+    """Return the section on what the model has read and its prediction of the next 6-mer."""
     read = result["read"]
     return _station(
         "5. The model guesses what comes next",
@@ -122,7 +122,7 @@ TOKEN = """<div class="primer"><p>Added up over all 6-mers that have an A at the
 
 
 def losses(result: Facts) -> str:
-    """Return what the true 6-mer costs the model by both losses."""
+    """Return the section on the loss of the true 6-mer under both objectives."""
     loss = result["true_loss"]
     return _station(
         "6. The lesson",
@@ -147,7 +147,7 @@ LOSSES = """<div class="primer"><p><em>Cross-entropy</em> is &minus;log&nbsp;p o
 
 
 def more(result: Facts, place: str, pages: Iterable[tuple[str, str]]) -> str:
-    """Return links that take the sequence along, then those of all pages by path and label."""
+    """Return links that pass the sequence on, then links to all pages by path and label."""
     context, variant = result["context"], result["variant"]
     along = [
         ("/generate", "Let the model write on", {"prompt": context}),
@@ -167,13 +167,13 @@ def more(result: Facts, place: str, pages: Iterable[tuple[str, str]]) -> str:
 
 
 def _station(title: str, *parts: str) -> str:
-    """Return a station; its parts are markup of this module's own, with values escaped."""
+    """Return a section; its parts are markup from this module, with escaped values."""
     told = "".join(part if part.startswith(("<p>", "<div")) else f"<p>{part}</p>" for part in parts)
     return f'<section class="primer"><h2>{escape(title)}</h2>{told}</section>'
 
 
 def _links(*pages: tuple[str, str, dict[str, str]]) -> str:
-    """Return links: path, label, and the fields that are set there."""
+    """Return links; each page is a path, a label and the field values to set."""
     links = (
         link_chip(f"{path}?{urlencode(state)}" if state else path, label)
         for path, label, state in pages
@@ -182,13 +182,13 @@ def _links(*pages: tuple[str, str, dict[str, str]]) -> str:
 
 
 def _tokens(parts: Sequence[Facts], label: str) -> str:
-    """Return tokens with their numbers; what is no whole known 6-mer has none."""
+    """Return tokens with their numbers; a token that is not a whole, known 6-mer has no number."""
     numbers = ["·" if part["index"] is None else str(part["index"]) for part in parts]
     return _dna([part["bases"] for part in parts], label, numbers)
 
 
 def _dna(parts: Iterable[str], label: str, below: Sequence[str] = ()) -> str:
-    """Return pieces of DNA, coloured by base, with something small under each."""
+    """Return pieces of DNA coloured by base, with small text under each."""
     pieces = []
     for n, part in enumerate(parts):
         bases = "".join(f'<span class="{escape(base)}">{escape(base)}</span>' for base in part)

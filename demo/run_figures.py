@@ -1,4 +1,4 @@
-"""A training run as figures: its curves one above the other, and what each stage reads."""
+"""Figures of a training run: its curves, one above another, and the mixture of each phase."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _GAP_PIXELS = 34
 
 @dataclass(frozen=True, slots=True)
 class _Curve:
-    """A column of `metrics.jsonl`, or of another file of lines, as it is drawn."""
+    """A curve: a column of `metrics.jsonl`, or of another file of JSON lines."""
 
     column: str
     label: str
@@ -28,7 +28,7 @@ class _Curve:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Curves over one y axis."""
+    """Curves that share a y axis."""
 
     title: str
     curves: tuple[_Curve, ...]
@@ -70,12 +70,12 @@ STEP_COLUMNS = tuple(c.column for row in _ROWS for c in row.curves if c.file == 
 
 
 def run_curves(result: Mapping[str, Any], axis: str, kept_while: str) -> Figure:
-    """Return the curves one above the other, with the stages behind all of them.
+    """Return the curves, one above another, with the training phases in the background.
 
     Args:
-        result: what the panel answers.
+        result: the panel's answer.
         axis: `steps` or `tokens`.
-        kept_while: a zoom stays as long as this, the run and the axis do.
+        kept_while: the zoom persists until this value, the run or the axis changes.
     """
     along = {"steps": "step", "tokens": "tokens"}[axis]
     rows = [(row, found) for row in _ROWS if (found := _traces(row, result, along))]
@@ -108,7 +108,7 @@ def run_curves(result: Mapping[str, Any], axis: str, kept_while: str) -> Figure:
 
 
 def run_mixture(stages: Sequence[Mapping[str, Any]]) -> Figure:
-    """Return the share of each source as bars, one a stage."""
+    """Return the share of each source as bars, one bar per phase."""
     labels = [f"{n}. {plain(str(s.get('name', '')))}" for n, s in enumerate(stages, start=1)]
     sources = list(dict.fromkeys(name for stage in stages for name in stage.get("mixture", {})))
     traces = [
@@ -159,7 +159,7 @@ def _traces(row: _Row, result: Mapping[str, Any], along: str) -> list[dict[str, 
 def _stages(
     result: Mapping[str, Any], along: str
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return shapes, a line where a stage begins and the shade of its objective, and names."""
+    """Return the phases' shapes, a start line and a shade by objective, and their labels."""
     switches = result["switches"]
     starts = [switch[along] for switch in switches]
     ends = [*starts, result[along]][1:]

@@ -1,4 +1,4 @@
-"""A run in numbers, as far as it is drawn: what a page shows while it trains or after."""
+"""A training run as numbers: the values that a page draws during or after training."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,19 +18,20 @@ def told(
     columns: Sequence[str],
     most_points: int,
 ) -> dict[str, Any]:
-    """Return what is drawn of a run, ready for JSON.
+    """Return the values that a page draws of a run, as JSON values.
 
     Args:
-        recipe: the tables of its `config.toml`.
-        lines: what it has written so far.
-        last_steps: that are drawn; 0 for all.
-        columns: of its steps, as curves.
-        most_points: of a curve, about; a point is the mean of as many steps as it takes.
+        recipe: tables of its `config.toml`.
+        lines: the lines that it has written so far.
+        last_steps: number of last steps to draw; 0 for all.
+        columns: columns of its steps to draw as curves.
+        most_points: approximate number of points of a curve; each point is the mean of a group of
+            steps.
 
     Returns:
-        `model`, `step`, `tokens` and `planned_tokens`; `stages` of the recipe and `switches`, where
-        each begins; `points` by column, with `steps_per_point`; `skipped_steps`, `probes`, `rounds`
-        of workers, and the last `events`.
+        `model`, `step`, `tokens` and `planned_tokens`; `stages` of the recipe and `switches`, the
+        start of each; `points` by column, with `steps_per_point`; `skipped_steps`, `probes`,
+        `rounds` of workers, and the last `events`.
     """
     shown = lines.last(last_steps)
     groups = stretches(len(shown.steps), shown.boundaries, most_points)
@@ -53,14 +54,14 @@ def told(
 
 
 def _round(line: Line, steps: Sequence[Line]) -> dict[str, Any]:
-    """Return the values of a round that are drawn, with the tokens of the run until then."""
+    """Return the drawn values of a synchronisation round, with the run's tokens at that time."""
     names = ("step", "round", "workers", "cosine", "wait_seconds")
     reached = [n["tokens"] for n in steps if n["step"] <= line["step"]]
     return {name: line.get(name) for name in names} | {"tokens": reached[-1] if reached else 0}
 
 
 def _switch(lines: RunLines, place: int) -> dict[str, Any]:
-    """Return where a stage begins, as far as it is drawn."""
+    """Return the step, tokens, name and objective of the start of a training phase."""
     return {key: lines.steps[place].get(key) for key in ("step", "tokens", "stage", "objective")}
 
 

@@ -1,4 +1,4 @@
-"""What the browser is told about this server, and what this server takes from outside."""
+"""Response headers for the browser, and limits on what the server accepts from outside."""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from demo.fields import MOST_FILES
 from demo.limits import Limits
 from demo.markup import escape
 
-# Gradio's own scripts need inline code and `eval`; nothing may come from, or go to, elsewhere.
+# Gradio's own scripts need inline code and `eval`; all content must come from this server.
 _POLICY = (
     "default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; "
     "connect-src 'self' data: blob:; form-action 'self'; object-src 'none'; base-uri 'self'"
@@ -23,22 +23,22 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
 }
 _QUESTION_BYTES = 2**20
-_FORM_BYTES = 2**16  # around the files of an upload
+_FORM_BYTES = 2**16  # allowance for the form around the files of an upload
 
 
 _CARD = re.compile(rb'<meta\s+(?:property|name)="(?:og|twitter):[^>]*>|<title>[^<]*</title>')
 
 
 class OwnPages:
-    """Adds the headers to every answer, and to pages a title and a preview card of their own."""
+    """Adds the headers to every response, and a title and a preview card to each page."""
 
     def __init__(self, app: ASGIApp, cards: Mapping[str, tuple[str, str]]) -> None:
-        """Wrap an application; a path has a title and a sentence."""
+        """Wrap an application; `cards` maps a path to its title and sentence."""
         self.app, self.cards = app, cards
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
-        held: list[Message] = []  # the start of a page, whose length will be another
+        """Forward a request and rewrite the response."""
+        held: list[Message] = []  # the start of a page, whose length will change
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -75,9 +75,9 @@ _DRAINED_BYTES = 2**28
 
 
 class BodyLimits:
-    """Refuses what is longer than any question or upload, and uploads that come too fast.
+    """Rejects bodies larger than any valid question or upload, and uploads that arrive too fast.
 
-    Gradio reads a question whole, and keeps it as long as the session.
+    Gradio reads a whole question into memory, and keeps it for the session.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
@@ -85,7 +85,7 @@ class BodyLimits:
         self.app, self.limits = app, limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
+        """Forward a request, or reject it."""
         posted = scope["type"] == "http" and scope["method"] == "POST"
         refusal = self._refusal(scope) if posted else None
         if refusal and scope["path"].endswith("/upload"):

@@ -12,7 +12,7 @@ from demo.figures import BASE_COLORS, BLUE, GREY, ORANGE, SEQUENTIAL, Figure, fi
 
 _SHOWN_BASES = "ACGT"
 _HALF = 64
-_BLOCK = 16  # of the map: 6-mers that share the first base of a half
+_BLOCK = 16  # cells in a block of the map: 6-mers that share the first base of a half
 _CHANCE_NATS = float(np.log(4))
 
 
@@ -53,7 +53,7 @@ def _mark(name: str, kmer: str, symbol: str) -> dict[str, Any]:
 
 
 def _lines(at: float) -> list[dict[str, Any]]:
-    """Return the lines between 6-mers that begin, and halves that go on, with another base."""
+    """Return lines where the first base of the 6-mers, or of their second halves, changes."""
     style = {"type": "line", "line": {"color": GREY, "width": 1}}
     across = {"x0": -0.5, "x1": _HALF - 0.5, "y0": at, "y1": at}
     down = {"y0": -0.5, "y1": _HALF - 0.5, "x0": at, "x1": at}
@@ -63,7 +63,7 @@ def _lines(at: float) -> list[dict[str, Any]]:
 def marginal_bars(
     free: Sequence[Sequence[float]], given: Sequence[Sequence[float]], true: str, fixed: str
 ) -> Figure:
-    """Return the six marginals: bars given the fixed bases, and a line where each was before.
+    """Return the six marginals: bars given the fixed bases, lines for the free marginals.
 
     Args:
         free: (6, 4), bases in the order ATCG.
@@ -150,7 +150,7 @@ def _losses(
 
 
 def _with_change(kmer: str, true: str) -> str:
-    """Return a 6-mer with the base in bold that is not the true one's."""
+    """Return a 6-mer with the base that differs from the true 6-mer in bold."""
     pairs = zip(kmer, true, strict=True)
     changed = "".join(base if base == was else f"<b>{base}</b>" for base, was in pairs)
     return f"{changed} true" if kmer == true else changed

@@ -1,4 +1,4 @@
-"""Tokens told one by one, ready for JSON: letters, place, known bases, ids of both vocabularies."""
+"""Tokens as JSON values: letters, position, known bases, ids in both vocabularies."""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -19,7 +19,7 @@ from carbon.tokenizer.vocabulary import HYBRID, NATIVE, Vocabulary
 
 
 def first_region(text: str) -> str:
-    """Return the letters of the first region of DNA, as the hybrid tokenizer finds it."""
+    """Return the letters of the first DNA region, as the hybrid tokenizer finds it."""
     tokens = tokenize_hybrid(text, lambda _: ([], []))
     pairs = zip(tokens.ids.tolist(), tokens.offsets.tolist(), strict=True)
     for is_dna, run in groupby(pairs, lambda pair: _is_kmer(pair[0], HYBRID)):
@@ -34,17 +34,17 @@ def _is_kmer(token_id: int, vocabulary: Vocabulary) -> bool:
 
 
 def reading(name: str, bases: str, offset: int, strand: Strand) -> dict[str, Any]:
-    """Return the tokens of DNA that is read in an offset of a strand, by both vocabularies.
+    """Return the tokens of DNA at an offset of a strand, in both vocabularies.
 
     Args:
-        name: of this reading, which is in what is returned.
+        name: name of this reading, included in the result.
         bases: DNA.
-        offset: bases that are passed over.
-        strand: that is read.
+        offset: number of bases to skip.
+        strand: strand to read.
 
     Returns:
         `name` and `tokens`, each with `text`, `span` (1-based, None for a prefix), `known` (six
-        digits, 1 where a base is real and known), `native_id` and `hybrid_id`.
+        digits, 1 for a real and known base), `native_id` and `hybrid_id`.
     """
     native = encode(bases, NATIVE, offset=offset, strand=strand)
     hybrid = encode(bases, HYBRID, offset=offset, strand=strand)
@@ -65,7 +65,7 @@ def reading(name: str, bases: str, offset: int, strand: Strand) -> dict[str, Any
 
 
 def _letters(bases: str, encoding: Encoding) -> Iterator[tuple[str, list[int] | None]]:
-    """Yield the letters of each token as they were typed, and where they are, 1-based."""
+    """Yield the letters of each token as typed, and their 1-based span."""
     for number, (start, end) in enumerate(encoding.offsets_bp.tolist()):
         if number < encoding.num_prefix:
             yield "<dna>", None
@@ -75,10 +75,10 @@ def _letters(bases: str, encoding: Encoding) -> Iterator[tuple[str, list[int] | 
 
 
 def readings_of(bases: str, shift: int) -> list[dict[str, Any]]:
-    """Return the readings of DNA: in offset 0, in another, and of the other strand.
+    """Return three readings of DNA: at offset 0, at another offset, and of the reverse strand.
 
     Raises:
-        UserError: the shift leaves nothing to read.
+        UserError: the offset leaves no bases to read.
     """
     return [reading(name, bases, offset, way) for name, offset, way in ways_to_read(shift, bases)]
 
@@ -86,7 +86,7 @@ def readings_of(bases: str, shift: int) -> list[dict[str, Any]]:
 def text_reading(
     name: str, text: str, tokens: TokenizedText, vocabulary: Vocabulary
 ) -> dict[str, Any]:
-    """Return the tokens of a text as `reading` does, with the ids of one vocabulary."""
+    """Return the tokens of a text in the format of `reading`, with the ids of one vocabulary."""
     columns = (tokens.offsets.tolist(), _known(tokens.known), tokens.ids.tolist())
     return {
         "name": name,
@@ -100,15 +100,15 @@ def text_reading(
 
 
 def _known(known: NDArray[np.uint8]) -> list[str]:
-    """Return six digits a token, 1 where a base is real and known."""
+    """Return six digits a token, 1 for a real and known base."""
     return ["".join(map(str, bits)) for bits in known_bases(known).astype(int).tolist()]
 
 
 def ways_to_read(shift: int, bases: str) -> list[tuple[str, int, Strand]]:
-    """Return the readings of DNA: name, offset and strand.
+    """Return the readings of DNA as name, offset and strand.
 
     Raises:
-        UserError: the shift leaves nothing to read.
+        UserError: the offset leaves no bases to read.
     """
     if not bases:
         return []
@@ -119,7 +119,7 @@ def ways_to_read(shift: int, bases: str) -> list[tuple[str, int, Strand]]:
 
 
 def fasta_of_ways(bases: str, shift: int) -> str:
-    """Return each way of reading as a record of its own, so that a command gives the same ids."""
+    """Return each reading as a FASTA record, so that a command gives the same ids."""
     bases = "".join(letter if letter.upper() in IUPAC_DNA else "N" for letter in bases)
     records = (
         (name.replace(" ", "_"), (bases if strand == "+" else reverse_complement(bases))[offset:])
@@ -129,10 +129,10 @@ def fasta_of_ways(bases: str, shift: int) -> str:
 
 
 def dna_of_text(text: str) -> str:
-    """Return the DNA of a text: all of it, or what its first region holds.
+    """Return the DNA of a text: the whole text, or its first DNA region.
 
     Raises:
-        UserError: there is nothing, or a letter that is no base.
+        UserError: there is no DNA, or a letter that is not a base.
     """
     if not text:
         raise UserError("nothing is given; type DNA, or text with <dna> tags")

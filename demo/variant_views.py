@@ -1,4 +1,4 @@
-"""What panels show of variants."""
+"""Views of variant scores: facts, figures, tables and downloads."""
 
 from typing import Any
 
@@ -12,14 +12,14 @@ from demo.sequence_pairs import in_words, named
 _BASES = "ACGT"
 _NUMBERS = ("delta", "forward", "reverse", "spread")
 _STRAND_COLORS = {"forward": f.BLUE, "reverse": f.ORANGE}
-_MOST_LETTERED_BP = 90  # of a window whose cells have room for a letter
+_MOST_LETTERED_BP = 90  # longest window whose cells have room for a letter
 _LEAST_SCALE_NATS = 0.1
-_FEW = 60  # SNVs of a consequence, each of which is a point
+_FEW = 60  # most SNVs of a consequence that are drawn as single points
 _ROW_PIXELS = 46
 
 
 def facts_of(protocol: str, result: Result) -> str:
-    """Return the score in numbers, and the parts that it is the sum of."""
+    """Return the score in numbers, with the parts that add up to it."""
     pairs = [
         ("variant", named(result["variant"])),
         *[("scored as", named(result[k])) for k in ["scored_as"] if result[k] != result["variant"]],
@@ -46,7 +46,7 @@ def facts_of(protocol: str, result: Result) -> str:
 
 
 def _spread(result: Result) -> list[tuple[str, str]]:
-    """Return how far the strands disagree, where both were read."""
+    """Return how far the strands disagree, if both were read."""
     if result["spread"] is None:
         return []
     told = "; they disagree about the sign, so read the delta as 0" if result["unsure"] else ""
@@ -54,7 +54,7 @@ def _spread(result: Result) -> list[tuple[str, str]]:
 
 
 def effect_map(genome: Genome, window: Interval, result: Result) -> f.Figure:
-    """Return the bases behind the variant, the heat map of the window, and exons below."""
+    """Return the bases downstream of the variant, the heat map of the window, and exons below."""
     variant = Variant.parse(result["scored_as"])
     traces = [
         trace
@@ -82,7 +82,7 @@ def effect_map(genome: Genome, window: Interval, result: Result) -> f.Figure:
 
 
 def standing(snvs: Result | None) -> str:
-    """Return where the variant stands among the SNVs of its consequence, in a sentence."""
+    """Return a sentence on the rank of the variant among the SNVs of its consequence."""
     own = snvs and snvs["this"]
     if not snvs or not own:
         return ""
@@ -98,7 +98,7 @@ def standing(snvs: Result | None) -> str:
 
 
 def snv_strip(snvs: Result | None) -> f.Figure | None:
-    """Return SNVs of the stretch in a row for each consequence, this one marked."""
+    """Return the SNVs of the region in one row per consequence, with this variant marked."""
     if not snvs:
         return None
     deltas, own = snvs["deltas"], snvs["this"]
@@ -139,7 +139,7 @@ def _worded(term: str) -> str:
 
 
 def vcf_table(result: Result) -> str:
-    """Return the variants of a VCF, if there is one, with their scores or why they have none."""
+    """Return the variants of a VCF, if any, with their scores or the reason for a missing score."""
     rows: list[Result] | None = result.get("vcf")
     if rows is None:
         return ""
@@ -155,7 +155,7 @@ def vcf_table(result: Result) -> str:
 
 
 def downloads(window: Interval, result: Result) -> str:
-    """Return links that save the numbers of the heat map, of the bases behind, and of the VCF."""
+    """Return links that save the values of the heat map, the downstream bases and the VCF."""
     variant = Variant.parse(result["scored_as"])
     snvs = (
         (window.contig, position, ref, alt, delta)
@@ -180,7 +180,7 @@ def downloads(window: Interval, result: Result) -> str:
 
 
 def _strand_traces(name: str, part: Result, variant: Variant) -> list[dict[str, Any]]:
-    """Return the bases that a strand reads behind the variant, and the alleles themselves."""
+    """Return a strand's deltas of the bases downstream of the variant, and of the alleles."""
     deltas, color = part["downstream_deltas"], _STRAND_COLORS[name]
     places = _behind(name, variant)[: len(deltas)]
     middle = variant.position + (len(variant.ref) + 1) / 2
@@ -195,14 +195,14 @@ def _strand_traces(name: str, part: Result, variant: Variant) -> list[dict[str, 
 
 
 def _behind(strand_name: str, variant: Variant) -> range:
-    """Return the 1-based f.positions that a strand reads behind the variant, the nearest first."""
+    """Return the 1-based positions downstream of the variant on a strand, nearest first."""
     if strand_name == "forward":
         return range(variant.interval.end + 1, 2**62)
     return range(variant.position, 0, -1)
 
 
 def _heat(window: Interval, result: Result) -> dict[str, Any]:
-    """Return the deltas of all SNVs of the window; a click on one asks for it."""
+    """Return the deltas of all SNVs of the window; a click on one requests its score."""
     bases, places = result["bases"], f.positions(window)
     deltas = [list(column) for column in zip(*result["deltas"], strict=True)]
     changes = [[f"{ref}>{alt}" if ref not in (alt, "N") else "" for ref in bases] for alt in _BASES]

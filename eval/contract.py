@@ -165,7 +165,7 @@ class Options:
         reference: FASTA (indexed) of the variants; None where the rows hold their windows.
         protocol: of the variants, with its default window, instead of the task's own.
         sizes: sizes by the names of the task, such as `context_bp` of Genomic-NIAH, of a preset.
-        final: measure the chromosomes of the final test instead of those of development, in tasks
+        final: measure the chromosomes of the final test, not the development chromosomes, in tasks
             that divide them.
     """
 

@@ -64,7 +64,7 @@ def places_of(task: Task, named: Mapping[str, str]) -> list[str]:
 def find_data(task: Task, named: Mapping[str, str]) -> str | None:
     """Return the first place that is there.
 
-    Paths of the user and the Hub are not looked up here; reading them reports what is missing.
+    Paths of the user and the Hub are not looked up here; reading them reports missing files.
     """
     for place in places_of(task, named):
         if task.name in named or place == task.hub_id or files_of(place):

@@ -304,8 +304,8 @@ def load_hugging_face(source: str, name: str, *, dtype: Dtype, device: str) -> H
     """Load a folder or a Hub id with stock transformers: safetensors only, no remote code.
 
     Raises:
-        ModelError: the model does not exist, it needs code of its own, or it is not of DNA.
-        UserError: the device is not there.
+        ModelError: the model does not exist, needs custom code, or is not a DNA model.
+        UserError: the device is not available.
     """
     if device == "auto":
         device = default_device()

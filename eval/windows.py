@@ -116,7 +116,7 @@ def deltas_by_windows(
         variants: written in any way.
         reading: of the task.
         most_needed_bp: bases, from the variant on, that may be needed to distinguish the alleles;
-            half of the window if None, for `tiled` what the window leaves free of the context.
+            half of the window if None, for `tiled` the part of the context outside the window.
         left_bp: bases of a window before the variant that the model reads; all if None.
 
     Raises:

@@ -261,7 +261,7 @@ def _train(arguments: argparse.Namespace, told: StopSignals) -> int:
     has_ended = run()
     if isinstance(has_ended, Exception):
         raise has_ended
-    # torchrun would begin anew after a process that ends otherwise than with 0, on other nodes too.
+    # torchrun would restart all nodes after a process that ends with a status other than 0.
     alone = "TORCHELASTIC_RUN_ID" not in os.environ
     return _INTERRUPTED if alone and not has_ended and told.name == "SIGINT" else 0
 

@@ -31,7 +31,7 @@ from train.watch import STAGE_ENDS
 
 @dataclass(slots=True)
 class RunState:
-    """Where a run stands.
+    """Progress of a run.
 
     There is no random state: rows follow from their numbers, weights from their names, and a
     network without dropout draws nothing.

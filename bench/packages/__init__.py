@@ -1,4 +1,4 @@
-"""What is measured of each package and part: a module each. `measures(quick)` gives the numbers.
+"""One module of measurements per package or part. `measures(quick)` returns the numbers.
 
 `quick` makes trials fewer and smaller.
 """

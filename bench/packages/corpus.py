@@ -1,4 +1,4 @@
-"""The data order, the loader beside `datasets`, and a corpus of 10^9 records."""
+"""The data order, the loader compared with `datasets`, and a corpus of 10^9 records."""
 
 import os
 import tempfile

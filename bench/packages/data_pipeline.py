@@ -1,4 +1,4 @@
-"""Building a corpus beside the loop that one would write first, and beside reading alone."""
+"""Building a corpus compared with a simple loop, and with reading alone."""
 
 import os
 import tempfile
@@ -46,9 +46,9 @@ def measures(quick: bool) -> list[Measure]:
 
 
 def _medians(files: tuple[str, str], rounds: int) -> list[float]:
-    """Return seconds of a core: build, with near-duplicates, the loop, reading, imports alone.
+    """Return CPU seconds: build, with near-duplicates, the loop, reading, imports alone.
 
-    Whole processes, one after the other in each round, so that all meet the machine as it is.
+    Each round runs whole processes in turn, so that all experience the same state of the machine.
     """
     reading = f"import sys; sys.path[:0] = ['bench']; import curation; curation.read_all({files!r})"
     times = []
@@ -79,7 +79,7 @@ _MBP = {"yeast": 12.157105, "ecoli": 4.641652}
 
 
 def _one_long_contig(folder: Path, size_bp: int) -> tuple[str, str]:
-    """Write a FASTA of one contig, and a gene of 3,000 bases every 100 kbp."""
+    """Write a FASTA of one contig, and an annotation with a gene of 3,000 bases every 100 kbp."""
     genome, annotation = folder / "genome.fa", folder / "genes.gff3"
     generator = np.random.default_rng(0)
     with genome.open("wb") as sink:

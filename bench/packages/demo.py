@@ -1,4 +1,4 @@
-"""What a visitor waits for: the first paint, the example's answer, and the answer alone."""
+"""Waiting times of a visitor: the first paint, the example's answer, and the answer alone."""
 
 import visitors as trials
 from measure import Measure

@@ -1,4 +1,4 @@
-"""Tokens and time of the tasks of `eval`, beside their published protocols."""
+"""Tokens and time of the tasks of `eval`, compared with their published protocols."""
 
 import tempfile
 from pathlib import Path

@@ -84,7 +84,7 @@ def loss_step(kind: str, num_tokens: int, width: int) -> Callable[[], object]:
 
 
 def _peak_bytes(kind: str, num_tokens: int, width: int) -> int:
-    """Return the peak of resident memory of one step in a process of its own.
+    """Return the peak resident memory of one step in a separate process.
 
     A step of 128 tokens goes before, so that what torch loads at first use (75 MiB for a custom
     operator) is not counted as the loss's.

@@ -1,4 +1,4 @@
-"""Encoding and decoding in bases a second, beside what people write and beside memcpy."""
+"""Encoding and decoding in bases per second, compared with simple Python code and memcpy."""
 
 import itertools
 import subprocess

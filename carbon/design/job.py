@@ -151,7 +151,7 @@ def run_design_job(runner: ModelRunner, job: DesignJob) -> SearchResult:
 
 
 def _history(search: Search, job: DesignJob, journal: Journal) -> list[Candidate]:
-    """Return all scored candidates, of which the journal has those of an earlier run."""
+    """Return all scored candidates, including an earlier run's candidates from the journal."""
     history = [_unpacked(packed) for block in journal.blocks() for packed in block]
     with (
         running_functions(job.functions, job.config.timeout_seconds, COLUMNS) as functions,

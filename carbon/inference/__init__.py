@@ -6,7 +6,7 @@
 - `variants`, `scan`: the variants of a VCF, and every SNV of a region; backgrounds for percentiles.
 - `dependency`: how a substitution at one base of a region changes the odds of the others.
 - `generate`: sampling, constraints, speculative decoding, infilling.
-- `options`, `jobs`: the options of all of them, and what the commands compute, without torch.
+- `options`, `jobs`: options and jobs of the inference commands, without torch.
 - `sequence_job`: sequences of a file by workers.
 - `held_out`: measures on held-out records.
 

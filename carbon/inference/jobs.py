@@ -1,4 +1,4 @@
-"""Jobs of the inference commands: what is computed from which files, and where it is written.
+"""Jobs of the inference commands: input files, computation and output files.
 
 A field is an option of the command of the same name, and the docstring has its help; options of the
 method and the annotation are the dataclasses of `carbon.inference.options`. The module

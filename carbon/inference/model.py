@@ -379,7 +379,7 @@ class Model:
     ) -> Iterator[Step]:
         """Yield the continuation of one prompt as it is drawn, with the model's probabilities.
 
-        Bases and arguments are those of `generate`.
+        Takes the arguments of `generate`, and yields the same bases.
 
         Raises:
             UserError: an argument is invalid, or the constraints cannot be satisfied.

@@ -50,7 +50,7 @@ STRANDS_READ: dict[Strands, tuple[str, ...]] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VariantProtocol:
-    """What is read for a variant.
+    """Protocol: the bases that the model reads for a variant.
 
     Attributes:
         default_window_bp: default window, if it fits into the model's context.
@@ -63,7 +63,7 @@ class VariantProtocol:
     too_long: str
 
     def fitting_window_bp(self, context_bp: int) -> int:
-        """Return the default window for a model with so many bases of context."""
+        """Return the default window for a model with `context_bp` bases of context."""
         return min(self.default_window_bp, context_bp - min(self.spare_bp, context_bp // 4))
 
 
@@ -155,7 +155,7 @@ class VariantScoreType(NamedTuple):
 
     Attributes:
         unit: unit of its values.
-        description: what it is; fields of a VCF have the names that it mentions.
+        description: definition of the score; it mentions fields of the VCF by name.
         protocols: protocols that it exists for.
         records: variants that it exists for.
     """
@@ -274,7 +274,7 @@ class Sides(NamedTuple):
     Attributes:
         default_strands: strands that are scored by default.
         scores_unknown: whether bases that the reference does not know have scores.
-        values: what the log-probabilities are, for the settings of outputs.
+        values: description of the log-probabilities, for the settings of outputs.
     """
 
     default_strands: Strands
@@ -358,7 +358,7 @@ CONSTRAINTS = Group("Constraints, kept exactly")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Option:
-    """What the command line must know of a field, besides its name, type, default and help.
+    """Command-line properties of a field, in addition to its name, type, default and help.
 
     Attributes:
         name: the option, if it does not follow from the field.
@@ -392,7 +392,7 @@ def options_of(hint: Any) -> list[Option]:
 
 
 def input_files(job: Any) -> Iterator[Path]:
-    """Yield the input files that a job names, those of its parts included."""
+    """Yield the input files that a job and its parts name."""
     hints = get_type_hints(type(job), include_extras=True)
     for each in fields(job):
         value = getattr(job, each.name)
@@ -904,7 +904,7 @@ class RuleOptions:
     Attributes:
         sites: enzymes such as EcoRI, or IUPAC motifs, that stand on neither strand.
         most_run_bp: longest run of one base.
-        most_repeat_bp: longest stretch that stands twice.
+        most_repeat_bp: longest sequence that occurs twice.
         least_kcal: least free energy of a fold of 60 bases, in windows that overlap by half, such
             as -8 (needs ViennaRNA).
     """

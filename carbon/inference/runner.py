@@ -108,7 +108,7 @@ Measure = Callable[[Tensor, Tensor, Tensor], Tensor]
 LIKELIHOODS: dict[By, Measure] = {"chain": chain, "marginals": marginal}
 
 _HEAD_TOKENS = 2048  # rows of one product with the head
-_CONTINUED_TOKENS = 1024  # of a batch of continuations, each of which copies the keys of its tile
+_CONTINUED_TOKENS = 1024  # of a batch of continuations; each copies the keys of its tile
 
 
 class Tile(NamedTuple):
@@ -128,10 +128,10 @@ class Tile(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What a forward pass gives for a continuation.
+    """Results of a forward pass for a continuation.
 
     Attributes:
-        values: (tokens, ...) fp32, what a `Measure` returns for each token.
+        values: (tokens, ...) fp32, the values of a `Measure` for each token.
         means: for each of the continuation's pools the mean state, (width,) fp32, of its tokens
             with six known bases, after all layers and the last norm; None without such a token.
     """

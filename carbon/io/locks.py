@@ -291,8 +291,8 @@ def _in_use(lease: SoftFileLease, name: str) -> UserError:
 def _is_here(owner: OwnerRecord) -> bool:
     """Return whether a process runs on this kernel, in the PID namespace of this process.
 
-    filelock compares the names of machines and containers, which may be equal: the kernel's boot ID
-    tells them apart.
+    filelock compares the names of machines and containers, which may be equal; the kernel's boot ID
+    distinguishes them.
     """
     boots = {(each.start or 0) >> _BOOT_BITS for each in (owner, _us())}
     return owner.hostname == _us().hostname and len(boots - {0}) < 2

@@ -53,7 +53,7 @@ def chain(logits: Tensor, kmers: Tensor, known: Tensor) -> Tensor:
 def marginal(logits: Tensor, kmers: Tensor, known: Tensor) -> Tensor:
     """Return log P_j(b_j) of the true bases, from the marginals; zero where unknown.
 
-    Arguments and shapes are those of `chain`.
+    Takes the same arguments and shapes as `chain`.
     """
     places = 4 ** torch.arange(5, -1, -1, device=kmers.device)
     digits = kmers[..., None] // places % 4

@@ -1,4 +1,4 @@
-"""The endpoints: what the model computes for a request, and the reply."""
+"""The endpoints: the model's computation for a request, and the reply."""
 
 import base64
 import math

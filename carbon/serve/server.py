@@ -140,7 +140,7 @@ class BoundedConnection(H11Protocol):
         self.loop.call_later(self.bounds.grace_seconds, self.transport.abort)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is not HTTP in OpenAI's form."""
+        """Answer a request that is not HTTP with an error in OpenAI's format."""
         self._refuse(400, f"{msg} Send HTTP/1.1 with a head of less than 64 KiB")
 
     def _watch(self) -> None:

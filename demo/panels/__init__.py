@@ -26,5 +26,5 @@ PANELS: tuple[type[Panel], ...] = (
     Predict,
     Design,
 )
-# The primer leads to all others, which it cannot import from beside them.
+# The primer links to all other panels, and cannot import its siblings.
 Primer.others = PANELS[1:]

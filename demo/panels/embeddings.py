@@ -1,4 +1,4 @@
-"""Embeddings: a map of sequences by what the model makes of them."""
+"""Embeddings: a map of sequences by their embeddings."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
@@ -65,7 +65,7 @@ class Embeddings(Panel):
         )  # fmt: skip
 
     def answer(self, values: Values) -> Iterator[Progress | Result]:
-        """Yield the map, once every sequence has its vector."""
+        """Yield progress, then the map of all sequences."""
         records = self._records(values)
         vectors: list[NDArray[np.float32]] = []
         for record in records:
@@ -130,7 +130,7 @@ class Embeddings(Panel):
         return [f"# {_FASTA}: download it on this page", words]
 
     def _records(self, values: Values) -> list[SequenceRecord]:
-        """Return what is drawn; the description is the label."""
+        """Return the sequences to draw, with their labels as descriptions."""
         if files := values["sequences"]:
             return labelled_in_files(files, _LEAST_SEQUENCES, _MOST_SEQUENCES, _MOST_BP)
         asked = values["per_kind"], values["piece_bp"]

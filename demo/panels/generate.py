@@ -73,11 +73,11 @@ class Generate(Panel):
         )  # fmt: skip
 
     def buttons(self) -> Mapping[str, Callable[[Values, Result], Values]]:
-        """Return `Continue`, which takes what was generated into the prompt."""
+        """Return `Continue`, which appends the generated bases to the prompt."""
         return {"Continue": lambda values, result: {"prompt": result["prompt"] + result["bases"]}}
 
     def answer(self, values: Values) -> Iterator[Progress | Result]:
-        """Yield the bases as they come."""
+        """Yield the bases as the model generates them."""
         prompt = values["prompt"]
         steps = self.lab.model.stream(prompt, values["length_bp"], **_options(values))
         bases, probabilities, alternatives = "", [], []
@@ -89,7 +89,7 @@ class Generate(Panel):
                    "alternatives": alternatives}  # fmt: skip
 
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
-        """Return the views, which grow; numbers and proteins once all bases are there."""
+        """Return the growing views; numbers and proteins follow after the last base."""
         text = result["prompt"] + result["bases"]
         shown: dict[str, Any] = {
             "tracks": _tracks(text, result, values["length_bp"]),
@@ -213,7 +213,7 @@ def _arrow(frame: OpenFrame) -> dict[str, Any]:
 
 
 def _of_frame(frame: OpenFrame) -> tuple[str, int, str, str]:
-    """Return what a table says of an open frame."""
+    """Return the table row of an open reading frame."""
     place = f"{frame.start + 1:,} to {frame.end:,} on {frame.strand}"
     end = "a stop codon" if frame.has_stop else "the sequence's end"
     return place, len(frame.protein), frame.protein, end

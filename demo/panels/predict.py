@@ -1,4 +1,4 @@
-"""Predict: what a model that learned labels says of pasted sequences, and of a variant."""
+"""Predict: a fine-tuned model's predictions for pasted sequences, and for a variant."""
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -50,7 +50,7 @@ class Predict(Panel):
     )
 
     def __init__(self, lab: Lab) -> None:
-        """Keep the last models that were opened."""
+        """Create a cache of the models that were opened last."""
         self._pieces = _pieces(lab)
         self._example = next(iter(lab.example.variants().values())).to_text()
         super().__init__(lab)
@@ -175,7 +175,7 @@ class Predict(Panel):
         return find_folders(self.lab.runs, (HEAD, MANIFEST))
 
     def _folder(self, name: str) -> tuple[str, Path]:
-        """Return a folder that is there now, by its name among those that were found."""
+        """Return the name and path of a model folder that exists now."""
         found = self._found()
         if not found:
             raise UserError(
@@ -186,7 +186,7 @@ class Predict(Panel):
         return chosen, folder_named(chosen, found)
 
     def _finetuned(self, folder: Path) -> FinetunedModel:
-        """Load a model, or return it if nothing was written to its folder since."""
+        """Load a model, or return the cached model if its folder has not changed."""
         key = (folder, written(folder / MANIFEST), written(folder / HEAD))
         device = self.lab.model.model.network.device.type
         return self._kept.get(key, lambda: load_finetuned(folder, device=device))
@@ -201,7 +201,7 @@ class Predict(Panel):
         """Return a variant with its window, and the bases with REF and with ALT; None if none.
 
         Raises:
-            UserError: it cannot be predicted, and why.
+            UserError: the variant cannot be predicted; the message gives the reason.
         """
         if not values["variant"]:
             return None
@@ -233,7 +233,7 @@ def _base_of(folder: Path) -> str:
 
 
 def _pieces(lab: Lab) -> str:
-    """Return a piece of each kind of the genome as FASTA."""
+    """Return one sequence of each kind from the genome as FASTA."""
     genome = lab.genome
     pieces = pieces_of_kinds(genome.reference, genome.annotation, 1, _EXAMPLE_BP)
     named = ((f"{piece.name} {piece.description}", piece.bases) for piece in pieces)

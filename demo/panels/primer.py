@@ -1,4 +1,4 @@
-"""Primer: a sequence on its way from the chromosome to the model, each figure computed here."""
+"""Primer: follows a sequence from the chromosome to the model, and computes each figure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -60,7 +60,7 @@ class Primer(Panel):
         )  # fmt: skip
 
     def examples(self) -> tuple[Example, ...]:
-        """Return genes that people know, and more."""
+        """Return well-known genes and further examples."""
         return (
             *(Example(name, {"gene": name}, why) for name, why in self.lab.known_genes.items()),
             Example("A repeat", {"sequence": "GATTACACTGAC" * 5 + "GATTAC"}),
@@ -69,11 +69,11 @@ class Primer(Panel):
 
     @property
     def path(self) -> str:
-        """It is the first page."""
+        """Path of the first page."""
         return "/"
 
     def answer(self, values: Values) -> Iterator[Progress | Result]:
-        """Yield what all figures show."""
+        """Yield the values of all figures."""
         told = told_in_cell(self.lab.genome, values["gene"], values["sequence"])
         gene, sequence = told["gene"], told["sequence"]
         yield {
@@ -87,7 +87,7 @@ class Primer(Panel):
         }
 
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
-        """Return the stations, and the figures between them."""
+        """Return the sections, and the figures between them."""
         spans = () if values["sequence"] else first_of(self.lab.genome, values["gene"]).spans
         pages = ((f"/{other.name}", other.invitation) for other in self.others)
         return {
@@ -137,7 +137,7 @@ class Primer(Panel):
         )
 
     def commands(self, values: Values) -> list[Command]:
-        """Return the command line behind the last two figures."""
+        """Return the command line for the values of the last two figures."""
         prompt = self._sequence(values)[:-K]
         return [["carbon", "next", "--model", self.lab.model_name, "--prompt", prompt]]
 
@@ -147,7 +147,7 @@ class Primer(Panel):
 
 
 def _gene_figure(genome: Genome, place: str, spans: Sequence[Span]) -> Figure:
-    """Return the gene: a line, its exons, the coding part thicker, and marked what travels."""
+    """Return the gene: a line with its exons, the CDS thicker, and the followed sequence marked."""
     gene = gene_at(genome, place, MOST_GENE_BP)
     interval = gene.interval if gene else genome.place(place, 0, MOST_GENE_BP)
     traces = gene_traces([gene] if gene else [], interval, "y")
@@ -166,7 +166,7 @@ def _gene_figure(genome: Genome, place: str, spans: Sequence[Span]) -> Figure:
 
 
 def _usage_figure(codons: Mapping[str, int]) -> Figure:
-    """Return the codons, those of one amino acid side by side."""
+    """Return a bar chart of codon counts, with the codons of an amino acid side by side."""
     known = sorted((translate(codon), codon) for codon in codons if not set(codon) - set(BASES))
     aminos = ["stop" if amino == "*" else amino for amino, _ in known]
     shades = {amino: n % 2 for n, amino in enumerate(sorted({amino for amino, _ in known}))}

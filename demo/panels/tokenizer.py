@@ -115,7 +115,7 @@ class Tokenizer(Panel):
 
     @cached_property
     def _byte_pairs(self) -> HybridDNATokenizer | None:
-        """The tokenizer of the loaded model, where it reads text: only then has it text tags."""
+        """Tokenizer of the loaded model; None unless the model reads text and so has text tags."""
         vocabulary = self.lab.model.model.vocabulary
         if vocabulary.name != HYBRID.name or not vocabulary.tags:
             return None
@@ -140,7 +140,7 @@ class Tokenizer(Panel):
 
 
 def _table(reading: Mapping[str, Any]) -> str:
-    """Return the tokens as a table, without the columns that this reading has nothing in."""
+    """Return the tokens as a table, without columns that are empty for this reading."""
     tokens = reading["tokens"]
     columns = {
         "bases": ["-".join(map(str, token["span"] or ())) for token in tokens],
@@ -158,7 +158,7 @@ def _shown(token_id: int | None) -> str:
 
 
 def _offsets(bases: str) -> str:
-    """Return the sequence once an offset, its tokens told apart by two colours."""
+    """Return the sequence once per offset, with tokens in two alternating colours."""
     lines = [_offset_line(bases, offset) for offset in range(min(K, len(bases)))]
     return f'<div class="scroll offsets" tabindex="0">{"<br>".join(lines)}</div>'
 

@@ -1,4 +1,4 @@
-"""Training: the curves of a run, while it trains or after."""
+"""The `training` panel: curves of a run, during or after training."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,8 +25,8 @@ from demo.run_figures import STEP_COLUMNS, run_curves, run_mixture
 from demo.run_summary import told
 
 _NEWEST = "newest"
-_MOST_LINES = 20_000  # of a file; a longer one is thinned as it is read
-_MOST_POINTS = 400  # of a curve
+_MOST_LINES = 20_000  # lines per file; longer files are thinned while they are read
+_MOST_POINTS = 400  # points per curve
 _KEPT_RUNS = 4
 
 
@@ -49,7 +49,7 @@ class Training(Panel):
     )
 
     def __init__(self, lab: Lab) -> None:
-        """Keep the last runs that were read."""
+        """Create a cache of the runs that were read last."""
         super().__init__(lab)
         self._kept: Kept[RunLines] = Kept(_KEPT_RUNS)
 
@@ -64,7 +64,7 @@ class Training(Panel):
         )  # fmt: skip
 
     def examples(self) -> tuple[Example, ...]:
-        """Return the runs, and more ways to look at the newest."""
+        """Return the runs, and more views of the newest run."""
         runs = [Example(f"Run {name}", {"run": name}) for name in self.fields[0].choices[1:3]]
         return (
             *runs,
@@ -73,7 +73,7 @@ class Training(Panel):
         )
 
     def answer(self, values: Values) -> Iterator[Progress | Result]:
-        """Yield the curves as they are now."""
+        """Yield the current curves."""
         name, folder = self._folder(values["run"])
         try:
             recipe, lines = read_recipe(folder), self._lines(folder)
@@ -113,7 +113,7 @@ class Training(Panel):
         return ["# writes summary.html into the run's folder", words]
 
     def _folder(self, name: str) -> tuple[str, Path]:
-        """Return a run that is there now, by its name among those that were found."""
+        """Return the name and folder of a run that exists now."""
         found = find_runs(self.lab.runs)
         if not found:
             raise UserError(
@@ -125,13 +125,13 @@ class Training(Panel):
         return chosen, folder_named(chosen, found)
 
     def _lines(self, folder: Path) -> RunLines:
-        """Read a run's lines, or return those that were read if nothing was written since."""
+        """Read a run's lines, or return the cached lines if the files have not changed."""
         key = (folder, *(written(folder / name) for name in (METRICS, PROBES, EVENTS, ROUNDS)))
         return self._kept.get(key, lambda: read_lines(folder, _MOST_LINES))
 
 
 def find_runs(root: Path) -> dict[str, Path]:
-    """Return the run folders a few levels below a folder, the last written first."""
+    """Return the run folders a few levels below a folder, most recently written first."""
     return find_folders(root, (RECIPE, METRICS))
 
 

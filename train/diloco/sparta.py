@@ -47,7 +47,7 @@ def chosen(name: str, numel: int, share: float, seed: int, step: int) -> Tensor:
 
 
 class SpartaWorker(OuterSync):
-    """One of the workers of a launch, all of which take as many steps."""
+    """One of the workers of a launch; all take the same number of steps."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class SpartaWorker(OuterSync):
                 flat.append(shard.view(-1))
                 places.append(positions.to(shard.device))
         if not flat:
-            return  # nothing of this process is trained, on no worker
+            return  # this process has no trained parameters, on any worker
         means = self._mean(torch.cat([f[place] for f, place in zip(flat, places, strict=True)]))
         parts = torch.split(means, [len(place) for place in places])
         for f, place, part in zip(flat, places, parts, strict=True):

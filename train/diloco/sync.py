@@ -45,7 +45,7 @@ class OuterSync:
     def close(self) -> None:
         """Release resources."""
 
-    # What a checkpoint holds of it
+    # State in checkpoints
 
     def expect(self, table: Mapping[str, Any]) -> None:
         """Take what `to_table` gave, and make room for the tensors."""

@@ -62,7 +62,7 @@ class Weights(ABC):
         """Return sums over the `counted` weights of all processes, from this process's sums."""
 
     def as_saved(self, kinds: Mapping[str, Tensors]) -> Tensors:
-        """Return kept tensors by their names in a checkpoint, from those of each kind."""
+        """Return the kept tensors of each kind, by their names in a checkpoint."""
         return {
             f"worker.{kind}.{name}": self._placed(name, tensor)
             for kind, tensors in kinds.items()

@@ -125,7 +125,7 @@ class Tracker:
         with redirect_stdout(sys.stderr):  # stdout is for results
             try:
                 self._tracker.start()
-            except Exception as wrong:  # each package has errors of its own
+            except Exception as wrong:  # each package has its own exceptions
                 reason = str(wrong).partition("\n")[0] or type(wrong).__name__
                 raise UserError(
                     f"tracker '{self._kind.package}' does not start ({reason}); log in to it, or "
