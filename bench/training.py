@@ -44,7 +44,10 @@ def _our_speed(ranks: Any, config: TrainConfig, steps: int) -> float:
 
 
 def usual_speed(config: TrainConfig, steps: int) -> float:
-    """Return the speed of `transformers.Trainer`, FNS as 24 masked sums; same rows, model, sizes."""
+    """Return the speed of `transformers.Trainer` with the same rows, model and sizes.
+
+    FNS is computed as 24 masked sums.
+    """
     (speed,) = run_ranks(1, _usual_speed, config, steps)
     return float(speed)
 

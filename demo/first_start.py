@@ -23,9 +23,9 @@ class Genome(NamedTuple):
     Attributes:
         fasta: the sequence.
         annotation: its genes.
-        known_genes: of these, by name, each with a sentence that says why people know it.
-        explained_variants: variants of it by label, with a comment on their scores.
-        learning: scans of a region of it by steps of the model's training.
+        known_genes: well-known genes by name, each with a sentence on why it is known.
+        explained_variants: variants of the genome by label, with a comment on their scores.
+        learning: scans of a region of the genome at several steps of the model's training.
     """
 
     fasta: str
@@ -36,10 +36,10 @@ class Genome(NamedTuple):
 
 
 def find_model(home: Path) -> str:
-    """Return the bundled model, or the quickstart's, trained now if it is not there.
+    """Return the bundled model, or the quickstart's model, which is trained now if missing.
 
     Raises:
-        UserError: the quickstart did not come to its end.
+        UserError: the quickstart failed.
     """
     if BUNDLED_MODELS[_OPENED].is_installed:
         return _OPENED

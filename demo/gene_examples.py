@@ -21,9 +21,7 @@ _OTHER, _INSERTED = "A change of a base", "A base inserted"
 def example_gene(genome: Genome) -> str:
     """Return the gene with the most exons, of genes short enough to read at once on one contig.
 
-    The contig is the last that has such a gene.
-
-    If no gene is known, return a region.
+    The contig is the last with such a gene. Without such genes, return a region.
     """
     genes = genome.annotation.genes if genome.annotation else ()
     fit = [

@@ -1,4 +1,4 @@
-"""Vectors by the two directions in which they differ most."""
+"""The first two principal components of vectors."""
 
 import numpy as np
 from numpy.typing import NDArray

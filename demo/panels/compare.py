@@ -120,7 +120,7 @@ class Compare(Panel):
 
 
 def _track(a: list[float], b: list[float]) -> Figure:
-    """Return the nats of both along their bases, and the sum of what B needs more, if they fit."""
+    """Return the nats of both along their bases; at equal lengths, also B's cumulative excess."""
     bin_bp, fit = -(-max(len(a), len(b)) // _MOST_POINTS), len(a) == len(b)
     of_bins = f", mean of {bin_bp} bases" if bin_bp > 1 else ""
     traces = [
