@@ -82,6 +82,7 @@ class Journal:
         self._lock()
         if not self._read(resume):
             self._append(self._job)
+        self._header_bytes = self._starts[0] if self._starts else self._end
 
     def _lock(self) -> None:
         """Lock out other runs until this process ends, even if it is killed."""
@@ -114,7 +115,8 @@ class Journal:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Close the journal, and report how to continue if it stays."""
-        if kind is None or not self.num_blocks:
+        # Ctrl-C may come after blocks are written, and before they are counted.
+        if kind is None or self._end == self._header_bytes:
             self.path.unlink(missing_ok=True)
         else:
             say(f"progress is saved in {self.path}; continue with --resume")

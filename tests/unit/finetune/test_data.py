@@ -157,8 +157,9 @@ def test_a_vcf_gives_the_window_with_each_alt_in_it(tmp_path):
     ]
     path = str(write_vcf(tmp_path / "x.vcf", records, info))
     config = DataConfig(
-        path=path, reference=str(tmp_path / "ref.fa"), labels=("EFFECT", "BAD"), window_bp=10
-    )
+        path=path, reference=str(tmp_path / "ref.fa"), labels=("EFFECT", "BAD"), window_bp=10,
+        variant_input="alt",
+    )  # fmt: skip
     rows = read_rows(config)
     # Five bases before, then ALT, then what fits.
     assert rows.sequences == ["AAAAAGGTTT", "AAAAACAAGT", "AAAACGTTTT"]

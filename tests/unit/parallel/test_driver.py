@@ -36,8 +36,15 @@ def test_the_bytes_do_not_depend_on_the_number_of_processes(tmp_path, number):
     assert [path.name for path in tmp_path.iterdir()] == ["o"]
 
 
-@pytest.mark.parametrize("troubles", [{"kill-17": "x"}, {"load": "xx"}, {"kill-0": "xx"},
-                                      {"kill-3": "x", "kill-5": "x", "kill-9": "xx"}])  # fmt: skip
+@pytest.mark.parametrize(
+    "troubles",
+    [
+        {"kill-17": "x"},
+        {"load": "xx", "slow": "0.1"},
+        {"kill-0": "xx"},
+        {"kill-3": "x", "kill-5": "x", "kill-9": "xx"},
+    ],
+)
 def test_dead_workers_are_replaced(tmp_path, capsys, troubles):
     """At a block, while they load, twice at one block, and about all at once."""
     for name, times in troubles.items():
