@@ -64,7 +64,6 @@ def task(
     *,
     score: str,
     features: VariantInput = "ref_and_difference",
-    build: Callable[..., BuildReport],
     hub_id: str,
     study: str = "",
     published: Mapping[str, float] | None = None,
@@ -77,7 +76,6 @@ def task(
         measures: one sentence.
         score: key of `SCORES` that the headline uses, chosen beforehand.
         features: of both alleles that the probe reads, key of `COMBINED`.
-        build: the builder.
         hub_id: the published dataset.
         study: column whose values are measured apart, since their labels are not comparable.
         published: model to published value.
@@ -96,7 +94,7 @@ def task(
         columns=COLUMNS,
         hub_id=hub_id,
         read=partial(_read, study=study),
-        build=build,
+        build=_builder(name, study),
         examples=partial(_examples, study=study),
         run=partial(run, score=score, features=features),
         summarise=partial(summarise, score=score),
@@ -322,38 +320,42 @@ def _without_probe(results: Sequence[Result], names: Sequence[str]) -> list[str]
     return [f"no probe, too few chromosomes or controls: {', '.join(without)}"] if without else []
 
 
-def build_matched(
-    output: Path,
-    task_name: str,
-    table: Path,
-    reference: Path,
-    num_examples: int | None,
-    seed: int,
-    study: str = "",
-) -> BuildReport:
-    """Write listed variants with the columns of the published sets.
+def _builder(task_name: str, study: str) -> Callable[..., BuildReport]:
+    """Return the builder of a task, whose lists also need the column `study` if it has one."""
 
-    Args:
-        output: Parquet to write.
-        task_name: for the record.
-        table: variants with `label` and `subset`, and `match_group` and `mavedb_urn` if known.
-        reference: FASTA of their assembly.
-        num_examples: most rows; all if None.
-        seed: of the choice of those rows.
-        study: a further column that the list must have.
+    def build(
+        output: Path,
+        *,
+        table: Path,
+        reference: Path,
+        num_examples: int | None = None,
+        seed: int = 0,
+    ) -> BuildReport:
+        """Write listed variants and their labels; their REFs must be in the reference.
 
-    Raises:
-        UserError: the list is broken, or nothing is left.
-        GenomeError: the list's REFs disagree with the FASTA.
-    """
-    listed = read_listing(table, (*COLUMNS, *([study] if study else [])))
-    with AnyName(reference) as fasta:
-        check_assembly(fasta, [_variant(row) for row in listed])
-    rows = [_row(row, f"{table} variant {n}") for n, row in enumerate(listed, start=1)]
-    kept = drawn(len(rows), num_examples, seed)
-    dropped = Counter({"not_drawn": len(rows) - len(kept)})
-    settings = {"task": task_name, "seed": seed}
-    return write_dataset(output, [rows[n] for n in kept], dropped, (table, reference), settings)
+        Args:
+            output: Parquet to write.
+            table: TSV, CSV, Parquet or xlsx with `chrom`, `pos` (1-based), `ref`, `alt`, `label` (1
+                for positives) and `subset` (consequence), for saturation_editing `mavedb_urn`
+                (study), and, if it is there, `match_group`.
+            reference: FASTA of the list's assembly: GRCh38 for the published one.
+            num_examples: most rows; all if None.
+            seed: of the choice of those rows.
+
+        Raises:
+            UserError: the list is broken, or nothing is left.
+            GenomeError: the list's REFs disagree with the FASTA.
+        """
+        listed = read_listing(table, (*COLUMNS, *([study] if study else [])))
+        with AnyName(reference) as fasta:
+            check_assembly(fasta, [_variant(row) for row in listed])
+        rows = [_row(row, f"{table} variant {n}") for n, row in enumerate(listed, start=1)]
+        kept = drawn(len(rows), num_examples, seed)
+        dropped = Counter({"not_drawn": len(rows) - len(kept)})
+        settings = {"task": task_name, "seed": seed}
+        return write_dataset(output, [rows[n] for n in kept], dropped, (table, reference), settings)
+
+    return build
 
 
 def _variant(row: Listed) -> Variant:

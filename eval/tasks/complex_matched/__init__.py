@@ -1,7 +1,6 @@
 """Complex traits with matched controls: does the model react more to fine-mapped variants?"""
 
 from eval.tasks.common.matched import task
-from eval.tasks.complex_matched.build import build
 
 TASK = task(
     "complex_matched",
@@ -9,7 +8,6 @@ TASK = task(
     "consequence; mean over consequences with 30 positives",
     score="abs_delta",
     features="sum_and_distance",
-    build=build,
     hub_id="bolinas-dna/evals_complex_traits",
     citation="Open-Athena, marin-dna, 2026",
 )
