@@ -20,7 +20,7 @@ import stat
 import tempfile
 import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -88,6 +88,14 @@ def check_no_input(output: str | Path, *inputs: str | Path | None) -> None:
     """Raise UserError if an output is one of the inputs; inputs may be None."""
     if behind_links(output) in [behind_links(path) for path in inputs if path]:
         raise UserError(f"{output}: is an input too; name another output")
+
+
+def check_different_files(outputs: Sequence[str | Path], *inputs: str | Path | None) -> None:
+    """Raise UserError if two outputs are one file, or one is an input; inputs may be None."""
+    resolved = [behind_links(path) for path in (*inputs, *outputs) if path]
+    for path in outputs:
+        if resolved.count(behind_links(path)) > 1:
+            raise UserError(f"{path}: is named twice, or an input too; name another output")
 
 
 @contextmanager

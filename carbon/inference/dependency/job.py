@@ -29,7 +29,7 @@ from carbon.inference.dependency.maps import (
 from carbon.inference.jobs import DependencyJob
 from carbon.inference.options import input_files
 from carbon.inference.scan.job import gene_in_one_part
-from carbon.io.files import atomic_file, behind_links, errors_naming, output_path
+from carbon.io.files import atomic_file, check_different_files, errors_naming, output_path
 from carbon.io.tables import chosen_by_ending
 from carbon.progress import progress
 from carbon.reports.figures import check_installed, check_picture
@@ -132,12 +132,9 @@ def _check_files(job: DependencyJob) -> None:
     for path in written[: len(job.output)]:
         chosen_by_ending(path, "dependency map")
     check_picture(job.plot)
-    inputs = (*input_files(job), names_table(job.contigs))
-    resolved = [behind_links(path) for path in (*inputs, *written) if path]
     for path in written:
         output_path(path)
-        if resolved.count(behind_links(path)) > 1:
-            raise UserError(f"{path}: is named twice, or an input too; name another output")
+    check_different_files(written, *input_files(job), names_table(job.contigs))
     if any(path.suffix == ".bw" for path in written):
         check_installed("pyBigWig")
     if job.gene and not job.annotation:

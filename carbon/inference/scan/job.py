@@ -45,7 +45,7 @@ from carbon.inference.variants.windows import tile_grid
 from carbon.io.files import (
     atomic_file,
     atomic_folder,
-    behind_links,
+    check_different_files,
     content_sha256,
     errors_naming,
     free_folder,
@@ -180,11 +180,7 @@ def _checked(job: ScanJob) -> list[ScanWriter]:
     outputs, written = outputs_of(job), written_files(job)
     writers = [chosen_by_ending(path, kind) for path in outputs]
     check_picture(job.plot)
-    inputs = (*input_files(job), names_table(job.contigs))
-    resolved = [behind_links(path) for path in (*inputs, *written) if path]
-    for path in written:
-        if resolved.count(behind_links(path)) > 1:
-            raise UserError(f"{path}: is named twice, or an input too; name another output")
+    check_different_files(written, *input_files(job), names_table(job.contigs))
     if any(path.suffix == ".bw" for path in outputs):
         check_installed("pyBigWig")
     if job.gene and not job.annotation:
