@@ -16,18 +16,19 @@ _NOTEBOOK_SECONDS = 300
 def put_together(root: Path, target: Path) -> None:
     """Make the folder that MkDocs and Zensical read, anew."""
     shutil.rmtree(target, ignore_errors=True)
-    places = _places(root)
+    places, generated = _places(root), reference_pages(root) | task_index(root)
+    targets = places | {root / "docs" / place: place for place in generated}
     for source, place in places.items():
         page = target / place
         page.parent.mkdir(parents=True, exist_ok=True)
         if page.suffix == ".md" and source.suffix == ".md":
             text = source.read_text(encoding="utf-8")
-            page.write_text(_with_links(text, source, place, places), encoding="utf-8")
+            page.write_text(_with_links(text, source, place, targets), encoding="utf-8")
         elif source.suffix == ".ipynb":
             _run_notebook(source, page)
         else:
             shutil.copy(source, page)
-    for place, text in (reference_pages(root) | task_index(root)).items():
+    for place, text in generated.items():
         page = target / place
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text(text, encoding="utf-8")

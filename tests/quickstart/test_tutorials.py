@@ -1,10 +1,19 @@
 """The tutorials as they stand: their commands run in order, and print what the pages show."""
 
+import gzip
 import math
 import re
+import shutil
 
 import pytest
+import torch
+from transformers import LlamaForCausalLM
 
+import carbon
+from carbon.tokenizer import HYBRID
+from carbon.tokenizer.tokenizers import HybridDNATokenizer
+from tests.conftest import small_config
+from tests.helpers.files import random_bases
 from tests.helpers.shell import ROOT, run_shell
 
 pytestmark = pytest.mark.nightly
@@ -28,6 +37,41 @@ def test_it_runs_and_prints_what_it_shows(page, tmp_path):
             assert_alike(block, printed)
             shown += 1
     assert shown > 1
+
+
+@pytest.mark.skipif(shutil.which("bcftools") is None, reason="bcftools is not installed")
+def test_a_human_vcf_with_a_published_name(tmp_path, real_data):
+    """The commands of the page; a random model has the name, and yeast stands for human files."""
+    config = small_config(context_tokens=512)
+    config.vocab_size = HYBRID.size
+    config.pad_token_id = config.eos_token_id = HYBRID.pad
+    torch.manual_seed(3)
+    folder = tmp_path / "HuggingFaceBio" / "Carbon-3B"
+    LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
+    HybridDNATokenizer(real_data / "qwen3_bpe").save_pretrained(folder)
+    write_human_files(tmp_path)
+    page = (TUTORIALS / "score-a-human-vcf.md").read_text("utf-8")
+    for language, _, block in BLOCK.findall(page):
+        if language == "bash":
+            printed = run_shell(block, tmp_path)
+    with gzip.open(tmp_path / "scored.vcf.gz", "rt") as scored:
+        records = [line.split("\t") for line in scored if line[0] != "#"]
+    assert [record[3:5] for record in records[:2]] == [["T", "A"], ["T", "C"]], "split by norm"
+    assert all("CARBON_DELTA=" in record[7] for record in records)
+    low = (tmp_path / "low.tsv").read_text().splitlines()
+    assert low and all(float(line.split("\t")[4]) < -3 for line in low)
+    assert len(printed.splitlines()) == 1 + len(low)
+
+
+def write_human_files(folder):
+    """Write yeast's chromosome VIII, its genes and variants under the names that the page uses."""
+    yeast = carbon.pretrained.entry("yeast")
+    with gzip.open(yeast.genome, "rt") as genome:
+        (folder / "hg38.fa").write_text(f"{genome.read()}>chrM\n{random_bases(600)}\n")
+    shutil.copy(yeast.annotation, folder / "genes.gff3.gz")
+    text = yeast.variants.read_text().replace("451328\t.\tT\tA", "451328\t.\tT\tA,C")
+    with gzip.open(folder / "my.vcf.gz", "wt") as vcf:
+        vcf.write(text)
 
 
 def assert_alike(told: str, printed: str) -> None:
