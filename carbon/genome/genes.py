@@ -316,6 +316,8 @@ _SHOWN = 5
 def find_gene(annotation: Annotation, name: str) -> Gene:
     """Return the gene with this identifier or name, or with a transcript of this identifier.
 
+    Identifiers have no prefix, such as the `gene:` of Ensembl.
+
     Raises:
         TypedError: the gene does not exist; the message lists similar names.
         GenomeError: there are several such genes; the message lists their places.

@@ -230,7 +230,15 @@ def own_background(job: VariantJob) -> Path | None:
 
 
 def run_variant_job(job: VariantJob, options: WorkerOptions) -> dict[str, Any]:
-    """Score variants into a file, which appears when complete; return the summary.
+    """Score variants into a file, which appears when complete.
+
+    Returns:
+        The summary: the settings; `records`, and `records_left_out` by filter; `alleles`,
+        `alleles_scored`, `alleles_not_scored`, and their `reasons`; `alleles_normalised`, which the
+        VCF does not write trimmed and left-aligned; `alleles_by_one_strand`, which only one strand
+        distinguishes from REF; `alleles_unsure`, None for a single offset and strand;
+        `alleles_without` each requested score; `percentiles_of`, alleles by kind of the background;
+        `cds_of_unknown_genetic_code`; and `warnings`, broken rules of the VCF.
 
     Raises:
         GenomeError: the VCF is malformed, unsorted or of another reference.
