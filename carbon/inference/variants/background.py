@@ -159,7 +159,8 @@ def draw_variants(
 
     Positions are uniform over the known bases of the contigs, ALTs of SNVs over the three other
     bases; inserted bases are copied from elsewhere in the contigs. All lengths of indels have equal
-    weight. A kind that does not occur in 1,000 draws for each wanted variant counts as absent. Indels are left-aligned, as every variant is before scoring.
+    weight. Indels are left-aligned, as every variant is before scoring. A kind that does not occur
+    in 1,000 draws for each wanted variant counts as absent.
 
     Args:
         reference: reference to draw from.
