@@ -7,6 +7,7 @@ import io
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from difflib import get_close_matches
@@ -45,7 +46,14 @@ def option_help(options: Any, heading: str = "Attributes") -> dict[str, str]:
 
 def epilogue(page: str, *examples: str) -> str:
     """Return the end of a help: examples, and the guide that describes the command."""
-    return "\n".join(["Examples:", *(f"  {example}" for example in examples), "", f"Guide: {page}"])
+    lines = [f"  {line}" for example in examples for line in _folded(example)]
+    return "\n".join(["Examples:", *lines, "", f"Guide: {page}"])
+
+
+def _folded(command: str) -> list[str]:
+    """Return a command line as lines that a shell reads as one."""
+    lines = textwrap.wrap(command, 72, break_long_words=False, break_on_hyphens=False)
+    return [*(f"{line} \\" for line in lines[:-1]), lines[-1]]
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):

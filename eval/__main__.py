@@ -213,7 +213,7 @@ _COMMANDS = {
     "report": (
         "Write a page about the records of runs",
         _add_report_arguments,
-        ("carbon eval report results", "carbon eval report A B --output both --title 'Two models'"),
+        ("carbon eval report results", "carbon eval report A B --output both --title Both"),
     ),
     "list": (
         "List tasks, fine-tuning recipes and data",
