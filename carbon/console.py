@@ -79,13 +79,13 @@ class Parser(argparse.ArgumentParser):
             options: of `argparse.ArgumentParser`.
         """
         super().__init__(**{"formatter_class": HelpFormatter} | options)
-        self._default_command = default_command
+        self.default_command = default_command
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse words; an unknown option is reported before a missing one."""
         words = list(sys.argv[1:] if args is None else args)
-        if self._default_command and (not words or words[0].startswith("-")):
-            words.insert(0, self._default_command)
+        if self.default_command and (not words or words[0].startswith("-")):
+            words.insert(0, self.default_command)
         takes_rest = any(action.nargs == argparse.REMAINDER for action in self._actions)
         if self._subparsers is None and not takes_rest:
             self._check_options(takewhile(lambda word: word != "--", words))
