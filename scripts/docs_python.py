@@ -68,7 +68,10 @@ def _signature(named: griffe.Function | griffe.Class, name: str) -> str:
 def _parameters(parameters: list[griffe.Parameter]) -> Iterator[str]:
     """Yield the text of each parameter, and `*` before the first that is for keywords alone."""
     kinds = griffe.ParameterKind
-    prefixes = {kinds.var_positional: "*", kinds.var_keyword: "**"}
+    prefixes: dict[griffe.ParameterKind | None, str] = {
+        kinds.var_positional: "*",
+        kinds.var_keyword: "**",
+    }
     has_star = False
     for each in parameters:
         if each.kind is kinds.keyword_only and not has_star:
