@@ -22,7 +22,7 @@ from cyclopts import (
 
 from carbon.__version__ import __version__
 from carbon.commands.packages import PACKAGES, run_package
-from carbon.console import run_command
+from carbon.console import epilogue, run_command
 from carbon.errors import UserError
 from carbon.launcher import end_with_launcher
 from carbon.parallel.options import WorkerOptions, start_early
@@ -86,12 +86,14 @@ def application(imports_all: bool = False) -> App:
         imports_all: import all commands, whose docstrings `carbon --help` lists; otherwise each is
             imported when it runs.
     """
+    from carbon.commands.examples import GUIDES
     from carbon.commands.help import HelpFormatter
     from carbon.commands.shared import option_name
 
     app = App(
         name="carbon",
         help="Generative DNA language models, on any machine.",
+        help_epilogue=epilogue("README.md", "carbon models --copy yeast", "carbon doctor"),
         version=_version,
         help_format="plaintext",
         help_formatter=HelpFormatter(),
@@ -103,7 +105,9 @@ def application(imports_all: bool = False) -> App:
         ),
     )
     for order, (name, place) in enumerate(COMMANDS.items()):
-        app.command(f"carbon.commands.{place}", name=name, sort_key=order)
+        guide = GUIDES.get(name)
+        ending = guide and epilogue(guide.page, *guide.examples)
+        app.command(f"carbon.commands.{place}", name=name, sort_key=order, help_epilogue=ending)
         if imports_all:
             _ = app[name]
     return app

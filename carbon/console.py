@@ -7,6 +7,7 @@ import io
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from difflib import get_close_matches
@@ -43,12 +44,48 @@ def option_help(options: Any, heading: str = "Attributes") -> dict[str, str]:
     return {name: " ".join(text.split()) for name, text in entries}
 
 
+def epilogue(page: str, *examples: str) -> str:
+    """Return the end of a help: examples, and the guide that describes the command."""
+    lines = [f"  {line}" for example in examples for line in _folded(example)]
+    return "\n".join(["Examples:", *lines, "", f"Guide: {page}"])
+
+
+def _folded(command: str) -> list[str]:
+    """Return a command line as lines that a shell reads as one."""
+    lines = textwrap.wrap(command, 72, break_long_words=False, break_on_hyphens=False)
+    return [*(f"{line} \\" for line in lines[:-1]), lines[-1]]
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Formats help with the default of each option, as the other commands show it."""
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        text = action.help or ""
+        if action.required and action.option_strings:
+            return f"{text} [required]"
+        default = action.default
+        hides = default is None or default is False or default in ("", [], (), argparse.SUPPRESS)
+        return text if hides else f"{text} [default: %(default)s]"
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser with one-line errors that reports misspelt options first."""
+
+    def __init__(self, *, default_command: str = "", **options: Any) -> None:
+        """Make a parser.
+
+        Args:
+            default_command: subcommand of a line that names none.
+            options: of `argparse.ArgumentParser`.
+        """
+        super().__init__(**{"formatter_class": HelpFormatter} | options)
+        self.default_command = default_command
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse words; an unknown option is reported before a missing one."""
         words = list(sys.argv[1:] if args is None else args)
+        if self.default_command and (not words or words[0].startswith("-")):
+            words.insert(0, self.default_command)
         takes_rest = any(action.nargs == argparse.REMAINDER for action in self._actions)
         if self._subparsers is None and not takes_rest:
             self._check_options(takewhile(lambda word: word != "--", words))
@@ -74,6 +111,25 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Exit with one line and code 2."""
         self.exit(2, f"error: {bounded(message)} (`{self.prog} --help` lists all)\n")
+
+
+def add_command(
+    commands: Any, name: str, sentence: str, page: str, *examples: str, **options: Any
+) -> Parser:
+    """Add a subcommand with a description, examples and a guide; return its parser.
+
+    Args:
+        commands: result of `add_subparsers`.
+        name: of the subcommand.
+        sentence: what it does, without a full stop.
+        page: the guide that describes it.
+        examples: command lines.
+        options: of `argparse.ArgumentParser`.
+    """
+    parser: Parser = commands.add_parser(
+        name, help=sentence, description=f"{sentence}.", epilog=epilogue(page, *examples), **options
+    )
+    return parser
 
 
 def run_command(main: Callable[[], int | None]) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from carbon.console import Parser, natural, run_command
+from carbon.console import Parser, add_command, epilogue, natural, run_command
 from carbon.errors import UserError
 from carbon.io.files import atomic_folder, check_no_input
 from carbon.io.locks import locked_folder
@@ -31,82 +31,95 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="carbon corpus", description="Build, inspect and publish corpora.")
-    verbs = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name, verb in _VERBS.items():
-        mine = verbs.add_parser(name, help=verb.help)
-        verb.add_arguments(mine.add_argument)
-        mine.set_defaults(run=verb.run)
+    parser = Parser(
+        prog="carbon corpus",
+        description="Build, inspect and publish corpora.",
+        epilog=epilogue("docs/corpus.md", *_COMMANDS["build"].examples),
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, command in _COMMANDS.items():
+        inner = add_command(commands, name, command.sentence, command.page, *command.examples)
+        command.add_arguments(inner.add_argument)
+        inner.set_defaults(run=command.run)
     return parser
 
 
 def _add_build(add: Add) -> None:
-    add("--config", help="TOML recipe; without one, name all with --set")
-    add("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
-    add("--dry-run", action="store_true", help="print recipe and cost, and stop")
+    add("--config", help="TOML recipe; if not given, all keys come from --set")
+    add(
+        "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
+        help="change a key, such as assemblies.0.genome=genome.fa; may be repeated",
+    )  # fmt: skip
+    add("--dry-run", action="store_true", help="print the recipe and an estimate, and stop")
 
 
 def _add_inspect(add: Add) -> None:
-    add("corpus")
-    add("--source", help="of the record to show")
-    add("--split", default="train", choices=("train", "test"))
-    add("--row", type=natural, help="the record's row in its source and split")
-    add("--name", help="the record's name, or of what was dropped")
-    add("--genome", help="check every base against this FASTA or GenBank")
-    add("--dropped", action="store_true", help="what was left out, and why")
+    add("corpus", help="folder or URL of a corpus")
+    add("--source", help="source of the record to print")
+    add("--split", default="train", choices=("train", "test"), help="split of the record")
+    add("--row", type=natural, help="row of the record in its source and split, from 0")
+    add("--name", help="name of the record, or of a rejected record")
+    add("--genome", help="compare every base of the record with this FASTA or GenBank")
+    add("--dropped", action="store_true", help="print rejected records with their reasons")
     add("--report", type=Path, metavar="HTML", help="write a page with pictures")
-    add("--tokens", type=natural, default=1_000_000_000, help="the report's budget")
+    add("--tokens", type=natural, default=1_000_000_000, help="training tokens that it plans for")
 
 
 def _add_publish(add: Add) -> None:
-    add("corpus", type=Path)
+    add("corpus", type=Path, help="folder of a corpus")
     add("--to", required=True, metavar="URL", help="s3://..., hf://datasets/...")
 
 
 def _add_mixture(add: Add) -> None:
-    add("corpus")
-    add("--temperature", type=float, default=1.0, help="1: as there is; more: alike")
-    add("--weight", action="append", default=[], metavar="CLADE=W", help="of a clade, else 1")
+    add("corpus", help="folder or URL of a corpus")
+    add(
+        "--temperature", type=float, default=1.0,
+        help="1 keeps the proportions of clades; a higher temperature evens them out",
+    )  # fmt: skip
+    add(
+        "--weight", action="append", default=[], metavar="CLADE=W",
+        help="weight of a clade; 1 if not given; may be repeated",
+    )  # fmt: skip
     add(
         "--share", action="append", default=[], metavar="SOURCE=S",
-        help="of a whole source; those of the base mixture that there are if not given",
+        help="share of a source; if not given, of the published base mixture; may be repeated",
     )  # fmt: skip
 
 
 def _add_download(add: Add) -> None:
-    add("accessions", type=Path, help="accessions, one a line; species type behind")
-    add("--output", type=Path, required=True, help="folder; a rerun goes on")
-    add("--server", help="a mirror of NCBI's public files, instead of theirs")
-    add("--keep-going", action="store_true", help="leave out what cannot be had")
+    add("accessions", type=Path, help="accessions, one a line, and a species type after a tab")
+    add("--output", type=Path, required=True, help="folder; the same command continues")
+    add("--server", help="mirror of NCBI's public files")
+    add("--keep-going", action="store_true", help="skip and report what cannot be downloaded")
 
 
 def _add_simulate(add: Add) -> None:
-    add("--output", type=Path, required=True, help="folder to make")
-    add("--genome-bp", type=natural, default=2_400_000)
-    add("--variants", type=natural, default=900, help="labelled variants to write")
-    add("--seed", type=natural, default=0)
+    add("--output", type=Path, required=True, help="folder to create")
+    add("--genome-bp", type=natural, default=2_400_000, help="length of the genome")
+    add("--variants", type=natural, default=900, help="number of labelled variants")
+    add("--seed", type=natural, default=0, help="random seed")
 
 
 def _add_variants(add: Add) -> None:
-    add("--genome", required=True)
+    add("--genome", required=True, help="FASTA")
     add("--annotation", required=True, help="GFF3, GTF or BED with CDS")
     add(
         "--contigs", metavar="TABLE|chr",
-        help="where the annotation or the regions name contigs otherwise than the genome",
+        help="if annotation or regions use other contig names than the genome: a table, or chr",
     )  # fmt: skip
     add(
         "--genetic-code", metavar="N|CONTIG=N",
-        help="NCBI translation table where the annotation states none; default: 1, and none for "
+        help="NCBI translation table if the annotation states none; if not given, 1, and none for "
         "mitochondria, which are left out",
     )  # fmt: skip
     add(
         "--region", action="append", default=[],
-        help="contig or contig:first-last; without it and --corpus, everywhere",
+        help="contig or contig:first-last; if not given, the whole genome; may be repeated",
     )  # fmt: skip
-    add("--corpus", help="take the regions that this corpus holds out")
+    add("--corpus", help="use the regions that this corpus holds out")
     add("--output", type=Path, required=True, help="VCF to write")
-    add("--variants", type=natural, default=900, help="labelled variants to write")
-    add("--seed", type=natural, default=0)
+    add("--variants", type=natural, default=900, help="number of labelled variants")
+    add("--seed", type=natural, default=0, help="random seed")
 
 
 def _build(arguments: argparse.Namespace) -> None:
@@ -246,23 +259,80 @@ def _variants(arguments: argparse.Namespace) -> None:
         )
 
 
-class _Verb(NamedTuple):
-    help: str
+class _Command(NamedTuple):
+    sentence: str
+    examples: tuple[str, str]
     add_arguments: Callable[[Add], None]
     run: Callable[[argparse.Namespace], int | None]
+    page: str = "docs/corpus.md"
 
 
-_VERBS = {
-    "build": _Verb("a corpus from genomes and annotation", _add_build, _build),
-    "inspect": _Verb("what a corpus holds, a record's origin, a report", _add_inspect, _inspect),
-    "publish": _Verb("a corpus to a bucket, or to the Hub as a dataset", _add_publish, _publish),
-    "mixture": _Verb(
-        "shares of a corpus's sources, by clade, for training", _add_mixture, _mixture
+_ONE_GENOME = (
+    "--set assemblies.0.genome=genome.fa --set assemblies.0.annotation=genes.gff3 "
+    "--set output=corpus"
+)
+_COMMANDS = {
+    "build": _Command(
+        "Build a corpus from genomes, annotations, sequences or reads",
+        (f"carbon corpus build {_ONE_GENOME} --dry-run", f"carbon corpus build {_ONE_GENOME}"),
+        _add_build,
+        _build,
     ),
-    "download": _Verb("assemblies from NCBI, by accession", _add_download, _download),
-    "simulate": _Verb("a small annotated genome with labelled variants", _add_simulate, _simulate),
-    "variants": _Verb(
-        "variants of known effect from any annotated genome", _add_variants, _variants
+    "inspect": _Command(
+        "Print the contents of a corpus or one record, or write a report",
+        (
+            "carbon corpus inspect corpus --source mrna --row 0 --genome genome.fa",
+            "carbon corpus inspect corpus --report corpus.html",
+        ),
+        _add_inspect,
+        _inspect,
+    ),
+    "publish": _Command(
+        "Copy a corpus to a bucket, or to the Hub as a dataset",
+        (
+            "carbon corpus publish corpus --to s3://lab/corpus",
+            "carbon corpus publish corpus --to hf://datasets/ME/corpus",
+        ),
+        _add_publish,
+        _publish,
+    ),
+    "mixture": _Command(
+        "Print the mixture of a training phase, by clade",
+        (
+            "carbon corpus mixture corpus",
+            "carbon corpus mixture corpus --temperature 3 --share mrna=0.2",
+        ),
+        _add_mixture,
+        _mixture,
+    ),
+    "download": _Command(
+        "Download assemblies from NCBI by accession",
+        (
+            "carbon corpus download accessions.txt --output genomes",
+            "carbon corpus download accessions.txt --output genomes --keep-going",
+        ),
+        _add_download,
+        _download,
+    ),
+    "simulate": _Command(
+        "Write a small annotated genome with labelled variants",
+        (
+            "carbon corpus simulate --output simulated",
+            "carbon corpus simulate --output simulated --genome-bp 1000000 --seed 1",
+        ),
+        _add_simulate,
+        _simulate,
+        "docs/simulation.md",
+    ),
+    "variants": _Command(
+        "Write variants of known effect for any annotated genome",
+        (
+            "carbon corpus variants --genome genome.fa --annotation genes.gff3 --output some.vcf",
+            "carbon corpus variants --genome genome.fa --annotation genes.gff3 --corpus corpus "
+            "--output held_out.vcf",
+        ),
+        _add_variants,
+        _variants,
     ),
 }
 

@@ -136,15 +136,22 @@ class ExecutorConfig(Recipe):
     """Where the steps run: worker processes, or datatrove's executors."""
 
     kind: ExecutorName = "local"
+    """Processes of this machine, Slurm jobs, or Ray."""
     workers: int = Field(default=1, ge=1)
     """Tasks at the same time."""
     cpus_per_task: int = Field(default=1, ge=1)
+    """Slurm: CPUs of a task."""
     memory_gb_per_cpu: int = Field(default=4, ge=1)
+    """Slurm: GB of memory for each CPU."""
     partition: str = ""
+    """Slurm: partition, required."""
     time: str = "24:00:00"
+    """Slurm: time limit of a job."""
     environment: str = ""
     """Slurm: a shell command before each task, such as the activation of a virtual environment."""
     qos: str = "normal"
+
+    """Slurm: quality of service."""
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Yield settings that the kind cannot do without."""

@@ -27,8 +27,9 @@ class CutConfig(Recipe):
     splice_bp: Bases = 32
     """Bases of intron kept on either side of an exon in `mrna_splice`."""
     upstream_bp: Bases = 500
+    """Bases before a transcription start in `promoter`."""
     downstream_bp: Bases = 100
-    """The window around a transcription start in `promoter`."""
+    """Bases after a transcription start in `promoter`."""
     chunk_bp: int = Field(default=49_152, ge=1)
     """Bases of a chunk of a contig in `prokaryote` and `genome`, 8,192 tokens; at most
     keep.max_record_bp."""
@@ -45,19 +46,19 @@ class KeepConfig(Recipe):
     """Conditions to keep a record."""
 
     min_record_bp: int = Field(default=60, ge=1)
+    """Shortest record."""
     max_record_bp: int = 100_000
-    """Longer regions are cut into consecutive records, as in the released corpus; longer
-    transcripts are left out. No row of a long-context stage holds much more."""
+    """Longest record: longer regions are cut into consecutive records, longer transcripts are left
+    out."""
     max_n_fraction: Share = 0.1
-    """Share of bases that are none of ACGT."""
+    """Maximum share of bases other than ACGT."""
     min_complexity: Share = 0.5
-    """Entropy of trimers over its maximum: 0 for one letter, 0.26 for a microsatellite of three,
-    near 1 for genes."""
+    """Minimum entropy of trimers over its maximum: 0 for one letter, 0.26 for a microsatellite of
+    three, near 1 for genes."""
     repeat_weight: Share = 1.0
-    """How often a record is kept that is soft-masked throughout, beside one that is not at all."""
+    """Probability to keep a record that is soft-masked throughout; 1 for unmasked records."""
     near_identity: float = Field(default=0.9, ge=0.8, le=1)  # below, sketches are blind
-    """Transcripts and UTRs this much alike are one, and nothing this much like a held-out record is
-    trained on; 1 keeps all that are not equal."""
+    """Identity of near-duplicates, 0.8 to 1; 1 removes only equal records."""
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Yield bounds that no record lies between."""
@@ -72,7 +73,8 @@ class FamilyConfig(Recipe):
     """Which families of proteins are held out, where an assembly's `holdout` has `family`."""
 
     identity: float = Field(default=0.5, ge=0.2, le=1)
-    """Proteins this much alike over 80 % of both are of one family."""
+    """Identity over 80 % of both proteins from which they are one family."""
     share: float = Field(default=0.05, gt=0, lt=1)
-    """Share of the families, in all assemblies together."""
+    """Share of the families to hold out, over all assemblies."""
     seed: int = 0
+    """Seed of the choice of families."""

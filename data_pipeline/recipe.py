@@ -51,15 +51,15 @@ class RegionsConfig(Recipe):
     path: Name
     """BED, plain or gzip."""
     source: SourceName = ""
-    """Of all lines; if not given, a line is of the source that its kind names."""
+    """Source of all lines; if empty, each line's kind names its source."""
     kind_column: int = Field(default=4, ge=4)
-    """Where a line says its kind, from 1."""
+    """Column of a line's kind, from 1."""
     both_strands: bool = True
-    """Whether training reads the records on either strand."""
+    """Whether training reads both strands."""
     near_duplicates: bool = False
-    """Whether records that are nearly equal are sought, and one of them kept."""
+    """Whether to remove near-duplicates within the source."""
     flank_bp: Bases = 0
-    """Bases to keep on either side, as far as the contig goes."""
+    """Bases on either side, as far as the contig has them."""
 
 
 class AssemblyConfig(Recipe):
@@ -68,41 +68,44 @@ class AssemblyConfig(Recipe):
     genome: Name
     """FASTA (plain, bgzip or gzip) or GenBank (plain or gzip)."""
     annotation: str = ""
-    """GFF3, GTF or BED of the same assembly, plain or gzip; a GenBank file has its own. Without one
-    the contigs are cut into chunks."""
+    """GFF3, GTF or BED of the same assembly, plain or gzip; a GenBank file has its own. Contigs
+    without one are cut into chunks."""
     name: str = ""
-    """For the column `assembly`; the name of the genome's file if not given."""
+    """Name in the column `assembly`; if empty, of the genome's file."""
     organism: str = ""
-    """A GenBank file has its own."""
+    """Scientific name; if empty, of a GenBank file."""
     species_type: SpeciesType = ""
-    """Empty takes it from the taxonomy, or none."""
+    """Species tag; if empty, from the taxonomy, or none."""
     taxonomy: str = ""
     """Lineage from the root, such as `Eukaryota; Fungi`; a GenBank file has its own."""
     taxid: int = Field(default=0, ge=0)
-    """Of NCBI, for a recipe with a `taxdump`; if not given, the organism is looked up there."""
+    """NCBI identifier, for a recipe with a `taxdump`; 0 looks the organism up there."""
     accession: str = ""
+    """Accession, for the manifest."""
     licence: str = ""
-    """Goes into the manifest, as does the accession."""
+    """Licence, for the manifest."""
     sources: tuple[KnownSource, ...] = ()
-    """What to cut out; empty: nothing but `regions` if there are any, `prokaryote` for prokaryotes,
-    `genome` where there is no annotation, else `eukaryote` and `mrna`."""
+    """Sources to cut. If empty: only `regions` if there are any, `prokaryote` for prokaryotes,
+    `genome` without an annotation, else `eukaryote` and `mrna`."""
     regions: tuple[RegionsConfig, ...] = ()
+    """Regions of BED files, one record for each line."""
     holdout: tuple[str, ...] = ("auto",)
     """Contigs or regions (`chr:first-last`) to hold out and `family` (see `families`), or `auto`
     alone, or nothing."""
     contig_names: dict[str, str] = Field(default_factory=dict)
-    """What the annotation calls a contig = what the sequence does."""
+    """Map from the annotation's contig names to the genome's."""
     contigs: str = ""
-    """The same as a table, a file of two columns; or `chr`, to add or take away a `chr` before the
-    annotation's names (and M for MT)."""
+    """The same as a file of two columns; or `chr`, to add or remove `chr` in the annotation's names
+    (and M for MT)."""
     annotation_offset_bp: Bases = 0
-    """Where the sequence begins in the annotation's coordinates, if it is part of a chromosome."""
+    """Position in the annotation's coordinates at which the sequence begins, if it is part of a
+    chromosome."""
     genetic_code: GeneticCodeNumber = 0
     """NCBI translation table of CDS for which the annotation states none (`transl_table`); 0: the
     standard code, and none for mitochondria."""
     incomplete_cds: Literal["error", "drop"] = "error"
-    """What to do with a CDS that is not a multiple of three and that the annotation does not mark
-    as partial, pseudo or exceptional."""
+    """Whether a CDS that is not a multiple of three, and not marked as partial, pseudo or
+    exceptional, is an error or dropped."""
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Yield two tables of the same names."""
@@ -114,25 +117,28 @@ class FilesConfig(Recipe):
     """Sequences that are records already: FASTA, one a line, released Parquet, or reads."""
 
     path: Name
-    """A file, or a pattern such as `eukaryote_generator/*.parquet`; plain or gzip. What ends in
-    `.fastq` or `.fq` is reads."""
+    """A file, or a pattern such as `eukaryote_generator/*.parquet`; plain or gzip. Files that end
+    with `.fastq` or `.fq` are reads."""
     mates: str = ""
-    """The second reads of pairs, a file or a pattern; the n-th belongs to the n-th of `path`."""
+    """Second reads of pairs, a file or a pattern; the n-th file belongs to the n-th of `path`."""
     source: SourceName
-    """One that is cut out of assemblies too, or a name of its own."""
+    """A source that is also cut from assemblies, or a new name."""
     both_strands: bool | None = None
-    """Whether training reads the records on either strand; for a name of its own alone."""
+    """Whether training reads both strands; for a new name only."""
     near_duplicates: bool = False
-    """Whether records that are nearly equal are sought; for a name of its own alone."""
+    """Whether to remove near-duplicates; for a new name only."""
     gene_type: str = ""
+    """Gene tag of the records."""
     species_type: SpeciesType = ""
+    """Species tag of the records."""
     organism: str = ""
+    """Organism, for the records."""
     assembly: str = ""
+    """Assembly, for the records."""
     sample: str = ""
-    """Whose reads they are, for the column `assembly`; else what each file is named after."""
+    """Sample of reads, for the column `assembly`; if empty, the name of each file."""
     test_share: float = Field(default=0.0, ge=0, lt=1)
-    """Share of the records to hold out, chosen by their own bases; of reads, share of the samples
-    of the recipe."""
+    """Share of the records to hold out, chosen by their bases; of reads, share of the samples."""
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Yield keys that the source or the kind of file does not have."""
@@ -168,38 +174,45 @@ class EvaluationConfig(Recipe):
     """Something that models will be measured on: no record may overlap or contain it."""
 
     path: Name
-    """FASTA (sequences that no record to train on may nearly contain or lie in), or BED, VCF or BCF
-    (places; of a VCF all bases that its records span)."""
+    """FASTA of sequences that no training record may nearly contain or lie in; or BED, VCF or BCF
+    of places, of a VCF all bases that its records span."""
     assembly: str = ""
-    """Whose coordinates a BED, VCF or BCF is in: the `name` of an assembly."""
+    """Name of the assembly whose coordinates a BED, VCF or BCF has."""
     margin_bp: Bases = 0
-    """How near to a place a record may not come."""
+    """Minimum distance of a record from a place."""
     shared: float = Field(default=0.5, gt=0, le=1)
-    """The share of a sequence's 31-mers, on either strand, that no record may have, nor it of a
-    record's."""
+    """Share of a sequence's 31-mers, on either strand, from which a record counts as containing it,
+    and the reverse."""
 
 
 class BuildConfig(Recipe):
     """The recipe of a corpus."""
 
     output: Name
-    """Folder to make, which must not exist or be empty; or a URL that fsspec opens."""
+    """Folder to create, absent or empty; or a URL that fsspec opens."""
     assemblies: tuple[AssemblyConfig, ...] = ()
+    """Genomes with their annotations."""
     files: tuple[FilesConfig, ...] = ()
+    """Files of finished sequences or reads."""
     evaluations: tuple[EvaluationConfig, ...] = ()
+    """Sequences and places that records must not contain."""
     taxdump: str = ""
-    """Folder of NCBI's nodes.dmp, names.dmp and merged.dmp, which lineages are taken from."""
+    """Folder of NCBI's nodes.dmp, names.dmp and merged.dmp."""
     divide_by: str = ""
-    """A rank, such as `phylum`: what is cut out of an assembly is of the source `SOURCE-CLADE`."""
+    """A rank, such as `phylum`: records of an assembly lie in the source `SOURCE-CLADE`."""
     cut: CutConfig = CutConfig()
+    """Ends of records."""
     keep: KeepConfig = KeepConfig()
+    """Filters of records."""
     families: FamilyConfig = FamilyConfig()
+    """Held-out families of proteins."""
     executor: ExecutorConfig = ExecutorConfig()
+    """Workers."""
     cache: str = ""
-    """Folder for inputs that are fetched, and for the work of an output by URL; the user's cache if
-    not given."""
+    """Folder for fetched inputs, and for the work of an output by URL; if empty, the user's
+    cache."""
     keep_going: bool = False
-    """Leave out an input that cannot be read, and say so in the manifest."""
+    """Leave out an input that cannot be read, and list it in the manifest."""
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Yield inputs that do not go together."""

@@ -5,7 +5,7 @@ import logging
 from pathlib import Path
 from typing import get_args
 
-from carbon.console import Parser, natural, port_number, run_command
+from carbon.console import Parser, epilogue, natural, port_number, run_command
 from carbon.errors import UserError
 from carbon.inference.options import Dtype
 from carbon.progress import say
@@ -20,42 +20,68 @@ def main(argv: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
-        prog="carbon demo", description="See what a DNA language model sees, in a browser."
+        prog="carbon demo",
+        description="Show in a browser how a DNA language model sees DNA.",
+        epilog=epilogue(
+            "docs/demo.md", "carbon demo", "carbon demo --model runs/mine/export --port 7861"
+        ),
     )
-    parser.add_argument(
-        "--model",
-        help="model folder, or name of a bundled or Hub model (default: bundled yeast model, or "
-        "the quickstart's, trained at the first start, if none is bundled)",
-    )
-    parser.add_argument(
-        "--models", nargs="*", default=(), metavar="MODEL",
-        help="others that a visitor may switch to: bundled models, folders of models or runs",
-    )  # fmt: skip
-    parser.add_argument(
-        "--any-model", action="store_true",
-        help="a visitor may name any model folder of this machine",
-    )  # fmt: skip
-    parser.add_argument(
-        "--genome",
-        help="FASTA (default: the held-out chromosome of the bundled model, or a simulated genome)",
-    )
-    parser.add_argument("--annotation", help="its genes: GFF3, GTF or BED")
-    parser.add_argument("--contigs", metavar="TABLE|chr", help="where these name contigs otherwise")
-    parser.add_argument("--genetic-code", metavar="N", help="NCBI table, where genes state none")
-    parser.add_argument(
-        "--runs", type=Path,
-        help="folder of training runs, and of what `carbon finetune` wrote, to look at",
-    )  # fmt: skip
-    parser.add_argument(
-        "--home", type=Path, default=Path("quickstart"),
-        help="folder of the quickstart (default: quickstart)",
-    )  # fmt: skip
-    parser.add_argument("--host", default=_LOCAL, help="0.0.0.0 to be seen from other machines")
-    parser.add_argument("--port", type=port_number, default=7860)
-    parser.add_argument("--calls-per-minute", type=natural, default=1200, help="of one address")
-    parser.add_argument("--device", default="auto", help="cpu, cuda, mps, or auto (default)")
-    parser.add_argument("--dtype", choices=("auto", *get_args(Dtype)), default="auto")
+    _add_model(parser.add_argument_group("Model"))
+    _add_input(parser.add_argument_group("Input"))
+    _add_server(parser.add_argument_group("Server"))
     return parser
+
+
+def _add_model(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--model",
+        help="model folder, or name of a bundled or Hub model; if not given, yeast, or the "
+        "quickstart's, which the first start trains, if none is bundled",
+    )
+    group.add_argument(
+        "--models", nargs="*", default=(), metavar="MODEL",
+        help="other models that visitors may choose: names, folders of models or runs",
+    )  # fmt: skip
+    group.add_argument(
+        "--any-model", action="store_true",
+        help="visitors may name any model folder of this machine",
+    )  # fmt: skip
+    group.add_argument("--device", default="auto", help="cpu, cuda, mps, or auto")
+    group.add_argument(
+        "--dtype", choices=("auto", *get_args(Dtype)), default="auto",
+        help="of weights and activations",
+    )  # fmt: skip
+
+
+def _add_input(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--genome",
+        help="FASTA; if not given, the chromosome held out of the bundled model's training, or a "
+        "simulated genome",
+    )
+    group.add_argument("--annotation", help="genes of --genome: GFF3, GTF or BED")
+    group.add_argument(
+        "--contigs", metavar="TABLE|chr",
+        help="if the annotation uses other contig names than the genome: a table, or chr",
+    )  # fmt: skip
+    group.add_argument(
+        "--genetic-code", metavar="N", help="NCBI translation table if genes state none"
+    )
+    group.add_argument(
+        "--runs", type=Path,
+        help="folder of training runs, and of what `carbon finetune` wrote; if not given, --home",
+    )  # fmt: skip
+    group.add_argument(
+        "--home", type=Path, default=Path("quickstart"), help="folder of the quickstart"
+    )
+
+
+def _add_server(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--host", default=_LOCAL, help="0.0.0.0 accepts other machines")
+    group.add_argument("--port", type=port_number, default=7860, help="0 for any free port")
+    group.add_argument(
+        "--calls-per-minute", type=natural, default=1200, help="maximum requests of one address"
+    )
 
 
 def _serve(arguments: argparse.Namespace) -> None:

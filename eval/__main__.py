@@ -6,7 +6,15 @@ Published tasks have datasets on the Hub; tasks on your own genome are built fro
 import argparse
 from pathlib import Path
 
-from carbon.console import Parser, natural, natural_numbers, option_help, run_command
+from carbon.console import (
+    Parser,
+    add_command,
+    epilogue,
+    natural,
+    natural_numbers,
+    option_help,
+    run_command,
+)
 from carbon.inference.options import PROTOCOLS
 from carbon.launcher import end_with_launcher
 from carbon.parallel.options import WorkerOptions, start_early
@@ -34,31 +42,43 @@ def _worker_options(arguments: argparse.Namespace) -> WorkerOptions:
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
-        prog="carbon eval", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+        prog="carbon eval",
+        description="Evaluate models on tasks of the field or of your own genome.",
+        epilog=epilogue(_PAGE, "carbon eval list", _SMOKE),
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add_run_parser(commands.add_parser("run", help="measure models and baselines on tasks"))
-    _add_report_parser(commands.add_parser("report", help="write a page about runs"))
-    _add_list_parser(commands.add_parser("list", help="list tasks and their data"))
-    _add_build_parser(commands.add_parser("build", help="build datasets of tasks"))
+    for name, (sentence, add_arguments, examples) in _COMMANDS.items():
+        add_arguments(add_command(commands, name, sentence, _PAGE, *examples))
     return parser
 
 
-def _add_run_parser(command: argparse.ArgumentParser) -> None:
+def _add_run_arguments(command: argparse.ArgumentParser) -> None:
+    _add_input(command.add_argument_group("Input"))
+    _add_baselines(command.add_argument_group("Baselines"))
+    _add_method(command.add_argument_group("Method"))
+    output = command.add_argument_group("Output")
+    output.add_argument("--output", type=Path, required=True, help="folder of the records")
+    _add_workers(command.add_argument_group("Workers"))
+    command.set_defaults(run=_run)
+
+
+def _add_input(command: argparse._ArgumentGroup) -> None:
     command.add_argument(
         "--model", action="append", required=True, metavar="[NAME=]MODEL", dest="models",
         help="model folder, or name of a bundled or Hub model, Carbon or any causal model of DNA; "
         "may be repeated",
     )  # fmt: skip
     command.add_argument(
-        "--tasks", default="all", help="all (those with data), or names with commas"
+        "--tasks", default="all", help="all tasks with data, or names separated by commas"
     )
-    command.add_argument("--output", type=Path, required=True, help="folder of the records")
     _add_data_argument(command)
     command.add_argument(
         "--reference", action="append", default=[], metavar="[TASK=]FASTA", dest="references",
         help="genome of the variants; may be repeated for tasks of other assemblies",
     )  # fmt: skip
+
+
+def _add_baselines(command: argparse._ArgumentGroup) -> None:
     command.add_argument(
         "--train", action="append", default=[], type=Path, metavar="FASTA|PARQUET",
         help="sequences that the Markov baselines are fitted on, or the source folder of a corpus; "
@@ -66,7 +86,8 @@ def _add_run_parser(command: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     command.add_argument(
         "--orders", type=natural_numbers,
-        help="orders of the interpolated Markov baselines, 0 to 16, with commas",
+        help="orders of the interpolated Markov baselines, 0 to 16, separated by commas; if not "
+        "given, 1 to 12",
     )  # fmt: skip
     command.add_argument(
         "--codon-periodic", metavar="FASTA,ANNOTATION,CORPUS",
@@ -77,45 +98,53 @@ def _add_run_parser(command: argparse.ArgumentParser) -> None:
         "--columns", type=_words, default=[],
         help="columns of variants to rank by, higher is more damaging: phyloP,CADD",
     )  # fmt: skip
-    command.add_argument("--preset", choices=sorted(RUN_SIZES), default="published")
+
+
+def _add_method(command: argparse._ArgumentGroup) -> None:
+    command.add_argument(
+        "--preset", choices=sorted(RUN_SIZES), default="published",
+        help="size of the run; smoke tries whether everything runs",
+    )  # fmt: skip
     command.add_argument(
         "--protocol", choices=list(PROTOCOLS),
-        help="how tasks of variants read them, with its default window, instead of each task's own",
+        help="protocol of `carbon variants` for all its tasks; if not given, each task's own",
     )  # fmt: skip
     command.add_argument(
         "--final", action="store_true",
-        help="measure the chromosomes of the final test, once, instead of those of development",
+        help="measure the chromosomes of the final test; use it once",
     )  # fmt: skip
-    command.add_argument("--max-samples", type=natural, help="most examples a task")
-    command.add_argument("--seed", type=natural, default=0, help="of the choice of examples")
+    command.add_argument("--max-samples", type=natural, help="maximum number of examples of a task")
+    command.add_argument("--seed", type=natural, default=0, help="seed of the choice of examples")
     command.add_argument(
-        "--dtype", type=_words, default=["float32"], dest="dtypes",
-        help="float32, bfloat16, or both with a comma, for the gap between them",
+        "--dtype", type=_words, default="float32", dest="dtypes",
+        help="float32, bfloat16, or both separated by a comma, for the gap between them",
     )  # fmt: skip
+    command.add_argument("--yarn", type=float, metavar="FACTOR", help="stretch Carbon's context")
+
+
+def _add_workers(command: argparse._ArgumentGroup) -> None:
     command.add_argument(
         "--device", default="auto", help="cpu, mps, cuda, a list such as cuda:0,cuda:1, or auto"
     )
-    command.add_argument("--yarn", type=float, metavar="FACTOR", help="stretch Carbon's context")
     texts = option_help(WorkerOptions)
     command.add_argument("--processes", type=natural, metavar="N", help=texts["processes"])
     command.add_argument("--ray", metavar="HOST:PORT", help=texts["ray"])
     command.add_argument("--resume", action="store_true", help=texts["resume"])
-    command.set_defaults(run=_run)
 
 
-def _add_data_argument(command: argparse.ArgumentParser) -> None:
+def _add_data_argument(command: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
     command.add_argument(
         "--data", action="append", default=[], metavar="FOLDER|TASK=PATH", dest="datasets",
-        help="folder with TASK.parquet, or one dataset; without it the Hub; may be repeated",
+        help="folder with TASK.parquet, or one dataset; if not given, the Hub; may be repeated",
     )  # fmt: skip
 
 
-def _add_report_parser(command: argparse.ArgumentParser) -> None:
+def _add_report_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="--output of `run`")
     command.add_argument(
-        "--output", type=Path, help="folder to write to; the first DIR if not given"
+        "--output", type=Path, help="folder to write to; if not given, the first DIR"
     )
-    command.add_argument("--title", default="Evaluation")
+    command.add_argument("--title", default="Evaluation", help="title of the page")
     command.add_argument(
         "--run", type=Path, dest="training", help="folder of a training run, to show its loss"
     )
@@ -123,14 +152,14 @@ def _add_report_parser(command: argparse.ArgumentParser) -> None:
     command.set_defaults(run=_report)
 
 
-def _add_list_parser(command: argparse.ArgumentParser) -> None:
+def _add_list_arguments(command: argparse.ArgumentParser) -> None:
     _add_data_argument(command)
     command.set_defaults(run=_list)
 
 
-def _add_build_parser(command: argparse.ArgumentParser) -> None:
+def _add_build_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "tasks", metavar="TASK[,TASK]", help="the tasks; with --help after it, their options"
+        "tasks", metavar="TASK[,TASK]", help="tasks; `--help` after them lists their options"
     )
     command.add_argument(
         "options", nargs=argparse.REMAINDER, metavar="--output PATH --option VALUE",
@@ -168,6 +197,37 @@ def _build(arguments: argparse.Namespace) -> None:
     from eval.commands import build_datasets
 
     build_datasets(arguments.tasks, arguments.options)
+
+
+_PAGE = "docs/evaluation.md"
+_SMOKE = (
+    "carbon eval run --model yeast --tasks genomic_niah --data data --preset smoke --output results"
+)
+_COMMANDS = {
+    "run": (
+        "Measure models and baselines on tasks",
+        _add_run_arguments,
+        (_SMOKE, "carbon eval run --model runs/mine/export --train corpus/eukaryote --data data "
+         "--reference genome.fa --output results"),
+    ),
+    "report": (
+        "Write a page about the records of runs",
+        _add_report_arguments,
+        ("carbon eval report results", "carbon eval report A B --output both --title Both"),
+    ),
+    "list": (
+        "List tasks, fine-tuning recipes and data",
+        _add_list_arguments,
+        ("carbon eval list", "carbon eval list --data data"),
+    ),
+    "build": (
+        "Build the datasets of tasks from primary sources",
+        _add_build_arguments,
+        ("carbon eval build heldout_likelihood,genome_recovery --output data --corpus corpus "
+         "--reference genome.fa",
+         "carbon eval build gene_frames --help"),
+    ),
+}  # fmt: skip
 
 
 if __name__ == "__main__":

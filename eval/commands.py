@@ -3,7 +3,6 @@
 import argparse
 import inspect
 import json
-from argparse import RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -234,7 +233,6 @@ def _build_parser(tasks: Sequence[Task]) -> Parser:
     """Return a parser with the keywords of the builders of tasks as options."""
     names = ",".join(task.name for task in tasks)
     parser = Parser(prog=f"carbon eval build {names}")
-    parser.formatter_class = RawDescriptionHelpFormatter
     parser.description = "\n\n".join(
         f"{task.name}: {(inspect.getdoc(task.build) or '').splitlines()[0]}" for task in tasks
     )
@@ -246,7 +244,7 @@ def _build_parser(tasks: Sequence[Task]) -> Parser:
     for name, (task, parameter) in sorted(options.items()):
         help_text = option_help(task.build, "Args").get(name, "")
         if parameter.default not in (parameter.empty, None):
-            help_text += f" (default: {parameter.default})"
+            help_text += f" [default: {parameter.default}]"
         parser.add_argument(
             _flag(name),
             dest=name,

@@ -1,4 +1,7 @@
-"""The reference, read from the code: names of the library, commands, recipe keys, file formats."""
+"""The reference, read from the code: commands, recipe keys, file formats, names of the library.
+
+`python scripts/docs_reference.py` writes the pages of `docs/reference/`.
+"""
 
 import argparse
 import importlib
@@ -7,12 +10,13 @@ import io
 import json
 import subprocess
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import griffe
+from docs_python import python_page
 from pydantic.fields import FieldInfo
 from rich.console import Console
 
@@ -20,6 +24,8 @@ import carbon
 from carbon.cli import COMMANDS, application
 from carbon.commands import packages
 from carbon.finetune.config import FinetuneConfig
+from carbon.inference.variants.annotate import ANNOTATION, BACKGROUND
+from carbon.inference.variants.formats import COLUMNS
 from carbon.io.config import Recipe, inner_recipe
 from carbon.io.tables import FORMATS
 from data_pipeline.recipe import BuildConfig
@@ -33,6 +39,13 @@ RECIPES: dict[str, tuple[type[Recipe], str, str]] = {
 PACKAGES = ("train.__main__", "data_pipeline.__main__", "eval.__main__",
             "demo.__main__")  # fmt: skip
 _WIDTH = 94
+_KINDS = {str: "text", int: "integer", float: "number", bool: "true or false"}
+_NEEDS = {
+    "": "always",
+    "both": "`--strands both`",
+    ANNOTATION: "`--annotation`",
+    BACKGROUND: "`--background`",
+}
 SCHEMAS = {
     "A record of `carbon eval run`": "eval/results.schema.json",
     "`manifest.json` of a corpus": "data_pipeline/manifest.schema.json",
@@ -40,13 +53,19 @@ SCHEMAS = {
 }
 
 
+TREE_PAGES: dict[str, Callable[[Path], str]] = {
+    "reference/commands.md": lambda root: "".join(_commands(root)),
+    "reference/recipes.md": lambda root: "".join(_recipes()),
+    "reference/formats.md": lambda root: "".join(_formats(root)),
+    "reference/python.md": lambda root: python_page(),
+}
+"""Pages that `docs/` holds, by their place there."""
+
+
 def reference_pages(root: Path) -> dict[str, str]:
-    """Return the pages, by their place in the site."""
+    """Return the pages that differ from those of `docs/`, by their place in the site."""
     return {
         "reference/python.md": _python(),
-        "reference/commands.md": "".join(_commands(root)),
-        "reference/recipes.md": "".join(_recipes()),
-        "reference/formats.md": "".join(_formats(root)),
         "decisions/index.md": "".join(_decisions(root / "docs" / "decisions")),
     }
 
@@ -85,10 +104,11 @@ def _carbon_helps() -> Iterator[str]:
 
 
 def _helps(parser: argparse.ArgumentParser, level: int = 2) -> Iterator[str]:
-    """Yield the help of a command, then that of each of its verbs."""
+    """Yield the help of a command, then that of each of its subcommands."""
     formatter: Any = parser.formatter_class  # whose declared type knows no width
     parser.formatter_class = partial(formatter, width=_WIDTH)
-    yield f"\n{'#' * level} {parser.prog}\n\n```text\n{parser.format_help()}```\n"
+    if not getattr(parser, "default_command", ""):  # whose help is that of the default
+        yield f"\n{'#' * level} {parser.prog}\n\n```text\n{parser.format_help()}```\n"
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for verb in action.choices.values():
@@ -102,7 +122,7 @@ def _recipes() -> Iterator[str]:
         "overrides one key.\n"
     )
     for name, (schema, command, page) in RECIPES.items():
-        yield f"\n## {name}\n\n`{command}`; in use: [{page}](../{page}).\n"
+        yield f"\n## {name}\n\n`{command}`; guide: [{page}](../{page}).\n"
         yield from _tables_of(schema, "")
 
 
@@ -111,7 +131,7 @@ def _tables_of(schema: type[Recipe], where: str) -> Iterator[str]:
     told = _told(schema)
     title = f"`{where}`" if where else "at the top"
     yield f"\n### {schema.__name__}: {title}\n\n{_first_paragraph(schema)}\n\n"
-    yield "| key | takes | if not given | |\n|---|---|---|---|\n"
+    yield "| key | type | default | meaning |\n|---|---|---|---|\n"
     inner = []
     for name, field in schema.model_fields.items():
         nested = inner_recipe(field.annotation)
@@ -140,17 +160,17 @@ def _takes(hint: Any) -> str:
         return f"table of {_takes(parts[1])}"
     if parts:  # X | None
         return " or ".join(_takes(part) for part in parts if part is not type(None))
-    return {str: "text", int: "integer", float: "number", bool: "true or false"}[hint]
+    return _KINDS[hint]
 
 
 def _default(field: FieldInfo) -> str:
     if field.is_required():
-        return "**must be given**"
+        return "required"
     value = field.get_default(call_default_factory=True)
     if isinstance(value, Recipe):
-        return "its own"
+        return "its table"
     if value is None:
-        return "chosen"
+        return "depends"
     return f"`{json.dumps(value)}`"
 
 
@@ -214,9 +234,26 @@ def _formats(root: Path) -> Iterator[str]:
         "[training.md](../training.md) |\n"
         "| `carbon eval run` | a record a task and model | [evaluation.md](../evaluation.md) |\n"
     )
+    yield from _variant_columns()
     for title, path in SCHEMAS.items():
         schema = (root / path).read_text(encoding="utf-8")
         yield f"\n## {title}\n\nJSON Schema, draft 2020-12 (`{path}`):\n\n```json\n{schema}```\n"
+
+
+def _variant_columns() -> Iterator[str]:
+    """Yield the table of the columns and INFO fields of scored variants."""
+    yield (
+        "\n## Columns and INFO fields of scored variants\n\nA table has a row for each ALT: "
+        "`contig`, `position` (from 1), `id`, `ref`, `alt`, and these columns. A VCF has the INFO "
+        "fields, with a value for each ALT ([details](../variants.md#columns-and-info-fields)).\n\n"
+        "| column | INFO field | type | meaning | written with |\n|---|---|---|---|---|\n"
+    )
+    for name, column in COLUMNS.items():
+        needs = _NEEDS.get(column.needs, f"`--scores {column.needs}`")
+        yield (
+            f"| `{name}` | `CARBON_{name.upper()}` | {_KINDS[column.kind]} | {column.meaning} | "
+            f"{needs} |\n"
+        )
 
 
 def _decisions(folder: Path) -> Iterator[str]:
@@ -224,3 +261,13 @@ def _decisions(folder: Path) -> Iterator[str]:
     for page in sorted(folder.glob("*.md")):
         title = page.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
         yield f"- [{title}]({page.name})\n"
+
+
+def write_tree(root: Path) -> None:
+    """Write the pages of `docs/reference/`."""
+    for place, made in TREE_PAGES.items():
+        (root / "docs" / place).write_text(made(root), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_tree(Path(__file__).resolve().parents[1])

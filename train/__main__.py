@@ -5,10 +5,11 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from carbon.console import Parser, natural, run_command
+from carbon.console import Parser, add_command, natural, run_command
 from carbon.errors import UserError
 from carbon.launcher import end_with_launcher
 from carbon.progress import say
@@ -31,53 +32,73 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="carbon train", description=__doc__)
-    parser.add_argument(
-        "command",
-        nargs="?",
-        choices=COMMANDS,
-        default="run",
-        help="train; print what would be read; write a model folder of the newest checkpoint; "
-        "write the page about the run",
+    parser = Parser(
+        prog="carbon train", default_command="run", description="Train a model from a recipe."
     )
-    parser.add_argument("--config", required=True, help="TOML file of the run")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
-    parser.add_argument("--dry-run", action="store_true", help="check all, print the plan, stop")
-    parser.add_argument(
-        "--world-size",
-        type=natural,
-        default=str(_num_processes()),
-        help="dry run: processes to plan for, else those of this launch",
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
+    for name, command in COMMANDS.items():
+        inner = add_command(
+            commands, name, command.sentence, "docs/training.md", *command.examples,
+            prog="carbon train" if name == "run" else f"carbon train {name}",
+        )  # fmt: skip
+        recipe = inner.add_argument_group("Recipe")
+        recipe.add_argument("--config", required=True, help="TOML file of the run")
+        recipe.add_argument(
+            "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
+            help="change a key, such as phases.0.tokens=1000; may be repeated",
+        )  # fmt: skip
+        command.add_arguments(inner)
+    return parser
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    resume = parser.add_argument_group("Resume")
+    resume.add_argument(
+        "--resume", choices=["auto"], help="continue from the newest complete checkpoint, if any"
     )
-    parser.add_argument(
-        "--peak-tflops", type=float, help="dry run: peak of a GPU, to say how long it takes"
-    )
-    parser.add_argument(
-        "--mfu", type=float, default=0.4, help="dry run: share of the peak that is reached"
-    )
-    parser.add_argument(
-        "--gpu-gb",
-        type=float,
-        help="dry run: memory of a GPU (that of this machine's, else 80); more is refused",
-    )
-    parser.add_argument(
-        "--gbit-per-s",
-        type=float,
-        help="dry run: of the network between workers, to print how long a round takes",
-    )
-    parser.add_argument(
-        "--resume", choices=["auto"], help="go on from the newest whole checkpoint, if there is one"
-    )
-    parser.add_argument(
+    resume.add_argument(
         "--accept-data-change",
         action="store_true",
-        help="resume although the corpus, the mixture or what is read of them has changed",
+        help="resume although the corpus, the mixture or a data setting changed",
     )
-    parser.add_argument("--rows", type=natural, default=20, help="rows that preview prints")
-    parser.add_argument("--first", type=natural, default=0, help="the first of them")
-    parser.add_argument("--plot", metavar="PNG", help="preview: draw the mixture")
-    parser.add_argument("--output", metavar="DIR", help="export: a folder that is not there yet")
-    return parser
+    plan = parser.add_argument_group("Plan")
+    plan.add_argument(
+        "--dry-run", action="store_true", help="check recipe and corpus, print the plan, and stop"
+    )
+    plan.add_argument(
+        "--world-size",
+        type=natural,
+        default=_num_processes(),
+        help="processes to plan for; those of this launch",
+    )
+    plan.add_argument(
+        "--peak-tflops", type=float, help="peak of one GPU in TFLOP/s, to estimate hours"
+    )
+    plan.add_argument("--mfu", type=float, default=0.4, help="share of the peak that a GPU reaches")
+    plan.add_argument(
+        "--gpu-gb",
+        type=float,
+        help="memory of one GPU in GB; if not given, of this machine's, else 80",
+    )
+    plan.add_argument(
+        "--gbit-per-s", type=float, help="network between workers, to estimate a round"
+    )
+
+
+def _add_preview(parser: argparse.ArgumentParser) -> None:
+    rows = parser.add_argument_group("Output")
+    rows.add_argument("--rows", type=natural, default=20, help="number of rows to print")
+    rows.add_argument("--first", type=natural, default=0, help="first row to print, from 0")
+    rows.add_argument("--plot", metavar="FILE", help="draw the mixture: .png, .svg or .pdf")
+
+
+def _add_export(parser: argparse.ArgumentParser) -> None:
+    output = parser.add_argument_group("Output")
+    output.add_argument("--output", required=True, metavar="DIR", help="folder to create")
+
+
+def _add_nothing(parser: argparse.ArgumentParser) -> None:
+    """Add no option."""
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -86,7 +107,7 @@ def _run(arguments: argparse.Namespace) -> int:
         if trains:
             with StopSignals(speaks=_speaks()) as told:
                 return _train(arguments, told)
-        COMMANDS[arguments.command](_config_of(arguments), arguments)
+        COMMANDS[arguments.command].act(_config_of(arguments), arguments)
     except TOLD_IN_A_LINE:
         if _speaks():
             raise
@@ -107,7 +128,8 @@ def _config_of(arguments: argparse.Namespace) -> "TrainConfig":
     from train.config import TrainConfig, read_recipe
     from train.models.start import filled_in, open_start
 
-    processes = arguments.world_size if arguments.dry_run else _num_processes()
+    is_planned = arguments.command == "run" and arguments.dry_run
+    processes = arguments.world_size if is_planned else _num_processes()
     table = read_recipe(arguments.config, arguments.overrides, processes)
     if arguments.command == "summary":  # of a run whose start may be gone
         return TrainConfig.from_table(table, arguments.config)
@@ -213,8 +235,6 @@ def _export(config: "TrainConfig", arguments: argparse.Namespace) -> None:
     from train.runs.log import manifest_of
 
     config = _in_its_folder(config)
-    if not arguments.output:
-        raise UserError("export: give --output, a folder that is not there yet")
     if Path(arguments.output).exists():
         raise UserError(f"{arguments.output}: exists already; name another output")
     run, export = Path(config.output), Path(arguments.output)
@@ -288,7 +308,55 @@ def _check_launch(config: "TrainConfig", *, resumes: bool) -> None:
         check_network(config, Path(workers.folder(config.output)))
 
 
-COMMANDS = {"run": _print_plan, "preview": _preview, "export": _export, "summary": _summarize}
+class _Command(NamedTuple):
+    """A command of `carbon train`.
+
+    Attributes:
+        sentence: what it does.
+        examples: two command lines.
+        add_arguments: adds its options to a parser.
+        act: runs it; of `run`, the dry run.
+    """
+
+    sentence: str
+    examples: tuple[str, str]
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    act: Callable[["TrainConfig", argparse.Namespace], None]
+
+
+_TINY = "--config train/recipes/tiny.toml --set data.corpus=corpus"
+COMMANDS = {
+    "run": _Command(
+        "Train a model from a recipe (other commands: preview, export, summary)",
+        (
+            f"carbon train {_TINY} --dry-run",
+            f"torchrun --standalone --nproc-per-node 2 -m train {_TINY} --resume auto",
+        ),
+        _add_run,
+        _print_plan,
+    ),
+    "preview": _Command(
+        "Print the first rows that a run reads, and its mixture",
+        (f"carbon train preview {_TINY}", f"carbon train preview {_TINY} --plot mixture.png"),
+        _add_preview,
+        _preview,
+    ),
+    "export": _Command(
+        "Write a model folder from the newest checkpoint",
+        (
+            f"carbon train export {_TINY} --output model",
+            "carbon train export --config runs/tiny/config.toml --output model",
+        ),
+        _add_export,
+        _export,
+    ),
+    "summary": _Command(
+        "Write summary.html with curves, phases and throughput of a run",
+        (f"carbon train summary {_TINY}", "carbon train summary --config runs/tiny/config.toml"),
+        _add_nothing,
+        _summarize,
+    ),
+}
 
 
 if __name__ == "__main__":

@@ -63,25 +63,25 @@ class ModelConfig(Recipe):
     """The network: random weights, or a starting checkpoint."""
 
     preset: Literal[PresetName, ""] = ""
-    """A size of `carbon.model.presets`; not needed beside `start`, which has its own."""
+    """Size of the network; with `start`, its own size holds."""
     architecture: ArchitectureName = "llama"
-    """Decoder, of `train/models`; each has the sizes of a preset."""
+    """Decoder: as in the released models, or with normalised queries and keys."""
     kmer_init: KmerInitName = "independent"
-    """How rows of 6-mers begin: each at random, as published, or as the sum of vectors of their six
-    bases, with which a small model learns sooner (the lab book, 2026-11-24)."""
+    """Initialisation of the rows of 6-mers: independent random vectors, as published, or sums of
+    vectors of the six bases, with which small models learn sooner."""
     start: str = ""
-    """Folder of a model to go on from, native or of the released layout; random weights if empty.
-    What it is (sizes, vocabulary, tags, RoPE theta) holds for the run."""
+    """Folder of a model to initialise from, native or of the released layout; random weights if
+    empty. Its sizes, vocabulary, tags and RoPE theta hold for the run."""
     tune: TuningName = "whole"
-    """What of `start` is trained: all of it, low-rank adapters, or its last layers."""
+    """Weights of `start` to train: all, low-rank adapters, or the last layers."""
     lora_rank: int = Field(default=16, ge=1)
-    """Of an adapter's two matrices."""
+    """Rank of the adapters."""
     lora_alpha: float = Field(default=32.0, gt=0)
-    """What an adapter adds is multiplied by `lora_alpha / lora_rank`."""
+    """Scale of the adapters, multiplied by 1 / `lora_rank`."""
     lora_targets: Annotated[tuple[Linear, ...], NotEmpty] = LINEARS
     """Matrices of every layer that get an adapter."""
     last_layers: int = Field(default=0, ge=0)
-    """How many layers, from the end, are trained, and the final norm with them."""
+    """Number of last layers to train, with the final norm."""
 
     RENAMED: ClassVar = {"kmer_rows": "kmer_init"}
 
@@ -112,23 +112,21 @@ class DataConfig(Recipe):
     """Data that all phases read."""
 
     corpus: Name
-    """Folder made by `carbon corpus build`, or of the released layout; or the URL of one
-    that fsspec opens."""
+    """Folder of `carbon corpus build` or of the released layout, or a URL that fsspec opens."""
     microbatch_tokens: int = Field(ge=1)
-    """Most tokens that one process reads at once, a row at least; the rest of its share of a batch
-    is accumulated."""
+    """Maximum tokens that one process reads at once, at least one row; the rest of a batch is
+    accumulated."""
     cache: str = ""
-    """Where sources are prepared for random access, a byte a base. Beside the corpus if empty,
-    or in the user's cache where that cannot be written to."""
+    """Folder for prepared sources, one byte a base; if empty, next to the corpus, or in the user's
+    cache if the corpus is read-only."""
     replay_corpus: str = ""
-    """A second corpus, such as the one that `model.start` was trained on: its source `mrna` is
-    `replay_mrna` in mixtures and probes."""
+    """A second corpus, such as the training corpus of `model.start`: its source `mrna` is
+    `replay_mrna` in mixtures and evaluations."""
     soft_mask_weight: float = Field(default=1.0, gt=0)
-    """Weight of a soft-masked (lower-case) base in the loss; other bases have 1. Models of genomes
-    use 0.1 or 0.01 for repeats (docs/training.md)."""
+    """Weight of soft-masked (lower-case) bases in the loss; other bases have 1."""
     workers: int = Field(default=0, ge=0, le=1024)
-    """Processes that read ahead; with none, rows are read when they are needed, which costs about
-    a fifth of a microsecond a token."""
+    """Processes that read ahead; 0 reads rows when they are needed, which costs about a fifth of a
+    microsecond a token."""
     REMOVED: ClassVar = {
         "flip_strands": "which sources are read on both strands stands in the manifest of the "
         "corpus (docs/training.md)",
@@ -152,14 +150,17 @@ class OptimizerConfig(Recipe):
     name: OptimizerName = "adamw"
     """AdamW; or Muon for the matrices of layers, with AdamW for embedding, head and norms."""
     beta1: float = Field(default=0.9, ge=0, lt=1)
+    """Decay of the mean gradient."""
     beta2: float = Field(default=0.95, ge=0, lt=1)
+    """Decay of the mean squared gradient."""
     epsilon: float = Field(default=1e-8, gt=0)
+    """Constant in the denominator of an update."""
     weight_decay: float = Field(default=0.1, ge=0)
-    """On matrices; norms have none."""
+    """Decoupled weight decay of matrices, embedding and head included; norms have none."""
     clip_norm: float = Field(default=1.0, gt=0)
-    """Largest norm of the gradient over all parameters and processes."""
+    """Maximum norm of the gradient over all parameters and processes."""
     momentum: float = Field(default=0.95, ge=0, lt=1)
-    """Of Muon."""
+    """Momentum of Muon."""
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Yield a momentum that the optimizer does not have."""
@@ -171,41 +172,47 @@ class ShortRows(Recipe):
     """A part of a length warm-up."""
 
     context_tokens: ContextTokens
-    """A divisor of the stage's own; a batch has as many more rows, so its tokens stay the same."""
+    """Length of a row, a divisor of the phase's; a batch has as many more rows."""
     steps: int = Field(ge=1)
+
+    """Steps with this length."""
 
 
 class PhaseConfig(Recipe):
     """One phase of the run; the optimizer's state is kept from phase to phase."""
 
     name: Name
+    """Name, unique in the recipe."""
     objective: ObjectiveName
+    """Cross-entropy, FNS, or a blend of both."""
     tokens: int = Field(ge=1, lt=2**62)
-    """Rounded up to whole batches."""
+    """Tokens of the phase, rounded up to complete batches."""
     mixture: dict[str, Annotated[float, Field(gt=0)]]
-    """Share of rows of each source; the shares sum to one."""
+    """Share of rows of each source, multiples of 1/10,000 that sum to 1."""
     context_tokens: ContextTokens
     """Length of a row."""
     batch_rows: int = Field(ge=1, lt=2**31)
-    """Rows of a global batch, over all processes."""
+    """Rows of a batch, over all processes."""
     learning_rate: float = Field(gt=0)
-    """Peak."""
+    """Peak learning rate."""
     schedule: RateScheduleName
-    """How it comes down after the warm-up: not at all, over the whole stage in a line or a cosine,
-    or in a line over the last `decay_steps` (WSD)."""
+    """Learning rate after the warm-up: constant, linear or cosine decay over the phase, or linear
+    decay over the last `decay_steps` (WSD)."""
     warmup_steps: int = Field(default=0, ge=0)
+    """Steps over which the learning rate rises from 0."""
     decay_steps: int = Field(default=0, ge=0)
+    """Last steps, over which the schedule `wsd` decays."""
     final_learning_rate: float = Field(default=0.0, ge=0)
-    """Where a falling schedule ends."""
+    """Learning rate at the end of a decay."""
     rope_theta: float = Field(default=500_000.0, gt=1)
     """Base of the rotary embedding's wavelengths; larger for longer contexts."""
     until: StageEndName = "tokens"
-    """What ends the stage: its tokens; or before them a persistent rise of the gradient's norm, or
-    a widening gap between sequence recovery in fp32 and in bf16, as the probes see it."""
+    """End of the phase: its tokens; or earlier a persistent rise of the gradient norm, or a
+    widening gap between sequence recovery in fp32 and bf16."""
     length_warmup: tuple[ShortRows, ...] = ()
-    """The stage's first steps read shorter rows."""
+    """Shorter rows in the first steps."""
     fns_weight: tuple[Annotated[float, Field(ge=0, le=1)], ...] = ()
-    """Of a blend: the weight of FNS at the first step and at the last, in a line between them."""
+    """Weight of FNS in a blend at the first and the last step, linear between them."""
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Yield an objective, a mixture or a schedule that does not go with the rest."""
@@ -276,49 +283,48 @@ class ParallelConfig(Recipe):
     """How the processes share the work, which changes results only by rounding."""
 
     pipeline: int = Field(default=1, ge=1)
-    """Processes that the layers are divided over."""
+    """Pipeline stages of consecutive layers."""
     replicate: int = Field(default=1, ge=1)
-    """Copies of the sharded network. Processes that the other axes leave hold a shard each."""
+    """Copies of the sharded network (HSDP); the other processes hold shards."""
     context: int = Field(default=1, ge=1)
-    """Processes that share each row."""
+    """Processes that share each row (context parallelism)."""
     tensor: int = Field(default=1, ge=1)
-    """Processes that share each matrix of a layer, and the rows of embedding and head."""
+    """Processes that divide each matrix of a layer, and the rows of embedding and head."""
     schedule: PipelineScheduleName = "1f1b"
-    """The order of forward and backward in a pipeline."""
+    """Pipeline schedule."""
     stages_per_rank: int = Field(default=2, ge=2)
-    """Pieces of the network that a process of an interleaved pipeline holds; `zbv` has two, `gpipe`
-    and `1f1b` one."""
+    """Stages of a process in an interleaved schedule; `zbv` has two, `gpipe` and `1f1b` one."""
     reshard_after_forward: bool = True
     """Free gathered weights between forward and backward; a pipeline keeps them."""
     reduce_each_microbatch: bool = False
-    """Divide gradients among the processes after each microbatch: less memory, more on the network;
-    else, and in a pipeline, after the last."""
+    """Reduce gradients after each microbatch: less memory, more traffic; if false, and in a
+    pipeline, after the last one."""
     timeout_seconds: int = Field(default=600, ge=1, le=30 * 24 * 3600)
-    """How long a process waits for another before it gives up, and with it the run."""
+    """Time that a process waits for another before the run stops."""
 
 
 class ComputeConfig(Recipe):
     """How a process computes."""
 
     device: DeviceName = "auto"
-    """`auto` is GPUs where there are any; one that is there and cannot be used stops the run."""
+    """`auto` uses GPUs if there are any, and stops if a GPU is present and unusable."""
     dtype: DtypeName = "auto"
-    """Of products and activations, `auto` for bf16 on a GPU and fp32 without; all else is fp32."""
+    """Of products and activations; `auto` is bf16 on a GPU and fp32 on a CPU. Weights, gradient
+    sums and optimizer are fp32."""
     attention: AttentionName = "auto"
-    """Inside the pieces of packed rows: `auto` is torch's own for rows of varied pieces on a GPU in
-    bf16, and SDPA with a mask of all pairs otherwise."""
+    """Attention inside packed segments; `auto` is PyTorch's `varlen` kernel on a GPU in bf16, else
+    SDPA with a mask."""
     activation_checkpointing: CheckpointingName = "none"
-    """What is computed anew in backward: nothing, all but the results of matrix products and of
-    attention, or all of a layer."""
+    """Activation recomputation: none; `selective` keeps results of matrix products and attention;
+    `full` recomputes each layer."""
     compile: bool = False
     """`torch.compile` of each layer."""
     float8: bool = False
-    """Products of the layers in float8, scaled by rows (torchao); embedding and head are not."""
+    """Float8 products in the layers, scaled by rows (torchao); not in embedding and head."""
     deterministic: bool = False
-    """Operations of a GPU that give the same bits each time, which are slower at some places; a CPU
-    has no others."""
+    """Use GPU operations that give the same bits each time; some are slower."""
     profile_steps: tuple[int, ...] = ()
-    """First and last step that the profiler traces, into `profile/` of the run folder."""
+    """First and last step to trace, into `profile/` of the run folder."""
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Yield float8 in fp32, and steps that are not a range."""
@@ -333,16 +339,16 @@ class CheckpointConfig(Recipe):
     """When the run is saved."""
 
     every_steps: int = Field(default=1000, ge=1)
+    """Steps between periodic checkpoints."""
     every_minutes: float = Field(default=1.0, ge=0)
-    """Saved by the clock as well, so that no more work than this, a step, and what is being written
-    can be lost; less often where writing would take more than a twentieth of the time. 0 goes by
-    steps alone. What is trained does not depend on it."""
+    """Minutes between additional checkpoints, rarer if writing takes more than a twentieth of the
+    time; 0: none. They do not change what is trained."""
     keep: int = Field(default=2, ge=1)
-    """Newest checkpoints of `every_steps` to keep; of those between them, the newest is kept."""
+    """Newest periodic checkpoints on disk, next to the newest additional one."""
     milestone_steps: int = Field(default=0, ge=0)
-    """Checkpoints at multiples of this are kept for good; 0 keeps none."""
+    """Checkpoints at multiples of this are never removed; 0: none."""
     background: bool = True
-    """Write while the run goes on; the state is copied to memory first."""
+    """Write while the run continues, from a copy in CPU memory."""
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Yield milestones at steps that are not saved."""
@@ -358,14 +364,15 @@ class GuardConfig(Recipe):
     """What happens at a step whose loss or gradient is not finite, or jumps."""
 
     policy: GuardPolicyName = "skip"
-    """Leave the step out; go back to the last checkpoint and leave out all steps since; or stop."""
+    """Skip the step; roll back to the last periodic checkpoint and skip all steps since; or
+    stop."""
     spike_factor: float = 0.0
-    """A step is bad as well if its loss or its gradient's norm is more than this many times the
-    median of the steps before it; 0 looks at finiteness alone."""
+    """A step is also bad if its loss or gradient norm exceeds this many times the median of earlier
+    steps; 0 checks only for finite values."""
     window_steps: int = Field(default=100, ge=2)
-    """Steps that the median is taken over."""
+    """Steps of the median."""
     most_bad_steps: int = Field(default=20, ge=0)
-    """The run stops at one more."""
+    """Maximum bad steps; one more stops the run."""
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Yield a factor that every step exceeds."""
@@ -377,16 +384,16 @@ class ProbeConfig(Recipe):
     """Periodic evaluation on held-out records."""
 
     every_steps: int = Field(default=0, ge=0)
-    """0 measures nothing."""
+    """Steps between evaluations; 0: none."""
     source: Name = "eukaryote"
-    """Source that the records are of."""
+    """Source of the held-out records."""
     also: tuple[str, ...] = ()
-    """More sources of which held-out nats per base are measured, such as `replay_eukaryote`: so it
-    is seen what is forgotten."""
+    """More sources for held-out nats per base, such as `replay_eukaryote`, to measure
+    forgetting."""
     heldout_bp: int = Field(default=50_000, ge=1)
-    """Bases of held-out records, the same each time, for nats per base."""
+    """Bases of held-out records for nats per base, the same each time."""
     sites: int = Field(default=64, ge=1)
-    """Places where 30 bases are continued, for sequence recovery in fp32 and in bf16."""
+    """Places where 30 bases are continued, for sequence recovery in fp32 and bf16."""
 
 
 Steps = Annotated[int, Field(ge=1, le=1_000_000)]
@@ -410,35 +417,37 @@ class WorkersConfig(Recipe):
     """Folder, or URL that fsspec opens, through which workers of separate launches synchronise; if
     empty, all workers are processes of one launch."""
     number: int = Field(default=0, ge=0, le=1023)
-    """With a store: which worker this launch is, from 0; one that joins later may have any number
-    that no other has."""
+    """With a store: number of this worker, from 0; a worker that joins later takes any unused
+    number."""
     method: SyncName = "diloco"
     """Rounds of DiLoCo; or sparse parameter averaging (SPARTA), in which the workers of one launch
     average a random share of their parameters after each step."""
     share: float = Field(default=0.01, gt=0, le=1)
-    """Of SPARTA: the share of the parameters."""
+    """Share of the parameters that SPARTA averages in each step."""
     every_steps: Steps = 100
     """Steps of a worker between two rounds over the same weight."""
     learning_rate: float = Field(default=0.7, ge=1e-6, le=10)
-    """Of the outer step: the one to tune; best is about 0.4 for one worker, 0.8 for eight."""
+    """Learning rate of the outer step; published optima are about 0.4 for one worker and 0.8 for
+    eight."""
     momentum: float = Field(default=0.9, ge=0, le=0.9999)
+    """Nesterov momentum of the outer step."""
     momentum_every: Steps = 1
     """Rounds between two changes of the momentum (delayed Nesterov, arXiv 2401.09135), for rounds
     of few workers of many."""
     momentum_warmup_rounds: StepsOrNone = 0
-    """First rounds, which change the momentum each time."""
+    """First rounds, each of which changes the momentum."""
     fragments: Steps = 1
     """Parts of the weights that synchronise in different rounds (arXiv 2501.18512)."""
     delay_steps: StepsOrNone = 0
-    """Steps that a worker takes while its pseudo-gradient is on the way."""
+    """Steps that a worker takes while its pseudo-gradient is in transit."""
     alpha: float = Field(default=0.0, ge=0, le=0.9999)  # with 1 workers would never synchronise
-    """Share of local weights that a worker keeps after a round; 0: the outer parameters alone."""
+    """Share of local weights that a worker keeps after a round; 0 takes the outer parameters."""
     codec: CodecName = "int8"
-    """How pseudo-gradients are compressed."""
+    """Compression of pseudo-gradients."""
     quorum: int = Field(default=0, ge=0, le=1024)
-    """Fewest workers of a round; 0: more than half of `count`. With fewer each goes on alone."""
+    """Fewest workers of a round; 0: more than half of `count`. Fewer workers train alone."""
     grace_seconds: float = Field(default=60.0, ge=0, le=30 * 24 * 3600)
-    """How long a worker that is ready waits for others beyond the quorum."""
+    """Time that a quorum waits for other workers."""
     by_speed: bool = False
     """Slow workers take fewer steps in a round, so that all are ready together."""
     snapshot_rounds: Steps = 10
@@ -529,18 +538,29 @@ class TrainConfig(Recipe):
     output: Name
     """Run folder: config.toml, metrics.jsonl, checkpoints/, export/."""
     seed: int = Field(ge=0)
+    """Seed of weights and data order."""
     model: ModelConfig
+    """The network."""
     data: DataConfig
+    """Corpus and what one process reads at once."""
     phases: Annotated[tuple[PhaseConfig, ...], NotEmpty]
+    """Phases of the training schedule, in order."""
     optimizer: OptimizerConfig = OptimizerConfig()
+    """AdamW or Muon."""
     parallel: ParallelConfig = ParallelConfig()
+    """Division of the work among processes."""
     compute: ComputeConfig = ComputeConfig()
+    """Device, dtype and kernels."""
     checkpoint: CheckpointConfig = CheckpointConfig()
+    """Times of checkpoints."""
     guard: GuardConfig = GuardConfig()
+    """Bad steps."""
     probe: ProbeConfig = ProbeConfig()
+    """Periodic evaluation."""
     workers: WorkersConfig = WorkersConfig()
+    """Low-communication training."""
     tracker: TrackerName = "none"
-    """Where metrics go beside `metrics.jsonl`."""
+    """Tracker of the metrics, in addition to `metrics.jsonl`."""
 
     RENAMED: ClassVar = {"stages": "phases", "learners": "workers"}
 

@@ -41,10 +41,10 @@ def option_name(name: str) -> str:
 
 
 def group(
-    title: str, check: Callable[[ArgumentCollection], None] | None = None, is_last: bool = False
+    title: str, check: Callable[[ArgumentCollection], None] | None = None, place: int = 0
 ) -> Group:
-    """Return a group of the help; groups are listed in order of creation, `is_last` at the end."""
-    return Group.create_ordered(title, sort_key=int(is_last), validator=check)
+    """Return a group of the help; groups are listed by place, and those of one place as created."""
+    return Group.create_ordered(title, sort_key=place, validator=check)
 
 
 @cache
@@ -58,10 +58,12 @@ def group_of(known: options.Group) -> Group:
         if known.is_required and not names:
             raise ValueError(f"give one of {', '.join(argument.name for argument in arguments)}")
 
-    return group(known.title, check if known.takes_one else None)
+    place = int(known is options.OUTPUT)
+    return group(known.title, check if known.takes_one else None, place)
 
 
 for _known in (
+    options.INPUT,
     options.MODEL,
     options.METHOD,
     options.GENES,
@@ -71,7 +73,7 @@ for _known in (
     _RULES := options.Group("More rules"),
 ):
     group_of(_known)  # these are listed first
-WORK = group("Workers", is_last=True)
+WORK = group("Workers", place=2)
 
 
 def parameter(option: Option) -> Parameter:

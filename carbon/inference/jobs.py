@@ -17,8 +17,10 @@ from carbon.inference.options import (
     CONSTRAINTS,
     DEFAULT_SCORES,
     GENES,
+    INPUT,
     METHOD,
     MODEL,
+    OUTPUT,
     SAMPLING,
     AnnotationOptions,
     BackgroundOptions,
@@ -75,6 +77,8 @@ class LoadingOptions:
 
 
 _Loading = Annotated[LoadingOptions, Option(group=MODEL)]
+_Reference = Annotated[InputFile, Option(group=INPUT)]
+_DryRun = Annotated[bool, Option(group=OUTPUT)]
 _Genes = Annotated[AnnotationOptions, Option(group=GENES)]
 _VariantMethod = Annotated[VariantOptions, Option(group=METHOD)]
 
@@ -88,6 +92,7 @@ _PROMPTS = Group("Prompts, one of these", takes_one=True)
 Contigs = Annotated[
     str | None,
     Option(
+        group=INPUT,
         metavar="TABLE|chr",
         help="if a file uses other contig names than the reference: a table of its names and the "
         "reference's, or chr to add or remove 'chr' (and M for MT).",
@@ -97,7 +102,7 @@ Contigs = Annotated[
 
 def output_of(kind: str) -> Option:
     """Return the option of an output, whose endings select its format."""
-    return Option(help=f"a {any_of(FORMATS[kind])} to write.", metavar="FILE")
+    return Option(group=OUTPUT, help=f"a {any_of(FORMATS[kind])} to write.", metavar="FILE")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,8 +115,8 @@ class ScoreJob:
 
     loading: _Loading
     output: Annotated[Path | None, output_of("table")] = None
-    per_base: bool = False
-    method: ScoreOptions = field(default_factory=ScoreOptions)
+    per_base: Annotated[bool, Option(group=OUTPUT)] = False
+    method: Annotated[ScoreOptions, Option(group=METHOD)] = field(default_factory=ScoreOptions)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -154,7 +159,7 @@ class EmbedJob:
     variants: Annotated[EmbeddedVariants, Option(group=_VARIANTS)] = field(
         default_factory=EmbeddedVariants
     )
-    method: EmbedOptions = field(default_factory=EmbedOptions)
+    method: Annotated[EmbedOptions, Option(group=METHOD)] = field(default_factory=EmbedOptions)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -182,7 +187,7 @@ class VariantJob:
     """
 
     loading: _Loading
-    reference: InputFile
+    reference: _Reference
     output: Annotated[Path, output_of("variants")]
     # `-` is refused with its reason
     vcf: Annotated[InputFile | None, Option(group=_INPUT, may_be_stdin=True)] = None
@@ -190,16 +195,16 @@ class VariantJob:
     genes: _Genes = field(default_factory=AnnotationOptions)
     region: Annotated[str | None, Option(group=_PLACE, metavar="CHR[:FIRST-LAST]")] = None
     regions_file: Annotated[InputFile | None, Option(group=_PLACE, metavar="BED")] = None
-    min_qual: Annotated[float | None, Option(metavar="QUAL")] = None
-    filters: Annotated[str, Option(metavar="NAME[,NAME...]")] = ""
+    min_qual: Annotated[float | None, Option(group=INPUT, metavar="QUAL")] = None
+    filters: Annotated[str, Option(group=INPUT, metavar="NAME[,NAME...]")] = ""
     background: Annotated[InputFile | None, Option(group=_PERCENTILES)] = None
     no_background: Annotated[bool, Option(group=_PERCENTILES)] = False
     scores: Annotated[Scores, Option(group=METHOD)] = DEFAULT_SCORES
-    calibration: InputFile | None = None
+    calibration: Annotated[InputFile | None, Option(group=METHOD)] = None
     method: _VariantMethod = field(default_factory=VariantOptions)
-    skip_mismatches: bool = False
-    strict: bool = False
-    dry_run: bool = False
+    skip_mismatches: Annotated[bool, Option(group=INPUT)] = False
+    strict: Annotated[bool, Option(group=INPUT)] = False
+    dry_run: _DryRun = False
     lenient: Annotated[bool, Option(is_hidden=True)] = False
 
     def check_scores(self) -> None:
@@ -224,11 +229,13 @@ class BackgroundJob:
     """
 
     loading: _Loading
-    reference: InputFile
-    output: Path
+    reference: _Reference
+    output: Annotated[Path, Option(group=OUTPUT)]
     genes: _Genes = field(default_factory=AnnotationOptions)
-    neutral: Annotated[InputFile | None, Option(metavar="BED")] = None
-    drawing: BackgroundOptions = field(default_factory=BackgroundOptions)
+    neutral: Annotated[InputFile | None, Option(group=INPUT, metavar="BED")] = None
+    drawing: Annotated[BackgroundOptions, Option(group=METHOD)] = field(
+        default_factory=BackgroundOptions
+    )
     method: _VariantMethod = field(default_factory=VariantOptions)
 
     def check_neutral(self) -> None:
@@ -277,19 +284,19 @@ class ScanJob:
     """
 
     loading: _Loading
-    reference: InputFile
-    output: Words
+    reference: _Reference
+    output: Annotated[Words, Option(group=OUTPUT)]
     region: Annotated[str | None, Option(group=_SCANNED, metavar="CHR:FIRST-LAST")] = None
     regions_file: Annotated[InputFile | None, Option(group=_SCANNED, metavar="BED")] = None
     contig: Annotated[str | None, Option(group=_SCANNED, metavar="NAME")] = None
     genome: Annotated[bool, Option(group=_SCANNED)] = False
     gene: Annotated[str | None, Option(group=_SCANNED, metavar="NAME")] = None
-    annotation: InputFile | None = None
+    annotation: Annotated[InputFile | None, Option(group=INPUT)] = None
     contigs: Contigs = None
-    flank_bp: Natural = 0
-    plot: Path | None = None
+    flank_bp: Annotated[Natural, Option(group=INPUT)] = 0
+    plot: Annotated[Path | None, Option(group=OUTPUT)] = None
     method: Annotated[ScanOptions, Option(group=METHOD)] = field(default_factory=ScanOptions)
-    dry_run: bool = False
+    dry_run: _DryRun = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -308,18 +315,18 @@ class DependencyJob:
     """
 
     loading: _Loading
-    reference: InputFile
-    output: Words
+    reference: _Reference
+    output: Annotated[Words, Option(group=OUTPUT)]
     region: Annotated[str | None, Option(group=_SCANNED, metavar="CHR:FIRST-LAST")] = None
     gene: Annotated[str | None, Option(group=_SCANNED, metavar="NAME")] = None
-    annotation: InputFile | None = None
+    annotation: Annotated[InputFile | None, Option(group=INPUT)] = None
     contigs: Contigs = None
-    flank_bp: Natural = 0
-    plot: Path | None = None
+    flank_bp: Annotated[Natural, Option(group=INPUT)] = 0
+    plot: Annotated[Path | None, Option(group=OUTPUT)] = None
     method: Annotated[DependencyOptions, Option(group=METHOD)] = field(
         default_factory=DependencyOptions
     )
-    dry_run: bool = False
+    dry_run: _DryRun = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -343,22 +350,22 @@ class GenerateJob:
     """
 
     loading: _Loading
-    tags: Tags = ()
+    tags: Annotated[Tags, Option(group=INPUT)] = ()
     prompt: Annotated[str, Option(group=_PROMPTS, metavar="DNA")] = ""
     prompts: Annotated[InputFile | None, Option(group=_PROMPTS, metavar="FASTA")] = None
-    length_bp: int
-    num_samples: Annotated[Natural, Option(name="-n")] = 1
-    seed: Natural = 0
-    output: Annotated[Path | None, Option(metavar="FASTA")] = None
+    length_bp: Annotated[int, Option(group=OUTPUT)]
+    num_samples: Annotated[Natural, Option(group=OUTPUT, name="-n")] = 1
+    seed: Annotated[Natural, Option(group=SAMPLING)] = 0
+    output: Annotated[Path | None, Option(group=OUTPUT, metavar="FASTA")] = None
     sampling: Annotated[SamplingRule, Option(group=SAMPLING)] = field(default_factory=SamplingRule)
     constraints: Annotated[Constraints, Option(group=CONSTRAINTS)] = field(
         default_factory=Constraints
     )
-    draft: Annotated[str | None, Option(metavar="MODEL")] = None
-    draft_tokens: Natural = 4
-    engine: Engine = "own"
-    right: Annotated[str | None, Option(metavar="DNA")] = None
-    candidates: Natural = 16
+    draft: Annotated[str | None, Option(group=MODEL, metavar="MODEL")] = None
+    draft_tokens: Annotated[Natural, Option(group=MODEL)] = 4
+    engine: Annotated[Engine, Option(group=MODEL)] = "own"
+    right: Annotated[str | None, Option(group=INPUT, metavar="DNA")] = None
+    candidates: Annotated[Natural, Option(group=SAMPLING)] = 16
 
 
 J = TypeVar("J")

@@ -349,11 +349,13 @@ class Group(NamedTuple):
     is_required: bool = False
 
 
+INPUT = Group("Input")
 MODEL = Group("Model")
 METHOD = Group("Method")
 GENES = Group("Genes and contigs")
 SAMPLING = Group("Sampling")
 CONSTRAINTS = Group("Constraints, kept exactly")
+OUTPUT = Group("Output")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

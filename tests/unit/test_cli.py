@@ -125,8 +125,10 @@ def test_help_lists_every_option_once_in_groups_with_its_default(capsys):
     text = capsys.readouterr().out
     assert text.startswith("Usage: carbon variants --model STR")
     titles = [line for line in text.splitlines() if line.endswith(":") and line[0] != " "]
-    assert titles[:3] == ["Parameters:", "Model:", "Method:"] and titles[-1] == "Workers:"
-    options = [word for line in text.splitlines() for word in line.split()[:1] if word[:2] == "--"]
+    assert titles[:3] == ["Input:", "Model:", "Method:"]
+    assert titles[-3:] == ["Output:", "Workers:", "Examples:"]
+    rows = text.partition("Examples:")[0].splitlines()
+    options = [word for line in rows for word in line.split()[:1] if word[:2] == "--"]
     assert len(options) == len(set(options)) == 34 and "--lenient" not in options
     assert "[default: auto]" in text and "[default: both]" in " ".join(text.split())
 

@@ -56,6 +56,21 @@ def test_the_reference_is_that_of_the_code(pages):
     assert "| `fold` | integer | `0` | index of the test fold, from 0. |" in recipes
 
 
+@pytest.mark.parametrize(
+    "place",
+    [
+        "reference/recipes.md",
+        "reference/formats.md",
+        "reference/commands.md",
+        pytest.param("reference/python.md", marks=pytest.mark.nightly),
+    ],
+)
+def test_the_reference_in_docs_is_that_of_the_code(site, place):
+    """Run `python scripts/docs_reference.py` after a change of options, keys or docstrings."""
+    reference = importlib.import_module("docs_reference")
+    assert (DOCS / place).read_text(encoding="utf-8") == reference.TREE_PAGES[place](ROOT)
+
+
 def test_the_first_page_names_every_page():
     first = (DOCS / "README.md").read_text()
     pages = [*DOCS.glob("*.md"), *DOCS.glob("tutorials/*.md"), *DOCS.glob("*.ipynb")]
