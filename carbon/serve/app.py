@@ -39,11 +39,11 @@ def make_app(model: Model, options: ServeOptions) -> FastAPI:
             the name of another, or reads pairs of alleles.
     """
     served = Model(model.model)  # a runner of its own, which pauses
+    _check_options(served, options)
     thread = ModelThread(options.most_waiting)
     served.runner.after_batch = thread.pause
     for each in options.finetuned.values():
         each.averager.batcher.after_batch = thread.pause
-    _check_options(served, options)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -176,7 +176,8 @@ def _streamed(
     metrics: Metrics,
 ) -> Response:
     """Submit a job, and return a reply that sends its results as events."""
-    events, head = Events(), {}
+    events = Events()
+    head: dict[str, Any] = {}
 
     def emit(index: int, part: dict[str, Any]) -> None:
         events.put(lambda: endpoint.event(head, index, part))

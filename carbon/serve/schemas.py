@@ -9,14 +9,14 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, FailFast, Field
 
-from carbon.genome.alphabet import check_dna
+from carbon.genome.alphabet import check_sequence
 from carbon.inference import SamplingKeywords
 from carbon.inference.options import By, Mode, Pool, ProtocolName, ScoreName, Strands
 from carbon.tokenizer import K
 
 
 def _dna(text: str) -> str:
-    check_dna(text)
+    check_sequence(text)
     return text
 
 

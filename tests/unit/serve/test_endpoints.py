@@ -254,6 +254,7 @@ class TestOthers:
             "logprobs", "4000",
         ),
         ("/v1/embeddings", {"input": "NN"}, "input.0", "no known base"),
+        ("/score", {"sequences": ["AC", "MAVSKVYARSVYDSRGN"]}, "sequences.1", "is this a protein?"),
         ("/v1/embeddings", {"input": "ACGT", "layer": 99}, "layer", "layer"),
         ("/score", {"sequences": "ACGT", "by": "luck"}, "by", "'chain'"),
         ("/score", {"sequences": ["A" * 40_000]}, "sequences", "exceed the 5,000"),
