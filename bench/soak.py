@@ -90,7 +90,10 @@ def soak(arguments: argparse.Namespace) -> int:
     counts: Counts = defaultdict(Counter)
     with tempfile.TemporaryDirectory(prefix="carbon-soak-") as folder:
         try:
-            _trials(arguments, Path(folder), counts)
+            if seconds := arguments.serve_seconds:
+                serve_under_load(seconds, counts)
+            if arguments.trials or arguments.load_seconds:
+                _trials(arguments, Path(folder), counts)
         finally:
             endings = _print_counts(counts)
     return int(any(ending not in _IN_ORDER for ending in endings))
@@ -112,8 +115,6 @@ def _trials(arguments: argparse.Namespace, folder: Path, counts: Counts) -> None
             counts["memory of the server"][under_load(server.ask, seconds)] += 1
     if seconds := arguments.load_seconds:
         counts["memory of the demo"][demo_under_load(folder, seconds)] += 1
-    if seconds := arguments.serve_seconds:
-        serve_under_load(seconds, counts)
 
 
 def _print_counts(counts: Counts) -> list[str]:

@@ -1,6 +1,6 @@
 """`carbon serve`: serve a model by HTTP."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -78,10 +78,10 @@ def serve(
         grace_seconds: seconds from SIGTERM or Ctrl-C until open connections are closed.
     """
     folders = _folders(finetuned)
-    check_inputs(loading.model, reference, genes.annotation, background, calibration)
-    check_inputs(loading.model, token_file, *folders.values())
+    for_variants = (genes.annotation, background, calibration)
+    check_inputs(loading.model, reference, *for_variants, token_file, *folders.values())
     genes.check()
-    for path in (genes.annotation, background, calibration):
+    for path in for_variants:
         if path and not reference:
             raise UserError(f"{path}: is for variants; give their FASTA with --reference")
     try:
@@ -124,12 +124,15 @@ def serve(
                 f"{host}: anyone who can reach this address can send requests; --token-file sets a "
                 "token"
             )
-        bound_host, bound_port = listening.getsockname()[:2]
-        shown_host = f"[{bound_host}]" if ":" in bound_host else bound_host
-        names = " and ".join((name, *folders))
-        answers = "answer" if folders else "answers"
-        say(f"{names} {answers} at http://{shown_host}:{bound_port}; Ctrl-C ends")
+        _say_address((name, *folders), *listening.getsockname()[:2])
         server.run(sockets=[listening])
+
+
+def _say_address(names: Sequence[str], host: str, port: int) -> None:
+    """Report which models answer, and where."""
+    shown_host = f"[{host}]" if ":" in host else host
+    answer = "answers" if len(names) == 1 else "answer"
+    say(f"{' and '.join(names)} {answer} at http://{shown_host}:{port}; Ctrl-C ends")
 
 
 def _folders(finetuned: Several) -> dict[str, Path]:

@@ -2,10 +2,11 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 from pydantic import ValidationError
@@ -30,6 +31,9 @@ from carbon.serve.streams import Events, as_json, stream
 from carbon.serve.variants import Variants
 from carbon.serve.worker import Busy, ModelJob, ModelThread
 
+if TYPE_CHECKING:
+    from carbon.finetune.predict import FinetunedModel
+
 
 def make_app(model: Model, options: ServeOptions) -> FastAPI:
     """Return the application that serves a model.
@@ -42,8 +46,7 @@ def make_app(model: Model, options: ServeOptions) -> FastAPI:
     _check_options(served, options)
     thread = ModelThread(options.most_waiting)
     served.runner.after_batch = thread.pause
-    for each in options.finetuned.values():
-        each.averager.batcher.after_batch = thread.pause
+    options = replace(options, finetuned=_pausing(options.finetuned, thread))
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -69,6 +72,19 @@ def make_app(model: Model, options: ServeOptions) -> FastAPI:
     app.exception_handler(HTTPException)(http_error)
     app.exception_handler(Exception)(server_error)
     return app
+
+
+def _pausing(
+    models: Mapping[str, "FinetunedModel"], thread: ModelThread
+) -> dict[str, "FinetunedModel"]:
+    """Return fine-tuned models with runners of their own, which pause."""
+    own = {
+        name: type(each)(each.network, each.vocabulary, each.manifest)
+        for name, each in models.items()
+    }
+    for each in own.values():
+        each.averager.batcher.after_batch = thread.pause
+    return own
 
 
 def _check_options(model: Model, options: ServeOptions) -> None:

