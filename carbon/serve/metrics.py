@@ -76,7 +76,8 @@ class Measured:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, and count it when it is answered or its client is gone."""
         if scope["type"] != "http":
-            return await self._app(scope, receive, send)
+            await self._app(scope, receive, send)
+            return
         begin, status = time.monotonic(), 500
 
         async def noting(message: Message) -> None:

@@ -51,7 +51,8 @@ class Predictions(Endpoint[Prediction]):
 
     def entry(self, request: Prediction, index: int, result: Float32s) -> dict[str, Any]:
         """Return the value of each output; a list with a value for each base, if it has such."""
-        values = np.where(np.isnan(result), None, result.astype(object))
+        values = result.astype(object)
+        values[np.isnan(result)] = None
         names = self._finetuned(request).output_names
         return {"predicted": dict(zip(names, values.T.tolist(), strict=True))}
 
