@@ -1,6 +1,6 @@
 """Send damaged files, requests and kills at Carbon, and count how each trial ends.
 
-    python bench/soak.py [--trials 1000] [--seed 0] [--load-seconds 0]
+    python bench/soak.py [--trials 1000] [--seed 0] [--load-seconds 0] [--serve-seconds 0]
 
 Every trial follows from `--seed`. Nine in ten damage a file and give it to a command that reads
 such files; the others send a request to a server, or kill a command and resume it. These endings
@@ -11,7 +11,9 @@ are in order:
 - `equal`: a good request has the same answer as without load, or a command that was killed and
   resumed writes the bytes of an undisturbed run.
 - `flat`: with `--load-seconds`, the memory of a server and of a demo under 16 clients grows by at
-  most 5 % from a fifth of the time on.
+  most 5 % from a fifth of the time on. With `--serve-seconds`, also the memory of `carbon serve`
+  with the bundled model, while 64 clients send equal requests.
+- `even`: of these requests, the 99th percentile of the seconds is at most 3 times the median.
 
 All other trials are printed, and the exit code is 1.
 """
@@ -26,6 +28,7 @@ import resource
 import select
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -63,6 +66,7 @@ _MOST_BYTES = 12 << 30
 _LEFTOVER = re.compile(rf"{TEMPORARY.pattern}|.*\.partial")
 _ODD = (b"\x00", b"\xff", b"\r", b";", b",", b"\t", b"\xc3\xa9", b"#", b'"', b"-9", b"NaN", b"null")
 _GROWTH, _NUM_CLIENTS = 1.05, 16
+_NUM_EQUAL_CLIENTS, _MOST_SPREAD = 64, 3.0  # the 99th percentile by the median
 Counts = defaultdict[str, Counter[str]]
 
 
@@ -75,6 +79,7 @@ def main() -> int:
     parser.add_argument("--seed", type=natural, default=0)
     parser.add_argument("--limit-seconds", type=float, default=120, help="of a trial")
     parser.add_argument("--load-seconds", type=float, default=0, help="of server and demo each")
+    parser.add_argument("--serve-seconds", type=float, default=0, help="of 64 equal clients")
     arguments = parser.parse_args()
     return run_command(lambda: soak(arguments))
 
@@ -85,7 +90,10 @@ def soak(arguments: argparse.Namespace) -> int:
     counts: Counts = defaultdict(Counter)
     with tempfile.TemporaryDirectory(prefix="carbon-soak-") as folder:
         try:
-            _trials(arguments, Path(folder), counts)
+            if seconds := arguments.serve_seconds:
+                serve_under_load(seconds, counts)
+            if arguments.trials or arguments.load_seconds:
+                _trials(arguments, Path(folder), counts)
         finally:
             endings = _print_counts(counts)
     return int(any(ending not in _IN_ORDER for ending in endings))
@@ -118,7 +126,7 @@ def _print_counts(counts: Counts) -> list[str]:
     return endings
 
 
-_IN_ORDER = ("done", "refused", "equal", "flat")
+_IN_ORDER = ("done", "refused", "equal", "flat", "even")
 
 
 # What may happen to a file
@@ -547,8 +555,53 @@ def demo_under_load(folder: Path, seconds: float) -> str:
         return under_load(ask, seconds)
 
 
-def under_load(ask: Callable[[Random], None], seconds: float) -> str:
-    """Ask from 16 clients at once; return whether the memory of this process stays flat."""
+def serve_under_load(seconds: float, counts: Counts) -> None:
+    """Send equal requests from 64 clients to `carbon serve`; count how they and the server end."""
+    command = [sys.executable, "-m", "carbon", "serve", "--model", "yeast", "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr
+            said = re.search(r"http://\S+?(?=;)", process.stderr.readline())
+            assert said
+            _ask_equally(f"{said[0]}/score", process.pid, seconds, counts)
+        finally:
+            process.terminate()
+
+
+def _ask_equally(address: str, pid: int, seconds: float, counts: Counts) -> None:
+    body = {"sequences": [random_bases(600, 3)]}
+    took: list[float] = []
+    endings: list[str] = []
+    with httpx.Client(timeout=120, limits=httpx.Limits(max_connections=None)) as client:
+        alone = client.post(address, json=body).json()
+        # The largest batch, after which memory has no reason to grow.
+        client.post(address, json={"sequences": body["sequences"] * _NUM_EQUAL_CLIENTS})
+
+        def ask(draw: Random) -> None:
+            begin = time.monotonic()
+            try:
+                answer = client.post(address, json=body).json()
+            except (httpx.HTTPError, ValueError):
+                endings.append("LOST")
+                return
+            took.append(time.monotonic() - begin)
+            endings.append("equal" if _essence(answer) == _essence(alone) else "UNEQUAL")
+
+        ending = under_load(ask, seconds, _NUM_EQUAL_CLIENTS, str(pid))
+    median, high = np.percentile(took, (50, 99))
+    print(f"{len(took) / seconds:.0f} a second: median {median:.3f} s, 99 % within {high:.3f} s")
+    counts["requests of 64 clients"].update(endings)
+    counts["memory of carbon serve"][ending] += 1
+    counts["seconds of 64 clients"]["even" if high <= _MOST_SPREAD * median else "UNEVEN"] += 1
+
+
+def under_load(
+    ask: Callable[[Random], None],
+    seconds: float,
+    num_clients: int = _NUM_CLIENTS,
+    pid: str = "self",
+) -> str:
+    """Ask from many clients at once; return whether the memory of a process stays flat."""
     end, sizes, questions = time.monotonic() + seconds, [], itertools.count()
 
     def client(number: int) -> None:
@@ -557,12 +610,12 @@ def under_load(ask: Callable[[Random], None], seconds: float) -> str:
             ask(draw)
             next(questions)
 
-    threads = [threading.Thread(target=client, args=(n,), daemon=True) for n in range(_NUM_CLIENTS)]
+    threads = [threading.Thread(target=client, args=(n,), daemon=True) for n in range(num_clients)]
     for thread in threads:
         thread.start()
     while time.monotonic() < end:
         time.sleep(seconds / 50)
-        sizes.append(_resident_mb())
+        sizes.append(_resident_mb(pid))
     for thread in threads:
         thread.join()
     fifth = len(sizes) // 5
@@ -582,8 +635,8 @@ def _essence(answer: Any) -> Any:
     return float(f"{answer:.4g}") if isinstance(answer, float) else answer
 
 
-def _resident_mb() -> float:
-    pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1])
+def _resident_mb(pid: str) -> float:
+    pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="utf-8").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 

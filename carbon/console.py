@@ -40,8 +40,8 @@ def port_number(text: str) -> int:
 def option_help(options: Any, heading: str = "Attributes") -> dict[str, str]:
     """Return the help of each option: a section of the docstring of a dataclass or function."""
     section = (inspect.getdoc(options) or "").partition(f"{heading}:\n")[2].partition("\n\n")[0]
-    entries = re.findall(r"^    (\w+): ((?:.|\n {8})*)", section, flags=re.MULTILINE)
-    return {name: " ".join(text.split()) for name, text in entries}
+    entries = re.findall(r"^    (\w+(?:, \w+)*): ((?:.|\n {8})*)", section, flags=re.MULTILINE)
+    return {name: " ".join(text.split()) for names, text in entries for name in names.split(", ")}
 
 
 def epilogue(page: str, *examples: str) -> str:

@@ -165,6 +165,7 @@ if TYPE_CHECKING:
     ScoreJob = jobs.ScoreJob
     VariantJob = jobs.VariantJob
     DesignConstraints = options.Constraints
+    Genes = options.AnnotationOptions
     Loading = jobs.LoadingOptions
     Natural = int
     Positive = int
@@ -180,6 +181,7 @@ else:
         __name__,
         {kind.__name__: partial(as_options, kind, kind) for kind in _JOBS}
         | {
+            "Genes": partial(_of_group, options.AnnotationOptions, options.GENES),
             "Loading": partial(_of_group, jobs.LoadingOptions, options.MODEL),
             "SamplingRule": partial(_of_group, options.SamplingRule, options.SAMPLING),
             "SearchOptions": partial(_of_group, options.SearchOptions, _SEARCH),

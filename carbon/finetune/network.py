@@ -342,6 +342,7 @@ class Averager:
     Attributes:
         network: maps a `Batch` to (rows, width), or to several rows for each row of the batch.
         room_bp: bases of the longest sequence that is read whole.
+        batcher: runs rows in batches that fit into memory.
     """
 
     def __init__(
@@ -369,7 +370,7 @@ class Averager:
         """
         self.network = network
         self.room_bp = room_bp(backbone.config.max_position_embeddings, pool)
-        self._batcher = Batcher(backbone)
+        self.batcher = Batcher(backbone)
         self._pool, self._width, self._per_base = pool, width, per_base
         self._size_of = size_of or (lambda bases: bases if per_base else 1)
         self._batch = batches(vocabulary, pool, per_base=per_base)
@@ -377,7 +378,7 @@ class Averager:
     @property
     def batch_tokens(self) -> int:
         """Maximum tokens of a forward pass."""
-        return self._batcher.batch_tokens
+        return self.batcher.batch_tokens
 
     def means(
         self, sequences: Sequence[Input], strands: Strands, *, tile: bool
@@ -434,7 +435,7 @@ class Averager:
 
         by_length = sorted(range(len(windows)), key=lambda n: lengths[n])
         row_tokens = {n: lengths[n] for n in by_length}
-        for group, parts in self._batcher.in_batches(row_tokens, run):
+        for group, parts in self.batcher.in_batches(row_tokens, run):
             for n, part in zip(group, parts, strict=True):
                 vectors[n] = part if self._per_base else part[0]
         return vectors

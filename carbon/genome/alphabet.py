@@ -22,6 +22,9 @@ _COMPLEMENT = str.maketrans("ACGTURYSWKMBDHVNacgturyswkmbdhvn", "TGCANYRSWMKVHDB
 
 # One-letter codes of amino acids, or a stop, that are not IUPAC codes of DNA.
 _ONLY_PROTEIN = frozenset("EFIJLOPQXZ*")
+# Codes of two or three bases. DNA hardly has them; N, which stands for gaps, is common.
+_AMBIGUOUS = b"RYSWKMBDHVryswkmbdhv"
+_LEAST_JUDGED = 6  # letters; a shorter text may be any mixture
 
 # The standard genetic code (NCBI translation table 1), codons in the order TCAG.
 _AMINO_ACIDS = "FFLLSSSSYY**CC*WLLLLPPPPHHQQRRRRIIIMTTTTNNKKSSRRVVVVAAAADDEEGGGG"
@@ -51,6 +54,40 @@ def check_dna(text: str, where: str = "", letters: AbstractSet[str] = DNA_LETTER
         problem = f"{text[at]!r} is not a DNA letter (ACGT, N and IUPAC codes)"
         hint = "; is this a protein?" if text[at].upper() in _ONLY_PROTEIN else ""
         raise TypedError(f"{place}: {problem}{hint}", text, at)
+
+
+def why_protein(letters: bytes) -> str | None:
+    """Return why IUPAC letters are hardly those of a DNA sequence, or None.
+
+    Ten amino acids have the letters of ambiguity codes, such as M, V, S and K. No base of such a
+    sequence counts in a score, which would say nothing.
+
+    >>> why_protein(b"MAVSKVYARSVYDSRGN")
+    '13 of 17 letters are codes for two or three bases; is this a protein?'
+    >>> why_protein(b"ACGTNNNNNNNNRYSW")
+    """
+    num_ambiguous = len(letters) - len(letters.translate(None, _AMBIGUOUS))
+    if len(letters) < _LEAST_JUDGED or 2 * num_ambiguous <= len(letters):
+        return None
+    return (
+        f"{num_ambiguous:,} of {len(letters):,} letters are codes for two or three bases; is this "
+        "a protein?"
+    )
+
+
+def check_sequence(text: str, where: str = "") -> None:
+    """Check that a text is a DNA sequence: by its letters, and not mostly ambiguity codes.
+
+    Args:
+        text: bases.
+        where: name of the text, with which the message begins.
+
+    Raises:
+        TypedError: a letter is not accepted, or the text looks like a protein.
+    """
+    check_dna(text, where)
+    if why := why_protein(text.encode()):
+        raise TypedError(f"{where}: {why}".removeprefix(": "), text, 0)
 
 
 def reverse_complement(sequence: str) -> str:

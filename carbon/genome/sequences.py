@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, cast
 
 from carbon.errors import GenomeError
-from carbon.genome.alphabet import FASTA_LETTERS
+from carbon.genome.alphabet import FASTA_LETTERS, why_protein
 from carbon.io.files import why_no_file
 
 # Errors of a broken gzip stream: truncated, bad header or checksum, bad data.
@@ -193,7 +193,7 @@ def read_records(path: str | Path) -> Iterator[SequenceRecord]:
     lines = SequenceLines(path)
     is_fastq = lines.first_letter() == b"@"
     if not is_fastq:
-        deque(lines.fasta(), maxlen=0)
+        deque(_fasta(lines), maxlen=0)
     return _records(SequenceLines(path, is_checked=not is_fastq))
 
 
@@ -361,6 +361,18 @@ class SequenceLines:
                 )
         return text.replace(b"\n", b"")
 
+    def record(self, header: Header, parts: Iterable[bytes]) -> SequenceRecord:
+        """Return the record of a header and its bases.
+
+        Raises:
+            GenomeError: most letters are ambiguity codes.
+        """
+        name, description = (each.decode("utf-8", "replace") for each in header)
+        bases = b"".join(parts)
+        if why := why_protein(bases):
+            raise GenomeError(f"{self._shown_as}: record '{name}': {why}")
+        return SequenceRecord(name, description, bases.decode())
+
     def _read(self, path: Path) -> Iterator[bytes]:
         """Yield blocks of whole lines that end in LF, or parts of a line longer than a block.
 
@@ -435,11 +447,11 @@ def _fasta(lines: SequenceLines) -> Iterator[SequenceRecord]:
     for header, text in lines.fasta():
         if header:
             if begun:
-                yield _record(begun, bases)
+                yield lines.record(begun, bases)
             begun, bases = header, []
         bases.append(text)
     if begun:
-        yield _record(begun, bases)
+        yield lines.record(begun, bases)
 
 
 def _fastq(lines: SequenceLines) -> Iterator[SequenceRecord]:
@@ -449,7 +461,7 @@ def _fastq(lines: SequenceLines) -> Iterator[SequenceRecord]:
             raise lines.error("expected a header that begins with '@'; is the file damaged?")
         header = lines.header(line)
         letters = takewhile(lambda line: not line.startswith(b"+"), stripped)
-        record = _record(header, map(lines.bases, letters))
+        record = lines.record(header, map(lines.bases, letters))
         num_missing = len(record.bases)
         while num_missing > 0 and (quality := next(stripped, None)) is not None:
             num_missing -= len(quality)
@@ -459,12 +471,3 @@ def _fastq(lines: SequenceLines) -> Iterator[SequenceRecord]:
                 "cut off?"
             )
         yield record
-
-
-def _record(header: Header, bases: Iterable[bytes]) -> SequenceRecord:
-    name, description = header
-    return SequenceRecord(
-        name.decode("utf-8", "replace"),
-        description.decode("utf-8", "replace"),
-        b"".join(bases).decode(),
-    )

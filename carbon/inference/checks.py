@@ -11,7 +11,7 @@ import numpy as np
 
 from carbon.errors import ModelError, UserError
 from carbon.genome import Interval, Reference, Variant
-from carbon.genome.alphabet import FASTA_LETTERS
+from carbon.genome.alphabet import FASTA_LETTERS, why_protein
 from carbon.tokenizer import K
 
 _LETTERS = frozenset(FASTA_LETTERS.decode())
@@ -58,7 +58,8 @@ def checked_dna(sequences: Iterable[str], name: str = "sequences") -> Iterator[s
     Raises:
         TypeError: immediately, if `sequences` is a single string or cannot be iterated; on reaching
             it, if an item is not a string.
-        UserError: on reaching it, if an item has a letter that is not IUPAC DNA or `-`.
+        UserError: on reaching it, if an item has a letter that is not IUPAC DNA or `-`, or mostly
+            ambiguity codes.
     """
     check_several(name, sequences, '["ATGGCC"]')
     return _each(name, sequences, _check_dna)
@@ -91,6 +92,8 @@ def _check_dna(name: str, sequence: str) -> None:
     check_string(name, sequence)
     if wrong := set(sequence) - _LETTERS:
         raise UserError(f"{name}: {min(wrong)!r} is not a letter of DNA; {_FILE_HINT}")
+    if why := why_protein(sequence.encode()):
+        raise UserError(f"{name}: {why}")
 
 
 def _each(name: str, items: Iterable[Any], check: Any) -> Iterator[Any]:

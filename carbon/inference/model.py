@@ -151,7 +151,7 @@ class Model:
         scored = score_variants(self.runner, reference, checked_variants(variants), method)
         if calibration is None:
             return scored
-        calibration.check(settings_of(self.runner, method))
+        calibration.check(settings_of(self.runner, method), "calibration")
         return calibrated_scores(calibration, reference, scored)
 
     @takes(VariantOptions)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from carbon.errors import TypedError, UserError
 from carbon.genome import short
-from carbon.genome.alphabet import check_dna
+from carbon.genome.alphabet import check_sequence
 from carbon.inference.checks import check_finite, check_string
 from carbon.inference.passages import prefix_of
 from carbon.inference.runner import ModelRunner
@@ -114,7 +114,7 @@ def next_token(runner: ModelRunner, context: str, tags: Sequence[str] = ()) -> N
         UserError: the context is not DNA, or the vocabulary lacks a tag.
     """
     check_string("context", context)
-    check_dna(context, "context")
+    check_sequence(context, "context")
     room_kmers = runner.context_tokens - len(runner.vocabulary.prefix(tuple(tags)))
     used_bp = K * min(len(context) // K, max(room_kmers, 0))
     used = context.upper()[len(context) - used_bp :]

@@ -1,14 +1,12 @@
-"""The web application: limits, errors in OpenAI's form, and the endpoints."""
+"""The web application: its endpoints, and the way of a request to the model and back."""
 
 import asyncio
-import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from difflib import get_close_matches
-from ipaddress import ip_address
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 from pydantic import ValidationError
@@ -16,63 +14,39 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from carbon.__version__ import __version__
 from carbon.errors import UserError
-from carbon.genome import Reference
 from carbon.inference import Model
-from carbon.inference.variants.calibration import Calibration
 from carbon.io.structured import JSON_OBJECT, parse_json
-from carbon.serve.endpoints import ENDPOINTS, Endpoint
+from carbon.serve.endpoints import Completions, Embeddings, Endpoint, Scores
+from carbon.serve.errors import error, http_error, server_error, short
+from carbon.serve.gate import RequestGate
+from carbon.serve.metrics import CONTENT_TYPE, Measured, Metrics
+from carbon.serve.options import ServeOptions
+from carbon.serve.reference_page import operation, reference_page
 from carbon.serve.schemas import ModelRequest
+from carbon.serve.streams import Events, as_json, stream
+from carbon.serve.variants import Variants
 from carbon.serve.worker import Busy, ModelJob, ModelThread
-from carbon.tokenizer import K
 
-_BYTES_PER_TOKEN = 2 * K  # maximum, in the body of a request
-_OTHER_BYTES = 65_536
-_MOST_SHOWN = 300  # characters of a message
-LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ServeOptions:
-    """Options of a server.
-
-    Attributes:
-        name: of the model, for clients.
-        reference: for variants.
-        calibration: for calibrated deltas of variants.
-        most_tokens: maximum tokens that the model computes for one request.
-        most_items: maximum results of one request.
-        most_waiting: maximum waiting requests; more are refused with 503.
-        allowed_hosts: names of this server that a request may have in its Host header, besides IP
-            addresses; `*` for any.
-        allowed_origins: origins whose web pages may send requests (CORS).
-    """
-
-    name: str
-    reference: Reference | None = None
-    calibration: Calibration | None = None
-    most_tokens: int = 500_000
-    most_items: int = 10_000
-    most_waiting: int = 256
-    allowed_hosts: Sequence[str] = LOOPBACK_HOSTS
-    allowed_origins: Sequence[str] = ()
+if TYPE_CHECKING:
+    from carbon.finetune.predict import FinetunedModel
 
 
 def make_app(model: Model, options: ServeOptions) -> FastAPI:
     """Return the application that serves a model.
 
     Raises:
-        UserError: the calibration is of another model.
+        UserError: the background or the calibration is of another model, or a fine-tuned model has
+            the name of another, or reads pairs of alleles.
     """
     served = Model(model.model)  # a runner of its own, which pauses
-    if options.calibration:  # hashes the weights, which would take long within a request
-        options.calibration.check_model(served.runner)
+    _check_options(served, options)
     thread = ModelThread(options.most_waiting)
     served.runner.after_batch = thread.pause
+    options = replace(options, finetuned=_pausing(options.finetuned, thread))
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -83,52 +57,109 @@ def make_app(model: Model, options: ServeOptions) -> FastAPI:
     app = FastAPI(
         title="Carbon", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None
     )
-    most_bytes = _BYTES_PER_TOKEN * options.most_tokens + _OTHER_BYTES
-    app.add_middleware(_RequestLimits, most_bytes=most_bytes, hosts=options.allowed_hosts)
+    metrics = Metrics(lambda: thread.num_waiting)
+    for endpoint in _endpoints(served, options, thread):
+        answer = _answerer(endpoint, thread, options, metrics)
+        app.post(endpoint.path, **operation(endpoint))(answer)
+    _add_pages(app, options, thread, metrics)
+    paths = [route.path for route in app.routes]  # type: ignore[attr-defined]
+    app.add_middleware(RequestGate, options=options)
     if options.allowed_origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=options.allowed_origins, allow_headers=["*"]
         )
-    app.exception_handler(HTTPException)(_http_error)
-    app.exception_handler(Exception)(_server_error)
-
-    for endpoint_class in ENDPOINTS:
-        endpoint = endpoint_class(
-            served, options.name, options.reference, thread.pause, options.calibration
-        )
-        answer = _answerer(endpoint, thread, options)
-        schema = {"application/json": {"schema": endpoint.request.model_json_schema()}}
-        body = {"requestBody": {"required": True, "content": schema}}
-        app.post(endpoint.path, summary=endpoint_class.__doc__, openapi_extra=body)(answer)
-
-    @app.get("/v1/models")
-    async def models() -> dict[str, Any]:
-        served = {"id": options.name, "object": "model", "created": 0, "owned_by": "carbon"}
-        return {"object": "list", "data": [served]}
-
-    @app.get("/health")
-    async def health() -> dict[str, str]:
-        return {"status": "ok"}
-
+    app.add_middleware(Measured, metrics=metrics, paths=paths)
+    app.exception_handler(HTTPException)(http_error)
+    app.exception_handler(Exception)(server_error)
     return app
 
 
+def _pausing(
+    models: Mapping[str, "FinetunedModel"], thread: ModelThread
+) -> dict[str, "FinetunedModel"]:
+    """Return fine-tuned models with runners of their own, which pause."""
+    own = {
+        name: type(each)(each.network, each.vocabulary, each.manifest)
+        for name, each in models.items()
+    }
+    for each in own.values():
+        each.averager.batcher.after_batch = thread.pause
+    return own
+
+
+def _check_options(model: Model, options: ServeOptions) -> None:
+    """Check what belongs to a model; the hash of the weights would take long within a request."""
+    if options.background:
+        options.background.check_model(model.runner, "background")
+    if options.calibration:
+        options.calibration.check_model(model.runner, "calibration")
+    for name, finetuned in options.finetuned.items():
+        if name == options.name:
+            raise UserError(f"the fine-tuned model '{name}' has the model's name; give another")
+        if finetuned.reads_pairs:
+            raise UserError(
+                f"the fine-tuned model '{name}' reads both alleles of variants, which /predict "
+                "does not take; use `carbon predict` with a VCF"
+            )
+
+
+def _endpoints(model: Model, options: ServeOptions, thread: ModelThread) -> list[Endpoint[Any]]:
+    kinds: list[type[Endpoint[Any]]] = [Completions, Embeddings, Scores, Variants]
+    if options.finetuned:
+        from carbon.serve.predictions import Predictions
+
+        kinds.append(Predictions)
+    return [kind(model, options, thread.pause) for kind in kinds]
+
+
+def _add_pages(app: FastAPI, options: ServeOptions, thread: ModelThread, metrics: Metrics) -> None:
+    """Add what answers without the model."""
+
+    @app.get("/v1/models", summary="List the models.")
+    async def models() -> dict[str, Any]:
+        names = [options.name, *options.finetuned]
+        about = {"object": "model", "created": 0, "owned_by": "carbon"}
+        return {"object": "list", "data": [{"id": name, **about} for name in names]}
+
+    @app.get("/health", summary="Answer 200 while the process runs.")
+    async def health() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get("/ready", summary="Answer 200 if a request would be accepted, otherwise 503.")
+    async def ready() -> JSONResponse:
+        if why := thread.why_not_ready:
+            return error(503, why, headers={"Retry-After": "1"})
+        return JSONResponse({"status": "ready"})
+
+    @app.get("/metrics", summary="Report counters in the text format of Prometheus.")
+    async def counters() -> Response:
+        return Response(metrics.to_text(), media_type=CONTENT_TYPE)
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> HTMLResponse:
+        return HTMLResponse(reference_page(app.openapi()))
+
+
 def _answerer(
-    endpoint: Endpoint[Any], thread: ModelThread, options: ServeOptions
+    endpoint: Endpoint[Any], thread: ModelThread, options: ServeOptions, metrics: Metrics
 ) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         try:
             asked = _parsed(endpoint.request, await request.body(), request.headers)
-            _check_items(asked, options)
+            _check_request(endpoint, asked, options)
+            if asked.stream:
+                return _streamed(endpoint, thread, asked, options, metrics)
             job = endpoint.job(asked)
             _check_tokens(job, asked, options)
+            thread.submit(job)
+            metrics.tokens[endpoint.path] += job.num_tokens
             results = await _results(thread, job, request)
             # In a thread of its own, as a long answer takes seconds to write.
-            text = await asyncio.to_thread(_as_json, endpoint, asked, results)
-        except UserError as error:
-            return _error(400, str(error), _param(str(error), endpoint.request))
-        except Busy as error:
-            return _error(503, str(error), headers={"Retry-After": "1"})
+            text = await asyncio.to_thread(lambda: as_json(endpoint.reply(asked, results)))
+        except UserError as wrong:
+            return error(400, str(wrong), _param(str(wrong), endpoint.request))
+        except Busy as wrong:
+            return error(503, str(wrong), headers={"Retry-After": "1"})
         except ClientDisconnect:
             return Response(status_code=499)  # nobody reads it
         return Response(text, media_type="application/json")
@@ -137,8 +168,8 @@ def _answerer(
 
 
 async def _results(thread: ModelThread, job: ModelJob, request: Request) -> list[Any]:
-    """Return the results of a job; drop it as soon as its client is gone."""
-    future = asyncio.wrap_future(thread.submit(job))
+    """Return the results of a submitted job; drop it as soon as its client is gone."""
+    future = asyncio.wrap_future(job.future)
     gone: asyncio.Future[Any] = asyncio.ensure_future(
         request.receive()
     )  # after the body, this is the disconnection
@@ -153,10 +184,30 @@ async def _results(thread: ModelThread, job: ModelJob, request: Request) -> list
             thread.drop(job)
 
 
-def _as_json(endpoint: Endpoint[Any], request: ModelRequest, results: list[Any]) -> str:
-    """Return the body of the reply; other threads run meanwhile, unlike within `json.dumps`."""
-    encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return "".join(encoder.iterencode(endpoint.reply(request, results)))
+def _streamed(
+    endpoint: Endpoint[Any],
+    thread: ModelThread,
+    asked: ModelRequest,
+    options: ServeOptions,
+    metrics: Metrics,
+) -> Response:
+    """Submit a job, and return a reply that sends its results as events."""
+    events = Events()
+    head: dict[str, Any] = {}
+
+    def emit(index: int, part: dict[str, Any]) -> None:
+        events.put(lambda: endpoint.event(head, index, part))
+
+    def emit_result(index: int, result: Any) -> None:
+        events.put(lambda: endpoint.event(head, index, endpoint.last_part(asked, index, result)))
+
+    job = endpoint.job(asked, emit)
+    _check_tokens(job, asked, options)
+    job.on_result = emit_result
+    head |= endpoint.head(asked)
+    thread.submit(job)
+    metrics.tokens[endpoint.path] += job.num_tokens
+    return stream(thread, job, events)
 
 
 def _parsed(kind: type[ModelRequest], body: bytes, headers: Headers) -> ModelRequest:
@@ -174,7 +225,7 @@ def _parsed(kind: type[ModelRequest], body: bytes, headers: Headers) -> ModelReq
             near = "".join(
                 f"; did you mean {each}?" for each in get_close_matches(name, kind.model_fields, 1)
             )
-            raise UserError(f"{_short(name, 40)}: Extra inputs are not permitted{near}")
+            raise UserError(f"{short(name, 40)}: Extra inputs are not permitted{near}")
     try:
         return kind.model_validate(fields)
     except ValidationError as wrong:
@@ -183,14 +234,15 @@ def _parsed(kind: type[ModelRequest], body: bytes, headers: Headers) -> ModelReq
     raise UserError(f"{'.'.join(map(str, first['loc']))}: {problem}")
 
 
-def _check_items(request: ModelRequest, options: ServeOptions) -> None:
-    if request.model not in (None, options.name):
-        shown = _short(request.model, 40)
-        raise UserError(f"model: there is no '{shown}'; this is '{options.name}'")
+def _check_request(endpoint: Endpoint[Any], request: ModelRequest, options: ServeOptions) -> None:
+    names = endpoint.model_names
+    if request.model is not None and request.model not in names:
+        shown = short(request.model, 40)
+        raise UserError(f"model: {endpoint.path} has no '{shown}'; it has {', '.join(names)}")
     if request.num_items > options.most_items:
         raise UserError(
             f"{request.items_field}: {request.num_items:,} results exceed the "
-            f"{options.most_items:,} of one request; send several"
+            f"{options.most_items:,} of one request (--most-items); send several"
         )
 
 
@@ -198,7 +250,7 @@ def _check_tokens(job: ModelJob, request: ModelRequest, options: ServeOptions) -
     if job.num_tokens > options.most_tokens:
         raise UserError(
             f"{request.items_field}: up to {job.num_tokens:,} tokens to compute exceed the "
-            f"{options.most_tokens:,} of one request; send several"
+            f"{options.most_tokens:,} of one request (--most-tokens); send several"
         )
 
 
@@ -214,82 +266,3 @@ def _param(message: str, kind: type[ModelRequest]) -> str | None:
     }
     words = re.findall("[a-z_]+", message)[:3]
     return next((forms[word] for word in words if word in forms), None)
-
-
-class _RequestLimits:
-    """Refuses foreign Host headers, which DNS rebinding has, and bodies that are too long."""
-
-    def __init__(self, app: ASGIApp, most_bytes: int, hosts: Sequence[str]) -> None:
-        """Wrap an application."""
-        self._app, self._most_bytes, self._hosts = app, most_bytes, frozenset(hosts)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
-        refusal = self._refusal(scope) if scope["type"] == "http" else None
-        await (refusal or self._app)(scope, receive, send)
-
-    def _refusal(self, scope: Scope) -> JSONResponse | None:
-        headers = Headers(scope=scope)
-        host = re.sub(r":\d*$", "", headers.get("host", "")).lower()
-        if not self._is_allowed(host):
-            shown = _short(host, 60)
-            return _error(
-                400, f"Host '{shown}' is not allowed; `carbon serve --allowed-hosts` allows names"
-            )
-        length = headers.get("content-length", "")
-        if scope["method"] == "POST" and (
-            "transfer-encoding" in headers
-            or not (length.isascii() and length.isdecimal() and len(length) < 20)
-            or int(length) > self._most_bytes
-        ):
-            most = f"{self._most_bytes:,} bytes"
-            return _error(413, f"give the length of the body, at most {most}")
-        return None
-
-    def _is_allowed(self, host: str) -> bool:
-        """Return whether a host is allowed; an IP address is, because it cannot be rebound."""
-        try:
-            ip_address(host.removeprefix("[").removesuffix("]"))
-        except ValueError:
-            return host in self._hosts or "*" in self._hosts
-        return True
-
-
-async def _http_error(request: Request, error: Exception) -> JSONResponse:
-    """Answer 404, 405 and others in OpenAI's form, and list the endpoints."""
-    assert isinstance(error, HTTPException)
-    paths = ", ".join(endpoint.path for endpoint in ENDPOINTS)
-    requested = f"{request.method} {_short(request.url.path, 60)}"
-    reasons = {
-        404: f"invalid URL ({requested}); POST to one of {paths}",
-        405: f"not allowed ({requested}); use {(error.headers or {}).get('Allow', 'POST')}",
-    }
-    reason = reasons.get(error.status_code, str(error.detail))
-    return _error(error.status_code, reason, headers=error.headers)
-
-
-async def _server_error(request: Request, error: Exception) -> JSONResponse:
-    return _error(500, "internal error; see the log of the server")
-
-
-def _error(
-    status: int,
-    message: str,
-    param: str | None = None,
-    *,
-    headers: Mapping[str, str] | None = None,
-) -> JSONResponse:
-    """Return an error in OpenAI's form; `param` is the invalid field of the request."""
-    return JSONResponse(error_body(status, message, param), status, headers)
-
-
-def error_body(status: int, message: str, param: str | None = None) -> dict[str, Any]:
-    """Return an error as JSON in OpenAI's form, with at most 300 characters of a message."""
-    error_type = "invalid_request_error" if status < 500 else "server_error"
-    shown = _short(message, _MOST_SHOWN)
-    return {"error": {"message": shown, "type": error_type, "param": param, "code": None}}
-
-
-def _short(text: str | None, most: int) -> str:
-    shown = text or ""
-    return shown if len(shown) <= most else f"{shown[: most - 3]}..."

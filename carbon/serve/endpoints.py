@@ -1,4 +1,4 @@
-"""The endpoints: the model's computation for a request, and the reply."""
+"""Endpoints: the model's computation for a request, and the reply. OpenAI's, and `/score`."""
 
 import base64
 import math
@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -15,19 +15,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from carbon.errors import UserError
-from carbon.genome import Reference, Variant
-from carbon.genome.normalize import other_form
-from carbon.inference import Model, SequenceScore, VariantScore
+from carbon.inference import Model, SequenceScore
 from carbon.inference.generate.generate import generate
-from carbon.inference.generate.prompts import Task, samples_of
-from carbon.inference.options import STRANDS_READ, VARIANT_SCORES, SamplingRule
+from carbon.inference.generate.prompts import GeneratedRow, Task, samples_of
+from carbon.inference.options import STRANDS_READ, SamplingRule
 from carbon.inference.passages import Passage, continuation_of, padded_length, prefix_of
 from carbon.inference.runner import ModelRunner
 from carbon.inference.score import window_room_bp
-from carbon.inference.variants.calibration import Calibration
-from carbon.inference.variants.windows import room_bp
 from carbon.losses import chain
-from carbon.serve.schemas import Completion, Embedding, ModelRequest, Scoring, VariantScoring
+from carbon.serve.options import ServeOptions
+from carbon.serve.schemas import Completion, Embedding, ModelRequest, Scoring
 from carbon.serve.worker import ModelJob
 from carbon.tokenizer import ALL_KNOWN, K, Kmers, decode_kmers
 
@@ -102,6 +99,10 @@ def _top(values: Float32s, num_top: int) -> dict[str, float]:
 Q = TypeVar("Q", bound=ModelRequest)
 
 
+Emit = Callable[[int, dict[str, Any]], None]
+"""Takes the index of a result, and a part of its entry that is there before the result."""
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint(Generic[Q]):
     """A path of the server with its computation.
@@ -109,36 +110,62 @@ class Endpoint(Generic[Q]):
     Attributes:
         path: of the URL.
         request: type of the request.
+        entries: field of the reply with an entry for each result.
+        example: a request, for the reference page.
         model: computes the results.
-        name: of the model.
-        reference: for variants, or None.
+        options: of the server.
         pause: called in the model's thread after each drawn 6-mer.
-        calibration: for calibrated deltas, or None.
     """
 
     path: ClassVar[str]
     request: ClassVar[type[ModelRequest]]
+    entries: ClassVar[str]
+    example: ClassVar[dict[str, Any]]
 
     model: Model
-    name: str
-    reference: Reference | None
+    options: ServeOptions
     pause: Callable[[], None] = lambda: None
-    calibration: Calibration | None = None
 
-    def job(self, request: Q) -> ModelJob:
+    @property
+    def model_names(self) -> Sequence[str]:
+        """Names of the models that this endpoint has."""
+        return [self.options.name]
+
+    def job(self, request: Q, emit: Emit | None = None) -> ModelJob:
         """Return the job for the model's thread, after all checks.
 
         Everything that is invalid by itself is found here, so that a request is valid in a batch if
         and only if it is valid alone.
+
+        Args:
+            request: the request, with a model of `model_names`.
+            emit: for a stream, called in the model's thread with parts of an entry.
 
         Raises:
             UserError: the request is invalid.
         """
         raise NotImplementedError
 
+    def head(self, request: Q) -> dict[str, Any]:
+        """Return the fields of a reply, and of each event of a stream, besides the results."""
+        return {"model": request.model or self.model_names[0]}
+
+    def entry(self, request: Q, index: int, result: Any) -> dict[str, Any]:
+        """Return the entry of a result."""
+        raise NotImplementedError
+
     def reply(self, request: Q, results: list[Any]) -> dict[str, Any]:
         """Return the body of the reply."""
-        raise NotImplementedError
+        shown = [self.entry(request, index, result) for index, result in enumerate(results)]
+        return {**self.head(request), self.entries: shown}
+
+    def event(self, head: dict[str, Any], index: int, part: dict[str, Any]) -> dict[str, Any]:
+        """Return an event with the entry of a result, or a part of it."""
+        return {**head, "index": index, **part}
+
+    def last_part(self, request: Q, index: int, result: Any) -> dict[str, Any]:
+        """Return what remains of an entry after all parts that were emitted."""
+        return self.entry(request, index, result)
 
     def _batch_key(self, request: Q) -> tuple[str, str]:
         return self.path, request.settings
@@ -155,8 +182,45 @@ class Endpoint(Generic[Q]):
         room_bp = window_room_bp(runner, tuple(tags))
         context_tokens = runner.context_tokens
         if length_bp > room_bp:
-            return context_tokens * (1 + math.ceil((length_bp - room_bp) / (room_bp // 2 // K * K)))
+            return context_tokens * num_windows(length_bp, room_bp)
         return min(context_tokens, padded_length(context_tokens - (room_bp - length_bp) // K))
+
+
+def num_windows(length_bp: int, room_bp: int) -> int:
+    """Return the number of windows, each overlapping the next by half, that cover a sequence."""
+    return 1 + math.ceil(max(0, length_bp - room_bp) / (room_bp // 2 // K * K))
+
+
+class Sample(NamedTuple):
+    """A continuation to draw.
+
+    Attributes:
+        prompt: DNA.
+        number: of the sample, among those of equal prompts.
+        send: takes the text so far; None unless the reply is a stream.
+    """
+
+    prompt: str
+    number: int
+    send: Callable[[str], None] | None
+
+
+def _sender(emit: Emit | None, index: int, echoed: str) -> Callable[[str], None] | None:
+    """Return a function that emits the new letters of a growing text, each letter once.
+
+    A batch that runs again draws the same text, which is not emitted twice.
+    """
+    if emit is None:
+        return None
+    num_sent = 0
+
+    def send(text: str) -> None:
+        nonlocal num_sent
+        if new := (echoed + text)[num_sent:]:
+            emit(index, {"text": new, "logprobs": None, "finish_reason": None})
+            num_sent += len(new)
+
+    return send
 
 
 class Completions(Endpoint[Completion]):
@@ -164,8 +228,10 @@ class Completions(Endpoint[Completion]):
 
     path = "/v1/completions"
     request = Completion
+    entries = "choices"
+    example: ClassVar = {"prompt": "ATGGCTGTCTCTAAAGTTTAC", "max_tokens": 10, "seed": 1}
 
-    def job(self, request: Completion) -> ModelJob:
+    def job(self, request: Completion, emit: Emit | None = None) -> ModelJob:
         """Draw continuations, and compute log-probabilities if requested."""
         if request.seed is None:
             request.seed = secrets.randbelow(2**32)
@@ -175,52 +241,70 @@ class Completions(Endpoint[Completion]):
         if num_top is not None:
             check_room(model.runner, [len(p) + added_bp for p in request.prompt], tags)
 
-        def run(samples: list[tuple[str, int]]) -> list[Any]:
-            prompts, numbers = [prompt for prompt, _ in samples], [n for _, n in samples]
-            texts = [""] * len(prompts)
+        def run(samples: list[Sample]) -> list[Any]:
+            def watch(row: GeneratedRow) -> None:
+                if send := samples[row.number - 1].send:
+                    send(row.text)
+                self.pause()
+
+            prompts = [sample.prompt for sample in samples]
+            texts = [""] * len(samples)
             if added_bp and samples:
-                advance = lambda num_bases: self.pause()  # noqa: E731
-                texts = generate(model.runner, prompts, task, None, advance, numbers)
+                numbers = [sample.number for sample in samples]
+                texts = generate(model.runner, prompts, task, samples=numbers, watch=watch)
+            for sample, text in zip(samples, texts, strict=True):
+                if sample.send:
+                    sample.send(text)
             if num_top is None:
                 return [(text, None) for text in texts]
             whole = [prompt + text for prompt, text in zip(prompts, texts, strict=True)]
             scores = token_scores(model.runner, whole, tags, num_top)
             return list(zip(texts, scores, strict=True))
 
-        prompts = [prompt for prompt in request.prompt for _ in range(request.n)]
+        prompts = request.prompts
         drawn = _DRAWN_COST * math.ceil(added_bp / K)
         num_passes = 1 if num_top is None else 2
         tokens = [drawn + num_passes * self._tokens(len(p) + added_bp, tags) for p in prompts]
-        samples = list(zip(prompts, samples_of(prompts), strict=True))
+        samples = [
+            Sample(prompt, number, _sender(emit, index, prompt if request.echo else ""))
+            for index, (prompt, number) in enumerate(zip(prompts, samples_of(prompts), strict=True))
+        ]
         return ModelJob(self._batch_key(request), samples, tokens, run)
 
-    def reply(self, request: Completion, results: list[Any]) -> dict[str, Any]:
-        """Return a choice for each sample, grouped by prompt."""
-        prompts = [prompt for prompt in request.prompt for _ in range(request.n)]
-        choices = []
-        for index, (prompt, (text, values)) in enumerate(zip(prompts, results, strict=True)):
-            first = 0 if request.echo else len(prompt)
-            logprobs = None
-            if values is not None:
-                logprobs = as_openai(prompt + text, first, values, request.logprobs or 0)
-            shown = (prompt + text)[first:]
-            choices.append(
-                {"index": index, "text": shown, "logprobs": logprobs, "finish_reason": "length"}
-            )
-        num_read = sum(map(_num_tokens, request.prompt))
-        num_drawn = sum(_num_tokens(text) for text, _ in results)
+    def head(self, request: Completion) -> dict[str, Any]:
+        """Return the identifier, the time and the seed."""
         return {
             "id": f"cmpl-{uuid.uuid4().hex}",
             "object": "text_completion",
             "created": int(time.time()),
-            "model": self.name,
+            **super().head(request),
             "seed": request.seed,
-            "choices": choices,
-            "usage": _usage(num_read) | {
-                "completion_tokens": num_drawn,
-                "total_tokens": num_read + num_drawn,
-            },
-        }  # fmt: skip
+        }
+
+    def entry(self, request: Completion, index: int, result: Any) -> dict[str, Any]:
+        """Return the choice of a sample; choices are grouped by prompt."""
+        prompt, (text, values) = request.prompt[index // request.n], result
+        first = 0 if request.echo else len(prompt)
+        logprobs = None
+        if values is not None:
+            logprobs = as_openai(prompt + text, first, values, request.logprobs or 0)
+        shown = (prompt + text)[first:]
+        return {"index": index, "text": shown, "logprobs": logprobs, "finish_reason": "length"}
+
+    def reply(self, request: Completion, results: list[Any]) -> dict[str, Any]:
+        """Return a choice for each sample, and the number of tokens."""
+        num_read = sum(map(_num_tokens, request.prompt))
+        num_drawn = sum(_num_tokens(text) for text, _ in results)
+        usage = {"completion_tokens": num_drawn, "total_tokens": num_read + num_drawn}
+        return {**super().reply(request, results), "usage": _usage(num_read) | usage}
+
+    def event(self, head: dict[str, Any], index: int, part: dict[str, Any]) -> dict[str, Any]:
+        """Return a chunk in OpenAI's form."""
+        return {**head, "choices": [{"index": index, **part}]}
+
+    def last_part(self, request: Completion, index: int, result: Any) -> dict[str, Any]:
+        """Return the end of a choice, whose text was emitted."""
+        return self.entry(request, index, result) | {"text": ""}
 
 
 class Embeddings(Endpoint[Embedding]):
@@ -228,8 +312,10 @@ class Embeddings(Endpoint[Embedding]):
 
     path = "/v1/embeddings"
     request = Embedding
+    entries = "data"
+    example: ClassVar = {"input": ["ATGGCCAAGTAA", "ACGTN"]}
 
-    def job(self, request: Embedding) -> ModelJob:
+    def job(self, request: Embedding, emit: Emit | None = None) -> ModelJob:
         """Run the sequences through the model."""
         model, pool, layer, tags = self.model, request.pool, request.layer, request.tags
         for number, sequence in enumerate(request.input):
@@ -243,18 +329,19 @@ class Embeddings(Endpoint[Embedding]):
         tokens = [self._tokens(len(sequence), tags) for sequence in request.input]
         return ModelJob(self._batch_key(request), request.input, tokens, run)
 
+    def head(self, request: Embedding) -> dict[str, Any]:
+        """Return the kind of the reply."""
+        return {"object": "list", **super().head(request)}
+
+    def entry(self, request: Embedding, index: int, result: Any) -> dict[str, Any]:
+        """Return a vector in the requested format."""
+        vector = _VECTOR_FORMATS[request.encoding_format](result)
+        return {"object": "embedding", "index": index, "embedding": vector}
+
     def reply(self, request: Embedding, results: list[Any]) -> dict[str, Any]:
-        """Return the vectors in the requested format."""
-        shown = _VECTOR_FORMATS[request.encoding_format]
-        return {
-            "object": "list",
-            "model": self.name,
-            "data": [
-                {"object": "embedding", "index": index, "embedding": shown(vector)}
-                for index, vector in enumerate(results)
-            ],
-            "usage": _usage(sum(map(_num_tokens, request.input))),
-        }
+        """Return the vectors, and the number of tokens."""
+        usage = _usage(sum(map(_num_tokens, request.input)))
+        return {**super().reply(request, results), "usage": usage}
 
 
 class Scores(Endpoint[Scoring]):
@@ -262,8 +349,10 @@ class Scores(Endpoint[Scoring]):
 
     path = "/score"
     request = Scoring
+    entries = "scores"
+    example: ClassVar = {"sequences": ["ATGGCCAAGTAA"]}
 
-    def job(self, request: Scoring) -> ModelJob:
+    def job(self, request: Scoring, emit: Emit | None = None) -> ModelJob:
         """Run the sequences through the model."""
         model, by, strands, tags = self.model, request.by, request.strands, request.tags
 
@@ -274,91 +363,15 @@ class Scores(Endpoint[Scoring]):
         tokens = [num_strands * self._tokens(len(each), tags) for each in request.sequences]
         return ModelJob(self._batch_key(request), request.sequences, tokens, run)
 
-    def reply(self, request: Scoring, results: list[SequenceScore]) -> dict[str, Any]:
-        """Return a score for each sequence."""
+    def entry(self, request: Scoring, index: int, result: SequenceScore) -> dict[str, Any]:
+        """Return the score of a sequence."""
         return {
-            "model": self.name,
-            "scores": [
-                {
-                    "length_bp": score.length_bp,
-                    "known_bases": score.num_known_bases,
-                    "log_likelihood": score.log_likelihood,
-                    "nats_per_base": _finite(score.nats_per_base),
-                    **({"bases": score.bases.tolist()} if request.bases else {}),
-                }
-                for score in results
-            ],
+            "length_bp": result.length_bp,
+            "known_bases": result.num_known_bases,
+            "log_likelihood": result.log_likelihood,
+            "nats_per_base": _finite(result.nats_per_base),
+            **({"bases": result.bases.tolist()} if request.bases else {}),
         }
-
-
-class Variants(Endpoint[VariantScoring]):
-    """Deltas of variants."""
-
-    path = "/variants"
-    request = VariantScoring
-
-    def job(self, request: VariantScoring) -> ModelJob:
-        """Score the variants; one that contradicts the reference gets a reason instead."""
-        if self.reference is None:
-            raise UserError("there is no reference: start carbon serve with --reference FASTA")
-        model, reference = self.model, self.reference
-        options = request.model_dump(exclude={"model", "variants", "scores"})
-        has_calibrated = "calibrated_delta" in request.scores
-        if has_calibrated and self.calibration is None:
-            raise UserError("there is no calibration: start carbon serve with --calibration FILE")
-        chosen: Any = {
-            "scores": request.scores,
-            "calibration": self.calibration if has_calibrated else None,
-        }
-        model.score_variants(reference, [], **chosen, **options)  # checks them
-
-        def run(variants: list[Variant]) -> list[Any]:
-            reasons = [_mismatch(reference, variant) for variant in variants]
-            fitting = [v for v, reason in zip(variants, reasons, strict=True) if not reason]
-            scores = model.score_variants(reference, fitting, **chosen, **options)
-            return [
-                VariantScore(variant, None, reason) if reason else next(scores)
-                for variant, reason in zip(variants, reasons, strict=True)
-            ]
-
-        variants = [Variant.parse(text) for text in request.variants]
-        method = model.variant_method(**options)
-        num_alleles = 4 if "allele_entropy" in request.scores else 2
-        num_rows = num_alleles * len(STRANDS_READ[method.strands]) * len(method.offsets)
-        context_bp = room_bp(model.runner, method.tags)
-        tokens = [
-            # A row for each allele; an allele that exceeds the context is not scored.
-            num_rows * self._tokens(min(method.window_bp + len(v.alt), context_bp), method.tags)
-            for v in variants
-        ]
-        return ModelJob(self._batch_key(request), variants, tokens, run)
-
-    def reply(self, request: VariantScoring, results: list[VariantScore]) -> dict[str, Any]:
-        """Return the scores of each variant, or a reason."""
-        added = [name for name in VARIANT_SCORES if name in request.scores and name != "delta"]
-        return {
-            "model": self.name,
-            "variants": [
-                {
-                    "variant": score.variant.to_text(),
-                    "delta": score.delta,
-                    "forward": score.forward,
-                    "reverse": score.reverse,
-                    "spread": score.spread,
-                    "unsure": score.unsure,
-                    **{name: getattr(score, name) for name in added},
-                    "scored_as": self._scored_as(score),
-                    "strand_left_out": score.strand_left_out,
-                    "reason": score.reason,
-                }
-                for score in results
-            ],
-        }
-
-    def _scored_as(self, score: VariantScore) -> str | None:
-        """Return the normalised variant; None if equal to the request or not scored."""
-        assert self.reference is not None
-        return None if score.reason else other_form(self.reference, score.variant)
 
 
 def _base64(vector: Float32s) -> str:
@@ -369,14 +382,6 @@ _VECTOR_FORMATS: dict[str, Callable[[Float32s], Any]] = {
     "float": np.ndarray.tolist,
     "base64": _base64,
 }
-
-ENDPOINTS: tuple[type[Endpoint[Any]], ...] = (Completions, Embeddings, Scores, Variants)
-
-
-def _mismatch(reference: Reference, variant: Variant) -> str | None:
-    """Return why a variant contradicts the reference; scoring reports unknown bases itself."""
-    mismatch = reference.disagreement(variant.contig, variant.position, variant.ref)
-    return mismatch.reason if mismatch and mismatch.reason != "reference_unknown" else None
 
 
 def _num_tokens(sequence: str) -> int:

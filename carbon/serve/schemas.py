@@ -9,14 +9,14 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, FailFast, Field
 
-from carbon.genome.alphabet import check_dna
+from carbon.genome.alphabet import check_sequence
 from carbon.inference import SamplingKeywords
 from carbon.inference.options import By, Mode, Pool, ProtocolName, ScoreName, Strands
 from carbon.tokenizer import K
 
 
 def _dna(text: str) -> str:
-    check_dna(text)
+    check_sequence(text)
     return text
 
 
@@ -35,19 +35,19 @@ class ModelRequest(BaseModel):
     Attributes:
         items_field: name of the field with the items; requests with equal other fields are batched.
         model: name of the served model, or None.
-        tags: metadata tags to condition on.
+        stream: send each result as a server-sent event as soon as it is there.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
     items_field: ClassVar[str]
 
     model: str | None = None
-    tags: Annotated[list[str], FailFast()] = []
+    stream: bool = False
 
     @property
     def settings(self) -> str:
-        """All fields but the items, as JSON."""
-        return self.model_dump_json(exclude={self.items_field})
+        """All fields that results depend on but the items, as JSON."""
+        return self.model_dump_json(exclude={self.items_field, "stream"})
 
     @property
     def num_items(self) -> int:
@@ -55,7 +55,17 @@ class ModelRequest(BaseModel):
         return len(getattr(self, self.items_field))
 
 
-class Completion(ModelRequest):
+class TaggedRequest(ModelRequest):
+    """Fields of requests for the language model.
+
+    Attributes:
+        tags: metadata tags to condition on.
+    """
+
+    tags: Annotated[list[str], FailFast()] = []
+
+
+class Completion(TaggedRequest):
     """Continue DNA: OpenAI's `/v1/completions`, a token being a 6-mer.
 
     Attributes:
@@ -89,7 +99,6 @@ class Completion(ModelRequest):
     presence_penalty: Zero = 0
     logit_bias: None = None
     stop: None = None
-    stream: Literal[False] = False
     suffix: None = None
     user: str | None = None
 
@@ -104,6 +113,11 @@ class Completion(ModelRequest):
         return len(self.prompt) * self.n
 
     @property
+    def prompts(self) -> list[str]:
+        """The prompt of each sample."""
+        return [prompt for prompt in self.prompt for _ in range(self.n)]
+
+    @property
     def sampling(self) -> SamplingKeywords:
         """How a 6-mer is drawn."""
         return {
@@ -115,7 +129,7 @@ class Completion(ModelRequest):
         }
 
 
-class Embedding(ModelRequest):
+class Embedding(TaggedRequest):
     """One vector for each sequence: OpenAI's `/v1/embeddings`.
 
     Attributes:
@@ -134,7 +148,7 @@ class Embedding(ModelRequest):
     user: str | None = None
 
 
-class Scoring(ModelRequest):
+class Scoring(TaggedRequest):
     """Log-likelihoods of sequences.
 
     Attributes:
@@ -151,7 +165,7 @@ class Scoring(ModelRequest):
     bases: bool = False
 
 
-class VariantScoring(ModelRequest):
+class VariantScoring(TaggedRequest):
     """Deltas of variants on the server's reference.
 
     Attributes:
@@ -173,3 +187,19 @@ class VariantScoring(ModelRequest):
     by: By = "chain"
     strands: Strands = "both"
     offsets: Annotated[list[int], FailFast()] = [0]
+
+
+class Prediction(ModelRequest):
+    """Labels of sequences by a fine-tuned model.
+
+    Attributes:
+        model: name of a fine-tuned model; may be left out if there is one.
+        sequences: one or several.
+        strands, too_long: as for `carbon predict`; the recipe's setting if not given.
+    """
+
+    items_field = "sequences"
+
+    sequences: OneOrMore
+    strands: Strands | None = None
+    too_long: Literal["refuse", "truncate", "tile"] | None = None

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from carbon.errors import UserError
-from carbon.serve.app import error_body
+from carbon.serve.errors import error_body
 
 _PROBE_SECONDS = 1.0
 
@@ -96,7 +96,8 @@ class BoundedConnection(H11Protocol):
         self._phase: object = None
         transport.set_write_buffer_limits(0)  # reports each write that the client does not take
         if len(self.connections) > self.bounds.most_connections:
-            self._refuse(503, f"{self.bounds.most_connections} connections are open; try later")
+            most = self.bounds.most_connections
+            self._refuse(503, f"{most} connections are open (--most-connections); try later")
         else:
             self._watch()
 
@@ -164,7 +165,7 @@ class BoundedConnection(H11Protocol):
         self._timer = None
 
     def _refuse_late(self) -> None:
-        seconds = f"{self.bounds.timeout_seconds:g} s"
+        seconds = f"{self.bounds.timeout_seconds:g} s (--timeout)"
         self._refuse(408, f"the request did not arrive within {seconds}; send it again")
 
     def _check_writing(self, num_bytes: int) -> None:

@@ -29,6 +29,7 @@ class ModelJob:
         items: sequences, variants or samples; a result depends on its own item only.
         tokens: maximum tokens that the model computes for each item.
         run: from the items of one or several jobs to a result for each.
+        on_result: called in the model's thread with the index of each result, and the result.
         future: receives the results.
         results: of the first items, in order.
         is_dropped: whether nobody waits for the results any longer.
@@ -38,6 +39,7 @@ class ModelJob:
     items: Sequence[Any]
     tokens: Sequence[int]
     run: Callable[[list[Any]], list[Any]]
+    on_result: Callable[[int, Any], None] = lambda index, result: None
     future: "Future[list[Any]]" = field(default_factory=Future)
     results: list[Any] = field(default_factory=list)
     is_dropped: bool = False
@@ -53,10 +55,16 @@ class ModelJob:
         return self.num_tokens <= SLICE_TOKENS
 
     def run_slice(self) -> None:
-        """Run the next items; set the result of the future after the last ones."""
+        """Run the next items."""
         first = len(self.results)
         stop = first + max(1, _num_fitting(self.tokens[first:]))
-        self.results += self.run(list(self.items[first:stop]))
+        self.add(self.run(list(self.items[first:stop])))
+
+    def add(self, results: Sequence[Any]) -> None:
+        """Take the results of the next items; set the result of the future after the last ones."""
+        for result in results:
+            self.on_result(len(self.results), result)
+            self.results.append(result)
         if len(self.results) == len(self.items):
             self.future.set_result(self.results)
 
@@ -84,19 +92,32 @@ class ModelThread:
         self._thread = threading.Thread(target=self._work, name="model", daemon=True)
         self._thread.start()
 
-    def submit(self, job: ModelJob) -> "Future[list[Any]]":
-        """Queue a job; return the future of its results.
+    @property
+    def num_waiting(self) -> int:
+        """Number of jobs in the queues."""
+        return len(self._small) + len(self._large)
+
+    @property
+    def why_not_ready(self) -> str | None:
+        """Why the thread takes no job now, or None."""
+        if not self._thread.is_alive():
+            return "the thread of the model has ended"
+        if self.num_waiting >= self._most_waiting:
+            return f"{self.num_waiting} requests are waiting (--most-waiting)"
+        return None
+
+    def submit(self, job: ModelJob) -> None:
+        """Queue a job, whose future receives the results.
 
         Raises:
             Busy: the queues are full.
         """
         with self._changed:
-            if len(self._small) + len(self._large) >= self._most_waiting:
-                raise Busy(f"{self._most_waiting} requests are waiting; try again later")
+            if why := self.why_not_ready:
+                raise Busy(f"{why}; try again later")
             job.future.set_running_or_notify_cancel()  # a cancelled one could get no result
             (self._small if job.is_small else self._large).append(job)
             self._changed.notify()
-        return job.future
 
     def drop(self, job: ModelJob) -> None:
         """Remove a job from its queue, or end it after the current forward pass."""
@@ -183,7 +204,7 @@ def _run_batch(jobs: list[ModelJob]) -> None:
             _run_one(job)
         return
     for job in jobs:
-        job.future.set_result([next(results) for _ in job.items])
+        job.add([next(results) for _ in job.items])
 
 
 def _run_one(job: ModelJob) -> None:

@@ -23,16 +23,21 @@ from carbon.genome import (
     SequenceRecord,
     read_chunks,
     read_records,
+    read_sequences,
     sequences,
     unpack_genbank,
 )
+from carbon.genome.alphabet import check_sequence, why_protein
 from carbon.genome.gff import read_features
+from carbon.inference.checks import checked_dna
 from data_pipeline.inputs.evaluations import evaluation_places
 from data_pipeline.inputs.files import file_rows
 from data_pipeline.recipe import AssemblyConfig, EvaluationConfig, FilesConfig
 
 words = st.text(alphabet="aZ9.|:>@+-\u00e9", min_size=1, max_size=5)
-bases = st.text(alphabet="ACGTUNacgtnRy-", max_size=90)
+bases = st.text(alphabet="ACGTUNacgtnRy-", max_size=90).filter(
+    lambda text: not why_protein(text.encode())
+)
 records = st.lists(
     st.builds(SequenceRecord, words, st.one_of(st.just(""), words), bases),
     min_size=1,
@@ -388,3 +393,35 @@ def test_a_line_of_any_text_has_a_bound(pack, what, tmp_path, monkeypatch):
     told = r"line [12]: a line of more than 300 bytes"
     with small_blocks(64), pytest.raises(UserError, match=told):
         readers[what]()
+
+
+@pytest.mark.parametrize(
+    ("letters", "share"),
+    [
+        ("MAVSKVYARSVYDSRGN", "13 of 17"),  # A three times and G count as bases, N as a gap
+        ("mavskvyarsvydsrgn", "13 of 17"),
+        ("ACGRYSW", "4 of 7"),
+        ("ACGRYS", None),  # no more than half
+        ("NNNNNNNNRY", None),
+        ("RYSWK", None),  # too short to judge
+        ("", None),
+    ],
+)
+def test_a_sequence_of_codes_for_several_bases_looks_like_a_protein(tmp_path, letters, share):
+    path = tmp_path / "s.fa"
+    path.write_text(f">dna\nACGT\n>second\n{letters[:3]}\n{letters[3:]}\n")
+    fastq = tmp_path / "s.fq"
+    fastq.write_text(f"@second\n{letters}\n+\n{'I' * len(letters)}\n")
+    if share is None:
+        check_sequence(letters)
+        assert [bases for _, bases in read_sequences(path)] == ["ACGT", letters]
+        return
+    message = f"{share} letters are codes for two or three bases; is this a protein"
+    for read in (
+        lambda: read_sequences(path),  # before the first record
+        lambda: list(read_sequences(fastq)),
+        lambda: check_sequence(letters, "prompt 1"),
+        lambda: list(checked_dna(["ACGT", letters])),
+    ):
+        with pytest.raises(UserError, match=f"(record 'second'|prompt 1|item 2): {message}"):
+            read()

@@ -52,12 +52,15 @@ def generate(
     draft: Draft | None = None,
     advance: Callable[[int], None] = lambda num_bases: None,
     samples: Sequence[int] | None = None,
+    watch: Callable[[GeneratedRow], None] = lambda row: None,
 ) -> list[str]:
     """Return a continuation for each prompt, in order.
 
     Prompts of similar length are batched, as many as fit into memory. `advance` is called with the
     number of new bases, and with a negative number if a batch runs out of memory and restarts.
     `samples` gives the sample number of each prompt if the prompts are part of a longer list.
+    `watch` is called with a row after each of its 6-mers; a batch that restarts draws the same
+    6-mers again.
 
     Raises:
         UserError: a prompt, tag or constraint is invalid.
@@ -67,7 +70,7 @@ def generate(
     row_tokens = {n: min(rows[n].whole_kmers, runner.context_tokens) for n in order}
 
     def run(batch: list[int]) -> None:
-        _draw_batch(runner, [rows[n] for n in batch], task.tags, draft, advance)
+        _draw_batch(runner, [rows[n] for n in batch], task.tags, draft, advance, watch)
 
     for _ in runner.in_batches(row_tokens, run, most_rows=_MOST_ROWS):
         pass
@@ -80,6 +83,7 @@ def _draw_batch(
     tags: tuple[str, ...],
     draft: Draft | None,
     advance: Callable[[int], None],
+    watch: Callable[[GeneratedRow], None],
 ) -> None:
     """Draw a batch; undo it if an error occurs.
 
@@ -92,6 +96,7 @@ def _draw_batch(
             num_new = drawn.new.stop - drawn.new.start
             num_bases += num_new
             advance(num_new)
+            watch(drawn.row)
     except RuntimeError:
         advance(-num_bases)
         for row, beginning in zip(rows, beginnings, strict=True):

@@ -1,6 +1,6 @@
 """Annotate variant scores with what needs an annotation or scores of other variants."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +11,6 @@ from carbon.genome import (
     Consequences,
     Reference,
     Variant,
-    VcfRow,
     read_gene_file,
 )
 from carbon.genome.annotation import cds_of_unknown_code, unknown_code_warnings
@@ -23,7 +22,6 @@ from carbon.progress import say
 
 Columns = dict[str, Any]
 """Values of an ALT by column; see `carbon.inference.variants.formats.COLUMNS`."""
-Annotate = Callable[[VcfRow, Sequence[Columns]], Sequence[Columns]]
 
 
 class Genes(NamedTuple):
@@ -47,18 +45,44 @@ def warn_of_unknown_codes(options: AnnotationOptions, genes: Genes) -> None:
         say(f"warning: {line}")
 
 
-def annotator(annotation: Annotation | None, reference: Reference) -> Annotate:
-    """Return a function that adds consequences to a record's scores, given an annotation."""
-    if annotation is None:
-        return lambda _, scores: scores
-    consequences = Consequences(reference, annotation)
+class VariantAnnotator:
+    """Adds to a variant's scores what needs an annotation or the scores of other variants."""
 
-    def annotated(row: VcfRow, scores: Sequence[Columns]) -> list[Columns]:
-        # A REF that contradicts the reference has no consequence.
-        effects = (Consequence() if row.disagreement else consequences.of(v) for v in row.variants)
-        return [score | each._asdict() for score, each in zip(scores, effects, strict=True)]
+    def __init__(
+        self,
+        reference: Reference,
+        annotation: Annotation | None,
+        background: Background | None,
+        calibration: Calibration | None = None,
+    ) -> None:
+        """Take the sources of consequences, percentiles and calibrated deltas, each or None."""
+        self._reference = reference
+        self._consequences = Consequences(reference, annotation) if annotation else None
+        self._background, self._calibration = background, calibration
 
-    return annotated
+    def __call__(self, variant: Variant, scores: Columns, *, agrees: bool) -> Columns:
+        """Return scores with more columns; a REF that disagrees has no consequence."""
+        consequence: Columns = {}
+        if self._consequences:
+            effect = self._consequences.of(variant) if agrees else Consequence()
+            consequence = effect._asdict()
+        rank = self._rank(variant, scores["delta"], consequence.get("consequence"))
+        return scores | consequence | rank | self._calibrated(variant, scores["delta"])
+
+    def _rank(self, variant: Variant, delta: float | None, consequence: str | None) -> Columns:
+        """Return the percentile of a delta, and the kind of random variants it is compared with."""
+        if self._background is None or delta is None:
+            return {}
+        kind = self._background.kind_of(self._reference, variant, consequence)
+        if kind is None:
+            return {}
+        percentile = self._background.percentile_in(kind, delta)
+        return {"percentile": percentile, "percentile_of": kind}
+
+    def _calibrated(self, variant: Variant, delta: float | None) -> Columns:
+        if self._calibration is None:
+            return {}
+        return {"calibrated_delta": self._calibration.calibrated(self._reference, variant, delta)}
 
 
 ANNOTATION = "annotation"  # the setting that is present if consequences are written
@@ -95,7 +119,7 @@ def background_for(
     if not chosen and not path.is_file():
         return _without(f"the model has no {path.name}; `carbon background` creates one")
     background = Background.read(path)
-    if not (why := _why_not(background, scored_by, annotated)):
+    if not (why := why_no_percentile(background, scored_by, annotated=annotated)):
         return BackgroundChoice(background, _about(path, background, scored_by["dtype"]))
     if chosen:
         raise UserError(f"{path}: {why}")
@@ -108,6 +132,15 @@ def _without(why: str) -> BackgroundChoice:
 
 
 def _about(path: Path, background: Background, dtype: str) -> dict[str, Any]:
+    return {
+        BACKGROUND: path.name,
+        "background_sha256": sha256_of_file(path),
+        "percentile": percentile_meaning(background, dtype),
+    }
+
+
+def percentile_meaning(background: Background, dtype: str) -> str:
+    """Return what a percentile among a background's variants means for scores of a dtype."""
     meaning = "percent of the random variants of percentile_of with a lower delta"
     if dtype != background.settings["dtype"]:
         points = background.tolerances[dtype]["percentile"]
@@ -115,48 +148,24 @@ def _about(path: Path, background: Background, dtype: str) -> dict[str, Any]:
             f"; the background is of {background.settings['dtype']}: of percentiles by {dtype} "
             f"95 % lie within {points:g} points of those"
         )
-    return {
-        BACKGROUND: path.name,
-        "background_sha256": sha256_of_file(path),
-        "percentile": meaning,
-    }
+    return meaning
 
 
-def _why_not(background: Background, settings: Mapping[str, Any], annotated: bool) -> str | None:
-    if why := background.why_other(settings):
+def why_no_percentile(
+    background: Background, scored_by: Mapping[str, Any], *, annotated: bool
+) -> str | None:
+    """Return why scores have no percentile among a background's variants, or None if they do.
+
+    Args:
+        background: the background.
+        scored_by: as for `background_for`.
+        annotated: whether consequences are known.
+    """
+    if why := background.why_other(scored_by):
         return f"{why}; use its settings, or create a background with these settings"
     if background.needs_consequence and not annotated:
         return "has kinds by consequence; also give --annotation"
     return None
-
-
-def ranker(background: Background | None, reference: Reference) -> Annotate:
-    """Return a function that adds percentiles to a record's scores, given a background."""
-    if background is None:
-        return lambda _, scores: scores
-
-    def ranked(row: VcfRow, scores: Sequence[Columns]) -> list[Columns]:
-        return [
-            score | _rank(background, reference, variant, score)
-            for variant, score in zip(row.variants, scores, strict=True)
-        ]
-
-    return ranked
-
-
-def _rank(
-    background: Background, reference: Reference, variant: Variant, score: Columns
-) -> Columns:
-    """Return the percentile of a score, and the kind of random variants it is compared with."""
-    if score["delta"] is None:
-        return {}
-    kind = background.kind_of(reference, variant, score.get("consequence"))
-    if kind is None:
-        return {}
-    return {
-        "percentile": background.percentile_in(kind, score["delta"]),
-        "percentile_of": kind,
-    }
 
 
 def calibration_for(
@@ -177,17 +186,3 @@ def calibration_for(
     calibration.check(scored_by, str(chosen))
     about = {"calibration": chosen.name, "calibration_sha256": sha256_of_file(chosen)}
     return calibration, about
-
-
-def calibrator(calibration: Calibration | None, reference: Reference) -> Annotate:
-    """Return a function that adds calibrated deltas to a record's scores, given a calibration."""
-    if calibration is None:
-        return lambda _, scores: scores
-
-    def calibrated(row: VcfRow, scores: Sequence[Columns]) -> list[Columns]:
-        return [
-            score | {"calibrated_delta": calibration.calibrated(reference, variant, score["delta"])}
-            for variant, score in zip(row.variants, scores, strict=True)
-        ]
-
-    return calibrated

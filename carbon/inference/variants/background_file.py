@@ -4,11 +4,15 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from carbon.errors import UserError
+from carbon.inference.identity import model_settings_of
 from carbon.io.files import atomic_file, why_no_file
 from carbon.io.structured import JSON_OBJECT, read_json
+
+if TYPE_CHECKING:
+    from carbon.inference.runner import ModelRunner
 
 _SUM = "sha256"
 
@@ -96,6 +100,17 @@ class BackgroundFile:
                     return "was computed with other model weights"
                 return f"was made with {name} {of_background}, not {name} {of_scoring}"
         return None
+
+    def check(self, settings: Mapping[str, Any], name: str) -> None:
+        """Raise UserError if scores with these settings have other deltas; `name` is the file."""
+        if why := self.why_other(settings):
+            raise UserError(
+                f"{name}: {why}; use its settings, or create a background with these settings"
+            )
+
+    def check_model(self, runner: "ModelRunner", name: str) -> None:
+        """Raise UserError if scores of a model have other deltas with every method."""
+        self.check(self.settings | model_settings_of(runner), name)
 
 
 def _sum_of(content: Mapping[str, Any]) -> str:

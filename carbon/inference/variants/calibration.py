@@ -19,12 +19,10 @@ from numpy.typing import NDArray
 from carbon.errors import UserError
 from carbon.genome import Interval, Reference, Variant, reverse_complement
 from carbon.genome.normalize import normalize_variant
-from carbon.inference.identity import model_settings_of
 from carbon.inference.options import STRANDS_READ, BackgroundOptions
 from carbon.inference.variants.background_file import BackgroundFile
 
 if TYPE_CHECKING:
-    from carbon.inference.runner import ModelRunner
     from carbon.inference.variants.score import VariantScore
 
 LEAST_SITES = 20
@@ -234,17 +232,6 @@ class Calibration(BackgroundFile):
         self.neighbour_bp: int = content["neighbour_bp"]
         self.is_folded: bool = content["is_folded"]
         self.cells: dict[str, dict[str, Any]] = content["cells"]
-
-    def check(self, settings: Mapping[str, Any], name: str = "calibration") -> None:
-        """Raise UserError if scores with these settings have other deltas; `name` is the file."""
-        if why := self.why_other(settings):
-            raise UserError(
-                f"{name}: {why}; use its settings, or create a background with these settings"
-            )
-
-    def check_model(self, runner: "ModelRunner", name: str = "calibration") -> None:
-        """Raise UserError if scores of a model have other deltas with every method."""
-        self.check(self.settings | model_settings_of(runner), name)
 
     def calibrated(
         self, reference: Reference, variant: Variant, delta: float | None

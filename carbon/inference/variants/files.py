@@ -26,11 +26,9 @@ from carbon.inference.variants.annotate import (
     ANNOTATION,
     Columns,
     Genes,
-    annotator,
+    VariantAnnotator,
     background_for,
     calibration_for,
-    calibrator,
-    ranker,
     read_genes,
     warn_of_unknown_codes,
 )
@@ -293,16 +291,17 @@ def score_vcf(job: VariantJob, path: Path, workers: Workers) -> dict[str, Any]:
         genes = read_genes(
             job.genes, reference, contig_names(job.genes.contigs, reference.contig_lengths_bp)
         )
-        annotated = annotator(genes.annotation, reference)
-        ranked = ranker(background, reference)
-        calibrated = calibrator(calibration, reference)
+        annotate = VariantAnnotator(reference, genes.annotation, background, calibration)
 
         def write(results: Results) -> dict[str, Any]:
             counts = _Counts(settings.get("scores", ()))
             with atomic_file(job.output) as temporary:
                 with writer(temporary, vcf, settings) as write_row:
                     for row, scores in _rows(results, reference):
-                        shown = calibrated(row, ranked(row, annotated(row, scores)))
+                        shown = [
+                            annotate(variant, columns, agrees=row.disagreement is None)
+                            for variant, columns in zip(row.variants, scores, strict=True)
+                        ]
                         write_row((row, shown))
                         counts.add(shown)
                 for stale in index_paths(job.output):

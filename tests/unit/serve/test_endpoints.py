@@ -4,6 +4,7 @@ import base64
 import json
 import subprocess
 from itertools import product
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -11,8 +12,10 @@ import openai
 import pytest
 
 from carbon.errors import UserError
-from carbon.genome import Variant
+from carbon.genome import Annotation, Consequences, Interval, Variant
+from carbon.genome.genes import Gene, Transcript
 from carbon.inference.identity import settings_of
+from carbon.inference.variants.background import Background
 from carbon.inference.variants.calibration import Calibration
 from carbon.serve import ServeOptions, make_app
 from tests.helpers.serve import BASES, serving
@@ -180,6 +183,39 @@ class TestOthers:
         with pytest.raises(UserError, match="computed with other model weights"):
             make_app(model, options)
 
+    def test_consequences_and_percentiles_are_those_of_variants(self, model, reference):
+        span, how = ((60, 360),), {"window_bp": 120}
+        transcript = Transcript("t", "c", "+", span, span, False, "here")
+        gene = Gene("g", "g", "", Interval("c", 60, 360), "+", (transcript,))
+        annotation = Annotation(Path("here"), (gene,), ())
+        snvs = [f"c:100 {REF}>{ALT}", "c:501 A>C", f"c:100 {ALT}>{REF}"]
+        settings = settings_of(model.runner, model.variant_method(**how))
+        kinds = {"snv": {"variants": 100, "quantiles": [-4.0, 0.0, 4.0]}}
+        about = {"kinds_by": "change", "kinds": kinds, "percents": [0, 50, 100], "drawn": {}}
+        background = Background(json.loads(json.dumps({**about, "settings": settings})))
+        options = {"annotation": annotation, "background": background}
+        with serving(model, name="tiny", reference=reference, **options) as address:
+
+            def ask(**question):
+                return httpx.post(f"{address}/variants", json=question, timeout=60).json()
+
+            found, other = ask(variants=snvs, **how), ask(variants=snvs, window_bp=90)
+        scored, *unscored = found["variants"]
+        variant = Variant.parse(snvs[0])
+        effect = Consequences(reference, annotation).of(variant)._asdict()
+        assert effect["consequence"] and effect.items() <= scored.items()
+        # The quantiles make a line: 0 % at -4 nats, 50 % at 0, 100 % at 4.
+        assert scored["percentile"] == pytest.approx(50 + 12.5 * scored["delta"])
+        assert scored["percentile_of"] == "snv"
+        assert found["percentile"].startswith("percent of the random variants")
+        for each in unscored:  # REF is unknown, or is not the reference's
+            assert each["delta"] is each["consequence"] is each["percentile"] is None
+        assert other["percentile"].startswith("none: was made with window_bp 120, not window_bp 90")
+        assert "percentile" not in other["variants"][0]
+        with serving(model, name="tiny", reference=reference) as address:
+            plain = ask(variants=snvs, **how)
+        assert plain["percentile"].startswith("none: the server has no background")
+
     def test_what_is_served(self, client, address):
         assert [each.id for each in client.models.list()] == ["tiny"]
         assert httpx.get(f"{address}/health").json() == {"status": "ok"}
@@ -205,7 +241,7 @@ class TestOthers:
         ("/v1/completions", {}, "prompt", "prompt"),
         ("/v1/completions", {"prompt": "ACGX"}, "prompt.0", "'X'"),
         ("/v1/completions", {"prompt": []}, "prompt", "at least 1"),
-        ("/v1/completions", {"prompt": "A", "stream": True}, "stream", "False"),
+        ("/v1/completions", {"prompt": "A", "stream": 1}, "stream", "boolean"),
         ("/v1/completions", {"prompt": "A", "stop": "T"}, "stop", "None"),
         ("/v1/completions", {"prompt": "A", "frequency_penalty": 1}, "frequency_penalty", "Input"),
         ("/v1/completions", {"prompt": "A", "logits_processors": []}, "logits_processors", "Extra"),
@@ -218,6 +254,7 @@ class TestOthers:
             "logprobs", "4000",
         ),
         ("/v1/embeddings", {"input": "NN"}, "input.0", "no known base"),
+        ("/score", {"sequences": ["AC", "MAVSKVYARSVYDSRGN"]}, "sequences.1", "is this a protein?"),
         ("/v1/embeddings", {"input": "ACGT", "layer": 99}, "layer", "layer"),
         ("/score", {"sequences": "ACGT", "by": "luck"}, "by", "'chain'"),
         ("/score", {"sequences": ["A" * 40_000]}, "sequences", "exceed the 5,000"),
@@ -277,5 +314,6 @@ def test_no_reference_and_too_much(model):
         assert answer.status_code == 400 and "--reference" in answer.text
         answer = httpx.post(f"{address}/score", content=b" " * 70_000)
         assert answer.status_code == 413 and "66,736 bytes" in answer.text
+        assert "70,000" in answer.text and "--most-tokens" in answer.text
         chunks = (b"{}" for _ in range(2))
-        assert httpx.post(f"{address}/score", content=chunks).status_code == 413
+        assert httpx.post(f"{address}/score", content=chunks).status_code == 411

@@ -12,6 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carbon.serve import ConnectionLimits
+from carbon.serve.streams import DONE
+from carbon.serve.worker import ModelThread
+from tests.helpers.processes import waits_for
 from tests.helpers.serve import BASES, serving
 
 LIMITS = ConnectionLimits(most_connections=4, timeout_seconds=1, grace_seconds=1)
@@ -165,6 +168,43 @@ def test_the_server_ends_though_clients_stall(model):
     assert time.monotonic() - first < 30  # without the grace it would be for ever
     half.close()
     unread.close()
+
+
+def test_requests_that_run_are_answered_before_the_server_ends(model, monkeypatch):
+    question, answers, submitted = {"sequences": [BASES] * 40}, [], []
+    submit = ModelThread.submit
+
+    def noted(self, job):
+        submit(self, job)
+        submitted.append(job)
+
+    def ask(is_stream):
+        body = {**question, "stream": is_stream}
+        answers.append(httpx.post(f"{address}/score", json=body, timeout=600))
+
+    monkeypatch.setattr(ModelThread, "submit", noted)
+    with serving(model, name="tiny") as address:
+        threads = [threading.Thread(target=ask, args=(each,)) for each in (False, True)]
+        for thread in threads:
+            thread.start()
+        waits_for(lambda: len(submitted) == 2)
+    for thread in threads:
+        thread.join()
+    assert [answer.status_code for answer in answers] == [200, 200]
+    assert [answer.text.count('"log_likelihood"') for answer in answers] == [40, 40]
+    assert sum(answer.text.endswith(DONE) for answer in answers) == 1
+
+
+def test_a_stream_that_outlasts_the_grace_is_cut_off(model):
+    question = {"prompt": "ACGT", "max_tokens": 10**6, "stream": True}
+    with httpx.Client() as client:
+        with serving(model, LIMITS, name="tiny", most_tokens=10**9) as address:
+            request = client.build_request("POST", f"{address}/v1/completions", json=question)
+            lines = client.send(request, stream=True).iter_lines()
+            assert next(lines).startswith("data: ")
+        # The server has ended, and the stream had no end.
+        with pytest.raises(httpx.RemoteProtocolError):
+            assert DONE.strip() not in list(lines)
 
 
 def test_a_small_question_does_not_wait_for_a_large_one(model):

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shlex
 import signal
 import socket
 import subprocess
@@ -14,52 +13,69 @@ import pytest
 import carbon
 from carbon.cli import main
 from carbon.pretrained import BUNDLED_MODELS
+from tests.helpers.finetune import BINARY, untrained_folder
 
 PAGE = Path(__file__).parents[3] / "docs" / "serving.md"
 
 
 @pytest.fixture(scope="module")
-def server():
-    """Yield a process that serves the bundled model, and its address."""
-    yeast = BUNDLED_MODELS["yeast"]
+def server(tmp_path_factory):
+    """Yield a process that serves the bundled model and a fine-tuned one, and its address."""
+    yeast, folder = BUNDLED_MODELS["yeast"], tmp_path_factory.mktemp("served")
+    promoters = untrained_folder(yeast.folder, BINARY, folder / "promoters")
+    (folder / "token").write_text("0123456789abcdef")
     command = [sys.executable, "-m", "carbon", "serve", "--model", "yeast", "--port", "0"]
-    command += ["--reference", str(yeast.genome)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    command += ["--reference", str(yeast.genome), "--annotation", str(yeast.annotation)]
+    command += ["--finetuned", f"promoters={promoters}"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=folder)
     try:
         said = process.stderr.readline()
-        yield process, re.search(r"yeast answers at (http://127.0.0.1:\d+); Ctrl-C ends", said)[1]
+        yield process, re.search(r"answer at (http://127.0.0.1:\d+); Ctrl-C ends", said)[1], folder
     finally:
         process.kill()
         process.communicate()
 
 
-def block_of(language: str, containing: str) -> str:
-    blocks = re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    (found,) = [block for block in blocks if containing in block]
-    return found
+def blocks_of(language: str) -> list[str]:
+    text = PAGE.read_text(encoding="utf-8").replace("\\\n", " ")
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
 @pytest.mark.nightly
 def test_the_page_runs_as_it_stands_and_the_server_ends_when_told(server):
-    process, address = server
+    process, address, folder = server
     model = carbon.load("yeast")
-    lines = block_of("bash", "curl").replace("http://127.0.0.1:8000", address).splitlines()
-    found = [
-        json.loads(subprocess.run(shlex.split(line), capture_output=True, check=True).stdout)
-        for line in lines
+    commands = [
+        line.replace("http://127.0.0.1:8000", address)
+        for block in blocks_of("bash") for line in block.splitlines() if line.startswith("curl ")
+    ]  # fmt: skip
+    variants, scores, events, predicted, models, ready, metrics = [
+        subprocess.run(["bash", "-c", command], capture_output=True, check=True, cwd=folder).stdout
+        for command in commands
     ]
     variant = carbon.Variant.parse("VIII:451496 G>A")
     with carbon.Reference(BUNDLED_MODELS["yeast"].genome) as reference:
         (expected,) = model.score_variants(reference, [variant])
-    assert found[0]["variants"][0]["delta"] == pytest.approx(expected.delta, abs=1e-3)
+    (found,) = json.loads(variants)["variants"]
+    assert found["delta"] == pytest.approx(expected.delta, abs=1e-3)
+    assert found["gene"] == "ENO2" and 0 <= found["percentile"] <= 100
     (score,) = model.score(["ATGGCCAAGTAA"])
-    told = found[1]["scores"][0]["log_likelihood"]
+    told = json.loads(scores)["scores"][0]["log_likelihood"]
     assert told == pytest.approx(score.log_likelihood, abs=1e-3)
+    *chunks, done = events.decode().strip().split("\n\n")
+    texts = [json.loads(each.removeprefix("data: "))["choices"][0]["text"] for each in chunks]
+    assert done == "data: [DONE]"
+    (drawn,) = model.generate(["ATGGCTGTCTCTAAAGTTTAC"], 60, seed=1)
+    assert "".join(texts) == drawn and len(texts) > 10
+    assert 0 < json.loads(predicted)["predictions"][0]["predicted"]["yes"] < 1
+    assert [each["id"] for each in json.loads(models)["data"]] == ["yeast", "promoters"]
+    assert json.loads(ready) == {"status": "ready"}
+    assert b'carbon_requests_total{path="/predict",status="200"} 1' in metrics
 
     names: dict = {}
-    exec(block_of("python", "openai").replace("http://127.0.0.1:8000", address), names)
-    (drawn,) = names["drawn"].choices
-    assert drawn.text == model.generate(["ATGGCTGTCTCTAAAGTTTAC"], 60, seed=1)[0]
+    (code,) = [block for block in blocks_of("python") if "openai" in block]
+    exec(code.replace("http://127.0.0.1:8000", address), names)
+    assert names["drawn"].choices[0].text == drawn == names["streamed"]
     (read,) = names["read"].choices
     assert sum(read.logprobs.token_logprobs) == pytest.approx(score.log_likelihood, abs=1e-3)
     assert len(names["vectors"].data) == 2

@@ -1,6 +1,7 @@
 """The thread that runs the model: batches, slices of large jobs, and jobs that are dropped."""
 
 import threading
+from functools import partial
 
 import pytest
 
@@ -88,6 +89,27 @@ def test_a_small_job_runs_between_two_forward_passes_of_a_large_one():
     large = model.submit("a", [1], SLICE_TOKENS + 1, slow)
     assert large.future.result(300) == ["large"] and order == ["pass"]
     model.thread.close()
+
+
+def test_results_are_reported_as_soon_as_they_are_there():
+    """Of a large job after each slice, of small ones after their batch."""
+    model, reported = Model(), []
+    first, large, *small = [
+        ModelJob(key, items, [tokens] * len(items), model.run, partial(report, reported, key))
+        for key, items, tokens in (
+            ("x", [0], 1), ("a", [1, 2, 3], HALF), ("b", [4], 1), ("b", [5], 1),
+        )
+    ]  # fmt: skip
+    for job in (first, large, *small):
+        model.thread.submit(job)
+        waits_for(lambda: model.calls)
+    model.finish()
+    of_small = [("b", 0, 8), ("b", 0, 10)]
+    assert reported == [("x", 0, 0), ("a", 0, 2), ("a", 1, 4), *of_small, ("a", 2, 6)]
+
+
+def report(reported, key, index, result):
+    reported.append((key, index, result))
 
 
 def test_an_invalid_job_does_not_affect_others():

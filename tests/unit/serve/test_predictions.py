@@ -1,0 +1,83 @@
+"""Fine-tuned models under a second name."""
+
+from copy import copy
+from dataclasses import replace
+
+import httpx
+import numpy as np
+import pytest
+
+from carbon.errors import UserError
+from carbon.finetune.config import MethodConfig
+from carbon.serve import ServeOptions, make_app
+from tests.helpers.finetune import BASES as PER_BASE
+from tests.helpers.finetune import BINARY, NUMBERS, base_folder, finetuned_of
+from tests.helpers.serve import BASES, serving
+
+SEQUENCES = [BASES[:40], BASES[40:200].lower(), "NNNN"]
+
+
+@pytest.fixture(scope="module")
+def finetuned(tmp_path_factory, network):
+    folder = base_folder(tmp_path_factory.mktemp("finetuned"), network)
+    tasks = {"promoter": BINARY, "levels": NUMBERS, "splice": PER_BASE}
+    return {
+        name: finetuned_of(folder, task, MethodConfig(name="full"), seed)[0]
+        for seed, (name, task) in enumerate(tasks.items())
+    }
+
+
+@pytest.fixture(scope="module")
+def predict(model, finetuned):
+    with serving(model, name="tiny", finetuned=finetuned, most_tokens=5_000) as address:
+
+        def post(expected=200, path="/predict", **question):
+            answer = httpx.post(address + path, json=question, timeout=60)
+            assert answer.status_code == expected, answer.text
+            return answer.json()
+
+        post.address = address
+        yield post
+
+
+@pytest.mark.parametrize("name", ["promoter", "levels", "splice"])
+def test_predictions_are_those_of_the_model(predict, finetuned, name):
+    model = finetuned[name]
+    found = predict(model=name, sequences=SEQUENCES, strands="forward")
+    assert (found["model"], found["task"]) == (name, model.task.type)
+    expected = model.predict(SEQUENCES, strands="forward")
+    for each, values in zip(found["predictions"], expected, strict=True):
+        assert tuple(each["predicted"]) == model.output_names
+        shown = np.array(list(each["predicted"].values()), dtype=np.float32)  # None is NaN
+        np.testing.assert_array_equal(shown, values.T)
+
+
+def test_both_models_are_listed_and_each_has_its_addresses(predict):
+    listed = httpx.get(f"{predict.address}/v1/models").json()["data"]
+    assert [each["id"] for each in listed] == ["tiny", "promoter", "levels", "splice"]
+    told = predict(400, sequences=["A"], model="tiny")["error"]
+    assert told["message"] == "model: /predict has no 'tiny'; it has promoter, levels, splice"
+    assert told["param"] == "model"
+    told = predict(400, path="/score", sequences=["A"], model="promoter")["error"]
+    assert "/score has no 'promoter'; it has tiny" in told["message"]
+    assert "give one of promoter" in predict(400, sequences=["A"])["error"]["message"]
+    assert "/predict" in predict(404, path="/nothing")["error"]["message"]
+
+
+def test_lengths_are_checked_before_anything_is_computed(predict, finetuned):
+    long = "A" * (finetuned["promoter"].room_bp + 1)
+    told = predict(400, model="promoter", sequences=["A", long])["error"]["message"]
+    assert told.startswith("sequences.1: has ")
+    for rule in ("truncate", "tile"):
+        assert predict(model="promoter", sequences=[long], too_long=rule)["predictions"]
+    told = predict(400, model="promoter", sequences=[long * 99], too_long="tile")["error"]
+    assert "exceed the 5,000 of one request (--most-tokens)" in told["message"]
+
+
+def test_names_and_pairs_are_refused_at_the_start(model, finetuned):
+    with pytest.raises(UserError, match="'tiny' has the model's name"):
+        make_app(model, ServeOptions(name="tiny", finetuned={"tiny": finetuned["levels"]}))
+    pairs = copy(finetuned["levels"])
+    pairs.manifest = replace(pairs.manifest, variant_input="sum_and_distance")
+    with pytest.raises(UserError, match="reads both alleles"):
+        make_app(model, ServeOptions(name="tiny", finetuned={"x": pairs}))
