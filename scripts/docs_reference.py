@@ -23,7 +23,13 @@ from rich.console import Console
 import carbon
 from carbon.cli import COMMANDS, application
 from carbon.commands import packages
-from carbon.finetune.config import FinetuneConfig
+from carbon.finetune.config import (
+    METHODS,
+    METHODS_OF_KEY,
+    FinetuneConfig,
+    MethodConfig,
+    MethodName,
+)
 from carbon.inference.variants.annotate import ANNOTATION, BACKGROUND
 from carbon.inference.variants.formats import COLUMNS
 from carbon.io.config import Recipe, inner_recipe
@@ -123,7 +129,41 @@ def _recipes() -> Iterator[str]:
     )
     for name, (schema, command, page) in RECIPES.items():
         yield f"\n## {name}\n\n`{command}`; guide: [{page}](../{page}).\n"
-        yield from _tables_of(schema, "")
+        yield from _finetune_keys() if schema is FinetuneConfig else _tables_of(schema, "")
+
+
+def _finetune_keys() -> Iterator[str]:
+    """Yield one table of every key, with its default for each method."""
+    methods = [MethodConfig(name=name).resolved() for name in typing.get_args(MethodName)]
+    yield (
+        "\nDefaults by method; a dash marks a key that the method does not use.\n\n"
+        f"| key | takes | {' | '.join(f'`{name}`' for name in METHODS)} | |\n"
+        f"|---|---|{'---|' * len(METHODS)}---|\n"
+    )
+    for key, schema, name in _dotted(FinetuneConfig):
+        field = schema.model_fields[name]
+        defaults = [_default(field)] * len(METHODS)
+        if schema is MethodConfig:
+            defaults = [_default_of(method, name) for method in methods]
+        cells = (f"`{key}`", _takes(field.annotation), *defaults, _told(schema).get(name, ""))
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+
+
+def _dotted(schema: type[Recipe], where: str = "") -> Iterator[tuple[str, type[Recipe], str]]:
+    """Yield the dotted key of each value of a recipe, with its model and its name there."""
+    for name, field in schema.model_fields.items():
+        if nested := inner_recipe(field.annotation):
+            yield from _dotted(nested, f"{where}{name}.")
+        else:
+            yield f"{where}{name}", schema, name
+
+
+def _default_of(method: MethodConfig, name: str) -> str:
+    """Return the default of a key for a method, `-` if the method does not use it."""
+    if method.name not in METHODS_OF_KEY.get(name, tuple(METHODS)):
+        return "-"
+    value = getattr(method, name)
+    return "chosen" if value is None else f"`{json.dumps(value)}`"
 
 
 def _tables_of(schema: type[Recipe], where: str) -> Iterator[str]:

@@ -18,14 +18,14 @@ from transformers import (
     TrainingArguments,
 )
 
-from carbon.finetune.config import MethodConfig, MethodName
+from carbon.finetune.config import LINEAR, MethodConfig, MethodName
 from carbon.finetune.folder import Manifest
 from carbon.finetune.job import begin
 from carbon.finetune.network import OpenedModel
 from carbon.finetune.probe import probe, vectors_of
 from carbon.finetune.split import Examples
 from carbon.finetune.tasks import LabelTask
-from carbon.finetune.train import LINEAR, _Trainer
+from carbon.finetune.train import _Trainer
 from carbon.model import PRESETS, LoadedModel
 from carbon.tokenizer import HYBRID, NATIVE, Vocabulary, encode
 

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from carbon.commands.shared import WORKERS, Contigs, File, Workers, one_of
+from carbon.commands.shared import WORKERS, Contigs, File, Positive, Workers, one_of
 from carbon.finetune.config import TOO_LONG
 from carbon.inference.options import Dtype, Strands
 from carbon.io.tables import FORMATS, any_of
-from carbon.parallel.options import loaded_device, workers_of
+from carbon.parallel.options import WorkerOptions, loaded_device, workers_of
 
 _WHAT = one_of("What, one of these", is_required=True)
 _OUTPUT = f"{any_of(FORMATS['table'])} to write; of a VCF .vcf or .vcf.gz too."
@@ -23,8 +23,11 @@ def finetune(
     config: Annotated[str | None, Parameter(group=_WHAT, metavar="FILE|NAME")] = None,
     report: Annotated[Path | None, Parameter(group=_WHAT, metavar="FOLDER")] = None,
     overrides: Annotated[tuple[str, ...], Parameter(metavar="KEY=VALUE")] = (),
+    seeds: Positive | None = None,
     dry_run: bool = False,
     resume: bool = False,
+    processes: int | None = None,
+    ray: str | None = None,
 ) -> None:
     """Fine-tune a model on labelled sequences.
 
@@ -36,8 +39,11 @@ def finetune(
         config: TOML, or a published task of docs/finetuning.md, such as deepstarr.
         report: write report and card of an existing folder again, without training.
         overrides: change a value, such as method.name=probe; may be repeated.
-        dry_run: read and check, without training.
+        seeds: train this number of seeds, from 0, as an ensemble.
+        dry_run: read and check, and print the resolved settings, without training.
         resume: continue a run that was stopped.
+        processes: worker processes for the trials of a search.
+        ray: HOST:PORT of the head node of the Ray cluster for the trials of a search.
     """
     if report is not None:
         _report(report)
@@ -46,6 +52,8 @@ def finetune(
 
     from carbon.finetune.recipes import read_run, recipe_of
 
+    if seeds is not None:
+        overrides = (*overrides, f"seeds={list(range(seeds))}")
     settings = read_run(config, overrides)
 
     from carbon.finetune.job import plan_finetune, run_finetune
@@ -54,7 +62,8 @@ def finetune(
         print(json.dumps(plan_finetune(settings)))
         return
     rank = int(os.environ.get("RANK", "0"))
-    results = run_finetune(settings, resume=resume, rank=rank)
+    workers = WorkerOptions(processes=processes, ray=ray)
+    results = run_finetune(settings, resume=resume, rank=rank, workers=workers)
     if rank == 0:
         recipe = recipe_of(config)
         published = {"published": recipe.published} if recipe else {}

@@ -24,6 +24,8 @@ class _FinetunePackage(ModuleType):
         *,
         overrides: tuple[str, ...] = (),
         resume: bool = False,
+        processes: int | None = None,
+        ray: str | None = None,
     ) -> dict[str, Any]:
         """Fine-tune a model, write the folder that the configuration names, and return the results.
 
@@ -32,13 +34,17 @@ class _FinetunePackage(ModuleType):
                 recipe.
             overrides: such as `method.name=probe`; not allowed with a `FinetuneConfig`.
             resume: continue a run that was stopped.
+            processes: worker processes for the trials of a search; 0 or None trains them here.
+            ray: HOST:PORT of the head node of the Ray cluster for the trials of a search.
 
         Raises:
             UserError: configuration, data or model are invalid.
         """
         from carbon.finetune.job import as_config, run_finetune
+        from carbon.parallel.options import WorkerOptions
 
-        return run_finetune(as_config(config, overrides), resume=resume)
+        workers = WorkerOptions(processes=processes, ray=ray)
+        return run_finetune(as_config(config, overrides), resume=resume, workers=workers)
 
 
 sys.modules[__name__].__class__ = _FinetunePackage

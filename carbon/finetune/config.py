@@ -4,9 +4,10 @@ The module holds names and descriptions only. The code behind a name is looked u
 so that `--help` and a configuration need neither torch nor scikit-learn.
 """
 
+import itertools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple, Self, get_args
 
 from pydantic import Field
 
@@ -46,6 +47,13 @@ SPLIT_RULES: dict[str, str] = {
     "contig": "contigs are assigned whole",
     "group": "groups are assigned whole, by a hash of their names",
     "random": "each example is assigned by a hash of its name",
+    "homology": "clusters of homologous sequences are assigned whole",
+}
+
+HOMOLOGIES: dict[str, str] = {
+    "auto": "`mmseqs2` if it is installed, else `kmers`",
+    "mmseqs2": "alignments by MMseqs2, over half of the shorter sequence",
+    "kmers": "shared 12-mers, as a share of the shorter sequence's: identity^12",
 }
 
 LEAKS: dict[str, str] = {
@@ -57,6 +65,13 @@ LEAKS: dict[str, str] = {
 CLASS_WEIGHTS: dict[str, str] = {
     "none": "every example has the same weight",
     "balanced": "every class has the same weight: rows / (classes x rows of the class)",
+}
+
+CALIBRATIONS: dict[str, str] = {
+    "none": "probabilities as trained",
+    "temperature": "logits divided by one number",
+    "platt": "a logistic curve of each logit",
+    "isotonic": "a rising step function of each probability",
 }
 
 TOO_LONG: dict[str, str] = {
@@ -89,14 +104,16 @@ BASELINES: dict[str, str] = {
 
 FormatName = Literal["csv", "tsv", "parquet", "datasets", "fasta", "bed", "vcf"]
 SplitName = Literal["train", "validation", "test"]
-SplitBy = Literal["files", "column", "contig", "group", "random"]
+SplitBy = Literal["files", "column", "contig", "group", "random", "homology"]
+HomologyName = Literal["auto", "mmseqs2", "kmers"]
 LeakName = Literal["report", "refuse", "drop"]
-TaskTypeName = Literal["binary", "classes", "labels", "numbers", "bases"]
+TaskTypeName = Literal["binary", "classes", "labels", "numbers", "bases", "tracks"]
 LossName = Literal[
     "cross_entropy", "binary_cross_entropy", "mse", "huber", "correlation", "correlation_huber"
 ]
 TransformName = Literal["z_score", "none", "log1p", "log1p_z_score", "asinh_z_score"]
 ClassWeightsName = Literal["none", "balanced"]
+CalibrationName = Literal["none", "temperature", "platt", "isotonic"]
 MethodName = Literal["probe", "lora", "full"]
 TooLongName = Literal["refuse", "truncate", "tile"]
 BaselineName = Literal["constant", "composition", "kmers", "cnn", "delta"]
@@ -105,7 +122,7 @@ VariantInput = Literal["alt", "ref_and_difference", "sum_and_distance"]
 SPLITS: tuple[SplitName, ...] = ("train", "validation", "test")
 """Training, model selection and the final measurement."""
 
-HASHED: tuple[SplitBy, ...] = ("random", "group", "contig")
+HASHED: tuple[SplitBy, ...] = ("random", "group", "contig", "homology")
 """Split rules that use a hash of a name, so that shares or folds can be requested."""
 
 _OF_CLASSES, _OF_LABELS = ("cross_entropy",), ("binary_cross_entropy",)
@@ -115,12 +132,13 @@ LOSSES_OF: Mapping[TaskTypeName, tuple[str, ...]] = {
     "labels": _OF_LABELS,
     "numbers": ("mse", "huber", "correlation", "correlation_huber"),
     "bases": _OF_CLASSES,
+    "tracks": ("mse", "huber"),
 }
 """Losses of each task type, the default first."""
 
 
 class TrainingDefaults(NamedTuple):
-    """Learning rate, batch size and epochs of a method where a recipe does not set them.
+    """Learning rate, batch size and epochs of a trained method where a recipe does not set them.
 
     Attributes:
         learning_rate: peak learning rate, for models below 100 M parameters. For full fine-tuning
@@ -135,10 +153,22 @@ class TrainingDefaults(NamedTuple):
 
 
 TRAINING_DEFAULTS: Mapping[MethodName, TrainingDefaults] = {
-    "probe": TrainingDefaults(learning_rate=1e-3, batch=128, epochs=20),
     "lora": TrainingDefaults(learning_rate=3e-4, batch=32, epochs=8),
     "full": TrainingDefaults(learning_rate=5e-5, batch=32, epochs=5),
 }
+
+LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+"""The linear modules of a layer, which get adapters by default."""
+
+_TRAINED: tuple[MethodName, ...] = ("lora", "full")
+METHODS_OF_KEY: Mapping[str, tuple[MethodName, ...]] = {
+    **dict.fromkeys(("rank", "alpha", "dropout", "targets"), ("lora",)),
+    **dict.fromkeys(("learning_rate", "batch", "micro_batch", "epochs", "patience"), _TRAINED),
+    **dict.fromkeys(("validations_per_epoch", "weight_decay", "warmup_share"), _TRAINED),
+    **dict.fromkeys(("clip", "augment"), _TRAINED),
+    "cross_validate": ("probe",),
+}
+"""Methods that use a key of `[method]`; all methods use the other keys."""
 
 Count = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
@@ -188,6 +218,8 @@ class SplitConfig(Recipe):
             yield "folds", f"not with by = '{self.by}'; take it out"
         if self.folds and (self.validation or self.test):
             yield "folds", "folds determine the splits; take out validation and test"
+        if self.by == "homology" and (self.column or self.validation or self.test):
+            yield "by", "'homology' makes clusters itself; take out column, validation and test"
         if self.by in ("column", "group") and not self.column:
             yield "by", f"'{self.by}' needs the name of a column; give column"
         if twice := sorted(set(self.validation) & set(self.test)):
@@ -214,6 +246,8 @@ class DataConfig(Recipe):
         labels: columns of labels. Of a BED, column numbers from 1 or names in its first comment; of
             a VCF, keys of INFO.
         reference: FASTA that a BED or VCF refers to.
+        tracks: for `task.type = "tracks"` and a BED, the bigWig file of each label; then `labels`
+            is unused.
         contigs: mapping from the file's contig names to the reference's, as in all commands.
         window_bp: bases around the middle of a BED interval (0 takes the interval), or around a
             variant.
@@ -225,8 +259,9 @@ class DataConfig(Recipe):
         unknown: table cells that mark an unknown label.
         split: how examples are divided.
         leaks: key of `LEAKS`.
-        leak_share: share of the shorter sequence's 31-mers from which two sequences count as near
-            duplicates.
+        homology: how homologous sequences are detected, for leaks and for `split.by =
+            "homology"`: key of `HOMOLOGIES`.
+        identity: share of equal bases from which two sequences count as homologous.
     """
 
     path: str = ""
@@ -243,6 +278,7 @@ class DataConfig(Recipe):
     name: str = ""
     labels: Annotated[tuple[str, ...], NotEmpty] = ("label",)
     reference: str = ""
+    tracks: dict[str, str] = Field(default_factory=dict)
     contigs: str = ""
     window_bp: int = Field(default=0, ge=0)
     variant_input: VariantInput = "ref_and_difference"
@@ -252,7 +288,8 @@ class DataConfig(Recipe):
     unknown: tuple[str, ...] = ("", "NA", "NaN", "nan", ".")
     split: SplitConfig = SplitConfig()
     leaks: LeakName = "report"
-    leak_share: float = Field(default=0.5, gt=0, le=1)
+    homology: HomologyName = "auto"
+    identity: float = Field(default=0.9, ge=0.7, le=1)
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Yield files and tables that exclude one another."""
@@ -294,6 +331,8 @@ class TaskConfig(Recipe):
         transform: transform of numbers, key of `TRANSFORMS`.
         loss: one of `LOSSES_OF` the type; its first if empty.
         class_weights: key of `CLASS_WEIGHTS`.
+        calibration: recalibration of probabilities, fitted to the validation split: key of
+            `CALIBRATIONS`.
     """
 
     type: TaskTypeName
@@ -301,6 +340,7 @@ class TaskConfig(Recipe):
     transform: TransformName = "z_score"
     loss: Literal[LossName, ""] = ""
     class_weights: ClassWeightsName = "none"
+    calibration: CalibrationName = "none"
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Yield a loss or weights that the task type does not support."""
@@ -309,8 +349,9 @@ class TaskConfig(Recipe):
             yield "loss", f"'{self.loss}': type = '{self.type}' has {losses}"
         if len(set(self.names)) < len(self.names):
             yield "names", f"{list(self.names)}: duplicate; keep one"
-        if self.type == "numbers" and self.class_weights != "none":
-            yield "class_weights", "numbers have no classes; take it out"
+        for key in ("class_weights", "calibration") if self.type in ("numbers", "tracks") else ():
+            if getattr(self, key) != "none":
+                yield key, f"{self.type} have no classes; take it out"
 
 
 class MethodConfig(Recipe):
@@ -384,6 +425,24 @@ class MethodConfig(Recipe):
         """Alpha of the adapters."""
         return 2.0 * self.rank if self.alpha is None else self.alpha
 
+    def resolved(self) -> Self:
+        """Return the configuration with the method's defaults as values."""
+        values: dict[str, Any] = {}
+        if self.name in _TRAINED:
+            values |= {
+                "learning_rate": self.rate,
+                "batch": self.batch_sequences,
+                "epochs": self.most_epochs,
+            }
+        if self.name == "lora":
+            values |= {"alpha": self.scale, "targets": self.targets or LINEAR}
+        return self.replace(**values)
+
+
+SEARCHED = ("task.loss", "task.transform", "task.class_weights")
+"""Keys outside of `[method]` that a search may vary: validation scores stay comparable."""
+Value = bool | int | float | str | tuple[str, ...]
+
 
 class FinetuneConfig(Recipe):
     """A fine-tuning run.
@@ -391,11 +450,13 @@ class FinetuneConfig(Recipe):
     Attributes:
         model: a model folder, or the name of a bundled model.
         output: folder to write.
-        seeds: one run for each seed; the folder holds the one with the best validation score.
+        seeds: one run for each seed; the predictions of several are averaged, as an ensemble.
         data: sequences and labels.
         task: the prediction task.
         method: how the model is fine-tuned.
         baselines: keys of `BASELINES` to compare with.
+        search: for dotted keys of `SEARCHED`, such as `method.rank`, the values to try. The
+            combination with the best validation score is run.
     """
 
     model: Name
@@ -405,6 +466,7 @@ class FinetuneConfig(Recipe):
     method: MethodConfig = MethodConfig()
     seeds: Annotated[tuple[Seed, ...], NotEmpty] = (0,)
     baselines: tuple[BaselineName, ...] = get_args(BaselineName)
+    search: dict[str, Annotated[tuple[Value, ...], NotEmpty]] = Field(default_factory=dict)
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Yield duplicate seeds, and a cross-validation of something else than a probe."""
@@ -414,6 +476,30 @@ class FinetuneConfig(Recipe):
             yield "data.consequence", "is for method.cross_validate = true; take it out"
         if len(set(self.seeds)) < len(self.seeds):
             yield "seeds", f"{list(self.seeds)}: duplicate; keep one"
+        if self.data.tracks and self.task.type != "tracks":
+            yield "data.tracks", f"task.type is '{self.task.type}'; set it to 'tracks'"
+        for key in self.search:
+            if not key.startswith("method.") and key not in SEARCHED:
+                yield f"search.{key}", f"give keys of method, or {', '.join(SEARCHED)}"
+
+    def trials(self) -> list[dict[str, Any]]:
+        """Return the combinations of `search`, values by dotted key, the last key fastest."""
+        return [
+            dict(zip(self.search, values, strict=True))
+            for values in itertools.product(*self.search.values())
+        ]
+
+    def trial(self, values: Mapping[str, Any]) -> Self:
+        """Return the run of one combination, without a search.
+
+        Raises:
+            ConfigError: a value is invalid.
+        """
+        table = self.to_table() | {"search": {}}
+        for key, value in values.items():
+            section, _, name = key.partition(".")
+            table[section] = table[section] | {name: value}
+        return type(self).from_table(table, "search")
 
     @property
     def output_folder(self) -> Path:

@@ -15,18 +15,17 @@ from carbon.finetune.config import (
     LOSSES_OF,
     SPLITS,
     DataConfig,
+    HomologyName,
     MethodConfig,
     SplitConfig,
     TaskConfig,
 )
+from carbon.finetune.homology import LEAK_RULES, Homology, Leak, canonical, find_homology
 from carbon.finetune.readers import SPLIT_COLUMN, Rows, read_rows
 from carbon.finetune.split import (
-    LEAK_RULES,
     Examples,
     Labels,
-    Leak,
     assign_splits,
-    canonical,
     input_bp,
     sequences_of,
 )
@@ -63,7 +62,7 @@ def read_labels(rows: Rows, config: TaskConfig, unknown: Collection[str]) -> Nam
             too few or too many classes.
     """
     named = LABEL_READERS[config.type](rows, config, unknown)
-    if config.type != "bases" and (bare := np.isnan(named.labels).all(axis=1)).any():
+    if not TASK_TYPES[config.type].per_base and (bare := np.isnan(named.labels).all(axis=1)).any():
         row = int(np.argmax(bare))
         raise UserError(
             f"{rows.where(row)}: has no known label ({int(bare.sum())} rows have none); take them "
@@ -199,6 +198,38 @@ def _by_columns(read: Callable[[str], float], wanted: str) -> "LabelReader":
     return of
 
 
+def _of_tracks(rows: Rows, config: TaskConfig, unknown: Collection[str]) -> NamedLabels:
+    """Read a number for every base from each column: an array, a list, or words."""
+    names = config.names or tuple(rows.labels)
+    columns = []
+    for name, values in rows.labels.items():
+        each: list[Labels] = []
+        for row, (value, sequence) in enumerate(zip(values, rows.sequences, strict=True)):
+            numbers = _track(value, unknown)
+            if numbers is None or len(numbers) != len(sequence):
+                number = "text" if numbers is None else f"{len(numbers)} numbers"
+                raise UserError(
+                    f"{rows.where(row)}: has {number} in '{name}' and {len(sequence)} bases; give "
+                    "a number for every base"
+                )
+            each.append(numbers)
+        columns.append(np.concatenate(each))
+    return NamedLabels(names, np.stack(columns, axis=1))
+
+
+def _track(value: Any, unknown: Collection[str]) -> Labels | None:
+    """Return the numbers of a cell, NaN where unknown; None if one is not a number."""
+    if isinstance(value, np.ndarray):
+        return value.astype(np.float32)
+    words = value if isinstance(value, list | tuple) else text_of(value).replace(",", " ").split()
+    texts = map(text_of, words)
+    try:
+        numbers = [float("nan") if text in unknown else _number(text) for text in texts]
+    except ValueError:
+        return None
+    return np.array(numbers, dtype=np.float32)
+
+
 def _number(text: str) -> float:
     value = float(text)
     if not abs(value) < np.finfo(np.float32).max:
@@ -214,6 +245,7 @@ LABEL_READERS: dict[str, LabelReader] = {
     "labels": _by_columns(lambda text: _YES_AND_NO[text.lower()], "0 or 1"),
     "numbers": _by_columns(_number, "a number"),
     "bases": _of_bases,
+    "tracks": _of_tracks,
 }
 """The reader of each of `TASK_TYPES`."""
 
@@ -231,6 +263,7 @@ class PreparedData(NamedTuple):
         split_sha256: hash of sequences and splits, independent of the order of rows.
         leaks: leaks that remain.
         files: role, name and SHA-256 of each file.
+        homology: method that detected homologous sequences, key of `HOMOLOGIES` but `auto`.
     """
 
     examples: Examples
@@ -239,6 +272,7 @@ class PreparedData(NamedTuple):
     split_sha256: str
     leaks: tuple[Leak, ...] = ()
     files: tuple[dict[str, str], ...] = ()
+    homology: HomologyName = "kmers"
 
 
 def prepare(data: DataConfig, task: TaskConfig) -> PreparedData:
@@ -252,7 +286,8 @@ def prepare(data: DataConfig, task: TaskConfig) -> PreparedData:
     names = _checked_names(rows)
     named = read_labels(rows, task, data.unknown)
     keys = names if rows.names is not None else [canonical(each) for each in sequences]
-    values, groups = _values_of(rows, data.split)
+    homology = find_homology(sequences, data.homology, data.identity)
+    values, groups = _values_of(rows, data.split, homology, keys)
     examples = Examples(
         names=tuple(names),
         sequences=tuple(sequences),
@@ -263,20 +298,32 @@ def prepare(data: DataConfig, task: TaskConfig) -> PreparedData:
         variants=tuple(rows.variants),
     )
     _check_variants(examples, data)
-    examples, leak_notes, leaks = LEAK_RULES[data.leaks](examples, data.leak_share)
+    examples, leak_notes, leaks = LEAK_RULES[data.leaks](examples, homology)
     counts = Counter(examples.splits)
     notes = [
         *rows.notes,
         ", ".join(f"{counts[split]} {split}" for split in SPLITS) + ".",
         *leak_notes,
     ]
+    if data.split.by == "homology":
+        sizes = Counter(values)
+        notes.append(
+            f"{len(sizes)} clusters at {homology.text}; the largest has {max(sizes.values())} "
+            "sequences."
+        )
     if data.split.by == "random" and any(groups):
         notes.append(
             "The splits are random, and contigs are known: neighbours may be in two splits."
         )
     fitted = fitted_task(task, named.names, examples)
     return PreparedData(
-        examples, fitted, tuple(notes), sha256_of_splits(examples), tuple(leaks), files_of(data)
+        examples,
+        fitted,
+        tuple(notes),
+        sha256_of_splits(examples),
+        tuple(leaks),
+        files_of(data),
+        homology.method,
     )
 
 
@@ -296,7 +343,8 @@ def files_of(data: DataConfig) -> tuple[dict[str, str], ...]:
     A hub id has no file: the configuration records its revision.
     """
     tables = {f"table of {split}": path for split, path in data.tables.items()}
-    inside = {"data": data.path, **data.files, "table": data.table, **tables}
+    tracks = {f"track {name}": path for name, path in data.tracks.items()}
+    inside = {"data": data.path, **data.files, "table": data.table, **tables, **tracks}
     paths = {role: Path(data.at(path)) for role, path in inside.items() if path}
     if data.reference:
         paths["reference"] = Path(data.reference)
@@ -407,9 +455,14 @@ def _checked_names(rows: Rows) -> list[str]:
     return list(rows.names)
 
 
-def _values_of(rows: Rows, split: SplitConfig) -> tuple[Sequence[str], Sequence[str]]:
+def _values_of(
+    rows: Rows, split: SplitConfig, homology: Homology, keys: Sequence[str]
+) -> tuple[Sequence[str], Sequence[str]]:
     """Return the values that splits are assigned by, and the groups of the bootstrap."""
     contigs = rows.contigs or [""] * len(rows)
+    if split.by == "homology":
+        clusters = homology.clusters(keys)
+        return clusters, clusters
     if split.by == "files":
         return rows.columns[SPLIT_COLUMN], contigs
     values = rows.columns[split.column] if split.column else contigs

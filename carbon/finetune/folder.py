@@ -1,8 +1,10 @@
 """The folder of a fine-tuned model: its manifest, file names and content hashes."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,7 +13,7 @@ from typing_extensions import TypedDict
 
 from carbon import __version__
 from carbon.errors import ModelError, abridged
-from carbon.finetune.config import LOSSES_OF, METHODS, TOO_LONG, VariantInput
+from carbon.finetune.config import CALIBRATIONS, LOSSES_OF, METHODS, TOO_LONG, VariantInput
 from carbon.finetune.tasks import TASK_TYPES, TRANSFORMS, LabelTask
 from carbon.inference.options import Pool, Strands
 from carbon.io.files import content_sha256, sha256_of_file
@@ -26,9 +28,12 @@ def content_of(folder: Path) -> list[str]:
     """
     learned = [folder / MANIFEST, folder / HEAD]
     learned += [path for name in (ADAPTER, MODEL) for path in sorted((folder / name).glob("*"))]
-    return [content_sha256(path) for path in learned if path.is_file()]
+    hashes = [content_sha256(path) for path in learned if path.is_file()]
+    members = (content_of(folder / name) for name in read_manifest(folder).members)
+    return [*hashes, *chain.from_iterable(members)]
 
 
+MEMBER = re.compile(r"seed-\d{1,10}", re.ASCII)
 MANIFEST, HEAD, ADAPTER, MODEL = "finetune.json", "head.safetensors", "adapter", "model"
 _FORMAT = 3
 _T = TypeVar("_T")
@@ -50,6 +55,7 @@ class Manifest:
         too_long: default rule for sequences longer than the context.
         variant_input: what is read of a variant; `alt` if the model reads single sequences.
         window_bp: default window around a variant or the middle of an interval; 0 if unknown.
+        members: folders of the seeds of an ensemble, inside this one; empty for a single model.
         data: files, split and hashes.
         results: scores.
     """
@@ -65,6 +71,7 @@ class Manifest:
     too_long: str = "refuse"
     variant_input: VariantInput = "alt"
     window_bp: NonNegativeInt = 0
+    members: tuple[str, ...] = ()
     data: Mapping[str, Any] = field(default_factory=dict)
     results: Mapping[str, Any] = field(default_factory=dict)
 
@@ -113,6 +120,8 @@ def _check_names(manifest: Manifest, path: Path) -> None:
         ("task.loss", task.loss, losses.get(task.type, ())),
         *(("task.transforms", each.name, TRANSFORMS) for each in task.transforms),
     ]
+    if task.calibration:
+        names.append(("task.calibration", task.calibration.method, CALIBRATIONS))
     for key, name, allowed in names:
         known = list(allowed)
         if name not in known:
@@ -120,6 +129,10 @@ def _check_names(manifest: Manifest, path: Path) -> None:
                 f"{path}: {key} is '{abridged(name)}', expected {', '.join(known)}; "
                 "copy the folder again"
             )
+    if task.calibration and task.calibration.num_outputs != task.num_outputs:
+        raise ModelError(f"{path}: task.calibration does not fit the task; copy the folder again")
+    if any(not MEMBER.fullmatch(name) for name in manifest.members):
+        raise ModelError(f"{path}: members are not folders of seeds; copy the folder again")
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

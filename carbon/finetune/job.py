@@ -1,5 +1,4 @@
-"""Run a fine-tuning: check the resumed run's identity, prepare data, fit every seed, write the
-best.
+"""Run a fine-tuning: check the resumed run's identity, prepare data, fit every seed, write all.
 
 A run resumes only with equal settings, data and base model. The progress folder records them in
 `identity.json`: files by their SHA-256, and the examples made of them.
@@ -13,40 +12,48 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from carbon.errors import UserError
 from carbon.finetune.baselines import has_deltas
 from carbon.finetune.config import FinetuneConfig, MethodConfig
 from carbon.finetune.data import PreparedData, fit_to_context, prepare
-from carbon.finetune.folder import Manifest, weights_sha256
+from carbon.finetune.folder import Manifest, weights_sha256, write_manifest
 from carbon.finetune.nested import checked_examples, cross_validated
 from carbon.finetune.network import OpenedModel, room_bp
 from carbon.finetune.predict import (
     FinetunedModel,
     head_for,
+    logits_of,
     network_for,
-    predictions_of,
     with_linear,
     write_finetuned,
 )
 from carbon.finetune.probe import probe
+from carbon.finetune.readers import format_of
 from carbon.finetune.recipes import read_run
 from carbon.finetune.report import write_pages
 from carbon.finetune.results import (
     CONFIG,
     PREDICTIONS,
     RESULTS,
+    SEARCH,
     Floats32,
     plain,
     read_findings,
     results_of,
+    seed_scores,
     write_predictions,
+    write_search,
 )
+from carbon.finetune.search import Trial, run_search
 from carbon.finetune.split import Examples
+from carbon.finetune.tasks import LabelTask
 from carbon.finetune.train import train_weights, with_lora
 from carbon.genome import Reference
 from carbon.inference import load
@@ -57,10 +64,14 @@ from carbon.io.locks import locked_output
 from carbon.io.structured import read_json
 from carbon.model import model_folder
 from carbon.model.folder import weight_files
+from carbon.parallel.options import WorkerOptions
 from carbon.progress import say, track
 from carbon.reports.figures import check_installed
 
 IDENTITY = "identity.json"
+_MODELS = "models"  # in the progress folder: the finished seeds
+
+Floats = NDArray[np.float64]
 
 Identity = dict[str, dict[str, Any]]
 
@@ -74,6 +85,7 @@ class TrainedSeed(NamedTuple):
         score: on the validation split; higher is better.
         history: validations or layers, as plain values.
         notes: sentences for the report.
+        micro_batch: sequences per forward pass of the training; None for a probe.
     """
 
     finetuned: FinetunedModel
@@ -81,6 +93,27 @@ class TrainedSeed(NamedTuple):
     score: float
     history: dict[str, Any]
     notes: tuple[str, ...] = ()
+    micro_batch: int | None = None
+
+
+class Member(NamedTuple):
+    """A seed after its training, without its network.
+
+    Attributes:
+        name: of its folder.
+        manifest: content of its `finetune.json`.
+        logits: (rows, outputs) of the validation and the test split.
+        history: validations or layers, as plain values.
+        notes: sentences for the report.
+        micro_batch: sequences per forward pass of the training; None for a probe.
+    """
+
+    name: str
+    manifest: Manifest
+    logits: dict[str, Floats]
+    history: dict[str, Any]
+    notes: tuple[str, ...]
+    micro_batch: int | None
 
 
 def run_identity(config: FinetuneConfig, prepared: PreparedData) -> Identity:
@@ -177,42 +210,103 @@ def plan_finetune(config: FinetuneConfig) -> dict[str, Any]:
     Raises:
         UserError: data or model are invalid.
     """
-    prepared = _prepared(config)
+    prepared = prepared_of(config)
+    trials = [config.trial(values) for values in config.trials()]
     num = {split: len(prepared.examples.split(split)) for split in ("train", "validation", "test")}
-    steps = math.ceil(-(-num["train"] // config.method.batch_sequences) * config.method.most_epochs)
     return {
         "model": str(model_folder(config.model).path),
         "method": config.method.name,
         "examples": num,
         "task": prepared.task.to_json(),
-        "most_steps": None if config.method.name == "probe" else steps,
+        "most_steps": _most_steps(config.method, num["train"]),
+        "trials": len(trials) if config.search else 0,
         "split_sha256": prepared.split_sha256,
         "notes": list(prepared.notes),
+        "config": resolved(config, prepared).model_dump(exclude_none=True),
     }
 
 
-def run_finetune(config: FinetuneConfig, *, resume: bool = False, rank: int = 0) -> dict[str, Any]:
+def _most_steps(method: MethodConfig, num_train: int) -> int | None:
+    """Return the maximum optimizer steps of a training; None for a probe."""
+    if method.name == "probe":
+        return None
+    return math.ceil(-(-num_train // method.batch_sequences) * method.most_epochs)
+
+
+def resolved(
+    config: FinetuneConfig, prepared: PreparedData, micro_batch: int | None = None
+) -> FinetuneConfig:
+    """Return the configuration with every value that the run takes by default or from its data.
+
+    Only `method.layer` may stay open: absent means the last layer and the final norm, and for
+    `probe` the layer with the best validation score.
+    """
+    task, method = prepared.task, config.method.resolved()
+    if micro_batch:
+        method = method.replace(micro_batch=micro_batch)
+    return config.replace(
+        data=config.data.replace(format=format_of(config.data), homology=prepared.homology),
+        task=config.task.replace(names=task.names, loss=task.loss),
+        method=method,
+    )
+
+
+def run_finetune(
+    config: FinetuneConfig,
+    *,
+    resume: bool = False,
+    rank: int = 0,
+    workers: WorkerOptions = WorkerOptions(),  # noqa: B008  # frozen
+) -> dict[str, Any]:
     """Fine-tune, write the folder and return the results.
 
     Args:
         config: the run.
         resume: continue from the checkpoints of a stopped run.
         rank: of this process under `torchrun`; the first one writes.
+        workers: where the trials of a search are computed.
 
     Raises:
         UserError: data or model are invalid, the output exists, or another run writes it.
     """
     locked = locked_output(config.output_folder) if rank == 0 else nullcontext()
     with locked:
-        return _run_alone(config, resume=resume, rank=rank)
+        if not config.search:
+            return _run_alone(config, resume=resume, rank=rank)
+        return _run_search(config, replace(workers, resume=resume))
 
 
-def _run_alone(config: FinetuneConfig, *, resume: bool, rank: int) -> dict[str, Any]:
-    progress_folder = config.output_folder.with_name(f".{config.output_folder.name}.progress")
+def _run_search(config: FinetuneConfig, workers: WorkerOptions) -> dict[str, Any]:
+    check_installed("matplotlib", "finetune")
+    _check_output(config, progress_of(config), workers.resume)
+    identity = run_identity(config, prepared_of(config))
+
+    def finish(best: FinetuneConfig, trials: Sequence[Trial]) -> dict[str, Any]:
+        return _run_alone(best, resume=workers.resume, rank=0, trials=trials)
+
+    settings = {**identity["settings"], **identity["hashes"]}
+    return run_search(config, settings, workers, validation_score, finish)
+
+
+def validation_score(config: FinetuneConfig) -> float:
+    """Train the first seed of a configuration, and return its validation score."""
+    with TemporaryDirectory() as folder:
+        return fit(config, prepared_of(config), config.seeds[0], Path(folder)).score
+
+
+def progress_of(config: FinetuneConfig) -> Path:
+    """Return the folder of a run's checkpoints."""
+    return config.output_folder.with_name(f".{config.output_folder.name}.progress")
+
+
+def _run_alone(
+    config: FinetuneConfig, *, resume: bool, rank: int, trials: Sequence[Trial] = ()
+) -> dict[str, Any]:
+    progress_folder = progress_of(config)
     if rank == 0:
         check_installed("matplotlib", "finetune")
         _check_output(config, progress_folder, resume)
-    prepared = _prepared(config)
+    prepared = prepared_of(config)
     for line in prepared.notes if rank == 0 else ():
         say(line)
     if rank == 0:
@@ -220,7 +314,7 @@ def _run_alone(config: FinetuneConfig, *, resume: bool, rank: int) -> dict[str, 
     elif config.method.name == "probe":
         return {}  # the first process fits the probe
     try:
-        return _run(config, prepared, progress_folder, resume=resume, rank=rank)
+        return _run(config, prepared, progress_folder, resume=resume, rank=rank, trials=trials)
     except BaseException:
         if rank == 0:
             _say_what_remains(progress_folder)
@@ -234,28 +328,63 @@ def _run(
     *,
     resume: bool,
     rank: int,
+    trials: Sequence[Trial],
 ) -> dict[str, Any]:
-    best: TrainedSeed | None = None
-    histories = []
-    for seed in config.seeds:
-        trained = _FITS[config.method.name](config, prepared, seed, progress_folder, resume)
-        histories.append({"seed": seed, "score": trained.score, **trained.history})
-        best = trained if best is None or trained.score > best.score else best
-    assert best is not None
-    predictions = {
-        split: predictions_of(best.finetuned, prepared.examples.split(split), config.method)
-        for split in ("validation", "test")
-    }
+    members = [
+        _member(config, prepared, seed, progress_folder, resume=resume, rank=rank)
+        for seed in config.seeds
+    ]
     _leave_group()
     if rank != 0:
         return {}
-    prepared = with_deltas(config, prepared._replace(notes=(*prepared.notes, *best.notes)))
-    results = results_of(config, prepared, predictions, histories)
+    validation = prepared.examples.split("validation")
+    logits = {
+        split: np.mean([member.logits[split] for member in members], axis=0)
+        for split in ("validation", "test")
+    }
+    uncalibrated = prepared.task
+    task = uncalibrated.calibrated(config.task.calibration, logits["validation"], validation.labels)
+    notes = dict.fromkeys(note for member in members for note in member.notes)
+    prepared = prepared._replace(task=task, notes=(*prepared.notes, *notes))
+    prepared = with_deltas(config, prepared)
+    predictions = {split: task.predictions(each) for split, each in logits.items()}
+    before = uncalibrated.predictions(logits["test"]) if task.calibration else None
+    results = results_of(config, prepared, predictions, [m.history for m in members], before)
+    if len(members) > 1:
+        of_seeds = [task.predictions(member.logits["test"]) for member in members]
+        results["of_seeds"] = seed_scores(task, of_seeds, prepared.examples.split("test"))
+    if trials:
+        results["search"] = plain(list(trials))
     if config.method.cross_validate:
         results["cross_validation"] = plain(cross_validated(config, prepared))
-    write_outcome(config, prepared, best, predictions, results)
+    write_outcome(config, prepared, members, predictions, results)
     shutil.rmtree(progress_folder)
     return results
+
+
+def _member(
+    config: FinetuneConfig,
+    prepared: PreparedData,
+    seed: int,
+    progress_folder: Path,
+    *,
+    resume: bool,
+    rank: int,
+) -> Member:
+    """Train a seed, compute its logits, and write its folder into the progress folder."""
+    trained = fit(config, prepared, seed, progress_folder, resume=resume)
+    logits = {
+        split: logits_of(trained.finetuned, prepared.examples.split(split), config.method)
+        for split in ("validation", "test")
+    }
+    name, manifest = f"seed-{seed}", trained.finetuned.manifest
+    if rank == 0:
+        folder = progress_folder / _MODELS / name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        write_finetuned(folder, trained.finetuned.network, trained.opened, manifest)
+    history = {"seed": seed, "score": trained.score, **trained.history}
+    return Member(name, manifest, logits, history, trained.notes, trained.micro_batch)
 
 
 def with_deltas(config: FinetuneConfig, prepared: PreparedData) -> PreparedData:
@@ -298,21 +427,47 @@ def _context_bp(config: FinetuneConfig) -> int:
 def write_outcome(
     config: FinetuneConfig,
     prepared: PreparedData,
-    best: TrainedSeed,
+    members: Sequence[Member],
     predictions: Mapping[str, Floats32],
     results: dict[str, Any],
 ) -> None:
-    """Write the folder, which appears when it is complete."""
-    short = {"chosen_by": results["chosen_by"], "test": results["test"]["model"]}
-    manifest = replace(best.finetuned.manifest, results=short)
+    """Write the folder, which appears when it is complete.
+
+    A single seed is at the top of the folder; several have folders of their own inside.
+    """
+    models = progress_of(config) / _MODELS
+    is_ensemble = len(members) > 1
+    manifest = replace(
+        members[0].manifest,
+        task=prepared.task,
+        members=tuple(member.name for member in members) if is_ensemble else (),
+        results={"chosen_by": results["chosen_by"], "test": results["test"]["model"]},
+    )
     with atomic_folder(config.output_folder) as folder:
-        write_finetuned(folder, best.finetuned.network, best.opened, manifest)
+        for member in members:
+            source = models / member.name
+            shutil.copytree(
+                source, folder / member.name if is_ensemble else folder, dirs_exist_ok=True
+            )
+        write_manifest(folder, manifest)
         text = json.dumps(results, indent=1, ensure_ascii=False, allow_nan=False)
         (folder / RESULTS).write_text(text + "\n", encoding="utf-8")
-        (folder / CONFIG).write_text(config.to_toml(), encoding="utf-8")
+        whole = resolved(config, prepared, members[0].micro_batch)
+        (folder / CONFIG).write_text(whole.to_toml(), encoding="utf-8")
         if not prepared.task.per_base:
-            write_predictions(folder / PREDICTIONS, prepared, predictions)
+            spreads = _spreads(prepared.task, members) if is_ensemble else None
+            write_predictions(folder / PREDICTIONS, prepared, predictions, spreads)
+        if "search" in results:
+            write_search(folder / SEARCH, results)
         write_pages(folder, read_findings(folder, config.output_folder.name))
+
+
+def _spreads(task: LabelTask, members: Sequence[Member]) -> dict[str, Floats32]:
+    """Return the SD over seeds of each prediction, with Bessel's correction, for each split."""
+    return {
+        split: np.std([task.predictions(each.logits[split]) for each in members], axis=0, ddof=1)
+        for split in members[0].logits
+    }
 
 
 def _check_output(config: FinetuneConfig, progress: Path, resume: bool) -> None:
@@ -342,7 +497,7 @@ def _say_what_remains(progress: Path) -> None:
         shutil.rmtree(progress, ignore_errors=True)
 
 
-def _prepared(config: FinetuneConfig) -> PreparedData:
+def prepared_of(config: FinetuneConfig) -> PreparedData:
     """Read the data, and check that the model, the baselines and a cross-validation can too."""
     prepared = prepare(config.data, config.task)
     context_tokens = int(model_folder(config.model).config["max_position_embeddings"])
@@ -447,10 +602,19 @@ def _fit_weights(
         "validations": [validation_step._asdict() for validation_step in training.validations],
         "step": training.best.step,
     }
-    return TrainedSeed(finetuned, opened, training.best.score, history)
+    return TrainedSeed(
+        finetuned, opened, training.best.score, history, micro_batch=training.micro_batch
+    )
 
 
 _FITS = {"probe": _fit_probe, "lora": _fit_weights, "full": _fit_weights}
+
+
+def fit(
+    config: FinetuneConfig, prepared: PreparedData, seed: int, folder: Path, *, resume: bool = False
+) -> TrainedSeed:
+    """Return the model of one seed; its checkpoints are in `folder`."""
+    return _FITS[config.method.name](config, prepared, seed, folder, resume)
 
 
 def begin(

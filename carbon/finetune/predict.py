@@ -27,6 +27,7 @@ from carbon.finetune.folder import (
 )
 from carbon.finetune.network import (
     Averager,
+    Batch,
     FinetunedNetwork,
     Head,
     OpenedModel,
@@ -47,8 +48,26 @@ from carbon.tokenizer import K, Vocabulary
 Floats32 = NDArray[np.float32]
 
 
+class EnsembleNetwork(nn.Module):
+    """Networks of several seeds, whose logits are concatenated: (rows, seeds x outputs)."""
+
+    def __init__(self, members: Sequence[FinetunedNetwork]) -> None:
+        """Store the networks."""
+        super().__init__()
+        self.members = nn.ModuleList(members)
+
+    @property
+    def backbone(self) -> Any:
+        """The decoder of the first network, for its configuration."""
+        return self.members[0].backbone
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        """Return the logits of all networks side by side."""
+        return torch.cat([member(batch) for member in self.members], dim=1)
+
+
 class FinetunedModel:
-    """A fine-tuned model, ready to predict.
+    """A fine-tuned model, ready to predict; of several seeds, the mean of their logits.
 
     Attributes:
         network: in evaluation mode.
@@ -63,13 +82,14 @@ class FinetunedModel:
     ) -> None:
         """Wrap a network; use `carbon.load_finetuned` to load one."""
         self.network, self.vocabulary, self.manifest = network, vocabulary, manifest
+        self._num_members = len(manifest.members) or 1
         task = manifest.task
         self.averager = Averager(
             network,
             _plain(network.backbone),
             vocabulary,
             manifest.pool,
-            task.num_outputs,
+            task.num_outputs * self._num_members,
             per_base=task.per_base,
         )
         self.room_bp = self.averager.room_bp
@@ -169,7 +189,11 @@ class FinetunedModel:
         self, sequences: Sequence[Input], strands: Strands = "both", *, tile: bool = False
     ) -> list[NDArray[np.float64]]:
         """Return mean logits, (outputs,) each or (bases, outputs); truncate without `tile`."""
-        return self.averager.means(sequences, strands, tile=tile)
+        means = self.averager.means(sequences, strands, tile=tile)
+        if self._num_members == 1:
+            return means
+        shape = self._num_members, self.task.num_outputs
+        return [each.reshape(*each.shape[:-1], *shape).mean(axis=-2) for each in means]
 
 
 def _check_pairs(inputs: Sequence[Input], names: Sequence[str]) -> None:
@@ -218,13 +242,6 @@ def validate(
     targets = torch.from_numpy(task.targets(examples.labels[known]))
     loss = task.loss_of(torch.from_numpy(logits[known]), targets, alone=True)
     return ValidationScore(score, float(loss))
-
-
-def predictions_of(
-    finetuned: FinetunedModel, examples: Examples, method: MethodConfig
-) -> NDArray[np.float32]:
-    """Return predictions of examples, (rows, outputs)."""
-    return finetuned.task.predictions(logits_of(finetuned, examples, method))
 
 
 def logits_of(
@@ -296,6 +313,13 @@ def load_finetuned(
 
     folder = Path(folder)
     manifest = read_manifest(folder)
+    if manifest.members:
+        models = [
+            load_finetuned(folder / name, base=base, device=device, dtype=dtype)
+            for name in manifest.members
+        ]
+        ensemble: Any = EnsembleNetwork([model.network for model in models])
+        return FinetunedModel(ensemble.eval(), models[0].vocabulary, manifest)
     source = folder / MODEL if manifest.method == "full" else _base_of(folder, manifest, base)
     model = load(source, device=device, dtype=dtype).model
     opened = OpenedModel(model, manifest.layer)

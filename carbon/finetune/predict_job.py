@@ -162,16 +162,22 @@ class _Table(Source):
     def rows(self, record: SourceRecord, prediction: Floats32) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a record; None without a prediction."""
         if not self.task.per_base:
-            yield (*self.row(record, None), *table_cells(prediction))
+            yield (*self.row(record, None), *self.cells(prediction))
             return
         for base, values in enumerate(prediction):
-            yield (*self.row(record, base), *table_cells(values))
+            yield (*self.row(record, base), *self.cells(values))
+
+    def cells(self, values: Floats32) -> list[Any]:
+        """Return the predicted class, if the task has classes, and the predictions."""
+        named = [self.task.class_of(values)] if self.task.task_type.one_column else []
+        return [*named, *table_cells(values)]
 
     @contextmanager
     def written(self, path: Path, settings: dict[str, Any]) -> Iterator[Any]:
-        """Write float columns `predicted_NAME`."""
-        outputs = {f"predicted_{name}": float for name in self.task.output_names}
-        with self.writer(path, {**self.place, **outputs}, settings) as write_row:
+        """Write `predicted`, the name of a class, and float columns `predicted_NAME`."""
+        columns: dict[str, Any] = {"predicted": str} if self.task.task_type.one_column else {}
+        columns |= {f"predicted_{name}": float for name in self.task.output_names}
+        with self.writer(path, {**self.place, **columns}, settings) as write_row:
 
             def write(record: SourceRecord, predictions: Sequence[Floats32]) -> None:
                 for row in self.rows(record, *predictions):

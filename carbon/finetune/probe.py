@@ -191,7 +191,7 @@ def _ridges(
     features: Floats32, labels: Floats32, task: LabelTask
 ) -> Iterator[tuple[float, Linear]]:
     """Fit with each alpha; columns that are known for the same rows are fitted together."""
-    targets = task.targets(labels)
+    targets = task.targets(labels.reshape(-1, task.num_columns)).reshape(labels.shape)
     known = ~np.isnan(targets)
     if known.all():
         fits = [_fit_ridge(features, targets)]
@@ -231,7 +231,8 @@ class SixMers(NamedTuple):
 
     Attributes:
         vectors: (6-mers, width).
-        labels: (6-mers, 6) of their bases, NaN where unknown, and after the end of a sequence.
+        labels: (6-mers, 6 x columns) of their bases, base after base; NaN where unknown, and after
+            the end of a sequence.
         total: number of 6-mers before sampling.
     """
 
@@ -276,10 +277,11 @@ def _drawn(sizes: list[int], seed: int) -> list[NDArray[np.int64]]:
 
 def _labels_of(window: SequenceWindow, examples: Examples) -> Floats32:
     first = int(examples.starts[window.sequence]) + window.start
-    of_bases = examples.labels[first : first + len(window.bases), 0]
-    padded = np.full(K * six_mers_of(len(of_bases)), np.nan, dtype=np.float32)
-    padded[: len(of_bases)] = of_bases[::-1] if window.is_turned else of_bases
-    return padded.reshape(-1, K)
+    of_bases = examples.labels[first : first + len(window.bases)]
+    num_bases, num_columns = of_bases.shape
+    padded = np.full((K * six_mers_of(num_bases), num_columns), np.nan, dtype=np.float32)
+    padded[:num_bases] = of_bases[::-1] if window.is_turned else of_bases
+    return padded.reshape(-1, K * num_columns)
 
 
 _SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2)

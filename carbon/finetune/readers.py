@@ -317,14 +317,19 @@ def window_of(
     Raises:
         GenomeError: the interval lies outside of the reference.
     """
-    place = Interval(contig, start, end)
-    if window_bp:
-        reference.fetch(Interval(contig, end, end))  # raises unless the contig is long enough
-        first = (start + end) // 2 - window_bp // 2
-        last = min(first + window_bp, reference.contig_lengths_bp[contig])
-        place = Interval(contig, max(0, first), max(0, last))
-    bases = reference.fetch(place)
+    bases = reference.fetch(_window_place(reference, Interval(contig, start, end), window_bp))
     return bases if strand == "+" else reverse_complement(bases)
+
+
+def _window_place(reference: Reference, place: Interval, window_bp: int) -> Interval:
+    """Return an interval, or `window_bp` bases around its middle, clipped to the contig."""
+    if not window_bp:
+        return place
+    contig, start, end = place.contig, place.start, place.end
+    reference.fetch(Interval(contig, end, end))  # raises unless the contig is long enough
+    first = (start + end) // 2 - window_bp // 2
+    last = min(first + window_bp, reference.contig_lengths_bp[contig])
+    return Interval(contig, max(0, first), max(0, last))
 
 
 def alleles_of(reference: Reference, variant: Variant, window_bp: int) -> tuple[str, str]:
@@ -378,21 +383,25 @@ _STRAND_COLUMN = 5
 def read_bed(path: str, config: DataConfig) -> Rows:
     """Read the intervals of a BED; those on the reverse strand as reverse complements.
 
-    Columns are named by number, from 1, or by the first comment of the file.
+    Columns are named by number, from 1, or by the first comment of the file. With `data.tracks`,
+    labels are the values of bigWig files.
 
     Raises:
         UserError: a line is not BED, lies outside of the reference, or lacks a column.
     """
     if not Path(path).is_file():
         raise UserError(f"{path}: {why_no_file(path)}; give a BED")
+    label_names = () if config.tracks else config.labels
+    tracks = {name: open_bigwig(config.at(path)) for name, path in config.tracks.items()}
     key_of = {
-        **dict.fromkeys(config.labels, "data.labels"),
+        **dict.fromkeys(label_names, "data.labels"),
         **({config.name: "data.name"} if config.name else {}),
         **({config.split.column: "data.split.column"} if config.split.column else {}),
     }
     reference, others = opened(path, config.reference, config.contigs)
     number_of: dict[str, int] = {}
     cells: dict[str, list[str]] = {name: [] for name in key_of}
+    values: dict[str, list[Any]] = {name: [] for name in tracks}
     sequences, contigs, regions, places = [], [], [], []
     with reference:
         header = _bed_header(path)
@@ -405,11 +414,15 @@ def read_bed(path: str, config: DataConfig) -> Rows:
             }
             for name, number in number_of.items():
                 cells[name].append(_cell(columns, number, where))
-            strand = "-" if columns[_STRAND_COLUMN : _STRAND_COLUMN + 1] == ["-"] else "+"
+            is_reverse = columns[_STRAND_COLUMN : _STRAND_COLUMN + 1] == ["-"]
+            strand: Strand = "-" if is_reverse else "+"
             try:
-                bases = window_of(reference, contig, start, end, strand, config.window_bp)  # type: ignore[arg-type]
+                bases = window_of(reference, contig, start, end, strand, config.window_bp)
             except GenomeError as error:
                 raise GenomeError(f"{where}: {error}") from None
+            window = _window_place(reference, Interval(contig, start, end), config.window_bp)
+            for name, source in tracks.items():
+                values[name].append(_values_of_bases(source, window, strand))
             sequences.append(bases)
             contigs.append(contig)
             regions.append(f"{contig}:{start + 1}-{end}({strand})")
@@ -417,12 +430,50 @@ def read_bed(path: str, config: DataConfig) -> Rows:
     column: dict[str, Any] = dict(cells)
     return Rows(
         sequences=sequences,
-        labels={name: column[name] for name in config.labels},
+        labels=values or {name: column[name] for name in label_names},
         names=column[config.name] if config.name else regions,
         columns={config.split.column: column[config.split.column]} if config.split.column else {},
         contigs=contigs,
         where=lambda row: places[row],
+        notes=tuple(_unknown_bases(name, arrays) for name, arrays in values.items()),
     )
+
+
+def open_bigwig(path: str) -> Any:
+    """Return an opened bigWig.
+
+    Raises:
+        UserError: pyBigWig is not installed, or the file is absent or not bigWig.
+    """
+    try:
+        import pyBigWig
+    except ImportError:
+        raise UserError(f"{path}: needs pyBigWig; install carbon-dna[scan]") from None
+    if not Path(path).is_file():
+        raise UserError(f"{path}: {why_no_file(path)}; give a bigWig (data.tracks)")
+    try:
+        source = pyBigWig.open(path)
+    except RuntimeError:
+        raise UserError(f"{path}: is not a bigWig; convert it (data.tracks)") from None
+    if not source.isBigWig():
+        raise UserError(f"{path}: is a bigBed, not a bigWig; convert it (data.tracks)")
+    return source
+
+
+def _values_of_bases(source: Any, window: Interval, strand: Strand) -> NDArray[np.float32]:
+    """Return the values of a window along its strand, NaN where the file has none."""
+    values = np.full(window.end - window.start, np.nan, dtype=np.float32)
+    end = min(window.end, source.chroms(window.contig) or 0)
+    if window.start < end:
+        known = source.values(window.contig, window.start, end, numpy=True)
+        values[: end - window.start] = known
+    return values if strand == "+" else values[::-1]
+
+
+def _unknown_bases(name: str, arrays: Sequence[NDArray[np.float32]]) -> str:
+    """Return a sentence on the bases that a track has no value for."""
+    num_unknown = sum(int(np.isnan(values).sum()) for values in arrays)
+    return f"Track {name}: {num_unknown:,} of {sum(map(len, arrays)):,} bases have no value."
 
 
 def _bed_header(path: str) -> list[str]:
@@ -664,6 +715,15 @@ def _read(config: DataConfig) -> Rows:
     if not len(rows):
         raise UserError(f"{path}: has no examples; give a file with examples")
     return rows
+
+
+def format_of(config: DataConfig) -> str:
+    """Return the format of the files of a configuration; empty if they differ."""
+    if config.format:
+        return config.format
+    paths = [config.path] if config.path else list(config.files.values())
+    formats = {_format_of(config.at(path)) for path in paths}
+    return formats.pop() if len(formats) == 1 else ""
 
 
 def _format_of(path: str) -> str:

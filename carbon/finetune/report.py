@@ -50,9 +50,10 @@ def write_pages(folder: Path, run: Findings) -> tuple[Path, Path]:
         folder / REPORT: _page(folder, run, context),
         folder / CARD: render_card("finetune.md", front=front, **context),
     }
-    if run.manifest.method == "lora" and (folder / ADAPTER).is_dir():
-        front = card_front("peft", "feature-extraction")
-        pages[folder / ADAPTER / CARD] = render_card("finetune_adapter.md", front=front)
+    front = card_front("peft", "feature-extraction")
+    for member in run.manifest.members or ("",):
+        if (adapter := folder / member / ADAPTER).is_dir():
+            pages[adapter / CARD] = render_card("finetune_adapter.md", front=front)
     for path, text in pages.items():
         with atomic_file(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
@@ -68,6 +69,7 @@ def _context(run: Findings) -> dict[str, Any]:
         "task": run.manifest.task,
         "method": method,
         "method_text": METHODS[method],
+        "members": run.manifest.members,
         "split": run.config.data.split,
         "splits": list(SPLITS),
         "version": __version__,
@@ -216,8 +218,13 @@ def _prediction_figures(folder: Path, run: Findings) -> list[Picture]:
             f"Calibration of {task.task_type.certainty}, in ten bins of equal size. "
             f"Their mean distance from the line is {calibration['error']:.3f}."
         )
-        figures.append(_picture(calibration_figure(calibration["bins"]), caption))
-    if task.task_type.is_number:
+        curves = {"": calibration["bins"]}
+        if before := details["uncalibrated"]:
+            method = run.config.task.calibration
+            caption += f" Before the recalibration ({method}) it is {before['error']:.3f}."
+            curves = {method: calibration["bins"], "before": before["bins"]}
+        figures.append(_picture(calibration_figure(curves), caption))
+    if task.task_type.is_number and not task.per_base:
         labels, predictions = read_predictions(folder, run)
         columns = zip(task.names, labels.T, predictions.T, strict=True)
         figures += [_picture(numbers_figure(*column)) for column in list(columns)[:_MOST_NUMBERS]]
@@ -351,14 +358,17 @@ def sizes_figure(sizes: Sequence[Json], first: str, rows: str) -> Figure:
 
 
 @rc_context(PAGE_STYLE)
-def calibration_figure(bins: Sequence[Json]) -> Figure:
-    """Draw the observed share by predicted probability."""
+def calibration_figure(curves: Mapping[str, Sequence[Json]]) -> Figure:
+    """Draw the observed share by predicted probability, a line for the bins of each label."""
     figure, axes = axes_of(4.4, 4.2)
     axes.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=0.8)
-    axes.errorbar(
-        [each["predicted"] for each in bins], [each["value"] for each in bins],
-        yerr=_spread(bins), fmt="o-", color=BLUE, capsize=3,
-    )  # fmt: skip
+    for (label, bins), colour in zip(curves.items(), (BLUE, GREY), strict=False):
+        axes.errorbar(
+            [each["predicted"] for each in bins], [each["value"] for each in bins],
+            yerr=_spread(bins), fmt="o-", color=colour, capsize=3, label=label,
+        )  # fmt: skip
+    if len(curves) > 1:
+        axes.legend(frameon=False)
     axes.set(xlabel="predicted probability", ylabel="observed share", aspect="equal")
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
     return figure

@@ -18,7 +18,7 @@ from carbon.finetune.baselines import FITS, has_deltas
 from carbon.finetune.config import BASELINES, SPLITS, FinetuneConfig
 from carbon.finetune.data import PreparedData
 from carbon.finetune.folder import Manifest, read_manifest
-from carbon.finetune.metrics import SCORES, confusion_cells, predicted_classes
+from carbon.finetune.metrics import SCORES, confusion_cells
 from carbon.finetune.predict_job import table_cells
 from carbon.finetune.split import Examples
 from carbon.finetune.tasks import LabelTask
@@ -28,7 +28,8 @@ from carbon.progress import say, shown
 from carbon.uncertainty import bootstrap, verdict, wilson
 
 MOST_SCORES = 40
-RESULTS, CONFIG, PREDICTIONS = "results.json", "config.toml", "predictions.tsv"
+RESULTS, CONFIG = "results.json", "config.toml"
+PREDICTIONS, SEARCH = "predictions.tsv", "search.tsv"
 _BINS = 10
 _MOST_GROUPS, _LEAST_IN_GROUP, _RESAMPLES_OF_GROUP = 20, 10, 200
 _MOST_WORST, _SHOWN_BP = 20, 60
@@ -40,7 +41,10 @@ Predictions = NDArray[Any]
 
 
 def details_of(
-    task: LabelTask, tested: Mapping[str, Predictions], test: Examples
+    task: LabelTask,
+    tested: Mapping[str, Predictions],
+    test: Examples,
+    uncalibrated: Predictions | None = None,
 ) -> dict[str, Any]:
     """Return plain values on the test split for the report.
 
@@ -48,11 +52,14 @@ def details_of(
         task: the fitted task.
         tested: predictions, (rows, outputs), of the model first, then of each baseline.
         test: the test split.
+        uncalibrated: predictions of the model before a recalibration, if there is one.
     """
     predictions = next(iter(tested.values()))
+    before = predictions[:0] if uncalibrated is None else uncalibrated
     return {
         "confusion": confusion(task, predictions, test.labels),
         "calibration": calibration(*certainties(task, predictions, test.labels)),
+        "uncalibrated": calibration(*certainties(task, before, test.labels[: len(before)])),
         "groups": by_group(task, tested, test),
         "worst": worst(task, predictions, test),
     }
@@ -242,6 +249,7 @@ def results_of(
     prepared: PreparedData,
     predictions: Mapping[str, Floats32],
     histories: list[dict[str, Any]],
+    uncalibrated: Floats32 | None = None,
 ) -> dict[str, Any]:
     """Score the model and the baselines on the same rows, and their differences.
 
@@ -250,6 +258,7 @@ def results_of(
         prepared: examples and task.
         predictions: of the model, for the validation and the test split.
         histories: of the seeds.
+        uncalibrated: of the model, for the test split, before a recalibration.
 
     Returns:
         Plain values for `results.json`, None where a number is not defined.
@@ -290,15 +299,41 @@ def results_of(
         "split_sha256": prepared.split_sha256,
         "notes": list(prepared.notes),
         "leaks": list(prepared.leaks),
-        "details": details_of(task, tested, test),
+        "homology": {"method": prepared.homology, "identity": config.data.identity},
+        "details": details_of(task, tested, test, uncalibrated),
     })  # fmt: skip
     return results
 
 
+def seed_scores(task: LabelTask, members: Sequence[Floats32], test: Examples) -> dict[str, Any]:
+    """Return the scores of each seed's predictions of the test split, their mean and their SD."""
+    each = []
+    for predictions in members:
+        statistics, rows = task.statistics(predictions, test.labels)
+        each.append({name: of(np.ones(len(rows))) for name, of in statistics.items()})
+    summary = {}
+    for name in each[0]:
+        values = np.array([scores[name] for scores in each])
+        mean, sd = float(values.mean()), float(values.std(ddof=1))
+        summary[name] = {"mean": mean, "sd": sd, "seeds": values.tolist()}
+    plain_summary: dict[str, Any] = plain(summary)
+    return plain_summary
+
+
 def write_predictions(
-    path: Path, prepared: PreparedData, predictions: Mapping[str, Floats32]
+    path: Path,
+    prepared: PreparedData,
+    predictions: Mapping[str, Floats32],
+    spreads: Mapping[str, Floats32] | None = None,
 ) -> None:
-    """Write labels and predictions of the validation and test split, classes by name."""
+    """Write labels and predictions of the validation and test split, classes by name.
+
+    Args:
+        path: the file.
+        prepared: examples and task.
+        predictions: (rows, outputs) of each split.
+        spreads: of several seeds, the SD of each prediction.
+    """
     task = prepared.task
     columns: dict[str, Any] = {"name": str, "split": str, "group": str}
     if task.task_type.one_column:
@@ -306,22 +341,39 @@ def write_predictions(
     else:
         columns |= dict.fromkeys(label_columns(task), float)
     columns |= {f"predicted_{name}": float for name in task.output_names}
+    if spreads:
+        columns |= {f"sd_{name}": float for name in task.output_names}
+        predictions = {
+            split: np.concatenate([outputs, spreads[split]], axis=1)
+            for split, outputs in predictions.items()
+        }
     with write_tsv(path, columns, {"split_sha256": prepared.split_sha256}) as write:
         for split, outputs in predictions.items():
             examples = prepared.examples.split(split)
             places = zip(examples.names, examples.groups, strict=True)
             for (name, group), label, values in zip(places, examples.labels, outputs, strict=True):
-                cells = (*_label_cells(task, label, values), *table_cells(values))
+                named = _label_cells(task, label, values[: task.num_outputs])
+                cells = (*named, *table_cells(values))
                 write((name, split, group or None, *cells))
+
+
+def write_search(path: Path, results: Mapping[str, Any]) -> None:
+    """Write a row for each combination of a search: values, validation score and seconds."""
+    keys = list(results["search"][0]["values"])
+    columns: dict[str, Any] = dict.fromkeys(keys, str) | {"score": float, "seconds": float}
+    settings = {"score": results["chosen_by"], "split": "validation"}
+    with write_tsv(path, columns, settings) as write:
+        for trial in results["search"]:
+            values = (str(trial["values"][key]) for key in keys)
+            write((*values, trial["score"], trial["seconds"]))
 
 
 def _label_cells(task: LabelTask, label: Floats32, values: Floats32) -> list[Any]:
     """Return the true and the predicted class; for other task types the labels."""
     if not task.task_type.one_column:
         return table_cells(label)
-    (predicted,) = predicted_classes(values[None])
     true = None if np.isnan(label[0]) else task.names[int(label[0])]
-    return [true, None if np.isnan(values).any() else task.names[predicted]]
+    return [true, task.class_of(values)]
 
 
 class _Results(TypedDict):
@@ -363,6 +415,29 @@ class Findings:
     def base(self) -> str:
         """Name of the base model, without its folder."""
         return Path(self.manifest.base).name
+
+    def spread_rows(self) -> list[Row]:
+        """Return the mean and SD of each score over the seeds, and the ensemble's score."""
+        ensemble = self.results["test"]["model"]
+        spread = list(self.results.get("of_seeds", {}).items())[:MOST_SCORES]
+        return [
+            (
+                score_label(name),
+                *(score_text(value) for value in (of["mean"], of["sd"], ensemble[name]["value"])),
+            )
+            for name, of in spread
+        ]
+
+    def search_keys(self) -> list[str]:
+        """Return the keys that a search varied."""
+        return list(self.results["search"][0]["values"])
+
+    def search_rows(self) -> list[Row]:
+        """Return a row for each combination of a search: its values and its validation score."""
+        return [
+            (*map(str, trial["values"].values()), score_text(trial["score"]))
+            for trial in self.results.get("search", ())
+        ]
 
     def cross_validation_rows(self) -> list[Row]:
         """Return a row for each class of variants and predictor of the nested cross-validation."""
@@ -463,6 +538,7 @@ class Findings:
             ("task", task.type),
             ("loss", task.loss),
             ("class weights", self.config.task.class_weights),
+            ("recalibration", self.config.task.calibration),
             ("method", method.name),
             ("pool", manifest.pool),
             ("layer", manifest.layer or "last"),
@@ -575,6 +651,11 @@ def estimate_text(estimate: Mapping[str, Any]) -> str:
         return number_text(estimate["value"])
     value, low, high = (number_text(estimate[key]) for key in ("value", "low", "high"))
     return f"{value} ({low} to {high})"
+
+
+def score_text(value: float | None) -> str:
+    """Return a score as text."""
+    return "not defined" if value is None else number_text(value)
 
 
 def number_text(value: float) -> str:

@@ -4,15 +4,17 @@ A new task type is an entry of `TASK_TYPES`: what is predicted, trained, scored 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from carbon.errors import UserError
+from carbon.finetune.calibration import Calibration, fit_calibration
 from carbon.finetune.metrics import (
     Statistics,
+    predicted_classes,
     statistics_of_classes,
     statistics_of_columns,
     with_intervals,
@@ -201,6 +203,17 @@ TASK_TYPES: dict[str, TaskType] = {
         per_base=True,
         one_column=True,
     ),
+    "tracks": TaskType(
+        "one or more numbers of every base",
+        lambda logits: logits,
+        ("pearson", "spearman", "r2", "mse"),
+        "Pearson's r is 1 if predictions rise linearly with the measured values of bases, and 0 "
+        "without a linear relation.",
+        "numbers of every base, in the unit of the training tracks",
+        pipeline="token-classification",
+        per_base=True,
+        is_number=True,
+    ),
 }
 
 
@@ -216,6 +229,7 @@ class LabelTask:
         transforms: one for each number; empty if nothing is transformed.
         class_weights: one for each class; for `labels`, the weight of examples that have each
             label, relative to 1 for those without it. Empty for equal weights.
+        calibration: recalibration of the probabilities, if any.
     """
 
     type: str
@@ -223,6 +237,7 @@ class LabelTask:
     loss: str
     transforms: tuple[Transform, ...] = ()
     class_weights: tuple[float, ...] = field(default=())
+    calibration: Calibration | None = None
 
     @property
     def task_type(self) -> TaskType:
@@ -248,6 +263,28 @@ class LabelTask:
     def per_base(self) -> bool:
         """Whether every base is a row."""
         return self.task_type.per_base
+
+    @property
+    def is_one_of(self) -> bool:
+        """Whether the outputs are classes whose probabilities sum to 1."""
+        return self.task_type.one_column and not self.task_type.one_logit
+
+    def calibrated(self, method: str, logits: NDArray[Any], labels: NDArray[Any]) -> Self:
+        """Return the task with a recalibration that fits the labels.
+
+        Args:
+            method: key of `CALIBRATIONS`; `none` returns the task unchanged.
+            logits: (rows, num_outputs).
+            labels: (rows, num_columns); NaN are ignored.
+        """
+        if method == "none":
+            return self
+        known = ~np.isnan(logits).any(axis=1)
+        predict = self.task_type.predict
+        calibration = fit_calibration(
+            method, logits[known], labels[known], predict, is_one_of=self.is_one_of
+        )
+        return replace(self, calibration=calibration)
 
     def targets(self, labels: NDArray[Any]) -> Floats32:
         """Return the targets of `loss_of`, (rows, columns) float32: labels with numbers
@@ -299,10 +336,21 @@ class LabelTask:
 
     def predictions(self, logits: NDArray[Any]) -> Floats32:
         """Return (rows, num_outputs) float32: probabilities, or numbers in the labels' unit."""
-        outputs = self.task_type.predict(np.array(logits, dtype=np.float64))
+        predict, logits = self.task_type.predict, np.array(logits, dtype=np.float64)
+        if self.calibration:
+            outputs = self.calibration.apply(logits, predict, is_one_of=self.is_one_of)
+        else:
+            outputs = predict(logits)
         for i, transform in enumerate(self.transforms):
             outputs[:, i] = transform.undo(outputs[:, i])
         return outputs.astype(np.float32)
+
+    def class_of(self, predictions: NDArray[Any]) -> str | None:
+        """Return the name of the predicted class of a row, (num_outputs,); None if unknown."""
+        if np.isnan(predictions).any():
+            return None
+        (predicted,) = predicted_classes(predictions[None])
+        return self.names[int(predicted)]
 
     def scores(
         self,

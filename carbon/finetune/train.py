@@ -26,7 +26,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from typing_extensions import TypedDict
 
 from carbon.errors import UserError
-from carbon.finetune.config import MethodConfig
+from carbon.finetune.config import LINEAR, MethodConfig
 from carbon.finetune.network import (
     OF_A_WHOLE_BATCH,
     FinetunedNetwork,
@@ -90,10 +90,12 @@ class TrainingHistory:
     Attributes:
         validations: in order.
         best: the one with the highest score.
+        micro_batch: sequences per forward pass of a process.
     """
 
     validations: tuple[ValidationStep, ...]
     best: ValidationStep
+    micro_batch: int
 
 
 def trained_of(network: FinetunedNetwork) -> dict[str, Tensor]:
@@ -218,9 +220,6 @@ class StepSampler(Sampler[list[ExampleKey]]):
                 yield share or [step[0]._replace(counts=False)]
 
 
-LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-"""The linear modules of a layer, which get adapters by default."""
-
 _TRAINING_SHARE = 0.1  # tokens of a pass with gradients / without
 _BEST_BY, _LOSS = "eval_score", "eval_loss"
 
@@ -312,7 +311,11 @@ def train_weights(
             state.unlink()  # two of the three parts of a checkpoint, which nothing reads again
     finetuned.network.eval()
     best = next(each for each in validations if each.step == best_step)
-    return TrainingHistory(validations=tuple(validations), best=best)
+    return TrainingHistory(
+        validations=tuple(validations),
+        best=best,
+        micro_batch=trainer.args.per_device_train_batch_size,
+    )
 
 
 def _validations(log: Sequence[dict[str, float]]) -> list[ValidationStep]:

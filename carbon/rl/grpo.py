@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from transformers import GenerationConfig, PrinterCallback
 
-from carbon.finetune.train import LINEAR
+from carbon.finetune.config import LINEAR
 from carbon.model import LoadedModel, model_folder
 from carbon.rl.config import RLConfig, RLJob, num_processes, rank
 from carbon.rl.rewards import Rewards

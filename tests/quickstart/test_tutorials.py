@@ -23,7 +23,14 @@ NUMBER = re.compile(r"^-?\d+(?:\.\d+)?$")
 
 
 @pytest.mark.parametrize(
-    "page", ["score-a-vcf", "fine-tune-on-a-task", "scan-a-gene", "read-an-evaluation"]
+    "page",
+    [
+        "score-a-vcf",
+        "fine-tune-on-a-task",
+        "numbers-labels-and-tracks",
+        "scan-a-gene",
+        "read-an-evaluation",
+    ],
 )
 def test_it_runs_and_prints_what_it_shows(page, tmp_path):
     """A block with a title is a file; `text` is what the commands before it have printed."""

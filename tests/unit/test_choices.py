@@ -69,13 +69,14 @@ def names_of(hint) -> list[str]:
         (finetune.FinetuneConfig, "baselines", FITS),
         (finetune.DataConfig, "format", config.FORMATS),
         (finetune.DataConfig, "leaks", config.LEAKS),
+        (finetune.DataConfig, "homology", config.HOMOLOGIES),
+        (finetune.TaskConfig, "calibration", config.CALIBRATIONS),
         (finetune.TaskConfig, "class_weights", config.CLASS_WEIGHTS),
         (finetune.TaskConfig, "type", TASK_TYPES),
         (finetune.TaskConfig, "loss", LOSSES),
         (finetune.TaskConfig, "transform", TRANSFORMS),
         (finetune.SplitConfig, "by", config.SPLIT_RULES),
         (finetune.MethodConfig, "name", config.METHODS),
-        (finetune.MethodConfig, "name", finetune.TRAINING_DEFAULTS),
         (finetune.MethodConfig, "pool", POOLS),
         (finetune.MethodConfig, "strands", STRANDS_READ),
         (finetune.MethodConfig, "too_long", config.TOO_LONG),
@@ -119,7 +120,7 @@ def test_what_a_recipe_knows_of_a_name_is_what_its_table_says():
     assert typing.get_args(finetune.SplitName) == SPLITS
     assert list(TASK_TYPES) == list(finetune.LOSSES_OF)
     numbers = [name for name, kind in TASK_TYPES.items() if kind.is_number]
-    assert numbers == ["numbers"]
+    assert numbers == ["numbers", "tracks"]
 
 
 def test_a_choice_is_checked_by_hand_too():

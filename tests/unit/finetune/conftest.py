@@ -5,7 +5,7 @@ from functools import cache, partial
 import pytest
 
 import carbon
-from carbon.finetune import job, metrics, results
+from carbon.finetune import homology, job, metrics, results
 from tests.helpers.artefacts import built
 from tests.helpers.finetune import base_folder, motif_rows, run_config, untrained_folder, write_rows
 
@@ -15,6 +15,13 @@ def few_resamples(monkeypatch):
     """Draw intervals of few resamples: how wide they are is no matter to most tests."""
     monkeypatch.setattr(metrics, "affordable_resamples", lambda num_samples: 60)
     monkeypatch.setattr(results, "_RESAMPLES_OF_GROUP", 60)
+
+
+@pytest.fixture(autouse=True)
+def no_mmseqs(request, monkeypatch):
+    """Detect homology without MMseqs2, which takes a second, but in tests of it."""
+    if "mmseqs2" not in request.node.name:
+        monkeypatch.setattr(homology, "has_mmseqs", lambda: False)
 
 
 @pytest.fixture
@@ -33,7 +40,7 @@ def base(tmp_path_factory, network):
 def untrained(tmp_path_factory, base):
     """Return the folder of a fine-tuned model without training, for a task."""
     root = tmp_path_factory.mktemp("untrained")
-    return cache(lambda task: untrained_folder(base, task, root / task.type))
+    return cache(lambda task: untrained_folder(base, task, root / f"{task.type}-{len(task.names)}"))
 
 
 @pytest.fixture(scope="session")

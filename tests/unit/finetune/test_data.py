@@ -16,6 +16,7 @@ import pytest
 from carbon.errors import ConfigError, UserError
 from carbon.finetune.config import (
     METHODS,
+    METHODS_OF_KEY,
     SPLITS,
     DataConfig,
     FinetuneConfig,
@@ -306,7 +307,8 @@ def test_the_defaults_of_a_configuration():
     assert config.baselines == ("constant", "composition", "kmers", "cnn", "delta")
     assert config.task.transform == "z_score" and config.task.class_weights == "none"
     data, method = config.data, config.method
-    assert (data.leaks, data.leak_share, data.window_bp) == ("report", 0.5, 0)
+    assert (data.leaks, data.homology, data.identity) == ("report", "auto", 0.9)
+    assert data.window_bp == 0 and config.search == {} and config.task.calibration == "none"
     assert data.split == SplitConfig(
         by="random", validation_share=0.1, test_share=0.1, folds=0, fold=0, seed=0
     )
@@ -316,10 +318,12 @@ def test_the_defaults_of_a_configuration():
     assert (method.rank, method.scale, method.dropout, method.targets) == (8, 16, 0.05, ())
     assert (method.patience, method.validations_per_epoch, method.augment) == (5, 2, True)
     assert (method.weight_decay, method.warmup_share, method.clip) == (0.01, 0.06, 1.0)
-    ways = [MethodConfig(name=name) for name in METHODS]
-    assert [method.rate for method in ways] == [1e-3, 3e-4, 5e-5]
-    assert [method.batch_sequences for method in ways] == [128, 32, 32]
-    assert [method.most_epochs for method in ways] == [20, 8, 5]
+    ways = [MethodConfig(name=name).resolved() for name in METHODS]
+    assert [method.learning_rate for method in ways] == [None, 3e-4, 5e-5]
+    assert [method.batch for method in ways] == [None, 32, 32]
+    assert [method.epochs for method in ways] == [None, 8, 5]
+    assert [method.alpha for method in ways] == [None, 16, None]
+    assert set(METHODS_OF_KEY) < set(MethodConfig.model_fields)
 
 
 @pytest.mark.parametrize(
@@ -335,6 +339,12 @@ def test_the_defaults_of_a_configuration():
         ({"data": {"path": "x.fa", "tables": {"train": "t"}}}, "tables"),
         ({"baselines": ["knn"]}, "'constant'"),
         ({"method": {"name": "magic"}}, "'probe'"),
+        ({"task": {"type": "tracks", "calibration": "platt"}}, "calibration: tracks have no"),
+        ({"data": {"path": "x", "tracks": {"a": "a.bw"}}}, "set it to 'tracks'"),
+        ({"data": {"path": "x", "split": {"by": "homology", "column": "c"}}}, "takes? out column"),
+        ({"data": {"path": "x", "identity": 0.5}}, "identity: expected 0.7 or more"),
+        ({"search": {"data.path": ["a", "b"]}}, "search.data.path: give keys of method"),
+        ({"search": {"method.rank": []}}, "method.rank: expected one or more"),
     ],
 )
 def test_what_does_not_go_together(wrong, message):
@@ -344,10 +354,11 @@ def test_what_does_not_go_together(wrong, message):
 
 def test_the_configuration_of_the_page_is_one():
     page = (Path(__file__).parents[3] / "docs/finetuning.md").read_text()
-    (text,) = re.findall("```toml\n(.*?)```", page, re.DOTALL)
-    assert (
-        FinetuneConfig.from_table(tomllib.loads(text), "finetuning.md").data.split.column == "gene"
-    )
+    text, search = re.findall("```toml\n(.*?)```", page, re.DOTALL)
+    config = FinetuneConfig.from_table(tomllib.loads(text + search), "finetuning.md")
+    assert config.data.split.column == "gene"
+    assert len(config.trials()) == 6  # three rates, two ranks
+    assert config.trials()[1] == {"method.learning_rate": 1e-4, "method.rank": 16}
 
 
 def test_torch_is_not_loaded_to_read_a_configuration_or_data():

@@ -2,16 +2,20 @@
 
 import csv
 import hashlib
+import itertools
 import json
+import statistics
+import tomllib
 
 import numpy as np
 import pytest
+from sklearn.metrics import roc_auc_score
 
 import carbon
 from carbon.cli import main
 from carbon.errors import UserError
 from carbon.finetune import job
-from carbon.finetune.config import METHODS
+from carbon.finetune.config import LINEAR, METHODS
 from carbon.finetune.tasks import LabelTask
 from carbon.finetune.train import train_weights
 from tests.helpers.files import random_bases
@@ -59,7 +63,7 @@ def test_a_run_from_table_to_predictions(finetuned, method):
         assert len(sizes) > 2 and seed["sizes"][-1]["score"] == seed["score"]
 
 
-def test_seeds_that_ended_are_not_learned_again_and_the_best_is_kept(folder, monkeypatch, no_pages):
+def test_seeds_that_ended_are_not_learned_again_and_are_an_ensemble(folder, monkeypatch, no_pages):
     learned = []
 
     def train_until(stop):
@@ -83,11 +87,121 @@ def test_seeds_that_ended_are_not_learned_again_and_the_best_is_kept(folder, mon
     monkeypatch.setattr(job, "train_weights", train_until(None))
     results = carbon.finetune(plain, resume=True)
     assert learned == [0, 1, 2] and [seed["seed"] for seed in results["seeds"]] == [0, 1, 2]
-    scores = [seed["score"] for seed in results["seeds"]]
-    kept = results["validation"][results["chosen_by"]]["value"]
-    assert len(set(scores)) == 3
-    assert kept == pytest.approx(max(scores), abs=1e-6)
     assert not list(folder.glob(".out*"))
+    check_ensemble(folder / "out", results, sequences_of(folder))
+
+
+def sequences_of(folder):
+    return {row["id"]: row["sequence"] for row in csv.DictReader((folder / "data.csv").open())}
+
+
+def check_ensemble(out, results, sequences):
+    """Compare predictions and scores with those of the three members, one by one."""
+    lines = (out / "predictions.tsv").read_text().splitlines()[1:]
+    test = [row for row in csv.DictReader(lines, delimiter="\t") if row["split"] == "test"]
+    read = [sequences[row["name"]] for row in test]
+    members = [carbon.load_finetuned(out / f"seed-{seed}") for seed in range(3)]
+    logits = np.array([np.ravel(member.logits(read)) for member in members])
+    expected = 1 / (1 + np.exp(-logits.mean(axis=0)))
+    shown = [float(row["predicted_1"]) for row in test]
+    np.testing.assert_allclose(shown, expected, atol=1e-6)
+    again = np.ravel(list(carbon.load_finetuned(out).predict(read)))
+    np.testing.assert_allclose(again, expected, atol=1e-6)
+    each = 1 / (1 + np.exp(-logits))
+    spread = [statistics.stdev(column) for column in each.T.tolist()]
+    np.testing.assert_allclose([float(row["sd_1"]) for row in test], spread, atol=1e-6)
+    assert len(set(map(tuple, each.tolist()))) == 3
+    labels = [int(row["label"]) for row in test]
+    scores = [roc_auc_score(labels, member) for member in each]
+    found = results["of_seeds"]["auroc"]
+    assert found["seeds"] == pytest.approx(scores)
+    assert found["mean"] == pytest.approx(statistics.mean(scores))
+    assert found["sd"] == pytest.approx(statistics.stdev(scores))
+    ensemble = results["test"]["model"]["auroc"]["value"]
+    assert ensemble == pytest.approx(roc_auc_score(labels, expected))
+    assert [row["predicted"] for row in test] == ["01"[int(p > 0.5)] for p in expected]
+
+
+@pytest.mark.parametrize("processes", [None, pytest.param(2, marks=pytest.mark.nightly)])
+def test_a_search_runs_the_best_combination(folder, no_pages, processes):
+    config = run_config(folder, name="probe") | {
+        "search": {"method.layer": [1, 2], "method.strands": ["both", "forward"]}
+    }
+    results = carbon.finetune(config, processes=processes)
+    found = [(trial["values"], trial["score"]) for trial in results["search"]]
+    expected = []
+    for layer, strands in itertools.product((1, 2), ("both", "forward")):
+        alone = run_config(folder, name="probe", layer=layer, strands=strands)
+        (seed,) = carbon.finetune(alone | {"output": f"{folder}/{layer}{strands}"})["seeds"]
+        expected.append(({"method.layer": layer, "method.strands": strands}, seed["score"]))
+    assert found == expected
+    best = max(expected, key=lambda trial: trial[1])
+    assert results["seeds"][0]["score"] == best[1]
+    saved = job.FinetuneConfig.load(folder / "out" / "config.toml")
+    assert (saved.method.layer, saved.method.strands) == tuple(best[0].values())
+    assert saved.search == {}
+    lines = (folder / "out" / "search.tsv").read_text().splitlines()
+    assert lines[1].split("\t") == ["method.layer", "method.strands", "score", "seconds"]
+    assert [float(line.split("\t")[2]) for line in lines[2:]] == pytest.approx(
+        [score for _, score in expected]
+    )
+    assert not list(folder.glob(".out*"))
+
+
+def test_a_search_is_no_work_for_torchrun(folder, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    config = run_config(folder, name="probe") | {"search": {"method.layer": [1, 2]}}
+    with pytest.raises(UserError, match="start it without torchrun"):
+        carbon.finetune(config)
+
+
+def test_an_invalid_combination_ends_a_search_before_it_starts(folder):
+    config = run_config(folder, name="lora") | {"search": {"method.rank": [4, 0]}}
+    with pytest.raises(UserError, match=r"method\.rank: expected 1 or more, got 0"):
+        carbon.finetune(config)
+    assert not list(folder.glob("*out*"))
+
+
+def test_a_stopped_search_goes_on_with_the_trials_that_are_missing(folder, monkeypatch, no_pages):
+    config = run_config(folder, name="probe") | {"search": {"method.layer": [1, 2]}}
+    trained = []
+
+    def fit_until(stop):
+        def fit(config, prepared, seed, folder, *, resume=False):
+            if len(trained) == stop:
+                raise KeyboardInterrupt
+            trained.append(config.method.layer)
+            return as_before(config, prepared, seed, folder, resume=resume)
+
+        return fit
+
+    as_before = job.fit
+    monkeypatch.setattr(job, "fit", fit_until(1))
+    with pytest.raises(KeyboardInterrupt):
+        carbon.finetune(config)
+    monkeypatch.setattr(job, "fit", fit_until(None))
+    with pytest.raises(UserError, match="--resume"):
+        carbon.finetune(config)
+    results = carbon.finetune(config, resume=True)
+    assert trained[:2] == [1, 2] and len(trained) == 3  # and the best one, for the folder
+    assert len(results["search"]) == 2
+
+
+def test_the_saved_configuration_is_resolved_and_runs_again(folder, no_pages):
+    results = carbon.finetune(run_config(folder, name="lora") | {"output": f"{folder}/first"})
+    saved = folder / "first" / "config.toml"
+    table = tomllib.loads(saved.read_text())
+    assert table["method"] | {
+        "learning_rate": 3e-4, "batch": 8, "micro_batch": 8, "alpha": 16.0, "epochs": 1.0,
+        "targets": list(LINEAR),
+    } == table["method"]  # fmt: skip
+    assert table["task"]["names"] == ["0", "1"] and table["task"]["loss"] == "binary_cross_entropy"
+    assert table["data"]["format"] == "csv"
+    assert table["data"]["homology"] in ("kmers", "mmseqs2")
+    # Only a layer may be absent: the last one, with the final norm.
+    assert set(job.MethodConfig.model_fields) - set(table["method"]) == {"layer"}
+    again = carbon.finetune(saved, overrides=(f"output={folder}/second",))
+    assert again == results
 
 
 def test_a_dry_run_learns_nothing(folder, capsys):
@@ -98,6 +212,10 @@ def test_a_dry_run_learns_nothing(folder, capsys):
     notes = json.loads(capsys.readouterr().out)
     assert sum(notes["examples"].values()) == 80
     assert notes["most_steps"] == 2 * -(-notes["examples"]["train"] // 32)
+    assert notes["config"]["method"]["learning_rate"] == 3e-4 and notes["trials"] == 0
+    assert main([*command, "--seeds", "2", "--set", "search={'method.rank'=[2, 4]}"]) == 0
+    notes = json.loads(capsys.readouterr().out)
+    assert notes["config"]["seeds"] == [0, 1] and notes["trials"] == 2
     with (folder / "data.csv").open("a") as sink:
         sink.write(f"long,{random_bases(500)},1\n")
     assert main(command) == 2

@@ -22,10 +22,12 @@ OPTIONS = {
         {"type": "numbers", "loss": "mse"}, {"type": "numbers", "loss": "huber"},
         {"type": "numbers", "loss": "correlation"},
         {"type": "numbers", "loss": "correlation_huber"},
+        {"type": "tracks", "loss": "mse"}, {"type": "tracks", "loss": "huber"},
     ],
+    "calibration": ["none", "temperature", "platt", "isotonic"],
     "class_weights": ["none", "balanced"],
     "transform": ["z_score", "none", "log1p", "log1p_z_score", "asinh_z_score"],
-    "split": ["random", "group", "contig", "column", "files"],
+    "split": ["random", "group", "contig", "column", "files", "homology"],
     "folds": [0, 3],
     "leaks": ["report", "refuse", "drop"],
     "baselines": [[], ["constant"], ["composition"], ["kmers"], ["cnn"]],
@@ -54,7 +56,10 @@ def is_refused(row):
     """Tell whether options do not go together; other tests have the messages."""
     is_probe = row["name"] == "probe"
     return (
-        (row["task"]["type"] == "numbers" and row["class_weights"] != "none")
+        (
+            row["task"]["type"] in ("numbers", "tracks")
+            and (row["class_weights"], row["calibration"]) != ("none", "none")
+        )
         or (row["folds"] and row["split"] in ("column", "files"))
         or (row["too_long"] == "tile" and not is_probe)
         or (
@@ -115,7 +120,7 @@ def base(tmp_path_factory):
 
 
 COLUMNS = {"binary": ["class"], "classes": ["class"], "bases": ["track"], "labels": ["x", "y"],
-           "numbers": ["u", "v"]}  # fmt: skip
+           "numbers": ["u", "v"], "tracks": ["t", "w"]}  # fmt: skip
 
 
 def write_tables(folder, kind, *, long):
@@ -129,6 +134,8 @@ def write_tables(folder, kind, *, long):
         row |= {"class": "abc"[n // 6 % (2 if kind == "binary" else 3)], "x": n // 6 % 2}
         row |= {"y": n // 12 % 2, "u": bases.count("A") + n, "v": "" if n % 7 == 0 else n % 5}
         row |= {"track": "".join("ab"[b in "GC"] for b in bases)}
+        row |= {"t": " ".join(str("ACGTN".index(b)) for b in bases), "w": " ".join("01"[b in "GC"]
+                for b in bases)}  # fmt: skip
         row |= {"split": {0: "validation", 1: "test"}.get(n % 4, "train")}
         rows.append(row)
     for split in ("", "train", "validation", "test"):
@@ -155,7 +162,7 @@ def config_of(row, folder, base):
                       "validation_share": 0.3, "test_share": 0.3},
         },
         "task": row["task"]
-        | {"class_weights": row["class_weights"], "transform": row["transform"]},
+        | {name: row[name] for name in ("class_weights", "calibration", "transform")},
         "method": {name: value for name, value in method.items() if value is not None},
     }  # fmt: skip
 

@@ -12,6 +12,7 @@ from carbon.cli import main
 from carbon.finetune import predict_job
 from carbon.finetune.predict import FinetunedModel, load_finetuned
 from carbon.finetune.predict_job import PredictJob
+from carbon.finetune.tasks import LabelTask, Transform
 from carbon.genome import reverse_complement
 from carbon.parallel.driver import Workers
 from tests.helpers.files import random_bases, write_fasta
@@ -84,6 +85,21 @@ def test_every_base(here, bases, capsys):
     assert predict(bases, "in.fa", "cut.tsv", "--too-long", "truncate") == 0
     notes = json.loads(capsys.readouterr().out)
     assert notes["bases_without"] == 18 and notes["without"] == 1  # 282 of the 300 bases fit
+
+
+@pytest.mark.parametrize("names", [("one",), ("no", "yes")])
+def test_a_class_has_its_name_and_a_single_number_has_none(here, untrained, names):
+    """Beyond one half is the second of two classes; a lone number may be anything."""
+    number = LabelTask("numbers", names, "mse", (Transform("none", mean=5.0),))
+    task = number if len(names) == 1 else LabelTask("binary", names, "binary_cross_entropy")
+    write_fasta(here / "in.fa", {"a": random_bases(100), "b": random_bases(31), "c": "NN"})
+    assert predict(untrained(task), "in.fa", "out.tsv") == 0
+    rows = table(here / "out.tsv")
+    assert ("predicted" in rows[0]) == (len(names) == 2)
+    for row in rows if len(names) == 2 else ():
+        probability = row["predicted_yes"]
+        expected = "." if probability == "." else names[float(probability) > 0.5]
+        assert row["predicted"] == expected
 
 
 def test_places(here, numbers):

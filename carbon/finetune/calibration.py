@@ -1,0 +1,168 @@
+"""Recalibrated probabilities: temperature, Platt and isotonic curves of a validation split."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Predict = Callable[[Floats], Floats]
+"""Maps logits to probabilities, (rows, outputs) each."""
+
+_MOST_LOG_SLOPE = 10.0
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A fitted recalibration.
+
+    Attributes:
+        method: key of `CALIBRATIONS`, but not `none`.
+        slopes: of `temperature` and `platt`: the factor of each output's logit.
+        intercepts: of `platt`: the number that is added to each output's scaled logit.
+        before: of `isotonic`: for each output, probabilities in rising order.
+        after: the calibrated probability of each; between them it is interpolated.
+    """
+
+    method: str
+    slopes: tuple[float, ...] = ()
+    intercepts: tuple[float, ...] = ()
+    before: tuple[tuple[float, ...], ...] = ()
+    after: tuple[tuple[float, ...], ...] = ()
+
+    @property
+    def num_outputs(self) -> int:
+        """Outputs that it was fitted to; 0 if its numbers do not fit together."""
+        is_curve = self.method == "isotonic"
+        parts = (self.before, self.after) if is_curve else (self.slopes, self.intercepts)
+        pairs = zip(self.before, self.after, strict=False)
+        is_whole = len(parts[0]) == len(parts[1]) and all(len(x) == len(y) > 0 for x, y in pairs)
+        return len(parts[0]) * is_whole
+
+    def apply(self, logits: Floats, predict: Predict, *, is_one_of: bool) -> Floats:
+        """Return calibrated probabilities, (rows, outputs).
+
+        Args:
+            logits: (rows, outputs).
+            predict: maps logits to probabilities.
+            is_one_of: whether outputs are classes whose probabilities sum to 1. Platt's and
+                isotonic curves calibrate each class against the others, and are then normalised.
+        """
+        if self.method == "temperature":
+            return predict(logits * np.array(self.slopes))
+        if self.method == "platt":
+            scores = log_odds(logits) if is_one_of else logits
+            calibrated = _sigmoid(scores * np.array(self.slopes) + np.array(self.intercepts))
+        else:
+            curves = zip(predict(logits).T, self.before, self.after, strict=True)
+            calibrated = np.stack([np.interp(*curve) for curve in curves], axis=1)
+        return _normalised(calibrated) if is_one_of else calibrated
+
+
+def _sigmoid(values: Floats) -> Floats:
+    return 0.5 * (1 + np.tanh(0.5 * values))
+
+
+def _normalised(probabilities: Floats) -> Floats:
+    """Return rows that sum to 1; equal shares where all are 0."""
+    sums = probabilities.sum(axis=1, keepdims=True)
+    shares: Floats = np.full_like(probabilities, 1 / probabilities.shape[1])
+    np.divide(probabilities, sums, out=shares, where=sums > 0)
+    return shares
+
+
+def log_odds(logits: Floats) -> Floats:
+    """Return log(p / (1 - p)) of each class, (rows, classes)."""
+    others = [np.delete(logits, i, axis=1) for i in range(logits.shape[1])]
+    totals = [np.logaddexp.reduce(each, axis=1) for each in others]
+    odds: Floats = logits - np.stack(totals, axis=1)
+    return odds
+
+
+def fit_calibration(
+    method: str, logits: Floats, labels: NDArray[Any], predict: Predict, *, is_one_of: bool
+) -> Calibration:
+    """Return the recalibration that fits labels best.
+
+    Args:
+        method: key of `CALIBRATIONS`, but not `none`.
+        logits: (rows, outputs) of the validation split.
+        labels: (rows, columns): class indices of `is_one_of`, otherwise a column of 0 and 1 for
+            each output. NaN are ignored.
+        predict: maps logits to probabilities.
+        is_one_of: as in `Calibration.apply`.
+    """
+    logits = np.asarray(logits, dtype=np.float64)
+    if is_one_of:
+        rows = ~np.isnan(labels[:, 0])
+        logits, classes = logits[rows], labels[rows, 0].astype(np.int64)
+        if method == "temperature":
+            chosen = np.arange(len(classes)), classes
+            slope = _slope(lambda slope: -np.log(predict(slope * logits)[chosen]).mean())
+            return Calibration(method, (slope,) * logits.shape[1], (0.0,) * logits.shape[1])
+        labels = np.eye(logits.shape[1])[classes]
+    columns = list(_known_columns(logits, labels, predict, is_one_of=is_one_of))
+    if method == "isotonic":
+        curves = [_isotonic(probabilities, events) for _, probabilities, events in columns]
+        before, after = zip(*curves, strict=True)
+        return Calibration(method, before=before, after=after)
+    fit = {"temperature": _temperature, "platt": _platt}[method]
+    fits = [
+        fit(scores, events) if len(np.unique(events)) > 1 else (1.0, 0.0)
+        for scores, _, events in columns
+    ]
+    slopes, intercepts = zip(*fits, strict=True)
+    return Calibration(method, slopes, intercepts)
+
+
+def _known_columns(
+    logits: Floats, labels: NDArray[Any], predict: Predict, *, is_one_of: bool
+) -> Iterator[tuple[Floats, Floats, Floats]]:
+    """Yield log-odds, probabilities and events of each output, where its label is known."""
+    scores, probabilities = log_odds(logits) if is_one_of else logits, predict(logits)
+    for score, probability, label in zip(scores.T, probabilities.T, labels.T, strict=True):
+        known = ~np.isnan(label)
+        yield score[known], probability[known], label[known].astype(np.float64)
+
+
+def _slope(loss: Callable[[float], float]) -> float:
+    """Return the positive factor of logits with the smallest loss, which is convex in it."""
+    from scipy.optimize import minimize_scalar
+
+    bounds = (-_MOST_LOG_SLOPE, _MOST_LOG_SLOPE)
+    best = minimize_scalar(lambda log: loss(float(np.exp(log))), bounds=bounds, method="bounded")
+    return float(np.exp(best.x))
+
+
+def _temperature(scores: Floats, events: Floats) -> tuple[float, float]:
+    """Return the slope with the smallest cross-entropy (Guo et al. 2017), and 0."""
+    signs = np.where(events > 0.5, -1.0, 1.0)
+    return _slope(lambda slope: float(np.logaddexp(0.0, signs * slope * scores).mean())), 0.0
+
+
+def _platt(scores: Floats, events: Floats) -> tuple[float, float]:
+    """Return slope and intercept of a logistic regression on Platt's smoothed targets (1999)."""
+    from sklearn.linear_model import LogisticRegression
+
+    num_positive, num_negative = events.sum(), (1 - events).sum()
+    positive, negative = (num_positive + 1) / (num_positive + 2), 1 / (num_negative + 2)
+    shares = np.where(events > 0.5, positive, negative)
+    # A target between 0 and 1 is a row of either class, weighted by its share.
+    twice = np.concatenate([scores, scores])[:, None]
+    classes = np.repeat([1, 0], len(scores))
+    model = LogisticRegression(C=np.inf, tol=1e-8, max_iter=1000)
+    model.fit(twice, classes, sample_weight=np.concatenate([shares, 1 - shares]))
+    return float(model.coef_[0, 0]), float(model.intercept_[0])
+
+
+def _isotonic(probabilities: Floats, events: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return the corners of the rising curve with the smallest squared error."""
+    from sklearn.isotonic import IsotonicRegression
+
+    if not len(events):
+        return (0.0, 1.0), (0.0, 1.0)
+    model = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip")
+    model.fit(probabilities, events)
+    return tuple(model.X_thresholds_.tolist()), tuple(model.y_thresholds_.tolist())

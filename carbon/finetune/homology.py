@@ -1,0 +1,383 @@
+"""Homologous sequences: pairs by MMseqs2 or shared k-mers, clusters, and leaks between splits."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carbon.errors import UserError
+from carbon.finetune.config import SPLITS, HomologyName
+from carbon.finetune.split import Examples
+from carbon.genome import reverse_complement
+from carbon.genome.kmers import UInt64s, canonical_kmers
+
+Indices = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+K, K_OF_SAMPLE = 12, 24
+"""Length of shared k-mers; the longer one where a sample of them is compared."""
+_MOST_KMERS = 20_000_000  # in memory; of more, a sample by hash
+_MOST_OWNERS = 200  # sequences with one k-mer that others are compared with
+_LEAST_SHARED = 8  # k-mers, so that two sequences never match by chance
+_LEAST_BP = K + _LEAST_SHARED - 1
+_ROWS_AT_ONCE = 512
+_LEAST_COVERAGE = 0.5  # of the shorter sequence, in an alignment of MMseqs2
+_MOST_HITS = 1000  # of a sequence, by MMseqs2
+
+
+def canonical(sequence: str) -> str:
+    """Return the smaller of a sequence and its reverse complement, in upper case."""
+    sequence = sequence.upper()
+    return min(sequence, reverse_complement(sequence))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Homology:
+    """Pairs of homologous sequences.
+
+    Attributes:
+        method: key of `HOMOLOGIES`, but not `auto`.
+        identity: share of equal bases from which sequences count as homologous.
+        whole: (sequences,) number of each among the distinct sequences; a sequence and its reverse
+            complement are equal.
+        pairs: (pairs, 2) numbers of distinct sequences that are homologous.
+    """
+
+    method: HomologyName
+    identity: float
+    whole: Indices
+    pairs: Indices
+
+    @property
+    def text(self) -> str:
+        """The method and the identity."""
+        name = {"mmseqs2": "MMseqs2", "kmers": "shared k-mers"}[self.method]
+        return f"{100 * self.identity:g} % identity ({name})"
+
+    def subset(self, which: Sequence[int] | Indices) -> "Homology":
+        """Return the same pairs, for the sequences with these numbers."""
+        return replace(self, whole=self.whole[np.asarray(which, dtype=np.int64)])
+
+    def equal_and_near(self, selected: Flags, others: Flags) -> tuple[Flags, Flags]:
+        """Return which selected sequences equal one of `others`, and which others are homologous.
+
+        Args:
+            selected: (sequences,).
+            others: (sequences,).
+        """
+        present = np.zeros(self._num_distinct, dtype=bool)
+        present[self.whole[others]] = True
+        has_homologue = np.zeros_like(present)
+        for one, other in (self.pairs.T, self.pairs.T[::-1]):
+            has_homologue[one[present[other]]] = True
+        equal = selected & present[self.whole]
+        return equal, selected & has_homologue[self.whole] & ~equal
+
+    def clusters(self, names: Sequence[str]) -> list[str]:
+        """Return the cluster of each sequence: the first of the names in it.
+
+        Sequences of a cluster are linked by homologous pairs; no pair lies in two clusters.
+        """
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
+        size = self._num_distinct
+        links = np.ones(len(self.pairs), dtype=bool), tuple(self.pairs.T)
+        _, labels = connected_components(coo_array(links, shape=(size, size)), directed=False)
+        first: dict[int, str] = {}
+        cluster_of = labels[self.whole].tolist()
+        for name, cluster in zip(names, cluster_of, strict=True):
+            first[cluster] = min(name, first.get(cluster, name))
+        return [first[cluster] for cluster in cluster_of]
+
+    @property
+    def _num_distinct(self) -> int:
+        return int(max(self.whole.max(initial=-1), self.pairs.max(initial=-1))) + 1
+
+
+def find_homology(sequences: Sequence[str], method: HomologyName, identity: float) -> Homology:
+    """Return the homologous pairs of sequences, on either strand.
+
+    Args:
+        sequences: upper-case IUPAC letters.
+        method: key of `HOMOLOGIES`.
+        identity: share of equal bases from which sequences count as homologous.
+
+    Raises:
+        UserError: scipy is not installed; MMseqs2 is requested, and is not installed or fails.
+    """
+    if find_spec("scipy") is None:
+        raise UserError("scipy is not installed; run: pip install 'carbon-dna[finetune]'")
+    if method == "auto":
+        method = "mmseqs2" if has_mmseqs() else "kmers"
+    forms, whole = np.unique(
+        np.asarray([canonical(each) for each in sequences], dtype=object), return_inverse=True
+    )
+    pairs = PAIRS[method](forms.tolist(), identity)
+    return Homology(method=method, identity=identity, whole=whole, pairs=pairs)
+
+
+def _unique_pairs(one: Indices, other: Indices) -> Indices:
+    """Return (pairs, 2), each pair once and its lower number first."""
+    ordered = np.stack([np.minimum(one, other), np.maximum(one, other)], axis=1)
+    return np.unique(ordered.astype(np.int64).reshape(-1, 2), axis=0)
+
+
+def kmer_pairs(forms: Sequence[str], identity: float) -> Indices:
+    """Return the pairs that share at least identity^k of the shorter sequence's distinct k-mers.
+
+    A k-mer survives substitutions at a rate of 1 - identity with probability identity^k (Mash
+    containment; Ondov et al. 2019). Above 20 million bases, a sample of 24-mers is compared.
+
+    Args:
+        forms: distinct sequences.
+        identity: share of equal bases.
+    """
+    num_bases = sum(map(len, forms))
+    scale = 1 + num_bases // _MOST_KMERS
+    k = K if scale == 1 else K_OF_SAMPLE
+    kmers = [_sampled(np.unique(canonical_kmers(form, k)), scale) for form in forms]
+    sizes = np.array([len(each) for each in kmers], dtype=np.int64)
+    blocks = [(np.zeros(0, dtype=np.int64),) * 2]
+    for one, other, num_shared in _shared(kmers, sizes):
+        least = identity**k * np.minimum(sizes[one], sizes[other])
+        is_near = (one != other) & (num_shared >= np.maximum(least, _LEAST_SHARED / scale))
+        blocks.append((one[is_near], other[is_near]))
+    one, other = (np.concatenate(each) for each in zip(*blocks, strict=True))
+    return _unique_pairs(one, other)
+
+
+def _sampled(kmers: UInt64s, scale: int) -> UInt64s:
+    """Return the k-mers with one remainder of their hash, the same in every sequence."""
+    if scale == 1:
+        return kmers
+    mixed = kmers * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(32)
+    sampled: UInt64s = kmers[mixed % np.uint64(scale) == 0]
+    return sampled
+
+
+def _shared(
+    kmers: Sequence[UInt64s], sizes: Indices
+) -> Iterator[tuple[Indices, Indices, NDArray[Any]]]:
+    """Yield numbers of two sequences, and of the k-mers that they share.
+
+    They are counts of a sparse product. Of a k-mer in many sequences, such as of a repeat, only the
+    first ones are compared with the others.
+    """
+    from scipy.sparse import csr_array
+
+    owners = np.repeat(np.arange(len(kmers)), sizes)
+    joined = np.concatenate([np.zeros(0, dtype=np.uint64), *kmers])
+    _, columns, counts = np.unique(joined, return_inverse=True, return_counts=True)
+    is_shared = counts[columns] > 1
+    owners, columns = owners[is_shared], columns[is_shared]
+    order = np.argsort(columns, kind="stable")
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order)) - np.searchsorted(columns[order], columns[order])
+    is_first = place < _MOST_OWNERS
+
+    def table(which: Flags) -> Any:
+        ones = np.ones(int(which.sum()), dtype=np.int32)
+        shape = (len(kmers), len(counts))
+        return csr_array((ones, (owners[which], columns[which])), shape=shape)
+
+    rows, firsts = table(np.ones_like(is_first)), table(is_first).T.tocsr()
+    for start in range(0, len(kmers), _ROWS_AT_ONCE):
+        product = (rows[start : start + _ROWS_AT_ONCE] @ firsts).tocoo()
+        yield product.row.astype(np.int64) + start, product.col.astype(np.int64), product.data
+
+
+def has_mmseqs() -> bool:
+    """Return whether MMseqs2 is installed."""
+    return shutil.which("mmseqs") is not None
+
+
+def mmseqs_pairs(forms: Sequence[str], identity: float) -> Indices:
+    """Return the pairs that MMseqs2 aligns over half of the shorter sequence (Steinegger 2017).
+
+    Sequences under 19 bases take no part, as in `kmer_pairs`: MMseqs2 fails if all are too short.
+
+    Args:
+        forms: distinct sequences.
+        identity: share of equal bases of an alignment.
+
+    Raises:
+        UserError: MMseqs2 is not installed, or fails.
+    """
+    if not has_mmseqs():
+        raise UserError(
+            "data.homology = 'mmseqs2': mmseqs is not installed; install MMseqs2, or set 'kmers'"
+        )
+    records = [
+        f">{number}\n{form}\n" for number, form in enumerate(forms) if len(form) >= _LEAST_BP
+    ]
+    if not records:
+        return np.zeros((0, 2), dtype=np.int64)
+    with TemporaryDirectory() as folder:
+        fasta, hits = Path(folder, "sequences.fa"), Path(folder, "hits.tsv")
+        fasta.write_text("".join(records), encoding="ascii")
+        words = ["mmseqs", "easy-search", fasta, fasta, hits, Path(folder, "work")]
+        options = {
+            "--search-type": 3,  # nucleotides
+            "--strand": 2,  # both
+            "-k": K,  # the default of 15 takes 8 GB
+            "--min-seq-id": identity,
+            "--max-seqs": _MOST_HITS,
+            "--format-output": "query,target,alnlen,qlen,tlen",
+            "--threads": len(os.sched_getaffinity(0)),
+            "-v": 1,
+        }
+        words += [str(word) for pair in options.items() for word in pair]
+        run = subprocess.run([*map(str, words)], capture_output=True, text=True, check=False)
+        if run.returncode:
+            reason = (run.stderr or run.stdout).strip().splitlines()[-1:] or [str(run.returncode)]
+            raise UserError(f"mmseqs: {reason[0]}; set data.homology = 'kmers'")
+        table = np.loadtxt(hits, dtype=np.int64, ndmin=2, usecols=range(5)).reshape(-1, 5)
+    one, other, aligned_bp, one_bp, other_bp = table.T
+    is_long = aligned_bp >= _LEAST_COVERAGE * np.minimum(one_bp, other_bp)
+    is_near = is_long & (one != other)
+    return _unique_pairs(one[is_near], other[is_near])
+
+
+PAIRS: dict[HomologyName, Callable[[Sequence[str], float], Indices]] = {
+    "mmseqs2": mmseqs_pairs,
+    "kmers": kmer_pairs,
+}
+"""The function of each of `HOMOLOGIES` but `auto`."""
+
+
+class Leak(NamedTuple):
+    """Examples of one split that also occur in other splits.
+
+    Each example counts once, however many splits have it.
+
+    Attributes:
+        split: whose examples are counted.
+        num_equal: examples that another split has, on either strand.
+        num_near: further examples with a homologous sequence in another split.
+        of: number of examples in the split.
+        by_split: for each other split with any, the number that it has by itself.
+        example: the name of one of them.
+        method: key of `HOMOLOGIES`.
+        identity: share of equal bases from which sequences count as homologous.
+    """
+
+    split: str
+    num_equal: int
+    num_near: int
+    of: int
+    by_split: dict[str, int]
+    example: str
+    method: str
+    identity: float
+
+    def to_text(self) -> str:
+        """Return a sentence."""
+        where = "".join(f"{number} in {other}, " for other, number in self.by_split.items())
+        return (
+            f"{self.num_equal + self.num_near} of {self.of} sequences of {self.split} also occur "
+            f"in another split ({self.num_equal} equal, {self.num_near} nearly; {where}such as "
+            f"'{self.example}')."
+        )
+
+
+def find_leaks(examples: Examples, homology: Homology) -> list[Leak]:
+    """Return the leaks of each split, test first."""
+    members = _members(examples)
+    leaks = []
+    for split in reversed(SPLITS):
+        others = {other: members[other] for other in SPLITS if other != split}
+        equal, near = homology.equal_and_near(
+            members[split], np.logical_or.reduce([*others.values()])
+        )
+        if (either := np.flatnonzero(equal | near)).size:
+            num_in = {
+                other: int(np.logical_or(*homology.equal_and_near(members[split], flags)).sum())
+                for other, flags in others.items()
+            }
+            leaks.append(
+                Leak(
+                    split=split,
+                    num_equal=int(equal.sum()),
+                    num_near=int(near.sum()),
+                    of=int(members[split].sum()),
+                    by_split={other: number for other, number in num_in.items() if number},
+                    example=min(examples.names[i] for i in either),
+                    method=homology.method,
+                    identity=homology.identity,
+                )
+            )
+    return leaks
+
+
+def _members(examples: Examples) -> dict[str, Flags]:
+    splits = np.asarray(examples.splits, dtype=str)
+    return {split: splits == split for split in SPLITS}
+
+
+class LeakResult(NamedTuple):
+    """Examples after a leak rule.
+
+    Attributes:
+        examples: the remaining examples.
+        notes: sentences for the report.
+        leaks: leaks that remain.
+    """
+
+    examples: Examples
+    notes: list[str]
+    leaks: list[Leak]
+
+
+def _report(examples: Examples, homology: Homology) -> LeakResult:
+    leaks = find_leaks(examples, homology)
+    num_test = sum(leak.num_equal + leak.num_near for leak in leaks if leak.split == "test")
+    num_all = sum(split == "test" for split in examples.splits)
+    first = f"Leaks at {homology.text}: {num_test} of {num_all} test sequences."
+    return LeakResult(examples, [first, *(leak.to_text() for leak in leaks)], leaks)
+
+
+def _refuse(examples: Examples, homology: Homology) -> LeakResult:
+    result = _report(examples, homology)
+    if result.leaks:
+        raise UserError(
+            f"data: {' '.join(result.notes[:2])} Split by group or homology, or set data.leaks = "
+            '"drop" or "report"'
+        )
+    return result
+
+
+def _drop(examples: Examples, homology: Homology) -> LeakResult:
+    """Remove from train what occurs in validation or test, and from validation what occurs in test.
+
+    Homology is symmetric, so no pair remains in two splits.
+    """
+    members = _members(examples)
+    is_test, is_validation = members["test"], members["validation"]
+    is_gone = np.logical_or(*homology.equal_and_near(members["train"], is_test | is_validation))
+    is_gone |= np.logical_or(*homology.equal_and_near(is_validation, is_test))
+    notes = [
+        f"{int((is_gone & of).sum())} of {int(of.sum())} sequences of {split} also occur in "
+        f"another split at {homology.text}, and are removed."
+        for split, of in members.items()
+        if (is_gone & of).any()
+    ]
+    remaining = np.flatnonzero(~is_gone)
+    result = _report(examples.subset(remaining), homology.subset(remaining))
+    return result._replace(notes=[*notes, *result.notes])
+
+
+LEAK_RULES: dict[str, Callable[[Examples, Homology], LeakResult]] = {
+    "report": _report,
+    "refuse": _refuse,
+    "drop": _drop,
+}
+"""The function of each of `LEAKS`."""

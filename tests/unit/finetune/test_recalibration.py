@@ -1,0 +1,135 @@
+"""Recalibrations against scikit-learn, arithmetic and a search over a grid."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.frozen import FrozenEstimator
+from sklearn.metrics import log_loss
+
+from carbon.errors import ModelError
+from carbon.finetune.calibration import log_odds
+from carbon.finetune.config import CALIBRATIONS
+from carbon.finetune.folder import Manifest, read_manifest, write_manifest
+from carbon.finetune.results import calibration, certainties
+from carbon.finetune.tasks import LabelTask
+
+BINARY = LabelTask("binary", ("no", "yes"), "binary_cross_entropy")
+CLASSES = LabelTask("classes", ("a", "b", "c"), "cross_entropy")
+LABELS = LabelTask("labels", ("x", "y"), "binary_cross_entropy")
+
+
+def overconfident(num_outputs, number=400):
+    """Return logits that are three times too large, and labels: classes, or 0 and 1."""
+    random = np.random.default_rng(0)
+    logits = random.normal(size=(number, num_outputs))
+    if num_outputs == 1:
+        labels = random.random((number, 1)) < 1 / (1 + np.exp(-logits))
+    else:
+        shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+        labels = np.array([[random.choice(num_outputs, p=p)] for p in shares])
+    return 3 * logits, labels.astype(np.float32)
+
+
+class Scores(ClassifierMixin, BaseEstimator):
+    """A classifier of scikit-learn whose features are its scores."""
+
+    def __init__(self, number=2):
+        self.number, self.classes_ = number, np.arange(number)
+
+    def fit(self, features, labels):
+        return self
+
+    def decision_function(self, features):
+        return features[:, 0] if self.number == 2 else features
+
+    def predict(self, features):
+        return features.argmax(axis=1)
+
+
+def by_sklearn(method, scores, labels):
+    """Return the probabilities of each class after scikit-learn's own calibration."""
+    number = max(2, scores.shape[1])
+    method = {"platt": "sigmoid"}.get(method, method)
+    model = CalibratedClassifierCV(FrozenEstimator(Scores(number)), method=method)
+    return model.fit(scores, labels[:, 0].astype(int)).predict_proba(scores)
+
+
+@pytest.mark.parametrize("method", ["platt", "isotonic"])
+def test_two_classes_as_scikit_learn(method):
+    logits, labels = overconfident(1)
+    found = BINARY.calibrated(method, logits, labels).predictions(logits)
+    expected = by_sklearn(method, logits, labels)[:, 1:]
+    np.testing.assert_allclose(found, expected, atol=2e-4)
+
+
+@pytest.mark.parametrize("method", ["platt", "isotonic"])
+def test_many_classes_as_scikit_learn(method):
+    logits, labels = overconfident(3)
+    shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(log_odds(logits), np.log(shares / (1 - shares)), atol=1e-6)
+    found = CLASSES.calibrated(method, logits, labels).predictions(logits)
+    expected = by_sklearn(method, np.log(shares / (1 - shares)), labels)
+    np.testing.assert_allclose(found, expected, atol=2e-4)
+    np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-6)
+
+
+@pytest.mark.parametrize(("task", "outputs"), [(BINARY, 1), (CLASSES, 3)])
+def test_the_temperature_has_the_smallest_loss_of_a_grid(task, outputs):
+    logits, labels = overconfident(outputs)
+    fitted = task.calibrated("temperature", logits, labels)
+    slopes = np.linspace(0.2, 1, 161)
+    losses = [log_loss(labels[:, 0], task.predictions(slope * logits)) for slope in slopes]
+    best = slopes[int(np.argmin(losses))]
+    assert fitted.calibration.slopes[0] == pytest.approx(best, abs=0.01) and 0.2 < best < 0.6
+    np.testing.assert_array_equal(
+        fitted.predictions(logits).argmax(axis=1), task.predictions(logits).argmax(axis=1)
+    )
+
+
+def test_the_temperature_by_hand():
+    """Of logits of 2 three in four hold, so the slope s has sigmoid(2 s) = 3/4: s = ln(3) / 2."""
+    logits, labels = np.full((4, 1), 2.0), np.array([[1.0], [1.0], [1.0], [0.0]])
+    fitted = BINARY.calibrated("temperature", logits, labels)
+    assert fitted.calibration.slopes[0] == pytest.approx(math.log(3) / 2, abs=1e-4)
+    assert fitted.predictions(np.array([[2.0]]))[0, 0] == pytest.approx(0.75, abs=1e-4)
+
+
+@pytest.mark.parametrize("method", [name for name in CALIBRATIONS if name != "none"])
+def test_the_calibration_error_falls_and_the_fit_survives_a_file(tmp_path, method):
+    logits, labels = overconfident(1, 4000)
+    fitted = BINARY.calibrated(method, logits[::2], labels[::2])
+    manifest = Manifest(method="full", base="b", base_sha256="", task=fitted)
+    write_manifest(tmp_path, manifest)
+    task = read_manifest(tmp_path).task
+    assert task == fitted
+    errors = [
+        calibration(*certainties(each, each.predictions(logits[1::2]), labels[1::2]))["error"]
+        for each in (BINARY, task)
+    ]
+    assert errors[0] > 0.1 and errors[1] < 0.04
+    path = tmp_path / "finetune.json"
+    torn = json.loads(path.read_text())
+    torn["task"]["names"] = ["a", "b"]
+    torn["task"]["calibration"]["slopes"] = torn["task"]["calibration"]["before"] = []
+    path.write_text(json.dumps(torn))
+    with pytest.raises(ModelError, match=r"task\.calibration does not fit"):
+        read_manifest(tmp_path)
+
+
+@pytest.mark.parametrize("method", [name for name in CALIBRATIONS if name != "none"])
+def test_each_label_has_a_curve_of_its_own_rows(method):
+    logits, labels = overconfident(1)
+    both, truth = np.column_stack([logits, -logits]), np.column_stack([labels, labels])
+    truth[::2, 1] = np.nan
+    found = LABELS.calibrated(method, both, truth).predictions(both)
+    first = BINARY.calibrated(method, logits, labels).predictions(logits)
+    rows = slice(1, None, 2)
+    second = BINARY.calibrated(method, -logits[rows], labels[rows]).predictions(-logits)
+    np.testing.assert_allclose(found, np.column_stack([first, second]), atol=1e-6)
+    nothing = LABELS.calibrated(method, both, np.full_like(truth, np.nan))
+    assert nothing.calibration.num_outputs == 2  # no known label: probabilities stay finite
+    assert np.isfinite(nothing.predictions(both)).all()
