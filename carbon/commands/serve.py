@@ -43,7 +43,7 @@ def serve(
         timeout_seconds: seconds for a client to send a request, and to read from its answer.
         grace_seconds: seconds from SIGTERM or Ctrl-C until open connections are closed.
     """
-    check_inputs(loading.model, reference, calibration)
+    check_inputs(loading.model, reference, calibration, carbon_only=True)
     if calibration and not reference:
         raise UserError(f"{calibration}: is for variants; give their FASTA with --reference")
     try:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import NonNegativeInt
+from pydantic import NonNegativeInt, PositiveInt
 from typing_extensions import TypedDict
 
 from carbon import __version__
@@ -17,6 +17,7 @@ from carbon.inference.options import Pool, Strands
 from carbon.io.files import content_sha256, sha256_of_file
 from carbon.io.structured import parse_json, read_bytes
 from carbon.model.folder import weight_files
+from carbon.tokenizer import K
 
 
 def content_of(folder: Path) -> list[str]:
@@ -49,6 +50,7 @@ class Manifest:
         strands: default strands of a prediction.
         too_long: default rule for sequences longer than the context.
         variant_input: what is read of a variant; `alt` if the model reads single sequences.
+        k: bases of a token of the base model.
         window_bp: default window around a variant or the middle of an interval; 0 if unknown.
         data: files, split and hashes.
         results: scores.
@@ -64,6 +66,7 @@ class Manifest:
     strands: Strands = "both"
     too_long: str = "refuse"
     variant_input: VariantInput = "alt"
+    k: PositiveInt = K
     window_bp: NonNegativeInt = 0
     data: Mapping[str, Any] = field(default_factory=dict)
     results: Mapping[str, Any] = field(default_factory=dict)
