@@ -71,14 +71,14 @@ class _Reader:
 
     def kmer_bp(self) -> int:
         """Return k, from the number of tokens of random DNA."""
-        lengths = {len(ids) for ids in self._encoded(self._sample)}
-        num_tokens = lengths.pop()
-        if lengths or not num_tokens or _PIECE_BP % num_tokens or _PIECE_BP // num_tokens > _MOST_K:
+        counts = [len(ids) for ids in self._encoded(self._sample)]
+        k = _PIECE_BP // max(counts[0], 1)
+        if set(counts) != {_PIECE_BP // max(k, 1)} or k * counts[0] != _PIECE_BP or k > _MOST_K:
             raise self._refusal(
-                f"its tokenizer cuts {_PIECE_BP} random bases into {num_tokens} tokens, not into "
+                f"its tokenizer cuts {_PIECE_BP} random bases into {counts[0]} tokens, not into "
                 "tokens of one length"
             )
-        return _PIECE_BP // num_tokens
+        return k
 
     def kmer_ids(self, k: int) -> Int64s:
         """Return the id of every k-mer: (4**k,) int64."""
