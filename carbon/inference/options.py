@@ -571,7 +571,8 @@ class VariantOptions:
     Attributes:
         protocol: compare windows around the variant; or the alleles, up to their first difference,
             after a window; or a few bases after it in windows that variants share.
-        window_bp: bases of the window (default: 8192, or 24000 for right_end, or what fits).
+        window_bp: bases of the window (default: 8192, or 24000 for right_end, or what fits; other
+            models: their context).
         downstream_bp: bases that tiled compares after the longer allele (default: 192).
         least_context_bp: bases before a variant that tiled reads at least, except at the start of a
             contig (default: half of the window).
@@ -657,7 +658,8 @@ class ScanOptions:
 
     Attributes:
         sides: score a base by the bases before it, or by those on both sides.
-        window_bp: bases of a window (default: 48000, or 8192 for both sides, or what fits).
+        window_bp: bases of a window (default: 48000, or 8192 for both sides, or what fits; other
+            models: their context).
         downstream_bp: bases after a base that both sides compare (default: 192).
         least_context_bp: context bases at the start of a window that are not scored (default: half
             of the window).
@@ -705,7 +707,8 @@ class DependencyOptions:
 
     Attributes:
         symmetrise: the maximum or the mean of e(i, j) and e(j, i).
-        window_bp: bases of region and context (default: 8192, or what fits).
+        window_bp: bases of region and context (default: 8192, or what fits; other models: their
+            context).
         offsets: average over k-mer offsets such as 0,2,4, or all.
         tags: metadata tag; may be repeated.
     """

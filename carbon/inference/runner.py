@@ -421,7 +421,7 @@ class ModelRunner(Batcher):
         """
         if first:
             return states[first - 1 : first - 1 + num_tokens]
-        return torch.cat([states.new_zeros(1, states.shape[1]), states[: num_tokens - 1]])
+        return torch.cat([states.new_zeros(1, states.shape[1]), states])[:num_tokens]
 
     def _padded_ids(self, rows: Sequence[Int64s], num_tokens: int) -> Tensor:
         # Attention is causal, so that any token may follow the end of a row.

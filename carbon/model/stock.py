@@ -33,7 +33,8 @@ def stock_config(folder: Path, source: str | Path) -> dict[str, Any]:
     """Return the config of a stock causal model, its numbers under the usual names.
 
     Raises:
-        ModelError: it needs code of its own, is no causal language model, or names no context.
+        ModelError: it needs code of its own, is no causal language model, names no context, or
+            attends in sliding windows.
     """
     from transformers import AutoConfig
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
@@ -51,6 +52,12 @@ def stock_config(folder: Path, source: str | Path) -> dict[str, Any]:
     for name, value in numbers.items():
         if not isinstance(value, int) or value < 1:
             raise ModelError(f"{source}: config.json has no {name} above 0; {_REMEDY}")
+    window = getattr(config, "sliding_window", None) or numbers["max_position_embeddings"]
+    layers = getattr(config, "layer_types", None) or ("sliding_attention",)
+    if window < numbers["max_position_embeddings"] and "sliding_attention" in layers:
+        raise ModelError(
+            f"{source}: attends to {window} tokens at most, not to its context; {_REMEDY}"
+        )
     return {"tie_word_embeddings": False, **config.to_dict(), **numbers}
 
 
