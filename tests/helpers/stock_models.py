@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections import defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -111,16 +112,13 @@ class StockModel(NamedTuple):
             p = np.ones(len(texts)) / len(texts)
             if row >= 0:
                 p = logits[row, places].softmax(dim=0).numpy()
+            mass: dict[str, float] = defaultdict(float)
+            for kmer, q in zip(texts, p.tolist(), strict=True):
+                for length in range(1, k + 1):
+                    mass[kmer[:length]] += q
             for place in range(at, min(at + k, len(text))):
-                mass = {
-                    base: sum(
-                        q
-                        for kmer, q in zip(texts, p, strict=True)
-                        if kmer.startswith(text[at:place] + base)
-                    )
-                    for base in "ACGT"
-                }
-                rows.append([math.log(mass[base] / sum(mass.values())) for base in "ACGT"])
+                of_four = [mass[text[at:place] + base] for base in "ACGT"]
+                rows.append([math.log(value / sum(of_four)) for value in of_four])
         return np.array(rows)
 
     def base_log_p(self, text: str) -> np.ndarray:

@@ -117,13 +117,9 @@ def test_deltas_of_centered(model, stock, reference, strand):
     variants = [*VARIANTS, insertion()]
     scores = list(model.score_variants(reference, variants, window_bp=window_bp, strands=strand))
     sign = "+" if strand == "forward" else "-"
-    for variant, score in zip(variants[:2], scores, strict=False):
+    for variant, score in zip(variants, scores, strict=True):
         expected = centered_delta(stock, variant, window_bp, sign)
         assert score.delta == pytest.approx(expected, abs=CLOSE)
-    plain = insertion()
-    trimmed = Variant("c", plain.position + 1, "", plain.alt[1:])
-    expected = centered_delta(stock, trimmed, window_bp, sign)
-    assert scores[2].delta == pytest.approx(expected, abs=CLOSE)
 
 
 def tiled_text(stock: StockModel, first: int, allele: str, strand: str, window_bp: int) -> tuple:
