@@ -405,8 +405,16 @@ class ModelRunner(Batcher):
         if not ids.shape[1]:  # the first token of a model without a begin token, alone
             head: Tensor = self.network.get_output_embeddings().weight
             return head.new_zeros(*ids.shape, head.shape[1])
-        states: Tensor = self.network.base_model(input_ids=ids, use_cache=False)[0]
+        positions = self._positions(0, ids.shape[1])
+        states: Tensor = self.network.base_model(input_ids=ids, use_cache=False, **positions)[0]
         return states
+
+    def _positions(self, first: int, length: int) -> dict[str, Tensor]:
+        """Return arguments that keep padding inside a table of positions; rotary ones have none."""
+        if getattr(self.network.config, "rope_parameters", None):
+            return {}
+        places = torch.arange(first, first + length, device=self.device)
+        return {"position_ids": places.clamp(max=self.context_tokens - 1)[None]}
 
     def _before(self, states: Tensor, first: int, num_tokens: int) -> Tensor:
         """Return the states that predict tokens of a row: (tokens, width).
@@ -454,7 +462,8 @@ class ModelRunner(Batcher):
         cache = cache_of(output)
         cache.batch_select_indices(torch.tensor(owner, device=self.device))
         ids = self._padded_ids([row.ids[shared:] for row in rows], padded_tokens - shared)
-        hidden = network(input_ids=ids, **cache_arguments(network, cache))[0]
+        positions = self._positions(shared, ids.shape[1])
+        hidden = network(input_ids=ids, **cache_arguments(network, cache), **positions)[0]
         last = output[0][:, -1:]
         states, targets = [], []
         for n, row_states, row in zip(owner, hidden, rows, strict=True):
@@ -480,7 +489,8 @@ class ModelRunner(Batcher):
         self._check_length(len(ids))
         rows = self._padded_ids([ids], padded_length(len(prefix) + most_tokens))
         network = self.masked_network.base_model
-        output: Any = network(input_ids=rows, **cache_arguments(network))
+        positions = self._positions(0, rows.shape[1])
+        output: Any = network(input_ids=rows, **cache_arguments(network), **positions)
         return Tile(prefix, tokens, output[0], cache_of(output))
 
     def measure_tile(self, tile: Tile, measure: Measure) -> Measured:
@@ -551,10 +561,11 @@ class ModelRunner(Batcher):
         if length:
             network = self.masked_network.base_model
             seen = torch.tensor(positions, device=self.device)
+            places = seen[:, None] + torch.arange(length, device=self.device)
             hidden = network(
                 input_ids=self._padded_ids([tokens.ids[:-1] for _, tokens in rows], length),
                 attention_mask=self._mask_of_continued(tile, seen, length),
-                position_ids=seen[:, None] + torch.arange(length, device=self.device),
+                position_ids=places.clamp(max=self.context_tokens - 1),
                 **cache_arguments(network, _expanded(tile.cache, len(rows))),
             )[0]
             states = [

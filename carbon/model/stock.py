@@ -9,6 +9,7 @@ from typing import Any
 
 from carbon.errors import ModelError
 from carbon.tokenizer import KmerVocabulary
+from carbon.tokenizer.byte_pairs import read_table
 from carbon.tokenizer.read import read_kmer_vocabulary
 
 TOKENIZER_FILES = (
@@ -37,8 +38,15 @@ def stock_config(folder: Path, source: str | Path) -> dict[str, Any]:
             attends in sliding windows.
     """
     from transformers import AutoConfig
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
+    kind = read_table(folder / "config.json").get("model_type")
+    if kind not in CONFIG_MAPPING_NAMES:
+        raise ModelError(
+            f"{source}: transformers has no model_type {kind!r}, and Carbon runs no code of a "
+            f"model's own; {_REMEDY}"
+        )
     try:
         config: Any = AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
     except Exception as error:  # transformers raises errors of several types

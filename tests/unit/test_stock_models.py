@@ -222,13 +222,6 @@ def test_offsets_and_windows_are_those_of_the_model(model, stock):
         model.score(["ACGT"], tags=["<fungi_species>"])
 
 
-def test_generation_is_refused_by_name(folder, capsys):
-    words = ["generate", "--model", str(folder), "--prompt", "ACGT", "--length", "6"]
-    assert main([*words, "--output", "-"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"error: {folder}: is a model of ") and "need a Carbon model" in line
-
-
 class TestReading:
     def test_cases_of_letters(self, tmp_path):
         upper, lower = (
@@ -317,6 +310,16 @@ def changed(folder: Path, tmp_path: Path, **values: object) -> Path:
 
 
 class TestRefusals:
+    def test_generation(self, tmp_path, capsys):
+        folder = save_stock_model(tmp_path / "m", "llama", 1, begin=True)
+        words = ["generate", "--model", str(folder), "--prompt", "ACGT", "--length", "6"]
+        capsys.readouterr()
+        assert main(words) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"error: {folder}: is a model of 1-mers")
+        with pytest.raises(UserError, match="need a Carbon model of 6-mers"):
+            carbon.load(folder, device="cpu").generate(["ACGT"], 6)
+
     def test_a_network_that_scales_its_logits(self, tmp_path):
         """Granite divides its logits, which the product with the head alone does not."""
         from transformers import GraniteConfig, GraniteForCausalLM
