@@ -243,12 +243,6 @@ class ModelRunner(Batcher):
         """
         return six_mers(self.vocabulary)
 
-    def default_window_bp(self, usual_bp: int, room_bp: int) -> int:
-        """Return the default window: all bases that fit, for Carbon's models at most `usual_bp`."""
-        if isinstance(self.vocabulary, Vocabulary):
-            return min(usual_bp, room_bp)
-        return room_bp
-
     @property
     def device(self) -> torch.device:
         """Device of the weights."""

@@ -96,6 +96,15 @@ class KmerVocabulary:
         special = [token for token in (self.begin, self.other) if token is not None]
         return slice(min(int(self.ids.min()), *special), max(int(self.ids.max()), *special) + 1)
 
+    def default_window_bp(self, usual_bp: int, room_bp: int) -> int:
+        """Return the default window of a model: all bases that fit.
+
+        Args:
+            usual_bp: default window of Carbon's own models.
+            room_bp: bases that fit.
+        """
+        return room_bp
+
     def prefix(self, tags: tuple[str, ...] = ()) -> list[int]:
         """Return the ids before the first base of a sequence.
 
@@ -180,6 +189,10 @@ class Vocabulary(KmerVocabulary):
     def kmer_rows(self) -> slice:
         """Rows of the embedding and of the head for 6-mers."""
         return slice(self.first_kmer, self.first_kmer + NUM_KMERS)
+
+    def default_window_bp(self, usual_bp: int, room_bp: int) -> int:
+        """Return the usual default window, or what fits."""
+        return min(usual_bp, room_bp)
 
     def prefix(self, tags: tuple[str, ...] = ()) -> list[int]:
         """Return the ids at the start of a sequence: tags, then `<dna>`.

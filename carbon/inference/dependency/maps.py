@@ -82,7 +82,7 @@ def dependency_method_for(runner: "ModelRunner", options: DependencyOptions) -> 
     most_bp = room_bp(runner, tags)
     window_bp = options.window_bp
     if window_bp is None:
-        window_bp = runner.default_window_bp(_DEFAULT_WINDOW_BP, most_bp)
+        window_bp = runner.vocabulary.default_window_bp(_DEFAULT_WINDOW_BP, most_bp)
     check_window(window_bp, most_bp, k)
     checked = {"window_bp": window_bp, "offsets": offsets, "tags": tags, "k": k}
     return DependencyMethod(**asdict(options) | checked)

@@ -143,7 +143,7 @@ def _window_bp(runner: "ModelRunner", tags: tuple[str, ...], window_bp: int | No
     k = runner.vocabulary.k
     most_bp = (runner.context_tokens - len(runner.vocabulary.prefix(tags)) + 1) * k
     if window_bp is None:
-        window_bp = runner.default_window_bp(_DEFAULT_WINDOW_BP, most_bp)
+        window_bp = runner.vocabulary.default_window_bp(_DEFAULT_WINDOW_BP, most_bp)
     check_window(window_bp, most_bp, k)
     return window_bp - window_bp % k
 

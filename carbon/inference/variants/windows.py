@@ -137,7 +137,7 @@ def method_for(
     if window_bp is None:
         protocol = PROTOCOLS[options.protocol]
         fitting_bp = protocol.room_bp(most_bp)
-        window_bp = runner.default_window_bp(protocol.default_window_bp, fitting_bp)
+        window_bp = runner.vocabulary.default_window_bp(protocol.default_window_bp, fitting_bp)
     check_window(window_bp, most_bp, k)
     checked: dict[str, Any] = {
         "window_bp": window_bp,
