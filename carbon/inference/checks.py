@@ -5,14 +5,13 @@ name would be scored as a sequence.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from carbon.errors import ModelError, UserError
 from carbon.genome import Interval, Reference, Variant
 from carbon.genome.alphabet import FASTA_LETTERS
-from carbon.inference.options import AllOffsets
 
 _LETTERS = frozenset(FASTA_LETTERS.decode())
 _FILE_HINT = "read a file first: [bases for _, bases in carbon.genome.read_sequences(path)]"
@@ -146,7 +145,7 @@ def layers_of_decoder(decoder: Any) -> Any:
     return decoder.layers
 
 
-def checked_offsets(offsets: Iterable[int] | AllOffsets, k: int) -> tuple[int, ...]:
+def checked_offsets(offsets: Iterable[int] | Literal["all"], k: int) -> tuple[int, ...]:
     """Return sorted distinct offsets of a k-mer grid; `"all"` stands for 0 to k - 1.
 
     Raises:
