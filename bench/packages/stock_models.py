@@ -5,7 +5,7 @@ from measure import Measure
 
 
 def measures(quick: bool) -> list[Measure]:
-    found = trials.single_bases(96 if quick else 1000)
+    found = trials.single_bases(48 if quick else 1000)
     of_loop, difference = found["of_loop"], found["difference_nats"]
     return [
         Measure("single_bases:variants_per_second", found["variants_per_second"], "/s"),

@@ -133,7 +133,9 @@ def _offsets(
         offsets = COMBINATIONS[combine].default_offsets
     checked = checked_offsets(offsets, k)
     if COMBINATIONS[combine].own_offset and checked != tuple(range(k)):
-        raise UserError(f"{combine} reads each base at its own offset: leave the offsets at all")
+        raise UserError(
+            f"{combine} reads each base at its own offset: leave the offsets at all, 0 to {k - 1}"
+        )
     return checked
 
 
