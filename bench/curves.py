@@ -167,8 +167,8 @@ def nats_of(network: PreTrainedModel, windows: list[str]) -> NDArray[np.float32]
         kmers = [encode_kmers(window) for window in windows[at : at + WINDOWS_A_BATCH]]
         indices = torch.from_numpy(np.stack([each.indices for each in kmers]))
         known = torch.from_numpy(np.stack([known_bases(each.known) for each in kmers]))
-        ids = torch.where(known.all(dim=2), indices + NATIVE.first_kmer, NATIVE.oov)
-        ids = torch.nn.functional.pad(ids, (1, 0), value=NATIVE.dna_start)[:, :-1]
+        ids = torch.where(known.all(dim=2), indices + NATIVE.first_kmer, NATIVE.other)
+        ids = torch.nn.functional.pad(ids, (1, 0), value=NATIVE.begin)[:, :-1]
         logits = network(input_ids=ids).logits[..., NATIVE.kmer_rows]
         of_bases = -chain(logits, indices, known)
         nats.append(of_bases.masked_fill(~known, torch.nan).flatten(1).numpy())

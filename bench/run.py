@@ -25,6 +25,7 @@ BENCHES = (
     "corpus",
     "train",
     "inference",
+    "stock_models",
     "eval",
     "demo",
     "finetune",

@@ -101,10 +101,12 @@ def _serve(arguments: argparse.Namespace) -> None:
         found = first_start.find_genome(model_name, arguments.home)
     say(f"loading {model_name}")
     from carbon.inference import Model, load
+    from carbon.model.folder import carbon_folder
     from demo.learning_curves import read_learning
     from demo.model_facts import about_model, model_of_run
 
     def opened(name: str | Path) -> Model:
+        carbon_folder(name)  # refuses models that cannot generate
         return load(name, device=arguments.device, dtype=arguments.dtype)
 
     sources = {shown_name(source): source for source in (model_name, *arguments.models)}

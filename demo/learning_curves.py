@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 
 from carbon.errors import UserError
 from carbon.genome import Gene, Interval, Reference, Transcript
-from carbon.inference.checks import EVERY_OFFSET
 from carbon.inference.model import Model
 from carbon.inference.options import ScanKeywords
 from carbon.inference.scan import join_chunks
 from carbon.io.files import atomic_file
 from demo.gene_summary import codon_positions
 
-HOW: ScanKeywords = {"strands": "both", "offsets": EVERY_OFFSET}
+HOW: ScanKeywords = {"strands": "both", "offsets": "all"}
 """How the region is read: what a base is worth by all that can be known of it."""
 CODON_BASES = ("codon base 1", "codon base 2", "codon base 3")
 BETWEEN_GENES = "between genes"

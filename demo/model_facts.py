@@ -7,7 +7,7 @@ import numpy as np
 
 from carbon.corpus import read_manifest
 from carbon.errors import UserError
-from carbon.model.folder import ModelFolder, model_folder
+from carbon.model.folder import ModelFolder, carbon_folder
 from carbon.pretrained import BUNDLED_MODELS
 from carbon.run_folder import METRICS, RECIPE, column, read_lines, read_recipe
 
@@ -53,7 +53,7 @@ def about_model(source: str) -> AboutModel:
     Raises:
         ModelError: the source is not a model.
     """
-    found = model_folder(source)
+    found = carbon_folder(source)
     size = found.num_parameters, _context_bp(found)
     if source in BUNDLED_MODELS and not Path(source).is_dir():
         entry = BUNDLED_MODELS[source]

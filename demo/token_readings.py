@@ -30,7 +30,7 @@ def first_region(text: str) -> str:
 
 
 def _is_kmer(token_id: int, vocabulary: Vocabulary) -> bool:
-    return token_id == vocabulary.oov or token_id >= vocabulary.first_kmer
+    return token_id == vocabulary.other or token_id >= vocabulary.first_kmer
 
 
 def reading(name: str, bases: str, offset: int, strand: Strand) -> dict[str, Any]:

@@ -1,16 +1,15 @@
-"""Adapters of Carbon's models to the contract, and the choice of an adapter for a folder."""
+"""The adapter of models of k-mers to the contract, and the choice of an adapter for a folder."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import cache
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import LlamaForCausalLM
+from transformers import DynamicCache
 
 from carbon import inference
 from carbon.batching import in_blocks
@@ -24,42 +23,53 @@ from carbon.inference import (
     Passage,
     VariantKeywords,
     VariantScore,
-    all_kmers,
     base_log_likelihoods,
     continuation_of,
     load,
     prefix_of,
 )
-from carbon.inference.checks import check_finite
-from carbon.inference.options import POOLS, VARIANT_SCORES, Dtype, Mode, ScoreName
-from carbon.io.structured import JSON_OBJECT, read_json
+from carbon.inference.checks import check_finite, layers_of_decoder
+from carbon.inference.embed import check_pool
+from carbon.inference.options import POOLS, VARIANT_SCORES, Dtype, Mode, Pool, ScoreName
 from carbon.losses import chain
 from carbon.model import LoadedModel
-from carbon.model.folder import HEAD_NORMS, hub_folder, hub_name
+from carbon.model.folder import hub_folder, hub_name, is_stock
 from carbon.model.load import cache_arguments, cache_of
 from carbon.pretrained import local_folder
-from carbon.tokenizer import (
-    ALL_KNOWN,
-    HYBRID,
-    KMER_DIGITS,
-    NATIVE,
-    K,
-    Kmers,
-    decode_kmers,
-    encode_kmers,
-    known_bases,
-)
+from carbon.progress import say
+from carbon.tokenizer import BASES, KmerVocabulary, Vocabulary, kmer_texts, known_bases
 from eval.contract import Features, Floats, Model, Reading
 from eval.hugging_face import HuggingFaceModel, load_hugging_face
 
 LAST_LAYER = "last norm"
 _AT_ONCE = 64
 _VALUES: tuple[ScoreName, ...] = ("delta", "jsd", "embedding_distance")
-_ACGT = [0, 2, 3, 1]  # places of A, C, G and T among the digits of a 6-mer
+_ACGT = [0, 2, 3, 1]  # places of A, C, G and T among the digits of a k-mer
+
+
+Choose = Callable[[NDArray[np.float32]], int]
+"""From logits over k-mers, (4**k,), to the index of one."""
+
+
+def _best_token(logits: NDArray[np.float32]) -> int:
+    return int(logits.argmax())
+
+
+def _best_by_bases(logits: NDArray[np.float32]) -> int:
+    """Take the most likely first base, then the most likely second one after it, and so on."""
+    mass, kmer = np.exp(logits - logits.max()), 0
+    while len(mass) > 1:
+        by_base = mass.reshape(4, -1)
+        base = int(by_base.sum(axis=1).argmax())
+        mass, kmer = by_base[base], 4 * kmer + base
+    return kmer
+
+
+_CHOICES: dict[Mode, Choose] = {"token": _best_token, "base": _best_by_bases}
 
 
 class CarbonModel(Model):
-    """A Carbon checkpoint; questions share their common prefixes.
+    """A model of k-mers: a Carbon checkpoint, or a stock one; questions share common prefixes.
 
     Attributes:
         carbon: the model.
@@ -76,7 +86,7 @@ class CarbonModel(Model):
     @property
     def network(self) -> torch.nn.Module:
         """The module that reads tokens."""
-        return cast("torch.nn.Module", self.carbon.runner.network.model)
+        return cast("torch.nn.Module", self.carbon.runner.network.base_model)
 
     def base_log_likelihoods(self, sequences: Sequence[str]) -> list[Floats]:
         """Return conditional log-likelihoods of bases: (bases,) a sequence."""
@@ -92,7 +102,7 @@ class CarbonModel(Model):
         )
 
     def next_base(self, prompts: Sequence[str]) -> Floats:
-        """Return p(base | prompt); a last one to five bases condition their 6-mer."""
+        """Return p(base | prompt); the last bases, too few for a k-mer, condition their k-mer."""
         rows = []
         for some in in_blocks(prompts, _AT_ONCE):
             parts = [self._cut(prompt) for prompt in some]
@@ -109,8 +119,14 @@ class CarbonModel(Model):
         return np.array(rows).reshape(-1, 4)
 
     def generate(self, prompts: Sequence[str], length_bp: int, mode: Mode = "token") -> list[str]:
-        """Continue greedily by whole 6-mers or by the marginals of their six bases."""
-        return self.carbon.generate(prompts, length_bp, temperature=0, mode=mode)
+        """Continue greedily: a Carbon model by whole 6-mers or by the marginals of their bases.
+
+        Another model is continued one prompt at a time, by whole k-mers, or by the most likely
+        first base, then the most likely second base after it, and so on.
+        """
+        if isinstance(self._vocabulary, Vocabulary):
+            return self.carbon.generate(prompts, length_bp, temperature=0, mode=mode)
+        return [self._continued(prompt, length_bp, mode) for prompt in prompts]
 
     def deltas(
         self, reference: Reference, variants: Sequence[Variant], reading: Reading
@@ -131,9 +147,8 @@ class CarbonModel(Model):
         self, reference: Reference, variants: Sequence[Variant], reading: Reading
     ) -> list[tuple[NDArray[np.float32], NDArray[np.float32]] | None]:
         """Embed both alleles in the `centered` window, which the probes of all protocols read."""
-        window_bp = reading._replace(protocol="centered").fitting(self.context_bp).window_bp
         embedded = self.carbon.embed_variants(
-            reference, variants, window_bp=window_bp, strands=reading.strands
+            reference, variants, window_bp=reading.window_bp or None, strands=reading.strands
         )
         return [
             None if each.ref is None or each.alt is None else (each.ref, each.alt)
@@ -158,8 +173,7 @@ class CarbonModel(Model):
         """Read the prompt once, and continue from its keys and values."""
         whole, tail = self._cut(prompt, max([length_bp, *map(len, endings)]))
         stem = self._stem(whole)
-        output: Any = self._read(stem)
-        cache, last = cache_of(output), output[0][0, -1:]
+        cache, last = self._after_stem(stem)
         text = self._greedy(cache, last, tail, length_bp)
         likelihoods = []
         for ending in endings:
@@ -168,51 +182,63 @@ class CarbonModel(Model):
             likelihoods.append(self._after(cache, last, branch)[len(tail) :].sum())
         return text, np.array(likelihoods, dtype=np.float64)
 
-    def word_probabilities(self, sequence: str, words: Sequence[str]) -> Floats:
-        """Return p(word) at every place, by the distributions of the 6-mers that hold it whole.
+    def word_probabilities(self, sequence: str, words: Sequence[str]) -> Floats | None:
+        """Return p(word) at every place, by the distributions of the k-mers that hold it whole.
 
         The sequence is read three times, from its first, second and third base, so that each place
-        of a codon meets every place of a 6-mer. A place that two readings cover gets their mean; a
+        of a codon meets every place of a k-mer. A place that two readings cover gets their mean; a
         sequence longer than the context is read in parts that follow one another.
+
+        Returns:
+            None if a k-mer is shorter than a word.
         """
+        if len(words[0]) > self._k:
+            return None
         totals, counts = np.zeros((len(sequence), len(words))), np.zeros((len(sequence), 1))
-        slots = K - len(words[0]) + 1
+        slots = self._k - len(words[0]) + 1
         for start in range(3):
             by_slot = self._by_slot(sequence[start:], words)
             for slot in range(slots):
-                at = start + slot + K * np.arange(len(by_slot))
+                at = start + slot + self._k * np.arange(len(by_slot))
                 totals[at] += by_slot[:, slot]
                 counts[at] += 1
         with np.errstate(invalid="ignore"):
             return totals / counts
 
     def _by_slot(self, sequence: str, words: Sequence[str]) -> Floats:
-        """Return p(word) at every place in every whole 6-mer: (6-mers, places, words)."""
-        runner = self.carbon.runner
-        context_bp = (runner.context_tokens - len(self._vocabulary.prefix(()))) * K
-        whole_bp = len(sequence) // K * K
+        """Return p(word) at every place in every whole k-mer: (k-mers, places, words)."""
+        runner, context_bp = self.carbon.runner, self.context_bp
+        whole_bp = len(sequence) // self._k * self._k
         parts = [
             sequence[at : min(at + context_bp, whole_bp)] for at in range(0, whole_bp, context_bp)
         ]
         stem = prefix_of("", self._vocabulary, ())
         passages = [Passage(stem, (continuation_of(part, self._vocabulary),)) for part in parts]
-        holds = torch.from_numpy(_holds(tuple(words)))
+        holds = torch.from_numpy(_holds(tuple(words), self._k))
 
         def masses(logits: Tensor, kmers: Tensor, known: Tensor) -> Tensor:
             return torch.softmax(logits, dim=1) @ holds.to(logits.device)
 
         measured = [arrays[0] for arrays in runner.measure(passages, masses)]
-        slots = K - len(words[0]) + 1
+        slots = self._k - len(words[0]) + 1
         found = np.concatenate([np.zeros((0, slots * len(words)), np.float32), *measured])
         return found.reshape(-1, slots, len(words)).astype(np.float64)
 
-    def states(self, sequences: Sequence[str]) -> Mapping[str, Features]:
+    def states(self, sequences: Sequence[str]) -> Mapping[str, Features] | None:
         """Return the states of the forward strand by pool and layer, the last layer first.
+
+        Returns:
+            None if the decoder has no layers that run one by one.
 
         Raises:
             UserError: a sequence is longer than the context.
         """
-        room = room_bp(self.carbon.model.network.config.max_position_embeddings, "end")
+        pools = [pool for pool in POOLS if _is_readable(self._vocabulary, pool)]
+        if not _has_layers(self.network):
+            return None
+        room = min(
+            room_bp(self.carbon.runner.context_tokens, pool, self._vocabulary) for pool in pools
+        )
         if (longest := max(map(len, sequences))) > room:
             raise UserError(
                 f"windows of {longest:,} bp: the model reads {room:,} bp; build shorter"
@@ -221,7 +247,7 @@ class CarbonModel(Model):
         layers = layers_of(opened, None)[::-1]
         names = [LAST_LAYER if layer is None else f"layer {layer}" for layer in layers]
         found: dict[str, Features] = {}
-        for pool in POOLS:
+        for pool in pools:
             method = MethodConfig(name="probe", pool=pool, strands="forward")
             vectors = vectors_of(opened, layers, sequences, method)
             found[pool] = {name: vectors[:, i] for i, name in enumerate(names)}
@@ -232,29 +258,45 @@ class CarbonModel(Model):
         """Return a model of the same shape with the initial weights of a seed."""
         torch.manual_seed(seed)
         learned = self.carbon.model.network
-        network = LlamaForCausalLM(deepcopy(learned.config)).train(False).to(learned.device)
+        network = type(learned)(deepcopy(learned.config)).train(False).to(learned.device)
         loaded = LoadedModel(network, self.carbon.model.vocabulary)
         return CarbonModel(inference.Model(loaded), f"{self.name}, random weights")
 
     @property
-    def _vocabulary(self) -> Any:
+    def _vocabulary(self) -> KmerVocabulary:
         return self.carbon.runner.vocabulary
+
+    @property
+    def _k(self) -> int:
+        return self._vocabulary.k
 
     def _stem(self, whole: str) -> Any:
         return prefix_of(whole, self._vocabulary)
 
     def _cut(self, prompt: str, more_bp: int = 0) -> tuple[str, str]:
-        """Return the whole 6-mers of a prompt, as many as fit before more bases, and its tail."""
-        whole_bp = len(prompt) // K * K
+        """Return the whole k-mers of a prompt, as many as fit before more bases, and its tail."""
+        k = self._k
+        whole_bp = len(prompt) // k * k
         tail = prompt[whole_bp:]
-        room_bp = (self.context_bp - (len(tail) + more_bp if more_bp else 0)) // K * K
+        room_bp = (self.context_bp - (len(tail) + more_bp if more_bp else 0)) // k * k
         return prompt[max(whole_bp - room_bp, 0) : whole_bp], tail
 
     def _fork(self, first: str, second: str) -> Passage:
         shared_bp = _common_bp(first.upper(), second.upper())
-        shared_bp = min(shared_bp, len(first) - 1, len(second) - 1) // K * K
+        shared_bp = min(shared_bp, len(first) - 1, len(second) - 1) // self._k * self._k
         branches = (continuation_of(s[shared_bp:], self._vocabulary) for s in (first, second))
         return Passage(self._stem(first[:shared_bp]), tuple(branches))
+
+    def _after_stem(self, stem: Any) -> tuple[Any, Tensor]:
+        """Return the keys and values of a stem, and its last state: (1, width).
+
+        Nothing precedes the first base of a model without a begin token: zeros stand for its state.
+        """
+        if not len(stem):
+            head = self.carbon.model.network.get_output_embeddings().weight
+            return DynamicCache(), head.new_zeros(1, head.shape[1])
+        output: Any = self._read(stem)
+        return cache_of(output), output[0][0, -1:]
 
     def _read(self, ids: Any, cache: Any = None) -> Any:
         tokens = torch.from_numpy(np.asarray(ids))[None].to(self.carbon.runner.device)
@@ -267,20 +309,33 @@ class CarbonModel(Model):
             states = torch.cat([last, self._read(branch.ids[:-1], cache)[0][0]])
         logits = self.carbon.runner.logits(states)
         kmers = torch.from_numpy(branch.kmers).to(logits.device)
-        known = torch.from_numpy(known_bases(branch.known)).to(logits.device)
+        known = torch.from_numpy(known_bases(branch.known, self._k)).to(logits.device)
         return chain(logits, kmers, known).double().cpu().numpy().reshape(-1)
 
-    def _greedy(self, cache: Any, last: Tensor, tail: str, length_bp: int) -> str:
+    @torch.inference_mode()
+    def _continued(self, prompt: str, length_bp: int, mode: Mode) -> str:
+        """Continue one prompt, in parts of which each fits into the context with what is before."""
+        text, part_bp = "", max(self.context_bp // 2, 1)
+        while len(text) < length_bp:
+            more_bp = min(part_bp, length_bp - len(text))
+            whole, tail = self._cut(prompt + text, more_bp)
+            cache, last = self._after_stem(self._stem(whole))
+            text += self._greedy(cache, last, tail, more_bp, _CHOICES[mode])
+        return text
+
+    def _greedy(
+        self, cache: Any, last: Tensor, tail: str, length_bp: int, choose: Choose | None = None
+    ) -> str:
         kmers: list[int] = []
-        while len(kmers) * K < len(tail) + length_bp:
+        texts, choose = kmer_texts(self._k), choose or _best_token
+        while len(kmers) * self._k < len(tail) + length_bp:
             if kmers:
-                last = self._read([self._vocabulary.first_kmer + kmers[-1]], cache)[0][0, -1:]
+                last = self._read(self._vocabulary.ids[kmers[-1:]], cache)[0][0, -1:]
             logits = self.carbon.runner.logits(last)[0].cpu().numpy()
             check_finite(logits.sum(), "a prompt")
-            kmers.append(
-                int(np.where(_begin_with("" if kmers else tail), logits, -np.inf).argmax())
-            )
-        text = decode_kmers(Kmers(np.array(kmers), np.full(len(kmers), ALL_KNOWN, np.uint8)))
+            agrees = _begin_with("" if kmers else tail, self._k)
+            kmers.append(choose(np.where(agrees, logits, -np.inf)))
+        text = "".join(texts[kmer] for kmer in kmers)
         return text[len(tail) : len(tail) + length_bp]
 
 
@@ -298,13 +353,29 @@ def _values_of(score: VariantScore, names: Sequence[ScoreName]) -> dict[str, flo
     return {name: value for name, value in values.items() if value is not None}
 
 
+def _has_layers(decoder: Any) -> bool:
+    try:
+        layers_of_decoder(decoder)
+    except UserError:
+        return False
+    return True
+
+
+def _is_readable(vocabulary: KmerVocabulary, pool: Pool) -> bool:
+    try:
+        check_pool(vocabulary, pool)
+    except UserError:
+        return False
+    return True
+
+
 @cache
-def _holds(words: tuple[str, ...]) -> NDArray[np.float32]:
-    """Return which 6-mers hold which word at which place: (4096, places x words) 0 or 1."""
+def _holds(words: tuple[str, ...], k: int) -> NDArray[np.float32]:
+    """Return which k-mers hold which word at which place: (4**k, places x words) 0 or 1."""
     length = len(words[0])
     rows = [
-        [kmer[at : at + length] == word for at in range(K - length + 1) for word in words]
-        for kmer in all_kmers()
+        [kmer[at : at + length] == word for at in range(k - length + 1) for word in words]
+        for kmer in kmer_texts(k)
     ]
     return np.array(rows, dtype=np.float32)
 
@@ -322,43 +393,32 @@ def _common_bp(first: str, second: str) -> int:
     return int(np.argmax(np.append(a != b, True)))
 
 
-def _begin_with(tail: str) -> Any:
-    """Return which 6-mers begin with the known bases of a tail: (4096,) bool."""
-    if not tail:
-        return np.ones(len(KMER_DIGITS), dtype=bool)
-    encoded = encode_kmers(tail)
-    digits, known = KMER_DIGITS[encoded.indices[0]], known_bases(encoded.known)[0]
-    return ((digits == KMER_DIGITS) | ~known).all(axis=1)
+def _begin_with(tail: str, k: int) -> Any:
+    """Return which k-mers begin with the known bases of a tail: (4**k,) bool."""
+    indices = np.arange(4**k)
+    agrees = np.ones(len(indices), dtype=bool)
+    for place, base in enumerate(tail.upper()):
+        if base in BASES:
+            agrees &= indices // 4 ** (k - 1 - place) % 4 == BASES.index(base)
+    return agrees
 
 
 def load_any(
     source: str, name: str, *, dtype: Dtype = "float32", device: str = "auto", yarn: float | None
 ) -> CarbonModel | HuggingFaceModel:
-    """Load a Carbon checkpoint, or else any causal language model over DNA.
+    """Load a model of k-mers, Carbon's own or a stock one, or else any causal model over DNA.
 
-    The config decides: a llama with as many rows as one of Carbon's vocabularies is Carbon's.
+    A stock model that `carbon.load` refuses, such as one of byte pairs, is read on a slow path.
 
     Raises:
         ModelError: the model does not exist, or it is of a kind that cannot be loaded.
         UserError: the device is not there.
     """
-    here = local_folder(source)
-    if here and not _is_carbon(here):
-        return load_hugging_face(source, name, dtype=dtype, device=device)
+    folder = local_folder(source) or hub_folder(hub_name(source), with_weights=False)
     try:
         return CarbonModel(load(source, dtype=dtype, device=device, yarn=yarn), name)
-    except ModelError:
-        if here:
+    except ModelError as error:
+        if not is_stock(folder):
             raise
-        hub_folder(hub_name(source), with_weights=False)  # raises where there is none
-        return load_hugging_face(source, name, dtype=dtype, device=device)
-
-
-def _is_carbon(folder: Path) -> bool:
-    """Decide by config.json; for a folder without one Carbon's loader reports the error."""
-    try:
-        config = read_json(folder / "config.json", JSON_OBJECT)
-    except (OSError, UserError):
-        return True
-    rows = config.get("vocab_size")
-    return config.get("model_type") in HEAD_NORMS and rows in (NATIVE.size, HYBRID.size)
+        say(f"{error}; it is read on the slow path")
+    return load_hugging_face(source, name, dtype=dtype, device=device)

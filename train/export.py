@@ -31,7 +31,7 @@ from train.runs.record import Work
 from train.saved import Saved, saved_weights
 from train.schedule import Schedule
 
-_DNA_SPECIALS = ("oov", "dna_start", "dna_end")  # padding is a row of text
+_DNA_SPECIALS = ("other", "begin", "dna_end")  # padding is a row of text
 _COPIED = (".json", ".jinja", ".txt", ".model", ".py")
 
 
@@ -82,7 +82,7 @@ def save_as_it_came(
     config = read_json(source / "config.json", JSON_OBJECT, error=ModelError)
     _name_theta(config, theta)
     if not start.is_hybrid:
-        known = {*start.folder.vocabulary.tags, *tags}
+        known = {*start.folder.six_mers.tags, *tags}
         config[TAGS_KEY] = [tag for tag in NATIVE.tags if tag in known]
     text = json.dumps(config, indent=2, sort_keys=True) + "\n"
     (folder / "config.json").write_text(text, encoding="utf-8")

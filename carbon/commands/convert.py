@@ -50,9 +50,9 @@ def convert(
         dtype: of the weights; as in SRC if not given.
         max_shard_size: of a weights file, such as 5GB.
     """
-    from carbon.model import model_folder
+    from carbon.model.folder import carbon_folder
 
-    model_folder(source)  # before anything large is imported
+    carbon_folder(source)  # before anything large is imported
     if to == "gguf":
         _write_gguf(source, output, dtype)
     else:
@@ -104,7 +104,7 @@ def _native(source: "LoadedModel", dtype: Dtype | None) -> "LlamaForCausalLM":
     from carbon.model.convert import native_network
     from carbon.progress import say
 
-    if source.vocabulary.name == "hybrid":
+    if source.six_mers.name == "hybrid":
         say("metadata tags are left out: in a hybrid they are text, without their own rows")
     return native_network(source, DTYPES[dtype] if dtype else source.network.dtype)
 

@@ -108,7 +108,7 @@ def design(
     from carbon.io.files import check_no_input
 
     check_no_input(output, start, records)
-    check_inputs(loading.model, start, records)
+    check_inputs(loading.model, start, records, carbon_only=True)
     from carbon.design.config import DesignConfig
     from carbon.design.job import DesignJob, check_job, run_design_job, summary_of
     from carbon.genome import read_sequences

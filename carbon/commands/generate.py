@@ -15,7 +15,7 @@ def generate(*, job: GenerateJob, workers: Workers = WORKERS) -> None:
         raise UserError("--right fills one gap; give its left side by --prompt, not --prompts")
     if job.num_samples < 1:
         raise UserError("-n 0: give 1 or more")
-    check_job(job)
+    check_job(job, carbon_only=True)
 
     from carbon.inference.generate.job import run_generate_job
 

@@ -55,20 +55,22 @@ def info(model: str, /) -> None:
         model: model folder, or the name of a bundled or Hub model.
     """
     from carbon.model import model_folder
+    from carbon.tokenizer import Vocabulary
 
     folder = model_folder(model)  # reads the config and the headers of the weights, without torch
     config, vocabulary = folder.config, folder.vocabulary
+    is_own = isinstance(vocabulary, Vocabulary)
     older = {"rope_theta": config.get("rope_theta"), **(config.get("rope_scaling") or {})}
     facts = {
-        "vocabulary": vocabulary.name,
+        "vocabulary": vocabulary.name if is_own else f"{vocabulary.k}-mers",
         "parameters": folder.num_parameters,
         "layers": config["num_hidden_layers"],
         "hidden_size": config["hidden_size"],
         "context_tokens": config["max_position_embeddings"],
-        "context_bp": (config["max_position_embeddings"] - 1) * 6,
+        "context_bp": (config["max_position_embeddings"] - len(vocabulary.prefix())) * vocabulary.k,
         "rope": config.get("rope_parameters") or {"rope_type": "default", **older},
         "tied_embeddings": config["tie_word_embeddings"],
-        "tags": list(vocabulary.tags),
+        "tags": list(vocabulary.tags) if is_own else [],
     }
     print(json.dumps(facts, indent=1))
 

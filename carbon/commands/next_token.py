@@ -33,7 +33,7 @@ def next_token(
     from carbon.io.files import atomic_file
 
     writer = chosen_by_ending(output, "table") if output else write_tsv
-    check_inputs(loading.model)
+    check_inputs(loading.model, carbon_only=True)
 
     from carbon.inference import kmer_index
 

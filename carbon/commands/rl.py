@@ -34,7 +34,7 @@ def rl(
         model: model folder, or the name of a bundled or Hub model.
         output: run folder to write.
     """
-    check_inputs(model)
+    check_inputs(model, carbon_only=True)
     job = RLJob(model, functions, config, output, samplers)
     check_rl(job)
     from carbon.rl.train import run_rl

@@ -79,7 +79,9 @@ def serve(
     """
     folders = _folders(finetuned)
     for_variants = (genes.annotation, background, calibration)
-    check_inputs(loading.model, reference, *for_variants, token_file, *folders.values())
+    check_inputs(
+        loading.model, reference, *for_variants, token_file, *folders.values(), carbon_only=True
+    )
     genes.check()
     for path in for_variants:
         if path and not reference:

@@ -218,24 +218,30 @@ def one_of(title: str, is_required: bool = False) -> Group:
     return group_of(options.Group(title, takes_one=True, is_required=is_required))
 
 
-def check_job(job: Any) -> None:
+def check_job(job: Any, *, carbon_only: bool = False) -> None:
     """Check that the model and the input files of a job exist, before large imports.
 
     Raises:
-        UserError: the model is unknown, its files contradict one another, or a file is absent.
+        UserError: as for `check_inputs`.
     """
-    check_inputs(job.loading.model, *input_files(job))
+    check_inputs(job.loading.model, *input_files(job), carbon_only=carbon_only)
 
 
-def check_inputs(model: str, *paths: str | Path | None) -> None:
+def check_inputs(model: str, *paths: str | Path | None, carbon_only: bool = False) -> None:
     """Check that a model and some input files exist.
 
+    Args:
+        model: folder or name.
+        *paths: input files.
+        carbon_only: refuse models that are not Carbon's own.
+
     Raises:
-        UserError: the model is unknown, its files contradict one another, or a file is absent.
+        UserError: the model is unknown or of a refused kind, its files contradict one another, or a
+            file is absent.
     """
-    from carbon.model import model_folder
+    from carbon.model.folder import carbon_folder, model_folder
 
     for path in paths:
         if path is not None and str(path) != "-" and not Path(path).exists():
             raise UserError(f"{path}: no such file")
-    model_folder(model)
+    (carbon_folder if carbon_only else model_folder)(model)

@@ -218,7 +218,7 @@ def _prefix(species: int, gene: int, reading: Reading) -> Prefix:
         tags = (FIRST_ID["species"] + species,)
     if reading.with_gene and gene >= 0:
         tags += (FIRST_ID["gene"] + gene,)
-    return (*tags, NATIVE.dna_start)
+    return (*tags, NATIVE.begin)
 
 
 def _lay_out(segments: list[PackedSegment], row_tokens: int, soft_masks: bool) -> TokenRow:
@@ -247,7 +247,7 @@ def _lay_out(segments: list[PackedSegment], row_tokens: int, soft_masks: bool) -
         indices, known = kmers.indices[first : first + count], kmers.known[first : first + count]
         row.input_ids[at:body] = segment.prefix
         row.input_ids[body:end] = indices + NATIVE.first_kmer
-        row.input_ids[body:end][known != ALL_KNOWN] = NATIVE.oov
+        row.input_ids[body:end][known != ALL_KNOWN] = NATIVE.other
         if count and known[-1] == (1 << (len(segment.letters) - 1) % K + 1) - 1:
             row.input_ids[end - 1] = indices[-1] + NATIVE.first_kmer  # padding is not a gap
         row.position_ids[at:end] = np.arange(end - at)

@@ -80,7 +80,7 @@ class Proposer:
 
     def check_both_sides(self) -> None:
         """Raise UserError unless a sequence fits into the model's context, as `filled` requires."""
-        prefix = len(self.runner.vocabulary.prefix(self.tags))
+        prefix = len(self.runner.six_mers.prefix(self.tags))
         # Up to five bases before a window may not fill a whole 6-mer.
         tokens = prefix - 1 + math.ceil((self.length_bp + K - 1) / K)
         if tokens > self.runner.context_tokens:

@@ -22,7 +22,7 @@ def search_of(runner: ModelRunner, config: DesignConfig, num_functions: int) -> 
         UserError: no sequence satisfies the rules, or an option does not fit the model or the
             number of scoring functions.
     """
-    runner.vocabulary.prefix(tuple(config.tags))
+    runner.six_mers.prefix(tuple(config.tags))
     if config.start or config.records:
         check_distances()
     if config.records:

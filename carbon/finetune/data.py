@@ -32,6 +32,7 @@ from carbon.finetune.split import (
 from carbon.finetune.tasks import TASK_TYPES, LabelTask, Transform
 from carbon.genome.alphabet import FASTA_LETTERS
 from carbon.io.files import content_sha256
+from carbon.tokenizer import K
 
 _YES_AND_NO = {"0": 0.0, "1": 1.0, "false": 0.0, "true": 1.0, "no": 0.0, "yes": 1.0}
 _SHOWN = 8
@@ -275,13 +276,13 @@ class PreparedData(NamedTuple):
     homology: HomologyName = "kmers"
 
 
-def prepare(data: DataConfig, task: TaskConfig) -> PreparedData:
+def prepare(data: DataConfig, task: TaskConfig, k: int = K) -> PreparedData:
     """Read examples, assign splits, handle leaks and fit the task.
 
     Raises:
         UserError: the data are invalid; the message names file and row.
     """
-    rows = read_rows(data)
+    rows = read_rows(data, k)
     sequences = _checked_sequences(rows)
     names = _checked_names(rows)
     named = read_labels(rows, task, data.unknown)
@@ -477,7 +478,7 @@ _READ_AS = {"truncate": "truncated", "tile": "read in windows that overlap by ha
 
 
 def fit_to_context(
-    prepared: PreparedData, config: TaskConfig, method: MethodConfig, room_bp: int
+    prepared: PreparedData, config: TaskConfig, method: MethodConfig, room_bp: int, k: int
 ) -> PreparedData:
     """Return data that the model can read, with notes on what it cannot.
 
@@ -489,6 +490,7 @@ def fit_to_context(
         config: the task; class weights are recomputed if labels become unknown.
         method: its `too_long` rule applies.
         room_bp: bases of the longest sequence that the model reads whole.
+        k: bases of a token.
 
     Raises:
         UserError: sequences are too long, or one has no known base where the model reads it.
@@ -497,17 +499,17 @@ def fit_to_context(
     long = [n for n, item in enumerate(examples.inputs) if input_bp(item) > room_bp]
     if long:
         _check_long(long, examples, method, room_bp)
-    _check_known(examples, method, room_bp)
+    _check_known(examples, method, room_bp, k)
     if not long:
         return prepared
     notes = [
         f"{len(long)} sequences are longer than {room_bp} bp, and {_READ_AS[method.too_long]}."
     ]
     if method.too_long == "tile":
-        notes += _unknown_windows(examples, room_bp)
+        notes += _unknown_windows(examples, room_bp, k)
     if not examples.per_base:
         return prepared._replace(notes=(*prepared.notes, *notes))
-    labels, unread = _labels_read(examples, long, method, room_bp)
+    labels, unread = _labels_read(examples, long, method, room_bp, k)
     if unread:
         examples = replace(examples, labels=labels)
         notes.append(f"{unread:,} labels belong to bases that are not read, and are ignored.")
@@ -536,7 +538,7 @@ def _check_long(long: list[int], examples: Examples, method: MethodConfig, room_
         )
 
 
-def _check_known(examples: Examples, method: MethodConfig, room_bp: int) -> None:
+def _check_known(examples: Examples, method: MethodConfig, room_bp: int, k: int) -> None:
     """Raise UserError if a sequence has no known base where the model reads it."""
     from carbon.finetune.network import windows_read
 
@@ -544,7 +546,7 @@ def _check_known(examples: Examples, method: MethodConfig, room_bp: int) -> None
     bare = [
         name
         for name, item in zip(examples.names, examples.inputs, strict=True)
-        if not all(any(windows_read(bases, room_bp, tile=tile)) for bases in sequences_of(item))
+        if not all(any(windows_read(bases, room_bp, k, tile=tile)) for bases in sequences_of(item))
     ]
     if bare:
         where = f" in its first {room_bp} bp" if method.too_long == "truncate" else ""
@@ -553,14 +555,14 @@ def _check_known(examples: Examples, method: MethodConfig, room_bp: int) -> None
         )
 
 
-def _unknown_windows(examples: Examples, room_bp: int) -> list[str]:
+def _unknown_windows(examples: Examples, room_bp: int, k: int) -> list[str]:
     """Return a sentence on windows without a known base, if there are any."""
     from carbon.finetune.network import windows_read
     from carbon.inference.score import overlapping_windows
 
     missing = [
-        sum(1 for _ in overlapping_windows(len(bases), room_bp))
-        - sum(1 for _ in windows_read(bases, room_bp, tile=True))
+        sum(1 for _ in overlapping_windows(len(bases), room_bp, k))
+        - sum(1 for _ in windows_read(bases, room_bp, k, tile=True))
         for bases in examples.sequences
     ]
     if not sum(missing):
@@ -572,7 +574,7 @@ def _unknown_windows(examples: Examples, room_bp: int) -> list[str]:
 
 
 def _labels_read(
-    examples: Examples, long: list[int], method: MethodConfig, room_bp: int
+    examples: Examples, long: list[int], method: MethodConfig, room_bp: int, k: int
 ) -> tuple[Labels, int]:
     """Return labels, unknown for bases that no window reads, and how many became unknown."""
     from carbon.finetune.network import windows_read
@@ -581,7 +583,7 @@ def _labels_read(
     for n in long:
         is_read = np.zeros(len(examples.sequences[n]), dtype=bool)
         for start, bases in windows_read(
-            examples.sequences[n], room_bp, tile=method.too_long == "tile"
+            examples.sequences[n], room_bp, k, tile=method.too_long == "tile"
         ):
             is_read[start : start + len(bases)] = True
         labels[examples.rows_of(n)][~is_read] = np.nan

@@ -8,7 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import NonNegativeInt
+from pydantic import NonNegativeInt, PositiveInt
 from typing_extensions import TypedDict
 
 from carbon import __version__
@@ -19,6 +19,7 @@ from carbon.inference.options import Pool, Strands
 from carbon.io.files import content_sha256, sha256_of_file
 from carbon.io.structured import parse_json, read_bytes
 from carbon.model.folder import weight_files
+from carbon.tokenizer import K
 
 
 def content_of(folder: Path) -> list[str]:
@@ -54,6 +55,7 @@ class Manifest:
         strands: default strands of a prediction.
         too_long: default rule for sequences longer than the context.
         variant_input: what is read of a variant; `alt` if the model reads single sequences.
+        k: bases of a token of the base model.
         window_bp: default window around a variant or the middle of an interval; 0 if unknown.
         members: folders of the seeds of an ensemble, inside this one; empty for a single model.
         data: files, split and hashes.
@@ -70,6 +72,7 @@ class Manifest:
     strands: Strands = "both"
     too_long: str = "refuse"
     variant_input: VariantInput = "alt"
+    k: PositiveInt = K
     window_bp: NonNegativeInt = 0
     members: tuple[str, ...] = ()
     data: Mapping[str, Any] = field(default_factory=dict)

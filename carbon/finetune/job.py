@@ -58,6 +58,8 @@ from carbon.finetune.train import train_weights, with_lora
 from carbon.genome import Reference
 from carbon.inference import load
 from carbon.inference.checks import check_window
+from carbon.inference.embed import check_pool
+from carbon.inference.options import Pool
 from carbon.io.config import with_overrides
 from carbon.io.files import atomic_file, atomic_folder, content_sha256
 from carbon.io.locks import locked_output
@@ -67,6 +69,7 @@ from carbon.model.folder import weight_files
 from carbon.parallel.options import WorkerOptions
 from carbon.progress import say, track
 from carbon.reports.figures import check_installed
+from carbon.tokenizer import KmerVocabulary, Vocabulary
 
 IDENTITY = "identity.json"
 _MODELS = "models"  # in the progress folder: the finished seeds
@@ -420,8 +423,7 @@ def _reads_deltas(config: FinetuneConfig, examples: Examples) -> bool:
 
 def _context_bp(config: FinetuneConfig) -> int:
     """Return the bases that the base model reads to score a variant."""
-    context_tokens = int(model_folder(config.model).config["max_position_embeddings"])
-    return room_bp(context_tokens, "mean")
+    return _room_bp(config, "mean")
 
 
 def write_outcome(
@@ -499,13 +501,35 @@ def _say_what_remains(progress: Path) -> None:
 
 def prepared_of(config: FinetuneConfig) -> PreparedData:
     """Read the data, and check that the model, the baselines and a cross-validation can too."""
-    prepared = prepare(config.data, config.task)
-    context_tokens = int(model_folder(config.model).config["max_position_embeddings"])
-    room = room_bp(context_tokens, config.method.pool)
-    prepared = fit_to_context(prepared, config.task, config.method, room)
+    vocabulary = _checked_vocabulary(config)
+    prepared = prepare(config.data, config.task, vocabulary.k)
+    room = _room_bp(config, config.method.pool)
+    prepared = fit_to_context(prepared, config.task, config.method, room, vocabulary.k)
     if config.method.cross_validate:
         checked_examples(prepared.examples)
     return _with_delta_window(config, prepared)
+
+
+def _checked_vocabulary(config: FinetuneConfig) -> KmerVocabulary:
+    """Return the vocabulary of the base model, which the method and the pool can read.
+
+    Raises:
+        UserError: they need a Carbon model.
+    """
+    vocabulary = model_folder(config.model).vocabulary
+    check_pool(vocabulary, config.method.pool)
+    if config.method.name != "probe" and not isinstance(vocabulary, Vocabulary):
+        raise UserError(
+            f"method.name = '{config.method.name}': {config.model} is a model of "
+            f"{vocabulary.k}-mers that Carbon did not train; set method.name to 'probe'"
+        )
+    return vocabulary
+
+
+def _room_bp(config: FinetuneConfig, pool: Pool) -> int:
+    """Return the bases that the base model reads."""
+    folder = model_folder(config.model)
+    return room_bp(int(folder.config["max_position_embeddings"]), pool, folder.vocabulary)
 
 
 def _with_delta_window(config: FinetuneConfig, prepared: PreparedData) -> PreparedData:
@@ -518,7 +542,8 @@ def _with_delta_window(config: FinetuneConfig, prepared: PreparedData) -> Prepar
         return prepared
     window_bp, context_bp = config.data.window_bp, _context_bp(config)
     try:
-        check_window(min(window_bp, context_bp), context_bp)
+        k = model_folder(config.model).vocabulary.k
+        check_window(min(window_bp, context_bp), context_bp, k)
     except UserError as error:
         raise UserError(f"data.window_bp, baseline delta: {error}, or take delta out") from None
     note = f"The deltas are of {context_bp} bp around each variant, which the model reads."
@@ -540,6 +565,7 @@ def _manifest(config: FinetuneConfig, prepared: PreparedData, folder: Path) -> M
         strands=method.strands,
         too_long=method.too_long,
         variant_input=config.data.variant_input if prepared.examples.variants else "alt",
+        k=model_folder(config.model).vocabulary.k,
         window_bp=config.data.window_bp or common_bp,
         data={
             "files": list(prepared.files),

@@ -1,4 +1,4 @@
-"""The fine-tuned network and its losses: padded batches, a stock Llama, pooling, and a head."""
+"""The fine-tuned network and its losses: padded batches, a stock decoder, pooling, and a head."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -18,11 +18,12 @@ from carbon.errors import UserError
 from carbon.finetune.config import VariantInput
 from carbon.finetune.split import Input, input_bp, sequences_of
 from carbon.genome import reverse_complement
+from carbon.inference.checks import layers_of_decoder
 from carbon.inference.options import POOLS, STRANDS_READ, Pool, Strands
 from carbon.inference.runner import Batcher
 from carbon.inference.score import overlapping_windows
 from carbon.model import LoadedModel
-from carbon.tokenizer import K, Vocabulary, encode
+from carbon.tokenizer import K, KmerVocabulary, six_mers
 
 
 class Batch(NamedTuple):
@@ -32,9 +33,9 @@ class Batch(NamedTuple):
         ids: (rows, longest) int64, counted from the first row of the DNA vocabulary: see
             `first_row`.
         weights: (rows, longest) float32, weight of each state in the vector of its row.
-        pairs: for a label of every base: (2, 6-mers), flat token index of each 6-mer in the forward
+        pairs: for a label of every base: (2, k-mers), flat token index of each k-mer in the forward
             row, and in the reverse complement.
-        bases: for a label of every base: (bases,), index of each real base among six per 6-mer.
+        bases: for a label of every base: (bases,), index of each real base among k per k-mer.
     """
 
     ids: Tensor
@@ -51,27 +52,23 @@ MakeBatch = Callable[[Sequence[str]], Batch]
 """Makes a batch of sequences, at least one base each."""
 
 
-def first_row(vocabulary: Vocabulary) -> int:
+def first_row(vocabulary: KmerVocabulary) -> int:
     """Return the first embedding row that DNA needs; text tokens come before it."""
-    return min(vocabulary.oov, vocabulary.dna_start, vocabulary.dna_end)
+    return vocabulary.rows.start
 
 
-def dna_rows(vocabulary: Vocabulary) -> slice:
-    """Return the embedding rows that DNA needs, without tags."""
-    return slice(first_row(vocabulary), vocabulary.kmer_rows.stop)
+def tokens_of(length_bp: int, pool: Pool, vocabulary: KmerVocabulary) -> int:
+    """Return the tokens of a sequence, the begin token included."""
+    return len(vocabulary.prefix()) - (-length_bp // vocabulary.k) + POOLS[pool].close
 
 
-def tokens_of(length_bp: int, pool: Pool) -> int:
-    """Return the tokens of a sequence, `<dna>` included."""
-    return 1 - (-length_bp // K) + POOLS[pool].close
-
-
-def room_bp(context_tokens: int, pool: Pool) -> int:
+def room_bp(context_tokens: int, pool: Pool, vocabulary: KmerVocabulary) -> int:
     """Return the bases of the longest sequence that fits a context."""
-    return (context_tokens - 1 - POOLS[pool].close) * K
+    num_kmers = context_tokens - len(vocabulary.prefix()) - POOLS[pool].close
+    return num_kmers * vocabulary.k
 
 
-def batches(vocabulary: Vocabulary, pool: Pool, *, per_base: bool = False) -> MakeBatch:
+def batches(vocabulary: KmerVocabulary, pool: Pool, *, per_base: bool = False) -> MakeBatch:
     """Return a function that makes batches, for one vector per sequence or one per base."""
     if per_base:
         return lambda sequences: _batch_of_bases(sequences, vocabulary)
@@ -95,38 +92,42 @@ def turned(item: Input) -> Input:
     return ref, alt
 
 
-def _padded(sequences: Sequence[str], vocabulary: Vocabulary, pool: Pool) -> Batch:
-    pooling, longest = POOLS[pool], max(tokens_of(len(s), pool) for s in sequences)
+def _padded(sequences: Sequence[str], vocabulary: KmerVocabulary, pool: Pool) -> Batch:
+    pooling = POOLS[pool]
+    begin, end = vocabulary.prefix(), [six_mers(vocabulary).dna_end] if pooling.close else []
+    longest = max(tokens_of(len(s), pool, vocabulary) for s in sequences)
     ids = np.zeros((len(sequences), longest), dtype=np.int64)
     weights = np.zeros((len(sequences), longest), dtype=np.float32)
     for row, sequence in enumerate(sequences):
-        encoding = encode(sequence, vocabulary, close=pooling.close)
-        size = len(encoding.ids)
-        ids[row, :size] = encoding.ids - first_row(vocabulary)
+        tokens = vocabulary.tokens(sequence)
+        num_known = np.bitwise_count(tokens.known)
+        size = len(begin) + len(tokens.ids) + len(end)
+        ids[row, :size] = np.concatenate([begin, tokens.ids, end]) - first_row(vocabulary)
         if pooling.last_alone:
             weights[row, size - 1] = 1
         else:
-            weights[row, :size] = np.bitwise_count(encoding.known)
+            weights[row, len(begin) : len(begin) + len(num_known)] = num_known
     return Batch(torch.from_numpy(ids), torch.from_numpy(weights))
 
 
-def _batch_of_bases(sequences: Sequence[str], vocabulary: Vocabulary) -> Batch:
+def _batch_of_bases(sequences: Sequence[str], vocabulary: KmerVocabulary) -> Batch:
     """Read both strands: forward rows first, then their reverse complements in the same order.
 
-    A tail of one to five bases is padded with A. The reverse complement is padded with T in front,
-    so that both have the same 6-mer boundaries: 6-mer t of n is the complement of n - 1 - t.
+    A tail of fewer than k bases is padded with A. The reverse complement is padded with T in front,
+    so that both have the same k-mer boundaries: k-mer t of n is the complement of n - 1 - t.
     """
-    turned = ["T" * (-len(s) % K) + reverse_complement(s) for s in sequences]
+    k, num_begin = vocabulary.k, len(vocabulary.prefix())
+    turned = ["T" * (-len(s) % k) + reverse_complement(s) for s in sequences]
     batch = _padded([*sequences, *turned], vocabulary, "mean")
     num_rows, longest = batch.ids.shape
-    num_kmers = np.array([-(-len(s) // K) for s in sequences])
-    starts = longest * np.arange(num_rows)  # of `<dna>`, before the first 6-mer of each row
-    forward = [start + np.arange(1, n + 1) for start, n in zip(starts, num_kmers, strict=False)]
+    num_kmers = np.array([-(-len(s) // k) for s in sequences])
+    starts = longest * np.arange(num_rows) + num_begin  # of the first k-mer of each row
+    forward = [start + np.arange(n) for start, n in zip(starts, num_kmers, strict=False)]
     reverse = [
-        start + np.arange(n, 0, -1)
+        start + np.arange(n - 1, -1, -1)
         for start, n in zip(starts[len(sequences) :], num_kmers, strict=True)
     ]
-    first_bases = K * (np.cumsum(num_kmers) - num_kmers)
+    first_bases = k * (np.cumsum(num_kmers) - num_kmers)
     bases = [first + np.arange(len(s)) for first, s in zip(first_bases, sequences, strict=True)]
     return batch._replace(
         pairs=torch.from_numpy(np.stack([np.concatenate(forward), np.concatenate(reverse)])),
@@ -164,15 +165,16 @@ class FinetunedNetwork(nn.Module):
     as `carbon.inference.options.POOLS` defines; it equals `Model.embed`.
 
     A causal state depends on the bases to its left only. For a label of every base the reverse
-    complement is read too, and the head takes two states for each 6-mer: of the forward pass and of
-    the reverse pass. It gives six times the outputs of a base.
+    complement is read too, and the head takes two states for each k-mer: of the forward pass and of
+    the reverse pass. It gives k times the outputs of a base.
 
     Attributes:
-        backbone: a `LlamaModel`, or one inside a peft model. Its embedding has the rows of DNA
-            only, which keeps gradients and optimizer moments small.
+        backbone: a stock decoder such as `LlamaModel`, or one inside a peft model. Its embedding
+            has the rows of DNA only, which keeps gradients and optimizer moments small.
         head: maps vectors to logits.
         per_base: whether every base has a row of outputs.
         variant_input: what is read of a variant, key of `VARIANT_INPUTS`.
+        k: bases of a token.
     """
 
     def __init__(
@@ -182,11 +184,12 @@ class FinetunedNetwork(nn.Module):
         *,
         per_base: bool = False,
         variant_input: VariantInput = "alt",
+        k: int = K,
     ) -> None:
         """Store backbone and head."""
         super().__init__()
         self.backbone, self.head, self.per_base = backbone, head, per_base
-        self.variant_input = variant_input
+        self.variant_input, self.k = variant_input, k
 
     def forward(self, batch: Batch) -> Tensor:
         """Return logits, float32: (rows, outputs), or (bases of all rows, outputs)."""
@@ -196,7 +199,7 @@ class FinetunedNetwork(nn.Module):
             return logits
         assert batch.bases is not None
         of_tokens: Tensor = self.head(both_sides(states, batch))
-        return of_tokens.view(len(of_tokens) * K, -1).index_select(0, batch.bases)
+        return of_tokens.view(len(of_tokens) * self.k, -1).index_select(0, batch.bases)
 
     def states(self, batch: Batch) -> Tensor:
         """Return the state of every token after the last layer and norm: (rows, longest, width)."""
@@ -240,7 +243,7 @@ def vectors_of_rows(states: Tensor, batch: Batch, variant_input: VariantInput) -
 
 
 def both_sides(states: Tensor, batch: Batch) -> Tensor:
-    """Return the states of each 6-mer in both passes, concatenated: (6-mers, 2 x width)."""
+    """Return the states of each k-mer in both passes, concatenated: (k-mers, 2 x width)."""
     assert batch.pairs is not None
     flat = states.flatten(0, 1)
     return torch.cat([flat.index_select(0, places) for places in batch.pairs], dim=1)
@@ -250,7 +253,7 @@ class OpenedModel:
     """A loaded model whose decoder is prepared for fine-tuning, and can be restored.
 
     Attributes:
-        model: native or hybrid; unusable for other purposes until `closed` is called.
+        model: a model; unusable for other purposes until `closed` is called.
         backbone: its decoder. The embedding has the rows of DNA only.
     """
 
@@ -258,14 +261,15 @@ class OpenedModel:
         """Prepare a model.
 
         Args:
-            model: native or hybrid.
+            model: a model whose decoder has layers, such as a Llama.
             layer: use this number of layers and no final norm; all layers and the norm if None.
 
         Raises:
-            UserError: the model has fewer layers.
+            UserError: the model has fewer layers, or no layers that run one by one.
         """
         self.model = model
-        self.backbone: LlamaModel = model.network.model
+        self.backbone: LlamaModel = model.network.base_model
+        layers_of_decoder(self.backbone)
         whole: Any = self.backbone
         self._whole = (whole.embed_tokens, whole.layers, whole.norm)
         num_layers = len(whole.layers)
@@ -274,7 +278,7 @@ class OpenedModel:
                 raise UserError(f"layer {layer}: the model has {num_layers}; give 0 to that")
             whole.layers, whole.norm = whole.layers[:layer], nn.Identity()
             whole.config.num_hidden_layers = layer
-        rows = whole.embed_tokens.weight.detach()[dna_rows(model.vocabulary)].clone()
+        rows = whole.embed_tokens.weight.detach()[model.vocabulary.rows].clone()
         embedding: Any = nn.Embedding
         whole.embed_tokens = embedding.from_pretrained(rows, freeze=False)
 
@@ -284,7 +288,7 @@ class OpenedModel:
         embeddings = backbone.embed_tokens.weight.detach()
         backbone.embed_tokens, backbone.layers, backbone.norm = self._whole
         with torch.no_grad():
-            backbone.embed_tokens.weight[dna_rows(self.model.vocabulary)] = embeddings
+            backbone.embed_tokens.weight[self.model.vocabulary.rows] = embeddings
         backbone.config.num_hidden_layers = len(backbone.layers)
         return self.model.network
 
@@ -313,25 +317,26 @@ class SequenceWindow(NamedTuple):
 _KNOWN = re.compile("[ACGTacgt]")
 
 
-def windows_read(sequence: str, room_bp: int, *, tile: bool) -> Iterator[tuple[int, str]]:
+def windows_read(sequence: str, room_bp: int, k: int, *, tile: bool) -> Iterator[tuple[int, str]]:
     """Yield start and bases of each window of a sequence that has a known base.
 
     Args:
         sequence: DNA in either case.
         room_bp: bases of the longest window.
+        k: bases of a token.
         tile: use windows that overlap by half; otherwise only the first.
     """
-    starts = [start for start, _ in overlapping_windows(len(sequence), room_bp)] if tile else [0]
+    starts = [start for start, _ in overlapping_windows(len(sequence), room_bp, k)] if tile else [0]
     for start in starts:
         bases = sequence[start : start + room_bp]
         if _KNOWN.search(bases):
             yield start, bases
 
 
-def _windows_of(item: Input, room_bp: int, *, tile: bool) -> Iterator[tuple[int, Input]]:
+def _windows_of(item: Input, room_bp: int, k: int, *, tile: bool) -> Iterator[tuple[int, Input]]:
     """Yield what `windows_read` yields; both alleles of a variant are one window, if known."""
     if isinstance(item, str):
-        yield from windows_read(item, room_bp, tile=tile)
+        yield from windows_read(item, room_bp, k, tile=tile)
     elif all(map(_KNOWN.search, item)):
         yield 0, item
 
@@ -349,7 +354,7 @@ class Averager:
         self,
         network: torch.nn.Module,
         backbone: Any,
-        vocabulary: Vocabulary,
+        vocabulary: KmerVocabulary,
         pool: Pool,
         width: int,
         *,
@@ -369,11 +374,17 @@ class Averager:
                 1.
         """
         self.network = network
-        self.room_bp = room_bp(backbone.config.max_position_embeddings, pool)
+        self.room_bp = room_bp(backbone.config.max_position_embeddings, pool, vocabulary)
         self.batcher = Batcher(backbone)
         self._pool, self._width, self._per_base = pool, width, per_base
         self._size_of = size_of or (lambda bases: bases if per_base else 1)
+        self._vocabulary = vocabulary
         self._batch = batches(vocabulary, pool, per_base=per_base)
+
+    @property
+    def k(self) -> int:
+        """Bases of a token."""
+        return self._vocabulary.k
 
     @property
     def batch_tokens(self) -> int:
@@ -409,7 +420,7 @@ class Averager:
     ) -> Iterator[SequenceWindow]:
         """Yield the windows of each sequence with a known base, without `tile` only the first."""
         for number, sequence in enumerate(sequences):
-            for start, item in _windows_of(sequence, self.room_bp, tile=tile):
+            for start, item in _windows_of(sequence, self.room_bp, self.k, tile=tile):
                 for strand in STRANDS_READ[strands]:
                     is_turned = strand == "-"
                     read = turned(item) if is_turned else item
@@ -419,7 +430,7 @@ class Averager:
     def read(self, windows: Sequence[SequenceWindow]) -> list[NDArray[np.float32]]:
         """Return the vectors of each window; windows of similar length share a batch."""
         lengths = [
-            tokens_of(input_bp(w.item), self._pool)
+            tokens_of(input_bp(w.item), self._pool, self._vocabulary)
             * len(sequences_of(w.item))
             * (1 + self._per_base)
             for w in windows

@@ -43,7 +43,7 @@ from carbon.io.structured import read_json
 from carbon.model import LoadedModel, model_folder
 from carbon.model.folder import check_tensors
 from carbon.model.load import check_finite_weights, no_bars
-from carbon.tokenizer import K, Vocabulary
+from carbon.tokenizer import KmerVocabulary
 
 Floats32 = NDArray[np.float32]
 
@@ -78,7 +78,7 @@ class FinetunedModel:
     """
 
     def __init__(
-        self, network: FinetunedNetwork, vocabulary: Vocabulary, manifest: Manifest
+        self, network: FinetunedNetwork, vocabulary: KmerVocabulary, manifest: Manifest
     ) -> None:
         """Wrap a network; use `carbon.load_finetuned` to load one."""
         self.network, self.vocabulary, self.manifest = network, vocabulary, manifest
@@ -398,7 +398,7 @@ def _adapter_shapes(backbone: nn.Module, config: Any) -> Iterator[tuple[str, tup
 def head_for(manifest: Manifest, width: int) -> Head:
     """Return a head for a model of this width."""
     alleles = num_alleles(manifest.variant_input)
-    joined, of_token = (2, K) if manifest.task.per_base else (alleles, 1)
+    joined, of_token = (2, manifest.k) if manifest.task.per_base else (alleles, 1)
     num_outputs = manifest.task.num_outputs * of_token
     return Head(width * joined, num_outputs, norm=manifest.norm, parts=alleles)
 
@@ -410,6 +410,7 @@ def network_for(backbone: nn.Module, head: Head, manifest: Manifest) -> Finetune
         head,
         per_base=manifest.task.per_base,
         variant_input=manifest.variant_input,
+        k=manifest.k,
     )
 
 

@@ -318,7 +318,7 @@ class VariantSource(Source):
     def __init__(self, manifest: Manifest, job: PredictJob) -> None:
         """Open reference and VCF."""
         self.writer = chosen_by_ending(job.output, "predicted variants")
-        self.task, self.job = manifest.task, job
+        self.task, self.job, self.k = manifest.task, job, manifest.k
         self.reads_pairs = manifest.variant_input != "alt"
         self.sides = _SIDES_OF_BASES if manifest.task.per_base else _SIDES
         if self.reads_pairs:
@@ -367,7 +367,7 @@ class VariantSource(Source):
             for variant, reason in zip(row.variants, reasons, strict=True):
                 if reason is None:
                     inputs: tuple[Input, ...] = (
-                        (pair_of(self.reference, variant, self.window_bp),)
+                        (pair_of(self.reference, variant, self.window_bp, self.k),)
                         if self.reads_pairs
                         else alleles_of(self.reference, variant, self.window_bp)
                     )

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterator, Sequence
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -26,7 +27,6 @@ from carbon.finetune.tasks import LabelTask
 from carbon.inference.runner import Observed, decoder_with
 from carbon.inference.score import blocks
 from carbon.progress import track
-from carbon.tokenizer import K
 
 Floats = NDArray[np.float64]
 Floats32 = NDArray[np.float32]
@@ -215,25 +215,25 @@ def _fit_ridge(features: Floats32, targets: Floats32) -> tuple[Floats, Floats]:
     return model.coef_.reshape(*shape, -1), np.reshape(model.intercept_, shape)
 
 
-MOST_SIX_MERS = 10_000
-"""Maximum 6-mers of a split, over both strands; beyond it a sample is drawn by the seed."""
+MOST_KMERS = 10_000
+"""Maximum k-mers of a split, over both strands; beyond it a sample is drawn by the seed."""
 
 _WINDOWS = 64  # windows per pass
 
 
-def six_mers_of(length_bp: int) -> int:
-    """Return the 6-mers of a sequence, the tail included."""
-    return -(-length_bp // K)
+def kmers_of(length_bp: int, k: int) -> int:
+    """Return the k-mers of a sequence, the tail included."""
+    return -(-length_bp // k)
 
 
-class SixMers(NamedTuple):
-    """6-mers in the order of their examples.
+class KmerStates(NamedTuple):
+    """k-mers in the order of their examples.
 
     Attributes:
-        vectors: (6-mers, width).
-        labels: (6-mers, 6 x columns) of their bases, base after base; NaN where unknown, and after
+        vectors: (k-mers, width).
+        labels: (k-mers, k x columns) of their bases, base after base; NaN where unknown, and after
             the end of a sequence.
-        total: number of 6-mers before sampling.
+        total: number of k-mers before sampling.
     """
 
     vectors: Floats32
@@ -241,20 +241,20 @@ class SixMers(NamedTuple):
     total: int
 
 
-def read_six_mers(
+def read_kmers(
     averager: Averager, examples: Examples, method: MethodConfig, seed: int
-) -> SixMers:
-    """Return 6-mers of each strand, at most `MOST_SIX_MERS`.
+) -> KmerStates:
+    """Return k-mers of each strand, at most `MOST_KMERS`.
 
     Args:
-        averager: gives one vector per 6-mer.
+        averager: gives one vector per k-mer.
         examples: with a label for every base.
         method: strands to read, and the rule for long sequences.
         seed: seed of the sample.
     """
     tile = method.too_long == "tile"
     windows = list(averager.windows(examples.sequences, method.strands, tile=tile))
-    sizes = [six_mers_of(len(window.bases)) for window in windows]
+    sizes = [kmers_of(len(window.bases), averager.k) for window in windows]
     drawn = _drawn(sizes, seed)
     read = [number for number, indices in enumerate(drawn) if len(indices)]
     vectors, labels = [], []
@@ -262,26 +262,26 @@ def read_six_mers(
     for block in track(blocks, "reading states", len(blocks)):
         for number, states in zip(block, averager.read([windows[n] for n in block]), strict=True):
             vectors.append(states[drawn[number]])
-            labels.append(_labels_of(windows[number], examples)[drawn[number]])
-    return SixMers(np.concatenate(vectors), np.concatenate(labels), sum(sizes))
+            labels.append(_labels_of(windows[number], examples, averager.k)[drawn[number]])
+    return KmerStates(np.concatenate(vectors), np.concatenate(labels), sum(sizes))
 
 
 def _drawn(sizes: list[int], seed: int) -> list[NDArray[np.int64]]:
-    """Return the indices of the sampled 6-mers of each window, in order."""
+    """Return the indices of the sampled k-mers of each window, in order."""
     order = np.random.default_rng(seed).permutation(sum(sizes))
-    sampled = np.sort(order[:MOST_SIX_MERS])
+    sampled = np.sort(order[:MOST_KMERS])
     ends = np.cumsum(sizes)
     by_window = np.split(sampled, np.searchsorted(sampled, ends[:-1]))
     return [rows - (end - size) for rows, end, size in zip(by_window, ends, sizes, strict=True)]
 
 
-def _labels_of(window: SequenceWindow, examples: Examples) -> Floats32:
+def _labels_of(window: SequenceWindow, examples: Examples, k: int) -> Floats32:
     first = int(examples.starts[window.sequence]) + window.start
     of_bases = examples.labels[first : first + len(window.bases)]
     num_bases, num_columns = of_bases.shape
-    padded = np.full((K * six_mers_of(num_bases), num_columns), np.nan, dtype=np.float32)
+    padded = np.full((k * kmers_of(num_bases, k), num_columns), np.nan, dtype=np.float32)
     padded[:num_bases] = of_bases[::-1] if window.is_turned else of_bases
-    return padded.reshape(-1, K * num_columns)
+    return padded.reshape(-1, k * num_columns)
 
 
 _SHARES = (1 / 16, 1 / 8, 1 / 4, 1 / 2)
@@ -307,7 +307,7 @@ class SubsetScore(NamedTuple):
     """The score of a probe fitted to a share of the train split, at the best layer.
 
     Attributes:
-        examples: number of examples, or of 6-mers for a label of every base.
+        examples: number of examples, or of k-mers for a label of every base.
         score: on the validation split.
     """
 
@@ -318,7 +318,7 @@ class SubsetScore(NamedTuple):
 class ProbeResult(NamedTuple):
     """The best probe, the scores of all layers, and the learning curve.
 
-    `notes` has a sentence on sampled 6-mers.
+    `notes` has a sentence on sampled k-mers.
     """
 
     linear: Linear
@@ -332,7 +332,7 @@ class LayerStates(nn.Module):
     """The vectors of a batch after several layers, from one pass: (rows, layers x width).
 
     Each vector is computed when its layer is done, so that no other states stay in memory. For a
-    label of every base a row is a 6-mer, and its vector has the states of both passes.
+    label of every base a row is a k-mer, and its vector has the states of both passes.
     """
 
     def __init__(
@@ -391,20 +391,21 @@ def _read(
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], tuple[str, ...]]:
     """Return vectors, (rows, layers, width), labels, (rows, columns), and notes on sampling.
 
-    A row is an example, or a 6-mer with a column for each of its bases.
+    A row is an example, or a k-mer with a column for each of its bases.
     """
     if not examples.per_base:
         vectors = vectors_of(opened, layers, examples.inputs, method, variant_input)
         return vectors, examples.labels, ()
-    averager = six_mers_averager(opened, layers)
-    vectors, labels, total = read_six_mers(averager, examples, method, seed)
+    averager = kmers_averager(opened, layers)
+    vectors, labels, total = read_kmers(averager, examples, method, seed)
     is_drawn = total > len(labels)
-    notes = f"The probe was fitted to {len(labels):,} of {total:,} 6-mers, drawn by seed {seed}."
+    what = f"{len(labels):,} of {total:,} {averager.k}-mers"
+    notes = f"The probe was fitted to {what}, drawn by seed {seed}."
     return vectors.reshape(len(labels), len(layers), -1), labels, (notes,) * is_drawn
 
 
-def six_mers_averager(opened: OpenedModel, layers: Sequence[int | None]) -> Averager:
-    """Return an averager of each 6-mer's states in both passes, layer after layer."""
+def kmers_averager(opened: OpenedModel, layers: Sequence[int | None]) -> Averager:
+    """Return an averager of each k-mer's states in both passes, layer after layer."""
     width = len(layers) * 2 * opened.backbone.config.hidden_size
     return Averager(
         LayerStates(opened.backbone, layers),
@@ -413,7 +414,7 @@ def six_mers_averager(opened: OpenedModel, layers: Sequence[int | None]) -> Aver
         "mean",
         width,
         per_base=True,
-        size_of=six_mers_of,
+        size_of=partial(kmers_of, k=opened.model.vocabulary.k),
     )
 
 
@@ -456,8 +457,8 @@ def probe(
 ) -> ProbeResult:
     """Fit a linear probe to each layer and return the one with the best validation score.
 
-    The lowest layer wins ties. For a label of every base the probe has six maps, one for each base
-    of a 6-mer.
+    The lowest layer wins ties. For a label of every base the probe has k maps, one for each base
+    of a k-mer.
 
     Args:
         opened: the model.
@@ -465,7 +466,7 @@ def probe(
         train: examples to fit.
         validation: examples that select strength and layer.
         method: pool, layer, strands and the rule for long sequences.
-        seed: seed of the 6-mer sample for a label of every base.
+        seed: seed of the k-mer sample for a label of every base.
         variant_input: what is read of a variant.
 
     Raises:

@@ -4,6 +4,7 @@ import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from carbon.genome.vcf import holds_variants
 from carbon.inference.variants.windows import centered_pair
 from carbon.io.files import why_no_file
 from carbon.io.structured import open_parquet
+from carbon.tokenizer import K
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -350,13 +352,13 @@ def alleles_of(reference: Reference, variant: Variant, window_bp: int) -> tuple[
     return ref, alt
 
 
-def pair_of(reference: Reference, variant: Variant, window_bp: int) -> tuple[str, str]:
+def pair_of(reference: Reference, variant: Variant, window_bp: int, k: int) -> tuple[str, str]:
     """Return the windows with REF and with ALT that a model of both alleles reads.
 
-    They are those of `carbon embed --vcf`, so that the 6-mers after an insertion or deletion begin
+    They are those of `carbon embed --vcf`, so that the k-mers after an insertion or deletion begin
     at the same reference bases with both alleles.
     """
-    return centered_pair(reference, normalize_variant(reference, variant), "+", window_bp)
+    return centered_pair(reference, normalize_variant(reference, variant), "+", window_bp, k)
 
 
 def fits_window(reference: Reference, variant: Variant, window_bp: int) -> bool:
@@ -501,7 +503,7 @@ _INFO = 7
 _ID_AND_TYPE = re.compile(r"##INFO=<ID=([^,>]+),.*?Type=(\w+)")
 
 
-def read_vcf(path: str, config: DataConfig) -> Rows:
+def read_vcf(path: str, config: DataConfig, k: int = K) -> Rows:
     """Read the windows of each ALT; labels are keys of INFO, one value for each ALT or one for all.
 
     Alleles other than ACGT sequences, such as `*` and `<DEL>`, and alleles longer than half of the
@@ -518,7 +520,7 @@ def read_vcf(path: str, config: DataConfig) -> Rows:
     values: dict[str, list[str]] = {key: [] for key in keys}
     sequences, contigs, variants, places = [], [], [], []
     reads_ref = config.variant_input != "alt"
-    windows = pair_of if reads_ref else alleles_of
+    windows = partial(pair_of, k=k) if reads_ref else alleles_of
     num_skipped = 0
     with reference:
         reader = VcfReader(path, reference, contig_names=others)
@@ -693,25 +695,28 @@ TABLES = ("csv", "tsv", "parquet", "datasets")
 """Formats whose rows can be selected by their columns."""
 
 
-def read_rows(config: DataConfig) -> Rows:
-    """Read all files that a configuration names.
+def read_rows(config: DataConfig, k: int = K) -> Rows:
+    """Read all files that a configuration names, for a model of k-mers.
 
     Raises:
         UserError: a file is absent, has another format, or lacks a column.
     """
     if config.path:
-        return _read(config)
-    return joined({split: _read(config.for_split(split)) for split in config.files}, SPLIT_COLUMN)
+        return _read(config, k)
+    return joined(
+        {split: _read(config.for_split(split), k) for split in config.files}, SPLIT_COLUMN
+    )
 
 
-def _read(config: DataConfig) -> Rows:
+def _read(config: DataConfig, k: int) -> Rows:
     path = config.at(config.path)
     file_format = config.format or _format_of(path)
     if (config.keep or config.below) and file_format not in TABLES:
         raise UserError(
             f"{path}: data.keep and data.below are for {', '.join(TABLES)}; take them out"
         )
-    rows = READERS[file_format](path, config)
+    reader = partial(read_vcf, k=k) if file_format == "vcf" else READERS[file_format]
+    rows = reader(path, config)
     if not len(rows):
         raise UserError(f"{path}: has no examples; give a file with examples")
     return rows

@@ -5,14 +5,13 @@ name would be scored as a sequence.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from carbon.errors import ModelError, UserError
 from carbon.genome import Interval, Reference, Variant
 from carbon.genome.alphabet import FASTA_LETTERS, why_protein
-from carbon.tokenizer import K
 
 _LETTERS = frozenset(FASTA_LETTERS.decode())
 _FILE_HINT = "read a file first: [bases for _, bases in carbon.genome.read_sequences(path)]"
@@ -106,9 +105,6 @@ def _type(value: object) -> str:
     return type(value).__name__
 
 
-EVERY_OFFSET = tuple(range(K))
-
-
 class NotFinite(ModelError):
     """The network returned a value that is not finite.
 
@@ -133,24 +129,45 @@ def check_finite(values: Any, where: str, number: int | None = None) -> None:
 
 def check_layer(network: Any, layer: int) -> None:
     """Raise UserError unless `layer` is between 0 and the network's number of layers."""
-    num_layers = len(network.model.layers)
+    num_layers = len(layers_of_decoder(network.base_model))
     if not 0 <= layer <= num_layers:
         raise UserError(f"layer {layer}: the model has {num_layers}; give 0 to {num_layers}")
 
 
-def checked_offsets(offsets: Iterable[int]) -> tuple[int, ...]:
-    """Return sorted distinct offsets; raise UserError unless there is one and all are 0 to 5."""
+def layers_of_decoder(decoder: Any) -> Any:
+    """Return the layers of a decoder, which run one by one before its norm.
+
+    Raises:
+        UserError: the architecture has no such layers.
+    """
+    if not all(hasattr(decoder, name) for name in ("embed_tokens", "layers", "norm")):
+        raise UserError(
+            f"layer: {type(decoder).__name__} gives no states of single layers, and no linear "
+            "probe; leave the layer out"
+        )
+    return decoder.layers
+
+
+def checked_offsets(offsets: Iterable[int] | Literal["all"], k: int) -> tuple[int, ...]:
+    """Return sorted distinct offsets of a k-mer grid; `"all"` stands for 0 to k - 1.
+
+    Raises:
+        UserError: there is none, or one is outside.
+    """
+    if offsets == "all":
+        return tuple(range(k))
     check_several("offsets", offsets, "(0, 3)")
     distinct = tuple(sorted(set(offsets)))
-    if not distinct or not set(distinct) <= set(EVERY_OFFSET):
+    if not distinct or not set(distinct) <= set(range(k)):
         shown = ", ".join(map(str, distinct)) or "none"
-        raise UserError(f"offsets {shown}: give some of 0 to {K - 1}")
+        allowed = f"some of 0 to {k - 1}" if k > 1 else "0, the only one of a model of single bases"
+        raise UserError(f"offsets {shown}: give {allowed}")
     return distinct
 
 
-def check_window(window_bp: int, most_bp: int) -> None:
-    """Raise UserError unless a window holds two 6-mers and fits into the model's context."""
-    if not 2 * K <= window_bp <= most_bp:
+def check_window(window_bp: int, most_bp: int, k: int) -> None:
+    """Raise UserError unless a window holds two k-mers and fits into the model's context."""
+    if not 2 * k <= window_bp <= most_bp:
         raise UserError(
-            f"a window of {window_bp} bp does not fit: give {2 * K} to {most_bp} bp for this model"
+            f"a window of {window_bp} bp does not fit: give {2 * k} to {most_bp} bp for this model"
         )

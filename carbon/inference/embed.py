@@ -7,10 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carbon.batching import in_blocks
+from carbon.errors import UserError
 from carbon.inference.checks import check_finite, check_layer, checked_names
-from carbon.inference.options import POOLS, EmbedOptions, Pooling, check_choice
+from carbon.inference.options import POOLS, EmbedOptions, Pool, Pooling, check_choice
+from carbon.inference.passages import prefix_of
 from carbon.inference.score import blocks, overlapping_windows, window_room_bp
-from carbon.tokenizer import K, Vocabulary, encode
+from carbon.tokenizer import KmerVocabulary, Vocabulary, six_mers
 
 if TYPE_CHECKING:  # the driver writes vectors without torch
     from torch import Tensor
@@ -38,7 +40,7 @@ def embed_sequences(
     Raises:
         UserError: the pool, layer or a tag is invalid.
     """
-    check_choice("pool", options.pool, POOLS)
+    check_pool(runner.vocabulary, options.pool)
     pooling, tags = POOLS[options.pool], checked_names("tags", options.tags)
     if options.layer is not None:
         check_layer(runner.network, options.layer)
@@ -81,28 +83,45 @@ def _embedded(
 
 
 def _whole_rows(
-    sequence: str, vocabulary: Vocabulary, tags: tuple[str, ...], close: bool, room_bp: int
+    sequence: str, vocabulary: KmerVocabulary, tags: tuple[str, ...], close: bool, room_bp: int
 ) -> Iterator[tuple[NDArray[np.int64], Float32s]]:
     """Yield windows that overlap by half; a token counts only in the first window that holds it.
 
     The weight of a token is its number of known bases.
     """
-    for start, counted_from in overlapping_windows(len(sequence), room_bp):
-        encoding = encode(sequence[start : start + room_bp], vocabulary, tags=tags, close=close)
-        weights = np.bitwise_count(encoding.known).astype(np.float32)
-        weights[: encoding.num_prefix + (counted_from - start) // K] = 0
-        yield encoding.ids, weights
+    prefix, suffix = prefix_of("", vocabulary, tags), _closing(vocabulary, close)
+    for start, counted_from in overlapping_windows(len(sequence), room_bp, vocabulary.k):
+        tokens = vocabulary.tokens(sequence[start : start + room_bp])
+        counts = np.bitwise_count(tokens.known).astype(np.float32)
+        counts[: (counted_from - start) // vocabulary.k] = 0
+        weights = np.pad(counts, (len(prefix), len(suffix)))
+        yield np.concatenate([prefix, tokens.ids, suffix]), weights
 
 
 def _end_rows(
-    sequence: str, vocabulary: Vocabulary, tags: tuple[str, ...], close: bool, room_bp: int
+    sequence: str, vocabulary: KmerVocabulary, tags: tuple[str, ...], close: bool, room_bp: int
 ) -> Iterator[tuple[NDArray[np.int64], Float32s]]:
-    """Yield the last 6-mers that fit, on the sequence's 6-mer grid; only the last token counts."""
-    start = max(0, -(-(len(sequence) - room_bp) // K) * K)
-    ids = encode(sequence[start:], vocabulary, tags=tags, close=close).ids
+    """Yield the last k-mers that fit, on the sequence's k-mer grid; only the last token counts."""
+    start = max(0, -(-(len(sequence) - room_bp) // vocabulary.k) * vocabulary.k)
+    prefix, suffix = prefix_of("", vocabulary, tags), _closing(vocabulary, close)
+    ids = np.concatenate([prefix, vocabulary.tokens(sequence[start:]).ids, suffix])
     weights = np.zeros(len(ids), dtype=np.float32)
     weights[-1] = 1
     yield ids, weights
+
+
+def _closing(vocabulary: KmerVocabulary, close: bool) -> NDArray[np.int64]:
+    return np.array([six_mers(vocabulary).dna_end] if close else [], dtype=np.int64)
+
+
+def check_pool(vocabulary: KmerVocabulary, pool: Pool) -> None:
+    """Raise UserError unless a pool is known, and its last token exists."""
+    check_choice("pool", pool, POOLS)
+    if POOLS[pool].close and not isinstance(vocabulary, Vocabulary):
+        raise UserError(
+            f"pool '{pool}': is the state of </dna>, which only Carbon's models have; give mean or "
+            "last"
+        )
 
 
 def _weighted_sum(states: "Tensor", weights: Float32s) -> Float32s:

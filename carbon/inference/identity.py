@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from carbon.inference.runner import ModelRunner
     from carbon.inference.variants.windows import Method
 
-_TOKENIZER = "tokenizer.json"
+_TOKENIZERS = ("tokenizer.json", "vocab.txt")
 
 
 def identity_of(runner: "ModelRunner", model: str) -> dict[str, Any]:
@@ -24,7 +24,8 @@ def identity_of(runner: "ModelRunner", model: str) -> dict[str, Any]:
         The version of Carbon, the device, the config, and the SHA-256 of weights and tokenizer.
     """
     folder = model_folder(model).path
-    files = [*weight_files(folder), *folder.glob(_TOKENIZER)]
+    tokenizers = [folder / name for name in _TOKENIZERS if (folder / name).is_file()]
+    files = [*weight_files(folder), *tokenizers]
     return {
         "carbon": __version__,
         "weights": {path.name: content_sha256(path) for path in files},

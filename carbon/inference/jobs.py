@@ -134,7 +134,8 @@ class EmbeddedVariants:
         filters: embed the records whose FILTER has one of these names, such as PASS; '.' means
             records without applied filters.
         skip_mismatches: skip records whose REF contradicts the reference.
-        window_bp: bases of the window around a variant (default: 8192, or what fits).
+        window_bp: bases of the window around a variant (default: 8192, or what fits; other models:
+            their context).
         strands: strands to read; the vectors of both give their mean.
     """
 

@@ -54,6 +54,7 @@ from carbon.inference.scan import (
     scan_region,
 )
 from carbon.inference.score import SequenceScore, score_sequences
+from carbon.inference.stock_check import check_runs_as_stock
 from carbon.inference.variants import (
     AlleleComparison,
     Method,
@@ -66,8 +67,10 @@ from carbon.inference.variants.background import Background
 from carbon.inference.variants.background_scores import make_background, make_calibration
 from carbon.inference.variants.calibration import Calibration, calibrated_scores
 from carbon.inference.variants.embeddings import AlleleVectors, embed_variants
+from carbon.inference.variants.windows import room_bp
 from carbon.model import LoadedModel, load_model
-from carbon.tokenizer import K
+from carbon.progress import say
+from carbon.tokenizer import Vocabulary
 
 
 class Model:
@@ -79,14 +82,14 @@ class Model:
     Attributes:
         model: the network and its vocabulary.
         runner: runs the network in batches that fit into memory.
-        context_bp: bases that fit into one forward pass next to `<dna>`.
+        context_bp: bases that fit into one forward pass next to the begin token.
     """
 
     def __init__(self, model: LoadedModel) -> None:
         """Wrap a loaded model; most users call `carbon.load`."""
         self.model = model
         self.runner = ModelRunner(model)
-        self.context_bp = (self.runner.context_tokens - 1) * K
+        self.context_bp = room_bp(self.runner, ())
 
     @property
     def dtype(self) -> str:
@@ -497,11 +500,13 @@ def load(
 ) -> Model:
     """Load a model folder, a bundled model or a model on the Hub, to score and generate.
 
-    A local folder takes precedence over a bundled model of that name.
+    A local folder takes precedence over a bundled model of that name. Besides Carbon's own models,
+    any causal model of transformers is read whose tokens are k-mers of A, C, G and T that do not
+    overlap, k from 1 to 8. Such a model scores and embeds; it does not generate.
 
     Args:
-        source: the `export/` folder of a run, any stock folder with one of the vocabularies, or a
-            name such as `yeast`; `carbon models` lists the bundled models.
+        source: the `export/` folder of a run, a stock folder, a name such as `yeast`, or
+            `owner/name` on the Hub; `carbon models` lists the bundled models.
         device: `cpu`, `cuda`, `mps` (untested), or `auto` for a CUDA GPU if there is one.
         dtype: dtype of weights and activations, `auto` for bfloat16 on a CUDA GPU and float32
             elsewhere; log-probabilities are always float32.
@@ -511,7 +516,7 @@ def load(
             released models are stretched by 4.
 
     Raises:
-        ModelError: the folder is missing, incomplete or not a Carbon model.
+        ModelError: the folder is missing, incomplete, or neither a Carbon model nor one of k-mers.
         UserError: the device, dtype or attention is not available.
     """
     if device == "auto":
@@ -527,4 +532,9 @@ def load(
         model.network.to(device)  # type: ignore[arg-type]
     except (RuntimeError, AssertionError) as error:
         raise UserError(f"device '{device}' cannot be used: {str(error).splitlines()[0]}") from None
-    return Model(model)
+    loaded = Model(model)
+    if not isinstance(model.vocabulary, Vocabulary):
+        check_runs_as_stock(loaded.runner, str(source))
+        if model.vocabulary.other is None:
+            say(f"{source}: its tokenizer has no token for unknown bases, which are read as A")
+    return loaded

@@ -14,16 +14,7 @@ from carbon.inference.checks import check_finite, check_string
 from carbon.inference.passages import prefix_of
 from carbon.inference.runner import ModelRunner
 from carbon.losses import marginals
-from carbon.tokenizer import (
-    ALL_KNOWN,
-    BASES,
-    KMER_DIGITS,
-    NUM_KMERS,
-    K,
-    Kmers,
-    decode_kmers,
-    encode_kmers,
-)
+from carbon.tokenizer import BASES, KMER_DIGITS, K, encode_kmers, kmer_texts
 
 Float32s = NDArray[np.float32]
 
@@ -115,10 +106,11 @@ def next_token(runner: ModelRunner, context: str, tags: Sequence[str] = ()) -> N
     """
     check_string("context", context)
     check_sequence(context, "context")
-    room_kmers = runner.context_tokens - len(runner.vocabulary.prefix(tuple(tags)))
+    vocabulary = runner.six_mers
+    room_kmers = runner.context_tokens - len(vocabulary.prefix(tuple(tags)))
     used_bp = K * min(len(context) // K, max(room_kmers, 0))
     used = context.upper()[len(context) - used_bp :]
-    [(_, states)] = runner.states([prefix_of(used, runner.vocabulary, tuple(tags))])
+    [(_, states)] = runner.states([prefix_of(used, vocabulary, tuple(tags))])
     log_p = torch.log_softmax(runner.logits(states[-1:])[0], dim=0)
     log_probabilities = log_p.cpu().numpy()
     check_finite(log_probabilities, f"context '{short(used)}'")
@@ -127,9 +119,7 @@ def next_token(runner: ModelRunner, context: str, tags: Sequence[str] = ()) -> N
 
 def all_kmers() -> list[str]:
     """Return the 4,096 6-mers as text, ordered by index."""
-    everything = Kmers(np.arange(NUM_KMERS), np.full(NUM_KMERS, ALL_KNOWN, dtype=np.uint8))
-    text = decode_kmers(everything)
-    return [text[at : at + K] for at in range(0, len(text), K)]
+    return kmer_texts(K)
 
 
 def kmer_index(kmer: str) -> int:

@@ -63,8 +63,12 @@ class VariantProtocol:
     too_long: str
 
     def fitting_window_bp(self, context_bp: int) -> int:
-        """Return the default window for a model with `context_bp` bases of context."""
-        return min(self.default_window_bp, context_bp - min(self.spare_bp, context_bp // 4))
+        """Return the default window for a Carbon model with `context_bp` bases of context."""
+        return min(self.default_window_bp, self.room_bp(context_bp))
+
+    def room_bp(self, context_bp: int) -> int:
+        """Return the window that fills a context but for the bases that are left free."""
+        return context_bp - min(self.spare_bp, context_bp // 4)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -248,23 +252,27 @@ def _check_score_names(names: Iterable[str]) -> None:
             raise UserError(f"there is no score '{abridged(name)}'; {remedy}")
 
 
+AllOffsets = Literal["all"]
+"""Every offset of a model's k-mers: 0 to k - 1."""
+
+
 class Combination(NamedTuple):
     """How the offsets of a scan are combined into one value a base.
 
     Attributes:
         default_offsets: offsets used by default.
-        own_offset: take every base at the offset where it begins a 6-mer, which needs all six;
+        own_offset: take every base at the offset where it begins a k-mer, which needs all offsets;
             otherwise average over the offsets.
     """
 
-    default_offsets: tuple[int, ...]
+    default_offsets: tuple[int, ...] | AllOffsets
     own_offset: bool
 
 
 Combine = Literal["mean", "token_start"]
 COMBINATIONS: dict[Combine, Combination] = {
     "mean": Combination((0,), own_offset=False),
-    "token_start": Combination((0, 1, 2, 3, 4, 5), own_offset=True),
+    "token_start": Combination("all", own_offset=True),
 }
 
 
@@ -404,11 +412,11 @@ def input_files(job: Any) -> Iterator[Path]:
             yield value
 
 
-def parse_offsets(text: str) -> tuple[int, ...]:
+def parse_offsets(text: str) -> tuple[int, ...] | AllOffsets:
     """Read offsets such as `0,2,4` or `all`."""
     if text == "all":
-        return tuple(range(_K))
-    if not all(part in "012345" and len(part) == 1 for part in text.split(",")):
+        return "all"
+    if not all(part in "01234567" and len(part) == 1 for part in text.split(",")):
         raise ValueError(f"'{text}' is not a list of offsets such as 0,2,4 or all")
     return tuple(int(part) for part in text.split(","))
 
@@ -419,7 +427,7 @@ Positive = Annotated[int, Option(least=1)]
 """An integer of 1 or more."""
 Words = Annotated[tuple[str, ...], Option(is_list=True)]
 """Words up to the next option: `--sites EcoRI BamHI`."""
-Offsets = Annotated[Sequence[int], Option(parse=parse_offsets, metavar="OFFSETS")]
+Offsets = Annotated[Sequence[int] | AllOffsets, Option(parse=parse_offsets, metavar="OFFSETS")]
 Scores = Annotated[
     Sequence[ScoreName],
     Option(
@@ -524,7 +532,8 @@ class VariantEmbedOptions:
     mean. A strand that cannot distinguish the alleles is left out.
 
     Attributes:
-        window_bp: bases of the window (default: 8192, or what fits).
+        window_bp: bases of the window (default: 8192, or what fits; other models: their
+            context).
         strands: strands to read.
         pool: mean over known bases, state of the last 6-mer, or of </dna> after it.
         layer: after N layers; default: all and the last norm.
@@ -553,24 +562,25 @@ class VariantOptions:
     """How variants are scored.
 
     `centered` compares the second half of a window around the variant; it shifts an ALT's window by
-    its additional length, modulo six, so that the 6-mers after an indel are the same for both
+    its additional length, modulo k, so that the k-mers after an indel are the same for both
     alleles. `right_end` compares the alleles, at least up to the first base that differs, after a
     window that ends where they begin; its window is the bases before the variant. `tiled`, for many
     variants, reads the reference once in overlapping windows on a fixed grid, from which the
     alleles continue. Offsets are bases left out at the start of REF's window, which shifts the
-    6-mers, each 0 to 5; the delta is the mean over offsets. A strand that cannot distinguish the
-    alleles is left out.
+    k-mers, each 0 to k - 1; the delta is the mean over offsets. A strand that cannot distinguish
+    the alleles is left out.
 
     Attributes:
         protocol: compare windows around the variant; or the alleles, up to their first difference,
             after a window; or a few bases after it in windows that variants share.
-        window_bp: bases of the window (default: 8192, or 24000 for right_end, or what fits).
+        window_bp: bases of the window (default: 8192, or 24000 for right_end, or what fits; other
+            models: their context).
         downstream_bp: bases that tiled compares after the longer allele (default: 192).
         least_context_bp: bases before a variant that tiled reads at least, except at the start of a
             contig (default: half of the window).
         by: likelihoods by the chain rule or by marginals.
         strands: strands to score; the mean of both also shows how far they disagree.
-        offsets: average over 6-mer offsets such as 0,2,4, or all.
+        offsets: average over k-mer offsets such as 0,2,4, or all.
         tags: metadata tag; may be repeated.
     """
 
@@ -593,7 +603,7 @@ class VariantKeywords(TypedDict, total=False):
     least_context_bp: int | None
     by: By
     strands: Strands
-    offsets: Sequence[int]
+    offsets: Sequence[int] | AllOffsets
     tags: Sequence[str]
 
 
@@ -644,18 +654,19 @@ class ScanOptions:
 
     From the left, a base is predicted from all bases before it. From both sides, each of the four
     bases is scored with the bases downstream of it, in tiles as with the protocol `tiled` of
-    variants. Windows are rounded down to whole 6-mers, and the least context up; the start of a
-    contig has no least context. Offsets are where 6-mers begin, modulo 6, from the start of the
+    variants. Windows are rounded down to whole k-mers, and the least context up; the start of a
+    contig has no least context. Offsets are where k-mers begin, modulo k, from the start of the
     scored strand. On the reverse strand a base is predicted from all bases to its right.
 
     Attributes:
         sides: score a base by the bases before it, or by those on both sides.
-        window_bp: bases of a window (default: 48000, or 8192 for both sides, or what fits).
+        window_bp: bases of a window (default: 48000, or 8192 for both sides, or what fits; other
+            models: their context).
         downstream_bp: bases after a base that both sides compare (default: 192).
         least_context_bp: context bases at the start of a window that are not scored (default: half
             of the window).
-        offsets: 6-mer offsets such as 0,2,4, or all (default: 0, or all for token_start).
-        combine: the mean over offsets, or every base at the offset where it begins a 6-mer.
+        offsets: k-mer offsets such as 0,2,4, or all (default: 0, or all for token_start).
+        combine: the mean over offsets, or every base at the offset where it begins a k-mer.
         strands: strands to score (default: forward, or both for both sides).
         tags: metadata tag; may be repeated.
     """
@@ -677,7 +688,7 @@ class ScanKeywords(TypedDict, total=False):
     window_bp: int | None
     downstream_bp: int | None
     least_context_bp: int | None
-    offsets: Sequence[int] | None
+    offsets: Sequence[int] | AllOffsets | None
     combine: Combine
     strands: ScanStrands | None
     tags: Sequence[str]
@@ -693,13 +704,14 @@ class DependencyOptions:
     """How a dependency map is computed.
 
     Both strands are read. The window holds the region and the bases before it on the strand.
-    Offsets are where 6-mers begin, modulo 6, from the start of a strand; the map is the mean over
+    Offsets are where k-mers begin, modulo k, from the start of a strand; the map is the mean over
     offsets.
 
     Attributes:
         symmetrise: the maximum or the mean of e(i, j) and e(j, i).
-        window_bp: bases of region and context (default: 8192, or what fits).
-        offsets: average over 6-mer offsets such as 0,2,4, or all.
+        window_bp: bases of region and context (default: 8192, or what fits; other models: their
+            context).
+        offsets: average over k-mer offsets such as 0,2,4, or all.
         tags: metadata tag; may be repeated.
     """
 
@@ -714,7 +726,7 @@ class DependencyKeywords(TypedDict, total=False):
 
     symmetrise: Symmetry
     window_bp: int | None
-    offsets: Sequence[int]
+    offsets: Sequence[int] | AllOffsets
     tags: Sequence[str]
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from carbon.tokenizer import K, Vocabulary, encode
+from carbon.tokenizer import KmerVocabulary
 
 Int64s = NDArray[np.int64]
 
@@ -18,8 +18,8 @@ class Continuation(NamedTuple):
 
     Attributes:
         ids: int64 token ids.
-        kmers: int64, the true 6-mers, 0 to 4,095.
-        known: uint8, six bits a token that mark its known bases; only these are scored.
+        kmers: int64, the true k-mers, 0 to 4**k - 1.
+        known: uint8, k bits a token that mark its known bases; only these are scored.
         pools: ranges of tokens whose mean state is requested; the last token has no state, since
             it is only predicted.
     """
@@ -73,19 +73,20 @@ class BatchRow(NamedTuple):
 
 
 def continuation_of(
-    sequence: str, vocabulary: Vocabulary, pools: tuple[range, ...] = ()
+    sequence: str, vocabulary: KmerVocabulary, pools: tuple[range, ...] = ()
 ) -> Continuation:
-    """Cut a sequence into 6-mers from its first base; `pools` as in `Continuation`."""
-    encoding = encode(sequence, vocabulary)
-    tokens = slice(encoding.num_prefix, None)
-    return Continuation(encoding.ids[tokens], encoding.kmers[tokens], encoding.known[tokens], pools)
+    """Cut a sequence into k-mers from its first base; `pools` as in `Continuation`."""
+    return Continuation(*vocabulary.tokens(sequence), pools)
 
 
-def prefix_of(sequence: str, vocabulary: Vocabulary, tags: tuple[str, ...] = ()) -> Int64s:
-    """Return the ids of tags, `<dna>` and a sequence of whole 6-mers."""
-    if len(sequence) % K:
-        raise ValueError(f"a prefix has whole 6-mers; this one has {len(sequence)} bases")
-    return encode(sequence, vocabulary, tags=tags).ids
+def prefix_of(sequence: str, vocabulary: KmerVocabulary, tags: tuple[str, ...] = ()) -> Int64s:
+    """Return the ids of tags, the begin token and a sequence of whole k-mers."""
+    if len(sequence) % vocabulary.k:
+        raise ValueError(
+            f"a prefix has whole {vocabulary.k}-mers; this one has {len(sequence)} bases"
+        )
+    begin = np.array(vocabulary.prefix(tags), dtype=np.int64)
+    return np.concatenate([begin, vocabulary.tokens(sequence).ids])
 
 
 def padded_length(tokens: int) -> int:

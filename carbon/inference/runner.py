@@ -31,7 +31,7 @@ from carbon.losses import chain, chain_conditionals, chain_probabilities, margin
 from carbon.model import LoadedModel
 from carbon.model.load import cache_arguments, cache_of
 from carbon.progress import say
-from carbon.tokenizer import ALL_KNOWN, known_bases
+from carbon.tokenizer import Vocabulary, known_bases, six_mers
 
 _CPU_BATCH_TOKENS = 8_192  # larger batches are slower
 _MEMORY_SHARE = 0.5  # for one forward pass, of the memory next to the weights
@@ -59,10 +59,13 @@ def batch_tokens_of(network: Any) -> int:
         memory_bytes = torch.cuda.get_device_properties(device).total_memory
     else:
         memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    head_dim = config.head_dim or config.hidden_size // config.num_attention_heads
-    kv_width = 2 * config.num_hidden_layers * config.num_key_value_heads * head_dim
+    heads, hidden = config.num_attention_heads, config.hidden_size
+    head_dim = getattr(config, "head_dim", None) or hidden // heads
+    kv_heads = getattr(config, "num_key_value_heads", None) or heads
+    inner = getattr(config, "intermediate_size", None) or 4 * hidden
+    kv_width = 2 * config.num_hidden_layers * kv_heads * head_dim
     # Activations of one layer are alive at a time; keys and values of all layers.
-    token_bytes = itemsize * (kv_width + 12 * config.hidden_size + 4 * config.intermediate_size)
+    token_bytes = itemsize * (kv_width + 12 * hidden + 4 * inner)
     room = _MEMORY_SHARE * (memory_bytes - weight_bytes) / token_bytes
     tokens = 1 << max(int(room).bit_length() - 1, 5)
     return tokens if device.type == "cuda" else min(tokens, _CPU_BATCH_TOKENS)
@@ -103,7 +106,7 @@ class Observed(nn.Module):
 T = TypeVar("T")
 
 Measure = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""From logits (N, 4096) fp32, true 6-mers (N,) and known bases (N, 6) to (N, ...) fp32."""
+"""From logits (N, 4**k) fp32, true k-mers (N,) and known bases (N, k) to (N, ...) fp32."""
 
 LIKELIHOODS: dict[By, Measure] = {"chain": chain, "marginals": marginal}
 
@@ -115,7 +118,7 @@ class Tile(NamedTuple):
     """A row that has been run once, for continuations of any part of it.
 
     Attributes:
-        prefix: ids of tags and `<dna>`.
+        prefix: ids of tags and the begin token.
         tokens: the tokens after them.
         states: (1, padded tokens, width) states of the last layer after the norm.
         cache: keys and values of all padded tokens.
@@ -133,7 +136,7 @@ class Measured(NamedTuple):
     Attributes:
         values: (tokens, ...) fp32, the values of a `Measure` for each token.
         means: for each of the continuation's pools the mean state, (width,) fp32, of its tokens
-            with six known bases, after all layers and the last norm; None without such a token.
+            with all bases known, after all layers and the last norm; None without such a token.
     """
 
     values: NDArray[np.float32]
@@ -220,7 +223,7 @@ class ModelRunner(Batcher):
 
     Attributes:
         network: the network, in evaluation mode.
-        vocabulary: the vocabulary of its rows.
+        vocabulary: its k-mers; all that scores know of a model.
         context_tokens: positions of the network.
     """
 
@@ -230,6 +233,15 @@ class ModelRunner(Batcher):
         self.context_tokens: int = self.network.config.max_position_embeddings
         super().__init__(self.network, batch_tokens)
         self._head: Tensor | None = None
+
+    @property
+    def six_mers(self) -> Vocabulary:
+        """The vocabulary of a model of Carbon's own.
+
+        Raises:
+            UserError: the model is another one, which cannot generate.
+        """
+        return six_mers(self.vocabulary)
 
     @property
     def device(self) -> torch.device:
@@ -257,7 +269,7 @@ class ModelRunner(Batcher):
     @property
     def yarn(self) -> float | None:
         """Factor by which YaRN stretches the context; None without YaRN."""
-        rope: Any = self.network.config.rope_parameters
+        rope: Any = getattr(self.network.config, "rope_parameters", None) or {}
         return float(rope["factor"]) if rope.get("rope_type") == "yarn" else None
 
     @cached_property
@@ -274,13 +286,15 @@ class ModelRunner(Batcher):
         return network
 
     def logits(self, states: Tensor) -> Tensor:
-        """Return logits over the 6-mers in fp32: (N, width) to (N, 4096).
+        """Return logits over the k-mers in fp32: (N, width) to (N, 4**k).
 
         The product is fp32 for any dtype of the network: in bfloat16, logits of 16 would have an
         error of 0.06 nats.
         """
         if self._head is None:
-            self._head = self.network.lm_head.weight[self.vocabulary.kmer_rows].detach().float()
+            head: Any = self.network.get_output_embeddings()
+            ids = torch.from_numpy(self.vocabulary.ids).to(self.device)
+            self._head = head.weight.detach()[ids].float()
         # For few rows the library may choose another kernel, with other last bits.
         rows = torch.nn.functional.pad(states.float(), (0, 0, 0, -len(states) % STEP_TOKENS))
         return torch.nn.functional.linear(rows, self._head)[: len(states)]
@@ -289,8 +303,8 @@ class ModelRunner(Batcher):
     def base_measure(by: By, *, conditionals: bool) -> Measure:
         """Return a measure of the bases of a token.
 
-        Its (N, 6) values are log-likelihoods in nats. With `conditionals` 24 columns follow: p(b |
-        all bases before it) of the four bases b at each of the six places.
+        Its (N, k) values are log-likelihoods in nats. With `conditionals` 4 k columns follow: p(b |
+        all bases before it) of the four bases b at each of the k places.
         """
         likelihoods = LIKELIHOODS[by]
         if not conditionals:
@@ -303,11 +317,11 @@ class ModelRunner(Batcher):
         return both
 
     def likelihoods(self, passages: Sequence[Passage], by: By) -> list[list[NDArray[np.float32]]]:
-        """Return log-likelihoods of bases in nats: a (tokens, 6) array for each continuation."""
+        """Return log-likelihoods of bases in nats: a (tokens, k) array for each continuation."""
         return self.measure(passages, LIKELIHOODS[by])
 
     def conditionals(self, passages: Sequence[Passage]) -> list[list[NDArray[np.float32]]]:
-        """Return log p(base | all before it) in nats: a (tokens, 6, 4) array a continuation."""
+        """Return log p(base | all before it) in nats: a (tokens, k, 4) array a continuation."""
         return self.measure(passages, chain_conditionals)
 
     def measure(
@@ -377,12 +391,43 @@ class ModelRunner(Batcher):
         """Return the states of rows padded to one length: (rows, tokens, width)."""
         ids = self._padded_ids(rows, padded_length(max(map(len, rows))))
         if layer is None:
-            states: Tensor = self.network.model(input_ids=ids, use_cache=False)[0]
-            return states
+            return self._run(ids)
         return _states_after(self.network, ids, layer)
 
+    def _run(self, ids: Tensor) -> Tensor:
+        """Return the states of rows of ids: (rows, tokens, width)."""
+        if not ids.shape[1]:  # the first token of a model without a begin token, alone
+            head: Tensor = self.network.get_output_embeddings().weight
+            return head.new_zeros(*ids.shape, head.shape[1])
+        positions = self._positions(0, ids.shape[1])
+        states: Tensor = self.network.base_model(input_ids=ids, use_cache=False, **positions)[0]
+        return states
+
+    def _positions(self, first: int, length: int) -> dict[str, Tensor]:
+        """Return arguments that keep padding inside a table of positions; rotary ones have none."""
+        if getattr(self.network.config, "rope_parameters", None):
+            return {}
+        places = torch.arange(first, first + length, device=self.device)
+        return {"position_ids": places.clamp(max=self.context_tokens - 1)[None]}
+
+    def _before(self, states: Tensor, first: int, num_tokens: int) -> Tensor:
+        """Return the states that predict tokens of a row: (tokens, width).
+
+        Nothing predicts the first token of a model without a begin token; zeros stand for its
+        state, whose k-mers are equally likely.
+
+        Args:
+            states: (row, width), after each token of the row.
+            first: position of the first predicted token.
+            num_tokens: number of predicted tokens.
+        """
+        if first:
+            return states[first - 1 : first - 1 + num_tokens]
+        return torch.cat([states.new_zeros(1, states.shape[1]), states])[:num_tokens]
+
     def _padded_ids(self, rows: Sequence[Int64s], num_tokens: int) -> Tensor:
-        ids = np.full((len(rows), num_tokens), self.vocabulary.pad, dtype=np.int64)
+        # Attention is causal, so that any token may follow the end of a row.
+        ids = np.full((len(rows), num_tokens), self.vocabulary.ids[0], dtype=np.int64)
         for padded, row in zip(ids, rows, strict=True):
             padded[: len(row)] = row
         return torch.from_numpy(ids).to(self.device)
@@ -393,10 +438,7 @@ class ModelRunner(Batcher):
         states, targets = [], []
         for row_states, row in zip(hidden, rows, strict=True):
             for continuation in row.continuations:
-                # The state before a token predicts it.
-                states.append(
-                    row_states[len(row.prefix) - 1 : len(row.prefix) - 1 + len(continuation.ids)]
-                )
+                states.append(self._before(row_states, len(row.prefix), len(continuation.ids)))
                 targets.append(continuation)
         measured = iter(self._measure_states(states, targets, measure))
         return [[next(measured) for _ in row.continuations] for row in rows]
@@ -409,11 +451,13 @@ class ModelRunner(Batcher):
         indices = {passage: n for n, passage in enumerate(prefix_by_passage)}
         owner = [indices[row.passage] for row in rows]
         prefixes = torch.from_numpy(np.stack(list(prefix_by_passage.values()))).to(self.device)
-        output: Any = self.network.model(input_ids=prefixes, **cache_arguments(self.network.model))
+        network = self.network.base_model
+        output: Any = network(input_ids=prefixes, **cache_arguments(network))
         cache = cache_of(output)
         cache.batch_select_indices(torch.tensor(owner, device=self.device))
         ids = self._padded_ids([row.ids[shared:] for row in rows], padded_tokens - shared)
-        hidden = self.network.model(input_ids=ids, **cache_arguments(self.network.model, cache))[0]
+        positions = self._positions(shared, ids.shape[1])
+        hidden = network(input_ids=ids, **cache_arguments(network, cache), **positions)[0]
         last = output[0][:, -1:]
         states, targets = [], []
         for n, row_states, row in zip(owner, hidden, rows, strict=True):
@@ -428,7 +472,7 @@ class ModelRunner(Batcher):
         """Run a row once, and keep its keys and values.
 
         Args:
-            prefix: ids of tags and `<dna>`.
+            prefix: ids of tags and the begin token.
             tokens: the tokens after them.
             most_tokens: tokens that the longest tile has, whose shape all have.
 
@@ -438,14 +482,14 @@ class ModelRunner(Batcher):
         ids = np.concatenate([prefix, tokens.ids])
         self._check_length(len(ids))
         rows = self._padded_ids([ids], padded_length(len(prefix) + most_tokens))
-        network = self.masked_network.model
-        output: Any = network(input_ids=rows, **cache_arguments(network))
+        network = self.masked_network.base_model
+        positions = self._positions(0, rows.shape[1])
+        output: Any = network(input_ids=rows, **cache_arguments(network), **positions)
         return Tile(prefix, tokens, output[0], cache_of(output))
 
     def measure_tile(self, tile: Tile, measure: Measure) -> Measured:
         """Apply `measure` to a tile's own tokens."""
-        first = len(tile.prefix) - 1
-        states = tile.states[0, first : first + len(tile.tokens.ids)]
+        states = self._before(tile.states[0], len(tile.prefix), len(tile.tokens.ids))
         return self._measure_states([states], [tile.tokens], measure)[0]
 
     def measure_continued(
@@ -478,7 +522,7 @@ class ModelRunner(Batcher):
     def continued_conditionals(
         self, tile: Tile, follows: int, continuations: Sequence[Continuation]
     ) -> list[NDArray[np.float32]]:
-        """Return log p(base | all before it) in nats: (tokens, 6, 4) for each continuation.
+        """Return log p(base | all before it) in nats: (tokens, k, 4) for each continuation.
 
         All run in one forward pass if it fits into memory, so that they differ by their tokens
         alone on any device.
@@ -506,20 +550,21 @@ class ModelRunner(Batcher):
     ) -> list[Measured]:
         """Measure continuations of one padded length in one forward pass."""
         length = padded_length(max(len(tokens.ids) for _, tokens in rows) - 1)
-        seen = torch.tensor([len(tile.prefix) + follows for follows, _ in rows], device=self.device)
-        first = tile.states[0, seen - 1]
-        states = [first[n : n + 1] for n in range(len(rows))]
+        positions = [len(tile.prefix) + follows for follows, _ in rows]
+        states = [self._before(tile.states[0], position, 1) for position in positions]
         if length:
-            network = self.masked_network.model
+            network = self.masked_network.base_model
+            seen = torch.tensor(positions, device=self.device)
+            places = seen[:, None] + torch.arange(length, device=self.device)
             hidden = network(
                 input_ids=self._padded_ids([tokens.ids[:-1] for _, tokens in rows], length),
                 attention_mask=self._mask_of_continued(tile, seen, length),
-                position_ids=seen[:, None] + torch.arange(length, device=self.device),
+                position_ids=places.clamp(max=self.context_tokens - 1),
                 **cache_arguments(network, _expanded(tile.cache, len(rows))),
             )[0]
             states = [
-                torch.cat([first_row, row[: len(tokens.ids) - 1]])
-                for first_row, row, (_, tokens) in zip(states, hidden, rows, strict=True)
+                torch.cat([before, row[: len(tokens.ids) - 1]])
+                for before, row, (_, tokens) in zip(states, hidden, rows, strict=True)
             ]
         return self._measure_states(states, [tokens for _, tokens in rows], measure)
 
@@ -544,8 +589,8 @@ class ModelRunner(Batcher):
             return []
         flat = torch.cat(list(states))
         kmers = torch.from_numpy(np.concatenate([t.kmers for t in targets])).to(self.device)
-        known = torch.from_numpy(known_bases(np.concatenate([t.known for t in targets])))
-        known = known.to(self.device)
+        masks = np.concatenate([t.known for t in targets])
+        known = torch.from_numpy(known_bases(masks, self.vocabulary.k)).to(self.device)
         chunks = [
             measure(self.logits(flat[at]), kmers[at], known[at])
             for at in (
@@ -554,15 +599,17 @@ class ModelRunner(Batcher):
         ]
         values: NDArray[np.float32] = torch.cat(chunks).cpu().numpy()
         by_target = np.split(values, np.cumsum([len(t.ids) for t in targets])[:-1])
-        means = map(_mean_states, states, targets)
+        means = map(partial(_mean_states, self.vocabulary.all_known), states, targets)
         return list(map(Measured, by_target, means))
 
 
-def _mean_states(states: Tensor, tokens: Continuation) -> tuple[NDArray[np.float32] | None, ...]:
+def _mean_states(
+    all_known: int, states: Tensor, tokens: Continuation
+) -> tuple[NDArray[np.float32] | None, ...]:
     """Return the mean state of each pool, given the states that predict the tokens."""
     means = []
     for pool in tokens.pools:
-        whole = tokens.known[pool.start : pool.stop] == ALL_KNOWN
+        whole = tokens.known[pool.start : pool.stop] == all_known
         after = states[pool.start + 1 : pool.stop + 1]  # the state of a token predicts the next
         if not whole.all():
             after = after[torch.from_numpy(whole).to(states.device)]
@@ -592,7 +639,7 @@ def _run_rows(
 def _states_after(network: Any, ids: Tensor, layer: int) -> Tensor:
     """Return the states after `layer` layers, without running later layers."""
     check_layer(network, layer)
-    first = network.model.layers[:layer]
-    decoder = decoder_with(network.model, layers=first, norm=torch.nn.Identity())
+    whole = network.base_model
+    decoder = decoder_with(whole, layers=whole.layers[:layer], norm=torch.nn.Identity())
     states: Tensor = decoder(input_ids=ids, use_cache=False)[0]
     return states

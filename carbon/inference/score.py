@@ -14,7 +14,6 @@ from carbon.inference.checks import check_finite, checked_names
 from carbon.inference.options import STRANDS_READ, By, ScoreOptions, Strands, check_choice
 from carbon.inference.passages import Passage, continuation_of, prefix_of
 from carbon.io.tables import Columns
-from carbon.tokenizer import K
 
 if TYPE_CHECKING:
     from carbon.inference.runner import ModelRunner
@@ -127,12 +126,12 @@ def _one_strand(
     runner: "ModelRunner", sequences: Sequence[str], tags: tuple[str, ...], by: By
 ) -> list[NDArray[np.float32]]:
     prefix = prefix_of("", runner.vocabulary, tags)
-    context_bp = window_room_bp(runner, tags)
+    context_bp, k = window_room_bp(runner, tags), runner.vocabulary.k
     results = [np.zeros(len(sequence), dtype=np.float32) for sequence in sequences]
     jobs = (
         (number, start, scored_from)
         for number, sequence in enumerate(sequences)
-        for start, scored_from in overlapping_windows(len(sequence), context_bp)
+        for start, scored_from in overlapping_windows(len(sequence), context_bp, k)
     )
     for group in in_blocks(jobs, _WINDOWS_PER_GROUP):
         windows = [sequences[number][start : start + context_bp] for number, start, _ in group]
@@ -148,17 +147,17 @@ def window_room_bp(runner: "ModelRunner", tags: tuple[str, ...], close: bool = F
     """Return the bases that fit into the context next to tags and `<dna>`, and `</dna>` if `close`.
 
     Raises:
-        UserError: fewer than two 6-mers fit, so that windows could not overlap by half.
+        UserError: fewer than two k-mers fit, so that windows could not overlap by half.
     """
     num_kmers = runner.context_tokens - len(runner.vocabulary.prefix(tags)) - close
     if num_kmers < 2:
         raise UserError(f"the tags leave no room in a context of {runner.context_tokens} tokens")
-    return num_kmers * K
+    return num_kmers * runner.vocabulary.k
 
 
-def overlapping_windows(length_bp: int, context_bp: int) -> Iterator[tuple[int, int]]:
-    """Yield `(start, scored_from)` of windows that cover a sequence; starts keep the 6-mer grid."""
-    stride = context_bp // 2 // K * K
+def overlapping_windows(length_bp: int, context_bp: int, k: int) -> Iterator[tuple[int, int]]:
+    """Yield `(start, scored_from)` of windows that cover a sequence; starts keep the k-mer grid."""
+    stride = context_bp // 2 // k * k
     start = scored_from = 0
     while start == 0 or scored_from < length_bp:
         yield start, scored_from

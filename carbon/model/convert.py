@@ -98,7 +98,7 @@ def _add_tokenizer(writer: Any) -> None:
     kmers = wrap(decode_kmers(Kmers(every, np.full(NUM_KMERS, ALL_KNOWN, np.uint8))), K)
     others = native_tokens()
     texts = sorted(others, key=others.__getitem__) + [kmer + _KMER_MARK for kmer in kmers]
-    of_dna = (NATIVE.oov, NATIVE.dna_start, NATIVE.dna_end)  # built into its tokenizer
+    of_dna = (NATIVE.other, NATIVE.begin, NATIVE.dna_end)  # built into its tokenizer
     types = [TokenType.CONTROL] * len(others) + [TokenType.NORMAL] * NUM_KMERS
     for number in of_dna:
         types[number] = TokenType.NORMAL
@@ -107,7 +107,7 @@ def _add_tokenizer(writer: Any) -> None:
     writer.add_token_list(texts)
     writer.add_token_types(types)
     writer.add_token_merges(["A A"])  # a file without merges is refused; no text is ever merged
-    writer.add_bos_token_id(NATIVE.dna_start)  # its defaults are tags here
+    writer.add_bos_token_id(NATIVE.begin)  # its defaults are tags here
     writer.add_eos_token_id(NATIVE.pad)
     writer.add_pad_token_id(NATIVE.pad)
     writer.add_add_bos_token(False)
@@ -148,7 +148,7 @@ def _paired(weight: Tensor, num_heads: int) -> Tensor:
     return halves.transpose(1, 2).reshape(weight.shape)
 
 
-_SPECIALS = ("pad", "oov", "dna_start", "dna_end")
+_SPECIALS = ("pad", "other", "begin", "dna_end")
 
 
 def native_network(model: LoadedModel, dtype: torch.dtype) -> LlamaForCausalLM:
@@ -162,12 +162,12 @@ def native_network(model: LoadedModel, dtype: torch.dtype) -> LlamaForCausalLM:
     network = model.network
     config = LlamaConfig.from_dict(network.config.to_dict() | native_ids())
     config.dtype = dtype
-    name_tags(config, model.vocabulary.tags if model.vocabulary.name == NATIVE.name else ())
+    name_tags(config, model.six_mers.tags if model.six_mers.name == NATIVE.name else ())
     with torch.device("meta"):
         native = LlamaForCausalLM(config)
     state = {name: tensor.to(dtype) for name, tensor in network.state_dict().items()}
     for name in ("model.embed_tokens.weight", "lm_head.weight"):
-        state[name] = native_rows(state[name], model.vocabulary)
+        state[name] = native_rows(state[name], model.six_mers)
     native.load_state_dict(state, assign=True)
     native.tie_weights()
     return native

@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from math import prod
@@ -16,22 +16,18 @@ from numpy.typing import NDArray
 
 from carbon.errors import ModelError, abridged
 from carbon.io.structured import open_regular
+from carbon.model.stock import TOKENIZER_FILES, has_tokenizer, stock_config, stock_vocabulary
 from carbon.pretrained import local_folder
-from carbon.tokenizer import BASES, HYBRID, KMER_DIGITS, NATIVE, Vocabulary
+from carbon.tokenizer import HYBRID, NATIVE, K, KmerVocabulary, Vocabulary, kmer_texts, six_mers
 from carbon.tokenizer.byte_pairs import hybrid_vocabulary, read_dna_config, read_table
 
 _SECONDS_TO_ANSWER = 5.0
-_CONFIG = ("config.json",)
+_CONFIG = ("config.json", "dna_config.json", *TOKENIZER_FILES)
 _FILES = (
-    "config.json",
+    *_CONFIG,
     "generation_config.json",
     "model*.safetensors",
     "model.safetensors.index.json",
-    "tokenizer.json",
-    "vocab.json",
-    "merges.txt",
-    "added_tokens.json",
-    "dna_config.json",
     "background.json",
 )
 
@@ -69,7 +65,7 @@ def cached_folder(name: str) -> Path | None:
 
 @cache
 def hub_folder(name: str, *, with_weights: bool) -> Path:
-    """Return the cached folder with a model's config, or with all of its files.
+    """Return the cached folder with a model's config and tokenizer, or with all of its files.
 
     The Hub is checked for a newer version; if it is unreachable, the cached version is used.
 
@@ -197,13 +193,18 @@ class ModelFolder(NamedTuple):
         path: the folder.
         config: content of config.json.
         shapes: shapes of its tensors, by name.
-        vocabulary: the vocabulary of its rows, with the tags that the model was trained with.
+        vocabulary: the vocabulary of its rows, with the tags that a Carbon model was trained with.
     """
 
     path: Path
     config: Mapping[str, Any]
     shapes: Mapping[str, Shape]
-    vocabulary: Vocabulary
+    vocabulary: KmerVocabulary
+
+    @property
+    def six_mers(self) -> Vocabulary:
+        """The vocabulary of a model of Carbon's own; raises UserError for other models."""
+        return six_mers(self.vocabulary, str(self.path))
 
     @property
     def num_parameters(self) -> int:
@@ -216,17 +217,58 @@ class ModelFolder(NamedTuple):
 def model_folder(source: str | Path) -> ModelFolder:
     """Return the checked folder of a model: local, bundled, or on the Hub.
 
-    A local folder takes precedence over a bundled model of that name, and both over the Hub.
+    A local folder takes precedence over a bundled model of that name, and both over the Hub. The
+    model is Carbon's own, or a stock causal model of transformers whose tokens are k-mers.
 
     Raises:
-        ModelError: the folder does not exist, is not a Carbon model, or its files are inconsistent.
+        ModelError: the folder does not exist, is of no such model, or its files are inconsistent.
     """
     here = local_folder(source)
     name = "" if here else hub_name(source)
     folder = here or hub_folder(name, with_weights=False)
+    of_kind = _stock_folder if is_stock(folder) else _carbon_folder
+    return of_kind(folder, source, lambda: here or hub_folder(name, with_weights=True))
+
+
+def carbon_folder(source: str | Path) -> ModelFolder:
+    """Return the checked folder of a model of Carbon's own, as `model_folder` does.
+
+    Raises:
+        ModelError: as for `model_folder`.
+        UserError: the model is not Carbon's own.
+    """
+    found = model_folder(source)
+    six_mers(found.vocabulary, str(source))
+    return found
+
+
+Fetch = Callable[[], Path]
+"""Returns a model's folder with all of its files."""
+
+
+def is_stock(folder: Path) -> bool:
+    """Return whether a folder has a tokenizer, and rows and tokens of no vocabulary of Carbon's."""
+    path = folder / "config.json"
+    if not path.is_file() or not has_tokenizer(folder):
+        return False
+    if read_table(path).get("vocab_size") in (NATIVE.size, HYBRID.size):
+        return False
+    tokenizer = folder / "tokenizer.json"
+    return not tokenizer.is_file() or "<dna>" not in _token_ids(tokenizer)
+
+
+def _stock_folder(folder: Path, source: str | Path, fetch: Fetch) -> ModelFolder:
+    config = stock_config(folder, source)
+    vocabulary = stock_vocabulary(folder, config, source)
+    folder = fetch()
+    check_tying(folder, config, weight_files(folder))
+    return ModelFolder(folder, config, _shapes_of(folder), vocabulary)
+
+
+def _carbon_folder(folder: Path, source: str | Path, fetch: Fetch) -> ModelFolder:
     config = read_config(folder)
     rows_vocabulary(config["vocab_size"], str(source))
-    folder = here or hub_folder(name, with_weights=True)
+    folder = fetch()
     vocabulary = _with_tags(folder, config, source)
     shapes = _shapes_of(folder)
     _check_shapes(folder, config, shapes)
@@ -319,11 +361,9 @@ def _check_native_tokenizer(path: Path) -> None:
     """
     if not path.is_file():
         return
-    model = read_table(path).get("model")
-    ids = model.get("vocab") if isinstance(model, dict) else None
-    ids = ids if isinstance(ids, dict) else {}
-    kmers = ("".join(BASES[digit] for digit in digits) for digits in KMER_DIGITS)
-    ours = {"<dna>": NATIVE.dna_start, "<oov>": NATIVE.oov}
+    ids = _token_ids(path)
+    kmers = kmer_texts(K)
+    ours = {"<dna>": NATIVE.begin, "<oov>": NATIVE.other}
     ours |= {kmer: NATIVE.first_kmer + index for index, kmer in enumerate(kmers)}
     if other := [token for token, number in ours.items() if ids.get(token) != number]:
         stored = ids.get(other[0], "missing")
@@ -332,6 +372,13 @@ def _check_native_tokenizer(path: Path) -> None:
             f"{ours[other[0]]}); put the model's own back, or remove the file if it is not the "
             "model's"
         )
+
+
+def _token_ids(path: Path) -> dict[str, Any]:
+    """Return the ids of a tokenizer.json by token, without its added tokens."""
+    model = read_table(path).get("model")
+    ids = model.get("vocab") if isinstance(model, dict) else None
+    return ids if isinstance(ids, dict) else {}
 
 
 def weight_files(folder: Path) -> list[Path]:

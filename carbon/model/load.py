@@ -18,7 +18,7 @@ from transformers.utils import logging as transformers_logging
 
 from carbon.errors import ModelError, UserError
 from carbon.model.folder import check_memory, model_folder
-from carbon.tokenizer import Vocabulary
+from carbon.tokenizer import KmerVocabulary, Vocabulary, six_mers
 
 
 def cache_arguments(network: Any, cache: Any = None) -> dict[str, Any]:
@@ -38,10 +38,18 @@ def cache_of(output: Any) -> Any:
 
 
 class LoadedModel(NamedTuple):
-    """A network in evaluation mode and the vocabulary of its rows."""
+    """A network in evaluation mode and the vocabulary of its rows.
+
+    The network is a Llama, or another stock causal model of transformers.
+    """
 
     network: LlamaForCausalLM
-    vocabulary: Vocabulary
+    vocabulary: KmerVocabulary
+
+    @property
+    def six_mers(self) -> Vocabulary:
+        """The vocabulary of a model of Carbon's own; raises UserError for other models."""
+        return six_mers(self.vocabulary)
 
 
 def load_model(
@@ -51,11 +59,12 @@ def load_model(
     attention: str = "sdpa",
     yarn: float | None = None,
 ) -> LoadedModel:
-    """Load a local folder, a bundled model or a model on the Hub, native or hybrid.
+    """Load a local folder, a bundled model or a model on the Hub: Carbon's own, or of k-mers.
 
-    Only safetensors are read, and no remote code is run. The vocabulary has the tags that the model
-    was trained with: a native model lists them in its config, under `carbon_tags`; the tags of a
-    hybrid model are text and need its tokenizer files.
+    Only safetensors are read, and no remote code is run. Carbon's vocabularies have the tags that
+    the model was trained with: a native model lists them in its config, under `carbon_tags`; the
+    tags of a hybrid model are text and need its tokenizer files. Other stock causal models of
+    transformers have tokens that are k-mers.
 
     Args:
         source: a folder, the name of a bundled model, or `owner/name` on the Hub.
@@ -64,8 +73,8 @@ def load_model(
         yarn: factor by which the context is stretched.
 
     Raises:
-        ModelError: the model does not exist, its files are torn or inconsistent, or it is not a
-            Carbon model.
+        ModelError: the model does not exist, its files are torn or inconsistent, or it is neither
+            a Carbon model nor a causal model of k-mers.
         UserError: the attention or the factor is invalid.
     """
     checked = model_folder(source)
@@ -73,7 +82,7 @@ def load_model(
     item_bytes = 2 if dtype == "auto" else dtype.itemsize
     check_memory(item_bytes * checked.num_parameters, source)
     try:
-        config = AutoConfig.from_pretrained(str(folder))
+        config = AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
         if yarn is not None:
             stretch(config, yarn)
         with no_bars():
@@ -82,6 +91,7 @@ def load_model(
                 config=config,
                 dtype=dtype,
                 attn_implementation=attention,
+                trust_remote_code=False,
                 use_safetensors=True,
                 output_loading_info=True,
             )
@@ -127,11 +137,13 @@ def stretch(config: LlamaConfig, factor: float) -> None:
     The factor is relative to the context of training, even if the config is already stretched.
 
     Raises:
-        UserError: the factor is below 1.
+        UserError: the factor is below 1, or the model has no rotary positions.
     """
     if not 1 <= factor <= 64:
         raise UserError(f"YaRN factor {factor:g}: give 1 to 64")
-    rope: dict[str, Any] = dict(config.rope_parameters or {})
+    rope: dict[str, Any] = dict(getattr(config, "rope_parameters", None) or {})
+    if "rope_theta" not in rope:
+        raise UserError(f"YaRN: a {config.model_type} model has no rotary positions to stretch")
     trained_tokens = rope.get("original_max_position_embeddings") or config.max_position_embeddings
     config.max_position_embeddings = int(trained_tokens * factor)
     config.rope_parameters = {

@@ -32,7 +32,7 @@ def kmers_only(loaded: LoadedModel) -> Iterator[None]:
     """Add a bias to the head that gives probability only to 6-mers; remove it at the end."""
     head: Any = loaded.network.lm_head
     bias = torch.full_like(head.weight[:, 0], _EXCLUDED)
-    bias[loaded.vocabulary.kmer_rows] = 0
+    bias[loaded.six_mers.kmer_rows] = 0
     head.bias = nn.Parameter(bias, requires_grad=False)
     try:
         yield
@@ -63,7 +63,7 @@ def make_trainer(
             train_dataset=Dataset.from_list([{"prompt": prompt_of(config)}] * config.steps),
             processing_class=tokenizer,
             peft_config=_adapters(job),
-            rollout_func=rollouts or OwnRollouts(config, loaded.vocabulary, rank()),
+            rollout_func=rollouts or OwnRollouts(config, loaded.six_mers, rank()),
         )
     # Otherwise peft looks up the vocabulary of the starting model on the Hub at each checkpoint.
     trainer.model.save_pretrained = partial(

@@ -75,11 +75,11 @@ def sampler(job: RLJob) -> Sampler:
     stack.enter_context(kmers_only(loaded))
     network = with_adapters(job, loaded, tokenizer)
     (prompt,) = tokenizer(text=[prompt_of(job.config)])["input_ids"]
-    draw = stack.enter_context(_drawing(job, network, loaded.vocabulary, prompt))
+    draw = stack.enter_context(_drawing(job, network, loaded.six_mers, prompt))
     return Sampler(
         about=_shared(_settings(job)),
         network=network,
-        vocabulary=loaded.vocabulary,
+        vocabulary=loaded.six_mers,
         draw=draw,
         functions=functions,
         stack=stack,
@@ -104,7 +104,7 @@ def _prepared(job: RLJob) -> Iterator[tuple[LoadedModel, Any, list[ScoringFuncti
     """Yield the starting model, its tokenizer and running scoring functions."""
     loaded = load_model(job.model)
     _check_fit(loaded, job.config)
-    tokenizer = tokenizer_of(job.model, loaded.vocabulary)
+    tokenizer = tokenizer_of(job.model, loaded.six_mers)
     reserved = (*COLUMNS, "name", "bases")
     with (
         running_functions(job.functions, job.config.timeout_seconds, reserved) as functions,
@@ -115,7 +115,7 @@ def _prepared(job: RLJob) -> Iterator[tuple[LoadedModel, Any, list[ScoringFuncti
 
 
 def _check_fit(loaded: LoadedModel, config: RLConfig) -> None:
-    prefix = loaded.vocabulary.prefix(tuple(config.tags))
+    prefix = loaded.six_mers.prefix(tuple(config.tags))
     tokens = len(prefix) + (len(config.prompt) + config.length_bp) // K
     positions: int = loaded.network.config.max_position_embeddings
     if tokens > positions:
@@ -129,7 +129,7 @@ def _run(
     job: RLJob, loaded: LoadedModel, tokenizer: Any, functions: Sequence[ScoringFunction]
 ) -> dict[str, Any]:
     goals = goals_for(job.config.goals, len(functions))
-    rewards = Rewards(functions, goals, loaded.vocabulary, rank())
+    rewards = Rewards(functions, goals, loaded.six_mers, rank())
     settings, folder, resume = _settings(job), behind_links(job.output), job.samplers.resume
     with _rollouts(job, settings) as rollouts:
         if rank() == 0:

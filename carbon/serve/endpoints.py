@@ -51,8 +51,8 @@ def token_scores(
         top = torch.log_softmax(logits, dim=-1).topk(num_top, dim=-1)
         return torch.cat([chain(logits, kmers, known), top.values, top.indices.float()], dim=1)
 
-    prefix = prefix_of("", runner.vocabulary, tags)
-    passages = [Passage(prefix, (continuation_of(text, runner.vocabulary),)) for text in texts]
+    prefix = prefix_of("", runner.six_mers, tags)
+    passages = [Passage(prefix, (continuation_of(text, runner.six_mers),)) for text in texts]
     return [values for (values,) in runner.measure(passages, measure)]
 
 
@@ -81,7 +81,7 @@ def as_openai(text: str, first: int, values: Float32s, num_top: int) -> dict[str
 
 def check_room(runner: ModelRunner, texts_bp: Sequence[int], tags: tuple[str, ...]) -> None:
     """Raise UserError if a text of this length exceeds the context."""
-    room_bp = (runner.context_tokens - len(runner.vocabulary.prefix(tags)) + 1) * K
+    room_bp = (runner.context_tokens - len(runner.six_mers.prefix(tags)) + 1) * K
     for length_bp in texts_bp:
         if length_bp > room_bp:
             raise UserError(

@@ -17,6 +17,7 @@ from carbon.tokenizer.kmer import (
     Kmers,
     decode_kmers,
     encode_kmers,
+    kmer_texts,
     known_bases,
     reverse_complement_kmers,
 )
@@ -29,9 +30,12 @@ from carbon.tokenizer.vocabulary import (
     SPECIES_TAG_OF,
     SPECIES_TAGS,
     TAGS,
+    KmerTokens,
+    KmerVocabulary,
     Tag,
     Vocabulary,
     native_tokens,
+    six_mers,
     tags_of,
 )
 
@@ -50,6 +54,8 @@ __all__ = [
     "TAGS",
     "Encoding",
     "K",
+    "KmerTokens",
+    "KmerVocabulary",
     "Kmers",
     "Tag",
     "Vocabulary",
@@ -59,9 +65,11 @@ __all__ = [
     "encode",
     "encode_batch",
     "encode_kmers",
+    "kmer_texts",
     "known_bases",
     "native_tokens",
     "reverse_complement_kmers",
     "save_stock_tokenizer",
+    "six_mers",
     "tags_of",
 ]

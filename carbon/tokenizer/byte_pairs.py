@@ -16,7 +16,7 @@ from carbon.tokenizer.text import DNA_END, DNA_START
 from carbon.tokenizer.vocabulary import HYBRID, TAGS, Vocabulary
 
 NUM_BYTE_PAIRS = 151_643
-FIRST_DNA_ID = HYBRID.dna_start
+FIRST_DNA_ID = HYBRID.begin
 # Qwen2 and Qwen3 split text before the merges into contractions, words, single digits, punctuation
 # and white space (the `pre_tokenizer` of their tokenizer.json).
 _PARTS = (
@@ -147,8 +147,8 @@ def _added_tokens(path: Path) -> list[AddedToken]:
 
 DNA_CONFIG: dict[str, Any] = {
     "k": K,
-    "dna_start_id": HYBRID.dna_start,
-    "dna_vocab_size": HYBRID.size - HYBRID.dna_start,
+    "dna_start_id": HYBRID.begin,
+    "dna_vocab_size": HYBRID.size - HYBRID.begin,
     "dna_special_tokens": [DNA_START, DNA_END, "<oov>"],
     "auto_dna_tags": False,
 }

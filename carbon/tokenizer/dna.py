@@ -106,7 +106,7 @@ def encode(
     ids = indices + vocabulary.first_kmer
     ids[: len(prefix)] = prefix
     ids[inside.stop :] = vocabulary.dna_end
-    _mark_gaps(ids[inside], kmers.known, len(read), vocabulary)
+    vocabulary.mark_unknown(ids[inside], kmers.known, len(read))
     return Encoding(ids, indices, known, len(prefix), len(read), offset, strand)
 
 
@@ -143,7 +143,7 @@ def encode_batch(
     known = np.zeros(len(ids), dtype=np.uint8)
     ids[(ends - sizes)[:, None] + np.arange(len(prefix))] = prefix
     gaps = kmers.known != expected
-    ids[inside] = np.where(gaps, vocabulary.oov, kmers.indices + vocabulary.first_kmer)
+    ids[inside] = np.where(gaps, vocabulary.other, kmers.indices + vocabulary.first_kmer)
     indices[inside], known[inside] = kmers
     spans = zip((ends - sizes).tolist(), ends.tolist(), reads, strict=True)
     return [
@@ -171,15 +171,8 @@ def kmer_ids(kmers: Kmers, length_bp: int, vocabulary: Vocabulary) -> Int64s:
     The padding of a tail does not count as unknown.
     """
     ids = kmers.indices + vocabulary.first_kmer
-    _mark_gaps(ids, kmers.known, length_bp, vocabulary)
+    vocabulary.mark_unknown(ids, kmers.known, length_bp)
     return ids
-
-
-def _mark_gaps(ids: Int64s, known: UInt8s, length_bp: int, vocabulary: Vocabulary) -> None:
-    if len(ids) and known[:-1].min(initial=ALL_KNOWN) < ALL_KNOWN:
-        ids[:-1][known[:-1] != ALL_KNOWN] = vocabulary.oov
-    if len(ids) and known[-1] != (1 << (length_bp - 1) % K + 1) - 1:
-        ids[-1] = vocabulary.oov
 
 
 def decode(encoding: Encoding) -> str:
@@ -195,6 +188,6 @@ def decode_ids(ids: Int64s, vocabulary: Vocabulary = NATIVE) -> str:
     """
     indices = ids - vocabulary.first_kmer
     is_kmer = (indices >= 0) & (indices < NUM_KMERS)
-    is_dna = is_kmer | (ids == vocabulary.oov)
+    is_dna = is_kmer | (ids == vocabulary.other)
     known = np.where(is_kmer, ALL_KNOWN, 0).astype(np.uint8)
     return decode_kmers(Kmers(np.where(is_kmer, indices, 0)[is_dna], known[is_dna]))

@@ -4,6 +4,7 @@ With these digits the complement is `digit ^ 1`. Everything here is vectorised n
 6-mers. Token ids, which are these numbers plus a constant, do not appear here.
 """
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,8 @@ Int64s = NDArray[np.int64]
 
 _LETTER = np.frombuffer(BASES.encode(), dtype=np.uint8)
 _WEIGHTS = 4 ** np.arange(K - 1, -1, -1, dtype=np.int64)
-_BITS = 2 ** np.arange(K, dtype=np.uint8)
+_MOST_K = 8  # bits of a mask
+_BITS = 2 ** np.arange(_MOST_K, dtype=np.uint8)
 _BLOCK_BP = K * 32_768  # size of a block that stays in the cache
 
 # KMER_DIGITS[v, j] is the digit of 6-mer v at position j.
@@ -30,7 +32,9 @@ REVERSE_COMPLEMENT: Int64s = (KMER_DIGITS[:, ::-1] ^ 1).astype(np.int64) @ _WEIG
 # The 6-mers as text, one item of six letters each, so that decoding is one look-up per token.
 _KMER_TEXT = _LETTER[KMER_DIGITS].view(f"V{K}")[:, 0]
 _MASKS = np.arange(2**K)
-_MASK_REVERSED = ((_MASKS[:, None] >> np.arange(K) & 1) * _BITS[::-1]).sum(axis=1, dtype=np.uint8)
+_MASK_REVERSED = ((_MASKS[:, None] >> np.arange(K) & 1) * _BITS[K - 1 :: -1]).sum(
+    axis=1, dtype=np.uint8
+)
 _MASK_DIGITS = ((_MASKS[:, None] >> np.arange(K) & 1) * 3) @ _WEIGHTS  # both bits of known digits
 
 
@@ -146,7 +150,31 @@ def reverse_complement_kmers(kmers: Kmers) -> Kmers:
     return Kmers(REVERSE_COMPLEMENT[kmers.indices[::-1]] & _MASK_DIGITS[known], known)
 
 
-def known_bases(known: UInt8s) -> NDArray[np.bool_]:
-    """Unpack the bits of a mask (...,) into booleans (..., 6), one for each base."""
-    bits: NDArray[np.bool_] = (known[..., None] & _BITS) != 0
+def known_bases(known: UInt8s, k: int = K) -> NDArray[np.bool_]:
+    """Unpack the bits of a mask (...,) into booleans (..., k), one for each base."""
+    bits: NDArray[np.bool_] = (known[..., None] & _BITS[:k]) != 0
     return bits
+
+
+_UNKNOWN = 4
+_DIGIT_OF = np.full(256, _UNKNOWN, dtype=np.uint8)
+for _digit, _base in enumerate(BASES):
+    _DIGIT_OF[[ord(_base), ord(_base.lower())]] = _digit
+
+
+def cut_kmers(sequence: str | bytes | UInt8s, k: int) -> Kmers:
+    """Cut a sequence into k-mers, k from 1 to 8, as `encode_kmers` does for k = 6."""
+    if k == K:
+        return encode_kmers(sequence)
+    letters = np.frombuffer(as_letters(sequence), dtype=np.uint8)
+    digits = np.full((-(-len(letters) // k), k), _UNKNOWN, dtype=np.uint8)
+    digits.reshape(-1)[: len(letters)] = _DIGIT_OF[letters]
+    is_base = digits != _UNKNOWN
+    weights = 4 ** np.arange(k - 1, -1, -1, dtype=np.int64)
+    known = (is_base * _BITS[:k]).sum(axis=1, dtype=np.uint8)
+    return Kmers(np.where(is_base, digits, 0) @ weights, known)
+
+
+def kmer_texts(k: int) -> list[str]:
+    """Return the k-mers as text, in the order of their indices."""
+    return ["".join(bases) for bases in itertools.product(BASES, repeat=k)]

@@ -5,12 +5,11 @@ five A to every region of DNA, and the pre-tokenizer keeps whole 6-mers and drop
 tail of one to five bases is padded with A, and a multiple of six bases is not padded.
 """
 
-import itertools
 import json
 from pathlib import Path
 from typing import Any
 
-from carbon.tokenizer.kmer import BASES, K
+from carbon.tokenizer.kmer import BASES, K, kmer_texts
 from carbon.tokenizer.vocabulary import NATIVE, native_tokens
 
 
@@ -29,8 +28,7 @@ def save_stock_tokenizer(folder: str | Path, **settings: Any) -> tuple[str, ...]
     from transformers import PreTrainedTokenizerFast
 
     specials = native_tokens()
-    kmers = ("".join(bases) for bases in itertools.product(BASES, repeat=K))
-    vocabulary = specials | {kmer: NATIVE.first_kmer + i for i, kmer in enumerate(kmers)}
+    vocabulary = specials | {kmer: NATIVE.first_kmer + i for i, kmer in enumerate(kmer_texts(K))}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<oov>"))
     tokenizer.add_special_tokens([AddedToken(name, normalized=False) for name in specials])
     upper = [normalizers.Replace(base.lower(), base) for base in BASES]

@@ -75,7 +75,7 @@ def tokenize_hybrid(text: str, byte_pairs: BytePairs) -> TokenizedText:
             start += len(region) - len(region.lstrip())
             parts.append(_dna(text, start, start + len(region.strip()), HYBRID))
         else:
-            token = HYBRID.dna_start if kind == DNA_START else HYBRID.dna_end
+            token = HYBRID.begin if kind == DNA_START else HYBRID.dna_end
             parts.append(_token(token, start, end))
     return _joined(parts)
 

@@ -190,7 +190,7 @@ class DNATokenizer(PreTrainedTokenizer):
         return "".join(self._convert_id_to_token(i) for i in ids if i not in skipped)
 
     def _convert_token_to_id(self, token: str) -> int:
-        return self.get_vocab().get(token, self.vocabulary.oov)
+        return self.get_vocab().get(token, self.vocabulary.other)
 
     def convert_tokens_to_string(self, tokens: list[str]) -> str:
         """Join tokens as `decode` joins their ids."""
@@ -380,7 +380,7 @@ class HybridDNATokenizer(DNATokenizer):
         added = self.byte_pairs.get_added_tokens_decoder()
         return [
             *(i for i, token in added.items() if token.special),
-            *range(HYBRID.dna_start, _HYBRID_KMERS.start),
+            *range(HYBRID.begin, _HYBRID_KMERS.start),
             *range(_HYBRID_KMERS.stop, HYBRID.size),
         ]
 
@@ -396,20 +396,20 @@ class HybridDNATokenizer(DNATokenizer):
         """Join tokens; byte pairs inside a region are dropped, as in the released one."""
         parts: list[str] = []
         inside = False
-        for is_text, run in itertools.groupby(ids, lambda i: i < HYBRID.dna_start):
+        for is_text, run in itertools.groupby(ids, lambda i: i < HYBRID.begin):
             if is_text and not inside:
                 shown = [i for i in run if i not in skipped]
                 parts.append(self.byte_pairs.decode(shown, skip_special_tokens=False))
             elif not is_text:
                 for i in run:
-                    inside = i == HYBRID.dna_start or (inside and i != HYBRID.dna_end)
+                    inside = i == HYBRID.begin or (inside and i != HYBRID.dna_end)
                     parts.append("" if i in skipped else self._convert_id_to_token(i))
         return "".join(parts)
 
 
 _SETTINGS = ("padding_side", "truncation_side", "model_max_length", "chat_template")
 _HYBRID_KMERS = range(HYBRID.first_kmer, HYBRID.first_kmer + NUM_KMERS)
-_DNA_TOKENS = {HYBRID.dna_start: DNA_START, HYBRID.dna_end: DNA_END, HYBRID.oov: "<oov>"}
+_DNA_TOKENS = {HYBRID.begin: DNA_START, HYBRID.dna_end: DNA_END, HYBRID.other: "<oov>"}
 
 
 def _hybrid_vocab(byte_pairs: Tokenizer) -> dict[str, int]:

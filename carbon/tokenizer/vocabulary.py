@@ -1,4 +1,4 @@
-"""The two vocabularies, and the metadata tags that describe a sequence before `<dna>`.
+"""Vocabularies of k-mers: Carbon's two with their metadata tags, and those of other models.
 
 A record of a corpus has codes for its species and its gene, and a model reads the tags of these
 codes. To add a tag, add an entry to `TAGS`, at any place, with an unused id.
@@ -6,10 +6,12 @@ codes. To add a tag, add an entry to `TAGS`, at any place, with an unused id.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
+
+import numpy as np
 
 from carbon.errors import UserError
-from carbon.tokenizer.kmer import NUM_KMERS
+from carbon.tokenizer.kmer import NUM_KMERS, Int64s, K, UInt8s, cut_kmers
 
 TagType = Literal["species", "gene"]
 
@@ -67,18 +69,101 @@ TagIds = Callable[[tuple[str, ...]], list[int]]
 """Function from consecutive metadata tags to their ids."""
 
 
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
-    """Token ids for DNA.
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class KmerVocabulary:
+    """The tokens of a model whose tokens are k-mers that do not overlap.
+
+    Attributes:
+        k: bases of a token, 1 to 8.
+        ids: (4**k,) int64, id of each k-mer, in the order of `kmer_texts`.
+        begin: id of the token before the first base; None if the model has none.
+        other: id of a chunk with an unknown base; if None, unknown bases are read as A.
+    """
+
+    k: int
+    ids: Int64s
+    begin: int | None
+    other: int | None
+
+    @property
+    def all_known(self) -> int:
+        """Mask of a k-mer without unknown bases."""
+        return (1 << self.k) - 1
+
+    @property
+    def rows(self) -> slice:
+        """Rows of the embedding from the first to the last that DNA needs, without tags."""
+        special = [token for token in (self.begin, self.other) if token is not None]
+        return slice(min(int(self.ids.min()), *special), max(int(self.ids.max()), *special) + 1)
+
+    def default_window_bp(self, usual_bp: int, room_bp: int) -> int:
+        """Return the default window of a model: all bases that fit.
+
+        Args:
+            usual_bp: default window of Carbon's own models.
+            room_bp: bases that fit.
+        """
+        return room_bp
+
+    def prefix(self, tags: tuple[str, ...] = ()) -> list[int]:
+        """Return the ids before the first base of a sequence.
+
+        Raises:
+            UserError: tags are given, which only Carbon's own vocabularies have.
+        """
+        if tags:
+            raise UserError(f"tag '{tags[0]}': this model has no metadata tags; leave tags out")
+        return [] if self.begin is None else [self.begin]
+
+    def tokens(self, sequence: str | bytes | UInt8s) -> "KmerTokens":
+        """Cut a sequence into k-mers from its first base.
+
+        A tail of fewer than k bases becomes a k-mer padded on the right with A, and its mask
+        excludes the padding.
+        """
+        kmers = cut_kmers(sequence, self.k)
+        ids = self.ids[kmers.indices]
+        self.mark_unknown(ids, kmers.known, len(sequence))
+        return KmerTokens(ids, *kmers)
+
+    def mark_unknown(self, ids: Int64s, known: UInt8s, length_bp: int) -> None:
+        """Replace the ids of k-mers with an unknown base by `other`, in place.
+
+        The padding of a tail does not count as unknown.
+        """
+        if self.other is None or not len(ids):
+            return
+        if known[:-1].min(initial=self.all_known) < self.all_known:
+            ids[:-1][known[:-1] != self.all_known] = self.other
+        if known[-1] != (1 << (length_bp - 1) % self.k + 1) - 1:
+            ids[-1] = self.other
+
+
+class KmerTokens(NamedTuple):
+    """A sequence as tokens; every array has one entry a token.
+
+    Attributes:
+        ids: int64, token ids.
+        kmers: int64, index of each k-mer, with unknown bases as A.
+        known: uint8, bit j is set if base j is present and known.
+    """
+
+    ids: Int64s
+    kmers: Int64s
+    known: UInt8s
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Vocabulary(KmerVocabulary):
+    """The tokens of Carbon's own models: 6-mers, `<dna>` and `</dna>`, and metadata tags.
 
     Attributes:
         name: `native` or `hybrid`.
         size: number of rows of the embedding and of the head.
+        begin: id of `<dna>`.
+        other: id of `<oov>`, a 6-mer with an unknown base.
         pad: id of padding.
-        dna_start: id of `<dna>`.
         dna_end: id of `</dna>`.
-        oov: id of a 6-mer with an unknown base.
-        first_kmer: id of AAAAAA; the other 6-mers follow in the order of their indices.
         tags: metadata tags that may precede `<dna>`.
         tag_ids: function that encodes consecutive tags. They are encoded together, because in text
             the end of one tag and the start of the next can form one token.
@@ -87,19 +172,27 @@ class Vocabulary:
 
     name: str
     size: int
+    begin: int
+    other: int
     pad: int
-    dna_start: int
     dna_end: int
-    oov: int
-    first_kmer: int
     tags: tuple[str, ...]
     tag_ids: TagIds
     why_no_tags: str
 
     @property
+    def first_kmer(self) -> int:
+        """Id of AAAAAA; the other 6-mers follow in the order of their indices."""
+        return int(self.ids[0])
+
+    @property
     def kmer_rows(self) -> slice:
         """Rows of the embedding and of the head for 6-mers."""
         return slice(self.first_kmer, self.first_kmer + NUM_KMERS)
+
+    def default_window_bp(self, usual_bp: int, room_bp: int) -> int:
+        """Return the usual default window, or what fits."""
+        return min(usual_bp, room_bp)
 
     def prefix(self, tags: tuple[str, ...] = ()) -> list[int]:
         """Return the ids at the start of a sequence: tags, then `<dna>`.
@@ -113,7 +206,26 @@ class Vocabulary:
                 raise UserError(f"tag '{tag}' is not in the {self.name} vocabulary: {known}")
             if tags.count(tag) > 1:
                 raise UserError(f"tag '{tag}' is given {tags.count(tag):,} times; give it once")
-        return [*self.tag_ids(tags), self.dna_start]
+        return [*self.tag_ids(tags), self.begin]
+
+
+def six_mers(vocabulary: KmerVocabulary, source: str = "this model") -> Vocabulary:
+    """Return a vocabulary that is one of Carbon's own.
+
+    Args:
+        vocabulary: of a model.
+        source: name of the model, for the message.
+
+    Raises:
+        UserError: it belongs to another model.
+    """
+    if isinstance(vocabulary, Vocabulary):
+        return vocabulary
+    raise UserError(
+        f"{source}: is a model of {vocabulary.k}-mers that Carbon did not train; it scores and "
+        "embeds, but generation, design, RL fine-tuning, training and the server need a Carbon "
+        "model of 6-mers"
+    )
 
 
 _NATIVE_ID_OF = {tag.text: tag.native_id for tag in TAGS}
@@ -132,10 +244,11 @@ NATIVE = Vocabulary(
     name="native",
     size=128 + NUM_KMERS,
     pad=0,
-    oov=1,
-    dna_start=2,
+    k=K,
+    ids=np.arange(128, 128 + NUM_KMERS),
+    begin=2,
+    other=1,
     dna_end=3,
-    first_kmer=128,
     tags=tuple(_NATIVE_ID_OF),  # the config of a model lists its own: `carbon.model.load_model`
     tag_ids=_native_tag_ids,
     why_no_tags="the model's config.json names none (docs/tokenizers.md says why)",
@@ -144,10 +257,11 @@ HYBRID = Vocabulary(
     name="hybrid",
     size=155_776,
     pad=151_643,
-    oov=151_671,
-    dna_start=151_669,
+    k=K,
+    ids=np.arange(151_672, 151_672 + NUM_KMERS),
+    begin=151_669,
+    other=151_671,
     dna_end=151_670,
-    first_kmer=151_672,
     tags=(),  # tags are text and need a model's byte pairs: `hybrid_vocabulary`
     tag_ids=_no_tag_ids,
     why_no_tags="it has none (docs/tokenizers.md says why)",
@@ -158,8 +272,8 @@ def native_tokens() -> dict[str, int]:
     """Return names and ids of the 128 tokens of the native vocabulary that are not 6-mers."""
     names = {
         NATIVE.pad: "<pad>",
-        NATIVE.oov: "<oov>",
-        NATIVE.dna_start: "<dna>",
+        NATIVE.other: "<oov>",
+        NATIVE.begin: "<dna>",
         NATIVE.dna_end: "</dna>",
         **{tag.native_id: tag.text for tag in TAGS},
     }

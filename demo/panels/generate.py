@@ -49,7 +49,7 @@ class Generate(Panel):
 
     def make_fields(self) -> tuple[Field, ...]:
         """Return the inputs."""
-        known = self.lab.model.model.vocabulary.tags
+        known = self.lab.model.model.six_mers.tags
         species = ("", *(tag for tag in SPECIES_TAGS if tag in known))
         genes = ("", *(tag for tag in GENE_TAGS if tag in known))
         return (

@@ -116,7 +116,7 @@ class Tokenizer(Panel):
     @cached_property
     def _byte_pairs(self) -> HybridDNATokenizer | None:
         """Tokenizer of the loaded model; None unless the model reads text and so has text tags."""
-        vocabulary = self.lab.model.model.vocabulary
+        vocabulary = self.lab.model.model.six_mers
         if vocabulary.name != HYBRID.name or not vocabulary.tags:
             return None
         return HybridDNATokenizer.from_pretrained(self.lab.model_name)

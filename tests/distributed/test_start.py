@@ -140,7 +140,7 @@ def test_an_export_has_the_layout_that_the_start_had(finished):
         }
         for name, tensor in new.items():
             if len(tensor) == HYBRID.size:
-                text = slice(0, HYBRID.dna_start)
+                text = slice(0, HYBRID.begin)
                 assert torch.equal(tensor[text], old[name][text])
                 assert torch.equal(tensor[HYBRID.first_kmer + 4096 :], old[name][-8:])
                 tensor, old[name] = tensor[HYBRID.kmer_rows], old[name][HYBRID.kmer_rows]
@@ -275,7 +275,7 @@ def test_rows_that_no_row_names_stay(corpus, starts, tmp_path):
     )
     same = (before == after).all(dim=1)
     assert same[NATIVE.dna_end] and same[NATIVE.tag_ids(("<fungi_species>",))[0]]
-    assert not same[NATIVE.dna_start] and not same[NATIVE.tag_ids(("<invertebrate_species>",))[0]]
+    assert not same[NATIVE.begin] and not same[NATIVE.tag_ids(("<invertebrate_species>",))[0]]
 
 
 def test_old_and_new_are_probed_from_before_the_first_step(corpus, starts, tmp_path):

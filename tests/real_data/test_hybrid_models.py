@@ -72,7 +72,7 @@ def stock(folder, tokenizer):
 def test_score_and_embed_are_those_of_stock_transformers(model, stock, tags):
     sequence = random_bases(120)
     ids, log_p, states = stock(f"{''.join(tags)}<dna>{sequence}")
-    first = ids.index(HYBRID.dna_start)
+    first = ids.index(HYBRID.begin)
     expected = sum(log_p[first + t, INDEX[k]].item() for t, k in enumerate(chunks(sequence)))
     (score,) = model.score([sequence], tags=tags)
     assert score.log_likelihood == pytest.approx(expected, abs=1e-3)

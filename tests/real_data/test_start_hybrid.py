@@ -46,7 +46,7 @@ def test_the_first_loss_is_what_scoring_with_tags_finds(config, tmp_path):
     start = open_start(config)
     ((found, pieces),) = run_ranks(1, first_batch_and_all, config)
     texts = {
-        (): (NATIVE.dna_start,),
+        (): (NATIVE.begin,),
         **{tags: start.prefixes[tuple(NATIVE.prefix(tags))] for tags in combinations()},
     }
     tags_of = {prefix: tags for tags, prefix in texts.items()}
@@ -63,7 +63,7 @@ def test_the_first_loss_is_what_scoring_with_tags_finds(config, tmp_path):
         load_file(tmp_path / name / "model.safetensors")["model.embed_tokens.weight"]
         for name in ("start", "run/export")
     )
-    assert torch.equal(before[: HYBRID.dna_start], after[: HYBRID.dna_start])
+    assert torch.equal(before[: HYBRID.begin], after[: HYBRID.begin])
     assert not torch.equal(before, after)
     assert (tmp_path / "run" / "export" / "merges.txt").is_file()
 

@@ -12,11 +12,12 @@ from carbon.genome import Reference, Variant
 from carbon.model import save_model
 from eval.contract import Model, Options, Reading
 from eval.cost import tokens_counted
-from eval.hugging_face import HuggingFaceModel
+from eval.hugging_face import HuggingFaceModel, load_hugging_face
 from eval.models import CarbonModel, load_any
 from eval.tasks import TASKS
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.reference import KMERS, stock_distribution, stock_log_likelihood
+from tests.helpers.stock_models import save_stock_model
 
 torch.set_num_threads(1)
 
@@ -267,7 +268,7 @@ def test_recall_keeps_the_end_of_a_prompt_that_is_too_long(model, carbon_model):
 
 def test_what_is_loaded_as_what(model, tmp_path):
     save_model(model.model.network, tmp_path / "carbon")
-    tokenizer = by_character(bos_token="<s>")
+    tokenizer = by_pairs()
     gpt2(len(tokenizer)).save_pretrained(tmp_path / "toy")
     tokenizer.save_pretrained(tmp_path / "toy")
     carbon = load_any(str(tmp_path / "carbon"), "a", yarn=None, device="cpu")
@@ -284,6 +285,40 @@ def test_what_is_loaded_as_what(model, tmp_path):
     (tmp_path / "toy" / "model.safetensors").unlink()
     with pytest.raises(ModelError, match="toy: the model cannot be loaded"):
         load_any(str(tmp_path / "toy"), "c", yarn=None)
+
+
+@pytest.mark.parametrize(("kind", "k", "begin"), [("qwen3", 1, True), ("llama", 3, False)])
+def test_a_stock_model_of_k_mers_runs_as_carbons_do(tmp_path, kind, k, begin):
+    """Its numbers are those of the slow path, which reads whole windows by transformers."""
+    folder = str(save_stock_model(tmp_path / "m", kind, k, begin=begin))
+    ours = load_any(folder, "m", yarn=None, device="cpu")
+    slow = load_hugging_face(folder, "m", dtype="float32", device="cpu")
+    assert isinstance(ours, CarbonModel) and ours.context_bp == slow.context_bp
+    sequences = [random_bases(k * n, n) for n in (4, 7, 12)]
+    assert ours.log_likelihoods([*sequences, ""]) == pytest.approx(
+        slow.log_likelihoods([*sequences, ""]), abs=1e-4
+    )
+    assert ours.next_base(sequences) == pytest.approx(slow.next_base(sequences), abs=1e-5)
+    for mode in ("token", "base"):
+        assert ours.generate(sequences, 20, mode) == slow.generate(sequences, 20, mode)
+    pairs = [(sequences[1] + "A" * k, sequences[1] + "C" * k)]
+    assert ours.differences(pairs) == pytest.approx(slow.differences(pairs), abs=1e-4)
+    text, likelihoods = ours.recall(sequences[2], 2 * k, ["A" * k, "GC" * k])
+    slow_text, expected = slow.recall(sequences[2], 2 * k, ["A" * k, "GC" * k])
+    assert text == slow_text and likelihoods == pytest.approx(expected, abs=1e-4)
+    bases = random_bases(300, 8)
+    others = {"A": "C", "C": "G", "G": "T", "T": "A"}
+    with Reference(write_fasta(tmp_path / "r.fa", {"c": bases})) as reference:
+        variants = [Variant("c", at, bases[at], others[bases[at]]) for at in (9, 150, 291)]
+        for protocol in ("centered", "right_end"):
+            reading = Reading(protocol, 24, "both")
+            assert ours.deltas(reference, variants, reading) == pytest.approx(
+                slow.deltas(reference, variants, reading), abs=1e-4
+            )
+    assert (ours.word_probabilities(bases[:30], ["ACG"]) is None) == (k < 3)
+    states, untrained = ours.states(sequences), ours.untrained(1)
+    assert states is not None and set(states) == {"mean", "last"}
+    assert type(untrained.carbon.model.network) is type(ours.carbon.model.network)
 
 
 @pytest.mark.parametrize("letters", ["acgt", "Acgt"])

@@ -99,7 +99,7 @@ def test_a_record_is_read_with_its_tag(tmp_path, tag):
     rows = ordered_rows(0, [SpanRows(60, {"s": 1.0}, 64)], {"s": source})
     assert rows.tags == (tag.text,)
     first = np.array([rows[i].input_ids[0] for i in range(60)])
-    assert set(first.tolist()) == {tag.native_id, NATIVE.dna_start}
+    assert set(first.tolist()) == {tag.native_id, NATIVE.begin}
     assert 10 <= (first == tag.native_id).sum() <= 30
 
 

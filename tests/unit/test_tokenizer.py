@@ -107,7 +107,7 @@ def test_forms_of_input_are_alike():
 
 def test_an_oov_keeps_the_bases_it_knows():
     encoding = encode("ACGTANACGNACGT")
-    assert encoding.ids.tolist()[1:3] == [NATIVE.oov, NATIVE.oov]
+    assert encoding.ids.tolist()[1:3] == [NATIVE.other, NATIVE.other]
     assert encoding.known.tolist() == [0, 0b011111, 0b110111, 0b000011]
 
 

@@ -283,7 +283,7 @@ def test_names_of_scores():
 @given(st.integers(0, 59), st.integers(1, 30))
 def test_a_reading_holds_no_more_than_its_tokens(start, length_bp):
     values = np.random.default_rng(0).normal(size=(15, 30)).astype(np.float32)
-    reading = reading_of(values, start, length_bp)
+    reading = reading_of(values, 6, start, length_bp)
     for n in range(length_bp):
         token, place = divmod(start + n, 6)
         assert reading.likelihoods[n] == values[token, place]
@@ -292,6 +292,6 @@ def test_a_reading_holds_no_more_than_its_tokens(start, length_bp):
     num_tokens = (start + length_bp - 1) // 6 - start // 6 + 1
     for held in (reading.conditionals.base, reading.likelihoods.base):
         assert held.size <= 30 * num_tokens and held.base is None
-    alone = reading_of(values[:, :6], start, length_bp)
+    alone = reading_of(values[:, :6], 6, start, length_bp)
     assert alone.conditionals.shape == (length_bp, 0)
     np.testing.assert_array_equal(alone.likelihoods, reading.likelihoods)

@@ -17,7 +17,7 @@ from carbon.io.config import check
 from carbon.io.files import sha256_of_file
 from carbon.model.folder import (
     ModelFolder,
-    model_folder,
+    carbon_folder,
     read_config,
     tensor_shapes,
     weight_files,
@@ -49,7 +49,7 @@ class Start:
     @property
     def is_hybrid(self) -> bool:
         """Whether it has rows of text."""
-        return self.folder.vocabulary.name == HYBRID.name
+        return self.folder.six_mers.name == HYBRID.name
 
     @cached_property
     def digest(self) -> str:
@@ -65,7 +65,7 @@ class Start:
             return {}
         ids, slot_of = self._text_ids(), {text: slot for slot, text in self.slots.items()}
         return {
-            tuple(NATIVE.prefix(tags)): (*(slot_of[i] for i in text), NATIVE.dna_start)
+            tuple(NATIVE.prefix(tags)): (*(slot_of[i] for i in text), NATIVE.begin)
             for tags, text in ids.items()
         }
 
@@ -81,7 +81,7 @@ class Start:
         """Return the ids of each combination of tags; none of one that the model does not know."""
         if not self.is_hybrid:
             return {}
-        known = self.folder.vocabulary
+        known = self.folder.six_mers
         pairs = itertools.product(("", *SPECIES_TAGS), ("", *GENE_TAGS))
         return {
             tags: known.tag_ids(tuple(tag for tag in tags if tag in known.tags))
@@ -91,7 +91,7 @@ class Start:
 
     def held_rows(self, tags: tuple[str, ...]) -> list[int]:
         """Return frozen rows below the 6-mers: rows that no tag of the corpus uses."""
-        trained = {NATIVE.dna_start, NATIVE.oov}
+        trained = {NATIVE.begin, NATIVE.other}
         if not self.is_hybrid:
             trained |= set(NATIVE.tag_ids(tags))
         return [row for row in range(NATIVE.first_kmer) if row not in trained]
@@ -131,7 +131,7 @@ def open_start(config: TrainConfig) -> Start | None:
     if not config.model.start:
         return None
     _folder_of(config.model.start)
-    start = Start(model_folder(config.model.start))
+    start = Start(carbon_folder(config.model.start))
     _check_fit(config, start.folder.config)
     if TUNINGS[config.model.tune].adapts:
         _require_peft()

@@ -2,11 +2,11 @@
 
 e(i, j) is the largest absolute change of the log2 odds of any base at j, over the three
 substitutions at i (Tomaz da Silva et al. 2025, https://doi.org/10.1038/s41588-025-02347-3). The
-conditionals are those of the chain inside a 6-mer. A causal model sees the bases before a base
+conditionals are those of the chain inside a k-mer. A causal model sees the bases before a base
 alone, so the forward strand fills e(i, j) for j after i, and the reverse strand for j before i.
 
-The reference is read once on each strand. A substitution changes the tokens from its 6-mer on. The
-reference and the substitutions of a 6-mer continue the same keys and values in rows of one shape,
+The reference is read once on each strand. A substitution changes the tokens from its k-mer on. The
+reference and the substitutions of a k-mer continue the same keys and values in rows of one shape,
 so that rounding does not appear as a dependency.
 """
 
@@ -54,18 +54,20 @@ class DependencyMethod(DependencyOptions):
         window_bp: bases of the region and its context.
         offsets: sorted and distinct.
         tags: metadata tags to condition on.
+        k: bases of a token of the model.
     """
 
     window_bp: int
     offsets: tuple[int, ...]
     tags: tuple[str, ...]
+    k: int = K
 
     @property
     def longest_bp(self) -> int:
         """Longest region: it fits into the window at every offset, and its map into memory."""
         memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         of_memory = isqrt(int(_MEMORY_SHARE * memory_bytes / _CELL_BYTES))
-        return min(self.window_bp - (K - 1), of_memory)
+        return min(self.window_bp - (self.k - 1), of_memory)
 
 
 def dependency_method_for(runner: "ModelRunner", options: DependencyOptions) -> DependencyMethod:
@@ -75,13 +77,14 @@ def dependency_method_for(runner: "ModelRunner", options: DependencyOptions) -> 
         UserError: a choice, the window, an offset or a tag is invalid.
     """
     check_choice("symmetrise", options.symmetrise, SYMMETRIES)
-    offsets, tags = checked_offsets(options.offsets), checked_names("tags", options.tags)
+    k = runner.vocabulary.k
+    offsets, tags = checked_offsets(options.offsets, k), checked_names("tags", options.tags)
     most_bp = room_bp(runner, tags)
     window_bp = options.window_bp
     if window_bp is None:
-        window_bp = min(_DEFAULT_WINDOW_BP, most_bp)
-    check_window(window_bp, most_bp)
-    checked = {"window_bp": window_bp, "offsets": offsets, "tags": tags}
+        window_bp = runner.vocabulary.default_window_bp(_DEFAULT_WINDOW_BP, most_bp)
+    check_window(window_bp, most_bp, k)
+    checked = {"window_bp": window_bp, "offsets": offsets, "tags": tags, "k": k}
     return DependencyMethod(**asdict(options) | checked)
 
 
@@ -219,15 +222,17 @@ def _computed(
 
 
 class _StrandRegion(NamedTuple):
-    """A region with the bases before it along a strand, from the start of a 6-mer.
+    """A region with the bases before it along a strand, from the start of a k-mer.
 
     Attributes:
         bases: context and region; N before the start of the contig, upper-case.
         context_bp: bases before the region.
+        k: bases of a token.
     """
 
     bases: str
     context_bp: int
+    k: int
 
     @property
     def length_bp(self) -> int:
@@ -236,13 +241,13 @@ class _StrandRegion(NamedTuple):
 
     @property
     def kmers(self) -> range:
-        """Numbers of the 6-mers that hold bases of the region."""
-        return range(self.context_bp // K, -(-len(self.bases) // K))
+        """Numbers of the k-mers that hold bases of the region."""
+        return range(self.context_bp // self.k, -(-len(self.bases) // self.k))
 
     def known_in(self, kmer: int) -> list[int]:
-        """Return the places of the region's known bases in a 6-mer."""
-        end = min((kmer + 1) * K, len(self.bases))
-        places = range(max(kmer * K, self.context_bp), end)
+        """Return the places of the region's known bases in a k-mer."""
+        end = min((kmer + 1) * self.k, len(self.bases))
+        places = range(max(kmer * self.k, self.context_bp), end)
         return [place for place in places if self.bases[place] in BASES]
 
     @classmethod
@@ -254,25 +259,25 @@ class _StrandRegion(NamedTuple):
         offset: int,
         method: DependencyMethod,
     ) -> "_StrandRegion":
-        """Fetch a region and its context; 6-mers begin at the offset from the strand's start."""
+        """Fetch a region and its context; k-mers begin at the offset from the strand's start."""
         contig, start, end = interval.contig, interval.start, interval.end
         contig_bp = reference.contig_lengths_bp[contig]
         if strand == "-":
             start, end = contig_bp - end, contig_bp - start
         first = max(0, end - method.window_bp)
-        first += (offset - first) % K
-        if first > start:  # the bases before the offset end a 6-mer of unknown bases
-            first -= K
+        first += (offset - first) % method.k
+        if first > start:  # the bases before the offset end a k-mer of unknown bases
+            first -= method.k
         bases = "N" * -first + fetch_along(reference, contig, max(0, first), end, strand)
-        return cls(bases.upper(), start - first)
+        return cls(bases.upper(), start - first, method.k)
 
 
 class _Step(NamedTuple):
-    """Effects of the substitutions in a 6-mer.
+    """Effects of the substitutions in a k-mer.
 
     Attributes:
         rows: numbers of the substituted bases in the region.
-        values: (rows, bases from the 6-mer's first base in the region on) of e(i, j).
+        values: (rows, bases from the k-mer's first base in the region on) of e(i, j).
         tokens: input tokens of the network, with padding.
     """
 
@@ -284,17 +289,17 @@ class _Step(NamedTuple):
 def effects_of_substitutions(
     runner: "ModelRunner", region: _StrandRegion, method: DependencyMethod
 ) -> Iterator[_Step]:
-    """Yield the effects of the substitutions in each 6-mer of a region on a strand."""
+    """Yield the effects of the substitutions in each k-mer of a region on a strand."""
     vocabulary = runner.vocabulary
     prefix, tokens = (
         prefix_of("", vocabulary, method.tags),
         continuation_of(region.bases, vocabulary),
     )
-    # The last 6-mer is only predicted.
+    # The last k-mer is only predicted.
     inputs = Continuation(tokens.ids[:-1], tokens.kmers[:-1], tokens.known[:-1])
     tile = runner.tile(prefix, inputs, len(inputs.ids))
     for kmer in region.kmers:
-        places, start = region.known_in(kmer), kmer * K
+        places, start = region.known_in(kmer), kmer * region.k
         if not places:
             continue
         texts = [region.bases[start:], *_substituted(region.bases, start, places)]
@@ -348,11 +353,11 @@ def num_dependency_tokens(
 
 def _tile_tokens(runner: "ModelRunner", region: _StrandRegion, method: DependencyMethod) -> int:
     prefix = prefix_of("", runner.vocabulary, method.tags)
-    return padded_length(len(prefix) + -(-len(region.bases) // K) - 1)
+    return padded_length(len(prefix) + -(-len(region.bases) // region.k) - 1)
 
 
 def _continued_tokens(region: _StrandRegion, kmer: int) -> int:
-    """Return the tokens of the reference and all substitutions in a 6-mer, with padding."""
+    """Return the tokens of the reference and all substitutions in a k-mer, with padding."""
     places = region.known_in(kmer)
     num_rows = 1 + 3 * len(places) if places else 0
     return num_rows * padded_length(region.kmers.stop - kmer - 1)

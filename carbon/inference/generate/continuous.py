@@ -53,9 +53,7 @@ def generate_continuously(
     _check_task(task)
     starts = _first_bases(runner, prompts, task, samples or samples_of(prompts))
     ids = [
-        prefix_of(
-            (prompt + text)[: (len(prompt) + len(text)) // K * K], runner.vocabulary, task.tags
-        )
+        prefix_of((prompt + text)[: (len(prompt) + len(text)) // K * K], runner.six_mers, task.tags)
         for prompt, text in zip(prompts, starts, strict=True)
     ]
     left_bp = [task.length_bp - len(text) for text in starts]
@@ -151,8 +149,8 @@ def _generate_batch(
 
 
 def _generation_config(runner: ModelRunner, num_tokens: int, task: Task) -> GenerationConfig:
-    rule, rows = task.rule, runner.vocabulary.kmer_rows
-    others = [*range(rows.start), *range(rows.stop, runner.vocabulary.size)]
+    rule, rows = task.rule, runner.six_mers.kmer_rows
+    others = [*range(rows.start), *range(rows.stop, runner.six_mers.size)]
     made: Any = GenerationConfig
     config: GenerationConfig = made(
         max_new_tokens=num_tokens,
@@ -163,7 +161,7 @@ def _generation_config(runner: ModelRunner, num_tokens: int, task: Task) -> Gene
         min_p=rule.min_p,
         suppress_tokens=others,
         eos_token_id=-1,  # no 6-mer ends a text
-        pad_token_id=runner.vocabulary.pad,
+        pad_token_id=runner.six_mers.pad,
     )
     return config
 
@@ -178,7 +176,7 @@ def _batching_config(runner: ModelRunner, ids: list[list[int]], num_tokens: int)
 
 
 def _text(runner: ModelRunner, ids: list[int]) -> str:
-    kmers = np.array(ids, dtype=np.int64) - runner.vocabulary.first_kmer
+    kmers = np.array(ids, dtype=np.int64) - runner.six_mers.first_kmer
     return decode_kmers(Kmers(kmers, np.full(len(kmers), ALL_KNOWN, dtype=np.uint8)))
 
 

@@ -168,8 +168,8 @@ class Decoder:
                 whole context if None or more than that.
         """
         self._runner = runner
-        self._num_prefix = len(runner.vocabulary.prefix(tags))
-        prefixes = [prefix_of(p[: len(p) // K * K], runner.vocabulary, tags) for p in prompts]
+        self._num_prefix = len(runner.six_mers.prefix(tags))
+        prefixes = [prefix_of(p[: len(p) // K * K], runner.six_mers, tags) for p in prompts]
         self._ids: list[list[int]] = [prefix.tolist() for prefix in prefixes]
         self._num_cached = np.zeros(len(prompts), dtype=np.int64)  # cached tokens of each row
         context = runner.context_tokens
@@ -200,7 +200,7 @@ class Decoder:
             at 0 if it has none. Other entries are undefined.
         """
         for ids, kmers in zip(self._ids, fresh, strict=True):
-            ids.extend(self._runner.vocabulary.first_kmer + kmer for kmer in kmers)
+            ids.extend(self._runner.six_mers.first_kmer + kmer for kmer in kmers)
         num_fresh = np.array([len(kmers) for kmers in fresh])
         fits = self._num_cached + num_fresh <= self._runner.context_tokens
         starts = (self._num_cached == 0) | ~fits
@@ -249,14 +249,14 @@ class Decoder:
     ) -> tuple[Tensor, Tensor]:
         """Run the network and draw, with device tensors of constant shapes only."""
         self._cache.set_positions(positions[:, None], num_positions)
-        ids = kmers[:, None] + self._runner.vocabulary.first_kmer
+        ids = kmers[:, None] + self._runner.six_mers.first_kmer
         logits = self._runner.logits(self._states(ids, positions[:, None], num_positions)[:, 0])
         return logits, draw(logits, rule, uniform)
 
     def append_tokens(self, kmers: Sequence[Sequence[int]]) -> None:
         """Record the 6-mers that `draw_next` appended to each row."""
         for ids, row_kmers in zip(self._ids, kmers, strict=True):
-            ids.extend(self._runner.vocabulary.first_kmer + kmer for kmer in row_kmers)
+            ids.extend(self._runner.six_mers.first_kmer + kmer for kmer in row_kmers)
 
     def drop_last(self, row: int, tokens: int) -> None:
         """Remove the last tokens of a row.
@@ -304,7 +304,7 @@ class Decoder:
         """Run new tokens: (rows, width, states). Padding after a row's end is masked."""
         # Copies of the first row fill the last tile; their states are dropped.
         rows = rows + rows[:1] * (-len(rows) % _TILE if width == 1 else 0)
-        ids = np.full((len(rows), width), self._runner.vocabulary.pad, dtype=np.int64)
+        ids = np.full((len(rows), width), self._runner.six_mers.pad, dtype=np.int64)
         ids[:, 0] = fresh[0][0]
         for padded, row in zip(ids, fresh, strict=False):
             padded[: len(row)] = row

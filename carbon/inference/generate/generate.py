@@ -114,7 +114,7 @@ def stream(
         UserError: the prompt, a tag or a constraint is invalid.
     """
     check_string("prompt", prompt)
-    runner.vocabulary.prefix(task.tags)
+    runner.six_mers.prefix(task.tags)
     rows = rows_for_prompts([prompt], task)
     return (_step(drawn) for drawn in _draw(runner, rows, task.tags, draft))
 

@@ -68,7 +68,7 @@ def _room_for_left(runner: ModelRunner, left: str, task: Task) -> int:
     Raises:
         UserError: gap and right context do not fit.
     """
-    num_prefix = len(runner.vocabulary.prefix(task.tags))
+    num_prefix = len(runner.six_mers.prefix(task.tags))
     after_bp = len(left) % K + task.length_bp + len(task.right)
     room = runner.context_tokens - num_prefix + 1 - -(-after_bp // K)
     if room < 0:
@@ -86,9 +86,9 @@ def _measured(
     whole_bp = len(left) // K * K
     tail = left[whole_bp:]
     # Left context that does not fit is cut at its start.
-    prefix = prefix_of(left[max(0, whole_bp - K * room) : whole_bp], runner.vocabulary, task.tags)
+    prefix = prefix_of(left[max(0, whole_bp - K * room) : whole_bp], runner.six_mers, task.tags)
     continuations = [
-        continuation_of(tail + bases + task.right, runner.vocabulary) for bases in candidates
+        continuation_of(tail + bases + task.right, runner.six_mers) for bases in candidates
     ]
     (measured,) = runner.likelihoods([Passage(prefix, tuple(continuations))], "chain")
     gap = slice(len(tail), len(tail) + task.length_bp)

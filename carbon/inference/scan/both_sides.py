@@ -17,7 +17,6 @@ from carbon.inference.passages import padded_length, prefix_of
 from carbon.inference.scan.method import ScanMethod
 from carbon.inference.scan.windows import ScanWindow, passes
 from carbon.inference.variants.tiles import TiledSite, fetch_along, tiled_readings
-from carbon.tokenizer import K
 
 if TYPE_CHECKING:
     from carbon.inference.runner import ModelRunner
@@ -87,12 +86,12 @@ def num_tile_tokens(
     first = window.scored_from + places
     before = first - window.start - offset
     compared_bp = np.minimum(1 + grid.downstream_bp, window.contig_bp - first)
-    kmers = -(-(before % K + compared_bp) // K)
-    # The tile lacks the bases before its first 6-mer, and then REF continues it too, once an ALT.
+    kmers = -(-(before % grid.k + compared_bp) // grid.k)
+    # The tile lacks the bases before its first k-mer, and then REF continues it too, once an ALT.
     continued = 3 * np.where(before < 0, 2, 1)
     prefix_tokens = len(prefix_of("", runner.vocabulary, method.tags))
-    tile_tokens = padded_length(prefix_tokens + -(-grid.window_bp // K))
+    tile_tokens = padded_length(prefix_tokens + -(-grid.window_bp // grid.k))
     rows = np.bincount(kmers, weights=continued).astype(np.int64)
-    # The last 6-mer is only predicted.
+    # The last k-mer is only predicted.
     padded = [padded_length(int(length) - 1) for length in np.flatnonzero(rows)]
     return tile_tokens + int(rows[rows > 0] @ np.array(padded))

@@ -339,7 +339,9 @@ def _expected_blocks(scan: OpenedScan) -> range:
     """Return an item for each block that there is at least, before the model's window is known."""
     method = scan.job.method
     strands: Any = method.strands or SIDES[method.sides].default_strands
-    num_readings = len(method.offsets or (0,)) * len(STRANDS_READ[strands])
+    offsets = method.offsets
+    num_offsets = 1 if offsets is None or offsets == "all" else len(offsets)
+    num_readings = num_offsets * len(STRANDS_READ[strands])
     if method.sides == "both":  # a block is a tile, of which the first also owns its context
         window_bp = method.window_bp or PROTOCOLS["tiled"].default_window_bp
         grid = tile_grid(window_bp, method.downstream_bp, method.least_context_bp)

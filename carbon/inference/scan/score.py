@@ -15,7 +15,6 @@ from carbon.inference.passages import Passage, continuation_of, prefix_of
 from carbon.inference.scan.both_sides import num_tile_tokens, score_tile
 from carbon.inference.scan.method import ScanMethod
 from carbon.inference.scan.windows import ScanWindow, passes, window_blocks, windows_per_block
-from carbon.tokenizer import K
 
 if TYPE_CHECKING:
     from carbon.inference.runner import ModelRunner
@@ -247,7 +246,7 @@ def num_window_tokens(
     """Return the input tokens of a window; the last token of a row is only predicted."""
     if method.sides == "both":
         return num_tile_tokens(runner, reference, window, method)
-    num_kmers = -(-(window.stop - window.start) // K)
+    num_kmers = -(-(window.stop - window.start) // window.k)
     return len(runner.vocabulary.prefix(method.tags)) + num_kmers - 1
 
 
@@ -269,7 +268,7 @@ def _passage(
 
 
 def _on_contig(window: ScanWindow, steps: Float32s) -> Float32s:
-    """Convert the chain of a window's tokens, (tokens, 6, 4), to scored bases of the contig."""
+    """Convert the chain of a window's tokens, (tokens, k, 4), to scored bases of the contig."""
     scored = slice(window.scored_from - window.first_token, window.scored_to - window.first_token)
     values = steps.reshape(-1, 4)[scored, _COLUMNS[window.strand]]
     return values if window.strand == "+" else values[::-1]
@@ -290,7 +289,7 @@ def _combined(
     if COMBINATIONS[method.combine].own_offset:
         places = np.arange(start, start + stack.shape[2])
         along = {"+": places, "-": contig_bp - 1 - places}
-        offsets = np.stack([along[strand] % K for strand in strands])
+        offsets = np.stack([along[strand] % method.k for strand in strands])
         stack = np.take_along_axis(stack, offsets[:, None, :, None], axis=1)
     mean = stack.mean(axis=(0, 1), dtype=np.float64)
     total = np.log(np.exp(mean).sum(axis=1, keepdims=True))
@@ -299,9 +298,9 @@ def _combined(
 
 
 class KmerPositions:
-    """Mean and SD of log P(REF) by the position of the base in its 6-mer.
+    """Mean and SD of log P(REF) by the position of the base in its k-mer.
 
-    A track without an effect of the tokens has six equal means. Positions count along the forward
+    A track without an effect of the tokens has k equal means. Positions count along the forward
     strand, or along the reverse strand if it alone is scored, from the first offset.
     """
 
@@ -309,7 +308,7 @@ class KmerPositions:
         """Begin without bases."""
         self._offset, self._is_reverse = method.offsets[0], method.strands == "reverse"
         self._contig_lengths_bp = contig_lengths_bp
-        self._sums = np.zeros((3, K))
+        self._sums = np.zeros((3, method.k))
 
     def add(self, chunk: ScanChunk) -> None:
         """Count the bases of a chunk that have a value."""
@@ -318,9 +317,10 @@ class KmerPositions:
             places = self._contig_lengths_bp[chunk.interval.contig] - 1 - places
         values = chunk.log_p_ref.astype(np.float64)
         known = ~np.isnan(values)
-        positions, values = (places[known] - self._offset) % K, values[known]
+        k = self._sums.shape[1]
+        positions, values = (places[known] - self._offset) % k, values[known]
         for row, power in zip(self._sums, (0, 1, 2), strict=True):
-            row += np.bincount(positions, values**power, minlength=K)
+            row += np.bincount(positions, values**power, minlength=k)
 
     def summary(self) -> dict[str, Any]:
         """Return bases, mean and SD in nats by position; None for a position without bases."""

@@ -9,7 +9,6 @@ from carbon.batching import in_blocks
 from carbon.genome import Interval, Reference
 from carbon.inference.options import STRANDS_READ
 from carbon.inference.scan.method import ScanMethod
-from carbon.tokenizer import K
 
 if TYPE_CHECKING:
     from carbon.inference.runner import ModelRunner
@@ -30,6 +29,7 @@ class ScanWindow(NamedTuple):
         start: start of the window.
         scored_from: the first scored base.
         scored_to: end of the scored bases, exclusive.
+        k: bases of a token.
     """
 
     contig_start: int
@@ -40,16 +40,17 @@ class ScanWindow(NamedTuple):
     start: int
     scored_from: int
     scored_to: int
+    k: int
 
     @property
     def first_token(self) -> int:
-        """Start of the 6-mer that holds the first scored base."""
-        return self.scored_from - (self.scored_from - self.start) % K
+        """Start of the k-mer that holds the first scored base."""
+        return self.scored_from - (self.scored_from - self.start) % self.k
 
     @property
     def stop(self) -> int:
-        """End of the 6-mer that holds the last scored base, or of the contig."""
-        return min(self.scored_to + (self.start - self.scored_to) % K, self.contig_bp)
+        """End of the k-mer that holds the last scored base, or of the contig."""
+        return min(self.scored_to + (self.start - self.scored_to) % self.k, self.contig_bp)
 
 
 def passes(method: ScanMethod) -> list[tuple[str, int]]:
@@ -76,7 +77,7 @@ def windows_per_block(runner: "ModelRunner", method: ScanMethod) -> int:
     """Return the number of windows of a block; a tile is a block, for its many continuations."""
     if method.sides == "both":
         return 1
-    row_tokens = method.window_bp // K + len(runner.vocabulary.prefix(method.tags))
+    row_tokens = method.window_bp // method.k + len(runner.vocabulary.prefix(method.tags))
     return max(1, BLOCK_TOKENS // row_tokens)
 
 
@@ -106,8 +107,9 @@ def _windows(
         scored_from, scored_to = max(owned_from, start), min(owned_to, end)
         contig_start = scored_from if strand == "+" else contig_bp - scored_to
         yield ScanWindow(
-            contig_start, number, strand, region.contig, contig_bp, first, scored_from, scored_to
-        )
+            contig_start, number, strand, region.contig, contig_bp, first, scored_from, scored_to,
+            method.k,
+        )  # fmt: skip
 
 
 Spans = tuple[range, Callable[[int], tuple[int, int, int]]]
@@ -127,7 +129,7 @@ def _window_spans(start: int, end: int, offset: int, method: ScanMethod) -> Span
         return max(0, 1 + (place - offset - window_bp) // stride_bp)
 
     def span_of(index: int) -> tuple[int, int, int]:
-        if index < 0:  # the bases before the offset begin a 6-mer after `<dna>`
+        if index < 0:  # the bases before the offset begin the first k-mer
             return 0, 0, offset
         first = offset + index * stride_bp
         return first, first + (context_bp if index else 0), first + window_bp
@@ -136,7 +138,7 @@ def _window_spans(start: int, end: int, offset: int, method: ScanMethod) -> Span
 
 
 def _tile_spans(start: int, end: int, offset: int, method: ScanMethod) -> Spans:
-    """Return the tiles that own bases; the offset moves the 6-mers inside a tile."""
+    """Return the tiles that own bases; the offset moves the k-mers inside a tile."""
     grid = method.grid
 
     def span_of(tile: int) -> tuple[int, int, int]:

@@ -14,16 +14,14 @@ from carbon.batching import in_blocks
 from carbon.genome import Reference, Variant
 from carbon.genome.normalize import normalize_variant
 from carbon.inference.checks import check_layer
-from carbon.inference.embed import Float32s, embed_sequences
+from carbon.inference.embed import Float32s, check_pool, embed_sequences
 from carbon.inference.options import (
-    POOLS,
     STRANDS_READ,
     WINDOW_PROTOCOLS,
     EmbedOptions,
     ProtocolName,
     VariantEmbedOptions,
     VariantOptions,
-    check_choice,
 )
 from carbon.inference.variants.windows import (
     Method,
@@ -78,7 +76,7 @@ def embed_variants(
     """
     method = embedding_method(runner, options)
     pooled = EmbedOptions(pool=options.pool, layer=options.layer, tags=options.tags)
-    check_choice("pool", options.pool, POOLS)
+    check_pool(runner.vocabulary, options.pool)
     if options.layer is not None:
         check_layer(runner.network, options.layer)
     return (
@@ -132,7 +130,7 @@ def _windows(reference: Reference, variant: Variant, method: Method, readable_bp
     if any(bp is not None and bp > most_bp for bp in needed.values()):
         return _Windows(protocol.too_long)
     alleles = tuple(
-        centered_pair(reference, plain, strand, method.window_bp)
+        centered_pair(reference, plain, strand, method.window_bp, method.k)
         for strand, bp in needed.items()
         if bp is not None
     )

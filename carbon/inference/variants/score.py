@@ -52,7 +52,6 @@ from carbon.inference.variants.windows import (
     site_of,
     skipped_bp,
 )
-from carbon.tokenizer import K
 
 if TYPE_CHECKING:
     from carbon.inference.runner import ModelRunner
@@ -301,8 +300,8 @@ class _PreparedVariant(NamedTuple):
 def _prepared_block(
     runner: "ModelRunner", reference: Reference, variants: Iterable[Variant], method: Method
 ) -> list[_PreparedVariant]:
-    # The last 6-mer of a window is only predicted.
-    readable_bp = room_bp(runner, method.tags) + K
+    # The last k-mer of a window is only predicted.
+    readable_bp = room_bp(runner, method.tags) + method.k
     return [_prepared(reference, variant, method, readable_bp) for variant in variants]
 
 
@@ -507,9 +506,9 @@ def _compared(
     counted_bp = min(len(window.rights[allele]) for allele in pair)
     of_ref, of_alt = (
         [
-            readings[site, skipped_bp(site, allele, offset, method.protocol)][allele].up_to(
-                counted_bp
-            )
+            readings[site, skipped_bp(site, allele, offset, method.protocol, method.k)][
+                allele
+            ].up_to(counted_bp)
             for offset in method.offsets
         ]
         for allele in pair
@@ -535,20 +534,23 @@ def _passages(
     jobs: _Jobs = {}
     for site, window in windows.items():
         for offset, (allele, right) in product(method.offsets, window.rights.items()):
-            skip_bp = skipped_bp(site, allele, offset, method.protocol)
+            skip_bp = skipped_bp(site, allele, offset, method.protocol, method.k)
             jobs.setdefault((site, skip_bp), {})[allele] = right
     passages, tails_bp = [], []
     for (site, skip_bp), rights in jobs.items():
-        left = on_grid(windows[site].left, skip_bp, method.protocol)
+        left = on_grid(windows[site].left, skip_bp, method.protocol, method.k)
         # A token that begins before the variant and ends in it belongs to the continuations.
-        whole_bp = len(left) // K * K
+        whole_bp = len(left) // method.k * method.k
         prefix = prefix_of(left[:whole_bp], vocabulary, method.tags)
         tail = left[whole_bp:]
         continuations = (
             continuation_of(
                 tail + right,
                 vocabulary,
-                tuple(whole_tokens(bases, len(tail)) for bases in pools.get((site, allele), ())),
+                tuple(
+                    whole_tokens(bases, len(tail), method.k)
+                    for bases in pools.get((site, allele), ())
+                ),
             )
             for allele, right in rights.items()
         )
@@ -570,7 +572,12 @@ def _measured(
     return {
         (site, skip_bp): {
             allele: reading_of(
-                each.values, tail_bp, len(right), pools.get((site, allele), ()), each.means
+                each.values,
+                method.k,
+                tail_bp,
+                len(right),
+                pools.get((site, allele), ()),
+                each.means,
             )
             for (allele, right), each in zip(rights.items(), of_job, strict=True)
         }

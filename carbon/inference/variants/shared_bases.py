@@ -10,8 +10,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from carbon.tokenizer import K
-
 Float32s = NDArray[np.float32]
 Float64s = NDArray[np.float64]
 
@@ -51,17 +49,18 @@ def shared_bases(first: int, allele_bp: tuple[int, int], longer_bp: int, ref: st
     return SharedBases(*texts, ref[start:stop])
 
 
-def whole_tokens(bases: range, before_bp: int) -> range:
-    """Return the 6-mers that consist of some bases of a text, without its last one.
+def whole_tokens(bases: range, before_bp: int, k: int) -> range:
+    """Return the k-mers that consist of some bases of a text, without its last one.
 
-    The last 6-mer of a text is only predicted, so that it has no state.
+    The last k-mer of a text is only predicted, so that it has no state.
 
     Args:
         bases: indices in the text.
-        before_bp: bases between the start of a 6-mer and the start of the text.
+        before_bp: bases between the start of a k-mer and the start of the text.
+        k: bases of a token.
     """
-    first = -(-(before_bp + bases.start) // K)
-    return range(first, max(first, (before_bp + bases.stop - 1) // K))
+    first = -(-(before_bp + bases.start) // k)
+    return range(first, max(first, (before_bp + bases.stop - 1) // k))
 
 
 class AlleleReading(NamedTuple):
@@ -71,7 +70,7 @@ class AlleleReading(NamedTuple):
         likelihoods: (bases,) log-likelihoods in nats.
         conditionals: (bases, 4) p of each base given all bases before it; without columns unless
             requested.
-        means: mean state of the whole 6-mers of a range of bases; None if there are none.
+        means: mean state of the whole k-mers of a range of bases; None if there are none.
     """
 
     likelihoods: Float32s
@@ -87,25 +86,27 @@ class AlleleReading(NamedTuple):
 
 def reading_of(
     values: Float32s,
+    k: int,
     start: int,
     length_bp: int,
     pools: Sequence[range] = (),
     means: Iterable[Float32s | None] = (),
 ) -> AlleleReading:
-    """Return the reading of a part of some 6-mers, which holds no values of the others.
+    """Return the reading of a part of some k-mers, which holds no values of the others.
 
     Args:
-        values: (tokens, 6 or 30), by `ModelRunner.base_measure`.
+        values: (tokens, k or 5 k), by `ModelRunner.base_measure`.
+        k: bases of a token.
         start: the first base of the part.
         length_bp: bases of the part.
         pools: ranges of the part's bases.
-        means: mean state of the whole 6-mers of each range.
+        means: mean state of the whole k-mers of each range.
     """
-    tokens = values[start // K : -(-(start + length_bp) // K)].copy()
-    part = slice(start % K, start % K + length_bp)
-    conditionals = tokens[:, K:].reshape(len(tokens) * K, (values.shape[1] - K) // K)
+    tokens = values[start // k : -(-(start + length_bp) // k)].copy()
+    part = slice(start % k, start % k + length_bp)
+    conditionals = tokens[:, k:].reshape(len(tokens) * k, (values.shape[1] - k) // k)
     by_range = dict(zip(pools, means, strict=True))
-    return AlleleReading(tokens[:, :K].reshape(-1)[part], conditionals[part], by_range)
+    return AlleleReading(tokens[:, :k].reshape(-1)[part], conditionals[part], by_range)
 
 
 def divergence(
@@ -148,7 +149,7 @@ def state_distance(
 ) -> float | None:
     """Return the L2 distance of the mean states of both alleles, the mean over offsets.
 
-    Arguments are those of `divergence`; None if no offset has a 6-mer of such bases alone.
+    Arguments are those of `divergence`; None if no offset has a k-mer of such bases alone.
     """
     pairs = [
         (r.means.get(shared.ref), a.means.get(shared.alt)) for r, a in zip(ref, alt, strict=True)

@@ -25,7 +25,6 @@ from carbon.inference.variants.shared_bases import (
     whole_tokens,
 )
 from carbon.inference.variants.windows import Method, TileGrid, along, nearest, same_bp, sides_of
-from carbon.tokenizer import K
 
 if TYPE_CHECKING:
     from carbon.inference.runner import ModelRunner
@@ -129,9 +128,9 @@ class _Part(NamedTuple):
     is_read: bool
     pools: tuple[range, ...]
 
-    def token_pools(self, before_bp: int) -> tuple[range, ...]:
-        """Return the pools in 6-mers that begin so many bases before the compared ones."""
-        return tuple(whole_tokens(bases, before_bp) for bases in self.pools)
+    def token_pools(self, before_bp: int, k: int) -> tuple[range, ...]:
+        """Return the pools in k-mers that begin so many bases before the compared ones."""
+        return tuple(whole_tokens(bases, before_bp, k) for bases in self.pools)
 
 
 AlleleReadings = tuple[list[AlleleReading], list[AlleleReading]]
@@ -162,11 +161,11 @@ def num_tiled_tokens(
     runner: "ModelRunner", reference: Reference, sites: Sequence[TiledSite], method: Method
 ) -> int:
     """Return the tokens, with padding, that `tiled_readings` runs."""
-    num_prefix = len(prefix_of("", runner.vocabulary, method.tags))
+    num_prefix, k = len(prefix_of("", runner.vocabulary, method.tags)), method.k
     tile_tokens = padded_length(num_prefix + _most_kmers(method.grid))
     readings = _parts_by_reading(reference, sites, method)
     return len(readings) * tile_tokens + sum(
-        padded_length(-(-(part.start % K + len(part.text)) // K) - 1)
+        padded_length(-(-(part.start % k + len(part.text)) // k) - 1)
         for parts in readings.values()
         for part in parts
         if not part.is_read
@@ -174,7 +173,7 @@ def num_tiled_tokens(
 
 
 def _most_kmers(grid: TileGrid) -> int:
-    return -(-grid.window_bp // K)
+    return -(-grid.window_bp // grid.k)
 
 
 def _parts_by_reading(
@@ -192,7 +191,7 @@ def _parts_by_reading(
             for is_alt, text, skip_bp, bases in (
                 (False, site.ref, offset, shared.ref),
                 # The 6-mers after ALT begin at the same reference bases as those after REF.
-                (True, site.alt, (offset + site.longer_bp) % K, shared.alt),
+                (True, site.alt, (offset + site.longer_bp) % method.k, shared.alt),
             ):
                 is_read = not is_alt and site.is_reference
                 is_read = is_read and skip_bp <= start and start + len(text) <= end
@@ -211,7 +210,7 @@ def _read(
     parts: list[_Part],
     method: Method,
 ) -> dict[tuple[int, int, bool], AlleleReading]:
-    grid, vocabulary = method.grid, runner.vocabulary
+    grid, vocabulary, k = method.grid, runner.vocabulary, method.k
     contig_bp = reference.contig_lengths_bp[reading.contig]
     start = reading.tile * grid.step_bp + reading.skip_bp
     end = min(reading.tile * grid.step_bp + grid.window_bp, contig_bp)
@@ -219,7 +218,7 @@ def _read(
     prefix = prefix_of("", vocabulary, method.tags)
     measure = runner.base_measure(method.by, conditionals=method.reads_conditionals)
     own = [part for part in parts if part.is_read]
-    pools = tuple(pool for part in own for pool in part.token_pools(part.start))
+    pools = tuple(pool for part in own for pool in part.token_pools(part.start, k))
     tile = runner.tile(prefix, continuation_of(bases, vocabulary, pools), _most_kmers(grid))
     found = {}
     if own:
@@ -228,28 +227,28 @@ def _read(
         for part in own:
             of_part = [next(means) for _ in part.pools]
             found[part.key] = reading_of(
-                measured.values, part.start, len(part.text), part.pools, of_part
+                measured.values, k, part.start, len(part.text), part.pools, of_part
             )
     others = [part for part in parts if not part.is_read]
-    before = [_before(bases, part.start) for part in others]
+    before = [_before(bases, part.start, k) for part in others]
     rows = [
         (
-            max(0, part.start) // K,
-            continuation_of(left + part.text, vocabulary, part.token_pools(len(left))),
+            max(0, part.start) // k,
+            continuation_of(left + part.text, vocabulary, part.token_pools(len(left), k)),
         )
         for part, left in zip(others, before, strict=True)
     ]
     continued = runner.measure_continued(tile, rows, measure)
     for part, left, measured in zip(others, before, drained(continued), strict=True):
         found[part.key] = reading_of(
-            measured.values, len(left), len(part.text), part.pools, measured.means
+            measured.values, k, len(left), len(part.text), part.pools, measured.means
         )
     return found
 
 
-def _before(bases: str, start: int) -> str:
-    """Return the bases before a position in its 6-mer; unknown ones if the reading lacks them."""
-    return "N" * (K + start) if start < 0 else bases[start // K * K : start]
+def _before(bases: str, start: int, k: int) -> str:
+    """Return the bases before a position in its k-mer; unknown ones if the reading lacks them."""
+    return "N" * (k + start) if start < 0 else bases[start // k * k : start]
 
 
 def fetch_along(reference: Reference, contig: str, start: int, end: int, strand: str) -> str:

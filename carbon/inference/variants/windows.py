@@ -36,18 +36,20 @@ class TileGrid(NamedTuple):
 
     Attributes:
         window_bp: bases of a tile.
-        least_context_bp: bases of a tile before the positions that it owns, whole 6-mers.
+        least_context_bp: bases of a tile before the positions that it owns, whole k-mers.
         downstream_bp: bases compared after the longer allele.
+        k: bases of a token.
     """
 
     window_bp: int
     least_context_bp: int
     downstream_bp: int
+    k: int = K
 
     @property
     def step_bp(self) -> int:
-        """Bases from the start of a tile to the start of the next, whole 6-mers."""
-        return (self.window_bp - self.least_context_bp - self.downstream_bp) // K * K
+        """Bases from the start of a tile to the start of the next, whole k-mers."""
+        return (self.window_bp - self.least_context_bp - self.downstream_bp) // self.k * self.k
 
     def tile_of(self, position: int) -> int:
         """Return the number of the tile that owns a position."""
@@ -62,7 +64,8 @@ class Method(VariantOptions):
         window_bp: bases of the whole window, or of a tile; for `right_end`, the bases before the
             variant.
         downstream_bp: for `tiled`; otherwise None.
-        least_context_bp: for `tiled`, whole 6-mers; otherwise None.
+        least_context_bp: for `tiled`, whole k-mers; otherwise None.
+        k: bases of a token of the model.
         offsets: sorted and distinct.
         tags: metadata tags to condition on.
         scores: names of `VARIANT_SCORES`, in its order.
@@ -71,6 +74,7 @@ class Method(VariantOptions):
     window_bp: int
     offsets: tuple[int, ...]
     tags: tuple[str, ...]
+    k: int = K
     scores: tuple[ScoreName, ...] = DEFAULT_SCORES
 
     @property
@@ -82,7 +86,7 @@ class Method(VariantOptions):
         """
         if self.least_context_bp is None or self.downstream_bp is None:
             raise ValueError(f"{self.protocol} reads no tiles")
-        return TileGrid(self.window_bp, self.least_context_bp, self.downstream_bp)
+        return TileGrid(self.window_bp, self.least_context_bp, self.downstream_bp, self.k)
 
     @property
     def reads_conditionals(self) -> bool:
@@ -101,11 +105,18 @@ class Method(VariantOptions):
 
     def settings(self) -> dict[str, Any]:
         """Return the options that deltas depend on as JSON, without those of other protocols."""
-        return {
-            name: value
-            for name, value in asdict(self).items()
-            if value is not None and name != "scores"
-        }
+        return without_usual_k(
+            {
+                name: value
+                for name, value in asdict(self).items()
+                if value is not None and name != "scores"
+            }
+        )
+
+
+def without_usual_k(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings without the k of 6-mers, which files of Carbon's models do not name."""
+    return {name: value for name, value in settings.items() if (name, value) != ("k", K)}
 
 
 def method_for(
@@ -119,22 +130,26 @@ def method_for(
     check_choice("protocol", options.protocol, PROTOCOLS)
     check_choice("by", options.by, get_args(By))
     check_choice("strands", options.strands, STRANDS_READ)
-    offsets, tags = checked_offsets(options.offsets), checked_names("tags", options.tags)
+    k = runner.vocabulary.k
+    offsets, tags = checked_offsets(options.offsets, k), checked_names("tags", options.tags)
     most_bp = room_bp(runner, tags)
     window_bp = options.window_bp
     if window_bp is None:
-        window_bp = PROTOCOLS[options.protocol].fitting_window_bp(most_bp)
-    check_window(window_bp, most_bp)
+        protocol = PROTOCOLS[options.protocol]
+        fitting_bp = protocol.room_bp(most_bp)
+        window_bp = runner.vocabulary.default_window_bp(protocol.default_window_bp, fitting_bp)
+    check_window(window_bp, most_bp, k)
     checked: dict[str, Any] = {
         "window_bp": window_bp,
         "offsets": offsets,
         "tags": tags,
+        "k": k,
         "scores": checked_scores(checked_names("scores", scores), options.protocol),
     }
-    return Method(**asdict(options) | checked | _of_tiles(options, window_bp))
+    return Method(**asdict(options) | checked | _of_tiles(options, window_bp, k))
 
 
-def _of_tiles(options: VariantOptions, window_bp: int) -> dict[str, int]:
+def _of_tiles(options: VariantOptions, window_bp: int, k: int) -> dict[str, int]:
     """Return the options that `tiled` alone has, with their defaults."""
     downstream_bp, context_bp = options.downstream_bp, options.least_context_bp
     if options.protocol in WINDOW_PROTOCOLS:
@@ -144,11 +159,14 @@ def _of_tiles(options: VariantOptions, window_bp: int) -> dict[str, int]:
                 f"{options.protocol}"
             )
         return {}
-    return tile_grid(window_bp, downstream_bp, context_bp)._asdict()
+    return tile_grid(window_bp, downstream_bp, context_bp, k)._asdict()
 
 
 def tile_grid(
-    window_bp: int, downstream_bp: int | None = None, context_bp: int | None = None
+    window_bp: int,
+    downstream_bp: int | None = None,
+    context_bp: int | None = None,
+    k: int = K,
 ) -> TileGrid:
     """Return the grid of tiles of a length, with the defaults of `VariantOptions`.
 
@@ -159,19 +177,20 @@ def tile_grid(
         context_bp = window_bp // 2
     if downstream_bp is None:
         downstream_bp = min(DEFAULT_DOWNSTREAM_BP, max(1, (window_bp - context_bp) // 2))
-    whole_bp = context_bp + -context_bp % K
-    if downstream_bp < 1 or context_bp < 0 or whole_bp + downstream_bp + K > window_bp:
+    whole_bp = context_bp + -context_bp % k
+    if downstream_bp < 1 or context_bp < 0 or whole_bp + downstream_bp + k > window_bp:
         raise UserError(
             f"a least context of {context_bp} bp and {downstream_bp} bp downstream do not fit into "
-            f"a window of {window_bp} bp: together give at most {window_bp - K}, and 1 or more "
+            f"a window of {window_bp} bp: together give at most {window_bp - k}, and 1 or more "
             "downstream"
         )
-    return TileGrid(window_bp, whole_bp, downstream_bp)
+    return TileGrid(window_bp, whole_bp, downstream_bp, k)
 
 
 def room_bp(runner: "ModelRunner", tags: tuple[str, ...]) -> int:
-    """Return how many bases fit into one forward pass next to `<dna>` and tags."""
-    return (runner.context_tokens - len(runner.vocabulary.prefix(tags))) * K
+    """Return how many bases fit into one forward pass next to the begin token and tags."""
+    vocabulary = runner.vocabulary
+    return (runner.context_tokens - len(vocabulary.prefix(tags))) * vocabulary.k
 
 
 _FIRST_FETCH_BP = 64  # doubled with each further fetch, so that a long repeat takes linear time
@@ -290,19 +309,20 @@ def allele_windows(
 
 
 def centered_pair(
-    reference: Reference, variant: Variant, strand: str, window_bp: int
+    reference: Reference, variant: Variant, strand: str, window_bp: int, k: int
 ) -> tuple[str, str]:
     """Return the windows of `centered` with REF and with ALT along a strand.
 
-    Both hold equally many bases from the variant on, and the 6-mers of both after the variant begin
+    Both hold equally many bases from the variant on, and the k-mers of both after the variant begin
     at the same reference bases. So do those of their reverse complements.
 
     Args:
         reference: the reference sequence.
         variant: normalised by `normalize_variant`; half a window holds its longer allele.
         strand: direction of the windows.
-        window_bp: bases of the window with REF; the window with ALT begins up to five bases later,
-            or near the start of a contig with up to five unknown bases.
+        window_bp: bases of the window with REF; the window with ALT begins up to k - 1 bases later,
+            or near the start of a contig with up to k - 1 unknown bases.
+        k: bases of a token.
     """
     counted_bp = WINDOW_PROTOCOLS["centered"].counted_bp(0, strand, window_bp)
     site = site_of(variant, strand, counted_bp)
@@ -310,7 +330,7 @@ def centered_pair(
     left, rights = allele_windows(reference, site, pair, "centered", window_bp)
     shared_bp = min(map(len, rights.values()))
     ref, alt = (
-        on_grid(left, skipped_bp(site, allele, 0, "centered"), "centered")
+        on_grid(left, skipped_bp(site, allele, 0, "centered", k), "centered", k)
         + rights[allele][:shared_bp]
         for allele in pair
     )
@@ -338,31 +358,32 @@ def along(strand: str, bases: str) -> str:
     return bases if strand == "+" else reverse_complement(bases)
 
 
-def skipped_bp(site: VariantSite, allele: str, offset: int, protocol: ProtocolName) -> int:
+def skipped_bp(site: VariantSite, allele: str, offset: int, protocol: ProtocolName, k: int) -> int:
     """Return the bases to leave out at the start of an allele's window.
 
-    For `centered` it is the offset plus the additional length of the allele, modulo six, so that
-    the 6-mers after the variant begin at the same reference bases for every allele. This holds for
+    For `centered` it is the offset plus the additional length of the allele, modulo k, so that
+    the k-mers after the variant begin at the same reference bases for every allele. This holds for
     either strand, because the window starts at the side that is scored first.
 
     Args:
         site: site of REF.
         allele: REF or an ALT.
         offset: bases left out for REF.
-        protocol: `centered`, or `right_end`, in which every allele begins a 6-mer.
+        protocol: `centered`, or `right_end`, in which every allele begins a k-mer.
+        k: bases of a token.
     """
     if WINDOW_PROTOCOLS[protocol].alleles_alone:
         return offset
-    return (offset + len(allele) - (site.end - site.start)) % K
+    return (offset + len(allele) - (site.end - site.start)) % k
 
 
-def on_grid(left: str, skip_bp: int, protocol: ProtocolName) -> str:
-    """Return the bases before the variant without the first ones, aligned to 6-mers.
+def on_grid(left: str, skip_bp: int, protocol: ProtocolName, k: int) -> str:
+    """Return the bases before the variant without the first ones, aligned to k-mers.
 
     If the alleles are compared alone, the variant begins a token, and `skip_bp` more bases are left
     out. Otherwise, if fewer than `skip_bp` bases precede the variant, unknown bases complete the
-    6-mer in which the variant then begins.
+    k-mer in which the variant then begins.
     """
     if WINDOW_PROTOCOLS[protocol].alleles_alone:
-        return left[len(left) % K + skip_bp :]
-    return left[skip_bp:] if skip_bp <= len(left) else "N" * (K + len(left) - skip_bp)
+        return left[len(left) % k + skip_bp :]
+    return left[skip_bp:] if skip_bp <= len(left) else "N" * (k + len(left) - skip_bp)

@@ -19,7 +19,7 @@ from carbon.finetune.config import MethodConfig
 from carbon.finetune.folder import Manifest, read_manifest, weights_sha256
 from carbon.finetune.network import OpenedModel
 from carbon.finetune.predict import load_finetuned, read_head, with_linear, write_finetuned
-from carbon.finetune.probe import probe, six_mers_averager, vectors_of
+from carbon.finetune.probe import kmers_averager, probe, vectors_of
 from carbon.finetune.split import Examples
 from carbon.finetune.tasks import LabelTask
 from carbon.genome import reverse_complement
@@ -305,7 +305,7 @@ class TestProbe:
             np.testing.assert_allclose(one, turned[::-1], atol=1e-5)
 
     def test_of_many_6_mers_some_are_drawn(self, network, monkeypatch):
-        monkeypatch.setattr(probe_module, "MOST_SIX_MERS", 50)
+        monkeypatch.setattr(probe_module, "MOST_KMERS", 50)
         examples = examples_of(BASES, 40)
         splits = examples.split("train"), examples.split("validation")
         total = 2 * sum(-(-len(sequence) // 6) for sequence in splits[0].sequences)
@@ -326,8 +326,8 @@ class TestProbe:
         empty = ("", "")
         examples = Examples(("a", "b"), sequences, bases, empty, empty, per_base=True)
         method = MethodConfig(name="probe", too_long=too_long)
-        averager = six_mers_averager(self.opened(network), [2])
-        found = probe_module.read_six_mers(averager, examples, method, 0)
+        averager = kmers_averager(self.opened(network), [2])
+        found = probe_module.read_kmers(averager, examples, method, 0)
         starts = [0] if too_long == "truncate" else [0, 138, 276]
         pieces = [sequences[0][start : start + 282] for start in starts] + [sequences[1]]
         expected = ""

@@ -241,7 +241,7 @@ class TestWindows:
             ({"least_context_bp": -1}, "-1 bp"),
             ({"offsets": []}, "offsets none"),
             ({"offsets": [6]}, "offsets 6"),
-            ({"offsets": [0, 1], "combine": "token_start"}, "all six"),
+            ({"offsets": [0, 1], "combine": "token_start"}, "at all, 0 to 5"),
             ({"tags": ["<dragon>"]}, "<dragon>"),
         ],
     )

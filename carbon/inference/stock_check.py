@@ -1,0 +1,81 @@
+"""Compare a stock network run by `ModelRunner` with the same network run by transformers.
+
+The runner takes the head's product with the last states, shares prefixes, and masks tiles. A
+network that does more, such as scaling its logits, or that cannot do this, such as one without a KV
+cache or a mask of its own, is refused here and not scored wrongly.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from carbon.errors import ModelError
+from carbon.inference.passages import STEP_TOKENS, Continuation, Passage, prefix_of
+from carbon.inference.runner import ModelRunner
+from carbon.tokenizer import kmer_texts
+
+_TOLERANCE_NATS = {"float32": 1e-3}
+_ROUNDED_NATS = 0.3  # of other dtypes
+_CONTINUED_TOKENS = 6
+
+
+def check_runs_as_stock(runner: ModelRunner, source: str) -> None:
+    """Check the log-probabilities of a short sequence against transformers.
+
+    Raises:
+        ModelError: they differ, or the network cannot run in parts.
+    """
+    try:
+        difference = _largest_difference(runner)
+    except Exception as error:  # a network may fail in any way
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise _refusal(runner, source, f"cannot run in parts ({reason})") from None
+    if not difference <= _TOLERANCE_NATS.get(runner.dtype, _ROUNDED_NATS):
+        raise _refusal(runner, source, f"differs by {difference:.2g} nats when it runs in parts")
+
+
+def _refusal(runner: ModelRunner, source: str, problem: str) -> ModelError:
+    kind = type(runner.network).__name__
+    return ModelError(
+        f"{source}: {kind} {problem}; Carbon reads causal decoders with a KV cache whose logits "
+        "are a linear map of their last states"
+    )
+
+
+def _largest_difference(runner: ModelRunner) -> float:
+    """Return the largest difference in nats over a row, a shared prefix and a tile."""
+    vocabulary = runner.vocabulary
+    room = runner.context_tokens - len(vocabulary.prefix())
+    num_tokens = min(room, STEP_TOKENS + 2 * _CONTINUED_TOKENS)
+    follows = num_tokens - min(_CONTINUED_TOKENS, num_tokens - 1)
+    texts = kmer_texts(vocabulary.k)
+    drawn = np.random.default_rng(0).integers(len(texts), size=num_tokens)
+    bases = [texts[kmer] for kmer in drawn]
+    expected = _stock_log_p(runner, prefix_of("".join(bases), vocabulary))[-num_tokens:]
+
+    def tokens_of(part: list[str]) -> Continuation:
+        return Continuation(*vocabulary.tokens("".join(part)))
+
+    begin, whole, rest = prefix_of("", vocabulary), tokens_of(bases), tokens_of(bases[follows:])
+    shared = Passage(prefix_of("".join(bases[:follows]), vocabulary), (rest,), is_shared=True)
+    ((alone,), (after,)) = runner.measure([Passage(begin, (whole,)), shared], _log_p)
+    tile = runner.tile(begin, whole, num_tokens)
+    continued = runner.measure_continued(tile, [(follows, rest)], _log_p)[0].values
+    pairs = [(alone, expected), (after, expected[follows:]), (continued, expected[follows:])]
+    return max(float(np.abs(found - stock).max()) for found, stock in pairs)
+
+
+def _log_p(logits: torch.Tensor, kmers: torch.Tensor, known: torch.Tensor) -> torch.Tensor:
+    return torch.log_softmax(logits, dim=1)
+
+
+@torch.inference_mode()
+def _stock_log_p(runner: ModelRunner, ids: Any) -> Any:
+    """Return log p over the k-mers of every token of a row, as transformers computes it."""
+    tokens = torch.from_numpy(ids)[None].to(runner.device)
+    kmers = torch.from_numpy(runner.vocabulary.ids).to(runner.device)
+    logits = runner.network(input_ids=tokens, use_cache=False).logits[0, :, kmers].float()
+    log_p = torch.log_softmax(logits, dim=1)
+    uniform = torch.full_like(log_p[:1], -np.log(log_p.shape[1]))
+    return torch.cat([uniform, log_p[:-1]]).cpu().numpy()
