@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal, Unpack
+from typing import Any, Literal, Unpack
 
 import torch
 from transformers.utils.import_utils import is_flash_attn_2_available
@@ -14,6 +14,7 @@ from carbon.genome.bed import Regions
 from carbon.inference.checks import check_reference, checked_dna, checked_names, checked_variants
 from carbon.inference.dependency import DependencyMap, dependency_map, dependency_method_for
 from carbon.inference.embed import Float32s, embed_sequences
+from carbon.inference.file_methods import FileMethods
 from carbon.inference.generate.continuous import generate_by
 from carbon.inference.generate.generate import Step, stream
 from carbon.inference.generate.infill import Filling, infill
@@ -70,23 +71,46 @@ from carbon.model import LoadedModel, load_model
 from carbon.tokenizer import K
 
 
-class Model:
+class _Closed:
+    """The network of a closed model."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise UserError("this model is closed; load it again with carbon.load")
+
+
+class Model(FileMethods):
     """A loaded DNA language model that scores, embeds and generates; threads may share it.
 
     Its methods raise TypeError for an argument of a wrong type, such as a single string instead of
-    a list.
+    a list. As a context manager, it is closed at the end. Torch's threads, default dtype and random
+    numbers stay as the program has set them.
 
     Attributes:
         model: the network and its vocabulary.
         runner: runs the network in batches that fit into memory.
         context_bp: bases that fit into one forward pass next to `<dna>`.
+        source: folder or name that the model was loaded from; empty if it was not loaded.
     """
 
-    def __init__(self, model: LoadedModel) -> None:
+    def __init__(self, model: LoadedModel, source: str = "") -> None:
         """Wrap a loaded model; most users call `carbon.load`."""
         self.model = model
         self.runner = ModelRunner(model)
         self.context_bp = (self.runner.context_tokens - 1) * K
+        self.source = source
+
+    def close(self) -> None:
+        """Free the memory of the network; a later use raises UserError."""
+        closed: Any = _Closed()
+        self.model = self.runner = closed
+
+    def __enter__(self) -> "Model":
+        """Return the model."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the model."""
+        self.close()
 
     @property
     def dtype(self) -> str:
@@ -527,4 +551,4 @@ def load(
         model.network.to(device)  # type: ignore[arg-type]
     except (RuntimeError, AssertionError) as error:
         raise UserError(f"device '{device}' cannot be used: {str(error).splitlines()[0]}") from None
-    return Model(model)
+    return Model(model, str(source))
