@@ -45,7 +45,6 @@ Goals = Annotated[
     Parameter(
         metavar="maximize|minimize|NUMBER",
         consume_multiple=(1, _ANY_NUMBER),
-        allow_leading_hyphen=True,
         help="a goal for each scoring function, in their order; default: maximize.",
     ),
 ]

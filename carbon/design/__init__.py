@@ -52,6 +52,8 @@ def run(
             next to the output.
     """
     from carbon.design.job import design_with
+    from carbon.progress import bars_only
 
     outputs = [output] if isinstance(output, str | Path) else output
-    return design_with(model.runner, functions, options, list(map(Path, outputs)), resume)
+    with bars_only():
+        return design_with(model.runner, functions, options, list(map(Path, outputs)), resume)

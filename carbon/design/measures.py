@@ -111,7 +111,7 @@ def _num_stops(design: Measured) -> int:
 
 
 MEASURES: dict[str, Measure] = {
-    "gc": Measure(float, lambda design: gc_share(design.bases)),
+    "gc_content": Measure(float, lambda design: gc_share(design.bases)),
     "lowest_window_gc": Measure(
         float,
         lambda design: min(_window_shares(design)),

@@ -21,6 +21,11 @@ def enzymes() -> Mapping[str, tuple[str, ...]]:
     return {str(each): tuple(each.site.split("|")) for each in AllEnzymes}
 
 
+@cache
+def _enzymes_in_lower_case() -> Mapping[str, str]:
+    return {name.lower(): name for name in enzymes()}
+
+
 def motifs_of(site: str) -> tuple[str, ...]:
     """Return the IUPAC motifs of an enzyme, in any case, or of IUPAC letters.
 
@@ -36,7 +41,7 @@ def motifs_of(site: str) -> tuple[str, ...]:
         return enzymes()[site]
     if site and not set(site.upper()) - set(IUPAC_DNA):
         return (site.upper(),)
-    lower = {name.lower(): name for name in enzymes()}
+    lower = _enzymes_in_lower_case()
     if name := lower.get(site.lower()):
         return enzymes()[name]
     near = [lower[each] for each in get_close_matches(site.lower(), lower, 3)]

@@ -5,9 +5,9 @@ their attributes, so that none of these packages is needed.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from carbon.errors import GenomeError
 from carbon.genome.bed import Regions
@@ -26,6 +26,83 @@ _INTERVAL_HINT = (
 )
 
 
+class PysamRecord(Protocol):
+    """A record of pysam, whose position is 1-based."""
+
+    @property
+    def contig(self) -> str:
+        """Contig."""
+
+    @property
+    def pos(self) -> int:
+        """Position."""
+
+    @property
+    def ref(self) -> str | None:
+        """REF."""
+
+    @property
+    def alts(self) -> Sequence[str] | None:
+        """ALT alleles."""
+
+
+class Cyvcf2Record(Protocol):
+    """A record of cyvcf2, whose position is 1-based."""
+
+    @property
+    def CHROM(self) -> str:
+        """Contig."""
+
+    @property
+    def POS(self) -> int:
+        """Position."""
+
+    @property
+    def REF(self) -> str:
+        """REF."""
+
+    @property
+    def ALT(self) -> Sequence[str]:
+        """ALT alleles."""
+
+
+Record = Variant | VcfRow | PysamRecord | Cyvcf2Record
+"""What has variants: one, or a record of a VCF with one for each ALT."""
+
+
+class Place(Protocol):
+    """An interval of pybedtools, 0-based and half-open."""
+
+    @property
+    def chrom(self) -> str:
+        """Contig."""
+
+    @property
+    def start(self) -> int:
+        """Start."""
+
+    @property
+    def end(self) -> int:
+        """End."""
+
+
+class PlaceTable(Protocol):
+    """A PyRanges or another table with the columns `Chromosome`, `Start` and `End`."""
+
+    @property
+    def columns(self) -> Any:
+        """Names of the columns."""
+
+    def __getitem__(self, name: Any) -> Any:
+        """Return a column."""
+
+
+Intervals = Interval | Place | PlaceTable | Iterable[Interval | Place]
+"""One interval or several, 0-based and half-open."""
+Region = str | Intervals
+"""`contig:first-last`, 1-based with both ends included, or intervals."""
+
+
 def read_fasta(path: str | Path) -> Iterator[SequenceRecord]:
     """Return an iterator over the records of a FASTA or FASTQ: `name`, `description`, `bases`.
 
@@ -40,7 +117,7 @@ def read_fasta(path: str | Path) -> Iterator[SequenceRecord]:
     return read_records(path)
 
 
-def read_vcf(path: str | Path, region: Any = None) -> VcfReader:
+def read_vcf(path: str | Path, region: Region | None = None) -> VcfReader:
     """Return a reader that yields the records of a sorted VCF or BCF, one in memory at a time.
 
     A record has its `columns` as text, `contig`, `number` and `variants`, one for each ALT. REF is
@@ -65,7 +142,7 @@ def read_vcf(path: str | Path, region: Any = None) -> VcfReader:
     return VcfReader(path, keep=RecordFilter(regions=regions))
 
 
-def _places(region: Any, declared: frozenset[str]) -> Iterator[Interval]:
+def _places(region: Region, declared: frozenset[str]) -> Iterator[Interval]:
     """Yield the intervals of a region of a VCF; a header without contigs allows any contig."""
     places = [_typed(region, declared)] if isinstance(region, str) else intervals_of(region)
     for place in places:
@@ -84,7 +161,7 @@ def _typed(region: str, declared: frozenset[str]) -> Interval:
     return from_region(region, {region.rpartition(":")[0]: _ANY_LENGTH_BP})
 
 
-def intervals_of(region: Any) -> list[Interval]:
+def intervals_of(region: Intervals) -> list[Interval]:
     """Return intervals that other libraries describe.
 
     Args:
@@ -125,7 +202,7 @@ def _no_interval(value: object) -> TypeError:
     return TypeError(f"region: a {type(value).__name__} is not an interval; {_INTERVAL_HINT}")
 
 
-def variants_of(record: Any) -> tuple[Variant, ...]:
+def variants_of(record: Record) -> tuple[Variant, ...]:
     """Return the variants of a record, one for each ALT.
 
     Args:

@@ -12,7 +12,7 @@ import numpy as np
 from carbon.errors import ModelError, UserError
 from carbon.genome import Interval, Reference, Variant
 from carbon.genome.alphabet import FASTA_LETTERS
-from carbon.genome.records import variants_of
+from carbon.genome.records import Record, variants_of
 from carbon.tokenizer import K
 
 _LETTERS = frozenset(FASTA_LETTERS.decode())
@@ -64,7 +64,7 @@ def checked_dna(sequences: Iterable[str], name: str = "sequences") -> Iterator[s
     return _each(name, sequences, _check_dna)
 
 
-def checked_variants(records: Iterable[Any]) -> Iterator[Variant]:
+def checked_variants(records: Iterable[Record]) -> Iterator[Variant]:
     """Return an iterator over the variants of records; see `carbon.genome.records.variants_of`.
 
     Raises:
@@ -75,7 +75,7 @@ def checked_variants(records: Iterable[Any]) -> Iterator[Variant]:
     return _variants(records)
 
 
-def _variants(records: Iterable[Any]) -> Iterator[Variant]:
+def _variants(records: Iterable[Record]) -> Iterator[Variant]:
     for number, record in enumerate(records, start=1):
         try:
             variants = variants_of(record)

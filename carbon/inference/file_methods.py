@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from carbon.errors import UserError
 from carbon.genome import Reference
-from carbon.genome.records import intervals_of
+from carbon.genome.records import Region, intervals_of
 from carbon.inference.options import (
     DEFAULT_SCORES,
     AnnotationOptions,
@@ -55,7 +55,7 @@ class _Scratch(NamedTuple):
     rows: Path
     regions: Path
 
-    def place(self, region: Any, regions_file: File | None) -> dict[str, Any]:
+    def place(self, region: Region | None, regions_file: File | None) -> dict[str, Any]:
         """Return the options of a command for a region; intervals become a BED.
 
         Raises:
@@ -104,7 +104,7 @@ class FileMethods:
         annotation: File | None = None,
         contigs: str | None = None,
         genetic_code: str | None = None,
-        region: Any = None,
+        region: Region | None = None,
         regions_file: File | None = None,
         min_qual: float | None = None,
         filters: str = "",
@@ -165,7 +165,7 @@ class FileMethods:
                 vcf=Path(path),
                 genes=genes,
                 **scratch.place(region, regions_file),
-                min_qual=min_qual,
+                min_qual=None if min_qual is None else float(min_qual),
                 filters=filters,
                 background=_path(background),
                 no_background=no_background,
@@ -263,7 +263,7 @@ class FileMethods:
     @takes(ScanOptions)
     def scan_region(
         self,
-        region: Any = None,
+        region: Region | None = None,
         *,
         reference: File | Reference,
         regions_file: File | None = None,

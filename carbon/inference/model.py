@@ -9,8 +9,9 @@ from transformers.utils.import_utils import is_flash_attn_2_available
 
 from carbon.devices import default_device
 from carbon.errors import UserError
-from carbon.genome import Annotation, Interval, Reference, Variant
+from carbon.genome import Annotation, Interval, Reference
 from carbon.genome.bed import Regions
+from carbon.genome.records import Record
 from carbon.inference.checks import check_reference, checked_dna, checked_names, checked_variants
 from carbon.inference.dependency import DependencyMap, dependency_map, dependency_method_for
 from carbon.inference.embed import Float32s, embed_sequences
@@ -143,7 +144,7 @@ class Model(FileMethods):
     def score_variants(
         self,
         reference: Reference,
-        variants: Iterable[Variant],
+        variants: Iterable[Record],
         *,
         scores: Iterable[ScoreName] = DEFAULT_SCORES,
         calibration: Calibration | None = None,
@@ -157,7 +158,8 @@ class Model(FileMethods):
         Args:
             reference: the reference sequence.
             variants: SNVs, MNVs, insertions and deletions; others get a reason instead of a delta,
-                as do variants with N in the reference at REF (`reference_unknown`).
+                as do variants with N in the reference at REF (`reference_unknown`). Records of
+                `carbon.read_vcf`, pysam or cyvcf2 give a score for each ALT.
             scores: names of `carbon.inference.options.VARIANT_SCORES`, from the same forward
                 passes; the delta is always returned.
             calibration: from `calibration` with the same options, for the score
@@ -254,7 +256,7 @@ class Model(FileMethods):
         return make_calibration(self.runner, reference, method, regions.intervals, drawing)
 
     def compare_alleles(
-        self, reference: Reference, variant: Variant, method: Method
+        self, reference: Reference, variant: Record, method: Method
     ) -> tuple[VariantScore, dict[str, AlleleComparison]]:
         """Return a variant's score and, by strand (`+`, `-`), the log-likelihoods that it sums up.
 
@@ -489,7 +491,7 @@ class Model(FileMethods):
     def embed_variants(
         self,
         reference: Reference,
-        variants: Iterable[Variant],
+        variants: Iterable[Record],
         **options: Unpack[VariantEmbedKeywords],
     ) -> Iterator[AlleleVectors]:
         """Yield the vectors of the window with REF and with ALT of each variant, in order.

@@ -88,8 +88,8 @@ def check_equal(table, expected):
              "window_bp": 120, "strands": "forward"},
         ),
         (
-            ["--filters", "q10", "--min-qual", 40, "--protocol", "tiled"],
-            {"filters": "q10", "min_qual": 40, "protocol": "tiled"},
+            ["--filters", "q10", "--min-qual", 40, "--protocol", "tiled", "--downstream", 30],
+            {"filters": "q10", "min_qual": 40, "protocol": "tiled", "downstream_bp": 30},
         ),
     ],
 )  # fmt: skip
@@ -102,8 +102,8 @@ def test_variants(folder, loaded, monkeypatch, words, keywords, processes):
     with carbon.Reference("r.fa") as reference:
         again = loaded.score_vcf(Path("v.vcf"), reference=reference, output="o.vcf", **keywords)
     check_equal(again, expected)
-    words += ["--reference", "r.fa", "--vcf", "v.vcf", "--output", "command.vcf"]
-    assert main(["variants", "--model", loaded.source, *map(str, words)]) == 0
+    files = ["--reference", "r.fa", "--vcf", "v.vcf", "--output", "command.vcf"]
+    assert main(["variants", "--model", loaded.source, *files, *map(str, words)]) == 0
     assert (folder / "o.vcf").read_bytes() == (folder / "command.vcf").read_bytes()
 
 

@@ -60,6 +60,10 @@ def folder(tmp_path_factory, network):
     return folder
 
 
+def lengths(sequences):
+    return list(map(len, sequences))
+
+
 def uses(folder):
     """Yield a name and a call for each way to use a model."""
     model = carbon.load(folder / "model")
@@ -76,7 +80,7 @@ def uses(folder):
     yield "generate", lambda: model.generate(["ACG"], 12, seed=5)
     yield "continuous", lambda: model.generate(["ACG" * 4], 12, seed=5, engine="continuous")
     yield "infill", lambda: model.infill(BASES[:60], BASES[66:120], 6, candidates=2)
-    yield "design", lambda: carbon.design.run(model, [len], length_bp=12, calls=4, batch=2)
+    yield "design", lambda: carbon.design.run(model, [lengths], length_bp=12, calls=4, batch=2)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -61,7 +61,8 @@ def test_records_of_a_vcf(folder):
     ],
 )
 def test_regions_of_a_vcf(folder, name, region):
-    expected = [50, 51, 120, 200, 250] if region == "c:50-1,200,000" else [50, 51, 120]
+    is_long = isinstance(region, str) and region.endswith("000")
+    expected = [50, 51, 120, 200, 250] if is_long else [50, 51, 120]
     assert positions(carbon.read_vcf(folder / name, region)) == expected
     assert positions(carbon.read_vcf(folder / name, "c")) == [*PLACES, 250]
 

@@ -27,7 +27,7 @@ def test_all_enzymes_of_rebase_in_any_case():
             assert motifs_of(name) == sites
     assert motifs_of("ECORI") == ("GAATTC",) and motifs_of("DRDV") == ("DRDV",)
     assert both_strands(("gaattc", "BsaI")) == ("GAATTC", "GGTCTC", "GAGACC")
-    with pytest.raises(UserError, match=r"site 'EcoR1': .* did you mean EcoRI"):
+    with pytest.raises(UserError, match=r"site 'EcoR1': .* did you mean .*EcoRI"):
         both_strands(("EcoR1",))
     with pytest.raises(UserError, match="site ''"):
         both_strands(("",))
