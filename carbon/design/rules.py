@@ -16,9 +16,10 @@ from carbon.tokenizer import BASES
 @cache
 def enzymes() -> Mapping[str, tuple[str, ...]]:
     """Return the recognition sites of all restriction enzymes of REBASE, by name (Biopython)."""
-    from Bio.Restriction import AllEnzymes
+    from Bio.Restriction import AllEnzymes  # type: ignore[attr-defined]
 
-    return {str(each): tuple(each.site.split("|")) for each in AllEnzymes}
+    named = sorted((str(each), each.site) for each in AllEnzymes)
+    return {name: tuple(site.split("|")) for name, site in named}
 
 
 @cache

@@ -216,10 +216,12 @@ def variants_of(record: Record) -> tuple[Variant, ...]:
         return (record,)
     if isinstance(record, VcfRow):
         return record.variants
+    columns: Any = record
     if hasattr(record, "alts"):
-        contig, position, ref, alts = record.contig, record.pos, record.ref, record.alts
+        place, ref, alts = (columns.contig, columns.pos), columns.ref, columns.alts
     elif hasattr(record, "CHROM"):
-        contig, position, ref, alts = record.CHROM, record.POS, record.REF, record.ALT
+        place, ref, alts = (columns.CHROM, columns.POS), columns.REF, columns.ALT
     else:
         raise TypeError(f"a {type(record).__name__} is not a Variant; {_VARIANT_HINT}")
+    contig, position = place
     return tuple(Variant(contig, position - 1, ref, alt) for alt in alts or ())

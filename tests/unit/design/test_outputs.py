@@ -72,7 +72,9 @@ def test_every_constraint_is_reported_as_biopython_measures_it(folder, loaded):
     for record in records:
         source, cds = record.features
         assert (source.type, cds.type) == ("source", "CDS")
-        assert cds.qualifiers["translation"] == [PROTEIN] == [str(cds.translate(record.seq))]
+        assert (
+            cds.qualifiers["translation"] == [PROTEIN] == [str(cds.extract(record.seq).translate())]
+        )
         comment = record.annotations["comment"]
         assert "num_sites: 0" in comment and "model_sha256: " in comment
     page = outputs[2].read_text()
@@ -124,19 +126,20 @@ def test_overlapping_occurrences_of_codes():
     assert MEASURES["gc_content"].value(Measured("GGAA", "", Rules())) == 0.5
 
 
-@pytest.mark.parametrize("strategy", ["beam", "rejection"])
-def test_designs_are_far_apart(loaded, strategy):
+@pytest.mark.parametrize(("strategy", "least_edits"), [("beam", 9), ("rejection", 12)])
+def test_designs_are_far_apart(loaded, strategy, least_edits):
     options = {"length_bp": 24, "calls": 200, "batch": 20, "num_designs": 5, "strategy": strategy}
     if strategy == "rejection":
         options |= {"goals": [0.5], "within": 0.2}
     near = carbon.design.run(loaded, [gc], **options)
-    apart = carbon.design.run(loaded, [gc], least_edits=9, **options)
+    apart = carbon.design.run(loaded, [gc], least_edits=least_edits, **options)
     assert len(apart) == 5
     for n, design in enumerate(apart):
         distances = [edits_between(design.bases, o.bases) for m, o in enumerate(apart) if m != n]
-        assert design.constraints["edits_to_others"] == min(distances) >= 9
+        assert design.constraints["edits_to_others"] == min(distances) >= least_edits
     first = min(edits_between(a.bases, b.bases) for a in near for b in near if a is not b)
-    assert first < 9 and apart[0].bases == near[0].bases
+    assert first < least_edits
+    assert strategy == "rejection" or apart[0].bases == near[0].bases
 
 
 def test_the_order_of_preference_decides():
