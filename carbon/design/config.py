@@ -144,7 +144,7 @@ def config_of(options: DesignOptions) -> DesignConfig:
     )
     if limits.get("protein") == "":
         if not (start := others.get("start")):
-            raise UserError("the protein: give its letters, or a start to translate")
+            raise UserError("--protein: give its letters, or a --start to translate")
         limits["protein"] = translate(start)
     constraints = Constraints(**limits)
     keywords: Any = sampling

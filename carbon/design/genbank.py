@@ -33,7 +33,8 @@ def _record(cells: dict[str, Any], settings: dict[str, Any]) -> Any:
 
     name, bases = cells["name"], cells["bases"]
     values = {key: cell for key, cell in cells.items() if key not in ("name", "bases")}
-    facts = {key: value for key, value in (values | settings).items() if value not in (None, "")}
+    facts = [(key, value) for part in (values, settings) for key, value in part.items()]
+    lines = (f"{key}: {text_of(value)}" for key, value in facts if value not in (None, ""))
     return SeqRecord(
         Seq(bases),
         id=name,
@@ -44,7 +45,7 @@ def _record(cells: dict[str, Any], settings: dict[str, Any]) -> Any:
             "topology": "linear",
             "data_file_division": "SYN",
             "organism": "synthetic construct",
-            "comment": "\n".join(f"{key}: {text_of(value)}" for key, value in facts.items()),
+            "comment": "\n".join(lines),
         },
         features=list(_features(bases, settings)),
     )

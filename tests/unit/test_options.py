@@ -99,7 +99,7 @@ def test_flat_options_of_a_design_reach_their_parts():
     assert config_of({"start": "atgaaa", "protein": ""}).rules.constraints.protein == "MK"
     with pytest.raises(TypeError, match="lengths"):
         config_of({"lengths": 9})
-    with pytest.raises(UserError, match="give its letters, or a start"):
+    with pytest.raises(UserError, match="give its letters, or a --start"):
         config_of({"length_bp": 9, "protein": ""})
 
 
