@@ -64,7 +64,9 @@ def _features(bases: str, settings: dict[str, Any]) -> Iterator[Any]:
 
 
 def _feature(kind: str, start: int, end: int, **qualifiers: str) -> Any:
-    from Bio.SeqFeature import FeatureLocation, SeqFeature
+    from Bio import SeqFeature
 
+    parts: Any = SeqFeature
+    place = parts.SimpleLocation(start, end, strand=1)
     named = {name: [value] for name, value in qualifiers.items()}
-    return SeqFeature(FeatureLocation(start, end, strand=1), type=kind, qualifiers=named)
+    return parts.SeqFeature(place, type=kind, qualifiers=named)

@@ -57,11 +57,11 @@ def test_it_runs(notebook, monkeypatch, tmp_path):
 
 
 @pytest.mark.nightly
-def test_it_runs_in_jupyter_with_two_processes(notebook, tmp_path):
+def test_it_runs_in_jupyter_with_two_processes(tmp_path):
     """A kernel has an event loop and no terminal: the bar is on, and the deltas are the same."""
     nbclient = pytest.importorskip("nbclient")
     nbformat = pytest.importorskip("nbformat")
-    ran = nbformat.from_dict(notebook)
+    ran = nbformat.read(NOTEBOOK, as_version=4)
     for cell in ran.cells:
         cell.source = cell.source.replace("yeast.annotation)", "yeast.annotation, processes=2)")
     more = (
