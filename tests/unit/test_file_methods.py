@@ -148,6 +148,40 @@ def test_scans(folder, loaded):
         loaded.scan_region(reference=folder / "r.fa")
 
 
+def test_comparisons(folder, loaded, capsys):
+    files = [folder / "narrow.parquet", folder / "wide.tsv"]
+    for file, window_bp in zip(files, (60, 120), strict=True):
+        loaded.score_vcf(
+            folder / "v.vcf", reference=folder / "r.fa", window_bp=window_bp, output=file
+        )
+    capsys.readouterr()
+    output = folder / "compared.parquet"
+    assert main(["compare", *map(str, files), "--top", "3", "--output", str(output)]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    table = carbon.compare.run(*files, top=3)
+    check_equal(table, pq.read_table(output))
+    assert table.summary == summary and len(summary["top"]) == 3
+
+
+@pytest.mark.parametrize("kind", ["name", "Model", "None"])
+def test_the_model_of_a_fine_tuning_run(folder, loaded, monkeypatch, kind):
+    """The function passes on what the command would; the run itself has its own tests."""
+    table = {
+        "model": "yeast",
+        "output": "out",
+        "data": {"path": "labels.tsv", "labels": ["y"]},
+        "task": {"type": "binary"},
+    }
+    seen = []
+    monkeypatch.setattr("carbon.finetune.job.run_finetune", lambda config, **_: seen.append(config))
+    model = {"name": loaded.source, "Model": loaded, "None": None}[kind]
+    carbon.finetune.run(model, table, overrides=("seeds=[3]",))
+    carbon.finetune.run(model, seen[0])
+    first, second = seen
+    assert first == second and first.seeds == (3,)
+    assert first.model == ("yeast" if kind == "None" else loaded.source)
+
+
 def test_a_table_lasts_as_long_as_its_object(folder, loaded, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
