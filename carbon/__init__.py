@@ -14,10 +14,21 @@ from carbon.__version__ import __version__
 from carbon.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from carbon import design, finetune, pretrained, rl
+    from carbon import compare, design, finetune, pretrained, rl
     from carbon.errors import UserError
     from carbon.finetune.predict import FinetunedModel, load_finetuned
-    from carbon.genome import Interval, Reference, Variant, read_annotation, reverse_complement
+    from carbon.genome import (
+        Interval,
+        Reference,
+        SequenceRecord,
+        Variant,
+        VcfReader,
+        VcfRow,
+        read_annotation,
+        read_fasta,
+        read_vcf,
+        reverse_complement,
+    )
     from carbon.genome.genome import Genome
     from carbon.inference import (
         Constraints,
@@ -30,6 +41,7 @@ if TYPE_CHECKING:
         join_chunks,
         load,
     )
+    from carbon.io.rows import Table
     from carbon.tokenizer import decode, encode
     from carbon.tokenizer.tokenizers import HybridDNATokenizer, NativeDNATokenizer
 
@@ -39,8 +51,13 @@ _HOMES = {
     "Genome": "carbon.genome.genome",
     "Interval": "carbon.genome",
     "Reference": "carbon.genome",
+    "SequenceRecord": "carbon.genome",
     "Variant": "carbon.genome",
+    "VcfReader": "carbon.genome",
+    "VcfRow": "carbon.genome",
     "read_annotation": "carbon.genome",
+    "read_fasta": "carbon.genome",
+    "read_vcf": "carbon.genome",
     "reverse_complement": "carbon.genome",
     "Model": "carbon.inference",
     "ScanChunk": "carbon.inference",
@@ -52,13 +69,14 @@ _HOMES = {
     "join_chunks": "carbon.inference",
     "load": "carbon.inference",
     "load_finetuned": "carbon.finetune.predict",
+    "Table": "carbon.io.rows",
     "HybridDNATokenizer": "carbon.tokenizer.tokenizers",
     "NativeDNATokenizer": "carbon.tokenizer.tokenizers",
     "decode": "carbon.tokenizer",
     "encode": "carbon.tokenizer",
 }
 
-_MODULES = ("design", "finetune", "pretrained", "rl")
+_MODULES = ("compare", "design", "finetune", "pretrained", "rl")
 
 __all__ = [
     "Constraints",
@@ -72,11 +90,16 @@ __all__ = [
     "NativeDNATokenizer",
     "Reference",
     "ScanChunk",
+    "SequenceRecord",
     "SequenceScore",
+    "Table",
     "UserError",
     "Variant",
     "VariantScore",
+    "VcfReader",
+    "VcfRow",
     "__version__",
+    "compare",
     "decode",
     "design",
     "encode",
@@ -86,6 +109,8 @@ __all__ = [
     "load_finetuned",
     "pretrained",
     "read_annotation",
+    "read_fasta",
+    "read_vcf",
     "reverse_complement",
     "rl",
 ]
@@ -94,8 +119,10 @@ __all__ = [
 _find = lazy_names("carbon", _HOMES)
 
 
-def __getattr__(name: str) -> Any:
-    return import_module(f"carbon.{name}") if name in _MODULES else _find(name)
+if not TYPE_CHECKING:  # a type checker reports names that do not exist
+
+    def __getattr__(name: str) -> Any:
+        return import_module(f"carbon.{name}") if name in _MODULES else _find(name)
 
 
 def __dir__() -> list[str]:

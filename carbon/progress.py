@@ -5,7 +5,8 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
-from typing import TypeVar
+from contextvars import ContextVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 SECONDS_BETWEEN_LINES = 10.0
@@ -14,6 +15,10 @@ _FIRST_UNTIMED = 3
 _LEAST_SECONDS = 2.0
 """Seconds of timed work before the remaining time is estimated."""
 
+
+_NOTEBOOK_COLUMNS = 100
+_NOTEBOOK_REFRESHES, _TERMINAL_REFRESHES = 2, 10
+"""Redraws of a bar in a second; a notebook stores each."""
 
 _LINE_LETTERS = 2000
 _LONG_WORD = re.compile(r"\S{301,}")
@@ -76,18 +81,39 @@ class TimeLeft:
         return "" if self.seconds is None else f", {_clock(self.seconds)} left"
 
 
+_has_lines = ContextVar("_has_lines", default=True)
+
+
+@contextmanager
+def bars_only() -> Iterator[None]:
+    """Show progress as bars alone, and not as lines where there is no terminal."""
+    token = _has_lines.set(False)
+    try:
+        yield
+    finally:
+        _has_lines.reset(token)
+
+
 @contextmanager
 def progress(description: str, total: int | None, done: int = 0) -> Iterator[Callable[[int], None]]:
     """Show progress and remaining time of a long job; yields `advance(n)`.
 
-    Terminals show a bar; logs and pipes get one line every ten seconds. `done` counts items from an
-    earlier start, which do not affect the estimated speed.
+    Terminals and notebooks show a bar; logs and pipes get one line every ten seconds, unless
+    `bars_only`. `done` counts items from an earlier start, which do not affect the estimated speed.
     """
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() or _is_notebook():
         with _bar(description, total, done) as advance:
             yield advance
-    else:
+    elif _has_lines.get():
         yield _line_writer(description, total, done)
+    else:
+        yield lambda count: None
+
+
+def _is_notebook() -> bool:
+    """Return whether this process is the kernel of a notebook."""
+    ipython: Any = sys.modules.get("IPython")
+    return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
 
 
 def track(items: Iterable[T], description: str, total: int | None = None) -> Iterator[T]:
@@ -124,7 +150,16 @@ def _bar(description: str, total: int | None, done: int) -> Iterator[Callable[[i
         left.advance(n)
         bar.update(task, advance=n, left=str(left).removeprefix(", "))
 
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    # In a notebook, rich needs ipywidgets, unless it writes as to a terminal of one line.
+    is_notebook = _is_notebook()
+    console = Console(
+        stderr=True,
+        force_jupyter=False if is_notebook else None,
+        force_terminal=True if is_notebook else None,
+        width=_NOTEBOOK_COLUMNS if is_notebook else None,
+    )
+    rate = _NOTEBOOK_REFRESHES if is_notebook else _TERMINAL_REFRESHES
+    with Progress(*columns, console=console, refresh_per_second=rate) as bar:
         task = bar.add_task(description, total=total, completed=done, left="")
         yield advance
 

@@ -5,6 +5,7 @@ import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from docs_reference import reference_pages
 
@@ -91,10 +92,12 @@ def _run_notebook(notebook: Path, page: Path) -> None:
     from nbconvert import MarkdownExporter
     from traitlets.config import Config
 
-    os.environ.pop("CARBON_MODEL", None)  # the page says what is shown without one
     cells = nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]
     no_port = Config({"KernelManager": {"transport": "ipc"}})
-    NotebookClient(cells, timeout=_NOTEBOOK_SECONDS, config=no_port).execute()
+    with TemporaryDirectory() as folder:
+        place = {"metadata": {"path": folder}}
+        seconds = _NOTEBOOK_SECONDS
+        NotebookClient(cells, timeout=seconds, config=no_port, resources=place).execute()
     exporter = MarkdownExporter()  # type: ignore[no-untyped-call]
     text, resources = exporter.from_notebook_node(cells)
     page.write_text(text, encoding="utf-8")

@@ -2,9 +2,8 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter, Token
 
@@ -16,19 +15,17 @@ from carbon.commands.shared import (
     RuleOptions,
     SamplingRule,
     SearchOptions,
+    Several,
     Tags,
     check_inputs,
     group_of,
 )
-from carbon.errors import UserError
 from carbon.inference import options
 from carbon.inference.options import changed
 from carbon.io.tables import FORMATS, any_of
 
-if TYPE_CHECKING:
-    from carbon.design.rules import Rules
-
-_OUTPUT = f"{any_of(FORMATS['designs'])} to write."
+_OUTPUT = f"one or more of {any_of(FORMATS['designs'])}; GenBank has features, HTML is a report."
+_ANY_NUMBER = 10**9
 
 
 def _protein(hint: Any, tokens: Sequence[Token]) -> tuple[str, ...]:
@@ -39,13 +36,15 @@ Functions = Annotated[
     tuple[str, ...],
     Parameter(
         metavar="[NAME=]KIND:ARGUMENT",
-        help="finetuned:FOLDER[:LABEL], python:MODULE:FUNCTION or command:COMMAND; repeatable.",
+        help="finetuned:FOLDER[:LABEL], python:MODULE:FUNCTION, codons:TABLE (the codon adaptation "
+        "index of a host), codons:FASTA:ANNOTATION or command:COMMAND; repeatable.",
     ),
 ]
 Goals = Annotated[
     tuple[str, ...],
     Parameter(
         metavar="maximize|minimize|NUMBER",
+        consume_multiple=(1, _ANY_NUMBER),
         help="a goal for each scoring function, in their order; default: maximize.",
     ),
 ]
@@ -71,7 +70,7 @@ def design(
     tags: Tags = (),
     functions: Functions,
     goals: Goals = (),
-    output: Annotated[Path, Parameter(help=_OUTPUT, metavar="FILE")],
+    output: Annotated[Several, Parameter(help=_OUTPUT, metavar="FILE")],
     length_bp: int | None = None,
     start: Annotated[Path | None, Parameter(metavar="FASTA")] = None,
     prompt: str = "",
@@ -105,47 +104,29 @@ def design(
         timeout_seconds: for a batch of a scoring function.
         resume: continue an interrupted run.
     """
-    from carbon.io.files import check_no_input
+    from carbon.io.files import check_different_files
 
-    check_no_input(output, start, records)
+    check_different_files(output, start, records)
     check_inputs(loading.model, start, records, carbon_only=True)
-    from carbon.design.config import DesignConfig
+    from carbon.design.config import config_of
     from carbon.design.job import DesignJob, check_job, run_design_job, summary_of
     from carbon.genome import read_sequences
 
     first = next(read_sequences(start))[1] if start else None
-    given: Any = changed(sampling)
-    config = DesignConfig(
-        length_bp=length_bp,
-        start=first,
-        prompt=prompt,
-        goals=goals,
-        num_designs=num_designs,
-        seed=seed,
-        tags=tags,
-        rules=_rules(constraints, protein, rules, first),
-        sampling=given,
-        records=records,
-        timeout_seconds=timeout_seconds,
-        **changed(search),
-    )
-    job = DesignJob(loading.model, functions, config, output, resume)
+    flat: Any = {
+        "length_bp": length_bp,
+        "start": first,
+        "prompt": prompt,
+        "goals": goals,
+        "num_designs": num_designs,
+        "seed": seed,
+        "tags": tags,
+        "records": records,
+        "timeout_seconds": timeout_seconds,
+        **({} if protein is None else {"protein": "".join(protein)}),
+    }
+    for part in (search, sampling, constraints, rules):
+        flat |= changed(part)
+    job = DesignJob(loading.model, functions, config_of(flat), list(map(Path, output)), resume)
     check_job(job)
     print(json.dumps(summary_of(job, run_design_job(loading.load(device).runner, job))))
-
-
-def _rules(
-    constraints: DesignConstraints,
-    protein: tuple[str, ...] | None,
-    rules: RuleOptions,
-    start: str | None,
-) -> "Rules":
-    from carbon.design.rules import Rules
-    from carbon.genome.alphabet import translate
-
-    if protein is not None:
-        letters = "".join(protein)
-        if not letters and start is None:
-            raise UserError("--protein: give its letters, or a --start to translate")
-        constraints = replace(constraints, protein=letters or translate(start or ""))
-    return Rules(constraints=constraints, **changed(rules))

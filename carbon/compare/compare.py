@@ -136,8 +136,12 @@ class CompareJob:
         return [path for path in (self.output, self.plot) if path]
 
 
-def run_compare_job(job: CompareJob) -> dict[str, Any]:
+def run_compare_job(job: CompareJob, rows_file: Path | None = None) -> dict[str, Any]:
     """Compare two files, write the outputs and return the summary.
+
+    Args:
+        job: the files and the outputs.
+        rows_file: Parquet file to write a row for each allele to as well.
 
     Raises:
         UserError: a file is not an output of `carbon variants`, the files are of different VCFs, or
@@ -156,6 +160,8 @@ def run_compare_job(job: CompareJob) -> dict[str, Any]:
     top = _most_different(scored_pairs, job.top)
     summary = _summary(job, files, joined, pairs) | _measures(scored_pairs) | {"top": top}
     _write(job, files, scored_pairs, summary)
+    if rows_file:
+        _write_table(rows_file, job, files, scored_pairs)
     return summary
 
 

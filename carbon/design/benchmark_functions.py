@@ -5,12 +5,11 @@ Each takes sequences and returns a number for each. On a command line, name one 
 """
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 from carbon.genome.alphabet import GENETIC_CODE, adaptation_index, adaptation_weights
-from carbon.genome.genes import spliced
+from carbon.genome.codon_usage import codon_usage
 from carbon.genome.genome import Genome
 from carbon.pretrained import BUNDLED_MODELS
 
@@ -71,18 +70,6 @@ def yeast_codons(sequences: Sequence[str]) -> list[float]:
 def _yeast() -> Callable[[Sequence[str]], list[float]]:
     entry = BUNDLED_MODELS["yeast"].require()
     return codon_adaptation(codon_usage(Genome.open(entry.genome, entry.annotation)))
-
-
-def codon_usage(genome: Genome) -> Counter[str]:
-    """Count the codons in the first transcript of each gene of a genome."""
-    counts: Counter[str] = Counter()
-    for gene in genome.annotation.genes if genome.annotation else ():
-        for transcript in gene.transcripts[:1]:
-            place = genome.reference, transcript.contig, transcript.cds, transcript.strand
-            bases = spliced(*place).upper()
-            first = transcript.phase_bp or 0
-            counts.update(bases[at : at + 3] for at in range(first, len(bases) - 2, 3))
-    return Counter({codon: number for codon, number in counts.items() if codon in GENETIC_CODE})
 
 
 def _gc_window(bases: str) -> float:

@@ -1,13 +1,15 @@
 """Options of a design run, checked."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TypedDict, get_args
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, get_args
 
 from carbon.design.rules import Rules
 from carbon.errors import UserError
-from carbon.genome.alphabet import IUPAC_DNA
+from carbon.genome.alphabet import IUPAC_DNA, translate
 from carbon.inference.options import (
+    Constraints,
+    RuleOptions,
     SamplingKeywords,
     SamplingRule,
     SearchOptions,
@@ -18,8 +20,11 @@ from carbon.inference.options import (
 _MAX_CALLS = 10**6
 
 
-class DesignOptions(TypedDict, total=False):
-    """The fields of `DesignConfig` as keyword arguments; omitted keys take the defaults."""
+class DesignOptions(SamplingKeywords, total=False):
+    """The options of `carbon design` as keyword arguments; omitted keys take the defaults.
+
+    They are the fields of `DesignConfig`, `SamplingRule`, `Constraints` and `RuleOptions`.
+    """
 
     strategy: StrategyName
     calls: int
@@ -35,10 +40,19 @@ class DesignOptions(TypedDict, total=False):
     num_designs: int
     seed: int
     tags: Sequence[str]
-    rules: Rules
-    sampling: SamplingKeywords
     records: str | None
     timeout_seconds: float
+    forbid: tuple[str, ...]
+    require: tuple[str, ...]
+    gc: tuple[float, float] | None
+    gc_window_bp: int | None
+    no_stop_frame: Literal[0, 1, 2] | None
+    protein: str | None
+    sites: tuple[str, ...]
+    most_run_bp: int | None
+    most_repeat_bp: int | None
+    least_kcal: float | None
+    least_edits: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,3 +129,28 @@ class DesignConfig(SearchOptions):
         if length_bp < 1:
             raise UserError(f"length {length_bp}: give 1 base or more")
         return length_bp
+
+
+def config_of(options: DesignOptions) -> DesignConfig:
+    """Return the configuration that options describe; an empty protein is the start's translation.
+
+    Raises:
+        TypeError: there is no such option.
+        UserError: a value is invalid, or contradicts another one.
+    """
+    others: dict[str, Any] = {**options}
+    sampling, limits, rules = (
+        _taken(others, kind) for kind in (SamplingRule, Constraints, RuleOptions)
+    )
+    if limits.get("protein") == "":
+        if not (start := others.get("start")):
+            raise UserError("--protein: give its letters, or a --start to translate")
+        limits["protein"] = translate(start)
+    constraints = Constraints(**limits)
+    keywords: Any = sampling
+    return DesignConfig(**others, rules=Rules(constraints=constraints, **rules), sampling=keywords)
+
+
+def _taken(options: dict[str, Any], kind: Any) -> dict[str, Any]:
+    """Remove and return the options that are fields of a dataclass."""
+    return {each.name: options.pop(each.name) for each in fields(kind) if each.name in options}

@@ -1,7 +1,7 @@
-"""Designs, and the edit distances that show how new they are."""
+"""Designs as rows of a table, and the nearest record of each."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_type_hints
 
@@ -9,8 +9,10 @@ import numpy as np
 
 from carbon.corpus import read_manifest
 from carbon.corpus.schema import parquet
-from carbon.errors import UserError
-from carbon.genome import read_sequences, reverse_complement
+from carbon.design.distances import edits_within
+from carbon.design.measures import EDITS_TO_OTHERS, MEASURES, columns_for
+from carbon.design.rules import Rules
+from carbon.genome import read_sequences
 from carbon.genome.kmers import canonical_kmers
 
 NEAREST_K = 16
@@ -26,6 +28,7 @@ class Design:
         values: scores by the name of the scoring function.
         front: number of its Pareto front; 1 is the best.
         nats_per_base: mean negative log-likelihood; random bases have 1.386.
+        constraints: the columns of `carbon.design.measures`, measured on the bases.
         edits_to_start: edit distance to the start; None without a start.
         nearest_record: the record that shares most 16-mers; None if no record shares any.
         nearest_shared: share of the design's 16-mers that the nearest record has.
@@ -39,6 +42,7 @@ class Design:
     values: dict[str, float]
     front: int
     nats_per_base: float
+    constraints: dict[str, Any]
     edits_to_start: int | None
     nearest_record: str | None
     nearest_shared: float | None
@@ -48,26 +52,30 @@ class Design:
     bases: str
 
 
-def columns_of(function_names: Sequence[str]) -> dict[str, Any]:
+def columns_of(function_names: Sequence[str], rules: Rules) -> dict[str, Any]:
     """Return the columns of a table of designs, with their types."""
     columns: dict[str, Any] = {}
     for field, hint in get_type_hints(Design).items():
         if field == "values":
             columns |= dict.fromkeys(function_names, float)
+        elif field == "constraints":
+            columns |= columns_for(rules)
         else:
             columns[field] = next(iter(get_args(hint)), hint)  # the type without None
     return columns
 
 
-COLUMNS = tuple(columns_of([]))
+RESERVED = (*columns_of([], Rules()), *MEASURES, EDITS_TO_OTHERS)
+"""Names of columns that no scoring function may have."""
 
 
-def row_of(design: Design) -> list[Any]:
-    """Return a design as a row with the columns of `columns_of`."""
-    return [
-        design.values[name] if name in design.values else getattr(design, name)
-        for name in columns_of(list(design.values))
-    ]
+def row_of(design: Design) -> dict[str, Any]:
+    """Return the values of a design by the columns of `columns_of`."""
+    row: dict[str, Any] = {}
+    for each in fields(Design):
+        value = getattr(design, each.name)
+        row |= value if isinstance(value, dict) else {each.name: value}
+    return row
 
 
 class Nearest(NamedTuple):
@@ -124,32 +132,3 @@ def nearest_records(
         else None
         for n, design in enumerate(designs)
     ]
-
-
-def edits_within(design: str, record: str) -> int:
-    """Return the edit distance to the most similar stretch of a record, on either strand."""
-    return min(
-        _distance(strand, record.upper(), "HW") for strand in (design, reverse_complement(design))
-    )
-
-
-def edits_between(first: str, second: str) -> int:
-    """Return the edit distance: substitutions, insertions and deletions.
-
-    >>> edits_between("ACGT", "AGGTT")
-    2
-    """
-    return _distance(first, second, "NW")
-
-
-def check_distances() -> None:
-    """Raise UserError unless edit distances can be computed."""
-    _distance("A", "A", "NW")
-
-
-def _distance(query: str, target: str, mode: str) -> int:
-    try:
-        import edlib
-    except ImportError:
-        raise UserError("distances need edlib: pip install 'carbon-dna[design]'") from None
-    return int(edlib.align(query, target, mode=mode, task="distance")["editDistance"])

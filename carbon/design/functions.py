@@ -1,4 +1,4 @@
-"""Scoring functions: Python functions, fine-tuned models, commands and callables.
+"""Scoring functions: Python functions, fine-tuned models, codon tables, commands and callables.
 
 Each returns a finite number for each sequence, or raises a UserError that names the sequence. A
 callable is called in this process; the others have a worker process of their own, so that a time
@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from importlib import import_module
@@ -187,6 +187,34 @@ def _load_finetuned(argument: str) -> Compute:
     )
 
 
+def _load_codons(argument: str) -> Compute:
+    """Return the codon adaptation index for the codon usage of a host."""
+    from carbon.design.benchmark_functions import codon_adaptation
+
+    return _computing(codon_adaptation(_usage_of(argument)))
+
+
+def _usage_of(argument: str) -> Mapping[str, float]:
+    """Read a table of codon usage, or count the codons in the genes of `FASTA:ANNOTATION`."""
+    from carbon.genome.codon_usage import codon_usage, read_codon_usage
+    from carbon.genome.genome import Genome
+
+    fasta, annotation = _host_files(argument)
+    if annotation is None:
+        return read_codon_usage(fasta)
+    counts = codon_usage(Genome.open(fasta, annotation))
+    if not counts:
+        raise UserError(f"{annotation}: has no CDS to count codons in; give genes of the host")
+    return counts
+
+
+def _host_files(argument: str) -> tuple[Path, Path | None]:
+    """Split `TABLE` or `FASTA:ANNOTATION`; an existing file may have a colon in its name."""
+    fasta, colon, annotation = argument.rpartition(":")
+    is_table = not colon or Path(argument).is_file()
+    return (Path(argument), None) if is_table else (Path(fasta), Path(annotation))
+
+
 class _CommandError(Exception):
     """A command cannot be started or fails; the text is the problem."""
 
@@ -280,6 +308,21 @@ def _check_command(argument: str) -> None:
         raise UserError("scoring function command: give a command after the colon")
 
 
+def _check_codons(argument: str) -> None:
+    for path in filter(None, _host_files(argument)):
+        if not path.is_file():
+            raise UserError(
+                f"scoring function codons:{argument}: {path}: no such file; give a table of codon "
+                "usage, or FASTA:ANNOTATION of the host"
+            )
+    if _host_files(argument)[1] is None:
+        _usage_of(argument)
+
+
+def _codons_name(argument: str) -> str:
+    return "codons"
+
+
 def _folder_name(argument: str) -> str:
     folder, label = split_label(argument)
     return label or Path(folder).name
@@ -296,6 +339,7 @@ def _command_name(argument: str) -> str:
 FUNCTION_TYPES: dict[str, FunctionType] = {
     "finetuned": FunctionType("FOLDER[:LABEL]", _folder_name, _check_folder, _load_finetuned),
     "python": FunctionType("MODULE:FUNCTION", _function_name, _check_python, _load_python),
+    "codons": FunctionType("TABLE|FASTA:ANNOTATION", _codons_name, _check_codons, _load_codons),
     "command": FunctionType("COMMAND", _command_name, _check_command, _load_command),
 }
 

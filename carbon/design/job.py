@@ -1,22 +1,22 @@
 """The run of `carbon design`: a search with a journal, and designs as FASTA or as a table."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, astuple
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from carbon.__version__ import __version__
-from carbon.design.config import DesignConfig, DesignOptions
+from carbon.design.config import DesignConfig, DesignOptions, config_of
 from carbon.design.designs import (
-    COLUMNS,
+    RESERVED,
     Design,
     columns_of,
-    edits_between,
     nearest_records,
     records_of,
     row_of,
 )
+from carbon.design.distances import edits_between
 from carbon.design.functions import (
     Function,
     finetuned_digests,
@@ -25,6 +25,7 @@ from carbon.design.functions import (
     running_functions,
 )
 from carbon.design.goals import fronts, goal_texts
+from carbon.design.measures import measured
 from carbon.design.rules import Rules
 from carbon.design.search import best_designs, goals_of, rounds, run_search, search_of
 from carbon.design.strategies import Candidate, Search
@@ -34,7 +35,7 @@ from carbon.genome import fasta_text
 from carbon.inference.checks import check_several
 from carbon.inference.identity import identity_of
 from carbon.inference.runner import ModelRunner
-from carbon.io.files import atomic_file, output_path
+from carbon.io.files import atomic_file, check_different_files, output_path
 from carbon.io.tables import Columns, Write, check_ending, chosen_by_ending, text_of, words_of
 from carbon.model import model_folder
 from carbon.parallel.journal import Journal
@@ -65,14 +66,14 @@ class DesignJob(NamedTuple):
         model: name or folder, as given.
         functions: scoring functions: `[NAME=]KIND:ARGUMENT`, or callables.
         config: options of the run.
-        output: file to write.
+        outputs: files to write; the journal is next to the first one.
         resume: continue from the journal of an earlier run.
     """
 
     model: str
     functions: Sequence[str | Function]
     config: DesignConfig
-    output: Path
+    outputs: Sequence[Path]
     resume: bool
 
     @property
@@ -93,7 +94,7 @@ def design_with(
     runner: ModelRunner,
     functions: Sequence[str | Function],
     options: DesignOptions,
-    output: str | Path | None,
+    outputs: Sequence[Path],
     resume: bool,
 ) -> list[Design]:
     """Return the best designs, best first, and write them if an output is given.
@@ -104,15 +105,15 @@ def design_with(
             earlier run left a journal next to the output.
     """
     check_several("functions", functions, '["python:MODULE:FUNCTION"]')
-    config = DesignConfig(**options)
-    if output is None:
+    config = config_of(options)
+    if not outputs:
         search = search_of(runner, config, len(functions))
-        with running_functions(functions, config.timeout_seconds, COLUMNS) as running:
+        with running_functions(functions, config.timeout_seconds, RESERVED) as running:
             history = run_search(search, running)
         return designs_of(search, [function.name for function in running], history)
     if not (folder := runner.network.name_or_path):
         raise UserError("output: the model was not loaded from a folder, which a table names")
-    job = DesignJob(folder, functions, config, Path(output), resume)
+    job = DesignJob(folder, functions, config, outputs, resume)
     check_job(job)
     return run_design_job(runner, job).designs
 
@@ -123,7 +124,9 @@ def check_job(job: DesignJob) -> None:
     Raises:
         UserError: the output, a scoring function or a goal is invalid.
     """
-    check_ending(job.output, "designs")
+    for path in job.outputs:
+        check_ending(path, "designs")
+    check_different_files(job.outputs)
     goals_of(job.config, len(job.names))
 
 
@@ -136,25 +139,31 @@ def run_design_job(runner: ModelRunner, job: DesignJob) -> SearchResult:
     """
     search = search_of(runner, job.config, len(job.functions))
     settings = _settings(runner, job)
-    output_path(job.output)  # a wrong output is reported before its journal is created
-    with (
-        Journal(job.output, _journal_settings(runner, job, settings), resume=job.resume) as journal,
-        atomic_file(job.output) as path,
-    ):
+    for path in job.outputs:
+        output_path(path)  # a wrong output is reported before the journal is created
+    described = _journal_settings(runner, job, settings)
+    with Journal(job.outputs[0], described, resume=job.resume) as journal, ExitStack() as files:
+        temporary = {path: files.enter_context(atomic_file(path)) for path in job.outputs}
         history = _history(search, job, journal)
         designs = designs_of(search, job.names, history)
-        columns = columns_of(job.names)
-        with chosen_by_ending(job.output, "designs")(path, columns, settings) as write:
-            for design in designs:
-                write(row_of(design))
+        for path in job.outputs:
+            _write(temporary[path], job, settings, designs)
     return SearchResult(search, history, designs)
+
+
+def _write(path: Path, job: DesignJob, settings: dict[str, Any], designs: Sequence[Design]) -> None:
+    columns = columns_of(job.names, job.config.rules)
+    with chosen_by_ending(path, "designs")(path, columns, settings) as write:
+        for design in designs:
+            row = row_of(design)
+            write([row[name] for name in columns])
 
 
 def _history(search: Search, job: DesignJob, journal: Journal) -> list[Candidate]:
     """Return all scored candidates, including an earlier run's candidates from the journal."""
     history = [_unpacked(packed) for block in journal.blocks() for packed in block]
     with (
-        running_functions(job.functions, job.config.timeout_seconds, COLUMNS) as functions,
+        running_functions(job.functions, job.config.timeout_seconds, RESERVED) as functions,
         progress("scoring calls", search.config.calls, len(history)) as advance,
     ):
         for scored in rounds(search, functions, history):
@@ -190,12 +199,14 @@ def designs_of(search: Search, names: Sequence[str], history: Sequence[Candidate
         for n in front
     }
     start = config.start.upper() if config.start else None
+    constraints = measured(sequences, config.prompt, config.rules)
     return [
         Design(
             name=candidate.name,
             values=dict(zip(names, candidate.values, strict=True)),
             front=front_of[n],
             nats_per_base=candidate.nats_per_base,
+            constraints=constraints[n],
             edits_to_start=edits_between(candidate.bases, start) if start else None,
             nearest_record=near.record if near else None,
             nearest_shared=near.shared if near else None,
@@ -277,7 +288,7 @@ def summary_of(job: DesignJob, result: SearchResult) -> dict[str, Any]:
     """Return the JSON summary that the command prints."""
     search, history, designs = result
     return {
-        "output": str(job.output),
+        "outputs": list(map(str, job.outputs)),
         "designs": len(designs),
         "first": designs[0].values,
         "front": sum(design.front == 1 for design in designs),

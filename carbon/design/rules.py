@@ -1,7 +1,9 @@
 """Rules that every design satisfies; recognition sites of restriction enzymes from REBASE."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from functools import cache
 
 from carbon.errors import UserError
 from carbon.genome import IUPAC_DNA, reverse_complement
@@ -10,14 +12,44 @@ from carbon.inference.generate.automaton import automaton_for
 from carbon.inference.options import Constraints, RuleOptions
 from carbon.tokenizer import BASES
 
-SITES = {
-    "AscI": "GGCGCGCC", "BamHI": "GGATCC", "BbsI": "GAAGAC", "BglII": "AGATCT", "BsaI": "GGTCTC",
-    "BsmBI": "CGTCTC", "ClaI": "ATCGAT", "EcoRI": "GAATTC", "EcoRV": "GATATC", "HindIII": "AAGCTT",
-    "KpnI": "GGTACC", "MluI": "ACGCGT", "NcoI": "CCATGG", "NdeI": "CATATG", "NheI": "GCTAGC",
-    "NotI": "GCGGCCGC", "PacI": "TTAATTAA", "PstI": "CTGCAG", "SacI": "GAGCTC", "SacII": "CCGCGG",
-    "SalI": "GTCGAC", "SapI": "GCTCTTC", "SmaI": "CCCGGG", "SpeI": "ACTAGT", "SphI": "GCATGC",
-    "XbaI": "TCTAGA", "XhoI": "CTCGAG", "XmaI": "CCCGGG",
-}  # fmt: skip
+
+@cache
+def enzymes() -> Mapping[str, tuple[str, ...]]:
+    """Return the recognition sites of all restriction enzymes of REBASE, by name (Biopython)."""
+    from Bio.Restriction import AllEnzymes  # type: ignore[attr-defined]
+
+    named = sorted((str(each), each.site) for each in AllEnzymes)
+    return {name: tuple(site.split("|")) for name, site in named}
+
+
+@cache
+def _enzymes_in_lower_case() -> Mapping[str, str]:
+    return {name.lower(): name for name in enzymes()}
+
+
+def motifs_of(site: str) -> tuple[str, ...]:
+    """Return the IUPAC motifs of an enzyme, in any case, or of IUPAC letters.
+
+    The enzyme DrdV, whose name has IUPAC letters alone, must be spelled as in REBASE.
+
+    >>> motifs_of("ecori"), motifs_of("rgatcy")
+    (('GAATTC',), ('RGATCY',))
+
+    Raises:
+        UserError: a site is neither an enzyme nor IUPAC letters.
+    """
+    if site in enzymes():
+        return enzymes()[site]
+    if site and not set(site.upper()) - set(IUPAC_DNA):
+        return (site.upper(),)
+    lower = _enzymes_in_lower_case()
+    if name := lower.get(site.lower()):
+        return enzymes()[name]
+    near = [lower[each] for each in get_close_matches(site.lower(), lower, 3)]
+    hint = f"; did you mean {' or '.join(near)}?" if near else ", such as EcoRI"
+    raise UserError(
+        f"site '{site}': give IUPAC letters of DNA, or a restriction enzyme of REBASE{hint}"
+    )
 
 
 def both_strands(sites: tuple[str, ...]) -> tuple[str, ...]:
@@ -29,15 +61,10 @@ def both_strands(sites: tuple[str, ...]) -> tuple[str, ...]:
     Raises:
         UserError: a site is neither an enzyme nor IUPAC letters.
     """
-    motifs: dict[str, None] = {}
-    for site in sites:
-        motif = SITES.get(site, site.upper())
-        if not motif or set(motif) - set(IUPAC_DNA):
-            raise UserError(
-                f"site '{site}': give IUPAC letters of DNA, or an enzyme: {', '.join(SITES)}"
-            )
-        motifs |= dict.fromkeys((motif, reverse_complement(motif)))
-    return tuple(motifs)
+    motifs = (motif for site in sites for motif in motifs_of(site))
+    return tuple(
+        dict.fromkeys(each for motif in motifs for each in (motif, reverse_complement(motif)))
+    )
 
 
 HAIRPIN_WINDOW_BP = 60
@@ -47,7 +74,8 @@ HAIRPIN_WINDOW_BP = 60
 class Rules(RuleOptions):
     """Rules that every design satisfies.
 
-    A repeat, of 5 to 30 bases, may be on either strand. Free energies are those of DNA at 37
+    A repeat, of 5 to 30 bases, may be on either strand. The distance is between designs that are
+    returned, so that no two of them are alike. Free energies are those of DNA at 37
     degrees, in kcal/mol, and negative.
 
     Attributes:
@@ -64,6 +92,8 @@ class Rules(RuleOptions):
             raise UserError(f"runs of {self.most_run_bp} bases: give 1 or more")
         if self.most_repeat_bp is not None and not 5 <= self.most_repeat_bp <= 30:
             raise UserError(f"repeats of {self.most_repeat_bp} bases: give 5 to 30")
+        if self.least_edits < 0:
+            raise UserError(f"distance of {self.least_edits} edits: give 0 or more")
         if self.least_kcal is not None:
             if self.least_kcal >= 0:
                 raise UserError(f"hairpins of {self.least_kcal} kcal/mol: give less than 0")

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from carbon.design.config import DesignConfig
-from carbon.design.designs import check_distances, records_of
+from carbon.design.designs import records_of
+from carbon.design.distances import check_distances, far_apart
 from carbon.design.functions import ScoringFunction
 from carbon.design.goals import Goal, best, goals_for
 from carbon.design.proposals import Proposer
@@ -23,7 +24,7 @@ def search_of(runner: ModelRunner, config: DesignConfig, num_functions: int) -> 
             number of scoring functions.
     """
     runner.six_mers.prefix(tuple(config.tags))
-    if config.start or config.records:
+    if config.start or config.records or config.rules.least_edits:
         check_distances()
     if config.records:
         next(records_of(config.records), None)  # an unreadable file is reported before the search
@@ -124,8 +125,19 @@ def _scored(
 
 
 def best_designs(search: Search, history: Sequence[Candidate]) -> list[Candidate]:
-    """Return the best `search.config.num_designs` candidates that qualify, best first."""
+    """Return the best `search.config.num_designs` candidates that qualify, best first.
+
+    A candidate that is too near a better one is passed over.
+    """
     qualified = STRATEGIES[search.config.strategy].qualified(search, history)
     if not qualified:
         return []
-    return [qualified[n] for n in best(search.gains(qualified), search.config.num_designs)]
+    wanted, least_edits = search.config.num_designs, search.config.rules.least_edits
+    gained = search.gains(qualified)
+    num_ranked = wanted
+    while True:
+        ranked = [qualified[n] for n in best(gained, num_ranked)]
+        chosen = far_apart((candidate.bases for candidate in ranked), least_edits, wanted)
+        if len(chosen) == wanted or len(ranked) == len(qualified):
+            return [ranked[n] for n in chosen]
+        num_ranked *= 2

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from carbon.design.config import DesignConfig
+from carbon.design.distances import far_apart
 from carbon.design.goals import Floats, Goal, best, gains
 from carbon.design.proposals import Proposer
 from carbon.design.rules import RuleChecker
@@ -126,7 +127,11 @@ def _accepted(search: Search, history: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _has_enough(search: Search, history: Sequence[Candidate]) -> bool:
-    return bool(history) and len(_accepted(search, history)) >= search.config.num_designs
+    if not history:
+        return False
+    accepted = (candidate.bases for candidate in _accepted(search, history))
+    wanted = search.config.num_designs
+    return len(far_apart(accepted, search.config.rules.least_edits, wanted)) == wanted
 
 
 def _no_check(_: object) -> None:

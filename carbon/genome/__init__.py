@@ -24,6 +24,7 @@ from carbon.genome.fasta import Disagreement, Reference, short
 from carbon.genome.genbank import GenBank, is_genbank, unpack_genbank
 from carbon.genome.genes import Annotation, Gene, Span, Transcript, intergenic, spliced
 from carbon.genome.interval import Interval, Strand, Variant, from_region
+from carbon.genome.records import read_fasta, read_vcf
 from carbon.genome.sequences import (
     SequenceChunk,
     SequenceRecord,
@@ -65,9 +66,11 @@ __all__ = [
     "is_genbank",
     "read_annotation",
     "read_chunks",
+    "read_fasta",
     "read_gene_file",
     "read_records",
     "read_sequences",
+    "read_vcf",
     "region_by_name",
     "reverse_complement",
     "short",

@@ -350,7 +350,9 @@ class VcfReader:
     """Reader of a sorted VCF (plain, gzip or bgzip) or BCF, and the reference it was called on.
 
     Attributes:
+        path: the file.
         header: header lines, unchanged, `#CHROM` last.
+        contigs: contigs that the header declares; empty if it declares none.
         warnings: mistakes by rule, in the header, and after a full pass also in the records.
         left_out: number of records that the filter rejected in a full pass, by condition.
     """
@@ -358,7 +360,7 @@ class VcfReader:
     def __init__(
         self,
         path: str | Path,
-        reference: Reference,
+        reference: Reference | None = None,
         *,
         strict: bool = False,
         contig_names: Mapping[str, str] | None = None,
@@ -368,7 +370,7 @@ class VcfReader:
 
         Args:
             path: VCF or BCF file.
-            reference: reference that REF is compared with.
+            reference: reference that REF is compared with; None compares it with nothing.
             strict: refuse every mistake. The first full pass ends with an error if htslib's reading
                 of a line differs from its text.
             contig_names: the reference's name of each contig that the file names differently.
@@ -389,7 +391,7 @@ class VcfReader:
         self._needs_htslib = strict and not is_bcf(self.path)
         lines = list(self._header_lines())
         self.header = [line for _, line in lines]
-        self._contigs = {m[1] for line in self.header if (m := _DECLARED.fullmatch(line))}
+        self.contigs = frozenset(m[1] for line in self.header if (m := _DECLARED.fullmatch(line)))
         for number, mistake in _header_mistakes(lines):
             self._take(mistake, number, f"{path} line {number}", self.warnings)
         self._of_header = dict(self.warnings)
@@ -424,7 +426,8 @@ class VcfReader:
         start, ref = int(columns[_POS]) - 1, columns[_REF]
         alts = () if columns[_ALT] == "." else columns[_ALT].split(",")
         variants = tuple(Variant(contig, start, ref, alt) for alt in alts)
-        disagreement = self._reference.disagreement(contig, start, ref)
+        compared = self._reference
+        disagreement = compared.disagreement(contig, start, ref) if compared else None
         return VcfRow(columns, contig, variants, disagreement, number)
 
     def _take(self, mistake: Mistake, line: int, where: str, warnings: _Warnings) -> None:
@@ -468,7 +471,7 @@ class VcfReader:
             if number < 1:
                 continue
             columns, where = tuple(text.rstrip("\r\n").split("\t")), f"{self.path} record {number}"
-            mistakes = list(_record_mistakes(text, columns, num_columns, self._contigs))
+            mistakes = list(_record_mistakes(text, columns, num_columns, self.contigs))
             if not any(mistake.rule in ("num_columns", "pos") for mistake in mistakes):
                 contig, position = columns[_CHROM], int(columns[_POS])
                 where = f"{where} ({contig}:{position})"
@@ -539,7 +542,7 @@ def _wrong_columns(line: str) -> str | None:
 
 
 def _record_mistakes(
-    line: str, columns: Sequence[str], num_columns: int, contigs: set[str]
+    line: str, columns: Sequence[str], num_columns: int, contigs: frozenset[str]
 ) -> Iterator[Mistake]:
     """Yield the mistakes in the columns of a record before INFO.
 

@@ -12,11 +12,11 @@ import numpy as np
 from carbon.errors import ModelError, UserError
 from carbon.genome import Interval, Reference, Variant
 from carbon.genome.alphabet import FASTA_LETTERS, why_protein
+from carbon.genome.records import Record, variants_of
 
 _LETTERS = frozenset(FASTA_LETTERS.decode())
 _FILE_HINT = "read a file first: [bases for _, bases in carbon.genome.read_sequences(path)]"
 _EXAMPLES = {"tags": '["<fungi_species>"]', "contigs": '["chr1"]', "scores": '["jsd"]'}
-_VARIANT_HINT = 'write carbon.Variant("chr1", 9, "A", "T") or Variant.parse("chr1:10 A>T")'
 
 
 def check_several(name: str, values: object, example: str) -> None:
@@ -64,12 +64,24 @@ def checked_dna(sequences: Iterable[str], name: str = "sequences") -> Iterator[s
     return _each(name, sequences, _check_dna)
 
 
-def checked_variants(variants: Iterable[Variant]) -> Iterator[Variant]:
-    """Return an iterator that raises TypeError at the first item that is not a `Variant`."""
-    check_several("variants", variants, "[Variant(...)]")
-    return _each(
-        "variants", variants, lambda name, item: _check_type(name, item, Variant, _VARIANT_HINT)
-    )
+def checked_variants(records: Iterable[Record]) -> Iterator[Variant]:
+    """Return an iterator over the variants of records; see `carbon.genome.records.variants_of`.
+
+    Raises:
+        TypeError: immediately, if `records` is a single string or cannot be iterated; on reaching
+            it, if an item has no variants.
+    """
+    check_several("variants", records, "[Variant(...)]")
+    return _variants(records)
+
+
+def _variants(records: Iterable[Record]) -> Iterator[Variant]:
+    for number, record in enumerate(records, start=1):
+        try:
+            variants = variants_of(record)
+        except TypeError as error:
+            raise TypeError(f"variants, item {number}: {error}") from None
+        yield from variants
 
 
 def check_interval(interval: object) -> None:

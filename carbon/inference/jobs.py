@@ -26,6 +26,7 @@ from carbon.inference.options import (
     BackgroundOptions,
     Constraints,
     DependencyOptions,
+    Dtype,
     EmbedOptions,
     Engine,
     Group,
@@ -74,6 +75,32 @@ class LoadingOptions:
 
         keywords: Any = {"dtype": self.dtype, "attention": self.attention, "yarn": self.yarn}
         return load(self.model, device=device, **keywords)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Loaded(LoadingOptions):
+    """A model that is loaded: jobs in this process use it, and worker processes load their own.
+
+    Attributes:
+        loaded: the `Model`.
+    """
+
+    loaded: Any
+
+    def load(self, device: str) -> "Model":
+        """Return the model."""
+        model: Model = self.loaded
+        return model
+
+    def __reduce__(self) -> Any:
+        """Leave out the model when a job is sent to a process."""
+        return _loading, (self.model, self.dtype, self.attention, self.yarn)
+
+
+def _loading(
+    model: str, dtype: Dtype | Literal["auto"], attention: str, yarn: float | None
+) -> LoadingOptions:
+    return LoadingOptions(model=model, dtype=dtype, attention=attention, yarn=yarn)
 
 
 _Loading = Annotated[LoadingOptions, Option(group=MODEL)]

@@ -2,18 +2,20 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal, Unpack
+from typing import Any, Literal, Unpack
 
 import torch
 from transformers.utils.import_utils import is_flash_attn_2_available
 
 from carbon.devices import default_device
 from carbon.errors import UserError
-from carbon.genome import Annotation, Interval, Reference, Variant
+from carbon.genome import Annotation, Interval, Reference
 from carbon.genome.bed import Regions
+from carbon.genome.records import Record
 from carbon.inference.checks import check_reference, checked_dna, checked_names, checked_variants
 from carbon.inference.dependency import DependencyMap, dependency_map, dependency_method_for
 from carbon.inference.embed import Float32s, embed_sequences
+from carbon.inference.file_methods import FileMethods
 from carbon.inference.generate.continuous import generate_by
 from carbon.inference.generate.generate import Step, stream
 from carbon.inference.generate.infill import Filling, infill
@@ -73,23 +75,46 @@ from carbon.progress import say
 from carbon.tokenizer import Vocabulary
 
 
-class Model:
+class _Closed:
+    """The network of a closed model."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise UserError("this model is closed; load it again with carbon.load")
+
+
+class Model(FileMethods):
     """A loaded DNA language model that scores, embeds and generates; threads may share it.
 
     Its methods raise TypeError for an argument of a wrong type, such as a single string instead of
-    a list.
+    a list. As a context manager, it is closed at the end. Torch's threads, default dtype and random
+    numbers stay as the program has set them.
 
     Attributes:
         model: the network and its vocabulary.
         runner: runs the network in batches that fit into memory.
         context_bp: bases that fit into one forward pass next to the begin token.
+        source: folder or name that the model was loaded from; empty if it was not loaded.
     """
 
-    def __init__(self, model: LoadedModel) -> None:
+    def __init__(self, model: LoadedModel, source: str = "") -> None:
         """Wrap a loaded model; most users call `carbon.load`."""
         self.model = model
         self.runner = ModelRunner(model)
         self.context_bp = room_bp(self.runner, ())
+        self.source = source
+
+    def close(self) -> None:
+        """Free the memory of the network; a later use raises UserError."""
+        closed: Any = _Closed()
+        self.model = self.runner = closed
+
+    def __enter__(self) -> "Model":
+        """Return the model."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the model."""
+        self.close()
 
     @property
     def dtype(self) -> str:
@@ -122,7 +147,7 @@ class Model:
     def score_variants(
         self,
         reference: Reference,
-        variants: Iterable[Variant],
+        variants: Iterable[Record],
         *,
         scores: Iterable[ScoreName] = DEFAULT_SCORES,
         calibration: Calibration | None = None,
@@ -136,7 +161,8 @@ class Model:
         Args:
             reference: the reference sequence.
             variants: SNVs, MNVs, insertions and deletions; others get a reason instead of a delta,
-                as do variants with N in the reference at REF (`reference_unknown`).
+                as do variants with N in the reference at REF (`reference_unknown`). Records of
+                `carbon.read_vcf`, pysam or cyvcf2 give a score for each ALT.
             scores: names of `carbon.inference.options.VARIANT_SCORES`, from the same forward
                 passes; the delta is always returned.
             calibration: from `calibration` with the same options, for the score
@@ -233,7 +259,7 @@ class Model:
         return make_calibration(self.runner, reference, method, regions.intervals, drawing)
 
     def compare_alleles(
-        self, reference: Reference, variant: Variant, method: Method
+        self, reference: Reference, variant: Record, method: Method
     ) -> tuple[VariantScore, dict[str, AlleleComparison]]:
         """Return a variant's score and, by strand (`+`, `-`), the log-likelihoods that it sums up.
 
@@ -468,7 +494,7 @@ class Model:
     def embed_variants(
         self,
         reference: Reference,
-        variants: Iterable[Variant],
+        variants: Iterable[Record],
         **options: Unpack[VariantEmbedKeywords],
     ) -> Iterator[AlleleVectors]:
         """Yield the vectors of the window with REF and with ALT of each variant, in order.
@@ -532,7 +558,7 @@ def load(
         model.network.to(device)  # type: ignore[arg-type]
     except (RuntimeError, AssertionError) as error:
         raise UserError(f"device '{device}' cannot be used: {str(error).splitlines()[0]}") from None
-    loaded = Model(model)
+    loaded = Model(model, str(source))
     if not isinstance(model.vocabulary, Vocabulary):
         check_runs_as_stock(loaded.runner, str(source))
         if model.vocabulary.other is None:

@@ -916,17 +916,20 @@ class RuleOptions:
     """Rules of `carbon design` beyond the constraints on generation.
 
     Attributes:
-        sites: enzymes such as EcoRI, or IUPAC motifs, that stand on neither strand.
+        sites: restriction enzymes of REBASE in any case, such as EcoRI, or IUPAC motifs, that stand
+            on neither strand.
         most_run_bp: longest run of one base.
         most_repeat_bp: longest sequence that occurs twice.
         least_kcal: least free energy of a fold of 60 bases, in windows that overlap by half, such
             as -8 (needs ViennaRNA).
+        least_edits: minimum edit distance between two designs that are written.
     """
 
     sites: Words = ()
     most_run_bp: int | None = None
     most_repeat_bp: int | None = None
     least_kcal: float | None = None
+    least_edits: Natural = 0
 
 
 def changed(options: Any) -> dict[str, Any]:
@@ -963,6 +966,22 @@ def takes(options: type) -> Callable[[F], F]:
         return function
 
     return described
+
+
+def source_of(model: Any) -> str:
+    """Return the folder or name of a model: a `carbon.Model`, a folder or a name.
+
+    Raises:
+        UserError: a `Model` was not loaded from a folder.
+    """
+    if isinstance(model, str | Path):
+        return str(model)
+    if not model.source:
+        raise UserError(
+            "this model was not loaded from a folder, which results name: save it, and load the "
+            "folder"
+        )
+    return str(model.source)
 
 
 def check_choice(name: str, value: str, table: Collection[str]) -> None:

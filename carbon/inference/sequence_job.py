@@ -7,7 +7,7 @@ import base64
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from carbon.inference.identity import identity_of
 from carbon.inference.jobs import EmbedJob, ScoreJob, model_worker, workers_for
 from carbon.inference.score import PER_BASE, PER_SEQUENCE, SequenceScore
 from carbon.io.files import atomic_file, check_no_input, content_sha256, output_path
-from carbon.io.tables import chosen_by_ending, write_tsv
+from carbon.io.tables import chosen_by_ending, write_parquet, write_tsv
 from carbon.parallel.driver import Job, run_job
 from carbon.parallel.options import WorkerOptions, loaded_device
 from carbon.progress import say, track
@@ -196,8 +196,16 @@ class ScoreWorker(SequenceWorker[SequenceScore]):
         return SequenceScore(len(bases), num_known_bases, log_likelihood, values)
 
 
-def run_score_job(source: str, job: ScoreJob, options: WorkerOptions) -> None:
+def run_score_job(
+    source: str, job: ScoreJob, options: WorkerOptions, rows_file: Path | None = None
+) -> None:
     """Score the sequences of a file into a table, or as TSV on standard output.
+
+    Args:
+        source: FASTA or FASTQ, or `-`.
+        job: the job.
+        options: engine and workers.
+        rows_file: Parquet file to write the rows to as well.
 
     Raises:
         UserError: an option, an ending or a record is invalid.
@@ -208,11 +216,16 @@ def run_score_job(source: str, job: ScoreJob, options: WorkerOptions) -> None:
     def write(settings: dict[str, Any], scores: Rows[SequenceScore]) -> None:
         with (
             atomic_file(job.output) if job.output else nullcontext(Path("-")) as path,
-            writer(path, table.columns, settings) as write_row,
+            ExitStack() as sinks,
         ):
+            writes = [sinks.enter_context(writer(path, table.columns, settings))]
+            if rows_file:
+                rows = write_parquet(rows_file, table.columns, settings)
+                writes.append(sinks.enter_context(rows))
             for name, bases, score in scores:
                 for row in table.rows(name, bases, score):
-                    write_row(row)
+                    for write_row in writes:
+                        write_row(row)
 
     run_sequence_job(source, job, ScoreWorker, options, write, per_base=job.per_base)
 

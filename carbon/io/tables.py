@@ -49,7 +49,10 @@ FORMATS: Mapping[str, Mapping[str, str]] = {
         ".npz": f"{_DEPENDENCY}:write_npz",
         ".bw": f"{_DEPENDENCY}:write_bigwig",
     },
-    "designs": dict.fromkeys((".fa", ".fasta"), "carbon.design.job:write_fasta") | _TABLE,
+    "designs": dict.fromkeys((".fa", ".fasta"), "carbon.design.job:write_fasta")
+    | dict.fromkeys((".gb", ".gbk"), "carbon.design.genbank:write_genbank")
+    | _TABLE
+    | {".html": "carbon.design.report:write_html"},
     "embeddings": {
         ".parquet": "carbon.io.vectors:write_parquet",
         ".npz": "carbon.io.vectors:write_npz",

@@ -75,6 +75,22 @@ def write_npz(
     return len(names)
 
 
+def as_parquet(path: Path, target: Path) -> Path:
+    """Return the path of embeddings as Parquet: the file, or `target` after a conversion.
+
+    Args:
+        path: written by `write_parquet` or `write_npz`.
+        target: file to write if `path` is not a Parquet file.
+    """
+    if path.suffix == ".parquet":
+        return path
+    with np.load(path, allow_pickle=False) as arrays:
+        names, lengths_bp, vectors = (arrays[name] for name in ("name", "bases", "embedding"))
+        rows = zip(names.tolist(), lengths_bp.tolist(), vectors, strict=True)
+        write_parquet(target, rows, vectors.shape[1], json.loads(str(arrays["carbon"])))
+    return target
+
+
 class AlleleRow(NamedTuple):
     """A row of the output; `position` is 1-based, and a vector is None if there is a reason."""
 

@@ -9,7 +9,7 @@ The folder of a model is created atomically by `runs/yeast.sh`.
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,7 +113,7 @@ class Entry:
             )
         return self
 
-    def copy_to(self, output: Path) -> list[Path]:
+    def copy_to(self, output: Path) -> Sequence[Path]:
         """Copy contig, genes and variants into a new folder, atomically.
 
         Raises:
@@ -191,6 +191,11 @@ _ENTRIES = (
     ),
 )
 BUNDLED_MODELS: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}
+
+
+def list() -> tuple[Entry, ...]:  # noqa: A001 - read as `carbon.pretrained.list()`
+    """Return the bundled models that this installation includes."""
+    return tuple(entry for entry in BUNDLED_MODELS.values() if entry.is_installed)
 
 
 def entry(name: str) -> Entry:

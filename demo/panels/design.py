@@ -8,15 +8,13 @@ import numpy as np
 
 from carbon.__version__ import __version__
 from carbon.design import benchmark_functions
-from carbon.design.config import DesignConfig
+from carbon.design.config import DesignOptions, config_of
 from carbon.design.functions import running_functions
 from carbon.design.goals import fronts
-from carbon.design.rules import Rules
 from carbon.design.search import rounds, search_of
 from carbon.design.strategies import Candidate
 from carbon.finetune.folder import HEAD, MANIFEST
 from carbon.genome import fasta_text
-from carbon.inference import Constraints
 from carbon.io.tables import words_of
 from demo.fields import Field, Values
 from demo.figures import GREY, ORANGE, SEQUENTIAL, Figure, figure
@@ -67,7 +65,7 @@ class Design(Panel):
 
     def answer(self, values: Values) -> Iterator[Progress | Result]:
         """Yield all scored sequences after every round; nothing that is typed is run."""
-        search = search_of(self.lab.model.runner, DesignConfig(**_options(values)), 1)
+        search = search_of(self.lab.model.runner, config_of(_options(values)), 1)
         name = _KNOWN.get(values["function"])
         function = getattr(benchmark_functions, name) if name else self._spec(values)
         history: list[Candidate] = []
@@ -98,10 +96,9 @@ class Design(Panel):
         """Return the program."""
         options = "".join(f", {name}={value!r}" for name, value in _options(values).items())
         return (
-            "import carbon\nfrom carbon.design.rules import Rules\n"
-            "from carbon.inference import Constraints\n\n"
+            "import carbon\n\n"
             f"model = carbon.load({self.lab.model_name!r})\n"
-            f"for design in carbon.design(model, [{self._spec(values)!r}]{options}):\n"
+            f"for design in carbon.design.run(model, [{self._spec(values)!r}]{options}):\n"
             "    print(design.values, design.nats_per_base, design.bases)\n"
         )
 
@@ -126,11 +123,16 @@ class Design(Panel):
         return find_folders(self.lab.runs, (HEAD, MANIFEST))
 
 
-def _options(values: Values) -> dict[str, Any]:
-    named = {name: values[name] for name in ("strategy", "calls", "seed")} | {"num_designs": _BEST}
+def _options(values: Values) -> DesignOptions:
+    named: Any = {name: values[name] for name in ("strategy", "calls", "seed")} | {
+        "num_designs": _BEST
+    }
     if protein := values["protein"].upper():
-        return named | {"rules": Rules(constraints=Constraints(protein=protein))}
-    return named | {"length_bp": values["length_bp"]}
+        named["protein"] = protein
+    else:
+        named["length_bp"] = values["length_bp"]
+    options: DesignOptions = named
+    return options
 
 
 def _front(result: Result) -> Figure:

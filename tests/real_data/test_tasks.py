@@ -21,6 +21,7 @@ from carbon.genome import (
     spliced,
     translate,
 )
+from carbon.genome.codon_usage import favourites, read_codon_usage
 from eval.baselines import MarkovModel, UniformModel
 from eval.contract import Options
 from eval.markov import Training, pieces_of, unlabelled
@@ -28,7 +29,6 @@ from eval.models import CarbonModel
 from eval.tasks import TASKS
 from eval.tasks.common.building import Source
 from eval.tasks.common.coding import coding_exons
-from eval.tasks.common.codons import favourites, read_codon_usage
 
 YEAST = "yeast/Saccharomyces_cerevisiae.R64-1-1"
 ECOLI = "ecoli_k12/GCF_000005845.2_ASM584v2_genomic"

@@ -87,7 +87,7 @@ def test_a_wrong_list_is_refused_before_anything_is_computed(model):
         ("offsets", lambda m: m.scan_method(offsets="05")),
         ("forbid", lambda m: carbon.Constraints(forbid="GAATTC")),
         ("require", lambda m: carbon.Constraints(require="GAATTC")),
-        ("functions", lambda m: carbon.design(m, "python:MODULE:FUNCTION", length_bp=60)),
+        ("functions", lambda m: carbon.design.run(m, "python:MODULE:FUNCTION", length_bp=60)),
         ("prompt", lambda m: m.stream(["ACGT"], 6)),
         ("context", lambda m: m.next_token(["ACGT"])),
         ("left", lambda m: m.infill(None, "ACGT", 6)),

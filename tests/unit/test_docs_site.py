@@ -38,7 +38,7 @@ def test_it_builds_and_every_link_holds(site, pages, engine, package):
     assert site.build(engine) == []
     api = (site.SITE / "reference" / "python.html").read_text()
     assert 'id="carbon.Model.score_variants"' in api and "log-likelihood" in api
-    assert (site.SITE / "walkthrough.html").read_text().count("<img") == 4
+    assert (site.SITE / "walkthrough.html").read_text().count("<img") == 1
 
 
 @pytest.mark.nightly

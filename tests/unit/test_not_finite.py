@@ -58,7 +58,7 @@ def broken_by(value):
 
 def fine_tune(broken, folder):
     write_rows(folder / "data.csv", motif_rows(8))
-    carbon.finetune(run_config(folder) | {"model": str(broken)})
+    carbon.finetune.run(None, run_config(folder) | {"model": str(broken)})
 
 
 def predict(broken, folder):

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from carbon.cli import parse
-from carbon.design.config import DesignConfig, DesignOptions
+from carbon.design.config import DesignConfig, DesignOptions, config_of
 from carbon.errors import UserError
 from carbon.genome import Interval
 from carbon.inference import Model, model, options
@@ -49,9 +49,13 @@ TABLES = {
 KEYWORDS = {
     getattr(options, f"{kind}Options"): getattr(options, f"{kind}Keywords")
     for kind in ("Score", "Embed", "VariantEmbed", "Variant", "Scan", "Dependency")
-} | {SamplingRule: options.SamplingKeywords, RLConfig: RLOptions, DesignConfig: DesignOptions}
+} | {SamplingRule: options.SamplingKeywords, RLConfig: RLOptions}
 METHODS = {
     "score": options.ScoreOptions,
+    "score_fasta": options.ScoreOptions,
+    "score_vcf": VariantOptions,
+    "embed_fasta": options.EmbedOptions,
+    "scan_region": ScanOptions,
     "embed": options.EmbedOptions,
     "embed_variants": options.VariantEmbedOptions,
     "score_variants": VariantOptions,
@@ -75,6 +79,28 @@ LEAST = {
 @pytest.mark.parametrize("kind", KEYWORDS)
 def test_type_checkers_know_the_fields_of_each_dataclass(kind):
     assert get_type_hints(KEYWORDS[kind]) == get_type_hints(kind)
+
+
+def test_type_checkers_know_the_options_of_a_design():
+    """Those of the parts, with their types, in place of the parts."""
+    parts = (DesignConfig, SamplingRule, options.Constraints, options.RuleOptions)
+    hints = {name: hint for part in parts for name, hint in get_type_hints(part).items()}
+    assert get_type_hints(DesignOptions) == {
+        name: hint for name, hint in hints.items() if name not in ("rules", "sampling")
+    }
+
+
+def test_flat_options_of_a_design_reach_their_parts():
+    config = config_of(
+        {"length_bp": 9, "temperature": 0.5, "gc": (0.2, 0.6), "sites": ("EcoRI",), "width": 2}
+    )
+    assert (config.sampling, config.width) == ({"temperature": 0.5}, 2)
+    assert config.rules.constraints.gc == (0.2, 0.6) and config.rules.sites == ("EcoRI",)
+    assert config_of({"start": "atgaaa", "protein": ""}).rules.constraints.protein == "MK"
+    with pytest.raises(TypeError, match="lengths"):
+        config_of({"lengths": 9})
+    with pytest.raises(UserError, match="give its letters, or a --start"):
+        config_of({"length_bp": 9, "protein": ""})
 
 
 @pytest.mark.parametrize("method", METHODS)

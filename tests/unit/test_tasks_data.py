@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from carbon.errors import GenomeError, UserError
 from carbon.genome import GENETIC_CODE, Interval, Reference
+from carbon.genome.codon_usage import favourites, read_codon_usage
 from eval.baselines import UniformModel
 from eval.contract import Model, Options
 from eval.data import files_of, find_data, identity_of
 from eval.tasks import TASKS
-from eval.tasks.common.codons import favourites, read_codon_usage
 from eval.tasks.common.recovery import hits_of
 from eval.tasks.common.references import AnyName, Windows
 from eval.tasks.common.tables import chosen_rows, load, read_table

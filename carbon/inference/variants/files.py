@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -33,7 +33,7 @@ from carbon.inference.variants.annotate import (
     warn_of_unknown_codes,
 )
 from carbon.inference.variants.background import FILE_NAME
-from carbon.inference.variants.formats import OUR_FIELD, scored_header
+from carbon.inference.variants.formats import OUR_FIELD, scored_header, write_table
 from carbon.inference.variants.score import VariantScore, score_variants
 from carbon.inference.variants.windows import Method, TileGrid, method_for
 from carbon.io.files import (
@@ -227,8 +227,15 @@ def own_background(job: VariantJob) -> Path | None:
     return None if job.no_background else model_folder(job.loading.model).path / FILE_NAME
 
 
-def run_variant_job(job: VariantJob, options: WorkerOptions) -> dict[str, Any]:
+def run_variant_job(
+    job: VariantJob, options: WorkerOptions, rows_file: Path | None = None
+) -> dict[str, Any]:
     """Score variants into a file, which appears when complete.
+
+    Args:
+        job: the job.
+        options: engine and workers.
+        rows_file: Parquet file to write a row for each allele to as well.
 
     Returns:
         The summary: the settings; `records`, and `records_left_out` by filter; `alleles`,
@@ -243,7 +250,7 @@ def run_variant_job(job: VariantJob, options: WorkerOptions) -> dict[str, Any]:
         UserError: the output's suffix or an option is invalid.
     """
     with vcf_of(job) as vcf, workers_for(job, VariantScorer, options) as workers:
-        return score_vcf(job, vcf, workers)
+        return score_vcf(job, vcf, workers, rows_file)
 
 
 @contextmanager
@@ -261,13 +268,16 @@ def vcf_of(job: VariantJob) -> Iterator[Path]:
         yield path
 
 
-def score_vcf(job: VariantJob, path: Path, workers: Workers) -> dict[str, Any]:
+def score_vcf(
+    job: VariantJob, path: Path, workers: Workers, rows_file: Path | None = None
+) -> dict[str, Any]:
     """Score a VCF into a file, which appears when complete; return the summary.
 
     Args:
         job: the job.
         path: the VCF.
         workers: workers, each a `VariantScorer` of this job.
+        rows_file: Parquet file to write a row for each allele to as well.
 
     Raises:
         GenomeError: the VCF is malformed, unsorted or of another reference.
@@ -296,13 +306,17 @@ def score_vcf(job: VariantJob, path: Path, workers: Workers) -> dict[str, Any]:
         def write(results: Results) -> dict[str, Any]:
             counts = _Counts(settings.get("scores", ()))
             with atomic_file(job.output) as temporary:
-                with writer(temporary, vcf, settings) as write_row:
+                with ExitStack() as sinks:
+                    writes = [sinks.enter_context(writer(temporary, vcf, settings))]
+                    if rows_file:
+                        writes.append(sinks.enter_context(write_table(rows_file, vcf, settings)))
                     for row, scores in _rows(results, reference):
                         shown = [
                             annotate(variant, columns, agrees=row.disagreement is None)
                             for variant, columns in zip(row.variants, scores, strict=True)
                         ]
-                        write_row((row, shown))
+                        for write_row in writes:
+                            write_row((row, shown))
                         counts.add(shown)
                 for stale in index_paths(job.output):
                     stale.unlink(missing_ok=True)

@@ -8,9 +8,9 @@ from pathlib import Path
 from carbon.errors import UserError
 from carbon.genome import GENETIC_CODE, Reference
 from carbon.genome.alphabet import adaptation_index, adaptation_weights
+from carbon.genome.codon_usage import read_codon_usage
 from eval.contract import BuildReport
 from eval.tasks.common.building import write_dataset
-from eval.tasks.common.codons import read_codon_usage
 from eval.tasks.common.held_out import CodingGene, HeldOutGenes
 
 _ABSENT = 0.5  # the count of a codon that the reference genes never use (Bulmer 1988)

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from carbon.genome import GENETIC_CODE, Reference
+from carbon.genome.codon_usage import favourites, read_codon_usage
 from eval.contract import BuildReport
 from eval.tasks.common.coding import CodingExon, columns_of, read_around
-from eval.tasks.common.codons import favourites, read_codon_usage
 from eval.tasks.common.pairs import build_pairs
 
 WINDOW_BP = 8192

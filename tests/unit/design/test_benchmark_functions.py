@@ -6,7 +6,6 @@ import pytest
 
 from carbon.design.benchmark_functions import (
     codon_adaptation,
-    codon_usage,
     gc_window,
     motif_pair,
     yeast_codons,
@@ -14,6 +13,7 @@ from carbon.design.benchmark_functions import (
 from carbon.design.config import DesignConfig
 from carbon.design.functions import running_functions
 from carbon.design.search import rounds, run_search, search_of
+from carbon.genome.codon_usage import codon_usage
 from carbon.genome.genome import Genome
 from carbon.pretrained import BUNDLED_MODELS
 from demo.panels.design import candidates_to_json

@@ -48,9 +48,10 @@ def test_formats_agree_and_headers_tell_where_it_comes_from(folder, functions):
 
     write_fasta(functions / "records.fa", {"r1": random_bases(500, 1)})
     model = carbon.load(folder / "model")
-    for name in ("o.fa", "o.tsv", "o.json", "o.parquet"):
-        carbon.design(model, [gc, at], length_bp=30, calls=32, num_designs=5, records="records.fa",
-                     output=name)  # fmt: skip
+    outputs = ["o.fa", "o.tsv", "o.json", "o.parquet"]
+    carbon.design.run(
+        model, [gc, at], length_bp=30, calls=32, num_designs=5, records="records.fa", output=outputs
+    )
     rows = pq.read_table("o.parquet").to_pylist()
     assert json.loads((functions / "o.json").read_text())["rows"] == rows and len(rows) == 5
     records = list(read_records(functions / "o.fa"))
@@ -90,7 +91,7 @@ def test_a_search_goes_on_where_a_function_failed(folder, functions, capsys):
         return [(s.count("G") + s.count("C")) / len(s) for s in sequences]
 
     model = carbon.load(folder / "model")
-    search = partial(carbon.design, model, [gc], length_bp=30, calls=48, num_designs=48)
+    search = partial(carbon.design.run, model, [gc], length_bp=30, calls=48, num_designs=48)
     with pytest.raises(UserError, match=r"function 'gc': design_\d+: it raised Runtime"):
         search(output="o.tsv")
     assert not (functions / "o.tsv").exists() and "--resume" in capsys.readouterr().err
@@ -116,7 +117,7 @@ def test_a_search_goes_on_where_a_function_failed(folder, functions, capsys):
 def test_a_model_that_lies_nowhere_writes_nothing(functions, network):
     model = carbon.Model(LoadedModel(network, NATIVE))
     with pytest.raises(UserError, match="not loaded from a folder"):
-        carbon.design(model, [len], length_bp=30, output="o.tsv")
+        carbon.design.run(model, [len], length_bp=30, output="o.tsv")
     assert not (functions / "o.tsv").exists()
 
 

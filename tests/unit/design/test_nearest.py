@@ -6,7 +6,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from carbon.design.designs import edits_between, edits_within, nearest_records, records_of
+from carbon.design.designs import nearest_records, records_of
+from carbon.design.distances import edits_between, edits_within
 from carbon.errors import CorpusError
 from carbon.genome import reverse_complement
 from tests.helpers.files import random_bases, write_fasta

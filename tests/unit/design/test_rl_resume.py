@@ -103,7 +103,9 @@ def test_from_python_with_a_callable(start, tmp_path):
         seen.extend(sequences)
         return [sum(map(each.count, "GC")) / len(each) for each in sequences]
 
-    tuned = carbon.rl(start, [gc], tmp_path / "tuned", device="cpu", length_bp=30, steps=2, group=4)
+    tuned = carbon.rl.run(
+        start, [gc], tmp_path / "tuned", device="cpu", length_bp=30, steps=2, group=4
+    )
     assert len(seen) == 8 and all(len(each) == 30 for each in seen)
     line = read_lines(tmp_path / "tuned").steps[-1]
     assert line["gc"] == pytest.approx(gc(seen[4:]) and sum(gc(seen[4:8])) / 4)

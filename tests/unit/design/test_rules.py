@@ -5,18 +5,32 @@ import random
 import pytest
 from Bio import Restriction
 
-from carbon.design.rules import SITES, RuleChecker, Rules, both_strands, has_repeat, least_fold_kcal
+from carbon.design.rules import (
+    RuleChecker,
+    Rules,
+    both_strands,
+    has_repeat,
+    least_fold_kcal,
+    motifs_of,
+)
 from carbon.errors import UserError
-from carbon.genome import reverse_complement
+from carbon.genome import IUPAC_DNA, reverse_complement
 from carbon.inference.options import Constraints
 from tests.helpers.files import random_bases
 
 
-def test_sites_are_those_of_rebase():
-    assert {name: getattr(Restriction, name).site for name in SITES} == SITES
+def test_all_enzymes_of_rebase_in_any_case():
+    for enzyme in Restriction.AllEnzymes:
+        sites = tuple(enzyme.site.split("|"))  # HpyUM037X has two
+        is_iupac = not set(str(enzyme).upper()) - set(IUPAC_DNA)  # DrdV
+        for name in (str(enzyme), *([] if is_iupac else [str(enzyme).lower()])):
+            assert motifs_of(name) == sites
+    assert motifs_of("ECORI") == ("GAATTC",) and motifs_of("DRDV") == ("DRDV",)
     assert both_strands(("gaattc", "BsaI")) == ("GAATTC", "GGTCTC", "GAGACC")
-    with pytest.raises(UserError, match="site 'EcoR1': give IUPAC letters"):
+    with pytest.raises(UserError, match=r"site 'EcoR1': .* did you mean .*EcoRI"):
         both_strands(("EcoR1",))
+    with pytest.raises(UserError, match="site ''"):
+        both_strands(("",))
 
 
 @pytest.mark.parametrize("length_bp", [5, 8])

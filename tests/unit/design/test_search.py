@@ -40,7 +40,7 @@ def test_the_budget_and_the_same_designs_for_a_seed(model, strategy):
     def run(seed):
         function = Counting(gc)
         options = {"goals": [0.5], "within": 0.1, "num_designs": 50}
-        found = carbon.design(model, [function], strategy=strategy, length_bp=40, calls=40,
+        found = carbon.design.run(model, [function], strategy=strategy, length_bp=40, calls=40,
                              batch=16, seed=seed, **options)  # fmt: skip
         return function, found
 
@@ -59,8 +59,8 @@ def test_the_budget_and_the_same_designs_for_a_seed(model, strategy):
 
 def test_a_beam_climbs_from_its_start_and_tells_how_far(model):
     start = "AT" * 30
-    found = carbon.design(model, [gc], start=start, calls=400, num_designs=3, seed=1)
-    drawn = carbon.design(model, [gc], strategy="best_of_n", length_bp=60, calls=400, batch=50)
+    found = carbon.design.run(model, [gc], start=start, calls=400, num_designs=3, seed=1)
+    drawn = carbon.design.run(model, [gc], strategy="best_of_n", length_bp=60, calls=400, batch=50)
     assert found[0].values["gc"] > drawn[0].values["gc"]
     assert 20 < found[0].edits_to_start <= 60 and drawn[0].edits_to_start is None
     assert found[0].parent is not None and drawn[0].parent is None
@@ -68,7 +68,7 @@ def test_a_beam_climbs_from_its_start_and_tells_how_far(model):
 
 def test_likelihoods_are_those_of_score(model):
     prompt = "ACGTTGC"
-    found = carbon.design(
+    found = carbon.design.run(
         model, [gc], prompt=prompt, length_bp=30, calls=20, batch=20, num_designs=20
     )
     for each in found:
@@ -78,7 +78,7 @@ def test_likelihoods_are_those_of_score(model):
 
 def test_several_goals_make_a_front(model):
     asked = Counting(gc)
-    found = carbon.design(model, [asked, a], length_bp=40, calls=90, batch=30, num_designs=90)
+    found = carbon.design.run(model, [asked, a], length_bp=40, calls=90, batch=30, num_designs=90)
     values = {bases: (gc([bases])[0], a([bases])[0]) for batch in asked.asked for bases in batch}
 
     def is_beaten(point):
@@ -88,7 +88,7 @@ def test_several_goals_make_a_front(model):
     for each in found:
         assert (each.front == 1) == (not is_beaten(values[each.bases]))
     assert sum(each.front == 1 for each in found) > 1
-    least = carbon.design(model, [gc], goals=["minimize"], length_bp=40, calls=40, batch=20)
+    least = carbon.design.run(model, [gc], goals=["minimize"], length_bp=40, calls=40, batch=20)
     assert least[0].values["gc"] == min(each.values["gc"] for each in least)
 
 
@@ -158,18 +158,16 @@ def test_what_fills_a_window_is_what_makes_the_whole_likeliest(model):
 def test_infill_needs_designs_that_fit(model):
     most_bp = (model.runner.context_tokens - 1) * 6 + 1
     with pytest.raises(UserError, match="--strategy infill reads whole designs"):
-        carbon.design(model, [gc], strategy="infill", length_bp=most_bp + 1, calls=1)
-    carbon.design(model, [gc], strategy="infill", start="ACGTTGC" * (most_bp // 7), calls=3)
+        carbon.design.run(model, [gc], strategy="infill", length_bp=most_bp + 1, calls=1)
+    carbon.design.run(model, [gc], strategy="infill", start="ACGTTGC" * (most_bp // 7), calls=3)
 
 
 def test_the_protein_stays_and_the_sites_go(model):
     """The start has the site, so that lineages begin from what the model draws whole."""
     start = CODING[:6] + "GAATTC" + CODING[12:]
     protein = str(Seq(start).translate())
-    rules = Rules(
-        constraints=Constraints(protein=protein), sites=("EcoRI", "GGTCTC"), most_run_bp=4
-    )
-    found = carbon.design(model, [gc], start=start, rules=rules, calls=60, batch=20, num_designs=60)
+    rules = {"protein": protein, "sites": ("ecori", "GGTCTC"), "most_run_bp": 4}
+    found = carbon.design.run(model, [gc], start=start, calls=60, batch=20, num_designs=60, **rules)
     assert len(found) > 30
     for each in found:
         assert str(Seq(each.bases).translate()) == protein
@@ -181,18 +179,17 @@ def test_the_protein_stays_and_the_sites_go(model):
 def test_a_search_ends_where_there_is_nothing_more(model):
     """MW has one sequence."""
     function = Counting(gc)
-    rules = Rules(constraints=Constraints(protein="MW"))
-    found = carbon.design(model, [function], rules=rules, calls=10, batch=2)
+    found = carbon.design.run(model, [function], protein="MW", calls=10, batch=2)
     assert [each.bases for each in found] == ["ATGTGG"] and function.asked == [["ATGTGG"]]
 
 
 def test_rejection(model):
     options = {"strategy": "rejection", "length_bp": 40, "goals": [0.5], "calls": 400, "batch": 20}
-    found = carbon.design(model, [gc], within=0.05, num_designs=5, **options)
+    found = carbon.design.run(model, [gc], within=0.05, num_designs=5, **options)
     assert len(found) == 5
     assert all(abs(each.values["gc"] - 0.5) <= 0.05 for each in found)
     with pytest.raises(UserError, match=r"none of 40 .* gc 0\.\d+; give a larger --within"):
-        carbon.design(model, [gc], within=0.05, **options | {"goals": [0.01], "calls": 40})
+        carbon.design.run(model, [gc], within=0.05, **options | {"goals": [0.01], "calls": 40})
 
 
 @pytest.mark.parametrize(
@@ -209,7 +206,7 @@ def test_rejection(model):
 )
 def test_what_makes_no_sense(model, options, message):
     with pytest.raises(UserError, match=message):
-        carbon.design(model, [gc], **options)
+        carbon.design.run(model, [gc], **options)
 
 
 def test_the_defaults_of_a_task_and_the_ways_of_the_command():
@@ -224,12 +221,13 @@ def test_the_defaults_of_a_task_and_the_ways_of_the_command():
     ("library", "options"),
     [
         ("edlib", {"start": "ACGT" * 5}),
-        ("RNA", {"length_bp": 9, "rules": Rules(least_kcal=-3)}),
+        ("edlib", {"length_bp": 9, "least_edits": 2}),
+        ("RNA", {"length_bp": 9, "least_kcal": -3}),
     ],
 )
 def test_a_library_that_is_not_there_is_told_before_a_call(model, monkeypatch, library, options):
     monkeypatch.setitem(sys.modules, library, None)
     function = Counting(gc)
     with pytest.raises(UserError, match=r"pip install 'carbon-dna\[design\]'"):
-        carbon.design(model, [function], **options)
+        carbon.design.run(model, [function], **options)
     assert not function.asked

@@ -44,7 +44,7 @@ def test_a_function_that_fails_in_a_worker_ends_the_run(folder, capsys):
 
 def test_a_function_that_no_worker_can_have(folder):
     with pytest.raises(UserError, match="name scoring functions"):
-        carbon.rl("base", [len], "out", length_bp=30, processes=1)
+        carbon.rl.run("base", [len], "out", length_bp=30, processes=1)
     assert not (folder / "out").exists()
 
 

@@ -51,6 +51,6 @@ def finetuned(network):
         base_folder(folder, network)
         write_rows(folder / "data.csv", motif_rows())
         config = run_config(folder, name=method, epochs=2.0)
-        carbon.finetune(config | {"baselines": ["constant", "composition"]})
+        carbon.finetune.run(None, config | {"baselines": ["constant", "composition"]})
 
     return lambda method: built(f"finetuned-{method}", partial(fine_tune, method=method)) / "out"

@@ -79,13 +79,13 @@ def test_seeds_that_ended_are_not_learned_again_and_are_an_ensemble(folder, monk
     plain = run_config(folder, name="lora") | {"seeds": [0, 1, 2]}
     monkeypatch.setattr(job, "train_weights", train_until(1))
     with pytest.raises(KeyboardInterrupt):
-        carbon.finetune(plain)
+        carbon.finetune.run(None, plain)
     with pytest.raises(UserError, match="--resume"):
-        carbon.finetune(plain)
+        carbon.finetune.run(None, plain)
     with pytest.raises(UserError, match=r"cannot resume: seeds was \[0, 1, 2\]"):
-        carbon.finetune(plain | {"seeds": [0]}, resume=True)
+        carbon.finetune.run(None, plain | {"seeds": [0]}, resume=True)
     monkeypatch.setattr(job, "train_weights", train_until(None))
-    results = carbon.finetune(plain, resume=True)
+    results = carbon.finetune.run(None, plain, resume=True)
     assert learned == [0, 1, 2] and [seed["seed"] for seed in results["seeds"]] == [0, 1, 2]
     assert not list(folder.glob(".out*"))
     check_ensemble(folder / "out", results, sequences_of(folder))
@@ -236,5 +236,5 @@ def test_what_does_not_fit_the_model_leaves_nothing_behind(folder, method, wrong
     if "too_long" in method:
         write_rows(folder / "data.csv", [*motif_rows(), ("long", random_bases(500), 1)])
     with pytest.raises(UserError, match=wrong):
-        carbon.finetune(run_config(folder, **method))
+        carbon.finetune.run(None, run_config(folder, **method))
     assert not list(folder.glob("*out*"))

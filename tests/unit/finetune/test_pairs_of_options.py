@@ -176,7 +176,7 @@ def test_every_pair_that_is_accepted_runs(tmp_path, base, no_pages, every):
         folder.mkdir()
         write_tables(folder, row["task"]["type"], long=row["too_long"] != "refuse")
         try:
-            results = carbon.finetune(config_of(row, folder, base))
+            results = carbon.finetune.run(None, config_of(row, folder, base))
             assert strict_json(folder / "out" / "results.json") == results
             (found,) = carbon.load_finetuned(folder / "out").predict([random_bases(30, 0)])
             assert np.isfinite(found).all()

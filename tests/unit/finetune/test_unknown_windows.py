@@ -62,7 +62,7 @@ def run(tmp_path, network):
         base_folder(tmp_path, network)
         write_rows(tmp_path / "data.csv", rows)
         config = run_config(tmp_path, kind, **method) | {"baselines": list(baselines)}
-        results = carbon.finetune(config)
+        results = carbon.finetune.run(None, config)
         assert strict_json(tmp_path / "out" / "results.json") == results
         return results
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from carbon.errors import UserError
 from carbon.genome import GENETIC_CODE, Reference, read_annotation, reverse_complement, translate
+from carbon.genome.codon_usage import favourites
 from eval.tasks import TASKS
 from eval.tasks.common.building import Source, drawn, source_of, write_dataset
 from eval.tasks.common.coding import coding_exons
-from eval.tasks.common.codons import favourites
 from eval.tasks.synonymous_codons.build import recoded
 from eval.tasks.triplet_expansion.build import EXPANSION, expanded
 from tests.helpers.files import random_bases, write_fasta

@@ -1,0 +1,90 @@
+"""Codon usage of a species: tables as Kazusa's database gives them, and the genes of a genome."""
+
+import csv
+from collections import Counter
+from pathlib import Path
+
+from carbon.errors import UserError
+from carbon.genome.alphabet import GENETIC_CODE
+from carbon.genome.genes import spliced
+from carbon.genome.genome import Genome
+from carbon.genome.sequences import BROKEN_GZIP, open_text
+
+_COLUMNS = ("amino_acid", "codon", "relative_frequency")
+
+
+def read_codon_usage(path: Path) -> dict[str, float]:
+    """Read `amino_acid,codon,relative_frequency` of 64 codons, with U or T.
+
+    Frequencies may be of each amino acid's codons, or per thousand of all: only codons of one amino
+    acid are compared.
+
+    Returns:
+        Codon (in DNA) to frequency.
+
+    Raises:
+        UserError: the file is not such a table, or not of the standard genetic code.
+    """
+    if not path.is_file():
+        raise UserError(f"{path}: no such file; give a CSV with {', '.join(_COLUMNS)}")
+    usage: dict[str, float] = {}
+    for number, row in enumerate(_rows(path), start=2):
+        where = f"{path} line {number}"
+        codon = (row["codon"] or "").upper().replace("U", "T")
+        if GENETIC_CODE.get(codon) != row["amino_acid"]:
+            shown = codon or "nothing"
+            raise UserError(f"{where}: {shown} is not {row['amino_acid']} in the standard code")
+        if codon in usage:
+            raise UserError(f"{where}: {codon} stands twice")
+        usage[codon] = _frequency(row["relative_frequency"], where)
+    if absent := sorted(GENETIC_CODE.keys() - usage.keys()):
+        raise UserError(f"{path}: has no {', '.join(absent[:5])}; 64 codons are needed")
+    return usage
+
+
+def _rows(path: Path) -> list[dict[str, str | None]]:
+    try:
+        with open_text(path) as lines:
+            table = csv.DictReader(lines)
+            names, rows = table.fieldnames or (), list(table)
+    except (*BROKEN_GZIP, UnicodeDecodeError, csv.Error) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{path}: cannot be read ({reason}); is it a table of codons?") from None
+    if missing := [name for name in _COLUMNS if name not in names]:
+        raise UserError(f"{path}: has no column {', '.join(missing)}")
+    return rows
+
+
+def _frequency(text: str | None, where: str) -> float:
+    try:
+        frequency = float(text or "")
+    except ValueError:
+        frequency = -1.0
+    if not frequency >= 0:
+        raise UserError(f"{where}: frequency '{text}'; it must be a number, 0 or more")
+    return frequency
+
+
+def codon_usage(genome: Genome) -> Counter[str]:
+    """Count the codons in the first transcript of each gene of a genome."""
+    counts: Counter[str] = Counter()
+    for gene in genome.annotation.genes if genome.annotation else ():
+        for transcript in gene.transcripts[:1]:
+            place = genome.reference, transcript.contig, transcript.cds, transcript.strand
+            bases = spliced(*place).upper()
+            first = transcript.phase_bp or 0
+            counts.update(bases[at : at + 3] for at in range(first, len(bases) - 2, 3))
+    return Counter({codon: number for codon, number in counts.items() if codon in GENETIC_CODE})
+
+
+def favourites(usage: dict[str, float]) -> dict[str, str]:
+    """Return the most frequent codon of each amino acid; of equals the first by letters.
+
+    Stop codons are not among them.
+    """
+    best: dict[str, str] = {}
+    for codon in sorted(usage):
+        amino_acid = GENETIC_CODE[codon]
+        if amino_acid != "*" and usage[codon] > usage.get(best.get(amino_acid, ""), -1.0):
+            best[amino_acid] = codon
+    return best
