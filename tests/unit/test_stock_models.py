@@ -285,7 +285,7 @@ def test_a_linear_probe(tmp_path, capsys):
         "method": {"name": "probe", "pool": "mean"},
         "baselines": [],
     }
-    carbon.finetune(config)
+    carbon.finetune.run(None, config)
     finetuned = carbon.load_finetuned(tmp_path / "out", device="cpu")
     text = CONTIG[:30]
     stock = StockModel.load(folder, 1)
@@ -298,7 +298,9 @@ def test_a_linear_probe(tmp_path, capsys):
         (logits,) = finetuned.logits([text])
         assert logits == pytest.approx(expected, abs=1e-3)
     with pytest.raises(UserError, match=r"method.name = 'full': .* set method.name to 'probe'"):
-        carbon.finetune(config | {"output": str(tmp_path / "o"), "method": {"name": "full"}})
+        carbon.finetune.run(
+            None, config | {"output": str(tmp_path / "o"), "method": {"name": "full"}}
+        )
 
 
 def changed(folder: Path, tmp_path: Path, **values: object) -> Path:

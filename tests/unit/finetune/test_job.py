@@ -127,12 +127,14 @@ def test_a_search_runs_the_best_combination(folder, no_pages, processes):
     config = run_config(folder, name="probe") | {
         "search": {"method.layer": [1, 2], "method.strands": ["both", "forward"]}
     }
-    results = carbon.finetune(config, processes=processes)
+    results = carbon.finetune.run(None, config, processes=processes)
     found = [(trial["values"], trial["score"]) for trial in results["search"]]
     expected = []
     for layer, strands in itertools.product((1, 2), ("both", "forward")):
         alone = run_config(folder, name="probe", layer=layer, strands=strands)
-        (seed,) = carbon.finetune(alone | {"output": f"{folder}/{layer}{strands}"})["seeds"]
+        (seed,) = carbon.finetune.run(None, alone | {"output": f"{folder}/{layer}{strands}"})[
+            "seeds"
+        ]
         expected.append(({"method.layer": layer, "method.strands": strands}, seed["score"]))
     assert found == expected
     best = max(expected, key=lambda trial: trial[1])
@@ -152,13 +154,13 @@ def test_a_search_is_no_work_for_torchrun(folder, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     config = run_config(folder, name="probe") | {"search": {"method.layer": [1, 2]}}
     with pytest.raises(UserError, match="start it without torchrun"):
-        carbon.finetune(config)
+        carbon.finetune.run(None, config)
 
 
 def test_an_invalid_combination_ends_a_search_before_it_starts(folder):
     config = run_config(folder, name="lora") | {"search": {"method.rank": [4, 0]}}
     with pytest.raises(UserError, match=r"method\.rank: expected 1 or more, got 0"):
-        carbon.finetune(config)
+        carbon.finetune.run(None, config)
     assert not list(folder.glob("*out*"))
 
 
@@ -178,17 +180,19 @@ def test_a_stopped_search_goes_on_with_the_trials_that_are_missing(folder, monke
     as_before = job.fit
     monkeypatch.setattr(job, "fit", fit_until(1))
     with pytest.raises(KeyboardInterrupt):
-        carbon.finetune(config)
+        carbon.finetune.run(None, config)
     monkeypatch.setattr(job, "fit", fit_until(None))
     with pytest.raises(UserError, match="--resume"):
-        carbon.finetune(config)
-    results = carbon.finetune(config, resume=True)
+        carbon.finetune.run(None, config)
+    results = carbon.finetune.run(None, config, resume=True)
     assert trained[:2] == [1, 2] and len(trained) == 3  # and the best one, for the folder
     assert len(results["search"]) == 2
 
 
 def test_the_saved_configuration_is_resolved_and_runs_again(folder, no_pages):
-    results = carbon.finetune(run_config(folder, name="lora") | {"output": f"{folder}/first"})
+    results = carbon.finetune.run(
+        None, run_config(folder, name="lora") | {"output": f"{folder}/first"}
+    )
     saved = folder / "first" / "config.toml"
     table = tomllib.loads(saved.read_text())
     assert table["method"] | {
@@ -200,7 +204,7 @@ def test_the_saved_configuration_is_resolved_and_runs_again(folder, no_pages):
     assert table["data"]["homology"] in ("kmers", "mmseqs2")
     # Only a layer may be absent: the last one, with the final norm.
     assert set(job.MethodConfig.model_fields) - set(table["method"]) == {"layer"}
-    again = carbon.finetune(saved, overrides=(f"output={folder}/second",))
+    again = carbon.finetune.run(None, saved, overrides=(f"output={folder}/second",))
     assert again == results
 
 

@@ -106,7 +106,7 @@ def test_tracks_are_learned_and_predicted_base_by_base(data, tmp_path, network, 
         "data": data.model_dump(), "task": {"type": "tracks"},
         "method": {"name": method, "epochs": 1.0, "batch": 8}, "baselines": ["kmers"],
     }  # fmt: skip
-    results = carbon.finetune(config)
+    results = carbon.finetune.run(None, config)
     # The k-mer baseline sees the base itself: both tracks, not exchanged, are found exactly.
     for name in ("strong", "weak"):
         assert results["test"]["kmers"][f"pearson[{name}]"]["value"] > 0.99
