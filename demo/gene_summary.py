@@ -1,7 +1,7 @@
 """Gene summaries, and the first coding bases of a gene or the first bases of a region."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -65,12 +65,12 @@ def first_bases_at(genome: Genome, place: str, length_bp: int, most_bp: int) -> 
         UserError: the place is longer than `most_bp`.
     """
     gene = gene_at(genome, place, most_bp)
-    if gene and (found := first_coding_bases(genome.reference, gene.transcripts[0], length_bp)):
-        return found
-    there = genome.place(place, 0, most_bp)
-    first = Interval(there.contig, there.start, min(there.start + length_bp, there.end))
-    bases = genome.reference.fetch(first).upper()
-    return FirstBases(bases, first.contig, "+", ((first.start, first.end),))
+    if gene and (first := first_coding_bases(genome.reference, gene.transcripts[0], length_bp)):
+        return first
+    interval = genome.place(place, 0, most_bp)
+    end = min(interval.start + length_bp, interval.end)
+    bases = genome.reference.fetch(Interval(interval.contig, interval.start, end)).upper()
+    return FirstBases(bases, interval.contig, "+", ((interval.start, end),))
 
 
 def first_coding_bases(
@@ -122,11 +122,6 @@ def gene_at(genome: Genome, place: str, most_bp: int) -> Gene | None:
     return next(iter(named + transcribed), None)
 
 
-_STRANDS: dict[Strand, str] = {"+": "forward", "-": "reverse"}
-_MOST_INTRONS = 4  # number of introns whose ends are listed
-AS_IT_STANDS = "The sequence is taken as it stands, without a cut."
-
-
 def described(reference: Reference, gene: Gene, transcript: Transcript) -> dict[str, Any]:
     """Return the summary of a gene according to one of its transcripts.
 
@@ -151,80 +146,3 @@ def described(reference: Reference, gene: Gene, transcript: Transcript) -> dict[
         "protein": code.translate("".join(codons), ends_cds=True) if code else "",
         "codons": dict(sorted(Counter(codons).items())),
     }
-
-
-def described_at(genome: Genome, place: str, most_bp: int) -> dict[str, Any] | None:
-    """Return the summary of a gene by its first transcript; None if the place has no gene.
-
-    Raises:
-        GenomeError: the gene or region does not exist.
-        UserError: the place is longer than `most_bp`.
-    """
-    gene = gene_at(genome, place, most_bp)
-    return described(genome.reference, gene, gene.transcripts[0]) if gene else None
-
-
-def place_in_words(gene: dict[str, Any] | None) -> str:
-    """Return a sentence on the location of a gene, from the summary by `described`."""
-    if gene is None:
-        return "There is no gene with a known structure in this place."
-    strand: Strand = gene["strand"]
-    written = "the one" if strand == "+" else "opposite to the one"
-    return (
-        f"The gene {gene['name']} lies at {gene['region']} on the {_STRANDS[strand]} strand, "
-        f"{written} that the genome's file writes."
-    )
-
-
-def splicing_in_words(gene: dict[str, Any]) -> str:
-    """Return sentences on coding bases and introns of a gene, from the summary by `described`."""
-    coding = (
-        f"{gene['name']} spans {many(gene['length_bp'], 'base')}, of which {gene['coding_bp']:,} "
-        "are coding: they say what the protein is."
-    )
-    introns = gene["introns"]
-    if not introns:
-        return f"{coding} It has no introns: the copy stays whole."
-    ends = ", ".join(introns[:_MOST_INTRONS])
-    more = " and others" if introns[_MOST_INTRONS:] else ""
-    parted = f"{gene['exons']} exons are parted by {many(len(introns), 'intron')}"
-    return f"{coding} Its {parted}, with the ends {ends}{more}."
-
-
-def first_bases_in_words(first: FirstBases, gene: dict[str, Any] | None, place: str) -> str:
-    """Return a sentence on the origin and location of the first bases of a place.
-
-    Args:
-        first: the bases.
-        gene: summary of the place's gene by `described`.
-        place: the place as the visitor named it.
-    """
-    bases, where = many(len(first.bases), "base"), f"They lie at {_listed(first.regions)}"
-    if gene and first.exons:
-        return f"the first {len(first.bases)} coding bases of {gene['name']}. {where}."
-    few = f" {gene['name']} has {gene['coding_bp']} coding bases, too few." if gene else ""
-    return f"the first {bases} of {place}. {where} on the {_STRANDS[first.strand]} strand.{few}"
-
-
-def exons_in_words(first: FirstBases) -> str:
-    """Return a sentence on the exons that contain the bases, and whether splicing joins them."""
-    if not first.exons:
-        return AS_IT_STANDS
-    if len(first.exons) == 1:
-        return f"The sequence lies in exon {first.exons[0]}, and no cut goes through it."
-    exons = _listed(first.exons)
-    return f"The sequence lies in exons {exons}: what parts them is cut out, and they are joined."
-
-
-def many(count: int, thing: str) -> str:
-    """Return a count with its noun, in the plural where needed.
-
-    >>> many(1, "base"), many(1200, "base")
-    ('1 base', '1,200 bases')
-    """
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
-
-
-def _listed(parts: Iterable[object]) -> str:
-    *others, last = map(str, parts)
-    return f"{', '.join(others)} and {last}" if others else last

@@ -12,15 +12,12 @@ from carbon.genome.contig_names import CHR, contig_names
 from carbon.genome.genes import Gene, find_gene, near_names
 from carbon.genome.genome import Genome
 from demo.gene_examples import example_gene
+from demo.letters import check_is_dna, looks_like_protein
 from demo.protein_changes import CHANGE, read_change, variant_of_change
 
 InputKind = Literal["gene", "region", "variant", "bases", "fasta", "genbank"]
 
-_LEAST_PROTEIN = 8  # letters; shorter texts may be motifs with IUPAC codes
 _LEAST_BASES = 6  # letters; shorter texts are names
-_AMINO_ACIDS = frozenset("ACDEFGHIKLMNPQRSTVWYX*")
-_ONLY_PROTEIN = frozenset("EFILPQ*")
-_BASES = frozenset("ACGTUN")
 _REGION = re.compile(r"(?P<contig>[^:\s]+):(?P<first>[\d,]+)(?:-|\.\.)(?P<last>[\d,]+)")
 _CODING = re.compile(r"(?P<gene>\S+?)\s*:?\s*(?P<change>c\.\s*\S+)", re.IGNORECASE)
 _PROTEIN = re.compile(
@@ -90,48 +87,6 @@ def detect(text: str, genome: Genome, paste: Callable[[str], Genome], gene: str 
         raise UserError("nothing is given; type a gene, a region, a variant or DNA")
     readers = (read for matches, read in _FORMS if matches(text, genome))
     return next(readers, _read_unknown)(text, genome, paste, gene)
-
-
-def looks_like_protein(text: str) -> bool:
-    """Return whether letters are amino acids rather than bases.
-
-    >>> looks_like_protein("MAVSKVYARSVYDSRGN"), looks_like_protein("ATGGCTGTCTCTAAAGTTTAC")
-    (True, False)
-    """
-    letters = "".join(text.split()).upper()
-    if len(letters) < _LEAST_PROTEIN or set(letters) - _AMINO_ACIDS:
-        return False
-    if set(letters) & _ONLY_PROTEIN:
-        return True
-    return sum(letter in _BASES for letter in letters) < len(letters) / 2
-
-
-def check_is_dna(text: str) -> None:
-    """Check that bases, or the lines of FASTA, are not a protein.
-
-    Raises:
-        TypedError: they look like a protein; the message names the first letter that says so.
-    """
-    letters = "".join(line for line in text.splitlines() if not line.startswith(">"))
-    if looks_like_protein(letters):
-        signs = set(letters.upper()) & _ONLY_PROTEIN or set(letters.upper()) - _BASES
-        at = next(n for n, letter in enumerate(text) if letter.upper() in signs)
-        raise TypedError(
-            f"letter {at + 1}: {text[at]!r} is an amino acid: this looks like a protein; give DNA",
-            text,
-            at,
-        )
-
-
-def check_is_protein(text: str) -> None:
-    """Check that a peptide is not DNA.
-
-    Raises:
-        UserError: all letters are bases.
-    """
-    letters = "".join(text.split()).upper()
-    if len(letters) >= _LEAST_PROTEIN and not set(letters) - _BASES:
-        raise UserError("this looks like DNA; give a protein in one-letter codes, such as MAVSKVYA")
 
 
 def contig_aliases(lengths_bp: Mapping[str, int]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from carbon.genome import fasta_text
 from demo.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, Figure, figure, plain
 from demo.markup import download, facts, paragraph, shortened, table, tsv
 from demo.panel import Result
-from demo.sequence_pairs import named
+from demo.words import named
 
 _COLORS = (BLUE, ORANGE, GREEN, PURPLE, GREY)
 _MOST_DRAWN = 8  # outputs that the figure draws

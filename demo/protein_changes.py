@@ -7,7 +7,7 @@ from typing import NamedTuple
 from Bio.SeqUtils import seq1
 
 from carbon.errors import UserError
-from carbon.genome import Interval, Variant, reverse_complement
+from carbon.genome import Interval, Variant, reverse_complement, snv_effect
 from carbon.genome.annotation import code_of
 from carbon.genome.genes import Gene
 from carbon.genome.genome import Genome
@@ -17,6 +17,10 @@ _AMINO_ACID = "[A-Za-z]{3}|[A-Za-z]"
 CHANGE = re.compile(
     rf"(?:p\.)?\(?(?P<ref>{_AMINO_ACID}|\*)(?P<number>[1-9]\d{{0,5}})(?P<alt>{_AMINO_ACID}|\*|=)\)?"
 )
+
+
+_SHOWN_TERMS = ("stop_gained", "missense_variant", "synonymous_variant")
+_SHOWN_CODONS = {"ENO2": 52}
 
 
 class ProteinChange(NamedTuple):
@@ -70,6 +74,43 @@ def variant_of_change(genome: Genome, gene: Gene, change: ProteinChange) -> Vari
     forward = gene.strand == "+"
     alt = "".join(new[p] if forward else reverse_complement(new[p]) for p in span)
     return Variant(gene.interval.contig, span.start, reference.upper(), alt)
+
+
+def changes_side_by_side(
+    genome: Genome, gene: Gene, position: int | None = None
+) -> dict[str, Variant]:
+    """Return SNVs of one codon by consequence: a stop, a missense and a synonymous change.
+
+    Args:
+        genome: genome of the gene.
+        gene: a gene.
+        position: position of the contig whose codon is changed, even if it lacks one of the three;
+            without it, a codon that has all three, from the middle of the gene on.
+    """
+    protein = residues(genome.reference, gene.transcripts[0]) if gene.transcripts else []
+    if position is not None:
+        codons = [residue for residue in protein if position in residue.places]
+    else:
+        start = _SHOWN_CODONS.get(gene.name, len(protein) // 2 + 1) - 1
+        codons = protein[start:]
+    for residue in codons:
+        snvs = _snvs_of_codon(genome, gene, residue)
+        if position is not None or len(snvs) == len(_SHOWN_TERMS):
+            return snvs
+    return {}
+
+
+def _snvs_of_codon(genome: Genome, gene: Gene, residue: Residue) -> dict[str, Variant]:
+    """Return the first SNV of each shown consequence, along the strand."""
+    transcript, snvs = gene.transcripts[0], dict[str, Variant]()
+    for place in residue.places:
+        ref = genome.reference.fetch(Interval(transcript.contig, place, place + 1)).upper()
+        for alt in sorted(set("ACGT") - {ref}):
+            variant = Variant(transcript.contig, place, ref, alt)
+            effect = snv_effect(genome.reference, transcript, variant)
+            if effect and effect.term in _SHOWN_TERMS:
+                snvs.setdefault(effect.term, variant)
+    return {term: snvs[term] for term in _SHOWN_TERMS if term in snvs}
 
 
 def _residue(genome: Genome, gene: Gene, change: ProteinChange) -> Residue:

@@ -33,7 +33,6 @@ _BEST, _TIMEOUT_SECONDS = 8, 60
 class Design(Panel):
     """Optimises sequences against a scoring function, as `carbon design` does."""
 
-    invitation = "Optimise sequences against a scoring function"
     sentence = (
         "The model draws sequences, a function scores them, and the model redraws windows of the "
         "best. A design is a hypothesis: its score does not predict what it does in a cell."

@@ -27,7 +27,6 @@ _LEAST_CODONS = 15
 class Generate(Panel):
     """Continues a prompt."""
 
-    invitation = "Let it write"
     sentence = (
         "The model continues your DNA; every base is coloured by how likely the model found it."
     )

@@ -18,8 +18,8 @@ from demo.fields import Field, Values
 from demo.folders import find_folders, folder_named, written
 from demo.lab import Lab
 from demo.labelled_sequences import pieces_of_kinds
-from demo.lru_cache import Kept
-from demo.neighbouring_snvs import told_numbers
+from demo.lru_cache import LruCache
+from demo.neighbouring_snvs import as_lists
 from demo.panel import Command, Example, Panel, Progress, Result, View
 from demo.prediction_views import prediction_facts, prediction_figure, prediction_tables
 from demo.uploads import sequences_in_text, without_folders
@@ -37,7 +37,6 @@ _KEPT_MODELS = 2
 class Predict(Panel):
     """Opens a folder that `carbon finetune` wrote, and predicts."""
 
-    invitation = "Ask a model that learned labels"
     sentence = (
         "What a model that learned labels with `carbon finetune` predicts for your sequences, and "
         "how a variant of the open genome changes the prediction."
@@ -54,7 +53,7 @@ class Predict(Panel):
         self._pieces = _pieces(lab)
         self._example = next(iter(lab.example.variants().values())).to_text()
         super().__init__(lab)
-        self._kept: Kept[FinetunedModel] = Kept(_KEPT_MODELS)
+        self._kept: LruCache[FinetunedModel] = LruCache(_KEPT_MODELS)
 
     def make_fields(self) -> tuple[Field, ...]:
         """Return the inputs."""
@@ -113,7 +112,7 @@ class Predict(Panel):
             "outputs": list(finetuned.output_names),
             "names": [title for title, _ in named],
             "sequences": [bases for _, bases in named],
-            "predictions": [told_numbers(each) for each in found[: len(named)]],
+            "predictions": [as_lists(each) for each in found[: len(named)]],
             "variant": variant[0] | _compared(*found[-2:]) if variant else None,
         }
 
@@ -222,7 +221,7 @@ def _strands(values: Values) -> Any:
 
 
 def _compared(ref: NDArray[np.float32], alt: NDArray[np.float32]) -> dict[str, list[Any]]:
-    return {"ref": told_numbers(ref), "alt": told_numbers(alt), "delta": told_numbers(alt - ref)}
+    return {"ref": as_lists(ref), "alt": as_lists(alt), "delta": as_lists(alt - ref)}
 
 
 def _base_of(folder: Path) -> str:

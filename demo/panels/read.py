@@ -16,7 +16,7 @@ from demo.fields import Field, Values
 from demo.gene_examples import example_gene
 from demo.logo import letter_heights, logo_polygons
 from demo.markup import download, facts, link_chip, paragraph, tsv
-from demo.neighbouring_snvs import told_scan
+from demo.neighbouring_snvs import scan_values
 from demo.panel import Command, Example, Panel, Pick, Progress, Result, View
 from demo.uploads import GENOME_ENDINGS, pasted_file, shown_reference
 
@@ -33,7 +33,6 @@ class Read(Panel):
     """Page that scans a gene or region."""
 
     title = "Read a sequence"
-    invitation = "See what it expects along a gene"
     sentence = (
         "How likely the model finds every base of a gene, given all bases before it, with the "
         "gene's exons below."
@@ -108,7 +107,7 @@ class Read(Panel):
             chunks.append(chunk)
             done_bp += chunk.interval.length_bp
             yield Progress(done_bp, interval.length_bp, "bases")
-        yield told_scan(join_chunks(chunks))
+        yield scan_values(join_chunks(chunks))
 
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
         """Return track, facts and download."""

@@ -27,7 +27,6 @@ class Token(Panel):
     """Page with the distribution of one 6-mer."""
 
     title = "Inside a token"
-    invitation = "Look inside a token"
     sentence = (
         "What the model expects of the 6-mer behind a context: all 4,096 as a map, its six bases "
         "one by one, how they change when you fix some, and the loss of the true 6-mer and of near "

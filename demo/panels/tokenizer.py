@@ -25,13 +25,11 @@ _OFFSETS = tuple("012345")
 class Tokenizer(Panel):
     """Shows tokens."""
 
-    invitation = "Cut text into tokens"
     sentence = (
         "How DNA becomes tokens of six bases: ids, which bases are known, and what a shift of the "
         "offset or the other strand changes."
     )
     run_label = "Tokenize"
-    uses_model = False
     views: ClassVar[tuple[View, ...]] = (
         View("offsets", "html", "The six offsets"),
         View("facts", "html", "In numbers"),

@@ -18,7 +18,7 @@ from carbon.run_folder import (
 from demo.fields import Field, Values
 from demo.folders import find_folders, folder_named, written
 from demo.lab import Lab
-from demo.lru_cache import Kept
+from demo.lru_cache import LruCache
 from demo.markup import facts, paragraph, table
 from demo.panel import Command, Example, Panel, Progress, Result, View
 from demo.run_figures import STEP_COLUMNS, run_curves, run_mixture
@@ -33,13 +33,11 @@ _KEPT_RUNS = 4
 class Training(Panel):
     """Draws a run folder."""
 
-    invitation = "Follow a run while it trains"
     sentence = (
         "How a training run goes: loss and likelihood across the switch from cross-entropy to "
         "FNS, its stages, what it reads, and its probes; drawn anew while it trains."
     )
     run_label = "Show"
-    uses_model = switches_model = False
     refresh_seconds = 3.0
     views: ClassVar[tuple[View, ...]] = (
         View("facts", "html", "The run in numbers"),
@@ -51,7 +49,7 @@ class Training(Panel):
     def __init__(self, lab: Lab) -> None:
         """Create a cache of the runs that were read last."""
         super().__init__(lab)
-        self._kept: Kept[RunLines] = Kept(_KEPT_RUNS)
+        self._kept: LruCache[RunLines] = LruCache(_KEPT_RUNS)
 
     def make_fields(self) -> tuple[Field, ...]:
         """Return the inputs."""

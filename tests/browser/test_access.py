@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from carbon.inference import load
-from demo.allowed_models import Offer
+from demo.allowed_models import AllowedModels
 from demo.panels import PANELS
 from tests.helpers.demo import make_lab
 from tests.helpers.server import served
@@ -101,7 +101,7 @@ def choose(visitor, number, url):
 def test_a_model_is_switched_goes_along_and_is_compared(visitor, axe, lab, model, tmp_path):
     own = make_lab(tmp_path, model)
     (tmp_path / "other").symlink_to(lab.runs / "model")
-    own.offer = Offer({"other": str(tmp_path / "other")}, False, load)
+    own.allowed = AllowedModels({"other": str(tmp_path / "other")}, False, load)
     with served(own) as address:
         visitor.address = address
         visitor.open("/read")

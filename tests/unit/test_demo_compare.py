@@ -8,7 +8,7 @@ from transformers import LlamaForCausalLM
 
 from carbon.inference import load
 from carbon.model import save_model
-from demo.allowed_models import Offer
+from demo.allowed_models import AllowedModels
 from demo.panels.compare import Compare
 from tests.conftest import small_config
 from tests.helpers.demo import GENE, answered, make_lab, values_of
@@ -19,7 +19,7 @@ def lab(model, tmp_path_factory):
     lab = make_lab(tmp_path_factory.mktemp("lab"), model)
     torch.manual_seed(7)
     save_model(LlamaForCausalLM(small_config()), lab.runs / "other")
-    lab.offer = Offer({"other": str(lab.runs / "other")}, False, load)
+    lab.allowed = AllowedModels({"other": str(lab.runs / "other")}, False, load)
     return lab
 
 

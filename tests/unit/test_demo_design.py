@@ -11,7 +11,7 @@ from carbon.errors import UserError
 from carbon.finetune.folder import HEAD, MANIFEST
 from carbon.genome import translate
 from carbon.inference import load
-from demo.allowed_models import Offer
+from demo.allowed_models import AllowedModels
 from demo.limits import Limits
 from demo.page import Page
 from demo.panels.design import Design
@@ -56,7 +56,7 @@ def test_the_file_says_what_made_it(panel):
 def test_a_measure_that_appears_is_offered_and_one_that_is_gone_is_told(model, tmp_path):
     """When the page is opened or a link followed, also under another model."""
     lab = make_lab(tmp_path, model)
-    lab.offer = Offer({"other": str(tmp_path / "model")}, False, load)
+    lab.allowed = AllowedModels({"other": str(tmp_path / "model")}, False, load)
     with gr.Blocks() as blocks:
         page = Page(blocks, Design(lab), Limits())
     other = page.panel.with_model("other")

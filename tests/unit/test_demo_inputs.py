@@ -5,7 +5,8 @@ import pytest
 from carbon.errors import TypedError, UserError
 from carbon.genome import Consequences, Variant, reverse_complement
 from carbon.genome.genome import Genome
-from demo.inputs import check_is_dna, check_is_protein, contig_aliases, detect
+from demo.inputs import contig_aliases, detect
+from demo.letters import check_is_dna, check_is_protein
 from demo.protein_changes import ProteinChange, variant_of_change
 from demo.uploads import genome_in_text
 from tests.helpers.demo import write_genome

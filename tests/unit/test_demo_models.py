@@ -13,10 +13,10 @@ from carbon.errors import UserError
 from carbon.inference import load
 from carbon.model import save_model
 from carbon.pretrained import BUNDLED_MODELS
-from demo.allowed_models import Offer
+from demo.allowed_models import AllowedModels
 from demo.app import make_panels
 from demo.limits import Limits
-from demo.lru_cache import Kept
+from demo.lru_cache import LruCache
 from demo.model_facts import about_model, model_of_run
 from demo.models import model_card
 from demo.page import Page
@@ -46,7 +46,7 @@ def run(tmp_path_factory):
 @pytest.fixture(scope="module")
 def lab(model, run, tmp_path_factory):
     lab = make_lab(tmp_path_factory.mktemp("lab"), model)
-    lab.offer = Offer({"my_run": str(run)}, False, load)
+    lab.allowed = AllowedModels({"my_run": str(run)}, False, load)
     return lab
 
 
@@ -80,10 +80,10 @@ def test_a_visitor_gets_the_model_of_the_choice_and_all_others_the_first(lab, ru
 
 def test_a_folder_by_path_only_where_it_is_allowed(lab, run):
     export = str(run / "export")
-    lab.offer = Offer({"my_run": str(run)}, False, load)
+    lab.allowed = AllowedModels({"my_run": str(run)}, False, load)
     with pytest.raises(UserError, match="there is no"):
         lab.with_model(export)
-    lab.offer = Offer({}, True, load)
+    lab.allowed = AllowedModels({}, True, load)
     assert lab.with_model(export).model_name == export
     for name in ("owner/name", "/nowhere"):
         with pytest.raises(UserError, match="there is no"):
@@ -100,7 +100,7 @@ def test_without_others_there_is_no_switch_and_a_simulated_genome_is_called_so(m
 
 
 def test_programs_choose_a_model_of_their_own(lab, run):
-    lab.offer = Offer({"my_run": str(run)}, False, load)
+    lab.allowed = AllowedModels({"my_run": str(run)}, False, load)
     fields = Generate(lab).fields
 
     def bases(**given):
@@ -125,14 +125,14 @@ def test_what_was_offered_is_loaded_and_nothing_that_lies_there_since(lab, run, 
     (turned / "export").symlink_to(run / "export")
     appears = tmp_path / "appears"
     sources = {"turned": str(turned), "appears": str(appears)}
-    lab.offer = Offer(sources, False, lambda path: loaded.append(path) or load(path))
+    lab.allowed = AllowedModels(sources, False, lambda path: loaded.append(path) or load(path))
     assert lab.with_model("turned").model_name == str(turned / "export") and len(loaded) == 1
     (turned / "export").unlink()
     (turned / "export").symlink_to(secret)
     (secret / "config.json").write_text("{}")
     appears.symlink_to(run)
     for name in sources:
-        with pytest.raises(UserError, match=f"'{name}' is another folder than when it was offered"):
+        with pytest.raises(UserError, match=f"'{name}' has changed since"):
             lab.with_model(name)
     assert len(loaded) == 1
 
@@ -140,8 +140,8 @@ def test_what_was_offered_is_loaded_and_nothing_that_lies_there_since(lab, run, 
 def test_a_model_is_not_loaded_for_an_address_that_asks_too_much(lab, run):
     """Neither by a link that is opened, nor for a name longer than any folder's."""
     loaded = []
-    lab.offer = Offer({"my_run": str(run)}, True, loaded.append)
-    lab._others = Kept(2)
+    lab.allowed = AllowedModels({"my_run": str(run)}, True, loaded.append)
+    lab._others = LruCache(2)
     asks = {"base_model": "my_run"}
     with gr.Blocks() as blocks:
         page = Page(blocks, Generate(lab), Limits(calls_per_minute=1))
@@ -164,7 +164,7 @@ def test_the_model_that_was_asked_for_longest_ago_is_let_go(lab, run, tmp_path):
 
     for name in names:
         (tmp_path / name).symlink_to(run / "export")
-    lab.offer = Offer({name: str(tmp_path / name) for name in names}, False, opened)
+    lab.allowed = AllowedModels({name: str(tmp_path / name) for name in names}, False, opened)
     gc.disable()
     try:
         for name in names:

@@ -21,7 +21,7 @@ from carbon.genome import Interval
 from carbon.genome.genome import Genome
 from carbon.inference import load
 from carbon.model import save_model
-from demo.allowed_models import Offer
+from demo.allowed_models import AllowedModels
 from demo.fields import checked_values
 from demo.lab import Lab
 from demo.panels import PANELS
@@ -54,7 +54,7 @@ def lab(model, tmp_path_factory):
         write_predictor(lab, name, question)
     torch.manual_seed(7)
     save_model(LlamaForCausalLM(small_config()), lab.runs / "other")
-    lab.offer = Offer({"other": str(lab.runs / "other")}, False, load)
+    lab.allowed = AllowedModels({"other": str(lab.runs / "other")}, False, load)
     return lab
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from demo.sequence_pairs import in_words
+from demo.words import in_words
 
 
 @pytest.mark.parametrize(
