@@ -44,7 +44,7 @@ class AllowedModels:
             raise UserError(f"Model: there is no '{name[:60]}' here; choose one of the list")
         if name in self.sources and _place(source) != self.places[name]:
             raise UserError(
-                f"Model: the folder of '{name}' has changed since the demo started; restart the demo"
+                f"Model: the folder of '{name}' has changed since the start; restart the demo"
             )
         return source
 

@@ -57,7 +57,7 @@ def make_panels(lab: Lab) -> tuple[Panel, ...]:
 
 
 def build(lab: Lab, limits: Limits) -> tuple[gr.Blocks, Mapping[str, Any]]:
-    """Return the app with a page for each panel, the first at the root, and options to launch it."""
+    """Return the app with a page for each panel, the first at the root, and its launch options."""
     panels = make_panels(lab)
     first, *others = panels
     previews = Previews((panel.path, Card(panel.title, panel.sentence)) for panel in panels)

@@ -63,7 +63,7 @@ class Example:
         """Return coding bases from the first codon on, or the first bases of the longest contig."""
         transcript, reference = self.transcript, self.genome.reference
         if transcript and (first := first_coding_bases(reference, transcript, length_bp)):
-            return first.bases
+            return first
         contig, contig_bp = max(reference.contig_lengths_bp.items(), key=lambda item: item[1])
         return reference.fetch(Interval(contig, 0, min(length_bp, contig_bp))).upper()
 

@@ -218,7 +218,7 @@ class Page:
         yield from self._reply(request, restored | uploads, values and uploads)
 
     def _answered(self, panel: Panel, values: Values) -> Iterator[list[Any]]:
-        seconds, shown_at = 0.0, time.monotonic()
+        shown_at = time.monotonic()
         result: Result = {}
         for item in self._items(panel, values):
             if isinstance(item, Waiting):
@@ -300,9 +300,8 @@ class Page:
     def _respelled(self, values: Values, wrong: str, name: str) -> Values:
         """Return the values with a wrong name replaced in every text field."""
         texts = (field.name for field in self.panel.fields if field.kind in ("text", "input"))
-        return values | {
-            key: values[key].replace(wrong, name, 1) for key in texts if values.get(key)
-        }
+        typed = {key: values[key] for key in texts if values.get(key)}
+        return values | {key: text.replace(wrong, name, 1) for key, text in typed.items()}
 
     def _as_updates(self, changed: Values) -> list[Any]:
         return [changed.get(field.name, gr.skip()) for field in self.panel.fields]
@@ -353,13 +352,11 @@ def _status(text: str, *, wrong: bool = False, busy: bool = False, more: str = "
     """Return the status line; `busy` shows the Stop button."""
     classes = f"status{' wrong' if wrong else ''}{' busy' if busy else ''}"
     role = ' role="alert"' if wrong else _POLITE
-    # The timestamp makes the page update even if the text stays the same.
-    return (
-        f'<div class="{classes}" data-at="{time.monotonic_ns()}"{role}>{escape(text)}{more}</div>'
-    )
+    at = time.monotonic_ns()  # makes the page update even if the text stays the same
+    return f'<div class="{classes}" data-at="{at}"{role}>{escape(text)}{more}</div>'
 
 
-_DONE = f'<div class="status done"{_POLITE}>Done</div>'  # heard, and not seen
+_DONE = f'<div class="status done"{_POLITE}>Done</div>'  # for screen readers
 
 
 def _bar(progress: Progress) -> str:

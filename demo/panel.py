@@ -95,7 +95,7 @@ class Panel(ABC):
     hero: ClassVar[tuple[str, ...]] = ()
     switches_model: ClassVar[bool] = True
     run_label: ClassVar[str]
-    refresh_seconds: ClassVar[float | None] = None
+    refresh_seconds: float | None = None
 
     def __init_subclass__(cls) -> None:
         """Set names and labels that the class does not define from the name of the class."""
@@ -181,7 +181,7 @@ class Panel(ABC):
         """Return command lines that print or write the same answer."""
 
     def questions(self, values: Values, result: Result) -> Sequence[tuple[str, str]]:
-        """Return the next questions that an answer leads to, each with the address of its answer."""
+        """Return the next questions that an answer leads to, each with an address."""
         return ()
 
     def card(self, values: Values, result: Result) -> Card:

@@ -62,8 +62,8 @@ def _section(title: str, *paragraphs: str, markup: str = "") -> str:
 
 ALIKE = _section(
     "4. What the model finds alike",
-    "Inside the model, every piece of DNA is a list of numbers. The map shows pieces of the genome: "
-    "the closer two are, the more alike the model finds them. Nobody gave it these labels.",
+    "Inside the model, every piece of DNA is a list of numbers. On this map, pieces of the genome "
+    "lie close together if the model finds them alike. It was never given the labels.",
 )
 
 

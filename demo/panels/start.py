@@ -26,8 +26,8 @@ from demo.preview import Card
 _PRIMER_BP = 66
 _NEAR_COPIES = {"ENO2": "ENO1"}
 _DOES_NOT_KNOW = (
-    "It does not know what a protein does or what makes anyone ill. It knows which DNA looks usual, "
-    "and it can be wrong about that too."
+    "The model does not know what a protein does, or what makes anyone ill. It only knows which "
+    "DNA looks usual, and it can be wrong about that too."
 )
 
 
@@ -230,7 +230,8 @@ def _marginals_figure(marginals: list[list[float]], true: str) -> Figure:
     shares = np.array(marginals)
     traces = [
         {"type": "bar", "name": base, "x": places, "y": shares[:, n].round(4).tolist(),
-         "marker": {"color": BASE_COLORS[base]}, "hovertemplate": f"{base}: %{{y:.1%}}<extra></extra>"}
+         "marker": {"color": BASE_COLORS[base]},
+         "hovertemplate": f"{base}: %{{y:.1%}}<extra></extra>"}
         for n, base in enumerate(BASES)
     ]  # fmt: skip
     return figure(

@@ -38,7 +38,6 @@ def test_the_bundled_model_is_opened_with_its_chromosome(home, tmp_path, network
         str(entry.genome),
         str(entry.annotation),
         entry.known_genes,
-        entry.explained_variants,
         None,
     )
     entry.learning.write_bytes(b"scans")

@@ -15,13 +15,15 @@ from carbon.model import save_model
 from carbon.pretrained import BUNDLED_MODELS
 from demo.allowed_models import AllowedModels
 from demo.app import make_panels
+from demo.header import model_details
 from demo.limits import Limits
 from demo.lru_cache import LruCache
 from demo.model_facts import about_model, model_of_run
-from demo.models import model_card
-from demo.page import Page
+from demo.page import Page, Shell
 from demo.panels.generate import Generate
 from demo.panels.read import Read
+from demo.preview import Previews
+from demo.turns import Turns
 from tests.conftest import small_config
 from tests.helpers.demo import answered, make_lab, values_of, visited
 from tests.helpers.server import asked, served
@@ -50,6 +52,10 @@ def lab(model, run, tmp_path_factory):
     return lab
 
 
+def shell_of(limits):
+    return Shell(limits, Turns(), Previews([]), [])
+
+
 def test_what_is_known_of_a_run(run):
     about = about_model(str(model_of_run(run)))
     assert about.what == "the run my_run, preset tiny"
@@ -74,7 +80,7 @@ def test_a_visitor_gets_the_model_of_the_choice_and_all_others_the_first(lab, ru
     expected = load(run / "export").generate(["ATGGCCAAG"], 60)[0]
     assert answered(other, given)["bases"] == expected != answered(panel, given)["bases"]
     assert f"carbon.load({str(run / 'export')!r})" in other.python(values_of(other, **given))
-    assert "my_run" in model_card(other.lab) and "my_run" not in model_card(lab)
+    assert "my_run" in model_details(other.lab) and "my_run" not in model_details(lab)
     assert "base_model=" in other.link({"base_model": "my_run"})
 
 
@@ -94,9 +100,9 @@ def test_without_others_there_is_no_switch_and_a_simulated_genome_is_called_so(m
     panels = make_panels(make_lab(tmp_path, model))
     assert all("base_model" not in [f.name for f in panel.fields] for panel in panels)
     lab = panels[0].lab
-    assert "simulated" not in model_card(lab)
+    assert "simulated" not in model_details(lab)
     lab.is_simulated = True
-    assert "a simulated genome" in model_card(lab)
+    assert "a simulated genome" in model_details(lab)
 
 
 def test_programs_choose_a_model_of_their_own(lab, run):
@@ -144,12 +150,12 @@ def test_a_model_is_not_loaded_for_an_address_that_asks_too_much(lab, run):
     lab._others = LruCache(2)
     asks = {"base_model": "my_run"}
     with gr.Blocks() as blocks:
-        page = Page(blocks, Generate(lab), Limits(calls_per_minute=1))
-    page.limits.admit("1.2.3.4")
+        page = Page(blocks, Generate(lab), shell_of(Limits(calls_per_minute=1)))
+    page.shell.limits.admit("1.2.3.4")
     request = SimpleNamespace(client=SimpleNamespace(host="1.2.3.4"), query_params=asks)
     (told,) = page._open(request)
     assert "1 questions a minute" in str(told) and loaded == []
-    page.limits = Limits()
+    page.shell = shell_of(Limits())
     (told,) = page._open(SimpleNamespace(client=None, query_params={"base_model": "x" * 5000}))
     assert "there is no &#x27;xxx" in str(told) and loaded == []
 

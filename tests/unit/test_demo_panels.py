@@ -11,7 +11,6 @@ from urllib.parse import parse_qsl, urlsplit
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 import torch
 from transformers import LlamaForCausalLM
@@ -89,18 +88,10 @@ def table_of(name):
     return pd.read_csv(name, sep="\t", comment="#")
 
 
-def agree_primer(result, printed, told):
-    assert printed[:2] == [result["reverse_complement"], result["protein"]]
-    for line, offset in zip(printed[2:4], result["offsets"], strict=True):
-        whole = [kmer["index"] for kmer in offset["kmers"] if kmer["index"] is not None]
-        assert ast.literal_eval(line)[: len(whole)] == whole
-    assert ast.literal_eval(printed[4])[0] == result["best"]
-    assert ast.literal_eval(printed[5]) == result["marginals"]
-    losses = [result["true_loss"], *result["losses_by_wrong_bases"]]
-    expected = [[loss["cross_entropy_nats"], loss["fns_nats"]] for loss in losses]
-    found = [[float(x) for x in line.split()[-2:]] for line in printed[6:]]
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
-    assert told[0].splitlines()[2].split("\t")[0] == result["best"]
+def agree_start(result, printed, told):
+    assert printed[0] == result["best_kmer"]
+    assert ast.literal_eval(printed[1]) == result["marginals"]
+    assert told[0].splitlines()[2].split("\t")[0] == result["best_kmer"]
 
 
 def agree_generate(result, printed, told):
@@ -119,32 +110,31 @@ def agree_read(result, printed, told):
 
 
 def agree_variant(result, printed, told):
-    lines = [line.split() for line in printed]
-    assert lines[0][2:] == [str(result[name]) for name in ("delta", "forward", "reverse")]
-    for line, part in zip(lines[1:3], result["strands"].values(), strict=True):
-        expected = [part["allele_delta"], *part["downstream_deltas"]]
-        np.testing.assert_allclose([float(x) for x in line[1:]], expected, atol=1e-6)
-    heat = lines[3:33]
-    assert "".join(line[0] for line in heat) == result["bases"]
-    np.testing.assert_allclose(
-        [[float(x) for x in line[1:]] for line in heat], result["deltas"], atol=1e-6
-    )
-    of_vcf = [row for row in result.get("vcf", ()) if row["reason"] != "ref_mismatch"]
-    assert [x[2:] for x in lines[33:]] == [[str(r["delta"]), str(r["reason"])] for r in of_vcf]
-    (scored,) = table_of("variant.tsv").to_dict("records")
-    for name in ("delta", "reverse"):
-        assert scored[name] == pytest.approx(result[name], abs=1e-6)
-    window = table_of("window.tsv")[list("ACGT")].to_numpy()
-    of_ref = [row["ACGT".index(base)] for row, base in zip(window, result["bases"], strict=True)]
-    np.testing.assert_allclose(window - np.array(of_ref)[:, None], result["deltas"], atol=1e-5)
-    if "vcf" not in result:
-        return
-    rows = table_of("variants.tsv").replace(".", np.nan)
-    assert [r if isinstance(r, str) else None for r in rows["reason"]] == [
-        row["reason"] for row in result["vcf"]
-    ]
-    expected = np.array([row["delta"] for row in result["vcf"]], float)
-    np.testing.assert_allclose(rows["delta"].astype(float), expected, atol=1e-6)
+    """Headline, side by side, heat map and strip have one delta for one variant."""
+    lines = [line.rsplit(maxsplit=3) for line in printed]
+    printed_deltas = {
+        text: float(delta) for text, delta, *_ in lines[: len(lines)] if delta != "None"
+    }
+    alleles = {row["variant"]: row["delta"] for row in result["alleles"]}
+    assert result["delta"] == alleles[result["variant"]]
+    for text, delta in alleles.items():
+        assert printed_deltas[text] == pytest.approx(delta, abs=1e-6)
+    contig, _, span = result["window"].rpartition(":")
+    first = int(span.split("-")[0])
+    for at, (ref, row) in enumerate(zip(result["bases"], result["deltas"], strict=True), first):
+        for alt, delta in zip("ACGT", row, strict=True):
+            if ref in "ACGT" and alt != ref:
+                assert printed_deltas[f"{contig}:{at} {ref}>{alt}"] == pytest.approx(
+                    delta, abs=1e-6
+                )
+    scored = table_of("side_by_side.tsv")
+    assert sorted(scored["delta"]) == pytest.approx(sorted(alleles.values()), abs=1e-5)
+    if "vcf" in result:
+        rows = table_of("variants.tsv").replace(".", np.nan)
+        reasons = [r if isinstance(r, str) else None for r in rows["reason"]]
+        assert reasons == [row["reason"] for row in result["vcf"]]
+        expected = np.array([row["delta"] for row in result["vcf"]], float)
+        np.testing.assert_allclose(rows["delta"].astype(float), expected, atol=1e-5)
 
 
 def agree_token(result, printed, told):
@@ -183,20 +173,6 @@ def agree_training(result, printed, told):
     assert f"{result['points']['nats_per_base'][-1]:.4f} at step 60" in page
 
 
-def agree_embeddings(result, printed, told):
-    rows = [line.split() for line in printed]
-    assert [row[0] for row in rows] == result["names"]
-    places = np.array([result["x"], result["y"]]).T
-    np.testing.assert_allclose([[float(x) for x in row[1:]] for row in rows], places, atol=1e-5)
-    table = pq.read_table("vectors.parquet").to_pydict()
-    assert table["name"] == result["names"]
-    vectors = np.array(table["embedding"], float)
-    centered = vectors - vectors.mean(axis=0)
-    values, axes = np.linalg.eigh(centered.T @ centered)
-    np.testing.assert_allclose(np.abs(centered @ axes[:, [-1, -2]]), np.abs(places), atol=1e-4)
-    np.testing.assert_allclose(result["explained"], values[[-1, -2]] / values.sum(), rtol=1e-3)
-
-
 def agree_design(result, printed, told):
     best = result["candidates"][0]["value"]
     assert float(printed[0].split()[1].rstrip("}")) == best
@@ -204,7 +180,7 @@ def agree_design(result, printed, told):
 
 
 def agree_compare(result, printed, told):
-    for side, line in zip("ab", printed, strict=True):
+    for side, line in zip(("this", "other"), printed, strict=True):
         total, mean = map(float, line.split())
         (row,) = table_of(f"{side}.tsv").to_dict("records")
         assert result[side]["nats_per_base"] == pytest.approx(mean)
@@ -231,27 +207,25 @@ def agree_predict(result, printed, told):
 
 PASTED = f"{random_bases(40)}\n{random_bases(50)}"
 QUESTIONS = [
-    ("primer", {"sequence": "ACGTTGCATTAGCATGAC", "offset": 5}),
+    ("start", {}),
     ("generate", {"prompt": "acgtn", "mode": "base", "temperature": 0.7, "top_p": 0.9, "seed": 5}),
     (
         "generate",
         {"prompt": "", "forbid": "GAATTC TTTT", "require": "GGG", "gc_least": 0.4, "gc_most": 0.6},
     ),
     ("read", {"place": "c1:200-420", "offsets": ["0", "3"], "strand": "both"}),
-    ("variant", {"vcf": ["mine.vcf"], "window_bp": 30}),
+    ("variant", {"vcf": ["mine.vcf"], "map_bp": 8}),
     ("read", {"genome": ["genes.gff3", "genome.fa"]}),
-    ("variant", {"genome": ["mine.gb"], "vcf": ["mine.vcf"], "window_bp": 30}),
+    ("variant", {"genome": ["mine.gb"], "vcf": ["mine.vcf"], "map_bp": 8}),
     ("token", {"fixed": "G..A..", "kmer": "ttgaca"}),
     ("tokenizer", {"text": "ACGTNACGTACGTR", "shift": "4"}),
     ("training", {"last_steps": 25}),
-    ("embeddings", {"per_kind": 4, "piece_bp": 20, "pool": "end", "layer": "1"}),
     ("design", {"calls": 16, "length_bp": 48}),
-    ("compare", {"a": GENE, "b": "", "model_b": "other"}),
+    ("compare", {"input": GENE}),
     ("predict", {"model": "activity", "sequences": PASTED, "variant": "snv", "window_bp": 60}),
     ("predict", {"model": "fine-tuned/genes", "sequences": PASTED}),
 ]
 OTHER_QUESTIONS = [
-    ("primer", {}),
     ("generate", {"length_bp": 40}),
     ("generate", {"prompt": "ATGGCCAAG", "temperature": 0.0, "length_bp": 60}),
     ("generate", {"prompt": "ATG", "no_stop_frame": "0", "length_bp": 60}),
@@ -259,13 +233,12 @@ OTHER_QUESTIONS = [
     ("read", {"place": "c1:1-30", "strand": "reverse", "offsets": []}),
     ("read", {"genome": ["mine.gb"], "place": "c1:200-420"}),
     ("read", {"pasted": PASTED}),
-    ("variant", {"genome": ["genes.gff3", "genome.fa"], "window_bp": 30}),
+    ("variant", {"genome": ["genes.gff3", "genome.fa"], "map_bp": 8}),
+    ("variant", {"input": "Y2* of abc", "alleles": "ABC:c.30del", "strands": "forward"}),
     ("token", {}),
     ("training", {}),
-    ("embeddings", {"per_kind": 4, "piece_bp": 20}),
     ("design", {"calls": 16, "function": "motif pair", "protein": "MSKGEELFTGVVP"}),
-    ("compare", {}),
-    ("compare", {"a": random_bases(150, 2), "b": random_bases(90, 3), "base_model": "other"}),
+    ("compare", {"input": random_bases(150, 2), "base_model": "other"}),
     ("predict", {"model": "fine-tuned/numbers", "sequences": PASTED, "variant": "snv",
                  "window_bp": 60, "strands": "forward"}),
 ]  # fmt: skip
@@ -337,7 +310,6 @@ def test_names_are_shown_and_not_run(hostile, name, tmp_path):
     given = {
         "tokenizer": {"text": f"{HOSTILE}<dna><b>AC&GT</b></dna>"},
         "predict": {"sequences": named},
-        "embeddings": {"sequences": [str(tmp_path / "own.fa")]},
     }
     _, _, shown = visited(panel_of(hostile, name), **given.get(name, {}))
     seen = str([without_payload(view) for view in shown.values()])
@@ -347,12 +319,6 @@ def test_names_are_shown_and_not_run(hostile, name, tmp_path):
 
 
 WRONG = [
-    ("primer", {"sequence": "ACGTACGTN"}, "six of ACGT"),
-    ("primer", {"sequence": "<script>"}, "not a DNA letter"),
-    ("primer", {"sequence": "A" * 301}, "300"),
-    ("primer", {"gene": "nowhere"}, "'nowhere'"),
-    ("primer", {"gene": ""}, "no place"),
-    ("primer", {"offset": 6}, "out of range"),
     ("generate", {"prompt": "EFIL"}, "DNA|ACGT"),
     ("generate", {"forbid": "A C G T"}, "constraints|cannot"),
     ("generate", {"gc_least": 0.9, "gc_most": 0.1}, "ascending"),
@@ -361,12 +327,19 @@ WRONG = [
     ("read", {"place": "c1:10-5"}, "1 to 1400"),
     ("read", {"place": "c1:1-99999"}, "1 to 1400"),
     ("read", {"place": "z", "genome": f">z\n{'ACGT' * 2000}\n"}, "6,000"),
-    ("variant", {"variant": ""}, "no variant"),
-    ("variant", {"variant": "chr1"}, "'chr1'.*c1"),
-    ("variant", {"variant": "c1:0 A>T"}, "from 1"),
-    ("variant", {"variant": "c1:2000 A>T"}, "past the contig"),
-    ("variant", {"variant": "c1:114 A>T"}, "REF is A"),
-    ("variant", {"variant": "c1:114 T>T"}, "same as reference"),
+    ("start", {"input": "nowhere"}, "'nowhere'"),
+    ("start", {"input": "MAVSKVYARSVYDSRGN"}, "looks like a protein"),
+    ("variant", {"input": ""}, "nothing is given"),
+    ("variant", {"input": "chr1"}, "'chr1'"),
+    ("variant", {"input": "c1:0 A>T"}, "from 1"),
+    ("variant", {"input": "c1:2000 A>T"}, "past the contig"),
+    ("variant", {"input": "c1:114 A>T"}, "REF is A"),
+    ("variant", {"input": "c1:114 T>T"}, "same as reference"),
+    ("variant", {"alleles": "ABC"}, "'ABC' is not a variant"),
+    ("variant", {"alleles": "c1:114 T>A\n" * 13}, "12 at most"),
+    ("compare", {"input": "nowhere"}, "'nowhere'"),
+    ("compare", {"input": "N" * 40}, "no base"),
+    ("compare", {"other_model": "elsewhere"}, "'elsewhere'"),
     ("token", {"kmer": "<b>x.."}, "six letters"),
     ("token", {"fixed": "AC"}, "six letters"),
     ("token", {"context": "A" * 6001}, "6,000"),
@@ -376,22 +349,10 @@ WRONG = [
     ("tokenizer", {"text": "A" * 1201}, "1,200"),
     ("training", {"run": "../a_run"}, "there is no"),
     ("training", {"run": "/etc"}, "there is no"),
-    ("embeddings", {"sequences": ">a\nACGT\n>b\nACGA\n"}, "3"),
-    ("embeddings", {"sequences": ">a\nACGT\n>b\nNNNN\n>c\nACGT\n"}, "b: has no base"),
-    ("embeddings", {"sequences": ">a\nACGT\n>b\nACGT\n>c\nACGT\n"}, "the same vector"),
-    ("embeddings", {"sequences": f">a\n{'A' * 3001}\n"}, "3,000"),
-    ("embeddings", {"sequences": "".join(f">s{n}\nACGT\n" for n in range(201))}, "200"),
-    ("embeddings", {"sequences": "ACGT\n"}, r"^own\.fa line 1"),
-    ("embeddings", {"piece_bp": 500}, "shorter pieces"),
     ("design", {"function": "python:os:system"}, "there is no"),
     ("design", {"function": "command:rm -rf /"}, "there is no"),
     ("design", {"function": "finetuned: nothing"}, "there is no"),
     ("design", {"protein": "MSK1"}, "protein"),
-    ("compare", {"a": "nowhere"}, "'nowhere'"),
-    ("compare", {"b": "c1:1300 A>C"}, "outside"),
-    ("compare", {"a": "ACGTTGCA" * 12, "b": "c1:121 A>C"}, "outside"),
-    ("compare", {"a": "N" * 40, "b": ""}, "no base"),
-    ("compare", {"model_b": "elsewhere"}, "'elsewhere'"),
     ("predict", {"sequences": ""}, "no sequence"),
     ("predict", {"sequences": "ACGT\nMKLV"}, "not a DNA letter"),
     ("predict", {"sequences": "\n".join(["ACGT"] * 51)}, "51 sequences"),
@@ -410,7 +371,8 @@ WRONG = [
 
 PROTEIN = "MKTAYIAKQRQISFVKSHFSRQ"  # M, K, T, A and Y are letters of DNA
 LETTERS = [
-    ("primer", "sequence", PROTEIN),
+    ("start", "input", PROTEIN),
+    ("variant", "input", PROTEIN),
     ("generate", "prompt", PROTEIN),
     ("generate", "forbid", f"ACGT {PROTEIN}"),
     ("generate", "require", PROTEIN),
@@ -419,8 +381,6 @@ LETTERS = [
     ("token", "kmer", "AAAIQQ"),
     ("token", "fixed", "A..IQ."),
     ("tokenizer", "text", PROTEIN),
-    ("compare", "a", PROTEIN),
-    ("compare", "b", PROTEIN),
     ("predict", "sequences", f"ACGT\n{PROTEIN}"),
     ("predict", "sequences", f">a\nAC\n>b\n{PROTEIN}"),
 ]
@@ -448,7 +408,6 @@ def test_what_makes_no_sense_is_told_without_folders(lab, tmp_path, name, given,
     assert str(tmp_path) not in str(told.value)
     if name in (
         "training",
-        "embeddings",
         "predict",
         "design",
     ):  # the page hides the genome's folder

@@ -25,7 +25,7 @@ def round_line(round_, sent, received, **changes):
 
 
 def lab_without_a_model(runs):
-    lab = SimpleNamespace(runs=runs, shown_name="none", allowed=None)
+    lab = SimpleNamespace(runs=runs, shown_name="none", offer=None)
     lab.first = lab
     return lab
 
