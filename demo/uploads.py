@@ -14,6 +14,8 @@ from carbon.genome.genome import Genome
 from carbon.genome.notation import read_lines
 from carbon.genome.sequences import fasta_text, read_sequences
 from carbon.io.files import scratch_folder
+from carbon.pretrained import BUNDLED_MODELS
+from demo.letters import check_is_dna
 
 FASTA_ENDINGS = (".fa", ".fasta", ".fna")
 ANNOTATION_ENDINGS = (".gff", ".gff3", ".gtf", ".bed")
@@ -79,10 +81,14 @@ def pasted_file(text: str) -> tuple[str, str]:
 def shown_reference(genome: Genome) -> tuple[str, str, list[str]]:
     """Return the FASTA that the shown code reads, and lines of Python and of a shell before it.
 
-    The lines unpack a GenBank file, and state where a pasted genome can be downloaded.
+    The lines unpack a GenBank file, and state where a pasted or bundled genome comes from.
     """
     path = genome.shown_files[0]
     note = f"# {path}: download it on this page\n" if Path(path).stem == _PASTED else ""
+    for entry in BUNDLED_MODELS.values():
+        if path == str(entry.genome):
+            path = f"{entry.name}_{entry.held_out_contig}/{entry.genome_file}"
+            note = f"# {path}: `carbon models --copy {entry.name}` writes it\n"
     if not path.lower().endswith(GENBANK_ENDINGS):
         return path, note, note.splitlines()
     fasta = f"{Path(path).stem}.fa"
@@ -101,6 +107,7 @@ def sequences_in_text(text: str, most: int) -> list[tuple[str, str]]:
     """
     if not text:
         return []
+    check_is_dna(text)
     if not text.startswith(">"):
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         for number, line in enumerate(lines, start=1):

@@ -6,6 +6,7 @@ import carbon
 from carbon.genome.genome import Genome
 from demo.lab import Lab
 from demo.panels.variant import VariantEffect
+from demo.variant_views import title_of
 from tests.helpers.bundled_model import real_entry
 from tests.helpers.demo import visited
 
