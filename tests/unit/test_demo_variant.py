@@ -49,7 +49,7 @@ def test_a_stop_a_missense_and_a_synonymous_change_of_one_codon_stand_side_by_si
     assert len({change[:-1] for _, change in rows}) == 1
     # A variant of a visitor is compared with changes of its own codon.
     (own, *others) = answered(panel, {"input": "ABC:c.24A>G", "map_bp": 6})["alleles"]
-    assert {effect["change"][:-1] for row in others for effect in row["effects"]} == {"A8"}
+    assert {effect["change"][:-1] for row in others for effect in row["effects"]} == {"Q8"}
     assert own["variant"] == "c1:134 A>G"
 
 
