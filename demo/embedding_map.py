@@ -8,7 +8,7 @@ from sklearn.decomposition import PCA
 
 from demo.figures import BLUE, GREY, ORANGE, Figure, figure, plain
 from demo.lab import Lab
-from demo.labelled_sequences import pieces_of_kinds
+from demo.pieces import pieces_of_kinds
 
 _PER_KIND, _PIECE_BP = 24, 120
 _LEAST_PIECES = 3

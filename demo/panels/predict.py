@@ -16,10 +16,10 @@ from carbon.genome import Reference, Variant, fasta_text
 from demo.fields import Field, Values
 from demo.folders import find_folders, folder_named, written
 from demo.lab import Lab
-from demo.labelled_sequences import pieces_of_kinds
 from demo.lru_cache import LruCache
 from demo.neighbouring_snvs import as_lists
 from demo.panel import Command, Example, Panel, Progress, Result, View
+from demo.pieces import pieces_of_kinds
 from demo.prediction_views import prediction_facts, prediction_figure, prediction_tables
 from demo.uploads import sequences_in_text, shown_reference, without_folders
 from demo.variant_files import printed_vcf

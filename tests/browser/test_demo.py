@@ -63,10 +63,8 @@ _DELTAS = """(() => {
 )
 def test_a_page_answers_its_example_at_a_desk_and_on_a_phone(visitor, panel):
     """At once, without a request to elsewhere or a word of Gradio's, and as wide as the screen."""
-    own_requests = []
-    visitor.page.on(
-        "request", lambda r: own_requests.append(r.url) if "/carbon/" in r.url else None
-    )
+    urls = []
+    visitor.page.on("request", lambda request: urls.append(request.url))
     visitor.open_figures(panel)
     visitor.keep(f"{panel.name}-1400")
     assert len([url for url in urls if "/carbon/" in url]) <= 10
