@@ -2,25 +2,19 @@
 
 from demo.panel import Panel
 from demo.panels.compare import Compare
-from demo.panels.design import Design
-from demo.panels.generate import Generate
+from demo.panels.gene import Gene
+from demo.panels.inside import Inside
 from demo.panels.predict import Predict
-from demo.panels.read import Read
 from demo.panels.start import Start
-from demo.panels.token import Token
-from demo.panels.tokenizer import Tokenizer
-from demo.panels.training import Training
 from demo.panels.variant import VariantEffect
+from demo.panels.write import Write
 
 PANELS: tuple[type[Panel], ...] = (
     Start,
     VariantEffect,
-    Read,
-    Generate,
-    Token,
-    Tokenizer,
-    Training,
-    Design,
+    Gene,
+    Write,
+    Inside,
     Predict,
     Compare,
 )

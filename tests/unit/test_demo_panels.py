@@ -4,8 +4,6 @@ What the numbers of a panel are held against lies in the files that are named af
 """
 
 import ast
-import json
-import re
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
@@ -39,7 +37,6 @@ from tests.helpers.demo import (
 )
 from tests.helpers.files import random_bases, write_vcf
 from tests.helpers.finetune import BASES, NUMBERS
-from tests.helpers.reference import INDEX
 from tests.helpers.run_lines import step_line, write_run
 
 HOSTILE = "<img/src=x/onerror=alert(1)>"
@@ -94,21 +91,6 @@ def agree_start(result, printed, told):
     assert told[0].splitlines()[2].split("\t")[0] == result["best_kmer"]
 
 
-def agree_generate(result, printed, told):
-    assert "".join(printed) == result["bases"]
-    assert "".join(told[0].splitlines()[1:]) == result["bases"]
-
-
-def agree_read(result, printed, told):
-    words = " ".join(printed).split()
-    assert "".join(words[::2]) == result["bases"]
-    np.testing.assert_allclose([float(x) for x in words[1::2]], result["log_p_ref"], atol=1e-6)
-    rows = table_of("scan.tsv")
-    assert "".join(rows["ref"]) == result["bases"]
-    found = [row[row["ref"]] for _, row in rows.iterrows()]
-    np.testing.assert_allclose(found, result["log_p_ref"], atol=1e-5)
-
-
 def agree_variant(result, printed, told):
     """Headline, side by side, heat map and strip have one delta for one variant."""
     lines = [line.rsplit(maxsplit=3) for line in printed]
@@ -135,48 +117,6 @@ def agree_variant(result, printed, told):
         assert reasons == [row["reason"] for row in result["vcf"]]
         expected = np.array([row["delta"] for row in result["vcf"]], float)
         np.testing.assert_allclose(rows["delta"].astype(float), expected, atol=1e-5)
-
-
-def agree_token(result, printed, told):
-    assert printed[:10] == [f"{top['kmer']} {top['probability']}" for top in result["top"]]
-    assert ast.literal_eval(printed[10]) == result["given_marginals"]
-    for line, loss in zip(printed[11:], result["losses"], strict=True):
-        kmer, *nats = line.split()
-        assert kmer == loss["kmer"]
-        expected = [loss["cross_entropy_nats"], loss["fns_nats"]]
-        assert list(map(float, nats)) == pytest.approx(expected, rel=1e-6)
-    rows = [line.split("\t") for line in told[0].splitlines()[2:]]
-    assert [row[0] for row in rows[:10]] == [top["kmer"] for top in result["top"]]
-    for kmer, p, *_ in rows:
-        assert float(p) == pytest.approx(result["given_probabilities"][INDEX[kmer]], rel=1e-6)
-
-
-def agree_tokenizer(result, printed, told):
-    by_name = {reading["name"]: reading["tokens"] for reading in result["readings"]}
-    columns = ("native_id", "hybrid_id")
-    ids = [[token[column] for token in tokens] for tokens in by_name.values() for column in columns]
-    assert [json.loads(line.split("]")[0] + "]") for line in printed] == ids
-    for text, column in zip(told, columns, strict=True):
-        rows = [row.split("\t") for row in text.splitlines()[1:]]
-        found = {row[0].replace("_", " "): list(map(int, row[3].split())) for row in rows}
-        assert found == {
-            name: [token[column] for token in tokens] for name, tokens in by_name.items()
-        }
-
-
-def agree_training(result, printed, told):
-    names = ("step", "loss", "nats_per_base", "marginal_nats_per_base", "learning_rate")
-    columns = [[np.nan if v is None else v for v in result["points"][name]] for name in names]
-    found = [[float(value) for value in line.split()] for line in printed]
-    np.testing.assert_array_equal(found, np.transpose(columns))
-    page = re.sub(r"<[^>]+>", " ", Path(told[0].strip()).read_text())
-    assert f"{result['points']['nats_per_base'][-1]:.4f} at step 60" in page
-
-
-def agree_design(result, printed, told):
-    best = result["candidates"][0]["value"]
-    assert float(printed[0].split()[1].rstrip("}")) == best
-    assert table_of("designs.tsv").iloc[0, 1] == pytest.approx(best)
 
 
 def agree_compare(result, printed, told):
@@ -208,36 +148,15 @@ def agree_predict(result, printed, told):
 PASTED = f"{random_bases(40)}\n{random_bases(50)}"
 QUESTIONS = [
     ("start", {}),
-    ("generate", {"prompt": "acgtn", "mode": "base", "temperature": 0.7, "top_p": 0.9, "seed": 5}),
-    (
-        "generate",
-        {"prompt": "", "forbid": "GAATTC TTTT", "require": "GGG", "gc_least": 0.4, "gc_most": 0.6},
-    ),
-    ("read", {"place": "c1:200-420", "offsets": ["0", "3"], "strand": "both"}),
     ("variant", {"vcf": ["mine.vcf"], "map_bp": 8}),
-    ("read", {"genome": ["genes.gff3", "genome.fa"]}),
     ("variant", {"genome": ["mine.gb"], "vcf": ["mine.vcf"], "map_bp": 8}),
-    ("token", {"fixed": "G..A..", "kmer": "ttgaca"}),
-    ("tokenizer", {"text": "ACGTNACGTACGTR", "shift": "4"}),
-    ("training", {"last_steps": 25}),
-    ("design", {"calls": 16, "length_bp": 48}),
     ("compare", {"input": GENE}),
     ("predict", {"model": "activity", "sequences": PASTED, "variant": "snv", "window_bp": 60}),
     ("predict", {"model": "fine-tuned/genes", "sequences": PASTED}),
 ]
 OTHER_QUESTIONS = [
-    ("generate", {"length_bp": 40}),
-    ("generate", {"prompt": "ATGGCCAAG", "temperature": 0.0, "length_bp": 60}),
-    ("generate", {"prompt": "ATG", "no_stop_frame": "0", "length_bp": 60}),
-    ("read", {}),
-    ("read", {"place": "c1:1-30", "strand": "reverse", "offsets": []}),
-    ("read", {"genome": ["mine.gb"], "place": "c1:200-420"}),
-    ("read", {"pasted": PASTED}),
     ("variant", {"genome": ["genes.gff3", "genome.fa"], "map_bp": 8}),
     ("variant", {"input": "Y2* of abc", "alleles": "ABC:c.30del", "strands": "forward"}),
-    ("token", {}),
-    ("training", {}),
-    ("design", {"calls": 16, "function": "motif pair", "protein": "MSKGEELFTGVVP"}),
     ("compare", {"input": random_bases(150, 2), "base_model": "other"}),
     ("predict", {"model": "fine-tuned/numbers", "sequences": PASTED, "variant": "snv",
                  "window_bp": 60, "strands": "forward"}),
@@ -269,7 +188,7 @@ def test_the_answer_the_program_and_the_commands_give_the_same(
 @pytest.mark.parametrize("name", NAMES)
 def test_examples_are_answered_and_links_restore_them(lab, name):
     panel = panel_of(lab, name)
-    less = {"design": {"calls": 16}, "generate": {"length_bp": 60}}.get(name, {})
+    less = {"write": {"calls": 16, "length_bp": 60}, "gene": {"phases": ["0"]}}.get(name, {})
     _, _, shown = visited(panel, **less)
     assert set(shown) == {view.name for view in panel.views}
     for example in panel.examples():
@@ -308,25 +227,34 @@ def test_names_are_shown_and_not_run(hostile, name, tmp_path):
     named = "".join(f">{HOSTILE}{n} label={HOSTILE}\n{random_bases(90, n)}\n" for n in range(3))
     (tmp_path / "own.fa").write_text(named)
     given = {
-        "tokenizer": {"text": f"{HOSTILE}<dna><b>AC&GT</b></dna>"},
         "predict": {"sequences": named},
     }
     _, _, shown = visited(panel_of(hostile, name), **given.get(name, {}))
     seen = str([without_payload(view) for view in shown.values()])
     assert "<img" not in seen and "<b>AC" not in seen
-    if name not in ("generate", "token", "design"):  # which show no name
+    if name != "write":  # which show no name
         assert "&lt;img" in seen
 
 
 WRONG = [
-    ("generate", {"prompt": "EFIL"}, "DNA|ACGT"),
-    ("generate", {"forbid": "A C G T"}, "constraints|cannot"),
-    ("generate", {"gc_least": 0.9, "gc_most": 0.1}, "ascending"),
-    ("read", {"place": "nothing"}, "is not in"),
-    ("read", {"place": "c9:1-10"}, "no such contig"),
-    ("read", {"place": "c1:10-5"}, "1 to 1400"),
-    ("read", {"place": "c1:1-99999"}, "1 to 1400"),
-    ("read", {"place": "z", "genome": f">z\n{'ACGT' * 2000}\n"}, "6,000"),
+    ("gene", {"input": "nothing"}, "nothing"),
+    ("gene", {"input": "c9:1-10"}, "c9"),
+    ("gene", {"input": "c1:10-5"}, "reversed.*c1:5-10"),
+    ("gene", {"input": "c1:1-99999"}, "1 to 1400"),
+    ("gene", {"view": "map"}, "there is no"),
+    ("write", {"input": "ATGEFILQPA"}, "protein"),
+    ("write", {"protein": "ATGGCCAAGATG"}, "looks like DNA"),
+    ("write", {"protein": "MSK1"}, "protein"),
+    ("write", {"forbid": "A C G T"}, "constraints|cannot"),
+    ("write", {"gc_least": 0.9, "gc_most": 0.1}, "ascending"),
+    ("write", {"goal": "python:os:system"}, "there is no"),
+    ("write", {"goal": "finetuned: nothing"}, "there is no"),
+    ("write", {"goal": "GC window", "length_bp": 301}, "at most 300"),
+    ("inside", {"kmer": "<b>x.."}, "six letters"),
+    ("inside", {"fixed": "AC"}, "six letters"),
+    ("inside", {"input": "ACGTACGTN"}, "last six bases"),
+    ("inside", {"run": "../a_run"}, "there is no"),
+    ("inside", {"run": "/etc"}, "there is no"),
     ("start", {"input": "nowhere"}, "'nowhere'"),
     ("start", {"input": "MAVSKVYARSVYDSRGN"}, "looks like a protein"),
     ("variant", {"input": ""}, "nothing is given"),
@@ -340,19 +268,6 @@ WRONG = [
     ("compare", {"input": "nowhere"}, "'nowhere'"),
     ("compare", {"input": "N" * 40}, "no base"),
     ("compare", {"other_model": "elsewhere"}, "'elsewhere'"),
-    ("token", {"kmer": "<b>x.."}, "six letters"),
-    ("token", {"fixed": "AC"}, "six letters"),
-    ("token", {"context": "A" * 6001}, "6,000"),
-    ("tokenizer", {"text": ""}, "nothing is given"),
-    ("tokenizer", {"text": "ACGTZ"}, "'Z'"),
-    ("tokenizer", {"text": "A"}, "passes over all 1"),
-    ("tokenizer", {"text": "A" * 1201}, "1,200"),
-    ("training", {"run": "../a_run"}, "there is no"),
-    ("training", {"run": "/etc"}, "there is no"),
-    ("design", {"function": "python:os:system"}, "there is no"),
-    ("design", {"function": "command:rm -rf /"}, "there is no"),
-    ("design", {"function": "finetuned: nothing"}, "there is no"),
-    ("design", {"protein": "MSK1"}, "protein"),
     ("predict", {"sequences": ""}, "no sequence"),
     ("predict", {"sequences": "ACGT\nMKLV"}, "not a DNA letter"),
     ("predict", {"sequences": "\n".join(["ACGT"] * 51)}, "51 sequences"),
@@ -371,16 +286,14 @@ WRONG = [
 
 PROTEIN = "MKTAYIAKQRQISFVKSHFSRQ"  # M, K, T, A and Y are letters of DNA
 LETTERS = [
+    ("gene", "input", f">a\nACGT\n{PROTEIN}"),
+    ("write", "input", PROTEIN),
+    ("write", "forbid", f"ACGT {PROTEIN}"),
+    ("write", "require", PROTEIN),
+    ("inside", "kmer", "AAAIQQ"),
+    ("inside", "fixed", "A..IQ."),
     ("start", "input", PROTEIN),
     ("variant", "input", PROTEIN),
-    ("generate", "prompt", PROTEIN),
-    ("generate", "forbid", f"ACGT {PROTEIN}"),
-    ("generate", "require", PROTEIN),
-    ("read", "pasted", f">a\nACGT\n{PROTEIN}"),
-    ("token", "context", PROTEIN),
-    ("token", "kmer", "AAAIQQ"),
-    ("token", "fixed", "A..IQ."),
-    ("tokenizer", "text", PROTEIN),
     ("predict", "sequences", f"ACGT\n{PROTEIN}"),
     ("predict", "sequences", f">a\nAC\n>b\n{PROTEIN}"),
 ]
@@ -406,9 +319,5 @@ def test_what_makes_no_sense_is_told_without_folders(lab, tmp_path, name, given,
     with pytest.raises(UserError, match=message) as told:
         answered(panel, given)
     assert str(tmp_path) not in str(told.value)
-    if name in (
-        "training",
-        "predict",
-        "design",
-    ):  # the page hides the genome's folder
+    if name in ("predict", "write", "inside"):  # the page hides the genome's folder
         assert str(lab.runs) not in str(told.value)
