@@ -6,13 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
-from demo.figures import BLUE, GREY, ORANGE, Figure, figure, plain
+from demo.figures import BLUE, GREY, Figure, figure, plain
 from demo.lab import Lab
 from demo.pieces import pieces_of_kinds
 
 _PER_KIND, _PIECE_BP = 24, 120
 _LEAST_PIECES = 3
-_MARKS = ((BLUE, "circle"), (ORANGE, "diamond"), (GREY, "square"))
+_MARKS = ((BLUE, "circle"), (GREY, "diamond"), (GREY, "square-open"))
 
 
 class EmbeddingMap(NamedTuple):

@@ -68,7 +68,7 @@ class Field:
             case "input":
                 return gr.Textbox(self.default, lines=1, max_lines=6, elem_id=INPUT, **label)
             case "text" | "lines" | "bases" | "protein":
-                lines = 1 if self.kind in ("text", "protein") else 4
+                lines = 1 if self.kind in ("text", "protein") else 2
                 return gr.Textbox(self.default, lines=lines, max_lines=8, **label)
             case "integer" | "number":
                 whole = self.kind == "integer"

@@ -32,17 +32,17 @@ def learning_figure(lab: Lab) -> f.Figure | None:
           "y": track[-1], "line": {"color": f.BLUE, "width": 1},
           "name": f"mean of {_WIDTH_BP} bases"},
          *f.gene_traces(genes, place, "y2")],
-        height=430,
-        title={"x": 0, "y": 0.97, "yanchor": "top", "font": {"size": 15}}
+        height=460,
+        title={"x": 0, "y": 0.97, "yanchor": "top", "font": {"size": 14}}
         | frames[-1]["layout"]["title"],
-        margin={"l": 50, "r": 12, "t": 60, "b": 60},
+        margin={"l": 50, "r": 12, "t": 60, "b": 90},
         showlegend=False,
         xaxis={"title": {"text": f"position on {f.plain(place.contig)}"}, "tickformat": ",d",
                "nticks": 4, "anchor": "y2", "fixedrange": True,
                "range": [place.start, place.end + 1]},
-        yaxis={"domain": [0.32, 1], "fixedrange": True, "title": {"text": "bits, of 2"},
+        yaxis={"domain": [0.4, 1], "fixedrange": True, "title": {"text": "bits, of 2"},
                "range": [min(map(min, track)), 1.05 * max(map(max, track))]},
-        yaxis2=f.gene_axis((0, 0.28), len(genes)),
+        yaxis2=f.gene_axis((0, 0.36), len(genes)),
         sliders=[_slider([frame["name"] for frame in frames])],
     )  # fmt: skip
     return drawn | {"frames": frames, "plays": _PLAY}
@@ -51,7 +51,7 @@ def learning_figure(lab: Lab) -> f.Figure | None:
 def _slider(names: Sequence[str]) -> dict[str, Any]:
     """Return a slider of frames that stands at the last."""
     steps = [{"label": name, "method": "animate", "args": [[name], _SHOW]} for name in names]
-    return {"active": len(names) - 1, "y": -0.16, "pad": {"t": 8},
+    return {"active": len(names) - 1, "y": -0.2, "pad": {"t": 8},
             "currentvalue": {"visible": False}, "steps": steps}  # fmt: skip
 
 

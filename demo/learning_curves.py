@@ -29,7 +29,7 @@ CAPTIONS = {
     25: "It knows which 6-mers are common.",
     100: "Codons appear in {gene}.",
     300: "{gene} lights up.",
-    9000: "The end of the training: {gene} stands out.",
+    9000: "The end: {gene} stands out.",
 }
 
 

@@ -12,7 +12,7 @@ from demo.words import in_words, many, named, spaced
 
 ALTS = "ACGT"
 _NUMBERS = ("delta", "forward", "reverse", "spread")
-_STRAND_COLORS = {"forward": f.BLUE, "reverse": "#56B4E9"}
+_STRAND_COLORS = {"forward": f.BLUE, "reverse": "rgba(0, 114, 178, 0.45)"}
 _MOST_LETTERED_BP = 90  # longest window whose cells have room for a letter
 _LEAST_SCALE_NATS = 0.1
 _FEW = 60  # most SNVs of a consequence that are drawn as single points
@@ -66,9 +66,10 @@ def _standing(result: Result) -> str:
         return ""
     term, like = snvs["consequence"], len(snvs["deltas"][snvs["consequence"]])
     drawn = "all" if like == snvs["all"][term] else f"a random {like} of"
+    verb = "is" if snvs["lower"] == 1 else "are"
     return (
         f"Of {drawn} {many(snvs['all'][term], 'SNV')} of {snvs['region']} with this consequence "
-        f"({spaced(term)}), {snvs['lower']} are less likely."
+        f"({spaced(term)}), {snvs['lower']} {verb} less likely."
     )
 
 
@@ -165,9 +166,10 @@ def snv_strip(result: Result) -> f.Figure | None:
     return f.figure(
         [trace for trace in traces if trace["x"]],
         height=130 + _ROW_PIXELS * len(rows),
-        margin={"l": 150, "r": 12, "t": 40, "b": 50},
+        margin={"l": 118, "r": 16, "t": 40, "b": 50},
         xaxis={"title": {"text": "delta of an SNV, in nats"}, "fixedrange": True},
-        yaxis={"autorange": "reversed", "fixedrange": True, "type": "category"},
+        yaxis={"autorange": "reversed", "fixedrange": True, "type": "category",
+               "tickfont": {"size": 12}},
         shapes=[{"type": "line", "x0": 0, "x1": 0, "yref": "paper", "y0": 0, "y1": 1,
                  "line": {"color": f.GREY, "dash": "dot"}}],
     )  # fmt: skip

@@ -6,6 +6,8 @@ from carbon.genome import short
 
 _AS_LIKELY = 1.1
 """Largest ratio of two likelihoods that is described as equal."""
+_SCALES = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
+_MOST_WRITTEN = 1e15
 _MOST_NATS = 700.0  # exp of more overflows
 
 
@@ -66,4 +68,7 @@ def _rounded(times: float) -> str:
     rounded = float(f"{times:.2g}")
     if rounded < 10:
         return f"{rounded:.1f}"
-    return f"{rounded:,.0f}" if rounded < 1e9 else f"{rounded:.1e}"
+    if rounded >= _MOST_WRITTEN:
+        return f"10^{math.log10(rounded):.0f}"
+    scales = (f"{rounded / least:,.3g} {name}" for least, name in _SCALES if rounded >= least)
+    return next(scales, f"{rounded:,.0f}")

@@ -239,7 +239,7 @@ def _marginals_figure(marginals: list[list[float]], true: str) -> Figure:
         height=300,
         barmode="group",
         showlegend=True,
-        xaxis={"title": {"text": "place, and the base that stands there"}, "fixedrange": True,
+        xaxis={"title": {"text": "place, and the true base"}, "fixedrange": True,
                "tickangle": 0, "type": "category"},
         yaxis={"title": {"text": "probability"}, "range": [0, 1], "fixedrange": True,
                "tickformat": ".0%"},
