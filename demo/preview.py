@@ -3,12 +3,13 @@
 import io
 import textwrap
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-_STORED = 2000
+_STORED, _DRAWN = 2000, 64
 _SIZE = (1200, 630)
 _INK, _GROUND, _CURVE = "#ffffff", "#10243e", "#fee838"
 _LETTERS_PER_LINE, _MOST_LINES = 58, 4
@@ -28,7 +29,7 @@ class Card(NamedTuple):
 
     title: str
     sentence: str
-    heights: Sequence[float] = ()
+    heights: tuple[float, ...] = ()
 
 
 class Previews:
@@ -54,6 +55,7 @@ class Previews:
         return self._states.get(link) or self._pages.get(link.partition("?")[0])
 
 
+@lru_cache(_DRAWN)
 def draw_card(card: Card) -> bytes:
     """Return a card as a PNG of 1,200 x 630 pixels."""
     from PIL import Image, ImageDraw, ImageFont
@@ -72,7 +74,7 @@ def draw_card(card: Card) -> bytes:
     return buffer.getvalue()
 
 
-def _outline(heights: Sequence[float]) -> list[tuple[float, float]]:
+def _outline(heights: tuple[float, ...]) -> list[tuple[float, float]]:
     """Return the curve as a polygon that stands on its lowest value, or on 0."""
     values = np.nan_to_num(np.asarray(heights, dtype=float))
     at = np.linspace(0, len(values) - 1, _POINTS)

@@ -151,8 +151,8 @@ class Start(Panel):
     def card(self, values: Values, result: Result) -> Card:
         """Return the preview of the learning figure."""
         learned = self.lab.learned
-        heights = learned.smoothed_bits(_PRIMER_BP)[-1].tolist() if learned else ()
-        return Card(self.heading, self.sentence, heights)
+        heights = learned.smoothed_bits(_PRIMER_BP)[-1] if learned else ()
+        return Card(self.heading, self.sentence, tuple(map(float, heights)))
 
     @cached_property
     def _sequence(self) -> str:

@@ -268,7 +268,7 @@ class VariantEffect(Panel):
     def card(self, values: Values, result: Result) -> Card:
         """Return the verdict, with the least likely SNV at each base as picture."""
         lowest = [min((d for d in row if d is not None), default=0.0) for row in result["deltas"]]
-        return Card(views.title_of(result), views.first_sentence(result), [-d for d in lowest])
+        return Card(views.title_of(result), views.first_sentence(result), tuple(-d for d in lowest))
 
     def python(self, values: Values) -> str:
         """Return the program."""
