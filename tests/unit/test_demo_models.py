@@ -20,8 +20,8 @@ from demo.limits import Limits
 from demo.lru_cache import LruCache
 from demo.model_facts import about_model, model_of_run
 from demo.page import Page, Shell
-from demo.panels.generate import Generate
-from demo.panels.read import Read
+from demo.panels.gene import Gene
+from demo.panels.write import Write
 from demo.preview import Previews
 from demo.turns import Turns
 from tests.conftest import small_config
@@ -72,11 +72,11 @@ def test_what_is_known_of_the_box():
 
 
 def test_a_visitor_gets_the_model_of_the_choice_and_all_others_the_first(lab, run):
-    panel = Generate(lab)
+    panel = Write(lab)
     other = panel.with_model("my_run")
     assert panel.with_model("model") is panel
     assert other is panel.with_model("my_run") is other.with_model("my_run")
-    given = {"length_bp": 60}
+    given = {"input": "ATGGCCAAG", "length_bp": 60}
     expected = load(run / "export").generate(["ATGGCCAAG"], 60)[0]
     assert answered(other, given)["bases"] == expected != answered(panel, given)["bases"]
     assert f"carbon.load({str(run / 'export')!r})" in other.python(values_of(other, **given))
@@ -107,12 +107,12 @@ def test_without_others_there_is_no_switch_and_a_simulated_genome_is_called_so(m
 
 def test_programs_choose_a_model_of_their_own(lab, run):
     lab.allowed = AllowedModels({"my_run": str(run)}, False, load)
-    fields = Generate(lab).fields
+    fields = Write(lab).fields
 
     def bases(**given):
-        given = {"length_bp": 12} | given
+        given = {"length_bp": 36} | given
         data = [given.get(field.name, field.default) for field in fields]
-        kind, answer = asked(address, "generate", data)
+        kind, answer = asked(address, "write", data)
         return kind, answer[0]["bases"] if kind == "complete" else answer["error"]
 
     with served(lab) as address:
@@ -150,7 +150,7 @@ def test_a_model_is_not_loaded_for_an_address_that_asks_too_much(lab, run):
     lab._others = LruCache(2)
     asks = {"base_model": "my_run"}
     with gr.Blocks() as blocks:
-        page = Page(blocks, Generate(lab), shell_of(Limits(calls_per_minute=1)))
+        page = Page(blocks, Write(lab), shell_of(Limits(calls_per_minute=1)))
     page.shell.limits.admit("1.2.3.4")
     request = SimpleNamespace(client=SimpleNamespace(host="1.2.3.4"), query_params=asks)
     (told,) = page._open(request)
@@ -175,8 +175,8 @@ def test_the_model_that_was_asked_for_longest_ago_is_let_go(lab, run, tmp_path):
     try:
         for name in names:
             for panel, given in (
-                (Generate(lab), {"length_bp": 12}),
-                (Read(lab), {"place": "c1:1-60"}),
+                (Write(lab), {"length_bp": 36}),
+                (Gene(lab), {"input": "c1:1-60"}),
             ):
                 other = panel.with_model(name)
                 visited(other, **given)

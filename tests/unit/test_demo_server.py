@@ -65,7 +65,7 @@ def test_every_panel_is_an_endpoint_and_there_are_no_others(lab, client, address
     assert found == {f"/{panel.name}" for panel in panels}
     told = requests.get(f"{address}/api").text
     assert all(f"<td>{field.name}</td>" in told for panel in panels for field in panel.fields)
-    for name in ("generate", "variant"):
+    for name in ("write", "variant"):
         expected = json.loads(json.dumps(answered(panel_of(lab, name), {})))
         assert client.predict(api_name=f"/{name}") == approximately(expected)
 
@@ -73,9 +73,9 @@ def test_every_panel_is_an_endpoint_and_there_are_no_others(lab, client, address
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"place": "nowhere", "api_name": "/read"}, r"'nowhere': is not in genes\.gff3"),
-        ({"length_bp": 10**9, "api_name": "/generate"}, "1200"),
-        ({"prompt": "A" * 7000, "api_name": "/generate"}, "6,000"),
+        ({"input": "nowhere", "api_name": "/gene"}, r"'nowhere': is not in genes\.gff3"),
+        ({"length_bp": 10**9, "api_name": "/write"}, "1200"),
+        ({"input": "A" * 21_000, "api_name": "/write"}, "20,000"),
     ],
 )
 def test_errors_of_endpoints_are_sentences(client, given, message):
@@ -86,11 +86,11 @@ def test_errors_of_endpoints_are_sentences(client, given, message):
 @pytest.mark.parametrize(
     ("name", "data"),
     [
-        ("generate", []),
+        ("write", []),
         ("variant", ["ABC", "", None]),
-        ("read", ["c1:1-60", 0, 0, 5, "forward", False, None, ""]),
-        ("read", ["c1:1-60", 0, 0, ["0"], "forward", False, "x.fa", ""]),
-        ("tokenizer", ["ACGT", "9"]),
+        ("gene", ["c1:1-60", "predictability", "", 0, 0, "both", 5, None]),
+        ("gene", ["c1:1-60", "predictability", "", 0, 0, "both", ["0"], "x.fa"]),
+        ("inside", ["ACGT", "......", "no run", "", "steps", 0]),
     ],
 )
 def test_values_that_fit_no_field_are_said_to(address, caplog, capfd, name, data):
@@ -101,12 +101,12 @@ def test_values_that_fit_no_field_are_said_to(address, caplog, capfd, name, data
 
 def test_an_uploaded_genome_is_read_and_a_program_is_not(client, tmp_path):
     fasta = write_fasta(tmp_path / "mine.fa", {"z": "ACGT" * 50})
-    read = client.predict(place="z:1-12", genome=[handle_file(str(fasta))], api_name="/read")
+    read = client.predict(input="z:1-12", genome=[handle_file(str(fasta))], api_name="/gene")
     assert (read["region"], read["bases"]) == ("z:1-12", "ACGT" * 3)
     script = tmp_path / "run.py"
     script.write_text("raise SystemExit('this was run')\n")
     with pytest.raises(AppError):
-        client.predict(genome=[handle_file(str(script))], api_name="/read")
+        client.predict(genome=[handle_file(str(script))], api_name="/gene")
 
 
 def test_no_file_outside_the_uploads_is_read(lab, address, tmp_path):
@@ -115,18 +115,18 @@ def test_no_file_outside_the_uploads_is_read(lab, address, tmp_path):
         for path in (secret, "/etc/passwd", "../../../../etc/passwd"):
             answer = requests.get(f"{address}/gradio_api/{route}{path}")
             assert answer.status_code in (403, 404) and "root:" not in answer.text
-    panel = panel_of(lab, "read")
+    panel = panel_of(lab, "gene")
     for files in (None, [{"path": str(secret), "meta": {"_type": "gradio.FileData"}}]):
         place = "z:1-12" if files else lab.example.name
-        kind, told = asked(address, "read", data_of(panel, place=place, genome=files))
+        kind, told = asked(address, "gene", data_of(panel, input=place, genome=files))
         assert (kind == "error") == bool(files) and "ACGTACGTACGT" not in str(told)
 
 
 def test_bodies_uploads_and_questions_are_bounded(lab):
     limits = Limits(calls_per_minute=2, uploads_per_minute=2, upload_bytes=1000)
     with served(lab, limits) as small:
-        call, upload = (f"{small}/gradio_api/{path}" for path in ("call/tokenizer", "upload"))
-        assert requests.post(call, json={"data": ["A" * 2**20, "2"]}).status_code == 413
+        call, upload = (f"{small}/gradio_api/{path}" for path in ("call/start", "upload"))
+        assert requests.post(call, json={"data": ["A" * 2**20]}).status_code == 413
         assert requests.post(call, data=iter([b'{"data":[]}'])).status_code == 413  # no length
         many = [("files", (f"{n}.fa", b"A" * 1000)) for n in range(100)]
         refused = requests.post(upload, files=[("files", ("g.fa", b"A" * 20_000_000))])
@@ -137,7 +137,7 @@ def test_bodies_uploads_and_questions_are_bounded(lab):
         assert refused.status_code == 413 and "exceeded maximum allowed size" in refused.text
         codes = [requests.post(upload, files=many[:4]).status_code for _ in range(2)]
         assert codes == [200, 429]  # the second and the third of this minute
-        answers = [asked(small, "tokenizer", ["ACGT", "2"]) for _ in range(3)]
+        answers = [asked(small, "start", [""]) for _ in range(3)]
         assert [kind for kind, _ in answers] == ["complete", "complete", "error"]
         assert "2 questions a minute" in answers[-1][1]["error"]
 
@@ -152,7 +152,7 @@ def test_few_sessions_are_kept(lab, monkeypatch):
     with served(lab) as own:
         before = kept()
         for _ in range(8):
-            asked(own, "tokenizer", ["ACGT", "2"])
+            asked(own, "start", [""])
         assert kept() - before <= 6
 
 
@@ -169,7 +169,7 @@ def test_what_the_browser_is_told(lab, address):
     assert picture.startswith(address) and requests.get(picture).content[1:4] == b"PNG"
     assert b"<svg" in requests.get(f"{address}/favicon.ico").content
     host = {"Host": 'x"><script>alert(1)</script>'}
-    assert "<script>alert" not in requests.get(address + "/read", headers=host).text
+    assert "<script>alert" not in requests.get(address + "/gene", headers=host).text
 
 
 def test_the_minute_goes_by():
@@ -226,7 +226,7 @@ def visits(room, panel, visitors):
     """Let visitors ask at once, each for a seed; return the bases that they get."""
 
     def visit(seed):
-        kind, answer = asked(room, "generate", data_of(panel, seed=seed, length_bp=24))
+        kind, answer = asked(room, "write", data_of(panel, seed=seed, length_bp=36))
         assert kind == "complete", answer
         return answer[0]["bases"]
 
@@ -235,11 +235,11 @@ def visits(room, panel, visitors):
 
 
 def expected_of(panel, visitors):
-    return [answered(panel, {"seed": n, "length_bp": 24})["bases"] for n in range(visitors)]
+    return [answered(panel, {"seed": n, "length_bp": 36})["bases"] for n in range(visitors)]
 
 
 def test_visitors_who_ask_at_once_each_get_their_own(lab, address):
-    panel = panel_of(lab, "generate")
+    panel = panel_of(lab, "write")
     found = visits(address, panel, 6)
     assert found == expected_of(panel, 6) and len(set(found)) == 6
 
@@ -252,7 +252,7 @@ def test_a_class_behind_one_address_at_once(lab):
         gc.collect()
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
-    panel = panel_of(lab, "generate")
+    panel = panel_of(lab, "write")
     with served(lab, Limits()) as room:
         found = visits(room, panel, 30)
         first_mib = peak_mib()
