@@ -174,13 +174,13 @@ def input_field(default: str, label: str = "Gene, region, variant or DNA", info:
     return Field(INPUT, label, default, "input", most=MOST_INPUT, info=info)
 
 
-def checked_values(fields: tuple[Field, ...], given: Mapping[str, Any]) -> Values:
-    """Return a value for every field; fields that are not given take their defaults.
+def checked_values(fields: tuple[Field, ...], values: Mapping[str, Any]) -> Values:
+    """Return a value for every field; a missing value is the default.
 
     Raises:
         UserError: a value is not allowed.
     """
-    return {field.name: field.checked(given.get(field.name, field.default)) for field in fields}
+    return {field.name: field.checked(values.get(field.name, field.default)) for field in fields}
 
 
 def link_to(path: str, fields: tuple[Field, ...], values: Mapping[str, Any]) -> str:

@@ -92,13 +92,15 @@ class Example:
         place = gene.interval if gene else from_region(self.name, reference.contig_lengths_bp)
         coding = transcript.cds if transcript else ()
         longest = max(coding, key=lambda span: span[1] - span[0], default=(place.start, place.end))
-        found: dict[str, Variant] = {}
+        snvs: dict[str, Variant] = {}
         for snv in self._snvs(place, sum(longest) // 2):
             effect = snv_effect(reference, transcript, snv) if transcript else None
-            found.setdefault(_EFFECTS.get(effect.term if effect else "", _OTHER), snv)
-            if set(found) >= set(_EFFECTS.values()) or not transcript:
+            snvs.setdefault(_EFFECTS.get(effect.term if effect else "", _OTHER), snv)
+            if set(snvs) >= set(_EFFECTS.values()) or not transcript:
                 break
-        named = {label: found[label] for label in _EFFECTS.values() if label in found} or found
+        named = {
+            label: examples[label] for label in _EFFECTS.values() if label in examples
+        } or examples
         first = next(iter(named.values()), Variant(place.contig, place.start, "A", "C"))
         inserted = Variant(first.contig, first.position, first.ref, first.ref + first.alt)
         return named | {_INSERTED: inserted}

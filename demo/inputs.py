@@ -135,12 +135,12 @@ def _contig(genome: Genome, name: str | None) -> str:
     if name is None:
         return next(iter(lengths_bp)) if len(lengths_bp) == 1 else ""
     aliases = contig_aliases(lengths_bp)
-    found = aliases.get(name.casefold()) or aliases.get(name.casefold().partition(".")[0])
-    if found is None:
+    contig = aliases.get(name.casefold()) or aliases.get(name.casefold().partition(".")[0])
+    if contig is None:
         near = near_names(name, lengths_bp) or tuple(lengths_bp)[:5]
         hint = f"; the genome has {', '.join(near)}"
         raise TypedError(f"there is no contig '{name}'{hint}", name, 0, name, near)
-    return found
+    return contig
 
 
 def _is_gene(text: str, genome: Genome) -> bool:
@@ -159,8 +159,8 @@ def _are_letters(text: str, genome: Genome) -> bool:
 
 
 def _read_gene(text: str, genome: Genome, paste: object, gene: str) -> Detected:
-    found = gene_named(genome, text)
-    return Detected("gene", _spelled_name(genome, text), genome, found.interval, found)
+    own = gene_named(genome, text)
+    return Detected("gene", _spelled_name(genome, text), genome, own.interval, own)
 
 
 def _read_region(text: str, genome: Genome, paste: object, gene: str) -> Detected:

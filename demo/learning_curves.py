@@ -61,8 +61,8 @@ class Learning(NamedTuple):
             np.array([np.convolve(row, kernel, "same") for row in rows])
             for rows in (np.where(there, bits, 0.0), there)
         )
-        found: NDArray[np.float64] = sums / np.maximum(counts, 1)
-        return found
+        means: NDArray[np.float64] = sums / np.maximum(counts, 1)
+        return means
 
     def mean_bits(self, positions: Sequence[int]) -> NDArray[np.float64]:
         """Return the mean of `known_bits` over positions of the contig in the region, (steps,).
@@ -72,8 +72,8 @@ class Learning(NamedTuple):
         inside = [at - self.interval.start for at in positions if self._has(at)]
         if not inside:
             return np.full(len(self.steps), np.nan)
-        found: NDArray[np.float64] = np.nanmean(self.known_bits[:, inside], axis=1)
-        return found
+        means: NDArray[np.float64] = np.nanmean(self.known_bits[:, inside], axis=1)
+        return means
 
     def _has(self, position: int) -> bool:
         return self.interval.start <= position < self.interval.end

@@ -50,7 +50,7 @@ def _sites_of_kinds(reference: Reference, annotation: Annotation | None) -> dict
         "coding": [(t, span) for t in transcripts for span in t.cds],
         "intron": [(t, span) for t in transcripts for span in t.introns],
     }
-    found: dict[str, list[_Site]] = {
+    sites: dict[str, list[_Site]] = {
         kind: [
             (Interval(t.contig, start, end), t.strand)
             for t, (start, end) in kind_spans
@@ -58,19 +58,19 @@ def _sites_of_kinds(reference: Reference, annotation: Annotation | None) -> dict
         ]
         for kind, kind_spans in spans.items()
     }
-    return found | {"intergenic": [(gap, "+") for gap in intergenic(annotation, lengths_bp)]}
+    return sites | {"intergenic": [(gap, "+") for gap in intergenic(annotation, lengths_bp)]}
 
 
 def _windows(sites: Iterable[_Site], number: int, piece_bp: int) -> list[_Site]:
     """Return `number` sites of length `piece_bp`, from as many of the given sites as possible."""
     sites = _evenly([site for site in sites if site[0].length_bp >= piece_bp], number)
     per_site = -(-number // max(len(sites), 1))
-    found = [
+    windows = [
         (Interval(site.contig, start, start + piece_bp), strand)
         for site, strand in sites
         for start in _evenly(range(site.start, site.end - piece_bp + 1, piece_bp), per_site)
     ]
-    return _evenly(found, number)
+    return _evenly(windows, number)
 
 
 def _evenly(items: Sequence[T], number: int) -> list[T]:

@@ -43,8 +43,8 @@ def genome_in_files(files: Sequence[str]) -> Genome:
         if len(genbanks) == len(files) == 1:
             return replace(_in_genbank(genbanks[0]), shown_files=names)
         if len(fastas) == 1 and len(annotations) <= 1 and not genbanks:
-            found = Genome.open(fastas[0], annotations[0] if annotations else None, CHR)
-            return replace(found, shown_files=names)
+            genome = Genome.open(fastas[0], annotations[0] if annotations else None, CHR)
+            return replace(genome, shown_files=names)
     except UserError as error:
         raise UserError(without_folders(str(error), files)) from None
     raise UserError("upload one GenBank file, or one FASTA with or without one GFF3, GTF or BED")
@@ -120,12 +120,12 @@ def sequences_in_text(text: str, most: int) -> list[tuple[str, str]]:
         path = folder / "sequences.fa"
         path.write_text(text + "\n", encoding="utf-8")
         try:
-            found = list(read_sequences(path))
+            records = list(read_sequences(path))
         except UserError as error:
             raise UserError(without_folders(str(error), [str(path)])) from None
-    if len(found) > most:
-        raise UserError(f"{len(found)} sequences; give {most} at most")
-    return found
+    if len(records) > most:
+        raise UserError(f"{len(records)} sequences; give {most} at most")
+    return records
 
 
 def without_folders(message: str, files: Sequence[str]) -> str:
