@@ -98,9 +98,7 @@ class Example:
             snvs.setdefault(_EFFECTS.get(effect.term if effect else "", _OTHER), snv)
             if set(snvs) >= set(_EFFECTS.values()) or not transcript:
                 break
-        named = {
-            label: examples[label] for label in _EFFECTS.values() if label in examples
-        } or examples
+        named = {label: snvs[label] for label in _EFFECTS.values() if label in snvs} or snvs
         first = next(iter(named.values()), Variant(place.contig, place.start, "A", "C"))
         inserted = Variant(first.contig, first.position, first.ref, first.ref + first.alt)
         return named | {_INSERTED: inserted}
