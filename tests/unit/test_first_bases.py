@@ -72,8 +72,8 @@ def open_gene(folder, strand="+", gff3=None):
 
 
 @pytest.mark.parametrize("strand", ["+", "-"])
-def test_bases_of_an_example_gene(tmp_path):
-    genome, _ = open_gene(tmp_path, "-")
+def test_bases_of_an_example_gene(tmp_path, strand):
+    genome, _ = open_gene(tmp_path, strand)
     assert Example(genome, "ABC").bases(66) == "ATG" + ("TACCAATTAGGAGCA" * 5)[:63]
 
 
