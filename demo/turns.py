@@ -1,4 +1,4 @@
-"""A fair queue before the model: answers take turns between the items that they yield."""
+"""A fair queue before the model: long answers take turns with others between their items."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -8,6 +8,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 _DONE = object()
+_TURN_SECONDS = 1.0  # short answers end within one turn
 _POLL_SECONDS = 0.25
 _LOST_SECONDS = 5.0  # an answer that does not ask for its turn for so long was closed
 
@@ -31,7 +32,7 @@ class _Ticket:
 
 @dataclass
 class Turns:
-    """First come, first served, for each item anew: a long answer never holds up a short one.
+    """First come, first served; an answer that takes long goes to the end after each turn.
 
     Attributes:
         clock: function that returns seconds; tests replace it.
@@ -42,20 +43,26 @@ class Turns:
     _changed: Condition = field(default_factory=Condition, repr=False)
 
     def take(self, items: Iterator[T]) -> Iterator[T | Waiting]:
-        """Yield items, each computed in a turn of its own, and `Waiting` while others have theirs.
+        """Yield items computed in turn, and `Waiting` while others have theirs.
 
         Closing the iterator gives the turn to the next answer.
         """
-        while True:
-            ticket = self._join()
-            try:
+        ticket, seconds = self._join(), 0.0
+        try:
+            while True:
                 yield from self._wait(ticket)
+                start = self.clock()
                 item = next(items, _DONE)
-            finally:
-                self._leave(ticket)
-            if item is _DONE:
-                return
-            yield item  # type: ignore[misc]  # not _DONE
+                seconds += self.clock() - start
+                if item is _DONE:
+                    return
+                ticket.is_computing, ticket.asked_at = False, self.clock()
+                if seconds >= _TURN_SECONDS:
+                    self._leave(ticket)  # and join again behind those who wait
+                    seconds = 0.0
+                yield item  # type: ignore[misc]  # not _DONE
+        finally:
+            self._leave(ticket)
 
     def _join(self) -> _Ticket:
         with self._changed:
@@ -80,12 +87,12 @@ class Turns:
         """Return how many answers come first, at once if none, else after a short wait."""
         with self._changed:
             self._drop_lost()
+            if self._queue[:1] != [ticket]:
+                self._changed.wait(_POLL_SECONDS)
             if ticket not in self._queue:
                 self._queue.append(ticket)
-            if self._queue[0] is not ticket:
-                self._changed.wait(_POLL_SECONDS)
             ticket.asked_at = self.clock()
-            before = self._queue.index(ticket) if ticket in self._queue else len(self._queue)
+            before = self._queue.index(ticket)
             ticket.is_computing = before == 0
             return before
 
