@@ -12,7 +12,7 @@ from demo.words import in_words, many, named, spaced
 
 ALTS = "ACGT"
 _NUMBERS = ("delta", "forward", "reverse", "spread")
-_STRAND_COLORS = {"forward": f.BLUE, "reverse": "rgba(0, 114, 178, 0.45)"}
+_STRAND_COLORS = {"forward": f.BLUE, "reverse": "#8fb8d6"}
 _MOST_LETTERED_BP = 90  # longest window whose cells have room for a letter
 _LEAST_SCALE_NATS = 0.1
 _FEW = 60  # most SNVs of a consequence that are drawn as single points
