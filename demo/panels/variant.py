@@ -85,14 +85,15 @@ class VariantEffect(Panel):
     def make_fields(self) -> tuple[Field, ...]:
         """Return the inputs."""
         gene = self.lab.example.name
+        most_bp = self.lab.model.variant_method(protocol=_PROTOCOL).window_bp
         return (
             input_field(gene, "Variant, or gene",
                         "such as E52* of ENO2, GENE:c.154G>T, chr8:451480 G>T, or a row of a VCF"),
             Field("alleles", "Compare with", "", "lines", most=1000,
                   info="one variant a line; empty for three changes of the same codon"),
             Field("strands", "Strands", "both", "choice", tuple(STRANDS_READ), more=True),
-            Field("window_bp", "Window in bases", _WINDOW_BP, "integer", least=48,
-                  most=self._most_window_bp, more=True,
+            Field("window_bp", "Window in bases", min(_WINDOW_BP, most_bp), "integer", least=48,
+                  most=most_bp, more=True,
                   info="the model reads so many bases around each variant"),
             Field("map_bp", "Bases in the heat map", 30, "integer", least=6, most=_MOST_MAP_BP,
                   more=True),
@@ -101,10 +102,6 @@ class VariantEffect(Panel):
             Field("genome", "Your own genome", [], "files", GENOME_ENDINGS, more=True,
                   info="one GenBank file, or FASTA and annotation"),
         )  # fmt: skip
-
-    @property
-    def _most_window_bp(self) -> int:
-        return self.lab.model.variant_method(protocol=_PROTOCOL).window_bp
 
     def examples(self) -> tuple[Example, ...]:
         """Return the changes of the example gene, and another gene's splice site."""
