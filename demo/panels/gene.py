@@ -14,7 +14,7 @@ from carbon.genome.genome import Genome
 from carbon.genome.interval import from_region
 from carbon.inference.options import STRANDS_READ
 from demo.fields import Field, Values, input_field
-from demo.gene_measures import DOWNSTREAM_BP, MEASURES
+from demo.gene_measures import DOWNSTREAM_BP, MAP_PHASES, MEASURES, WINDOW_BP
 from demo.gene_views import SMOOTHED_BP, map_figure, smoothed, track_figure
 from demo.inputs import Detected
 from demo.markup import download, facts, link_chip, paragraph, shortened, tsv
@@ -27,7 +27,8 @@ from demo.uploads import GENOME_ENDINGS, pasted_file, shown_reference
 TRACK, CONSTRAINT, MAP = MEASURES
 _MOST_BP = MEASURES[TRACK].most_bp
 _AROUND_VARIANT_BP = 300
-_MOST_LISTED, _LEAST_CODONS, _CARD_BARS = 200, 60, 120
+_CLEAREST_TRNA = "tQ(UUG)H"  # of yeast chromosome VIII, by the rank of its T stem
+_MOST_LISTED, _MOST_KNOWN, _LEAST_CODONS, _CARD_BARS = 200, 5, 60, 120
 _PHASES = tuple("012345")
 
 
@@ -59,18 +60,19 @@ class Gene(Panel):
             Field("strand", "Strands", "both", "choice", tuple(STRANDS_READ), more=True,
                   info="both: the mean of both directions"),
             Field("phases", "Phases", list(_PHASES), "choices", _PHASES, more=True,
-                  info="where 6-mers begin; the figure shows their mean"),
+                  info="where 6-mers begin; predictability is their mean"),
             Field("genome", "Your own genome", [], "files", GENOME_ENDINGS, more=True,
                   info="one GenBank file, or FASTA with or without annotation"),
         )  # fmt: skip
 
     def examples(self) -> tuple[Example, ...]:
         """Return well-known genes, and the other views."""
-        gene, genome = self.lab.example.name, self.lab.genome
+        gene, genome, known = self.lab.example.name, self.lab.genome, self.lab.known_genes
         genes = genome.annotation.genes if genome.annotation else ()
         folded = [each.name for each in genes if stem_pairs(genome.reference, each)]
+        folded.sort(key=lambda name: name != _CLEAREST_TRNA)
         return (
-            *(Example(name, {"input": name}, why) for name, why in self.lab.known_genes.items()),
+            *(Example(name, {"input": name}, known[name]) for name in [*known][1:_MOST_KNOWN]),
             Example("Letters", {"input": gene, "start_bp": 80, "width_bp": 60}),
             Example("Constraint", {"input": gene, "view": CONSTRAINT}),
             *(Example(f"Base pairs of {name}", {"input": name, "view": MAP})
@@ -85,7 +87,9 @@ class Gene(Panel):
         """Yield progress, and the values of every base or pair of bases."""
         detected = self._detected(values)
         place, measure = _computed(detected, values), MEASURES[values["view"]]
-        items = measure.compute(self.lab.model, detected.genome.reference, place, _options(values))
+        items = measure.compute(
+            self.lab.model, detected.genome.reference, place, self._options(values)
+        )
         for item in items:
             yield item if isinstance(item, Progress) else {"region": place.to_region()} | item
 
@@ -138,7 +142,7 @@ class Gene(Panel):
             _computed(detected, values),
             shown_reference(detected.genome),
         )
-        options = "".join(f", {name}={value!r}" for name, value in _options(values).items())
+        options = "".join(f", {name}={value!r}" for name, value in self._options(values).items())
         if values["view"] == MAP:
             lines = (f"    result = model.dependency(genome, place{options})\n"
                      "for row in result.dependency:\n    print(*row)\n")  # fmt: skip
@@ -161,10 +165,22 @@ class Gene(Panel):
         words: list[object] = ["carbon", name, "--model", self.lab.model_name,
                                "--reference", reference,
                                "--region", _computed(detected, values).to_region()]  # fmt: skip
-        for option, value in _options(values).items():
+        for option, value in self._options(values).items():
             text = ",".join(map(str, value)) if isinstance(value, list) else value
             words += [f"--{option.removesuffix('_bp')}", text]
         return [*before, [*words, "--output", output]]
+
+    def _options(self, values: Values) -> dict[str, Any]:
+        """Return the options of the scan or the map."""
+        strands, phases = values["strand"], [int(phase) for phase in values["phases"]] or [0]
+        fitting_bp = self.lab.model.scan_method(sides="both", downstream_bp=DOWNSTREAM_BP).window_bp
+        window_bp = min(WINDOW_BP, fitting_bp)
+        return {
+            TRACK: {"offsets": phases, "strands": strands},
+            CONSTRAINT: {"sides": "both", "window_bp": window_bp, "downstream_bp": DOWNSTREAM_BP,
+                         "strands": strands},
+            MAP: {"window_bp": window_bp, "offsets": list(MAP_PHASES)},
+        }[values["view"]]  # fmt: skip
 
     def _detected(self, values: Values) -> Detected:
         detected = self.lab.detect(values["input"], values["genome"])
@@ -205,16 +221,6 @@ class Gene(Panel):
             head = f"No genes are annotated; open reading frames of {_LEAST_CODONS} codons or more"
         chips = (link_chip(self.link(values | changes), text) for text, changes in links)
         return paragraph(f"{head}:") + ("".join(chips) or "none")
-
-
-def _options(values: Values) -> dict[str, Any]:
-    """Return the options of the scan or the map."""
-    phases = [int(phase) for phase in values["phases"]] or [0]
-    return {
-        TRACK: {"offsets": phases, "strands": values["strand"]},
-        CONSTRAINT: {"sides": "both", "downstream_bp": DOWNSTREAM_BP, "strands": values["strand"]},
-        MAP: {"offsets": phases},
-    }[values["view"]]
 
 
 def _place(detected: Detected, values: Values) -> Interval:
