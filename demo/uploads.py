@@ -107,7 +107,8 @@ def sequences_in_text(text: str, most: int) -> list[tuple[str, str]]:
     """
     if not text:
         return []
-    check_is_dna(text)
+    for line in text.splitlines():
+        check_is_dna(line)
     if not text.startswith(">"):
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         for number, line in enumerate(lines, start=1):

@@ -78,7 +78,7 @@ class Compare(Panel):
         header = ("model", "bases", "nats per base", "log p, nats")
         return {
             "summary": paragraph(compared_in_words(this, other))
-            + table(header, rows)
+            + table(header, rows, self._named_bases(values)[0])
             + paragraph(_MEANING),
             "track": _track(this["log_p"], other["log_p"]),
             "saved": download("sequence.fa", fasta_text([self._named_bases(values)])),

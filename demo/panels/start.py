@@ -15,7 +15,7 @@ from carbon.tokenizer import BASES, K
 from demo import primer_text as text
 from demo.embedding_map import EmbeddingMap, embedding_map, map_figure
 from demo.fields import INPUT, Field, Values, input_field, link_to
-from demo.figures import BASE_COLORS, ORANGE, Figure, bars, figure, gene_axis, gene_traces
+from demo.figures import BASE_COLORS, ORANGE, Figure, bars, figure, gene_axis, gene_traces, plain
 from demo.gene_summary import described
 from demo.lab import Lab
 from demo.learning import learning_figure
@@ -213,7 +213,7 @@ def _gene_figure(gene: Gene) -> Figure:
     return figure(
         traces,
         height=150,
-        xaxis={"title": {"text": f"position on {place.contig}"}, "tickformat": ",d", "nticks": 4,
+        xaxis={"title": {"text": f"position on {plain(place.contig)}"}, "tickformat": ",d", "nticks": 4,
                "range": [place.start + 0.5, place.end + 0.5], "fixedrange": True},
         yaxis=gene_axis((0, 1), 1),
         showlegend=True,
