@@ -213,8 +213,8 @@ def _gene_figure(gene: Gene) -> Figure:
     return figure(
         traces,
         height=150,
-        xaxis={"title": {"text": f"position on {plain(place.contig)}"}, "tickformat": ",d", "nticks": 4,
-               "range": [place.start + 0.5, place.end + 0.5], "fixedrange": True},
+        xaxis={"title": {"text": f"position on {plain(place.contig)}"}, "tickformat": ",d",
+               "nticks": 4, "range": [place.start + 0.5, place.end + 0.5], "fixedrange": True},
         yaxis=gene_axis((0, 1), 1),
         showlegend=True,
     )  # fmt: skip
