@@ -148,9 +148,13 @@ class VariantEffect(Panel):
         """
         genome = self.lab.genome_of(values["genome"])
         listed = first_variants(values["vcf"], genome.reference, _MOST_VARIANTS + 1)
-        if listed and values[INPUT] in ("", self.lab.example.name):
+        variant = None
+        if values[INPUT] in ("", self.lab.example.name):
             variant = _first_scorable(listed)
+        if variant:
             gene = next(iter(genome.genes_in(variant.interval)), None)
+        elif listed and not values[INPUT]:
+            raise UserError("the VCF has no variant that can be scored; type one above")
         else:
             detected = self.lab.detect(values[INPUT], values["genome"])
             genome, gene = detected.genome, detected.gene
@@ -319,13 +323,9 @@ def _options(values: Values) -> VariantKeywords:
     }
 
 
-def _first_scorable(listed: Sequence[Listed]) -> Variant:
+def _first_scorable(listed: Sequence[Listed]) -> Variant | None:
     fit = (v for v, reason in listed if reason is None and v.why_unscorable() is None)
-    if variant := next(fit, None):
-        return variant
-    raise UserError(
-        "the VCF has no variant that can be scored; type one as contig:position REF>ALT"
-    )
+    return next(fit, None)
 
 
 def _first_variant(detected: Detected) -> Variant:
