@@ -268,7 +268,7 @@ def _part_shown(values: Values, place: Interval) -> str:
     most_bp = MEASURES[values["view"]].most_bp
     if values["view"] == TRACK or place.length_bp < most_bp:
         return ""
-    return f" It covers {most_bp} bases; zoom in to others in the view of {TRACK}."
+    return f" It covers {most_bp} bases; to choose others, zoom in the {TRACK} view."
 
 
 def _means(genome: Genome, place: Interval, bits: NDArray[Any]) -> list[tuple[str, str]]:
@@ -287,8 +287,9 @@ def _saved(values: Values, detected: Detected, place: Interval, result: Result) 
     """Return downloads of the values, and of the pasted sequence that the code reads."""
     positions = range(place.start + 1, place.end + 1)
     if values["view"] == MAP:
-        rows = ((at, *row) for at, row in zip(positions, result["dependency"], strict=True))
-        saved = download("map.tsv", tsv(("position", *map(str, positions)), rows))
+        cells = zip(positions, result["dependency"], strict=True)
+        names = ("position", *map(str, positions))
+        saved = download("map.tsv", tsv(names, ([at, *row] for at, row in cells)))
     else:
         rows = zip(positions, result["bases"], result["bits"], strict=True)
         saved = download("bits.tsv", tsv(("position", "base", "bits"), rows))

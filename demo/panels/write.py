@@ -29,7 +29,7 @@ from demo.markup import download
 from demo.openings import opening_bases
 from demo.panel import Command, Example, Panel, Progress, Result, View
 from demo.preview import Card
-from demo.written_views import about_temperature, comparison, frames_table, strip
+from demo.written_views import about_repeats, comparison, frames_table, strip
 
 CONTINUE = "continue it"
 _GOALS = {"GC window": "gc_window", "motif pair": "motif_pair", "codons of yeast": "yeast_codons"}
@@ -71,7 +71,7 @@ class Write(Panel):
             Field("goal", "Goal", CONTINUE, "choice", goals,
                   info="a score to maximise: G and C in the middle fifth alone; two motifs 20 bases"
                   " apart; the codons of highly expressed yeast genes"),
-            Field("length_bp", "Bases to write", 240, "integer", least=36, most=1200),
+            Field("length_bp", "Bases to write", 240, "integer", least=1, most=1200),
             Field("protein", "Protein to encode", "", "protein", most=100, more=True,
                   info="amino acids; the model chooses the codons"),
             Field("temperature", "Temperature", 1.0, "number", most=2.0, more=True,
@@ -130,7 +130,7 @@ class Write(Panel):
         if not is_complete:
             return shown
         return shown | {
-            "note": about_temperature(values["temperature"], result["bases"]),
+            "note": about_repeats(values["temperature"], result["bases"]),
             "comparison": comparison(result),
             "frames": frames_table(result),
             "saved": download("written.fa", self._fasta(values, [result])),
