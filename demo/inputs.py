@@ -95,10 +95,10 @@ def contig_aliases(lengths_bp: Mapping[str, int]) -> dict[str, str]:
     for name, own in contig_names(CHR, lengths_bp).items():
         names.setdefault(name.casefold(), own)
     for number, roman in enumerate(_ROMAN):
-        own = names.get(roman.casefold())
-        if own and len(roman) > 1:  # X alone is a sex chromosome elsewhere
+        contig = names.get(roman.casefold())
+        if contig and len(roman) > 1:  # X alone is a sex chromosome elsewhere
             for spelled in (f"{number}", f"chr{number}"):
-                names.setdefault(spelled, own)
+                names.setdefault(spelled, contig)
     for number, length_bp in enumerate(_YEAST_LENGTHS_BP, start=_FIRST_YEAST_ACCESSION):
         same = [name for name, own_bp in lengths_bp.items() if own_bp == length_bp]
         names |= {f"nc_{number:06}": name for name in same}

@@ -51,7 +51,6 @@ class Page:
         """Create the widgets and connect their events."""
         self.panel, self.shell = panel, shell
         self.views: dict[str, gr.HTML] = {}
-        gr.Navbar(visible=False)
         gr.HTML(page_header(shell.pages, panel.path))
         self.details = gr.HTML(model_details(panel.lab), elem_classes="details")
         gr.HTML(

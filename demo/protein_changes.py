@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from Bio.SeqUtils import seq1
+from Bio.Data.IUPACData import protein_letters_3to1
 
 from carbon.errors import UserError
 from carbon.genome import Interval, Variant, reverse_complement, snv_effect
@@ -19,6 +19,7 @@ CHANGE = re.compile(
 )
 
 
+_ONE_LETTER: dict[str, str] = protein_letters_3to1 | {"Ter": "*"}
 _SHOWN_TERMS = ("stop_gained", "missense_variant", "synonymous_variant")
 _SHOWN_CODONS = {"ENO2": 52}
 
@@ -143,4 +144,4 @@ def _distance(codon: str, other: str) -> int:
 
 
 def _one_letter(code: str) -> str:
-    return seq1(code, custom_map={"Ter": "*"}) if len(code) == 3 else code.upper()
+    return _ONE_LETTER.get(code.capitalize(), "X") if len(code) == 3 else code.upper()

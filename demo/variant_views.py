@@ -226,14 +226,14 @@ def downloads(result: Result) -> str:
         if ref != alt
     )
     saved = download("window.tsv", tsv(("contig", "position", "ref", "alt", "delta"), snvs))
-    columns = ("strand", "position", "delta")
-    saved += download("downstream.tsv", tsv(columns, _downstream_rows(result, variant)))
+    rows = _downstream_rows(result, variant)
+    saved += download("downstream.tsv", tsv(("strand", "position", "delta"), rows))
     for name in ("alleles", "vcf"):
         if name in result:
             columns = ("variant", *_NUMBERS, "unsure", "reason")
-            rows = ([row[column] for column in columns] for row in result[name])
+            scores = ([row[column] for column in columns] for row in result[name])
             saved += download("variants.tsv" if name == "vcf" else "side_by_side.tsv",
-                              tsv(columns, rows))  # fmt: skip
+                              tsv(columns, scores))  # fmt: skip
     return saved
 
 

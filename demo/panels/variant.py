@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 from urllib.parse import urlencode
 
 from carbon.errors import UserError
@@ -28,7 +28,7 @@ from demo.uploads import GENOME_ENDINGS, shown_reference, without_folders
 from demo.variant_files import Listed, first_variants, printed_vcf
 from demo.words import named
 
-_PROTOCOL = "centered"
+_PROTOCOL: Literal["centered"] = "centered"
 _WINDOW_BP = 384
 _MOST_MAP_BP = 120
 _MOST_STRIP_BP = 3000
