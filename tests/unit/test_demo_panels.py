@@ -211,7 +211,9 @@ def hostile(model, tmp_path_factory):
     events = [{"step": 1, "event": HOSTILE, "message": HOSTILE}]
     lines = [step_line(n, HOSTILE) for n in range(1, 61)]
     write_run(lab.runs / "a_run", lines, [], events, first=HOSTILE)
-    return Lab(model, lab.model_name, Genome.open(fasta, gff), folder, {HOSTILE: f"{HOSTILE}."})
+    allowed = AllowedModels({"other": lab.model_name}, False, load)
+    genome, known = Genome.open(fasta, gff), {HOSTILE: f"{HOSTILE}."}
+    return Lab(model, lab.model_name, genome, folder, known, allowed=allowed)
 
 
 def without_payload(view):
