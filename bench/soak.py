@@ -532,24 +532,20 @@ class Server:
         self.trial(draw, 120)
 
 
-_FIELDS = {"tokenizer": "text", "primer": "sequence", "read": "pasted", "generate": "prompt",
-           "token": "context", "compare": "a"}  # fmt: skip
-"""Pages of the demo, and the field of each that gets a sequence."""
+_PAGES = ("variant", "gene", "write", "inside")
+"""Pages of the demo whose main field takes a sequence."""
 
 
 def demo_under_load(folder: Path, seconds: float) -> str:
-    """Ask six pages of a demo about sequences that differ; return whether its memory stays flat."""
+    """Ask the pages of a demo about sequences that differ; return whether its memory stays flat."""
     (folder / "demo").mkdir()
     lab = make_lab(folder / "demo", load(folder / "good" / "model"))
     fields = {panel.name: panel.fields for panel in make_panels(lab)}
     with served(lab, Limits(calls_per_minute=10**6)) as address:
 
         def ask(draw: Random) -> None:
-            name = draw.choice(list(_FIELDS))
-            given: dict[str, Any] = {
-                _FIELDS[name]: "".join(draw.choices("ACGT", k=draw.randint(24, 300)))
-            }
-            given |= {"length_bp": 24, "b": ""}
+            name, bases = draw.choice(_PAGES), draw.choices("ACGT", k=draw.randint(24, 300))
+            given = {"input": "".join(bases), "length_bp": 24}
             asked(address, name, [given.get(field.name, field.default) for field in fields[name]])
 
         return under_load(ask, seconds)

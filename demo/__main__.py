@@ -87,8 +87,8 @@ def _add_server(group: argparse._ArgumentGroup) -> None:
 def _serve(arguments: argparse.Namespace) -> None:
     from carbon.genome.genome import Genome
     from demo import first_start
-    from demo.allowed_models import Offer
-    from demo.app import build, launch_options
+    from demo.allowed_models import AllowedModels
+    from demo.app import build
     from demo.lab import Lab, shown_name
     from demo.limits import Limits
 
@@ -96,9 +96,9 @@ def _serve(arguments: argparse.Namespace) -> None:
     if arguments.annotation and not arguments.genome:
         raise UserError("--annotation: give the --genome that it belongs to")
     model_name = arguments.model or first_start.find_model(arguments.home)
-    found = first_start.Genome(arguments.genome, arguments.annotation)
+    files = first_start.Genome(arguments.genome, arguments.annotation)
     if not arguments.genome:
-        found = first_start.find_genome(model_name, arguments.home)
+        files = first_start.find_genome(model_name, arguments.home)
     say(f"loading {model_name}")
     from carbon.inference import Model, load
     from carbon.model.folder import carbon_folder
@@ -116,21 +116,20 @@ def _serve(arguments: argparse.Namespace) -> None:
         about_model(str(model_of_run(source)))  # report invalid models before the server starts
     del sources[shown_name(model_name)]
     has_others = sources or arguments.any_model
-    offer = Offer(sources, arguments.any_model, opened) if has_others else None
+    allowed = AllowedModels(sources, arguments.any_model, opened) if has_others else None
     model = opened(model_name)
-    genome = Genome.open(found.fasta, found.annotation, arguments.contigs, arguments.genetic_code)
+    genome = Genome.open(files.fasta, files.annotation, arguments.contigs, arguments.genetic_code)
     runs = arguments.runs or arguments.home
-    learned = read_learning(found.learning) if found.learning else None
-    known = found.known_genes, learned, found.explained_variants
-    lab = Lab(model, model_name, genome, runs, *known, offer)
+    learned = read_learning(files.learning) if files.learning else None
+    lab = Lab(model, model_name, genome, runs, files.known_genes, learned, allowed)
     limits = Limits(calls_per_minute=arguments.calls_per_minute)
-    app = build(lab, limits)
+    app, options = build(lab, limits)
     try:
         _, local, _ = app.launch(
             server_name=arguments.host,
             server_port=arguments.port,
             prevent_thread_lock=True,
-            **launch_options(lab, limits),
+            **options,
         )
     except OSError:
         raise UserError(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class AllowedModels:
     """Models that a visitor may select.
 
     Attributes:
@@ -44,8 +44,7 @@ class Offer:
             raise UserError(f"Model: there is no '{name[:60]}' here; choose one of the list")
         if name in self.sources and _place(source) != self.places[name]:
             raise UserError(
-                f"Model: '{name}' is another folder than when it was offered; whoever runs this "
-                "can offer it anew"
+                f"Model: the folder of '{name}' has changed since the start; restart the demo"
             )
         return source
 

@@ -66,9 +66,9 @@ def _kind(field: Field) -> str:
 
 def _client_code(panel: Panel) -> str:
     first = next((f for f in panel.fields if f.kind != "files"), None)
-    given = f"{first.name}={first.default!r}, " if first else ""
+    argument = f"{first.name}={first.default!r}, " if first else ""
     return (
         "from gradio_client import Client\n\n"
         'client = Client("http://127.0.0.1:7860")\n'
-        f'print(client.predict({given}api_name="/{panel.name}"))'
+        f'print(client.predict({argument}api_name="/{panel.name}"))'
     )

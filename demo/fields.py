@@ -10,16 +10,20 @@ import gradio as gr
 
 from carbon.errors import UserError
 from carbon.genome.notation import read_bases
+from demo.letters import check_is_dna, check_is_protein
 
 Kind = Literal[
-    "text", "lines", "bases", "integer", "number", "choice", "choices", "switch", "files"
-]
+    "input", "text", "lines", "bases", "protein", "integer", "number", "choice", "choices",
+    "switch", "files",
+]  # fmt: skip
 Values = dict[str, Any]
 
 MOST_FILES = 4
 _GZIP = b"\x1f\x8b"  # a FASTA reader would decompress it, to any size
 _SHOWN = 40  # letters of an invalid value that the message shows
 _FEW = 4  # most choices that are shown side by side instead of in a list
+INPUT = "input"  # name of the main field of a page, whose value goes along to other pages
+MOST_INPUT = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +34,9 @@ class Field:
         name: name in links, in code and for programs.
         label: label on the page.
         default: value in the panel's first example.
-        kind: type of input; `bases` are DNA as typed, and upper-case once checked; `files` are
-            uploads, which links do not restore.
+        kind: type of input; `input` is what `demo.inputs.detect` recognises; `bases` are DNA as
+            typed, and upper-case once checked; `protein` is no DNA; `files` are uploads, which
+            links do not restore.
         choices: choices of `choice` and `choices`; suggested beginnings of a `text`; or allowed
             endings of `files`.
         least: smallest number.
@@ -60,8 +65,10 @@ class Field:
                 return gr.Dropdown(
                     list(self.choices), value=self.default, allow_custom_value=True, **label
                 )
-            case "text" | "lines" | "bases":
-                lines = 1 if self.kind == "text" else 4
+            case "input":
+                return gr.Textbox(self.default, lines=1, max_lines=6, elem_id=INPUT, **label)
+            case "text" | "lines" | "bases" | "protein":
+                lines = 1 if self.kind in ("text", "protein") else 2
                 return gr.Textbox(self.default, lines=lines, max_lines=8, **label)
             case "integer" | "number":
                 whole = self.kind == "integer"
@@ -90,10 +97,14 @@ class Field:
             UserError: the value is not allowed; the message says which values are.
         """
         match self.kind:
-            case "text" | "lines":
+            case "input" | "text" | "lines":
                 return self._text(value)
             case "bases":
+                check_is_dna(self._text(value))
                 return read_bases(self._text(value)).upper()
+            case "protein":
+                check_is_protein(self._text(value))
+                return self._text(value)
             case "integer" | "number":
                 return self._number(value)
             case "choice":
@@ -158,13 +169,18 @@ class Field:
         return paths
 
 
-def checked_values(fields: tuple[Field, ...], given: Mapping[str, Any]) -> Values:
-    """Return a value for every field; fields that are not given take their defaults.
+def input_field(default: str, label: str = "Gene, region, variant or DNA", info: str = "") -> Field:
+    """Return the main field of a page."""
+    return Field(INPUT, label, default, "input", most=MOST_INPUT, info=info)
+
+
+def checked_values(fields: tuple[Field, ...], values: Mapping[str, Any]) -> Values:
+    """Return a value for every field; a missing value is the default.
 
     Raises:
         UserError: a value is not allowed.
     """
-    return {field.name: field.checked(given.get(field.name, field.default)) for field in fields}
+    return {field.name: field.checked(values.get(field.name, field.default)) for field in fields}
 
 
 def link_to(path: str, fields: tuple[Field, ...], values: Mapping[str, Any]) -> str:

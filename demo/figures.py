@@ -8,11 +8,14 @@ from demo.markup import shortened
 
 Figure = dict[str, Any]
 
-# Okabe and Ito (2008): distinguishable for colour-blind readers.
-BASE_COLORS = {"A": "#009E73", "C": "#0072B2", "G": "#E69F00", "T": "#D55E00"}
-BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#888888"
+# Okabe and Ito (2008): distinguishable for colour-blind readers. One meaning per colour: BLUE is a
+# number of the model, ORANGE what the visitor asked about, GREY what it is compared with. The
+# colours of bases mean bases alone.
+BASE_COLORS = {"A": "#009E73", "C": "#56B4E9", "G": "#E69F00", "T": "#CC79A7"}
+BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#888888"
+GREEN, PURPLE = "#009E73", "#CC79A7"
 SEQUENTIAL = "Cividis"
-DIVERGING = [[0.0, "#D55E00"], [0.5, "#f2f2f2"], [1.0, "#0072B2"]]
+DIVERGING = [[0.0, "#762a83"], [0.5, "#f2f2f2"], [1.0, "#1b7837"]]  # less, equally, more likely
 _MOST_GENES = 40
 _LANES = 4
 _LABEL_BELOW = 0.55  # share of a lane's height

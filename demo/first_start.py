@@ -24,14 +24,12 @@ class Genome(NamedTuple):
         fasta: the sequence.
         annotation: its genes.
         known_genes: well-known genes by name, each with a sentence on why it is known.
-        explained_variants: variants of the genome by label, with a comment on their scores.
         learning: scans of a region of the genome at several steps of the model's training.
     """
 
     fasta: str
     annotation: str | None
     known_genes: Mapping[str, str] = MappingProxyType({})
-    explained_variants: Mapping[str, tuple[str, str]] = MappingProxyType({})
     learning: Path | None = None
 
 
@@ -70,8 +68,7 @@ def find_genome(model: str, home: Path) -> Genome:
 
 def _beside(entry: Entry) -> Genome:
     learning = entry.learning if entry.learning.exists() else None
-    examples = entry.known_genes, entry.explained_variants
-    return Genome(str(entry.genome), str(entry.annotation), *examples, learning)
+    return Genome(str(entry.genome), str(entry.annotation), entry.known_genes, learning)
 
 
 def _run(*words: str, **environment: str) -> None:

@@ -21,7 +21,7 @@ def find_folders(root: Path, files: Sequence[str]) -> dict[str, Path]:
     Returns:
         The path relative to `root` (for `root` itself, its name), mapped to the folder.
     """
-    found: list[tuple[int, str, Path]] = []
+    folders: list[tuple[int, str, Path]] = []
     for seen, (place, below, names) in enumerate(os.walk(root), start=1):
         folder = Path(place)
         inside = folder.relative_to(root)
@@ -29,25 +29,25 @@ def find_folders(root: Path, files: Sequence[str]) -> dict[str, Path]:
         is_one = set(files) <= set(names) and str(inside).isprintable()
         if is_one:
             name = str(inside) if inside.parts else folder.resolve().name
-            found.append((written(folder / files[-1])[0], name, folder))
+            folders.append((written(folder / files[-1])[0], name, folder))
         if is_one or len(inside.parts) >= _MOST_DEPTH:
             below.clear()
         below[:] = sorted(name for name in below if not name.startswith("."))
         if seen >= _MOST_SEEN:
             break
-    newest = sorted(found, reverse=True)[:_MOST_FOUND]
+    newest = sorted(folders, reverse=True)[:_MOST_FOUND]
     return {name: folder for _, name, folder in newest}
 
 
-def folder_named(name: str, found: Mapping[str, Path]) -> Path:
+def folder_named(name: str, folders: Mapping[str, Path]) -> Path:
     """Return a folder by its name.
 
     Raises:
-        UserError: no found folder has the name.
+        UserError: no folder has the name.
     """
-    if name not in found:
+    if name not in folders:
         raise UserError(f"the folder '{name}' is no longer there; choose another")
-    return found[name]
+    return folders[name]
 
 
 def written(path: Path) -> tuple[int, int]:

@@ -63,7 +63,7 @@ class Example:
         """Return coding bases from the first codon on, or the first bases of the longest contig."""
         transcript, reference = self.transcript, self.genome.reference
         if transcript and (first := first_coding_bases(reference, transcript, length_bp)):
-            return first.bases
+            return first
         contig, contig_bp = max(reference.contig_lengths_bp.items(), key=lambda item: item[1])
         return reference.fetch(Interval(contig, 0, min(length_bp, contig_bp))).upper()
 
@@ -92,13 +92,13 @@ class Example:
         place = gene.interval if gene else from_region(self.name, reference.contig_lengths_bp)
         coding = transcript.cds if transcript else ()
         longest = max(coding, key=lambda span: span[1] - span[0], default=(place.start, place.end))
-        found: dict[str, Variant] = {}
+        snvs: dict[str, Variant] = {}
         for snv in self._snvs(place, sum(longest) // 2):
             effect = snv_effect(reference, transcript, snv) if transcript else None
-            found.setdefault(_EFFECTS.get(effect.term if effect else "", _OTHER), snv)
-            if set(found) >= set(_EFFECTS.values()) or not transcript:
+            snvs.setdefault(_EFFECTS.get(effect.term if effect else "", _OTHER), snv)
+            if set(snvs) >= set(_EFFECTS.values()) or not transcript:
                 break
-        named = {label: found[label] for label in _EFFECTS.values() if label in found} or found
+        named = {label: snvs[label] for label in _EFFECTS.values() if label in snvs} or snvs
         first = next(iter(named.values()), Variant(place.contig, place.start, "A", "C"))
         inserted = Variant(first.contig, first.position, first.ref, first.ref + first.alt)
         return named | {_INSERTED: inserted}

@@ -1,102 +1,22 @@
-"""Gene summaries, and the first coding bases of a gene or the first bases of a region."""
+"""Gene summaries, and the first coding bases of a gene."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
-from carbon.genome.alphabet import reverse_complement
 from carbon.genome.annotation import code_of
 from carbon.genome.fasta import Reference
-from carbon.genome.genes import Gene, Span, Transcript, spliced
-from carbon.genome.genome import Genome
-from carbon.genome.interval import Interval, Strand, Variant
-
-_TRANSITION = {"A": "G", "G": "A", "C": "T", "T": "C"}
+from carbon.genome.genes import Gene, Transcript, spliced
 
 
-@dataclass(frozen=True, slots=True)
-class FirstBases:
-    """Bases in reading order, with introns removed.
+def first_coding_bases(reference: Reference, transcript: Transcript, length_bp: int) -> str | None:
+    """Return the first bases of a CDS along its strand, from its first whole codon on.
 
-    Attributes:
-        bases: upper-case bases in the direction of the strand.
-        contig: contig that contains the bases.
-        strand: strand of the bases.
-        spans: spans on the contig, ascending.
-        exons: numbers of the exons that contain the bases, from 1 and in the direction of the
-            strand; empty if the bases are not coding.
+    In upper case; None if the CDS is shorter.
     """
-
-    bases: str
-    contig: str
-    strand: Strand
-    spans: tuple[Span, ...]
-    exons: tuple[int, ...] = ()
-
-    @property
-    def regions(self) -> list[str]:
-        """Spans as `contig:first-last`, in reading order."""
-        spans = self.spans if self.strand == "+" else self.spans[::-1]
-        return [Interval(self.contig, start, end).to_region() for start, end in spans]
-
-    def last_transition(self, contig_bp: int) -> Variant | None:
-        """Return the transition (A<->G, C<->T) of the last base; None for an N.
-
-        Args:
-            contig_bp: length of the contig; spans of a circular contig may extend past it.
-        """
-        is_forward = self.strand == "+"
-        at = self.spans[-1][1] - 1 if is_forward else self.spans[0][0]
-        ref = self.bases[-1] if is_forward else reverse_complement(self.bases[-1])
-        alt = _TRANSITION.get(ref)
-        return Variant(self.contig, at % contig_bp, ref, alt) if alt else None
-
-
-def first_bases_at(genome: Genome, place: str, length_bp: int, most_bp: int) -> FirstBases:
-    """Return the first coding bases of the first transcript of the gene at a place.
-
-    If there is no gene with a transcript, or its coding sequence is shorter than `length_bp`,
-    return the first bases of the place on the forward strand, fewer if the place is shorter.
-
-    Raises:
-        GenomeError: the gene or region does not exist.
-        UserError: the place is longer than `most_bp`.
-    """
-    gene = gene_at(genome, place, most_bp)
-    if gene and (found := first_coding_bases(genome.reference, gene.transcripts[0], length_bp)):
-        return found
-    there = genome.place(place, 0, most_bp)
-    first = Interval(there.contig, there.start, min(there.start + length_bp, there.end))
-    bases = genome.reference.fetch(first).upper()
-    return FirstBases(bases, first.contig, "+", ((first.start, first.end),))
-
-
-def first_coding_bases(
-    reference: Reference, transcript: Transcript, length_bp: int
-) -> FirstBases | None:
-    """Return the first bases of a CDS from its first whole codon; None if the CDS is too short."""
-    positions = codon_positions(transcript)[:length_bp]
-    if len(positions) < length_bp:
-        return None
-    contig, strand, exons = transcript.contig, transcript.strand, transcript.exons
-    along, ascending = (exons, positions) if strand == "+" else (exons[::-1], positions[::-1])
-    spans = _runs(ascending)
-    bases = spliced(reference, contig, spans, strand).upper()
-    numbers = tuple(
-        number
-        for number, (start, end) in enumerate(along, start=1)
-        if any(start <= first < end for first, _ in spans)
-    )
-    return FirstBases(bases, contig, strand, spans, numbers)
-
-
-def _runs(positions: Sequence[int]) -> tuple[Span, ...]:
-    """Return positions as spans; a repeated position (ribosomal slippage) starts a new span."""
-    runs = groupby(enumerate(positions), key=lambda pair: pair[1] - pair[0])
-    spans = ([at for _, at in run] for _, run in runs)
-    return tuple((span[0], span[-1] + 1) for span in spans)
+    left_out = transcript.phase_bp or 0
+    coding = spliced(reference, transcript.contig, transcript.cds, transcript.strand).upper()
+    bases = coding[left_out : left_out + length_bp]
+    return bases if len(bases) == length_bp else None
 
 
 def codon_positions(transcript: Transcript) -> tuple[int, ...]:
@@ -107,24 +27,6 @@ def codon_positions(transcript: Transcript) -> tuple[int, ...]:
     positions = [at for start, end in transcript.cds for at in range(start, end)]
     along = positions if transcript.strand == "+" else positions[::-1]
     return tuple(along[transcript.phase_bp or 0 :])
-
-
-def gene_at(genome: Genome, place: str, most_bp: int) -> Gene | None:
-    """Return the gene that a place names, or the first in a region, among genes with transcripts.
-
-    Raises:
-        GenomeError: the gene or region does not exist.
-        UserError: the interval is longer than `most_bp`.
-    """
-    genes = genome.genes_in(genome.place(place, 0, most_bp))
-    transcribed = [gene for gene in genes if gene.transcripts]
-    named = [gene for gene in transcribed if place in (gene.name, gene.gene_id)]
-    return next(iter(named + transcribed), None)
-
-
-_STRANDS: dict[Strand, str] = {"+": "forward", "-": "reverse"}
-_MOST_INTRONS = 4  # number of introns whose ends are listed
-AS_IT_STANDS = "The sequence is taken as it stands, without a cut."
 
 
 def described(reference: Reference, gene: Gene, transcript: Transcript) -> dict[str, Any]:
@@ -151,80 +53,3 @@ def described(reference: Reference, gene: Gene, transcript: Transcript) -> dict[
         "protein": code.translate("".join(codons), ends_cds=True) if code else "",
         "codons": dict(sorted(Counter(codons).items())),
     }
-
-
-def described_at(genome: Genome, place: str, most_bp: int) -> dict[str, Any] | None:
-    """Return the summary of a gene by its first transcript; None if the place has no gene.
-
-    Raises:
-        GenomeError: the gene or region does not exist.
-        UserError: the place is longer than `most_bp`.
-    """
-    gene = gene_at(genome, place, most_bp)
-    return described(genome.reference, gene, gene.transcripts[0]) if gene else None
-
-
-def place_in_words(gene: dict[str, Any] | None) -> str:
-    """Return a sentence on the location of a gene, from the summary by `described`."""
-    if gene is None:
-        return "There is no gene with a known structure in this place."
-    strand: Strand = gene["strand"]
-    written = "the one" if strand == "+" else "opposite to the one"
-    return (
-        f"The gene {gene['name']} lies at {gene['region']} on the {_STRANDS[strand]} strand, "
-        f"{written} that the genome's file writes."
-    )
-
-
-def splicing_in_words(gene: dict[str, Any]) -> str:
-    """Return sentences on coding bases and introns of a gene, from the summary by `described`."""
-    coding = (
-        f"{gene['name']} spans {many(gene['length_bp'], 'base')}, of which {gene['coding_bp']:,} "
-        "are coding: they say what the protein is."
-    )
-    introns = gene["introns"]
-    if not introns:
-        return f"{coding} It has no introns: the copy stays whole."
-    ends = ", ".join(introns[:_MOST_INTRONS])
-    more = " and others" if introns[_MOST_INTRONS:] else ""
-    parted = f"{gene['exons']} exons are parted by {many(len(introns), 'intron')}"
-    return f"{coding} Its {parted}, with the ends {ends}{more}."
-
-
-def first_bases_in_words(first: FirstBases, gene: dict[str, Any] | None, place: str) -> str:
-    """Return a sentence on the origin and location of the first bases of a place.
-
-    Args:
-        first: the bases.
-        gene: summary of the place's gene by `described`.
-        place: the place as the visitor named it.
-    """
-    bases, where = many(len(first.bases), "base"), f"They lie at {_listed(first.regions)}"
-    if gene and first.exons:
-        return f"the first {len(first.bases)} coding bases of {gene['name']}. {where}."
-    few = f" {gene['name']} has {gene['coding_bp']} coding bases, too few." if gene else ""
-    return f"the first {bases} of {place}. {where} on the {_STRANDS[first.strand]} strand.{few}"
-
-
-def exons_in_words(first: FirstBases) -> str:
-    """Return a sentence on the exons that contain the bases, and whether splicing joins them."""
-    if not first.exons:
-        return AS_IT_STANDS
-    if len(first.exons) == 1:
-        return f"The sequence lies in exon {first.exons[0]}, and no cut goes through it."
-    exons = _listed(first.exons)
-    return f"The sequence lies in exons {exons}: what parts them is cut out, and they are joined."
-
-
-def many(count: int, thing: str) -> str:
-    """Return a count with its noun, in the plural where needed.
-
-    >>> many(1, "base"), many(1200, "base")
-    ('1 base', '1,200 bases')
-    """
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
-
-
-def _listed(parts: Iterable[object]) -> str:
-    *others, last = map(str, parts)
-    return f"{', '.join(others)} and {last}" if others else last

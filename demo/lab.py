@@ -12,15 +12,16 @@ from carbon.genome.fasta import Reference
 from carbon.genome.genome import Genome
 from carbon.genome.sequences import open_text
 from carbon.inference import Model
-from demo.allowed_models import Offer
+from demo.allowed_models import AllowedModels
 from demo.gene_examples import Example, example_gene
+from demo.inputs import Detected, detect
 from demo.learning_curves import Learning
-from demo.lru_cache import Kept
+from demo.lru_cache import LruCache
 from demo.model_facts import EXPORT, AboutModel, about_model, model_of_run
 from demo.uploads import genome_in_files, genome_in_text
 
-_KEPT_GENOMES = 8
-_KEPT_MODELS = 2  # in addition to the first model, which is never evicted
+_CACHED_GENOMES = 8
+_CACHED_MODELS = 2  # in addition to the first model, which is never evicted
 
 
 def shown_name(source: str) -> str:
@@ -41,8 +42,7 @@ class Lab:
         runs: folder under which run folders may be opened.
         known_genes: well-known genes of that genome, each with a sentence on why.
         learned: how the model learned a region of that genome; None if it was not recorded.
-        explained_variants: variants of that genome by label, with the model's result for them.
-        offer: other allowed models; None if there are none.
+        allowed: other allowed models; None if there are none.
         first: the lab that was created at the start.
         panels: panels created for this lab, by class.
         example: a gene of that genome, or a region if the genome has no genes.
@@ -56,8 +56,7 @@ class Lab:
         runs: Path,
         known_genes: Mapping[str, str] = MappingProxyType({}),
         learned: Learning | None = None,
-        explained_variants: Mapping[str, tuple[str, str]] = MappingProxyType({}),
-        offer: Offer | None = None,
+        allowed: AllowedModels | None = None,
     ) -> None:
         """Store the arguments."""
         self.model = model
@@ -66,13 +65,12 @@ class Lab:
         self.runs = runs
         self.known_genes = known_genes
         self.learned = learned
-        self.explained_variants = explained_variants
-        self.offer = offer
+        self.allowed = allowed
         self.first: Lab = self
         self.panels: dict[type, Any] = {}
         self.example = Example(genome, next(iter(known_genes), None) or example_gene(genome))
-        self._uploaded: Kept[Genome] = Kept(_KEPT_GENOMES)
-        self._others: Kept[Lab] = Kept(_KEPT_MODELS)
+        self._uploaded: LruCache[Genome] = LruCache(_CACHED_GENOMES)
+        self._others: LruCache[Lab] = LruCache(_CACHED_MODELS)
 
     @property
     def shown_name(self) -> str:
@@ -93,18 +91,33 @@ class Lab:
         Raises:
             UserError: the model is not allowed, or is not a model.
         """
-        if name == self.first.shown_name or not self.first.offer:
+        if name == self.first.shown_name or not self.first.allowed:
             return self.first
-        offer = self.first.offer
-        source = offer.source_of(name)
-        return self.first._others.get(source, lambda: self.first._switched(source, offer))
+        allowed = self.first.allowed
+        source = allowed.source_of(name)
+        return self.first._others.get(source, lambda: self.first._switched(source, allowed))
 
-    def _switched(self, source: str, offer: Offer) -> "Lab":
+    def _switched(self, source: str, allowed: AllowedModels) -> "Lab":
         gc.collect()  # an evicted lab and its panels reference each other, and a model
         path = model_of_run(source)
-        lab = Lab(offer.load(path), str(path), self.genome, self.runs, self.known_genes)
+        lab = Lab(allowed.load(path), str(path), self.genome, self.runs, self.known_genes)
         lab.first, lab._uploaded = self, self._uploaded
         return lab
+
+    def detect(self, text: str, files: Sequence[str] = ()) -> Detected:
+        """Return what a text denotes, in uploaded files or in the genome loaded at the start.
+
+        The gene of the examples stands for the example gene of an uploaded genome.
+
+        Raises:
+            UserError: as `demo.inputs.detect`.
+        """
+        genome = self.genome_of(files)
+        example = self.example.name
+        if genome is not self.genome:
+            example = example_gene(genome)
+            text = example if text == self.example.name else text
+        return detect(text, genome, lambda pasted: self.genome_of((), pasted), example)
 
     def genome_of(self, files: Sequence[str], pasted: str = "") -> Genome:
         """Return the genome in a pasted text or uploaded files, or the genome loaded at the start.

@@ -5,34 +5,30 @@
 (12, 3200)
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from carbon.errors import UserError
-from carbon.genome import Gene, Interval, Reference, Transcript
+from carbon.genome import Interval, Reference
 from carbon.inference.model import Model
 from carbon.inference.options import ScanKeywords
 from carbon.inference.scan import join_chunks
 from carbon.io.files import atomic_file
-from demo.gene_summary import codon_positions
 
 HOW: ScanKeywords = {"strands": "both", "offsets": "all"}
 """How the region is read: what a base is worth by all that can be known of it."""
-CODON_BASES = ("codon base 1", "codon base 2", "codon base 3")
-BETWEEN_GENES = "between genes"
-# Each caption applies from its step on, and describes what the bars and the track show.
+# Each caption applies from its step on.
 CAPTIONS = {
-    0: "Random weights: its guesses are those of a fair die, but for luck.",
-    25: "It knows which 6-mers are common. That helps between genes, and hardly in {gene}.",
-    100: "Codons appear: of their three bases, the first is now known best.",
-    300: "{gene} lights up: more is known of it now than of what lies between genes.",
-    500: "Base 3 overtakes base 2: {gene} has nearly always the codon that yeast likes best.",
-    9000: "The end: the model of these pages. Not every gene lights up, its neighbours hardly do.",
+    0: "Random weights: it guesses like a fair die.",
+    25: "It knows which 6-mers are common.",
+    100: "Codons appear in {gene}.",
+    300: "{gene} lights up.",
+    9000: "The end: {gene} stands out.",
 }
 
 
@@ -64,8 +60,8 @@ class Learning(NamedTuple):
             np.array([np.convolve(row, kernel, "same") for row in rows])
             for rows in (np.where(there, bits, 0.0), there)
         )
-        found: NDArray[np.float64] = sums / np.maximum(counts, 1)
-        return found
+        means: NDArray[np.float64] = sums / np.maximum(counts, 1)
+        return means
 
     def mean_bits(self, positions: Sequence[int]) -> NDArray[np.float64]:
         """Return the mean of `known_bits` over positions of the contig in the region, (steps,).
@@ -75,25 +71,8 @@ class Learning(NamedTuple):
         inside = [at - self.interval.start for at in positions if self._has(at)]
         if not inside:
             return np.full(len(self.steps), np.nan)
-        found: NDArray[np.float64] = np.nanmean(self.known_bits[:, inside], axis=1)
-        return found
-
-    def told(self, transcript: Transcript, genes: Iterable[Gene], width_bp: int) -> dict[str, Any]:
-        """Return the region, its bits by step as means of `width_bp`, and means by kind of base.
-
-        Kinds are the three codon positions of the transcript, and the bases between `genes`.
-        """
-        along = codon_positions(transcript)
-        kinds = {name: along[n::3] for n, name in enumerate(CODON_BASES)}
-        taken = {at for gene in genes for at in range(gene.interval.start, gene.interval.end)}
-        span = range(self.interval.start, self.interval.end)
-        kinds[BETWEEN_GENES] = tuple(at for at in span if at not in taken)
-        return {
-            "region": self.interval.to_region(),
-            "steps": list(self.steps),
-            "smoothed_bits": self.smoothed_bits(width_bp).round(4).tolist(),
-            "mean_bits": {name: self.mean_bits(kind).tolist() for name, kind in kinds.items()},
-        }
+        means: NDArray[np.float64] = np.nanmean(self.known_bits[:, inside], axis=1)
+        return means
 
     def _has(self, position: int) -> bool:
         return self.interval.start <= position < self.interval.end
@@ -132,10 +111,10 @@ def read_learning(path: Path) -> Learning:
         UserError: the file is not such a file.
     """
     try:
-        with np.load(path, allow_pickle=False) as kept:
-            start, end = kept["span"].tolist()
-            interval = Interval(str(kept["contig"]), start, end)
-            return Learning(interval, tuple(kept["steps"].tolist()), kept["nats_per_base"])
+        with np.load(path, allow_pickle=False) as archive:
+            start, end = archive["span"].tolist()
+            interval = Interval(str(archive["contig"]), start, end)
+            return Learning(interval, tuple(archive["steps"].tolist()), archive["nats_per_base"])
     except (
         OSError,
         EOFError,

@@ -11,7 +11,7 @@ from carbon.errors import UserError
 
 T = TypeVar("T")
 _Key = tuple[str, str]  # address and kind
-_KEPT_ADDRESSES = 10_000
+_MOST_ADDRESSES = 10_000
 
 
 @dataclass
@@ -19,11 +19,10 @@ class Limits:
     """Limits on calls; limits on lengths are defined by the fields.
 
     Attributes:
-        calls_per_minute: questions from one address, which a class may share: enough for thirty
-            people who ask forty a minute each.
+        calls_per_minute: questions from one address, which a class of thirty may share.
         uploads_per_minute: uploads from one address.
         seconds_per_call: time after which an answer is aborted.
-        waiting: maximum number of queued calls of all visitors.
+        waiting: maximum number of calls of all visitors that compute or wait.
         upload_bytes: maximum size of one file.
         clock: function that returns seconds; tests replace it.
     """
@@ -49,29 +48,31 @@ class Limits:
         with self._lock:
             calls = self._calls.setdefault(key, deque())
             self._calls.move_to_end(key)
-            while len(self._calls) > _KEPT_ADDRESSES:
+            while len(self._calls) > _MOST_ADDRESSES:
                 self._calls.popitem(last=False)
             while calls and calls[0] <= now - 60:
                 calls.popleft()
             if len(calls) >= most:
                 wait_seconds = calls[0] + 60 - now
                 raise UserError(
-                    f"{most:,} {kind} a minute are answered at most; "
+                    f"at most {most:,} {kind} a minute are answered; "
                     f"ask again in {wait_seconds:.0f} s"
                 )
             calls.append(now)
 
     def timed(self, items: Iterator[T]) -> Iterator[T]:
-        """Yield items until the time limit of a call.
+        """Yield items until they have taken the time of a call; waiting between them is free.
 
         Raises:
             UserError: the time limit has passed.
         """
-        start = self.clock()
+        seconds, start = 0.0, self.clock()
         for item in items:
-            yield item
-            if self.clock() - start > self.seconds_per_call:
+            seconds += self.clock() - start
+            if seconds > self.seconds_per_call:
                 raise UserError(
-                    f"this took more than {self.seconds_per_call:.0f} s and was broken off; ask "
-                    "for less, or run it on your own machine: the code is below"
+                    f"the answer took more than {self.seconds_per_call:.0f} s and was stopped; "
+                    "request less, or run the code below on your own machine"
                 )
+            yield item
+            start = self.clock()

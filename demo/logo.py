@@ -57,16 +57,18 @@ def logo_polygons(
     Returns:
         base -> x and y of its outlines, separated by None, as Plotly fills them.
     """
-    found: dict[str, tuple[list[float | None], list[float | None]]] = {b: ([], []) for b in bases}
+    outlines: dict[str, tuple[list[float | None], list[float | None]]] = {
+        b: ([], []) for b in bases
+    }
     for n, row in enumerate(np.asarray(heights).tolist()):
         y = 0.0
         for height, base in sorted(zip(row, bases, strict=True)):
             if height < least_bits:
                 continue
             shape = _SHAPES[base]
-            _add(found[base], first + n - 0.5 + 0.95 * shape[:, 0], y + height * shape[:, 1])
+            _add(outlines[base], first + n - 0.5 + 0.95 * shape[:, 0], y + height * shape[:, 1])
             y += height
-    return found
+    return outlines
 
 
 def _add(

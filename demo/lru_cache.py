@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Kept(Generic[T]):
+class LruCache(Generic[T]):
     """LRU cache that creates one value at a time."""
 
     def __init__(self, most: int) -> None:

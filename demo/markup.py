@@ -3,7 +3,7 @@
 import html
 from collections.abc import Iterable, Sequence
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 
 def escape(text: object) -> str:
@@ -55,6 +55,19 @@ def link_chip(address: str, text: str, title: str = "") -> str:
     """Return a link to a state of a page; `title` is the tooltip."""
     said = f' title="{escape(title)}"' if title else ""
     return f'<a class="chip" href="{escape(address)}"{said}>{escape(text)}</a>'
+
+
+def share_box(link: str, title: str, sentence: str) -> str:
+    """Return a box with the link of a state, and the preview and picture that others will see."""
+    picture = f"/carbon/card.png?{urlencode({'state': link})}"
+    return (
+        '<details class="share"><summary class="chip">Share</summary>'
+        f'<label>Link to this state <input readonly value="{escape(link)}"></label>'
+        '<button class="chip" data-copy>Copy the link</button>'
+        f'<a class="chip" download="carbon.png" href="{escape(picture)}">Download a PNG</a>'
+        f'<figure><img loading="lazy" alt="" src="{escape(picture)}">'
+        f"<figcaption><b>{escape(title)}</b> {escape(sentence)}</figcaption></figure></details>"
+    )
 
 
 def _cell(value: object) -> str:

@@ -18,7 +18,7 @@ class AboutModel(NamedTuple):
     """Facts about a model.
 
     Attributes:
-        name: the name as given.
+        name: the name that was asked for.
         what: description in a few words; None if unknown.
         trained_on: training data; None if unknown.
         num_parameters: number of parameters of the network.
@@ -53,13 +53,13 @@ def about_model(source: str) -> AboutModel:
     Raises:
         ModelError: the source is not a model.
     """
-    found = carbon_folder(source)
-    size = found.num_parameters, _context_bp(found)
+    opened = carbon_folder(source)
+    size = opened.num_parameters, _context_bp(opened)
     if source in BUNDLED_MODELS and not Path(source).is_dir():
         entry = BUNDLED_MODELS[source]
-        told = f"{entry.organism} ({entry.assembly}): {entry.training}"
-        return AboutModel(source, entry.what, told, *size, entry.hours)
-    run = found.path.resolve().parent
+        trained_on = f"{entry.organism} ({entry.assembly}): {entry.training}"
+        return AboutModel(source, entry.what, trained_on, *size, entry.hours)
+    run = opened.path.resolve().parent
     if not (run / RECIPE).is_file():
         return AboutModel(source, None, None, *size, None)
     recipe = read_recipe(run)
@@ -68,8 +68,8 @@ def about_model(source: str) -> AboutModel:
     return AboutModel(source, what, _corpus_of(recipe), *size, _hours_of(run))
 
 
-def _context_bp(found: ModelFolder) -> int:
-    return 6 * (int(found.config["max_position_embeddings"]) - 1)
+def _context_bp(opened: ModelFolder) -> int:
+    return 6 * (int(opened.config["max_position_embeddings"]) - 1)
 
 
 def _corpus_of(recipe: dict[str, Any]) -> str | None:

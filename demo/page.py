@@ -4,98 +4,122 @@ import inspect
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 import gradio as gr
 
 from carbon.errors import TypedError, UserError
 from demo.fields import Field, Values, checked_values
+from demo.header import model_details, page_header
 from demo.limits import Limits
-from demo.markup import escape, link_chip
-from demo.models import model_card
+from demo.markup import escape, link_chip, share_box
 from demo.panel import MODEL, Panel, Progress, Result
+from demo.preview import Previews
+from demo.turns import Turns, Waiting
 from demo.uploads import without_folders
 from demo.views import SCRIPT, component_of
 
 _LOG = logging.getLogger("carbon.demo")
-_BROKEN = "something went wrong on this side; what it was is in the server's log"
-_LETTERS_BESIDE = 24  # shown on each side of a wrong letter
+_UNEXPECTED = "an unexpected error occurred; the server's log has the details"
+_LETTERS_AROUND = 24  # shown on each side of a wrong letter
 _POLITE = ' role="status"'
 _SECONDS_BETWEEN_VIEWS = 0.2  # drawing takes longer than computing if the model is small
 _SHOW_ADDRESS = "(link) => carbon.showAddress(link, '%sState')"
 
 
+class Shell(NamedTuple):
+    """What all pages share.
+
+    Attributes:
+        limits: limits on requests.
+        turns: queue before the model.
+        previews: cards of the states that were answered.
+        pages: path and title of each page, in the order of the navigation.
+    """
+
+    limits: Limits
+    turns: Turns
+    previews: Previews
+    pages: Sequence[tuple[str, str]]
+
+
 class Page:
     """Adds a panel's widgets to the open page and handles their events."""
 
-    def __init__(self, page: gr.Blocks, panel: Panel, limits: Limits) -> None:
+    def __init__(self, page: gr.Blocks, panel: Panel, shell: Shell) -> None:
         """Create the widgets and connect their events."""
-        self.panel, self.limits = panel, limits
-        with gr.Row():
-            self.card = gr.HTML(model_card(panel.lab))
-            switch = [f.component() for f in panel.fields if f.name == MODEL]
-        self.links = gr.HTML(
-            f"<h1>{escape(panel.title)}</h1><p>{escape(panel.sentence)}</p>"
-            f"<nav aria-label='Examples'>{panel.example_links()}</nav>",
-            head=SCRIPT,
-            js_on_load="window.carbon.links(trigger)",
+        self.panel, self.shell = panel, shell
+        self.views: dict[str, gr.HTML] = {}
+        gr.HTML(page_header(shell.pages, panel.path))
+        self.details = gr.HTML(model_details(panel.lab), elem_classes="details")
+        gr.HTML(
+            f"<h1>{escape(panel.heading)}</h1><p>{escape(panel.sentence)}</p>", elem_classes="title"
         )
-        with gr.Row():
-            with gr.Column(scale=1, min_width=300):
-                self.inputs = [*self._inputs(), *switch]
-                with gr.Row():
-                    self.run = gr.Button(panel.run_label, variant="primary")
-                    self.more = {label: gr.Button(label) for label in panel.buttons()}
-                    self.stop = gr.Button("Stop")
+        self._add_views(hero=True)
+        with gr.Column() if panel.hero else gr.Row():
+            with gr.Column(scale=1, min_width=300, elem_classes="question"):
+                self._add_question()
             with gr.Column(scale=3, min_width=320, elem_classes="answer"):
-                self.status = gr.HTML(elem_id="status")
-                self.views = {view.name: component_of(view) for view in panel.views}
-                with gr.Accordion("Show the code", open=False):
-                    self.python = gr.Code(language="python", label="Python", interactive=False)
-                    self.command = gr.Code(
-                        language="shell", label="Command line", interactive=False
-                    )
-                self.link = gr.Textbox(
-                    label="Link to this state", interactive=False, buttons=["copy"]
-                )
+                self._add_answer()
         self.result = gr.State(time_to_live=3600)
         self._events(page)
 
+    def _add_question(self) -> None:
+        self.inputs = self._inputs()
+        with gr.Row(elem_classes="buttons"):
+            self.run = gr.Button(self.panel.run_label, variant="primary")
+            self.more = {label: gr.Button(label) for label in self.panel.buttons()}
+            self.stop = gr.Button("Stop", elem_id="stop")
+        self.links = gr.HTML(
+            f"<nav aria-label='Examples'>{self.panel.example_links()}</nav>",
+            head=SCRIPT,
+            js_on_load="window.carbon.links(trigger)",
+        )
+
+    def _add_answer(self) -> None:
+        self.status = gr.HTML(elem_id="status")
+        self._add_views(hero=False)
+        self.questions = gr.HTML(elem_id="questions")
+        self.share = gr.HTML(elem_id="share")
+        with gr.Accordion("Show the code", open=False):
+            self.python = gr.Code(language="python", label="Python", interactive=False)
+            self.command = gr.Code(language="shell", label="Command line", interactive=False)
+        self.link = gr.Textbox(visible=False)
+
+    def _add_views(self, *, hero: bool) -> None:
+        for view in self.panel.views:
+            if (view.name in self.panel.hero) == hero:
+                self.views[view.name] = component_of(view)
+
     def _inputs(self) -> list[gr.components.Component]:
-        made = {field.name: field for field in self.panel.fields if field.name != MODEL}
-        first = {name: field.component() for name, field in made.items() if not field.more}
-        behind = [field for field in made.values() if field.more]
+        fields = self.panel.fields
+        components = {field.name: field.component() for field in fields if not field.more}
+        behind = [field for field in fields if field.more]
         if behind:
             with gr.Accordion("More settings", open=False):
-                first |= {field.name: field.component() for field in behind}
-        return [first[name] for name in made]
+                components |= {field.name: field.component() for field in behind}
+        return [components[field.name] for field in fields]
 
     @property
     def _outputs(self) -> list[gr.components.Component]:
-        return [
-            self.status,
-            self.card,
-            *self.views.values(),
-            self.python,
-            self.command,
-            self.link,
-            self.result,
-        ]
+        views = [self.views[view.name] for view in self.panel.views]
+        about = [self.python, self.command, self.questions, self.share, self.link, self.result]
+        return [self.status, self.details, *views, *about]
 
     def _events(self, page: gr.Blocks) -> None:
         turn: dict[str, Any] = {
-            "concurrency_id": "model" if self.panel.uses_model else "light",
-            "concurrency_limit": 1 if self.panel.uses_model else 4,
+            "concurrency_id": "answers",
+            "concurrency_limit": self.shell.limits.waiting,
         }
         quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
         ask = {"fn": self._ask, "inputs": self.inputs, "outputs": self._outputs, **turn, **quiet}
         asked: list[Any] = [self.run.click(**ask)]
-        for field, typed in zip(self.panel.fields, self.inputs, strict=True):
-            if isinstance(typed, gr.Textbox):
-                asked.append(typed.submit(**ask))
-            elif isinstance(typed, gr.Dropdown | gr.Radio) and field.asks:
-                asked.append(typed.input(**ask))
+        for field, widget in zip(self.panel.fields, self.inputs, strict=True):
+            if isinstance(widget, gr.Textbox):
+                asked.append(widget.submit(**ask))
+            elif isinstance(widget, gr.Dropdown | gr.Radio) and field.asks:
+                asked.append(widget.input(**ask))
         restored = [*self.inputs, *self._outputs]
         opened = [
             page.load(self._open, None, restored, **turn, **quiet),
@@ -129,89 +153,110 @@ class Page:
             **turn,
         )
 
-    def _named(self, given: Sequence[Any]) -> Values:
-        return dict(zip((field.name for field in self.panel.fields), given, strict=True))
+    def _named(self, values: Sequence[Any]) -> Values:
+        return dict(zip((field.name for field in self.panel.fields), values, strict=True))
 
-    def _panel(self, given: Mapping[str, Any]) -> Panel:
+    def _panel(self, values: Mapping[str, Any]) -> Panel:
         """Return the panel of the model that this visitor selected; other visitors keep theirs."""
-        return self.panel.with_model(str(given.get(MODEL) or self.panel.lab.shown_name))
+        return self.panel.with_model(str(values.get(MODEL) or self.panel.lab.shown_name))
 
-    def _values(self, given: Sequence[Any]) -> Values:
-        named = self._named(given)
+    def _values(self, values: Sequence[Any]) -> Values:
+        named = self._named(values)
         return checked_values(self._panel(named).fields, named)
 
-    def _ask(self, request: gr.Request, *given: Any) -> Iterator[list[Any]]:
+    def _ask(self, request: gr.Request, *values: Any) -> Iterator[list[Any]]:
         """Answer the values of the widgets; yield outputs as they become available."""
-        yield from self._told(request, self._named(given))
+        yield [_status("Working ...", busy=True), *self._unchanged()]
+        yield from self._reply(request, self._named(values))
 
-    def _told(
-        self, request: gr.Request, given: Values, kept: Values | None = None
+    def _reply(
+        self, request: gr.Request, values: Values, uploads: Values | None = None
     ) -> Iterator[list[Any]]:
         """Answer values, or show the error in place of the answer.
 
-        Restoring a state passes its uploads as `kept`; the outputs then start with the widgets.
+        Restoring a state passes its uploads; the outputs then start with the widgets.
         """
-        unchanged = [] if kept is None else [gr.skip() for _ in self.panel.fields]
+        unchanged = [] if uploads is None else [gr.skip() for _ in self.panel.fields]
         try:
-            self.limits.admit(_address(request))
-            panel = self._panel(given)
-            if kept is not None:
+            self.shell.limits.admit(_address(request))
+            panel = self._panel(values)
+            if uploads is not None:
                 panel.refresh()
-            values = checked_values(panel.fields, given)
-            if kept is not None:
-                shown = [_in_widget(f, values[f.name], bool(kept)) for f in panel.fields]
-                yield [*shown, _status("Waiting ..."), *self._unchanged()]
-            for outputs in self._answered(panel, values):
+            checked = checked_values(panel.fields, values)
+            if uploads is not None:
+                shown = [_in_widget(f, checked[f.name], bool(uploads)) for f in panel.fields]
+                yield [*shown, _status("Working ...", busy=True), *self._unchanged()]
+            for outputs in self._answered(panel, checked):
                 yield [*unchanged, *outputs]
         except Exception as error:
-            told = _status(self._sentence(error), wrong=True, more=self._shown_wrong(error, given))
-            yield [*unchanged, told, gr.skip(), *([None] * len(self._outputs[2:]))]
+            more = self._wrong_part(error, values)
+            status = _status(self._sentence(error), wrong=True, more=more)
+            yield [*unchanged, status, gr.skip(), *([None] * len(self._outputs[2:]))]
 
-    def _ask_again(self, request: gr.Request, *given: Any) -> Iterator[list[Any]]:
+    def _ask_again(self, request: gr.Request, *values: Any) -> Iterator[list[Any]]:
         """Refresh the answer periodically; screen readers announce only errors."""
-        for status, *shown in self._ask(request, *given):
+        for status, *shown in self._reply(request, self._named(values)):
             yield [status.replace(_POLITE, ""), *shown]
 
     def _open(self, request: gr.Request) -> Iterator[list[Any]]:
         """Restore the state in the page's address, and answer it."""
         yield from self._restored(request, request.query_params, {})
 
-    def _follow(self, event: gr.EventData, request: gr.Request, *given: Any) -> Iterator[list[Any]]:
+    def _follow(
+        self, event: gr.EventData, request: gr.Request, *values: Any
+    ) -> Iterator[list[Any]]:
         """Restore the state of a link to this page, keep the uploads, and answer it."""
         query = dict(parse_qsl(event._data["picked"].removeprefix("?"), keep_blank_values=True))
-        yield from self._restored(request, query, self._named(given))
+        yield from self._restored(request, query, self._named(values))
 
     def _restored(
-        self, request: gr.Request, query: Mapping[str, str], kept: Values
+        self, request: gr.Request, query: Mapping[str, str], values: Values
     ) -> Iterator[list[Any]]:
-        files = {f.name for f in self.panel.fields if f.kind == "files"}
-        given = {f.name: query[f.name] for f in self.panel.fields if f.name in query}
-        uploads = {name: kept.get(name) for name in files}
-        yield from self._told(request, given | uploads, kept)
+        uploads = {f.name: values.get(f.name) for f in self.panel.fields if f.kind == "files"}
+        restored = {f.name: query[f.name] for f in self.panel.fields if f.name in query}
+        yield from self._reply(request, restored | uploads, values and uploads)
 
     def _answered(self, panel: Panel, values: Values) -> Iterator[list[Any]]:
-        start = shown_at = time.monotonic()
+        shown_at = time.monotonic()
         result: Result = {}
-        for item in self.limits.timed(panel.answer(values)):
+        for item in self._items(panel, values):
+            if isinstance(item, Waiting):
+                yield [_status(f"Waiting, {item.before} before you", busy=True), *self._unchanged()]
+                continue
             result = result if isinstance(item, Progress) else item
             if time.monotonic() - shown_at < _SECONDS_BETWEEN_VIEWS:
                 continue
             if isinstance(item, Progress):
                 yield [_bar(item), *self._unchanged()]
             else:
-                yield [_status("Working ..."), *_shown(panel, values, item), *[gr.skip()] * 4]
+                shown = _shown(panel, values, item)
+                yield [_status("Working ...", busy=True), *shown, *[gr.skip()] * 6]
             shown_at = time.monotonic()
         redrawn = any(not pick.asks for pick in self.panel.picks())
-        kept = result if self.more or redrawn else None
-        status = _status(f"{time.monotonic() - start:.2f} s")
-        yield [status, *_shown(panel, values, result), *_code(panel, values), kept]
+        stored = result if self.more or redrawn else None
+        about = self._about(panel, values, result)
+        yield [_DONE, *_shown(panel, values, result), *about, stored]
 
-    def _redraw(self, result: Result | None, *given: Any) -> list[Any]:
+    def _items(self, panel: Panel, values: Values) -> Iterator[Progress | Result | Waiting]:
+        return self.shell.turns.take(self.shell.limits.timed(panel.answer(values)))
+
+    def _redraw(self, result: Result | None, *values: Any) -> list[Any]:
         """Show the last answer again, as the current values display it."""
         if result is None:
             return [gr.skip(), *self._unchanged()]
-        values, panel = self._values(given), self._panel(self._named(given))
-        return [gr.skip(), *_shown(panel, values, result), *_code(panel, values), gr.skip()]
+        checked, panel = self._values(values), self._panel(self._named(values))
+        about = self._about(panel, checked, result)
+        return [gr.skip(), *_shown(panel, checked, result), *about, gr.skip()]
+
+    def _about(self, panel: Panel, values: Values, result: Result) -> list[Any]:
+        """Return code, command, next questions, the box to share the state, and its link."""
+        link, card = panel.link(values), panel.card(values, result)
+        if link.partition("?")[0] == panel.path:  # Start leads to other pages
+            self.shell.previews.store(link, card)
+        chips = "".join(link_chip(to, label) for label, to in panel.questions(values, result))
+        asks = f"<nav aria-label='Next questions'>{chips}</nav>" if chips else ""
+        code = panel.python(values), panel.command(values)
+        return [*code, asks, share_box(link, card.title, card.sentence), link]
 
     def _unchanged(self) -> list[Any]:
         return [gr.skip() for _ in self._outputs[1:]]
@@ -219,15 +264,14 @@ class Page:
     def _changed_by(self, label: str) -> Callable[..., list[Any]]:
         change = self.panel.buttons()[label]
 
-        def pressed(result: Result | None, *given: Any) -> list[Any]:
-            values = self._values(given)
-            return self._as_updates(change(values, result) if result else {})
+        def pressed(result: Result | None, *values: Any) -> list[Any]:
+            return self._as_updates(change(self._values(values), result) if result else {})
 
         return pressed
 
     def _picked_by(self, change: Callable[[Any, Values], Values]) -> Callable[..., list[Any]]:
-        def picked(event: gr.EventData, *given: Any) -> list[Any]:
-            return self._as_updates(change(event._data["picked"], self._values(given)))
+        def picked(event: gr.EventData, *values: Any) -> list[Any]:
+            return self._as_updates(change(event._data["picked"], self._values(values)))
 
         return picked
 
@@ -236,26 +280,27 @@ class Page:
         if isinstance(error, UserError):
             return without_folders(str(error), self.panel.lab.genome.shown_files)
         _LOG.error("a panel failed", exc_info=error)
-        return _BROKEN
+        return _UNEXPECTED
 
-    def _shown_wrong(self, error: Exception, given: Values) -> str:
-        """Return the text with its first wrong letter marked, and links to likely corrections."""
+    def _wrong_part(self, error: Exception, values: Values) -> str:
+        """Return the text with the wrong letter marked, and links that insert a near name."""
         if not isinstance(error, TypedError):
             return ""
         line, at, end = error.text, error.at, error.at + max(1, len(error.wrong))
-        parts = line[max(0, at - _LETTERS_BESIDE) : at], line[at:end] or " ", line[end:]
-        before, wrong, behind = (escape(part[:_LETTERS_BESIDE]) for part in parts)
+        parts = line[max(0, at - _LETTERS_AROUND) : at], line[at:end] or " ", line[end:]
+        before, wrong, after = (escape(part[:_LETTERS_AROUND]) for part in parts)
         links = "".join(
-            link_chip(self.panel.link(self._respelled(given, error.wrong, name)), name)
+            link_chip(self.panel.link(self._respelled(values, error.wrong, name)), name)
             for name in error.near
         )
-        shown = f"<pre>{before}<mark>{wrong}</mark>{behind}</pre>"
+        shown = f"<pre>{before}<mark>{wrong}</mark>{after}</pre>"
         return shown + (f"<p>Did you mean {links}</p>" if links else "")
 
-    def _respelled(self, given: Values, wrong: str, name: str) -> Values:
+    def _respelled(self, values: Values, wrong: str, name: str) -> Values:
         """Return the values with a wrong name replaced in every text field."""
-        typed = (field.name for field in self.panel.fields if field.kind == "text")
-        return given | {key: given[key].replace(wrong, name, 1) for key in typed if given.get(key)}
+        texts = (field.name for field in self.panel.fields if field.kind in ("text", "input"))
+        typed = {key: values[key] for key in texts if values.get(key)}
+        return values | {key: text.replace(wrong, name, 1) for key, text in typed.items()}
 
     def _as_updates(self, changed: Values) -> list[Any]:
         return [changed.get(field.name, gr.skip()) for field in self.panel.fields]
@@ -263,13 +308,13 @@ class Page:
     def _program(self) -> Callable[..., Result]:
         """Return the endpoint: the panel's answer alone, with parameters named after the fields."""
 
-        def endpoint(request: gr.Request, *given: Any) -> Result:
+        def endpoint(request: gr.Request, *values: Any) -> Result:
             try:
-                self.limits.admit(_address(request))
+                self.shell.limits.admit(_address(request))
                 result: Result = {}
-                panel = self._panel(self._named(given))
-                for item in self.limits.timed(panel.answer(self._values(given))):
-                    if not isinstance(item, Progress):
+                panel = self._panel(self._named(values))
+                for item in self._items(panel, self._values(values)):
+                    if not isinstance(item, Progress | Waiting):
                         result = item
                 return result
             except Exception as error:
@@ -285,13 +330,9 @@ class Page:
 
 
 def _shown(panel: Panel, values: Values, result: Result) -> list[Any]:
-    """Return the model card and the views."""
+    """Return the details of the model, and the views."""
     shown = panel.show(values, result)
-    return [model_card(panel.lab), *(shown.get(view.name, gr.skip()) for view in panel.views)]
-
-
-def _code(panel: Panel, values: Values) -> list[str]:
-    return [panel.python(values), panel.command(values), panel.link(values)]
+    return [model_details(panel.lab), *(shown.get(view.name, gr.skip()) for view in panel.views)]
 
 
 def _address(request: gr.Request) -> str:
@@ -306,15 +347,20 @@ def _in_widget(field: Field, value: Any, keeps_files: bool) -> Any:
     return value
 
 
-def _status(text: str, *, wrong: bool = False, more: str = "") -> str:
-    style, role = ("status wrong", ' role="alert"') if wrong else ("status", _POLITE)
-    # The timestamp makes the page update even if an answer takes exactly as long as the last one.
-    return f'<div class="{style}" data-at="{time.monotonic_ns()}"{role}>{escape(text)}{more}</div>'
+def _status(text: str, *, wrong: bool = False, busy: bool = False, more: str = "") -> str:
+    """Return the status line; `busy` shows the Stop button."""
+    classes = f"status{' wrong' if wrong else ''}{' busy' if busy else ''}"
+    role = ' role="alert"' if wrong else _POLITE
+    at = time.monotonic_ns()  # makes the page update even if the text stays the same
+    return f'<div class="{classes}" data-at="{at}"{role}>{escape(text)}{more}</div>'
+
+
+_DONE = f'<div class="status done"{_POLITE}>Done</div>'  # for screen readers
 
 
 def _bar(progress: Progress) -> str:
     done, total = progress.done, progress.total
     return (
-        f'<div class="status"{_POLITE}>{done:,} of {total:,} {escape(progress.unit)}'
+        f'<div class="status busy"{_POLITE}>{done:,} of {total:,} {escape(progress.unit)}'
         f'<progress max="{total}" value="{done}"></progress></div>'
     )

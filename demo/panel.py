@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 from demo.fields import Field, Kind, Values, link_to
 from demo.lab import Lab
 from demo.markup import link_chip
+from demo.preview import Card
 
 MODEL = "base_model"  # name of the field that selects the model
 Command = str | Sequence[object]  # words, or a complete line
@@ -75,11 +76,11 @@ class Panel(ABC):
     Attributes:
         name: name of its page and endpoint; by default the lower-case name of the class.
         title: title in the navigation; by default the name of the class.
+        heading: headline of the page; by default the title.
         sentence: one sentence on what the panel shows.
-        invitation: text of the primer's link to the panel; the primer's own is empty.
         more: examples that suit any model and genome.
         views: views of the answer, from top to bottom.
-        uses_model: whether requests queue for the model.
+        hero: names of views that stand above the inputs, at full width.
         switches_model: whether selecting another model changes the answers.
         run_label: label of the button; by default the title.
         refresh_seconds: interval between automatic refreshes; None for no refresh.
@@ -87,23 +88,24 @@ class Panel(ABC):
 
     name: ClassVar[str]
     title: ClassVar[str]
-    sentence: ClassVar[str]
-    invitation: ClassVar[str] = ""
+    heading: ClassVar[str]
+    sentence: str
     more: ClassVar[tuple[Example, ...]] = ()
     views: ClassVar[tuple[View, ...]]
-    uses_model: ClassVar[bool] = True
+    hero: ClassVar[tuple[str, ...]] = ()
     switches_model: ClassVar[bool] = True
     run_label: ClassVar[str]
-    refresh_seconds: ClassVar[float | None] = None
+    refresh_seconds: float | None = None
 
     def __init_subclass__(cls) -> None:
-        """Set name, title and button label from the class name unless the class defines them."""
+        """Set names and labels that the class does not define from the name of the class."""
         defaults = {"name": cls.__name__.lower(), "title": cls.__name__}
         for attribute, value in defaults.items():
             if not hasattr(cls, attribute):
                 setattr(cls, attribute, value)
-        if not hasattr(cls, "run_label"):
-            cls.run_label = cls.title
+        for attribute in ("run_label", "heading"):
+            if not hasattr(cls, attribute):
+                setattr(cls, attribute, cls.title)
 
     def __init__(self, lab: Lab) -> None:
         """Store the state that all panels share."""
@@ -118,12 +120,12 @@ class Panel(ABC):
 
     def model_field(self, name: str, label: str, default: str) -> tuple[Field, ...]:
         """Return a field that selects a model; empty if there are no other models."""
-        first, offer = self.lab.first.shown_name, self.lab.first.offer
-        if not offer:
+        first, allowed = self.lab.first.shown_name, self.lab.first.allowed
+        if not allowed:
             return ()
-        kind: Kind = "text" if offer.any_folder else "choice"
-        info = "or the path of a folder" if offer.any_folder else ""
-        names = tuple(dict.fromkeys((default, first, *offer.sources)))
+        kind: Kind = "text" if allowed.any_folder else "choice"
+        info = "or the path of a folder" if allowed.any_folder else ""
+        names = tuple(dict.fromkeys((default, first, *allowed.sources)))
         return (Field(name, label, default, kind, names, info=info, asks=True),)
 
     def with_model(self, name: str) -> Self:
@@ -144,6 +146,11 @@ class Panel(ABC):
     def examples(self) -> tuple[Example, ...]:
         """Return further examples, shown as links."""
         return self.more
+
+    @classmethod
+    def is_available(cls, lab: Lab) -> bool:
+        """Return whether the lab has what the page needs."""
+        return True
 
     def picks(self) -> tuple[Pick, ...]:
         """Return the actions of clicks in the views."""
@@ -172,6 +179,14 @@ class Panel(ABC):
     @abstractmethod
     def commands(self, values: Values) -> list[Command]:
         """Return command lines that print or write the same answer."""
+
+    def questions(self, values: Values, result: Result) -> Sequence[tuple[str, str]]:
+        """Return the next questions that an answer leads to, each with an address."""
+        return ()
+
+    def card(self, values: Values, result: Result) -> Card:
+        """Return the preview of an answered state."""
+        return Card(self.title, self.sentence)
 
     def command(self, values: Values) -> str:
         """Return the command lines as text for a shell."""

@@ -7,7 +7,7 @@ from carbon.genome import fasta_text
 from demo.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, Figure, figure, plain
 from demo.markup import download, facts, paragraph, shortened, table, tsv
 from demo.panel import Result
-from demo.sequence_pairs import named
+from demo.words import named
 
 _COLORS = (BLUE, ORANGE, GREEN, PURPLE, GREY)
 _MOST_DRAWN = 8  # outputs that the figure draws
@@ -24,15 +24,15 @@ def prediction_facts(result: Result) -> str:
         ("strands", result["strands"]),
         ("sequences", f"{len(result['names']):,}"),
     ]
-    told = facts(pairs)
+    markup = facts(pairs)
     if variant := result["variant"]:
         header = ("output", "with ALT", "with REF", "ALT - REF")
         columns = (result["outputs"], variant["alt"], variant["ref"], variant["delta"])
         caption = f"{named(variant['variant'])}, in {variant['window_bp']:,} bases"
-        told += table(header, _filled(zip(*columns, strict=True)), caption)
+        markup += table(header, _filled(zip(*columns, strict=True)), caption)
     if len(result["outputs"]) > _MOST_DRAWN:
-        told += paragraph(f"The figure has the first {_MOST_DRAWN} outputs, the download all.")
-    return told
+        markup += paragraph(f"The figure has the first {_MOST_DRAWN} outputs, the download all.")
+    return markup
 
 
 def prediction_figure(result: Result) -> Figure:
@@ -78,11 +78,11 @@ def prediction_tables(result: Result, fasta_name: str) -> str:
 def _rows(result: Result) -> Iterator[Sequence[Any]]:
     """Yield the rows in the format of `carbon predict`."""
     columns = (result["names"], result["sequences"], result["predictions"])
-    for name, bases, found in zip(*columns, strict=True):
+    for name, bases, predicted in zip(*columns, strict=True):
         if result["task"] != "bases":
-            yield (name, len(bases), *found)
+            yield (name, len(bases), *predicted)
             continue
-        for position, (base, values) in enumerate(zip(bases, found, strict=True), start=1):
+        for position, (base, values) in enumerate(zip(bases, predicted, strict=True), start=1):
             yield (name, position, base, *values)
 
 

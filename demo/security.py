@@ -1,7 +1,7 @@
 """Response headers for the browser, and limits on what the server accepts from outside."""
 
 import re
-from collections.abc import Mapping
+from urllib.parse import urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
@@ -11,6 +11,7 @@ from carbon.errors import UserError
 from demo.fields import MOST_FILES
 from demo.limits import Limits
 from demo.markup import escape
+from demo.preview import Previews
 
 # Gradio's own scripts need inline code and `eval`; all content must come from this server.
 _POLICY = (
@@ -30,27 +31,28 @@ _CARD = re.compile(rb'<meta\s+(?:property|name)="(?:og|twitter):[^>]*>|<title>[^
 
 
 class OwnPages:
-    """Adds the headers to every response, and a title and a preview card to each page."""
+    """Adds the headers to every response, and title and preview of the state to each page."""
 
-    def __init__(self, app: ASGIApp, cards: Mapping[str, tuple[str, str]]) -> None:
-        """Wrap an application; `cards` maps a path to its title and sentence."""
-        self.app, self.cards = app, cards
+    def __init__(self, app: ASGIApp, previews: Previews) -> None:
+        """Wrap an application."""
+        self.app, self.previews = app, previews
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward a request and rewrite the response."""
-        held: list[Message] = []  # the start of a page, whose length will change
+        starts: list[Message] = []  # the start of a page, whose length will change
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers.update(HEADERS)
-                if scope["path"] in self.cards and "text/html" in headers.get("content-type", ""):
-                    held.append(message)
+                is_page = self.previews.has_page(scope["path"])
+                if is_page and "text/html" in headers.get("content-type", ""):
+                    starts.append(message)
                     return
-            elif held:
+            elif starts:
                 body = _CARD.sub(b"", message["body"])
                 body = body.replace(b"<head>", b"<head>" + self._card(scope).encode(), 1)
-                start, message = held.pop(), {**message, "body": body}
+                start, message = starts.pop(), {**message, "body": body}
                 MutableHeaders(scope=start)["content-length"] = str(len(body))
                 await send(start)
             await send(message)
@@ -58,17 +60,21 @@ class OwnPages:
         await self.app(scope, receive, with_headers)
 
     def _card(self, scope: Scope) -> str:
-        title, sentence = map(escape, self.cards[scope["path"]])
+        query = scope["query_string"].decode("latin-1")
+        state = f"{scope['path']}?{query}" if query else scope["path"]
+        card = self.previews.card_of(state)
+        assert card is not None
+        title, sentence, link = map(escape, (card.title, card.sentence, state))
         host = escape(f"{scope['scheme']}://{Headers(scope=scope).get('host', '')}")
-        said = {
+        metas = {
             "title": f"{title} · Carbon",
             "description": sentence,
             "type": "website",
-            "image": f"{host}/carbon/assets/card.png",
-            "url": host + escape(scope["path"]),
+            "image": f"{host}/carbon/card.png?{urlencode({'state': state})}",
+            "url": host + link,
         }
-        metas = (f'<meta property="og:{name}" content="{text}">' for name, text in said.items())
-        return f"<title>{said['title']}</title>{''.join(metas)}"
+        lines = (f'<meta property="og:{name}" content="{text}">' for name, text in metas.items())
+        return f"<title>{metas['title']}</title>{''.join(lines)}"
 
 
 _DRAINED_BYTES = 2**28

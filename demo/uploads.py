@@ -14,6 +14,8 @@ from carbon.genome.genome import Genome
 from carbon.genome.notation import read_lines
 from carbon.genome.sequences import fasta_text, read_sequences
 from carbon.io.files import scratch_folder
+from carbon.pretrained import BUNDLED_MODELS
+from demo.letters import check_is_dna
 
 FASTA_ENDINGS = (".fa", ".fasta", ".fna")
 ANNOTATION_ENDINGS = (".gff", ".gff3", ".gtf", ".bed")
@@ -41,8 +43,8 @@ def genome_in_files(files: Sequence[str]) -> Genome:
         if len(genbanks) == len(files) == 1:
             return replace(_in_genbank(genbanks[0]), shown_files=names)
         if len(fastas) == 1 and len(annotations) <= 1 and not genbanks:
-            found = Genome.open(fastas[0], annotations[0] if annotations else None, CHR)
-            return replace(found, shown_files=names)
+            genome = Genome.open(fastas[0], annotations[0] if annotations else None, CHR)
+            return replace(genome, shown_files=names)
     except UserError as error:
         raise UserError(without_folders(str(error), files)) from None
     raise UserError("upload one GenBank file, or one FASTA with or without one GFF3, GTF or BED")
@@ -79,10 +81,14 @@ def pasted_file(text: str) -> tuple[str, str]:
 def shown_reference(genome: Genome) -> tuple[str, str, list[str]]:
     """Return the FASTA that the shown code reads, and lines of Python and of a shell before it.
 
-    The lines unpack a GenBank file, and state where a pasted genome can be downloaded.
+    The lines unpack a GenBank file, and state where a pasted or bundled genome comes from.
     """
     path = genome.shown_files[0]
     note = f"# {path}: download it on this page\n" if Path(path).stem == _PASTED else ""
+    for entry in BUNDLED_MODELS.values():
+        if path == str(entry.genome):
+            path = f"{entry.name}_{entry.held_out_contig}/{entry.genome_file}"
+            note = f"# {path}: `carbon models --copy {entry.name}` writes it\n"
     if not path.lower().endswith(GENBANK_ENDINGS):
         return path, note, note.splitlines()
     fasta = f"{Path(path).stem}.fa"
@@ -101,6 +107,8 @@ def sequences_in_text(text: str, most: int) -> list[tuple[str, str]]:
     """
     if not text:
         return []
+    for line in text.splitlines():
+        check_is_dna(line)
     if not text.startswith(">"):
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         for number, line in enumerate(lines, start=1):
@@ -113,12 +121,12 @@ def sequences_in_text(text: str, most: int) -> list[tuple[str, str]]:
         path = folder / "sequences.fa"
         path.write_text(text + "\n", encoding="utf-8")
         try:
-            found = list(read_sequences(path))
+            records = list(read_sequences(path))
         except UserError as error:
             raise UserError(without_folders(str(error), [str(path)])) from None
-    if len(found) > most:
-        raise UserError(f"{len(found)} sequences; give {most} at most")
-    return found
+    if len(records) > most:
+        raise UserError(f"{len(records)} sequences; give {most} at most")
+    return records
 
 
 def without_folders(message: str, files: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
-"""VCFs that visitors upload, and VCFs of one variant for a command line."""
+"""VCFs that visitors upload, and VCFs for a command line."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -35,10 +35,13 @@ def first_variants(files: Sequence[str], reference: Reference, most: int) -> lis
     return list(islice(each, most))
 
 
-def printed_vcf(variant: Variant, path: str) -> str:
-    """Return a shell command that writes a VCF of one variant."""
-    place = variant.contig.replace("\\", "\\\\"), variant.position + 1
-    record = (*place, ".", variant.ref, variant.alt, ".", ".", ".")
-    lines = ("\\t".join(map(str, columns)) for columns in (COLUMNS, record))
+def printed_vcf(variants: Iterable[Variant], path: str) -> str:
+    """Return a shell command that writes a VCF of variants, sorted by position."""
+    ordered = sorted(variants, key=lambda variant: (variant.contig, variant.position))
+    records = [
+        (v.contig.replace("\\", "\\\\"), v.position + 1, ".", v.ref, v.alt, ".", ".", ".")
+        for v in ordered
+    ]
+    lines = ("\\t".join(map(str, columns)) for columns in (COLUMNS, *records))
     text = "".join(f"{line}\\n" for line in ("##fileformat=VCFv4.2", *lines))
     return f"printf '%b' {shlex.quote(text)} > {path}"

@@ -1,61 +1,120 @@
-"""Views of variant scores: facts, figures, tables and downloads."""
+"""Views of variant scores: verdict, tables, figures and downloads."""
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from carbon.genome import Interval, Variant
 from carbon.genome.genome import Genome
 from demo import figures as f
-from demo.markup import download, facts, paragraph, table, tsv
+from demo.markup import download, escape, facts, link_chip, paragraph, table, tsv
 from demo.panel import Result
-from demo.sequence_pairs import in_words, named
+from demo.words import in_words, many, named, spaced
 
-_BASES = "ACGT"
+ALTS = "ACGT"
 _NUMBERS = ("delta", "forward", "reverse", "spread")
-_STRAND_COLORS = {"forward": f.BLUE, "reverse": f.ORANGE}
+_STRAND_COLORS = {"forward": f.BLUE, "reverse": "#8fb8d6"}
 _MOST_LETTERED_BP = 90  # longest window whose cells have room for a letter
 _LEAST_SCALE_NATS = 0.1
 _FEW = 60  # most SNVs of a consequence that are drawn as single points
 _ROW_PIXELS = 46
 
 
-def facts_of(protocol: str, result: Result) -> str:
-    """Return the score in numbers, with the parts that add up to it."""
+def title_of(score: Result) -> str:
+    """Return a variant by its change of a protein, such as `E52* of ENO2`, or else by its place."""
+    changes = [f"{e['change']} of {e['gene']}" for e in score["effects"] if e["change"]]
+    return next(iter(changes), named(score["variant"]))
+
+
+def first_sentence(result: Result) -> str:
+    """Return the verdict in one sentence, from the delta at the settings shown."""
+    title = title_of(result)
+    return f"To the model, {in_words(result['delta'], result['unsure'], title, 'the reference')}."
+
+
+def verdict(result: Result) -> str:
+    """Return the verdict with everything that it rests on."""
+    method, own = result["method"], result["effects"]
     pairs = [
         ("variant", named(result["variant"])),
         *[("scored as", named(result[k])) for k in ["scored_as"] if result[k] != result["variant"]],
-        ("delta", f"{result['delta']:+.4f} nats"), *_spread(result),
-        ("protocol", f"{protocol}, {result['read_bp']:,} bp"),
-    ]  # fmt: skip
-    pairs += [
-        (e["gene"], f"{e['term'].replace('_', ' ')} {e['change']}") for e in result["effects"]
+        ("delta", f"{result['delta']:+.2f} nats"),
+        *((effect["gene"], f"{spaced(effect['term'])} {effect['change']}") for effect in own),
+        ("method", f"{method['protocol']}, {method['window_bp']:,} bases"),
+        ("strands", _strands(result)),
     ]
-    rows = [
-        (name, part["delta"], part["allele_delta"], sum(part["downstream_deltas"], 0.0),
-         part["length_delta"])
-        for name, part in result["strands"].items()
-    ]  # fmt: skip
-    header = ("strand", "delta", "alleles", "behind", "end")
-    told = (
-        "Each strand's delta in nats is the sum of three parts: that of the alleles, of the bases "
-        "behind them, and of the window's end, which only the shorter allele reaches."
-    )
-    said = in_words(result["delta"], result["unsure"])
     return (
-        paragraph(f"To the model, {said}.") + facts(pairs) + paragraph(told) + table(header, rows)
+        f'<p class="verdict">{escape(first_sentence(result))}</p>'
+        + facts(pairs)
+        + paragraph(f"{_standing(result)} {_caution(result)}")
     )
 
 
-def _spread(result: Result) -> list[tuple[str, str]]:
-    """Return how far the strands disagree, if both were read."""
+def _strands(result: Result) -> str:
+    """Return which strands were read, and whether they agree about the sign."""
+    if result["strand_left_out"]:
+        return f"the {result['strand_left_out']} strand cannot distinguish the alleles"
     if result["spread"] is None:
-        return []
-    told = "; they disagree about the sign, so read the delta as 0" if result["unsure"] else ""
-    return [("spread of the strands", f"{result['spread']:.4f} nats{told}")]
+        return f"{result['method']['strands']} only"
+    signs = f"{result['forward']:+.2f} forward, {result['reverse']:+.2f} reverse"
+    return f"{signs}: {'they disagree' if result['unsure'] else 'they agree'}"
 
 
-def effect_map(genome: Genome, window: Interval, result: Result) -> f.Figure:
+def _standing(result: Result) -> str:
+    """Return a sentence on the rank of the variant among SNVs of the gene, if it is known."""
+    snvs = result.get("snvs")
+    if not snvs or not snvs["deltas"].get(snvs["consequence"]):
+        return ""
+    term, like = snvs["consequence"], len(snvs["deltas"][snvs["consequence"]])
+    drawn = "all" if like == snvs["all"][term] else f"a random {like} of"
+    verb = "is" if snvs["lower"] == 1 else "are"
+    return (
+        f"Of {drawn} {many(snvs['all'][term], 'SNV')} of {snvs['region']} with this consequence "
+        f"({spaced(term)}), {snvs['lower']} {verb} less likely."
+    )
+
+
+def _caution(result: Result) -> str:
+    if not any(effect["term"] == "missense_variant" for effect in result["effects"]):
+        return ""
+    return "The model has not learned what the protein does: a missense change can look usual."
+
+
+def side_by_side(result: Result, link_of: Callable[[str], str]) -> str:
+    """Return the variant and the changes next to it, each with its one delta."""
+    rows = sorted(result["alleles"], key=lambda row: (row["delta"] is None, row["delta"] or 0.0))
+    cells = "".join(_allele_row(row, row is result["alleles"][0], link_of) for row in rows)
+    header = "".join(
+        f'<th scope="col">{name}</th>'
+        for name in ("change", "variant", "consequence", "delta, nats", "to the model")
+    )
+    return (
+        '<div class="scroll" tabindex="0"><table class="plain"><caption>Side by side, by the same '
+        f"method</caption><thead><tr>{header}</tr></thead><tbody>{cells}</tbody></table></div>"
+    )
+
+
+def _allele_row(row: Result, is_own: bool, link_of: Callable[[str], str]) -> str:
+    consequence = ", ".join(dict.fromkeys(spaced(e["term"]) for e in row["effects"]))
+    title, variant = escape(title_of(row)), escape(named(row["variant"]))
+    name = (
+        f"<strong>{title}</strong>" if is_own else link_chip(link_of(row["variant"]), title_of(row))
+    )
+    if row["delta"] is None:
+        delta, words = "", escape((row["reason"] or "").replace("_", " "))
+    else:
+        delta = f"{row['delta']:+.2f}"
+        words = escape(in_words(row["delta"], row["unsure"], "it", "the reference"))
+    return (
+        f"<tr><td>{name}</td><td>{variant}</td><td>{escape(consequence)}</td>"
+        f'<td class="number">{delta}</td><td>{words}</td></tr>'
+    )
+
+
+def effect_map(genome: Genome, result: Result) -> f.Figure | None:
     """Return the bases downstream of the variant, the heat map of the window, and exons below."""
-    variant = Variant.parse(result["scored_as"])
+    if "window" not in result:
+        return None
+    window, variant = _window(result), Variant.parse(result["scored_as"])
     traces = [
         trace
         for name, part in result["strands"].items()
@@ -67,75 +126,73 @@ def effect_map(genome: Genome, window: Interval, result: Result) -> f.Figure:
     first, last = variant.position + 0.5, variant.interval.end + 0.5
     return f.figure(
         traces,
-        height=620,
+        height=560,
         barmode="overlay",
         bargap=0,
+        showlegend=True,
         xaxis={"title": {"text": f"position on {f.plain(window.contig)}"}, "tickformat": ",d",
-               "range": [window.start + 0.5, window.end + 0.5], "anchor": "y2"},
-        yaxis={"domain": [0.64, 1], "title": {"text": "delta of a base"}},
+               "nticks": 5, "range": [window.start + 0.5, window.end + 0.5], "anchor": "y2",
+               "tickangle": 0},
+        yaxis={"domain": [0.64, 1], "title": {"text": "nats of a base"}},
         yaxis2=f.gene_axis((0, 0.13), len(genes)),
         yaxis3={"domain": [0.2, 0.56], "title": {"text": "ALT"}, "fixedrange": True,
                 "type": "category", "autorange": "reversed"},
         shapes=[{"type": "rect", "x0": first, "x1": last, "y0": 0.2, "y1": 1, "yref": "paper",
-                 "line": {"color": f.PURPLE, "width": 2}}],
+                 "line": {"color": f.ORANGE, "width": 2}}],
     )  # fmt: skip
 
 
-def standing(snvs: Result | None) -> str:
-    """Return a sentence on the rank of the variant among the SNVs of its consequence."""
-    own = snvs and snvs["this"]
-    if not snvs or not own:
-        return ""
-    like, there = (snvs[name][own["consequence"]] for name in ("deltas", "all"))
-    lower = round(own["share_below"] * len(like))
-    drawn = "" if len(like) == there else f" {len(like)} drawn from"
-    return paragraph(
-        f"Among{drawn} all {there:,} SNVs of {snvs['region']} of its consequence "
-        f"({_worded(own['consequence'])}), {lower:,} are less likely than this one. In the figure "
-        f"each is read in {snvs['window_bp']:,} bases, where this one has a delta of "
-        f"{own['delta']:+.2f} nats."
-    )
-
-
-def snv_strip(snvs: Result | None) -> f.Figure | None:
-    """Return the SNVs of the region in one row per consequence, with this variant marked."""
+def snv_strip(result: Result) -> f.Figure | None:
+    """Return the SNVs of the region in one row per consequence, with the changes marked."""
+    snvs = result.get("snvs")
     if not snvs:
         return None
-    deltas, own = snvs["deltas"], snvs["this"]
+    deltas = snvs["deltas"]
     rows = {
-        term: f"{_worded(term)}<br>{len(some):,} of {snvs['all'][term]:,}"
-        for term, some in deltas.items()
+        term: f"{spaced(term)}<br>{len(values):,} of {snvs['all'][term]:,}"
+        for term, values in deltas.items()
     }
     traces: list[dict[str, Any]] = [
         {"type": "violin", "orientation": "h", "side": "positive", "width": 1.7, "name": rows[term],
-         "x": [round(delta, 3) for delta in some], "spanmode": "hard", "showlegend": False,
-         "points": "all" if len(some) <= _FEW else False, "pointpos": 0.15, "jitter": 0.3,
-         "line": {"color": f.BLUE, "width": 1}, "marker": {"color": f.BLUE, "size": 4},
+         "x": [round(delta, 3) for delta in values], "spanmode": "hard", "showlegend": False,
+         "points": "all" if len(values) <= _FEW else False, "pointpos": 0.15, "jitter": 0.3,
+         "line": {"color": f.GREY, "width": 1}, "marker": {"color": f.GREY, "size": 4},
          "meanline": {"visible": True}, "hoveron": "points", "hoverinfo": "x"}
-        for term, some in deltas.items()
+        for term, values in deltas.items()
     ]  # fmt: skip
-    shapes = []
-    if own:
-        traces.append({
-            "type": "scatter", "mode": "markers", "name": "this variant", "x": [own["delta"]],
-            "y": [rows[own["consequence"]]], "showlegend": True,
-            "marker": {"color": f.ORANGE, "size": 13, "symbol": "diamond"},
-            "hovertemplate": "this variant: %{x:.3f}<extra></extra>",
-        })  # fmt: skip
-        shapes.append({"type": "line", "x0": own["delta"], "x1": own["delta"], "yref": "paper",
-                       "y0": 0, "y1": 1, "line": {"color": f.ORANGE, "dash": "dot"}})  # fmt: skip
-    title = {"text": "delta of an SNV, in nats"}
+    own, *others = result["alleles"]
+    traces.append(_marks("next to it", others, rows, f.BLUE, "circle"))
+    traces.append(_marks("this variant", [own], rows, f.ORANGE, "diamond"))
     return f.figure(
-        traces,
-        height=110 + _ROW_PIXELS * len(rows),
-        xaxis={"title": title, "fixedrange": True},
-        yaxis={"autorange": "reversed", "fixedrange": True, "type": "category"},
-        shapes=shapes,
-    )
+        [trace for trace in traces if trace["x"]],
+        height=130 + _ROW_PIXELS * len(rows),
+        margin={"l": 118, "r": 16, "t": 40, "b": 50},
+        xaxis={"title": {"text": "delta of an SNV, in nats"}, "fixedrange": True},
+        yaxis={"autorange": "reversed", "fixedrange": True, "type": "category",
+               "tickfont": {"size": 12}},
+        shapes=[{"type": "line", "x0": 0, "x1": 0, "yref": "paper", "y0": 0, "y1": 1,
+                 "line": {"color": f.GREY, "dash": "dot"}}],
+    )  # fmt: skip
 
 
-def _worded(term: str) -> str:
-    return term.removesuffix("_variant").replace("_", " ")
+def _marks(
+    name: str, scores: list[Result], rows: dict[str, str], color: str, symbol: str
+) -> dict[str, Any]:
+    """Return the changes in the rows of their consequences; a change without a row is left out."""
+    shown = [
+        (score["delta"], rows[effect["term"]], title_of(score))
+        for score in scores
+        for effect in score["effects"][:1]
+        if effect["term"] in rows and score["delta"] is not None
+    ]
+    return {
+        "type": "scatter", "mode": "markers+text", "name": name, "showlegend": True,
+        "x": [delta for delta, _, _ in shown], "y": [row for _, row, _ in shown],
+        "text": [f.plain(title.partition(" of ")[0]) for _, _, title in shown],
+        "textposition": "top center", "cliponaxis": False,
+        "marker": {"color": color, "size": 13, "symbol": symbol},
+        "hovertemplate": "%{text}: %{x:.2f} nats<extra></extra>",
+    }  # fmt: skip
 
 
 def vcf_table(result: Result) -> str:
@@ -151,42 +208,57 @@ def vcf_table(result: Result) -> str:
          "yes" if row["unsure"] else "", (row["reason"] or "").replace("_", " "))
         for row in rows
     )  # fmt: skip
-    return table(("variant", *_NUMBERS, "unsure", "why not scored"), shown, caption)
+    header = ("variant", *_NUMBERS, "strands disagree", "reason for no score")
+    return table(header, shown, caption)
 
 
-def downloads(window: Interval, result: Result) -> str:
-    """Return links that save the values of the heat map, the downstream bases and the VCF."""
-    variant = Variant.parse(result["scored_as"])
+def downloads(result: Result) -> str:
+    """Return links that save the heat map, the downstream bases and the scores of the VCF."""
+    if "window" not in result:
+        return ""
+    window, variant = _window(result), Variant.parse(result["scored_as"])
     snvs = (
         (window.contig, position, ref, alt, delta)
         for position, ref, row in zip(
             f.positions(window), result["bases"], result["deltas"], strict=True
         )
-        for alt, delta in zip(_BASES, row, strict=True)
+        for alt, delta in zip(ALTS, row, strict=True)
         if ref != alt
     )
-    behind = (
-        (name, position, delta)
-        for name, part in result["strands"].items()
-        for position, delta in zip(_behind(name, variant), part["downstream_deltas"], strict=False)
-    )
     saved = download("window.tsv", tsv(("contig", "position", "ref", "alt", "delta"), snvs))
-    saved += download("behind.tsv", tsv(("strand", "position", "delta"), behind))
-    if "vcf" in result:
-        names = ("variant", *_NUMBERS, "unsure", "reason")
-        rows = ([row[name] for name in names] for row in result["vcf"])
-        saved += download("variants.tsv", tsv(names, rows))
+    rows = _downstream_rows(result, variant)
+    saved += download("downstream.tsv", tsv(("strand", "position", "delta"), rows))
+    for name in ("alleles", "vcf"):
+        if name in result:
+            columns = ("variant", *_NUMBERS, "unsure", "reason")
+            scores = ([row[column] for column in columns] for row in result[name])
+            saved += download("variants.tsv" if name == "vcf" else "side_by_side.tsv",
+                              tsv(columns, scores))  # fmt: skip
     return saved
+
+
+def _downstream_rows(result: Result, variant: Variant) -> Iterator[tuple[str, int, float]]:
+    for name, part in result["strands"].items():
+        for position, delta in zip(
+            _downstream(name, variant), part["downstream_deltas"], strict=False
+        ):
+            yield name, position, delta
+
+
+def _window(result: Result) -> Interval:
+    contig, _, span = result["window"].rpartition(":")
+    first, last = map(int, span.split("-"))
+    return Interval(contig, first - 1, last)
 
 
 def _strand_traces(name: str, part: Result, variant: Variant) -> list[dict[str, Any]]:
     """Return a strand's deltas of the bases downstream of the variant, and of the alleles."""
     deltas, color = part["downstream_deltas"], _STRAND_COLORS[name]
-    places = _behind(name, variant)[: len(deltas)]
+    places = _downstream(name, variant)[: len(deltas)]
     middle = variant.position + (len(variant.ref) + 1) / 2
     return [
-        {"type": "bar", "name": f"read {name}", "x": list(places), "y": deltas, "width": 1,
-         "marker": {"color": color}},
+        {"type": "bar", "name": f"bases after it, {name}", "x": list(places), "y": deltas,
+         "width": 1, "marker": {"color": color}},
         {"type": "scatter", "mode": "markers", "name": f"the alleles, {name}", "x": [middle],
          "y": [part["allele_delta"]], "showlegend": False,
          "marker": {"color": color, "size": 10,
@@ -194,7 +266,7 @@ def _strand_traces(name: str, part: Result, variant: Variant) -> list[dict[str, 
     ]  # fmt: skip
 
 
-def _behind(strand_name: str, variant: Variant) -> range:
+def _downstream(strand_name: str, variant: Variant) -> range:
     """Return the 1-based positions downstream of the variant on a strand, nearest first."""
     if strand_name == "forward":
         return range(variant.interval.end + 1, 2**62)
@@ -205,22 +277,23 @@ def _heat(window: Interval, result: Result) -> dict[str, Any]:
     """Return the deltas of all SNVs of the window; a click on one requests its score."""
     bases, places = result["bases"], f.positions(window)
     deltas = [list(column) for column in zip(*result["deltas"], strict=True)]
-    changes = [[f"{ref}>{alt}" if ref not in (alt, "N") else "" for ref in bases] for alt in _BASES]
+    changes = [[f"{ref}>{alt}" if ref not in (alt, "N") else "" for ref in bases] for alt in ALTS]
     largest = max((abs(v) for column in deltas for v in column if v is not None), default=0.0)
     most = max(largest, _LEAST_SCALE_NATS)
-    letters = [[ref if ref == alt else "" for ref in bases] for alt in _BASES]
+    letters = [[ref if ref == alt else "" for ref in bases] for alt in ALTS]
     return {
-        "type": "heatmap", "x": places, "y": list(_BASES), "z": deltas, "yaxis": "y3",
+        "type": "heatmap", "x": places, "y": list(ALTS), "z": deltas, "yaxis": "y3",
         "zmin": -most, "zmax": most, "colorscale": f.DIVERGING, "hovertext": changes,
         "customdata": [
             [f"{window.contig}:{place} {change}" if change else None
              for place, change in zip(places, row, strict=True)]
             for row in changes
         ],
-        "hovertemplate": "%{x:,d} %{hovertext}<br>delta %{z:.3f}<extra></extra>",
+        "hovertemplate": "%{x:,d} %{hovertext}<br>delta %{z:.2f}<extra></extra>",
         "text": letters, "texttemplate": "%{text}" if len(bases) <= _MOST_LETTERED_BP else "",
+        "textfont": {"color": "#222222"},
         "colorbar": {
-            "orientation": "h", "y": -0.2, "yanchor": "top", "thickness": 10, "len": 0.6,
+            "orientation": "h", "y": -0.24, "yanchor": "top", "thickness": 10, "len": 0.6,
             "title": {"text": "delta of an SNV, in nats", "side": "bottom"},
         },
     }  # fmt: skip

@@ -6,13 +6,13 @@ from demo.markup import escape
 from demo.panel import View
 
 SCRIPT = '<script src="/carbon/assets/demo.js"></script>'
-_PLOTLY = '<script src="/carbon/plotly/plotly.min.js"></script>'
+_PLOTLY = '<script src="/carbon/plotly.js"></script>'
 _FIGURE = '<div class="figure" role="group" aria-label="{label}"></div>'
 _BASES = (
     '<div class="strip" tabindex="0" role="group" aria-label="{label}; the arrow keys move along"'
     '></div><div class="tip" role="status" aria-live="polite"></div><div class="key">probability '
     + "".join(f'<span class="p{n}">{10 * n}</span>' for n in range(10))
-    + "100 %; paler: given</div>"
+    + "100 %; paler: your bases</div>"
 )
 
 

@@ -38,8 +38,6 @@ class Entry:
         training: training data and method in one line.
         hours: approximate duration of the training.
         known_genes: well-known genes of the held-out contig, by name, each with a description.
-        explained_variants: variants of the held-out contig by label, each as
-            `contig:position REF>ALT` with a comment on whether the model scores it correctly.
         learning_file: scans of a region of the held-out contig at several training steps.
     """
 
@@ -55,7 +53,6 @@ class Entry:
     training: str
     hours: float
     known_genes: Mapping[str, str]
-    explained_variants: Mapping[str, tuple[str, str]]
     learning_file: str
 
     @property
@@ -154,24 +151,6 @@ _VARIANTS_OF_ENO2 = (
     (452_009, "T", "A"),  # codon 228 becomes a stop
     (452_184, "G", "A"),  # synonymous
 )
-_EXPLAINED_VARIANTS_OF_YEAST_VIII = {
-    "A stop codon gained": (
-        "VIII:451496 G>A",
-        "Codon 57 of ENO2, tryptophan, becomes a stop codon. The model is right: it has learned "
-        "that in-frame stop codons are rare within genes, and both strands agree.",
-    ),
-    "A synonymous change": (
-        "VIII:518080 T>C",
-        "Codon 183 of BAT1 changes from GTT to GTC, and both encode valine. The model is right: "
-        "yeast uses both codons often, and the model assigns them similar likelihoods.",
-    ),
-    "A splice donor lost, and missed": (
-        "VIII:126552 G>A",
-        "The intron of RPL27A no longer begins with GT, which destroys the splice site. The model "
-        "is wrong: it assigns the broken site a higher likelihood. Few genes of yeast have "
-        "introns, and it has not learned splice sites.",
-    ),
-}
 _ENTRIES = (
     Entry(
         name="yeast",
@@ -186,7 +165,6 @@ _ENTRIES = (
         training="both strands of every chromosome but VIII, and spliced transcripts",
         hours=1.5,
         known_genes=_GENES_OF_YEAST_VIII,
-        explained_variants=_EXPLAINED_VARIANTS_OF_YEAST_VIII,
         learning_file="learning.npz",
     ),
 )

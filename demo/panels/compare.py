@@ -1,145 +1,156 @@
-"""Compare: two sequences, two alleles or two models, side by side."""
+"""Models: one sequence by two models, base by base."""
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 
+from carbon.errors import UserError
 from carbon.genome import fasta_text
-from demo.fields import Field, Values
+from demo.fields import INPUT, Field, Values, input_field
 from demo.figures import BLUE, GREY, ORANGE, Figure, figure
 from demo.lab import Lab
-from demo.markup import download, facts, paragraph, shortened, table
-from demo.panel import Command, Example, Panel, Progress, Result, View
-from demo.sequence_pairs import NamedBases, read_pair, typed_pair
+from demo.markup import download, paragraph, table
+from demo.panel import Command, Panel, Progress, Result, View
 
 _MOST_BP, _MOST_POINTS = 6000, 300
-_SAME = "the same"
-_SIDES = (("A", BLUE, "solid"), ("B", ORANGE, "dot"))
+_SIDES = (("this model", BLUE, "solid"), ("other model", ORANGE, "dot"))
 _MEANING = (
-    "Nats per base are the mean of -log p over the bases, each given all before it: less is "
-    "likelier, and 1.386 is a fair die. A model that was trained on a sequence may know it "
-    "by heart, so compare models on what neither has seen. Sums compare "
-    "sequences of one length by one model."
+    "Nats per base are the mean of -log p over the bases, each given all bases before it. Less is "
+    "likelier; a fair die has 1.386. A model may know a sequence of its training by heart, so "
+    "compare models on a sequence that neither was trained on."
 )
 
 
 class Compare(Panel):
-    """Scores two sequences as `carbon score` does, by one model or two."""
+    """Scores one sequence by two models, as `carbon score` does."""
 
-    invitation = "Compare two sequences, alleles or models"
-    sentence = (
-        "Two sequences, two alleles or two models side by side: how likely each is, and at which "
-        "bases they part."
-    )
+    title = "Two models"
+    sentence = "How likely each of two models finds the same sequence, and where they differ."
+    run_label = "Compare"
     views: ClassVar[tuple[View, ...]] = (
-        View("told", "html", "The comparison in numbers"),
-        View("track", "figure", "Nats of each base of A and B, and how far B falls behind"),
+        View("summary", "html", "The comparison in numbers"),
+        View("track", "figure", "Nats of each base by both models, and how far one falls behind"),
         View("saved", "html", "Download"),
     )
 
+    @classmethod
+    def is_available(cls, lab: Lab) -> bool:
+        """Return whether visitors may choose another model."""
+        return lab.first.allowed is not None
+
     def make_fields(self) -> tuple[Field, ...]:
         """Return the inputs."""
+        allowed = self.lab.first.allowed
+        first = next(iter(allowed.sources), "") if allowed else ""
         return (
-            Field("a", "A", self.lab.example.name, "lines", most=_MOST_BP,
-                  info="a gene, contig:first-last, or bases"),
-            Field("b", "B", self._variants()[0], "lines", most=_MOST_BP,
-                  info="the same, or a variant of A; empty for A itself"),
-            *self.model_field("model_b", "Model of B", _SAME),
-        )  # fmt: skip
-
-    def _variants(self) -> list[str]:
-        return [variant.to_text() for variant in self.lab.example.variants().values()]
-
-    def examples(self) -> tuple[Example, ...]:
-        """Return sequences, alleles, and models where there are others."""
-        bases = self.lab.example.bases(300)
-        offer, a = self.lab.first.offer, {"a": bases}
-        others = tuple(offer.sources) if offer else ()
-        return (
-            *(Example(f"Another allele, {v}", {"b": v}) for v in self._variants()[1:]),
-            Example("A sequence, and the same backwards", a | {"b": bases[::-1]},
-                    "the same bases in the order that no cell has: less likely"),
-            *(Example(f"The model {name} reads the same gene", {"b": "", "model_b": name},
-                      "the sequence is one, the models are two") for name in others[:2]),
-        )  # fmt: skip
+            input_field(self.lab.example.name, "Gene, region or DNA"),
+            *self.model_field("other_model", "Other model", first or self.lab.first.shown_name),
+        )
 
     def answer(self, values: Values) -> Iterator[Progress | Result]:
-        """Yield both sequences with the log-likelihood of every base."""
-        models = [(lab.shown_name, lab.model) for lab in self._labs(values)]
-        for result in read_pair(self._pair(values), models):
-            yield result if "said" in result else Progress(len(result), 2, "sequences")
+        """Yield the log-likelihood of every base by both models."""
+        _, bases = self._named_bases(values)
+        sides: list[Result] = []
+        for lab in self._labs(values):
+            (score,) = lab.model.score([bases])
+            if not score.num_known_bases:
+                raise UserError("the sequence has no base that is one of ACGT")
+            sides.append({
+                "model": lab.shown_name,
+                "length_bp": score.length_bp,
+                "log_likelihood": score.log_likelihood,
+                "nats_per_base": score.nats_per_base,
+                "log_p": score.bases.tolist(),
+            })  # fmt: skip
+            yield Progress(len(sides), 2, "models")
+        yield dict(zip(("this", "other"), sides, strict=True))
 
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
         """Return sentence, table, figure and downloads."""
-        a, b = result["a"], result["b"]
+        this, other = result["this"], result["other"]
         rows = [
-            (side, shortened(told["name"]), told["model"], told["length_bp"],
-             f"{told['nats_per_base']:.4f}", f"{told['log_likelihood']:,.2f}")
-            for side, told in (("A", a), ("B", b))
+            (side["model"], side["length_bp"], f"{side['nats_per_base']:.4f}",
+             f"{side['log_likelihood']:,.2f}")
+            for side in (this, other)
         ]  # fmt: skip
-        header = ("", "sequence", "model", "bases", "nats per base", "log p, nats")
+        header = ("model", "bases", "nats per base", "log p, nats")
         return {
-            "told": paragraph(result["said"])
-            + table(header, rows)
-            + facts([("B - A, nats", f"{b['log_likelihood'] - a['log_likelihood']:+.4f}"),
-                     ("B - A, nats per base", f"{b['nats_per_base'] - a['nats_per_base']:+.4f}")])
+            "summary": paragraph(compared_in_words(this, other))
+            + table(header, rows, self._named_bases(values)[0])
             + paragraph(_MEANING),
-            "track": _track(a["log_p"], b["log_p"]),
-            "saved": "".join(download(f"{side}.fa", fasta_text([(side, own.bases)]))
-                             for side, own in zip("ab", self._pair(values), strict=True)),
-        }  # fmt: skip
+            "track": _track(this["log_p"], other["log_p"]),
+            "saved": download("sequence.fa", fasta_text([self._named_bases(values)])),
+        }
 
     def python(self, values: Values) -> str:
         """Return the program."""
         names = [lab.model_name for lab in self._labs(values)]
         return (
             "import carbon\nfrom carbon.genome import read_sequences\n\n"
-            "# a.fa and b.fa: download them on this page\n"
-            f"for file, name in zip(('a.fa', 'b.fa'), {names!r}):\n"
-            "    ((_, bases),) = read_sequences(file)\n"
+            "# sequence.fa: download it on this page\n"
+            "((_, bases),) = read_sequences('sequence.fa')\n"
+            f"for name in {names!r}:\n"
             "    (score,) = carbon.load(name).score([bases])\n"
             "    print(score.log_likelihood, score.nats_per_base)\n"
         )
 
     def commands(self, values: Values) -> list[Command]:
         """Return the command lines."""
-        a, b = (lab.model_name for lab in self._labs(values))
         return [
-            "# a.fa and b.fa: download them on this page",
-            ["carbon", "score", "--model", a, "a.fa", "--output", "a.tsv"],
-            ["carbon", "score", "--model", b, "b.fa", "--output", "b.tsv"],
-        ]
+            "# sequence.fa: download it on this page",
+            *(["carbon", "score", "--model", lab.model_name, "sequence.fa",
+               "--output", f"{side}.tsv"]
+              for side, lab in zip(("this", "other"), self._labs(values), strict=True)),
+        ]  # fmt: skip
 
-    def _pair(self, values: Values) -> tuple[NamedBases, NamedBases]:
-        return typed_pair(values["a"], values["b"], self.lab.genome, _MOST_BP)
+    def _named_bases(self, values: Values) -> tuple[str, str]:
+        detected = self.lab.detect(values[INPUT])
+        place = detected.gene.interval if detected.variant and detected.gene else detected.interval
+        if place.length_bp > _MOST_BP:
+            raise UserError(f"a sequence of {place.length_bp:,} bases; give {_MOST_BP:,} at most")
+        return place.to_region(), detected.genome.reference.fetch(place).upper()
 
     def _labs(self, values: Values) -> tuple[Lab, Lab]:
-        other = values.get("model_b", _SAME)
-        return self.lab, self.lab if other == _SAME else self.lab.with_model(other)
+        return self.lab, self.lab.with_model(values["other_model"])
 
 
-def _track(a: list[float], b: list[float]) -> Figure:
-    """Return the nats of both along their bases; at equal lengths, also B's cumulative excess."""
-    bin_bp, fit = -(-max(len(a), len(b)) // _MOST_POINTS), len(a) == len(b)
+def compared_in_words(this: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """Describe the difference between two models in a sentence."""
+    if this["model"] == other["model"]:
+        return "Both are the same model: choose another."
+    better, worse = sorted((this, other), key=lambda side: float(side["nats_per_base"]))
+    times = math.exp(worse["nats_per_base"] - better["nats_per_base"])
+    if f"{times:.3g}" == "1":
+        return "Both models give a base the same probability on average."
+    return (
+        f"The model {better['model']} gives each base on average {times:.3g} times the probability "
+        f"that {worse['model']} gives it."
+    )
+
+
+def _track(this: list[float], other: list[float]) -> Figure:
+    """Return the nats of both models along the bases, and the cumulative difference."""
+    bin_bp = -(-len(this) // _MOST_POINTS)
     of_bins = f", mean of {bin_bp} bases" if bin_bp > 1 else ""
+    starts = range(0, len(this), bin_bp)
     traces = [
         {"type": "scatter", "mode": "lines", "name": name + of_bins,
-         "x": [at + (bin_bp + 1) / 2 for at in range(0, len(side), bin_bp)],
-         "y": [-float(np.mean(side[at : at + bin_bp])) for at in range(0, len(side), bin_bp)],
+         "x": [at + (bin_bp + 1) / 2 for at in starts],
+         "y": [-float(np.mean(side[at : at + bin_bp])) for at in starts],
          "line": {"color": color, "dash": dash, "width": 1.5}}
-        for (name, color, dash), side in zip(_SIDES, (a, b), strict=True)
+        for (name, color, dash), side in zip(_SIDES, (this, other), strict=True)
     ]  # fmt: skip
-    if fit:
-        behind = np.cumsum(np.subtract(a, b)).tolist()
-        traces.append({
-            "type": "scatter", "mode": "lines", "name": "A ahead so far", "yaxis": "y2",
-            "x": list(range(1, len(a) + 1)), "y": behind, "line": {"color": GREY, "width": 2},
-        })  # fmt: skip
+    traces.append({
+        "type": "scatter", "mode": "lines", "name": "this model ahead so far", "yaxis": "y2",
+        "x": list(range(1, len(this) + 1)), "y": np.cumsum(np.subtract(this, other)).tolist(),
+        "line": {"color": GREY, "width": 2},
+    })  # fmt: skip
     return figure(
         traces,
         height=460,
-        xaxis={"title": {"text": "base of the sequence"}, "anchor": "y2" if fit else "y"},
-        yaxis={"domain": [0.42 if fit else 0, 1], "title": {"text": "nats of a base"}},
-        yaxis2={"domain": [0, 0.32], "title": {"text": "nats, summed"}, "visible": fit},
+        xaxis={"title": {"text": "base of the sequence"}, "anchor": "y2"},
+        yaxis={"domain": [0.42, 1], "title": {"text": "nats of a base"}},
+        yaxis2={"domain": [0, 0.32], "title": {"text": "nats, summed"}},
     )

@@ -13,16 +13,15 @@ from carbon.finetune.folder import HEAD, MANIFEST, read_manifest
 from carbon.finetune.predict import FinetunedModel, load_finetuned
 from carbon.finetune.readers import alleles_of, fits_window
 from carbon.genome import Reference, Variant, fasta_text
-from carbon.genome.notation import read_variant
 from demo.fields import Field, Values
 from demo.folders import find_folders, folder_named, written
 from demo.lab import Lab
-from demo.labelled_sequences import pieces_of_kinds
-from demo.lru_cache import Kept
-from demo.neighbouring_snvs import told_numbers
+from demo.lru_cache import LruCache
+from demo.neighbouring_snvs import as_lists
 from demo.panel import Command, Example, Panel, Progress, Result, View
+from demo.pieces import pieces_of_kinds
 from demo.prediction_views import prediction_facts, prediction_figure, prediction_tables
-from demo.uploads import sequences_in_text, without_folders
+from demo.uploads import sequences_in_text, shown_reference, without_folders
 from demo.variant_files import printed_vcf
 
 _NEWEST = "newest"
@@ -31,13 +30,12 @@ _MOST_LETTERS = 12_000
 _MOST_SEQUENCES = 50
 _MOST_WINDOW_BP = 6000
 _EXAMPLE_BP, _NUM_EXAMPLES, _EXAMPLE_WINDOW_BP = 240, 3, 200
-_KEPT_MODELS = 2
+_CACHED_MODELS = 2
 
 
 class Predict(Panel):
     """Opens a folder that `carbon finetune` wrote, and predicts."""
 
-    invitation = "Ask a model that learned labels"
     sentence = (
         "What a model that learned labels with `carbon finetune` predicts for your sequences, and "
         "how a variant of the open genome changes the prediction."
@@ -49,25 +47,30 @@ class Predict(Panel):
         View("tables", "html", "Predictions"),
     )
 
+    @classmethod
+    def is_available(cls, lab: Lab) -> bool:
+        """Return whether there is a fine-tuned model."""
+        return bool(_folders(lab))
+
     def __init__(self, lab: Lab) -> None:
         """Create a cache of the models that were opened last."""
         self._pieces = _pieces(lab)
         self._example = next(iter(lab.example.variants().values())).to_text()
         super().__init__(lab)
-        self._kept: Kept[FinetunedModel] = Kept(_KEPT_MODELS)
+        self._models: LruCache[FinetunedModel] = LruCache(_CACHED_MODELS)
 
     def make_fields(self) -> tuple[Field, ...]:
         """Return the inputs."""
         return (
-            Field("model", "Model", _NEWEST, "choice", (_NEWEST, *self._found()),
+            Field("model", "Model", _NEWEST, "choice", (_NEWEST, *_folders(self.lab)),
                   info="the folders of `carbon finetune` on this machine"),
             Field("sequences", "Sequences", self._pieces, "lines", most=_MOST_LETTERS,
                   info=f"FASTA, or one on each line; {_MOST_SEQUENCES} at most"),
             Field("variant", "Variant", "",
-                  info="contig:position REF>ALT, from 1, of the genome that is open; may be empty"),
+                  info="such as GENE:c.28A>T or contig:position REF>ALT; may be empty"),
             Field("window_bp", "Bases around the variant", 0, "integer", most=_MOST_WINDOW_BP,
-                  info="0 for as learned"),
-            Field("strands", "Strands that are read", "as learned", "choice",
+                  info="0 for as learned", more=True),
+            Field("strands", "Strands", "as learned", "choice",
                   ("as learned", "both", "forward", "reverse"), more=True),
         )  # fmt: skip
 
@@ -86,8 +89,8 @@ class Predict(Panel):
         try:
             yield from self._answered(values, name, self._finetuned(folder))
         except UserError as error:
-            told = str(error).replace(str(folder), name)
-            error.args = (without_folders(told, [_base_of(folder)]),)
+            message = str(error).replace(str(folder), name)
+            error.args = (without_folders(message, [_base_of(folder)]),)
             raise
 
     def _answered(
@@ -101,10 +104,12 @@ class Predict(Panel):
         if not named + alleles:
             raise UserError("no sequence is given; paste one, or give a variant")
         strands = _strands(values) or finetuned.manifest.strands
-        found: list[NDArray[np.float32]] = []
+        predictions: list[NDArray[np.float32]] = []
         for title, bases in named + alleles:
-            found += finetuned.predict_block([bases], [title], strands, finetuned.manifest.too_long)
-            yield Progress(len(found), len(named + alleles), "sequences")
+            predictions += finetuned.predict_block(
+                [bases], [title], strands, finetuned.manifest.too_long
+            )
+            yield Progress(len(predictions), len(named + alleles), "sequences")
         yield {
             "model": name,
             "method": finetuned.manifest.method,
@@ -113,8 +118,8 @@ class Predict(Panel):
             "outputs": list(finetuned.output_names),
             "names": [title for title, _ in named],
             "sequences": [bases for _, bases in named],
-            "predictions": [told_numbers(each) for each in found[: len(named)]],
-            "variant": variant[0] | _compared(*found[-2:]) if variant else None,
+            "predictions": [as_lists(each) for each in predictions[: len(named)]],
+            "variant": variant[0] | _compared(*predictions[-2:]) if variant else None,
         }
 
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
@@ -142,10 +147,11 @@ class Predict(Panel):
         if values["variant"]:
             variant = self._typed(values)
             window_bp = values["window_bp"] or read_manifest(folder).window_bp
+            reference, note, _ = shown_reference(self.lab.genome)
             program += (
-                "from carbon.finetune.readers import alleles_of\n\n"
+                f"{note}from carbon.finetune.readers import alleles_of\n\n"
                 f"variant = carbon.Variant.parse({variant.to_text()!r})\n"
-                f"with carbon.Reference({self.lab.genome.shown_files[0]!r}) as genome:\n"
+                f"with carbon.Reference({reference!r}) as genome:\n"
                 f"    alleles = alleles_of(genome, variant, {window_bp})\n"
                 f"ref, alt = model.predict(alleles{option})\n"
                 "print(variant.to_text(), *alt, *ref, *(alt - ref))\n"
@@ -165,35 +171,34 @@ class Predict(Panel):
         if values["variant"]:
             variant = self._typed(values)
             window = ["--window", values["window_bp"]] if values["window_bp"] else []
-            reference = ["--reference", self.lab.genome.shown_files[0]]
+            reference, _, before = shown_reference(self.lab.genome)
             written_to = ["--output", "variant.tsv"]
-            lines.append(printed_vcf(variant, _VCF))
-            lines.append([*words, _VCF, *reference, *window, *more, *written_to])
+            lines += [*before, printed_vcf([variant], _VCF)]
+            lines.append([*words, _VCF, "--reference", reference, *window, *more, *written_to])
         return lines
-
-    def _found(self) -> dict[str, Path]:
-        return find_folders(self.lab.runs, (HEAD, MANIFEST))
 
     def _folder(self, name: str) -> tuple[str, Path]:
         """Return the name and path of a model folder that exists now."""
-        found = self._found()
-        if not found:
+        folders = _folders(self.lab)
+        if not folders:
             raise UserError(
                 "there is no model with labels under the demo's --runs yet; make one with `carbon "
                 "finetune --config FILE --set output=RUNS/mine`, where RUNS is that folder"
             )
-        chosen = next(iter(found)) if name == _NEWEST else name
-        return chosen, folder_named(chosen, found)
+        chosen = next(iter(folders)) if name == _NEWEST else name
+        return chosen, folder_named(chosen, folders)
 
     def _finetuned(self, folder: Path) -> FinetunedModel:
         """Load a model, or return the cached model if its folder has not changed."""
         key = (folder, written(folder / MANIFEST), written(folder / HEAD))
         device = self.lab.model.model.network.device.type
-        return self._kept.get(key, lambda: load_finetuned(folder, device=device))
+        return self._models.get(key, lambda: load_finetuned(folder, device=device))
 
     def _typed(self, values: Values) -> Variant:
-        genome = self.lab.genome
-        return read_variant(values["variant"], genome.reference, genome.annotation)
+        detected = self.lab.detect(values["variant"])
+        if detected.variant is None:
+            raise UserError(f"Variant: '{values['variant'][:60]}' is not a variant")
+        return detected.variant
 
     def _variant(
         self, values: Values, finetuned: FinetunedModel
@@ -217,12 +222,16 @@ class Predict(Panel):
         return asked, _checked_alleles_of(reference, variant, window_bp)
 
 
+def _folders(lab: Lab) -> dict[str, Path]:
+    return find_folders(lab.runs, (HEAD, MANIFEST))
+
+
 def _strands(values: Values) -> Any:
     return None if values["strands"] == "as learned" else values["strands"]
 
 
 def _compared(ref: NDArray[np.float32], alt: NDArray[np.float32]) -> dict[str, list[Any]]:
-    return {"ref": told_numbers(ref), "alt": told_numbers(alt), "delta": told_numbers(alt - ref)}
+    return {"ref": as_lists(ref), "alt": as_lists(alt), "delta": as_lists(alt - ref)}
 
 
 def _base_of(folder: Path) -> str:

@@ -1,99 +1,123 @@
-"""Score a variant: the likelihood of ALT compared with REF, base by base."""
+"""Variant: how likely a change is, next to other changes of its gene, by one method."""
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, NamedTuple
+from urllib.parse import urlencode
 
 from carbon.errors import UserError
-from carbon.genome import Variant, from_region
+from carbon.genome import Interval, Variant
+from carbon.genome.genes import Gene
 from carbon.genome.genome import Genome
-from carbon.inference import VariantKeywords, VariantScore, join_chunks
-from carbon.inference.options import STRANDS_READ, WINDOW_PROTOCOLS
-from carbon.inference.variants import Method
-from demo import neighbouring_snvs
+from carbon.genome.normalize import normalize_variant
+from carbon.inference import VariantKeywords
+from carbon.inference.options import STRANDS_READ
+from carbon.inference.variants.score import STRAND_NAMES, VariantScore
+from demo import neighbouring_snvs as snvs
 from demo import variant_views as views
-from demo.fields import Field, Values
+from demo.fields import INPUT, Field, Values, input_field
+from demo.gene_examples import Example as ExampleGene
+from demo.inputs import Detected
 from demo.lab import Lab
-from demo.lru_cache import Kept
-from demo.markup import paragraph
-from demo.neighbouring_snvs import (
-    SnvsByConsequence,
-    told_effects,
-    told_numbers,
-    told_score,
-    told_strands,
-)
+from demo.lru_cache import LruCache
 from demo.panel import Command, Example, Panel, Pick, Progress, Result, View
-from demo.sequence_pairs import named
+from demo.preview import Card
+from demo.protein_changes import changes_side_by_side
 from demo.uploads import GENOME_ENDINGS, shown_reference, without_folders
 from demo.variant_files import Listed, first_variants, printed_vcf
+from demo.words import named
 
-_MOST_WINDOW_BP = 240
+_PROTOCOL: Literal["centered"] = "centered"
+_WINDOW_BP = 384
+_MOST_MAP_BP = 120
 _MOST_STRIP_BP = 3000
-_SNVS_OF_EACH = 24  # consequence, each scored in a separate window
-_KEPT_STRIPS = 8
+_SNVS_OF_EACH = 24  # consequence
+_CACHED = 8  # regions
 _MOST_VARIANTS = 200
+_MOST_ALLELES = 12
+
+
+class Question(NamedTuple):
+    """What the values ask about.
+
+    Attributes:
+        genome: genome of the variant.
+        gene: gene of the variant; None if there is none.
+        variant: the variant.
+        alleles: variants next to it, without itself.
+        listed: variants of an uploaded VCF.
+    """
+
+    genome: Genome
+    gene: Gene | None
+    variant: Variant
+    alleles: tuple[Variant, ...]
+    listed: list[Listed]
 
 
 class VariantEffect(Panel):
-    """Page that scores a variant and all SNVs around it."""
+    """Page that scores a variant, and other changes of its gene in the same way."""
 
     name = "variant"
-    title = "Variant effect"
-    invitation = "Ask what a mutation does"
+    title = "Variant"
+    heading = "Break a gene"
     sentence = (
-        "How much less likely the model finds a variant than the reference, which bases behind it "
-        "say so, and where it stands among other changes of its gene."
+        "How likely the model finds a change of DNA, next to a stop, a missense and a synonymous "
+        "change of the same codon. All numbers of the page come from one method."
     )
     run_label = "Score"
     views: ClassVar[tuple[View, ...]] = (
-        View("facts", "html", "The variant in numbers"),
-        View("strip", "figure", "SNVs of the gene by consequence, this one marked"),
-        View("map", "figure", "Bases behind the variant, every SNV around it, exons below"),
+        View("verdict", "html", "The variant in words"),
+        View("alleles", "html", "Changes side by side"),
+        View("strip", "figure", "SNVs of the gene by consequence, these changes marked"),
+        View("map", "figure", "Every SNV around the variant, and the bases that cause its delta"),
         View("tsv", "html", "Download"),
         View("table", "html", "The variants of your VCF"),
     )
 
     def __init__(self, lab: Lab) -> None:
-        """Choose examples from the lab's genome."""
-        told = {label: variant for label, (variant, _) in lab.explained_variants.items()}
-        self._examples = told or {k: v.to_text() for k, v in lab.example.variants().items()}
-        self._strips: Kept[SnvsByConsequence] = Kept(_KEPT_STRIPS)
+        """Create the caches of scores and consequences."""
+        self._scores: LruCache[snvs.Scores] = LruCache(_CACHED)
+        self._terms: LruCache[dict[Variant, str]] = LruCache(_CACHED)
         super().__init__(lab)
 
     def make_fields(self) -> tuple[Field, ...]:
         """Return the inputs."""
+        gene = self.lab.example.name
+        most_bp = self.lab.model.variant_method(protocol=_PROTOCOL).window_bp
         return (
-            Field("variant", "Variant", next(iter(self._examples.values())),
-                  info="such as VIII-55172-G-T, 55172G>T or GENE:c.28A>T; or click a cell of the "
-                  "heat map; empty for the first of your VCF"),
-            Field("window_bp", "Bases in the heat map", 60, "integer", least=6,
-                  most=_MOST_WINDOW_BP,
-                  info="its deltas are those of the alleles alone, read in the same window"),
-            Field("strands", "Strands that are read", "both", "choice",
-                  tuple(STRANDS_READ)),
-            Field("protocol", "Protocol", "centered", "choice", tuple(WINDOW_PROTOCOLS),
-                  info="centered compares windows around the variant, right_end the alleles"),
+            input_field(gene, "Variant, or gene",
+                        "such as E52* of ENO2, GENE:c.154G>T, chr8:451480 G>T, or a row of a VCF"),
+            Field("alleles", "Compare with", "", "lines", most=1000,
+                  info="one variant a line; empty for three changes of the same codon"),
+            Field("strands", "Strands", "both", "choice", tuple(STRANDS_READ), more=True),
+            Field("window_bp", "Window in bases", min(_WINDOW_BP, most_bp), "integer", least=48,
+                  most=most_bp, more=True,
+                  info="the model reads so many bases around each variant"),
+            Field("map_bp", "Bases in the heat map", 30, "integer", least=6, most=_MOST_MAP_BP,
+                  more=True),
             Field("vcf", "Your own variants", [], "files", (".vcf",), more=True,
-                  info=f"a sorted VCF, of which the first {_MOST_VARIANTS} variants are scored"),
+                  info=f"a sorted VCF; the first {_MOST_VARIANTS} variants are scored"),
             Field("genome", "Your own genome", [], "files", GENOME_ENDINGS, more=True,
                   info="one GenBank file, or FASTA and annotation"),
         )  # fmt: skip
 
     def examples(self) -> tuple[Example, ...]:
-        """Return further examples."""
-        first, *others = self._examples.items()
+        """Return the changes of the example gene, and another gene's splice site."""
+        example, genes = self.lab.example, self.lab.known_genes
+        changes = example.variants()
         return (
-            *(Example(label, {"variant": variant}) for label, variant in others),
-            Example("The alleles alone", {"variant": first[1], "protocol": "right_end"}),
+            *(Example(label, {INPUT: variant.to_text()}) for label, variant in changes.items()),
+            *(Example(f"A stop in {name}", {INPUT: name}, genes[name]) for name in [*genes][1:3]),
         )
 
     def picks(self) -> tuple[Pick, ...]:
         """Return the click on a cell of the heat map: its SNV becomes the variant."""
-        return (Pick("map", lambda picked, values: {"variant": str(picked)}),)
+        return (Pick("map", lambda picked, values: {INPUT: str(picked)}),)
 
     def answer(self, values: Values) -> Iterator[Progress | Result]:
-        """Yield the result of one variant, then also the results of the VCF."""
+        """Yield the variant next to others, then its surroundings, its gene, and the VCF."""
         try:
             yield from self._answered(values)
         except UserError as error:
@@ -102,99 +126,169 @@ class VariantEffect(Panel):
             raise
 
     def _answered(self, values: Values) -> Iterator[Progress | Result]:
-        genome, listed, variant = self._read(values)
-        method = self.lab.model.variant_method(**_options(values))
-        score, strands = self.lab.model.compare_alleles(genome.reference, variant, method)
+        question = self._question(values)
+        genome, variant = question.genome, question.variant
+        place = _place_around(genome, question.gene, variant)
+        scores = self._scores_of(genome, place, values)
+        yield from scores.add([variant, *question.alleles])
+        result = self._side_by_side(question, scores) | self._strands(genome, variant, values)
+        yield result
+        result |= yield from _heat(genome, variant, values["map_bp"], scores)
+        yield result
+        result |= {"snvs": (yield from self._by_consequence(genome, variant, place, scores))}
+        yield result
+        if values["vcf"]:
+            yield from self._with_vcf(question, scores, result)
+
+    def _question(self, values: Values) -> Question:
+        """Return the variant, and the changes next to it.
+
+        Raises:
+            UserError: the input or an allele is no variant, gene or sequence.
+        """
+        genome = self.lab.genome_of(values["genome"])
+        listed = first_variants(values["vcf"], genome.reference, _MOST_VARIANTS + 1)
+        variant = None
+        if values[INPUT] in ("", self.lab.example.name):
+            variant = _first_scorable(listed)
+        if variant:
+            gene = next(iter(genome.genes_in(variant.interval)), None)
+        elif listed and not values[INPUT]:
+            raise UserError("the VCF has no variant that can be scored; type one above")
+        else:
+            detected = self.lab.detect(values[INPUT], values["genome"])
+            genome, gene = detected.genome, detected.gene
+            variant = detected.variant or _first_variant(detected)
+        alleles = self._alleles(values) or _changes_near(genome, gene, variant)
+        others = tuple(each for each in dict.fromkeys(alleles) if each != variant)
+        return Question(genome, gene, variant, others, listed)
+
+    def _alleles(self, values: Values) -> list[Variant]:
+        lines = [line for line in values["alleles"].splitlines() if line.strip()]
+        if len(lines) > _MOST_ALLELES:
+            raise UserError(f"Compare with: {len(lines)} variants; give {_MOST_ALLELES} at most")
+        alleles = [self.lab.detect(line, values["genome"]).variant for line in lines]
+        for line, variant in zip(lines, alleles, strict=True):
+            if variant is None:
+                raise UserError(f"Compare with: '{line.strip()}' is not a variant")
+        return [variant for variant in alleles if variant]
+
+    def _scores_of(self, genome: Genome, place: Interval, values: Values) -> snvs.Scores:
+        options = _options(values)
+        key = (genome.reference, place, *options.values())
+        return self._scores.get(key, lambda: snvs.Scores(self.lab.model, genome.reference, options))
+
+    def _side_by_side(self, question: Question, scores: snvs.Scores) -> Result:
+        genome, variant = question.genome, question.variant
+        score = scores.scores[variant]
         if score.reason:
             reason = score.reason.replace("_", " ")
             raise UserError(f"variant {named(variant.to_text())} cannot be scored: {reason}")
-        yield Progress(1, 3, "steps")
-        window = neighbouring_snvs.window_around(genome, variant, values["window_bp"])
-        scan = self.lab.model.scan(
-            genome.reference, window, window_bp=method.window_bp, strands=values["strands"]
-        )
-        scanned = join_chunks(scan)
-        result: Result = {
-            **told_score(score, genome.reference),
-            "read_bp": method.window_bp,
-            "effects": told_effects(genome, variant),
-            "strands": told_strands(strands),
-            "window": window.to_region(),
-            "bases": scanned.bases,
-            "deltas": told_numbers(scanned.deltas),
-        }
-        yield result
-        result |= {"snvs": self._among_others(genome, variant, method)}
-        yield result
-        if values["vcf"]:
-            yield from self._with_vcf(values, genome, listed, result)
+        rows = [
+            snvs.score_values(scores.scores[each], genome.reference)
+            | {"effects": snvs.effect_values(genome, each)}
+            for each in (variant, *question.alleles)
+        ]
+        return {**rows[0], "method": dict(scores.options), "alleles": rows}
 
-    def _among_others(self, genome: Genome, variant: Variant, method: Method) -> Result:
-        """Return SNVs of the gene, or of a region around the variant if the gene is long."""
-        reader, read = self.lab.model.runner, neighbouring_snvs.short_method(method)
-        place = neighbouring_snvs.place_around(genome, variant, _MOST_STRIP_BP)
-        snvs = self._strips.get(
-            (genome.reference, place, read),
-            lambda: neighbouring_snvs.read_snvs(reader, genome, place, read, _SNVS_OF_EACH),
+    def _strands(self, genome: Genome, variant: Variant, values: Values) -> Result:
+        """Return the part of each base in each strand's delta."""
+        method = self.lab.model.variant_method(**_options(values))
+        _, strands = self.lab.model.compare_alleles(genome.reference, variant, method)
+        parts = {
+            STRAND_NAMES[strand]: {
+                "allele_delta": compared.allele_delta,
+                "downstream_deltas": compared.downstream_deltas.tolist(),
+                "length_delta": compared.length_delta,
+            }
+            for strand, compared in strands.items()
+        }
+        return {"strands": parts}
+
+    def _by_consequence(
+        self, genome: Genome, variant: Variant, place: Interval, scores: snvs.Scores
+    ) -> Generator[Progress, None, Result]:
+        """Return SNVs of the region by consequence, and where the variant stands among them."""
+        terms = self._terms.get(
+            (genome.reference, place),
+            lambda: snvs.consequences_in(genome.reference, place, genome.annotation),
         )
-        told = neighbouring_snvs.told_among(reader, genome, variant, snvs, read)
-        return {"region": place.to_region(), **told}
+        drawn = {each: terms[each] for each in snvs.some_of_each(terms, _SNVS_OF_EACH)}
+        yield from scores.add(sorted(drawn, key=lambda each: each.position))
+        deltas = snvs.by_consequence(drawn, scores.deltas)
+        own = terms.get(normalize_variant(genome.reference, variant))
+        like = deltas.get(own, []) if own else []
+        delta = scores.deltas[variant]
+        return {
+            "region": place.to_region(),
+            "all": dict(Counter(terms.values())),
+            "deltas": deltas,
+            "consequence": own,
+            "lower": sum(each < delta for each in like),
+        }
 
     def _with_vcf(
-        self, values: Values, genome: Genome, listed: list[Listed], result: Result
+        self, question: Question, scores: snvs.Scores, result: Result
     ) -> Iterator[Progress | Result]:
-        shown = listed[:_MOST_VARIANTS]
-        rows = []
-        for variant, reason in shown:
-            score = VariantScore(variant, None, reason)
-            if reason is None:
-                (score,) = self.lab.model.score_variants(
-                    genome.reference, [variant], **_options(values)
-                )
-            rows.append(told_score(score, genome.reference))
-            yield Progress(len(rows), len(shown), "variants")
-        yield result | {"vcf": rows, "vcf_has_more": len(listed) > len(shown)}
+        shown = question.listed[:_MOST_VARIANTS]
+        yield from scores.add(variant for variant, reason in shown if reason is None)
+        reference = question.genome.reference
+        rows = [
+            snvs.score_values(scores.scores[variant], reference)
+            if reason is None
+            else snvs.score_values(VariantScore(variant, None, reason), reference)
+            for variant, reason in shown
+        ]
+        yield result | {"vcf": rows, "vcf_has_more": len(question.listed) > len(shown)}
 
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
-        """Return numbers, figure, table and downloads."""
-        genome = self.lab.genome_of(values["genome"])
-        window = from_region(result["window"], genome.reference.contig_lengths_bp)
+        """Return words, tables, figures and downloads."""
+        question = self._question(values)
         return {
-            "facts": self._told(values, result)
-            + views.facts_of(values["protocol"], result)
-            + views.standing(result.get("snvs")),
-            "strip": views.snv_strip(result.get("snvs")),
-            "map": views.effect_map(genome, window, result),
+            "verdict": views.verdict(result),
+            "alleles": views.side_by_side(result, self._link_of),
+            "strip": views.snv_strip(result),
+            "map": views.effect_map(question.genome, result),
             "table": views.vcf_table(result),
-            "tsv": views.downloads(window, result),
+            "tsv": views.downloads(result),
         }
 
-    def _told(self, values: Values, result: Result) -> str:
-        """Return the explanation of a variant of the demo's genome, if it has one."""
-        told = {} if values["genome"] else dict(self.lab.explained_variants.values())
-        return paragraph(told.get(result["variant"], ""))
+    def _link_of(self, variant: str) -> str:
+        return self.link({INPUT: variant})
+
+    def questions(self, values: Values, result: Result) -> Sequence[tuple[str, str]]:
+        """Return links to the gene, and to what the model would write there."""
+        gene = self._question(values).gene
+        to = urlencode({INPUT: result["variant"]})
+        links = [("What does the model expect along this gene?", f"/gene?{to}")]
+        if gene:
+            state = urlencode({INPUT: gene.name})
+            links.append((f"How would the model write {gene.name}?", f"/write?{state}"))
+        return links
+
+    def card(self, values: Values, result: Result) -> Card:
+        """Return the verdict, with the least likely SNV at each base as picture."""
+        lowest = [min((d for d in row if d is not None), default=0.0) for row in result["deltas"]]
+        return Card(views.title_of(result), views.first_sentence(result), tuple(-d for d in lowest))
 
     def python(self, values: Values) -> str:
         """Return the program."""
-        genome, _, variant = self._read(values)
-        window = neighbouring_snvs.window_around(genome, variant, values["window_bp"])
+        question = self._question(values)
         options = ", ".join(f"{k}={v!r}" for k, v in _options(values).items())
-        reference, before, _ = shown_reference(genome)
+        reference, before, _ = shown_reference(question.genome)
+        window = _window_around(question.genome, question.variant, values["map_bp"])
+        texts = [each.to_text() for each in (question.variant, *question.alleles)]
         program = (
             f"{before}import carbon\nfrom carbon.genome import VcfReader\n\n"
             f"model = carbon.load({self.lab.model_name!r})\n"
-            f"variant = carbon.Variant.parse({variant.to_text()!r})\n"
+            f"variants = [carbon.Variant.parse(text) for text in {texts!r}]\n"
             f"window = carbon.Interval({window.contig!r}, {window.start}, {window.end})\n"
-            f"method = model.variant_method({options})\n"
             f"with carbon.Reference({reference!r}) as genome:\n"
-            "    score, strands = model.compare_alleles(genome, variant, method)\n"
-            "    print(score.variant.to_text(), score.delta, score.forward, score.reverse)\n"
-            "    for strand, compared in strands.items():\n"
-            "        print(strand, compared.allele_delta, *compared.downstream_deltas)\n"
-            "    options = {'window_bp': method.window_bp, 'strands': method.strands}\n"
-            "    for chunk in model.scan(genome, window, **options):\n"
-            "        for base, deltas in zip(chunk.bases, chunk.deltas):\n"
-            "            print(base, *deltas)\n"
+            "    bases = enumerate(genome.fetch(window).upper(), start=window.start)\n"
+            "    variants += [carbon.Variant(window.contig, at, ref, alt) for at, ref in bases\n"
+            "                 for alt in 'ACGT' if ref in 'ACGT' and ref != alt]\n"
+            f"    for score in model.score_variants(genome, variants, {options}):\n"
+            "        print(score.variant.to_text(), score.delta, score.forward, score.reverse)\n"
         )
         if not values["vcf"]:
             return program.replace("from carbon.genome import VcfReader\n", "")
@@ -206,31 +300,78 @@ class VariantEffect(Panel):
         )
 
     def commands(self, values: Values) -> list[Command]:
-        """Return the command lines; the first writes a VCF of the one variant."""
-        genome, _, variant = self._read(values)
-        method = self.lab.model.variant_method(**_options(values))
-        window = neighbouring_snvs.window_around(genome, variant, values["window_bp"])
-        reference, _, before = shown_reference(genome)
-        read = ["--model", self.lab.model_name, "--reference", reference,
-                "--strands", values["strands"]]  # fmt: skip
-        score = ["carbon", "variants", *read, "--protocol", values["protocol"]]
-        scan = ["carbon", "scan", *read, "--region", window.to_region(),
-                "--window", str(method.window_bp)]  # fmt: skip
+        """Return the command lines; the first writes a VCF of the variants side by side."""
+        question = self._question(values)
+        reference, _, before = shown_reference(question.genome)
+        score = ["carbon", "variants", "--model", self.lab.model_name, "--reference", reference,
+                 "--protocol", _PROTOCOL, "--window", values["window_bp"],
+                 "--strands", values["strands"]]  # fmt: skip
         more = ("--skip-mismatches", "--output", "variants.tsv")
         return [
             *before,
-            printed_vcf(variant, "variant.vcf"),
-            [*score, "--vcf", "variant.vcf", "--output", "variant.tsv"],
-            [*scan, "--output", "window.tsv"],
+            printed_vcf([question.variant, *question.alleles], "side_by_side.vcf"),
+            [*score, "--vcf", "side_by_side.vcf", "--output", "side_by_side.tsv"],
             *([*score, "--vcf", Path(path).name, *more] for path in values["vcf"]),
         ]
 
-    def _read(self, values: Values) -> tuple[Genome, list[Listed], Variant]:
-        """Return the genome, the variants of the VCF, and the chosen variant."""
-        genome = self.lab.genome_of(values["genome"])
-        listed = first_variants(values["vcf"], genome.reference, _MOST_VARIANTS + 1)
-        return genome, listed, neighbouring_snvs.variant_or_first(values["variant"], listed, genome)
-
 
 def _options(values: Values) -> VariantKeywords:
-    return {"protocol": values["protocol"], "strands": values["strands"]}
+    return {
+        "protocol": _PROTOCOL,
+        "window_bp": values["window_bp"],
+        "strands": values["strands"],
+    }
+
+
+def _first_scorable(listed: Sequence[Listed]) -> Variant | None:
+    fit = (v for v, reason in listed if reason is None and v.why_unscorable() is None)
+    return next(fit, None)
+
+
+def _first_variant(detected: Detected) -> Variant:
+    """Return a stop of the gene, or else another change of the gene or region."""
+    genome, gene = detected.genome, detected.gene
+    changes = changes_side_by_side(genome, gene) if gene else {}
+    name = gene.name if gene else detected.interval.to_region()
+    others = ExampleGene(genome, name).variants()
+    return next(iter((changes or others).values()))
+
+
+def _changes_near(genome: Genome, gene: Gene | None, variant: Variant) -> list[Variant]:
+    """Return changes of the codon of the variant, or else of another codon of its gene."""
+    if gene is None:
+        return []
+    position = normalize_variant(genome.reference, variant).position
+    changes = changes_side_by_side(genome, gene, position) or changes_side_by_side(genome, gene)
+    return list(changes.values())
+
+
+def _window_around(genome: Genome, variant: Variant, window_bp: int) -> Interval:
+    """Return the window with the variant at its centre, truncated at the ends of the contig."""
+    start = max(0, normalize_variant(genome.reference, variant).position - window_bp // 2)
+    length_bp = genome.reference.contig_lengths_bp[variant.contig]
+    return Interval(variant.contig, start, min(start + window_bp, length_bp))
+
+
+def _place_around(genome: Genome, gene: Gene | None, variant: Variant) -> Interval:
+    """Return the gene, or the part of it around the variant if the gene is long."""
+    place = _window_around(genome, variant, _MOST_STRIP_BP)
+    if gene is None or not gene.interval.overlaps(variant.interval):
+        return place
+    start, end = max(place.start, gene.interval.start), min(place.end, gene.interval.end)
+    return Interval(place.contig, start, end)
+
+
+def _heat(
+    genome: Genome, variant: Variant, map_bp: int, scores: snvs.Scores
+) -> Generator[Progress, None, Result]:
+    """Return the deltas of all SNVs around a variant: None for unknown bases, 0 for REF."""
+    window = _window_around(genome, variant, map_bp)
+    yield from scores.add(snvs.snvs_in(genome.reference, window))
+    bases, deltas = genome.reference.fetch(window).upper(), scores.deltas
+    rows = [
+        [0.0 if ref == alt else deltas.get(Variant(window.contig, at, ref, alt))
+         for alt in views.ALTS] if ref in views.ALTS else [None] * len(views.ALTS)
+        for at, ref in enumerate(bases, start=window.start)
+    ]  # fmt: skip
+    return {"window": window.to_region(), "bases": bases, "deltas": rows}

@@ -13,7 +13,6 @@ from tests.helpers.demo import make_full_lab
 from tests.helpers.server import served
 
 SCREENSHOTS = os.environ.get("CARBON_SCREENSHOTS")  # a folder for pictures, if any are wanted
-ANSWERED = re.compile(r"^\d+\.\d\d s$")
 WIDTHS = {"wide": 1400, "narrow": 390}
 # At every frame, as is Playwright's default, takes half of the browser's time.
 POLLING_MS = 100
@@ -23,9 +22,7 @@ _DRAWN = """(() => {
   const all = [...document.querySelectorAll(".figure")], has = (e) => e.querySelector(".main-svg");
   return all.some(has) && all.every((e) => e.hidden || has(e));
 })()"""
-_HAS_LINK = """document.querySelector("#status .status") !== null
-  && [...document.querySelectorAll("textarea, input")]
-    .some((e) => (e.readOnly || e.disabled) && /^(http|[/])/.test(e.value))"""
+_ANSWERED = "document.querySelector('#status .done') && document.querySelector('#share input')"
 _DARK = """(() => {
   const light = (color) => {
     const [red, green, blue] = color.match(/[0-9.]+/g).map(Number);
@@ -88,12 +85,9 @@ class Visitor:
             self.wrong.append(f"asked {url}")
 
     def open(self, path):
-        """Go to a page and wait for its first answer, by the link that comes along with it.
-
-        The status may have come and gone; the link stays, and the address is that of the state.
-        """
+        """Go to a page and wait for its first answer, and for the link that comes with it."""
         self.page.goto(self.address + path)
-        self.until(_HAS_LINK)
+        self.until(_ANSWERED)
 
     def open_figures(self, panel):
         """Go to the page of a panel, and wait for its figures where it has some."""
@@ -111,11 +105,11 @@ class Visitor:
 
     def answered(self):
         """Wait for an answer that comes after the page's first."""
-        self.page.locator("#status").get_by_text(ANSWERED).wait_for()
+        self.page.locator("#status .done").wait_for(state="attached")
 
     def forget_status(self):
         """Take the last answer's status away, so that the next one's can be waited for."""
-        self.page.evaluate("document.querySelector('#status .status').textContent = ''")
+        self.page.evaluate("document.querySelector('#status .status').className = 'status'")
 
     def press(self, button):
         """Press a button and wait until the answer has come."""

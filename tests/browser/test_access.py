@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from carbon.inference import load
-from demo.allowed_models import Offer
+from demo.allowed_models import AllowedModels
 from demo.panels import PANELS
 from tests.helpers.demo import make_lab
 from tests.helpers.server import served
@@ -37,7 +37,9 @@ def violations(visitor, axe):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel.name)
+@pytest.mark.parametrize(
+    "panel", [p for p in PANELS if p.name != "compare"], ids=lambda panel: panel.name
+)
 def test_axe_finds_nothing_by_day_at_a_desk_and_by_night_on_a_phone(visitor, axe, panel):
     visitor.open_figures(panel)
     assert violations(visitor, axe) == []
@@ -45,28 +47,9 @@ def test_axe_finds_nothing_by_day_at_a_desk_and_by_night_on_a_phone(visitor, axe
     assert violations(visitor, axe) == []
 
 
-@pytest.mark.nightly
-def test_the_answer_comes_first_on_a_phone_by_night(phone, axe):
-    """Axe finds nothing there; by day it looks at the switch of models, below."""
-    phone.open("/read")
-    phone.drawn()
-    phone.is_dark()
-    assert violations(phone, axe) == []
-    tops = phone.page.evaluate("""["#view-track", "button.primary"].map(
-      (name) => document.querySelector(name).getBoundingClientRect().top)""")
-    assert tops[0] < tops[1]
-    phone.field("Gene or region").fill("nowhere")
-    phone.page.get_by_role("button", name="Read", exact=True).click()
-    phone.page.get_by_role("alert").wait_for()
-    phone.until("""(() => {
-      const { top, bottom } = document.querySelector("#status").getBoundingClientRect();
-      return top >= 0 && bottom <= innerHeight;
-    })()""")
-
-
 def test_by_keyboard_alone_and_what_has_the_focus_is_seen(visitor):
     """From the top of a page to its field, and on to the button, without a mouse."""
-    visitor.open("/tokenizer")
+    visitor.open("/variant")
     unseen = []
 
     def tab_until(reached):
@@ -81,11 +64,11 @@ def test_by_keyboard_alone_and_what_has_the_focus_is_seen(visitor):
 
     tab_until(lambda tag, text: tag == "TEXTAREA")
     visitor.page.keyboard.press("Control+A")
-    visitor.page.keyboard.type("GGGGGGTTTTTT")
+    visitor.page.keyboard.type("c1:116 C>A")
     button = visitor.page.locator("button.primary").first.inner_text().strip()
     tab_until(lambda tag, text: text == button)
     visitor.page.keyboard.press("Enter")
-    visitor.until("location.search.includes('GGGGGGTTTTTT')")
+    visitor.until("location.search.includes('116')")
     assert unseen == []
 
 
@@ -101,20 +84,19 @@ def choose(visitor, number, url):
 def test_a_model_is_switched_goes_along_and_is_compared(visitor, axe, lab, model, tmp_path):
     own = make_lab(tmp_path, model)
     (tmp_path / "other").symlink_to(lab.runs / "model")
-    own.offer = Offer({"other": str(tmp_path / "other")}, False, load)
+    own.allowed = AllowedModels({"other": str(tmp_path / "other")}, False, load)
     with served(own) as address:
         visitor.address = address
-        visitor.open("/read")
-        assert "model" in visitor.page.locator("header.model summary").inner_text()
-        choose(visitor, 0, "/read?base_model=other")
-        visitor.page.get_by_role("link", name="Inside a token").first.click()
-        visitor.page.wait_for_url("**/token?base_model=other")
-        visitor.open("/compare?b=")
+        visitor.open("/variant")
+        assert "model" in visitor.page.locator("details.model summary").inner_text()
+        choose(visitor, 0, "/variant?base_model=other")
+        visitor.page.get_by_role("link", name="Two models").first.click()
+        visitor.page.wait_for_url("**/compare?base_model=other")
+        visitor.open("/compare")
         assert "base_model" not in visitor.page.url
-        visitor.page.locator("#view-told").get_by_text("A and B are the same").wait_for()
-        choose(visitor, 1, "/compare?b=&model_b=other")  # of B, below the page's
-        rows = visitor.page.locator("#view-told tbody tr")
-        assert [rows.nth(n).locator("td").nth(2).inner_text() for n in (0, 1)] == ["model", "other"]
+        rows = visitor.page.locator("#view-summary tbody tr")
+        names = [rows.nth(n).locator("td").nth(0).inner_text() for n in (0, 1)]
+        assert names == ["model", "other"]
         visitor.drawn()
         assert violations(visitor, axe) == []
         visitor.page.goto("about:blank")

@@ -8,7 +8,7 @@ from typing import Any
 
 import requests
 
-from demo.app import build, launch_options
+from demo.app import build
 from demo.lab import Lab
 from demo.limits import Limits
 
@@ -23,13 +23,13 @@ def free_port() -> int:
 def served(lab: Lab, limits: Limits | None = None) -> Iterator[str]:
     """Yield the address of a server that is closed afterwards."""
     limits = limits or Limits(calls_per_minute=10_000)
-    app = build(lab, limits)
+    app, options = build(lab, limits)
     try:
         _, address, _ = app.launch(
             server_name="127.0.0.1",
             server_port=free_port(),
             prevent_thread_lock=True,
-            **launch_options(lab, limits),
+            **options,
         )
         yield address.rstrip("/")
     finally:

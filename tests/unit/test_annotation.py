@@ -23,7 +23,7 @@ from carbon.genome import (
 from carbon.genome.annotation import cds_of_unknown_code
 from carbon.genome.transcripts import role_of
 from data_pipeline.variants import _intergenic
-from demo.labelled_sequences import pieces_of_kinds
+from demo.pieces import pieces_of_kinds
 from tests.helpers.files import random_bases, write_fasta
 from tests.unit.test_genbank import flat_file
 

@@ -11,7 +11,7 @@ from carbon.genome.genes import find_gene
 from carbon.genome.genome import Genome
 from demo import first_start
 from demo.lab import Lab
-from demo.panels.read import Read
+from demo.panels.gene import Gene
 from tests.helpers.bundled_model import fill
 from tests.helpers.demo import GENE, visited, write_genome
 
@@ -38,7 +38,6 @@ def test_the_bundled_model_is_opened_with_its_chromosome(home, tmp_path, network
         str(entry.genome),
         str(entry.annotation),
         entry.known_genes,
-        entry.explained_variants,
         None,
     )
     entry.learning.write_bytes(b"scans")
@@ -58,15 +57,12 @@ def test_no_bundled_model_leads_to_the_quickstart(home):
 @pytest.fixture
 def read(model, tmp_path):
     genome = Genome.open(*write_genome(tmp_path))
-    return Read(Lab(model, "model", genome, tmp_path, {GENE: SENTENCE}))
+    return Gene(Lab(model, "model", genome, tmp_path, {GENE: SENTENCE}))
 
 
-def test_a_known_gene_is_an_example_with_its_sentence(read):
+def test_a_known_gene_is_shown_with_its_sentence(read):
     assert read.lab.example.name == GENE
-    example = read.examples()[0]
-    assert (example.label, example.sentence) == (GENE, SENTENCE)
-    assert 'title="Known &lt;to&gt; all."' in read.example_links()
-    _, _, shown = visited(read, place=GENE)
+    _, _, shown = visited(read, input=GENE)
     assert "Known &lt;to&gt; all." in shown["facts"]
 
 

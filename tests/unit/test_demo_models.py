@@ -13,15 +13,17 @@ from carbon.errors import UserError
 from carbon.inference import load
 from carbon.model import save_model
 from carbon.pretrained import BUNDLED_MODELS
-from demo.allowed_models import Offer
+from demo.allowed_models import AllowedModels
 from demo.app import make_panels
+from demo.header import model_details
 from demo.limits import Limits
-from demo.lru_cache import Kept
+from demo.lru_cache import LruCache
 from demo.model_facts import about_model, model_of_run
-from demo.models import model_card
-from demo.page import Page
-from demo.panels.generate import Generate
-from demo.panels.read import Read
+from demo.page import Page, Shell
+from demo.panels.gene import Gene
+from demo.panels.write import Write
+from demo.preview import Previews
+from demo.turns import Turns
 from tests.conftest import small_config
 from tests.helpers.demo import answered, make_lab, values_of, visited
 from tests.helpers.server import asked, served
@@ -46,8 +48,12 @@ def run(tmp_path_factory):
 @pytest.fixture(scope="module")
 def lab(model, run, tmp_path_factory):
     lab = make_lab(tmp_path_factory.mktemp("lab"), model)
-    lab.offer = Offer({"my_run": str(run)}, False, load)
+    lab.allowed = AllowedModels({"my_run": str(run)}, False, load)
     return lab
+
+
+def shell_of(limits):
+    return Shell(limits, Turns(), Previews([]), [])
 
 
 def test_what_is_known_of_a_run(run):
@@ -66,24 +72,24 @@ def test_what_is_known_of_the_box():
 
 
 def test_a_visitor_gets_the_model_of_the_choice_and_all_others_the_first(lab, run):
-    panel = Generate(lab)
+    panel = Write(lab)
     other = panel.with_model("my_run")
     assert panel.with_model("model") is panel
     assert other is panel.with_model("my_run") is other.with_model("my_run")
-    given = {"length_bp": 60}
+    given = {"input": "ATGGCCAAG", "length_bp": 60}
     expected = load(run / "export").generate(["ATGGCCAAG"], 60)[0]
     assert answered(other, given)["bases"] == expected != answered(panel, given)["bases"]
     assert f"carbon.load({str(run / 'export')!r})" in other.python(values_of(other, **given))
-    assert "my_run" in model_card(other.lab) and "my_run" not in model_card(lab)
+    assert "my_run" in model_details(other.lab) and "my_run" not in model_details(lab)
     assert "base_model=" in other.link({"base_model": "my_run"})
 
 
 def test_a_folder_by_path_only_where_it_is_allowed(lab, run):
     export = str(run / "export")
-    lab.offer = Offer({"my_run": str(run)}, False, load)
+    lab.allowed = AllowedModels({"my_run": str(run)}, False, load)
     with pytest.raises(UserError, match="there is no"):
         lab.with_model(export)
-    lab.offer = Offer({}, True, load)
+    lab.allowed = AllowedModels({}, True, load)
     assert lab.with_model(export).model_name == export
     for name in ("owner/name", "/nowhere"):
         with pytest.raises(UserError, match="there is no"):
@@ -94,19 +100,19 @@ def test_without_others_there_is_no_switch_and_a_simulated_genome_is_called_so(m
     panels = make_panels(make_lab(tmp_path, model))
     assert all("base_model" not in [f.name for f in panel.fields] for panel in panels)
     lab = panels[0].lab
-    assert "simulated" not in model_card(lab)
+    assert "simulated" not in model_details(lab)
     lab.is_simulated = True
-    assert "a simulated genome" in model_card(lab)
+    assert "a simulated genome" in model_details(lab)
 
 
 def test_programs_choose_a_model_of_their_own(lab, run):
-    lab.offer = Offer({"my_run": str(run)}, False, load)
-    fields = Generate(lab).fields
+    lab.allowed = AllowedModels({"my_run": str(run)}, False, load)
+    fields = Write(lab).fields
 
     def bases(**given):
-        given = {"length_bp": 12} | given
+        given = {"length_bp": 36} | given
         data = [given.get(field.name, field.default) for field in fields]
-        kind, answer = asked(address, "generate", data)
+        kind, answer = asked(address, "write", data)
         return kind, answer[0]["bases"] if kind == "complete" else answer["error"]
 
     with served(lab) as address:
@@ -125,14 +131,14 @@ def test_what_was_offered_is_loaded_and_nothing_that_lies_there_since(lab, run, 
     (turned / "export").symlink_to(run / "export")
     appears = tmp_path / "appears"
     sources = {"turned": str(turned), "appears": str(appears)}
-    lab.offer = Offer(sources, False, lambda path: loaded.append(path) or load(path))
+    lab.allowed = AllowedModels(sources, False, lambda path: loaded.append(path) or load(path))
     assert lab.with_model("turned").model_name == str(turned / "export") and len(loaded) == 1
     (turned / "export").unlink()
     (turned / "export").symlink_to(secret)
     (secret / "config.json").write_text("{}")
     appears.symlink_to(run)
     for name in sources:
-        with pytest.raises(UserError, match=f"'{name}' is another folder than when it was offered"):
+        with pytest.raises(UserError, match=f"'{name}' has changed since"):
             lab.with_model(name)
     assert len(loaded) == 1
 
@@ -140,16 +146,16 @@ def test_what_was_offered_is_loaded_and_nothing_that_lies_there_since(lab, run, 
 def test_a_model_is_not_loaded_for_an_address_that_asks_too_much(lab, run):
     """Neither by a link that is opened, nor for a name longer than any folder's."""
     loaded = []
-    lab.offer = Offer({"my_run": str(run)}, True, loaded.append)
-    lab._others = Kept(2)
+    lab.allowed = AllowedModels({"my_run": str(run)}, True, loaded.append)
+    lab._others = LruCache(2)
     asks = {"base_model": "my_run"}
     with gr.Blocks() as blocks:
-        page = Page(blocks, Generate(lab), Limits(calls_per_minute=1))
-    page.limits.admit("1.2.3.4")
+        page = Page(blocks, Write(lab), shell_of(Limits(calls_per_minute=1)))
+    page.shell.limits.admit("1.2.3.4")
     request = SimpleNamespace(client=SimpleNamespace(host="1.2.3.4"), query_params=asks)
     (told,) = page._open(request)
     assert "1 questions a minute" in str(told) and loaded == []
-    page.limits = Limits()
+    page.shell = shell_of(Limits())
     (told,) = page._open(SimpleNamespace(client=None, query_params={"base_model": "x" * 5000}))
     assert "there is no &#x27;xxx" in str(told) and loaded == []
 
@@ -164,13 +170,13 @@ def test_the_model_that_was_asked_for_longest_ago_is_let_go(lab, run, tmp_path):
 
     for name in names:
         (tmp_path / name).symlink_to(run / "export")
-    lab.offer = Offer({name: str(tmp_path / name) for name in names}, False, opened)
+    lab.allowed = AllowedModels({name: str(tmp_path / name) for name in names}, False, opened)
     gc.disable()
     try:
         for name in names:
             for panel, given in (
-                (Generate(lab), {"length_bp": 12}),
-                (Read(lab), {"place": "c1:1-60"}),
+                (Write(lab), {"length_bp": 36}),
+                (Gene(lab), {"input": "c1:1-60"}),
             ):
                 other = panel.with_model(name)
                 visited(other, **given)

@@ -5,7 +5,6 @@ import pytest
 
 from carbon.errors import UserError
 from carbon.genome import Interval, Variant
-from carbon.inference import join_chunks
 from demo.panel import Progress
 from demo.panels.variant import VariantEffect
 from tests.helpers.demo import answered, make_lab, values_of, visited
@@ -35,56 +34,75 @@ def vcf(tmp_path, lab):
 
 
 def test_the_examples_do_what_they_say(panel):
-    found = {e.label: answered(panel, e.values) for e in panel.examples()}
-    assert answered(panel, {})["effects"][0]["term"] == "stop_gained"
-    assert found["A splice donor lost"]["effects"][0]["term"] == "splice_donor_variant"
-    assert found["A synonymous change"]["effects"][0]["term"] == "synonymous_variant"
-    assert found["A base inserted"]["strands"]["forward"]["length_delta"] != 0
-    assert found["The alleles alone"]["strands"]["forward"]["downstream_deltas"] == []
+    results = {e.label: answered(panel, e.values | {"map_bp": 6}) for e in panel.examples()}
+    terms = {label: [e["term"] for e in result["effects"]] for label, result in results.items()}
+    assert terms["A stop codon gained"] == ["stop_gained"]
+    assert terms["A splice donor lost"] == ["splice_donor_variant"]
+    assert terms["A synonymous change"] == ["synonymous_variant"]
+    assert results["A base inserted"]["strands"]["forward"]["length_delta"] != 0
+
+
+def test_a_stop_a_missense_and_a_synonymous_change_of_one_codon_stand_side_by_side(panel):
+    result = answered(panel, {})
+    rows = [(e["term"], e["change"]) for row in result["alleles"] for e in row["effects"]]
+    assert [term for term, _ in rows] == ["stop_gained", "missense_variant", "synonymous_variant"]
+    assert len({change[:-1] for _, change in rows}) == 1
+    # A variant of a visitor is compared with changes of its own codon.
+    (own, *others) = answered(panel, {"input": "ABC:c.24A>G", "map_bp": 6})["alleles"]
+    assert {effect["change"][:-1] for row in others for effect in row["effects"]} == {"Q8"}
+    assert own["variant"] == "c1:134 A>G"
+
+
+def test_alleles_of_a_visitor_take_their_place(panel):
+    given = {"input": "Y2* of abc", "alleles": "c1:116 C>G\nABC:c.30del", "map_bp": 6}
+    rows = answered(panel, given)["alleles"]
+    assert [row["variant"] for row in rows][:2] == ["c1:116 C>A", "c1:116 C>G"] and len(rows) == 3
+
+
+@pytest.mark.parametrize(("strands", "window_bp"), [("forward", 96), ("both", 240)])
+def test_every_number_of_a_variant_is_the_one_delta_of_the_library(panel, lab, strands, window_bp):
+    """Headline, side by side, heat map and strip, by the same protocol, window and strands."""
+    given = {"strands": strands, "window_bp": window_bp, "map_bp": 20}
+    _, result, shown = visited(panel, **given)
+    variant = Variant.parse(result["variant"])
+    options = {"protocol": "centered", "strands": strands, "window_bp": window_bp}
+    (score,) = lab.model.score_variants(lab.genome.reference, [variant], **options)
+    assert (result["delta"], result["forward"]) == (score.delta, score.forward)
+    assert result["alleles"][0]["delta"] == score.delta
+    in_heat = result["deltas"][10]["ACGT".index(variant.alt)]
+    (mark,) = [t for t in shown["strip"]["data"] if t.get("name") == "this variant"]
+    assert in_heat == mark["x"][0] == pytest.approx(score.delta, abs=1e-6)
+    drawn = {
+        t["name"].partition("<br>")[0] for t in shown["strip"]["data"] if t["type"] == "violin"
+    }
+    assert "stop gained" in drawn
+    others = [Variant.parse(row["variant"]) for row in result["alleles"][1:]]
+    scored = lab.model.score_variants(lab.genome.reference, others, **options)
+    expected = [each.delta for each in scored]
+    assert [row["delta"] for row in result["alleles"][1:]] == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("protocol", "strands"),
-    [("centered", "forward"), ("right_end", "reverse")],
+    ("score", "says", "never"),
+    [
+        ({"delta": -7.0, "unsure": False, "spread": 0.5}, "1,100 times less likely", "disagree"),
+        ({"delta": 1.25, "unsure": False, "spread": 0.5}, "3.5 times more likely", "less likely"),
+        ({"delta": -0.3, "unsure": True, "spread": 2.0}, "disagree about which", "they agree"),
+        ({"delta": -7.0, "unsure": None, "spread": None}, "forward only", "agree"),
+    ],
 )
-def test_numbers_are_those_of_the_library(panel, lab, protocol, strands):
-    given = {"protocol": protocol, "strands": strands, "window_bp": 20}
-    result = answered(panel, given)
-    variant = Variant.parse(result["variant"])
-    (score,) = lab.model.score_variants(
-        lab.genome.reference, [variant], protocol=protocol, strands=strands
-    )
-    assert [result[n] for n in ("delta", "forward", "reverse")] == list(
-        (score.delta, score.forward, score.reverse)
-    )
-    for name, part in result["strands"].items():
-        parts = part["allele_delta"], *part["downstream_deltas"], part["length_delta"]
-        assert sum(parts) == pytest.approx(getattr(score, name), abs=1e-9)
-    window = Interval("c1", variant.position - 10, variant.position + 10)
-    assert result["window"] == window.to_region()
-    scan = lab.model.scan(
-        lab.genome.reference, window, window_bp=result["read_bp"], strands=strands
-    )
-    scanned = join_chunks(scan)
-    np.testing.assert_array_equal(result["deltas"], scanned.deltas)
+def test_verdicts_follow_from_the_numbers(panel, score, says, never):
+    values, result, _ = visited(panel, strands="forward", map_bp=6)
+    result |= {"forward": -1.0, "reverse": 1.0, "snvs": None} | score
+    verdict = panel.show(values, result)["verdict"]
+    assert says in verdict and never not in verdict
 
 
-@pytest.mark.parametrize("is_unsure", [True, False])
-def test_how_far_strands_disagree_is_told(panel, lab, is_unsure):
-    result = answered(panel, {"strands": "both"})
-    variant = Variant.parse(result["variant"])
-    (score,) = lab.model.score_variants(lab.genome.reference, [variant], strands="both")
-    assert (result["spread"], result["unsure"]) == (score.spread, score.unsure)
-    result |= {"unsure": is_unsure}
-    text = panel.show(values_of(panel), result)["facts"]
-    assert f"{score.spread:.4f} nats" in text and ("read the delta as 0" in text) == is_unsure
-
-
-def test_bases_behind_are_those_of_two_windows_read_in_full(panel, lab):
+def test_downstream_bases_are_those_of_two_windows_read_in_full(panel, lab):
     """By `score` of both windows: what lies before is the same, and the parts behind differ."""
     result = answered(panel, {"strands": "forward"})
     variant = Variant.parse(result["variant"])
-    window_bp = result["read_bp"]
+    window_bp = result["method"]["window_bp"]
     start = variant.position - window_bp // 2
     ref = lab.genome.reference.fetch(Interval("c1", start, start + window_bp))
     place = variant.position - start
@@ -95,43 +113,30 @@ def test_bases_behind_are_those_of_two_windows_read_in_full(panel, lab):
     assert part["allele_delta"] == pytest.approx(float(of_alt[place] - of_ref[place]), abs=1e-4)
 
 
-@pytest.mark.parametrize("protocol", ["centered", "right_end"])
-def test_the_variant_stands_among_snvs_of_its_gene(panel, lab, protocol):
-    _, result, shown = visited(panel, protocol=protocol)
-    snvs, variant = result["snvs"], Variant.parse(result["variant"])
+def test_the_variant_stands_among_snvs_of_its_gene(panel, lab):
+    _, result, shown = visited(panel, map_bp=6)
+    snvs = result["snvs"]
     (gene,) = lab.genome.annotation.genes
     assert snvs["region"] == gene.interval.to_region()
     assert sum(snvs["all"].values()) == 3 * gene.interval.length_bp
     drawn = {term: len(deltas) for term, deltas in snvs["deltas"].items()}
-    if protocol == "right_end":
-        assert drawn == snvs["all"]
-        expected = result["deltas"][30]["ACGT".index(variant.alt)]  # the heat map's
-    else:
-        assert drawn == {term: min(24, there) for term, there in snvs["all"].items()}
-        options = {"protocol": protocol, "window_bp": snvs["window_bp"]}
-        (score,) = lab.model.score_variants(lab.genome.reference, [variant], **options)
-        expected = score.delta
-    assert snvs["this"]["consequence"] == "stop_gained"
-    assert snvs["this"]["delta"] == pytest.approx(expected, abs=1e-4)
-    assert "consequence (stop gained)" in shown["facts"]
-    *rows, mark = shown["strip"]["data"]
-    assert [row["name"].partition("<br>")[0] for row in rows] == [
-        term.removesuffix("_variant").replace("_", " ") for term in snvs["deltas"]
-    ]
-    assert mark["x"] == [snvs["this"]["delta"]] and mark["y"][0].startswith("stop gained")
+    assert drawn == {term: min(24, snvs["all"][term]) for term in snvs["all"]}
+    assert snvs["consequence"] == "stop_gained"
+    assert snvs["lower"] == sum(d < result["delta"] for d in snvs["deltas"]["stop_gained"])
+    assert f"(stop gained), {snvs['lower']} " in shown["verdict"]
 
 
-def test_an_indel_is_no_snv_of_the_strip(panel):
+def test_an_indel_has_no_rank_and_no_mark(panel):
     (inserted,) = [e.values for e in panel.examples() if e.label == "A base inserted"]
-    _, result, shown = visited(panel, **inserted)
-    assert result["snvs"]["this"] is None
-    assert all(trace["type"] == "violin" for trace in shown["strip"]["data"])
+    _, result, shown = visited(panel, **inserted, map_bp=6)
+    assert result["snvs"]["consequence"] is None and "with this consequence" not in shown["verdict"]
+    assert all(trace.get("name") != "this variant" for trace in shown["strip"]["data"])
 
 
 def test_a_cell_asks_for_its_variant(panel):
     _, result, shown = visited(panel)
     heat = next(t for t in shown["map"]["data"] if "z" in t)
-    assert len(heat["z"]) == 4 and all(len(row) == 60 for row in heat["z"])
+    assert len(heat["z"]) == 4 and all(len(row) == 30 for row in heat["z"])
     (pick,) = panel.picks()
     for row, alt in enumerate("ACGT"):
         for column, picked in enumerate(heat["customdata"][row]):
@@ -139,23 +144,24 @@ def test_a_cell_asks_for_its_variant(panel):
                 assert picked is None
             else:
                 changed = pick.set(picked, values_of(panel))
-                variant = Variant.parse(changed["variant"])
+                variant = Variant.parse(changed["input"])
                 assert (variant.position + 1, variant.alt) == (heat["x"][column], alt)
     assert answered(panel, pick.set(heat["customdata"][1][3] or heat["customdata"][2][3], {}))
 
 
 def test_a_vcf_is_scored_variant_by_variant(panel, lab, vcf):
-    values = values_of(panel, vcf=[str(vcf)], variant="", strands="forward")
+    values = values_of(panel, vcf=[str(vcf)], strands="forward")
     items = list(panel.answer(values))
-    done = [item.done for item in items if isinstance(item, Progress) and item.unit == "variants"]
-    assert done == [1, 2, 3, 4]
+    assert {item.unit for item in items if isinstance(item, Progress)} == {"variants"}
     result = items[-1]
     assert result["variant"].startswith("c1:300 ")  # the first of the VCF
     rows = result["vcf"]
     assert [r["reason"] for r in rows] == [None, "symbolic_allele", None, "ref_mismatch"]
     assert not result["vcf_has_more"]
     deletion = Variant.parse(rows[2]["variant"])
-    (score,) = lab.model.score_variants(lab.genome.reference, [deletion], strands="forward")
+    (score,) = lab.model.score_variants(
+        lab.genome.reference, [deletion], strands="forward", window_bp=result["method"]["window_bp"]
+    )
     assert rows[2]["delta"] == score.delta
     assert rows[2]["spread"] is None and rows[2]["unsure"] is None  # one strand cannot disagree
     shown = panel.show(values, result)
@@ -176,7 +182,7 @@ def test_only_the_first_variants_of_a_long_vcf_are_scored(panel, lab, tmp_path, 
 @pytest.mark.parametrize(
     ("records", "message"),
     [
-        (["c1\t114\t.\tA\tT\t.\t.\t."], "none that can be scored"),
+        (["c1\t114\t.\tA\tT\t.\t.\t."], "no variant that can be scored"),
         (["c1\t100\t.\t{ref}\t{ref}" + "A" * 100_000 + "\t.\t.\t."], "cannot be scored"),
         (["c1\t5\t.\tA\tT\t.\t.\t.", "c1\t1\t.\tA\tT\t.\t.\t."], r"^mine\.vcf record 2 "),
     ],
@@ -185,7 +191,7 @@ def test_a_vcf_that_cannot_be_used_is_named_as_the_visitor_does(panel, tmp_path,
     ref = panel.lab.genome.reference.fetch(Interval("c1", 99, 100))
     path = write_vcf(tmp_path / "mine.vcf", [record.format(ref=ref) for record in records])
     with pytest.raises(UserError, match=message) as told:
-        answered(panel, {"variant": "", "vcf": [str(path)]})
+        answered(panel, {"input": "", "vcf": [str(path)]})
     assert len(str(told.value)) < 200 and str(tmp_path) not in str(told.value)
     with pytest.raises(UserError, match="2 VCFs"):
         answered(panel, {"vcf": [str(path), str(path)]})
@@ -196,7 +202,7 @@ def test_a_vcf_that_cannot_be_used_is_named_as_the_visitor_does(panel, tmp_path,
 
 def test_a_window_at_the_edge_and_unknown_bases(panel, tmp_path):
     fasta = write_fasta(tmp_path / "edge.fa", {"n": "ACGTNNNN" + "TTGCA" * 20})
-    _, result, shown = visited(panel, genome=[str(fasta)], variant="n:2 C>T")
+    _, result, shown = visited(panel, genome=[str(fasta)], input="n:2 C>T", map_bp=60)
     assert result["window"] == "n:1-60"
     assert result["deltas"][5] == [None] * 4
     heat = next(t for t in shown["map"]["data"] if "z" in t)

@@ -11,7 +11,8 @@ from data_pipeline.__main__ import main
 from data_pipeline.inputs.assemblies import opened
 from data_pipeline.recipe import AssemblyConfig
 from data_pipeline.variants import _of_transcript
-from demo.central_dogma import told_in_cell
+from demo.central_dogma import residues
+from demo.gene_summary import described
 from eval.tasks.common.coding import coding_exons
 from eval.tasks.common.held_out import HeldOutGenes
 from tests.helpers.codes import FLANK_BP, contig_of, genbank_of, gff3_of, random_cds, read_by
@@ -31,17 +32,18 @@ def files(folder, *, mark="", contig="c1", cds=CDS):
 def test_the_demo_translates_by_the_code_of_the_gene(tmp_path, stated):
     fasta, genes = files(tmp_path, mark=";transl_table=4" if stated else "")
     genome = Genome.open(fasta, genes, None, None if stated else "4")
-    told = told_in_cell(genome, "M1")
-    assert told["gene"]["protein"] == read_by(4, CDS)
-    assert told["protein"] == read_by(4, CDS[:66])
+    (gene,) = genome.annotation.genes
+    summary = described(genome.reference, gene, gene.transcripts[0])
+    assert summary["protein"] == read_by(4, CDS)
+    protein = "".join(each.amino_acid for each in residues(genome.reference, gene.transcripts[0]))
+    assert protein == read_by(4, CDS)
 
 
 def test_the_demo_translates_no_mitochondrion_of_unknown_code(tmp_path):
-    told = told_in_cell(Genome.open(*files(tmp_path, contig="MT")), "M1")
-    assert told["gene"]["protein"] == "" and told["protein"] == "X" * 22
-    # Bases of one's own are read by the standard code.
-    told = told_in_cell(Genome.open(*files(tmp_path, contig="MT")), "M1", "ATGTGA")
-    assert told["protein"] == "M*"
+    genome = Genome.open(*files(tmp_path, contig="MT"))
+    (gene,) = genome.annotation.genes
+    assert described(genome.reference, gene, gene.transcripts[0])["protein"] == ""
+    assert residues(genome.reference, gene.transcripts[0]) == []
 
 
 @pytest.mark.parametrize("is_genbank", [True, False])

@@ -11,7 +11,7 @@ from carbon.finetune.readers import alleles_of, fits_window
 from carbon.genome import Consequences, Reference, Variant, read_gene_file, reverse_complement
 from carbon.genome.normalize import normalize_variant
 from carbon.inference.variants.background import KIND_SCHEMES
-from demo.neighbouring_snvs import told_effects
+from demo.neighbouring_snvs import effect_values
 from eval.baselines import CpgModel, MarkovModel, TransitionModel, UniformModel
 from eval.contract import Reading
 from eval.markov import Training, pieces_of, unlabelled
@@ -203,4 +203,4 @@ def test_what_an_snv_does_to_a_gene_is_told_of_a_padded_one(genome):
     alt = "ACGT"["ACGT".index(BASES[240]) - 1]
     plain = Variant("c1", 240, BASES[240], alt)
     padded = Variant("c1", 230, BASES[230:242], BASES[230:240] + alt + BASES[241])
-    assert told_effects(Opened(), padded) == told_effects(Opened(), plain) != []
+    assert effect_values(Opened(), padded) == effect_values(Opened(), plain) != []

@@ -1,55 +1,13 @@
-"""Sequences with labels in their headers, or cut from a genome by kind."""
+"""Pieces of a genome by kind: coding, intron and intergenic."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import count
-from pathlib import Path
 from typing import TypeVar
 
-from carbon.errors import UserError
 from carbon.genome.alphabet import reverse_complement
 from carbon.genome.fasta import Reference
 from carbon.genome.genes import Annotation, intergenic
-from carbon.genome.genome import Genome
 from carbon.genome.interval import Interval, Strand
-from carbon.genome.sequences import SequenceRecord, read_records
-from demo.uploads import without_folders
-
-
-def labelled_records(files: Sequence[str], most: int, most_bp: int) -> Iterator[SequenceRecord]:
-    """Yield the sequences of FASTA files, with their labels as descriptions.
-
-    A label is the value of `label=` in the header, else the text after the name, else the name
-    of the file.
-
-    Args:
-        files: paths.
-        most: maximum number of sequences in all files together.
-        most_bp: maximum length of a sequence.
-
-    Raises:
-        UserError: there are too many sequences, or one is too long or has no A, C, G or T.
-        GenomeError: a file is malformed.
-    """
-    numbers = count(1)
-    for path in files:
-        for record in read_records(path):
-            if next(numbers) > most:
-                raise UserError(f"more than {most} sequences; give fewer")
-            if len(record.bases) > most_bp:
-                raise UserError(
-                    f"{record.name}: {len(record.bases):,} bases; give {most_bp:,} at most"
-                )
-            if not any(letter in "ACGTacgt" for letter in record.bases):
-                raise UserError(f"{record.name}: has no base that is one of ACGT; leave it out")
-            yield record._replace(description=_label(record, path))
-
-
-def _label(record: SequenceRecord, path: str) -> str:
-    for word in record.description.split():
-        if word.startswith("label="):
-            return word.removeprefix("label=")
-    return record.description.strip() or Path(path).stem
-
+from carbon.genome.sequences import SequenceRecord
 
 T = TypeVar("T")
 _Site = tuple[Interval, Strand]
@@ -92,7 +50,7 @@ def _sites_of_kinds(reference: Reference, annotation: Annotation | None) -> dict
         "coding": [(t, span) for t in transcripts for span in t.cds],
         "intron": [(t, span) for t in transcripts for span in t.introns],
     }
-    found: dict[str, list[_Site]] = {
+    sites: dict[str, list[_Site]] = {
         kind: [
             (Interval(t.contig, start, end), t.strand)
             for t, (start, end) in kind_spans
@@ -100,19 +58,19 @@ def _sites_of_kinds(reference: Reference, annotation: Annotation | None) -> dict
         ]
         for kind, kind_spans in spans.items()
     }
-    return found | {"intergenic": [(gap, "+") for gap in intergenic(annotation, lengths_bp)]}
+    return sites | {"intergenic": [(gap, "+") for gap in intergenic(annotation, lengths_bp)]}
 
 
 def _windows(sites: Iterable[_Site], number: int, piece_bp: int) -> list[_Site]:
     """Return `number` sites of length `piece_bp`, from as many of the given sites as possible."""
     sites = _evenly([site for site in sites if site[0].length_bp >= piece_bp], number)
     per_site = -(-number // max(len(sites), 1))
-    found = [
+    windows = [
         (Interval(site.contig, start, start + piece_bp), strand)
         for site, strand in sites
         for start in _evenly(range(site.start, site.end - piece_bp + 1, piece_bp), per_site)
     ]
-    return _evenly(found, number)
+    return _evenly(windows, number)
 
 
 def _evenly(items: Sequence[T], number: int) -> list[T]:
@@ -120,36 +78,3 @@ def _evenly(items: Sequence[T], number: int) -> list[T]:
     if len(items) <= number:
         return list(items)
     return [items[n * len(items) // number] for n in range(number)]
-
-
-def labelled_in_files(
-    files: Sequence[str], least: int, most: int, most_bp: int
-) -> list[SequenceRecord]:
-    """Return the sequences of FASTA files; messages name files without their folders.
-
-    Raises:
-        UserError: there are too few or too many sequences, or one is too long or has no base.
-    """
-    try:
-        records = list(labelled_records(files, most, most_bp))
-    except UserError as error:
-        raise UserError(without_folders(str(error), files)) from None
-    return _enough(records, least, "give more of them")
-
-
-def labelled_pieces(
-    genome: Genome, per_kind: int, piece_bp: int, least: int
-) -> list[SequenceRecord]:
-    """Return labelled coding, intron and intergenic sequences of a genome.
-
-    Raises:
-        UserError: too few regions are long enough.
-    """
-    pieces = pieces_of_kinds(genome.reference, genome.annotation, per_kind, piece_bp)
-    return _enough(list(pieces), least, "ask for shorter pieces")
-
-
-def _enough(records: list[SequenceRecord], least: int, what: str) -> list[SequenceRecord]:
-    if len(records) < least:
-        raise UserError(f"{len(records)} sequences; a map needs {least} at least: {what}")
-    return records

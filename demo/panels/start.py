@@ -1,0 +1,246 @@
+"""Start: how the model learned a gene, one field that leads on, and the primer in four figures."""
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any, ClassVar
+from urllib.parse import urlencode
+
+import numpy as np
+
+from carbon.genome import Span
+from carbon.genome.genes import Gene
+from carbon.inference.next_token import NextToken
+from carbon.pretrained import BUNDLED_MODELS
+from carbon.tokenizer import BASES, K
+from demo import primer_text as text
+from demo.embedding_map import EmbeddingMap, embedding_map, map_figure
+from demo.fields import INPUT, Field, Values, input_field, link_to
+from demo.figures import BASE_COLORS, ORANGE, Figure, bars, figure, gene_axis, gene_traces, plain
+from demo.gene_summary import described
+from demo.lab import Lab
+from demo.learning import learning_figure
+from demo.markup import escape, link_chip
+from demo.panel import Command, Panel, Progress, Result, View
+from demo.preview import Card
+
+_PRIMER_BP = 66
+_NEAR_COPIES = {"ENO2": "ENO1"}
+_DOES_NOT_KNOW = (
+    "The model does not know what a protein does, or what makes anyone ill. It only knows which "
+    "DNA looks usual, and it can be wrong about that too."
+)
+
+
+class Start(Panel):
+    """The first page."""
+
+    heading = "What a model learns from DNA alone"
+    run_label = "Go"
+    hero = ("learning", "caption")
+    views: ClassVar[tuple[View, ...]] = (
+        View("learning", "figure", "What the model can predict of each letter around a gene"),
+        View("caption", "html", "Caption"),
+        View("honest", "html", "What the model does not know"),
+        View("splicing", "html", "A gene is copied and cut"),
+        View("gene", "figure", "A gene with its exons and introns"),
+        View("tokens", "html", "Threes and sixes"),
+        View("guess", "html", "The model guesses what comes next"),
+        View("marginals", "figure", "Probability of each base of the next 6-mer"),
+        View("alike", "html", "What the model finds alike"),
+        View("map", "figure", "Map of pieces of the genome"),
+    )
+
+    def __init__(self, lab: Lab) -> None:
+        """Describe the model of the lab."""
+        self.sentence = _sentence(lab)
+        super().__init__(lab)
+
+    def make_fields(self) -> tuple[Field, ...]:
+        """Return the one input, which leads to another page."""
+        return (
+            input_field("", "A yeast gene, a mutation, or your own DNA" if self._is_yeast
+                        else "A gene, a mutation, or your own DNA",
+                        f"such as {self._such_as}; or paste FASTA or GenBank"),
+        )  # fmt: skip
+
+    @property
+    def _is_yeast(self) -> bool:
+        return self.lab.first.model_name == "yeast"
+
+    @property
+    def _such_as(self) -> str:
+        return "ERG11, E52* of ENO2 or VIII:451480 G>T" if self._is_yeast else self.lab.example.name
+
+    def example_links(self) -> str:
+        """Return one link to each kind of page, in place of examples of this page."""
+        state = urlencode({INPUT: self.lab.example.name})
+        watch = '<button class="chip" data-replay>Watch it learn</button>'
+        return (
+            link_chip(f"/variant?{state}", "Break a gene")
+            + (watch if self.lab.learned else "")
+            + link_chip(f"/write?{state}", "Let it write")
+        )
+
+    @property
+    def path(self) -> str:
+        """Path of the first page."""
+        return "/"
+
+    def link(self, values: Mapping[str, Any]) -> str:
+        """Return the address of the page that answers the input."""
+        if not values.get(INPUT):
+            return super().link(values)
+        kind = self.lab.detect(values[INPUT]).kind
+        return link_to("/variant" if kind == "variant" else "/gene", self.fields, values)
+
+    def answer(self, values: Values) -> Iterator[Progress | Result]:
+        """Yield the numbers of the primer; nothing if the input leads elsewhere.
+
+        Raises:
+            UserError: the input is none of the accepted kinds.
+        """
+        if values[INPUT]:
+            self.lab.detect(values[INPUT])
+            yield {}
+            return
+        yield Progress(0, 2, "figures")
+        token = self._token
+        yield Progress(1, 2, "figures")
+        yield {
+            "sequence": self._sequence,
+            "next_kmer": self._sequence[-K:],
+            "best_kmer": token.ranked()[0][0],
+            "marginals": token.marginals.tolist(),
+            "kinds": self._map.kinds if self._map else [],
+        }
+
+    def show(self, values: Values, result: Result) -> Mapping[str, Any]:
+        """Return the learning figure, and the primer's figures with their texts."""
+        if not result:
+            return {}
+        cut = self._cut_gene
+        return {
+            "learning": learning_figure(self.lab),
+            "caption": self._caption,
+            "honest": f'<p class="honest">{escape(_DOES_NOT_KNOW)}</p>',
+            "splicing": text.splicing(described(self.lab.genome.reference, cut, cut.transcripts[0])
+                                      if cut else None),
+            "gene": _gene_figure(cut) if cut else None,
+            "tokens": text.tokens(self._sequence[: _PRIMER_BP // 2 // K * K]),
+            "guess": text.guess(result["best_kmer"], result["next_kmer"]),
+            "marginals": _marginals_figure(result["marginals"], result["next_kmer"]),
+            "alike": text.ALIKE,
+            "map": map_figure(self._map),
+        }  # fmt: skip
+
+    def python(self, values: Values) -> str:
+        """Return the program."""
+        return (
+            "import carbon\n\n"
+            f"model = carbon.load({self.lab.model_name!r})\n"
+            f"token = model.next_token({self._sequence[:-K]!r})\n"
+            "print(token.ranked()[0][0])\n"
+            "print(token.marginals.tolist())  # six places, bases in the order ATCG\n"
+        )
+
+    def commands(self, values: Values) -> list[Command]:
+        """Return the command line."""
+        prompt = self._sequence[:-K]
+        return [["carbon", "next", "--model", self.lab.model_name, "--prompt", prompt]]
+
+    def card(self, values: Values, result: Result) -> Card:
+        """Return the preview of the learning figure."""
+        learned = self.lab.learned
+        heights = learned.smoothed_bits(_PRIMER_BP)[-1] if learned else ()
+        return Card(self.heading, self.sentence, tuple(map(float, heights)))
+
+    @cached_property
+    def _sequence(self) -> str:
+        return self.lab.example.bases(_PRIMER_BP)
+
+    @cached_property
+    def _token(self) -> NextToken:
+        return self.lab.model.next_token(self._sequence[:-K])
+
+    @cached_property
+    def _map(self) -> EmbeddingMap | None:
+        return embedding_map(self.lab)
+
+    @cached_property
+    def _cut_gene(self) -> Gene | None:
+        """The first well-known gene with an intron, or else the first gene with one."""
+        annotation = self.lab.genome.annotation
+        genes = [g for g in annotation.genes if g.transcripts] if annotation else []
+        cut = [gene for gene in genes if gene.transcripts[0].introns]
+        known = [gene for gene in cut if gene.name in self.lab.known_genes]
+        return next(iter(known + cut), None)
+
+    @property
+    def _caption(self) -> str:
+        if not self.lab.learned:
+            return ""
+        replay = '<button class="chip" data-replay>▶ Replay</button>'
+        return (
+            f'<p class="caption">{replay} Height: how much of each letter the model can predict, '
+            "from its neighbours on both sides.</p>"
+        )
+
+
+def _sentence(lab: Lab) -> str:
+    """Return what the model has read, and what was held out."""
+    about, entry = lab.about, BUNDLED_MODELS.get(lab.model_name)
+    if about is None:
+        return "A DNA language model, and what it makes of a genome."
+    size = f"A model with {_millions(about.num_parameters)} parameters"
+    if entry is None:
+        return f"{size}, trained on {about.trained_on or 'DNA that was not recorded'}."
+    gene = lab.example.name
+    copy = f"; a near copy of the gene, {_NEAR_COPIES[gene]}, was not" * (gene in _NEAR_COPIES)
+    return (
+        f"{size} read {entry.name} DNA for {60 * entry.hours:.0f} minutes. Chromosome "
+        f"{entry.held_out_contig}, where this gene lies, was held out{copy}."
+    )
+
+
+def _millions(count: int) -> str:
+    return f"{count / 1e6:.1f} million" if count >= 1e6 else f"{count:,}"
+
+
+def _gene_figure(gene: Gene) -> Figure:
+    """Return the exons of a gene, and its introns marked."""
+    place, introns = gene.interval, gene.transcripts[0].introns
+    traces = [*gene_traces([gene], place, "y"), _marked(introns)]
+    return figure(
+        traces,
+        height=150,
+        xaxis={"title": {"text": f"position on {plain(place.contig)}"}, "tickformat": ",d",
+               "nticks": 4, "range": [place.start + 0.5, place.end + 0.5], "fixedrange": True},
+        yaxis=gene_axis((0, 1), 1),
+        showlegend=True,
+    )  # fmt: skip
+
+
+def _marked(introns: tuple[Span, ...]) -> dict[str, Any]:
+    return bars(introns, 0, 4, "intron, which is cut out", "y", ORANGE) | {"showlegend": True}
+
+
+def _marginals_figure(marginals: list[list[float]], true: str) -> Figure:
+    """Return bars of the probability of each base at six places, with the true base below."""
+    places = [f"{n}<br>{base}" for n, base in enumerate(true, start=1)]
+    shares = np.array(marginals)
+    traces = [
+        {"type": "bar", "name": base, "x": places, "y": shares[:, n].round(4).tolist(),
+         "marker": {"color": BASE_COLORS[base]},
+         "hovertemplate": f"{base}: %{{y:.1%}}<extra></extra>"}
+        for n, base in enumerate(BASES)
+    ]  # fmt: skip
+    return figure(
+        traces,
+        height=300,
+        barmode="group",
+        showlegend=True,
+        xaxis={"title": {"text": "place, and the true base"}, "fixedrange": True,
+               "tickangle": 0, "type": "category"},
+        yaxis={"title": {"text": "probability"}, "range": [0, 1], "fixedrange": True,
+               "tickformat": ".0%"},
+    )  # fmt: skip

@@ -1,0 +1,103 @@
+"""Start: the learning figure, where the one field leads, and the numbers of the primer."""
+
+import re
+from urllib.parse import parse_qsl, urlsplit
+
+import numpy as np
+import pytest
+
+from carbon.errors import UserError
+from carbon.genome.genome import Genome
+from demo.embedding_map import embedding_map
+from demo.lab import Lab
+from demo.panels.start import Start
+from demo.primer_text import tokens
+from tests.helpers.demo import answered, learned_example, make_lab, values_of, visited
+from tests.helpers.files import random_bases, write_fasta
+from tests.helpers.reference import INDEX, KMERS, stock_distribution
+
+
+@pytest.fixture(scope="module")
+def panel(tmp_path_factory, model):
+    return Start(make_lab(tmp_path_factory.mktemp("lab"), model, learned=learned_example()))
+
+
+def test_the_last_step_stands_and_all_steps_replay(panel):
+    _, _, shown = visited(panel)
+    figure = shown["learning"]
+    assert [frame["name"] for frame in figure["frames"]] == ["0", "25", "9,000"]
+    assert figure["data"][0]["y"] == figure["frames"][-1]["data"][0]["y"]
+    assert len(figure["data"][0]["x"]) == len(figure["data"][0]["y"]) == 1000
+    # At the last step 0.5 nats a base are left in the gene, of log 4 before it.
+    assert max(figure["data"][0]["y"]) == pytest.approx(2 - 0.5 / np.log(2), abs=2e-3)
+    assert "data-replay" in shown["caption"] and "data-replay" in panel.example_links()
+
+
+def test_the_guess_is_that_of_a_stock_model(panel, network):
+    result = answered(panel, {})
+    assert result["sequence"] == "ATG" + ("TACCAATTAGGAGCA" * 5)[:63]
+    p = stock_distribution(network, result["sequence"][:-6]).tolist()
+    assert result["best_kmer"] == KMERS[p.index(max(p))]
+    for place, base in ((0, "A"), (5, "G")):
+        share = sum(each for kmer, each in zip(KMERS, p, strict=True) if kmer[place] == base)
+        assert result["marginals"][place]["ATCG".index(base)] == pytest.approx(share, rel=1e-4)
+
+
+def test_codons_and_tokens_are_of_the_same_bases():
+    markup = tokens("ATGTACCAATTA")
+    bases = re.sub("<small>[^<]*</small>", "", markup.replace('<span class="', "<x "))
+    letters = [re.sub("<[^>]*>", "", part) for part in bases.split('<div class="dna">')[1:]]
+    assert [part[-12:] for part in letters[:2]] == ["ATGTACCAATTA"] * 2
+    assert letters[2].endswith("GTACCA")
+    below = re.findall("<small>([^<]*)</small>", markup)
+    numbers = [str(INDEX[kmer]) for kmer in ("ATGTAC", "CAATTA", "GTACCA")]
+    assert below == [*"MYQL", *numbers]
+
+
+def test_the_map_has_pieces_of_each_kind(panel):
+    mapped = embedding_map(panel.lab)
+    assert set(mapped.kinds) == {"coding", "intergenic"}  # the intron is shorter than a piece
+    vectors = np.array(
+        [next(panel.lab.model.embed([panel.lab.genome.reference.fetch(
+            panel.lab.genome.place(name.partition("(")[0], 0, 10**6))])) for name in mapped.names]
+    ).astype(float)  # fmt: skip
+    centered = vectors - vectors.mean(axis=0)
+    values, axes = np.linalg.eigh(centered.T @ centered)
+    np.testing.assert_allclose(
+        np.abs(mapped.places), np.abs(centered @ axes[:, [-1, -2]]), atol=1e-4
+    )
+    np.testing.assert_allclose(mapped.explained, values[[-1, -2]] / values.sum(), rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("", "/"),
+        ("abc", "/gene"),
+        ("c1:1-90", "/gene"),
+        ("Y2* of ABC", "/variant"),
+        ("c1:116 C>A", "/variant"),
+        ("c1\t116\trs1\tC\tA", "/variant"),
+        ("ACGTTGCATTAGC", "/gene"),
+        (">mine\nACGTTGCATTAGC", "/gene"),
+    ],
+)
+def test_the_field_leads_to_the_page_that_answers(panel, text, path):
+    values = values_of(panel, input=text)
+    link = urlsplit(panel.link(values))
+    assert link.path == path
+    assert dict(parse_qsl(link.query)).get("input", "") == text
+    assert bool(answered(panel, values)) == (not text)  # the other page answers
+
+
+def test_a_protein_leads_nowhere(panel):
+    with pytest.raises(UserError, match="looks like a protein"):
+        answered(panel, {"input": "MAVSKVYARSVYDSRGN"})
+
+
+def test_a_genome_without_genes_has_a_primer(tmp_path, model):
+    fasta = write_fasta(tmp_path / "g.fa", {"c1": random_bases(900)})
+    panel = Start(Lab(model, "model", Genome.open(fasta, None), tmp_path))
+    _, result, shown = visited(panel)
+    assert result["sequence"] == random_bases(900)[:66]
+    assert shown["learning"] is None and shown["gene"] is None
