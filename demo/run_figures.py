@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from carbon.losses.objectives import objective_named
-from demo.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, Figure, figure, plain
+from demo.figures import BLUE, GREY, Figure, figure, plain
 
-_MIXTURE_COLORS = (BLUE, ORANGE, GREEN, PURPLE, "#E69F00", "#56B4E9")
+_MIXTURE_COLORS = (BLUE, GREY)
 _PATTERNS = ("", "/", ".", "x", "-", "|")
 _ROW_PIXELS = 105
 _HEAD_PIXELS = 75
@@ -24,6 +24,7 @@ class _Curve:
     color: str
     file: str = "points"
     """What of the answer has the column: `points` of the steps, `probes` or `rounds`."""
+    dash: str = "solid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,56 +42,56 @@ class _Row:
 _ROWS = (
     _Row("nats per base", (
         _Curve("nats_per_base", "chain", BLUE),
-        _Curve("marginal_nats_per_base", "marginals", ORANGE),
-        _Curve("heldout_nats_per_base", "chain, held out", GREEN, "probes"),
-        _Curve("heldout_marginal_nats_per_base", "marginals, held out", PURPLE, "probes"),
+        _Curve("marginal_nats_per_base", "marginals", BLUE, dash="dot"),
+        _Curve("heldout_nats_per_base", "chain, held out", GREY, "probes"),
+        _Curve("heldout_marginal_nats_per_base", "marginals, held out", GREY, "probes", "dot"),
     ), {}, 2),
-    _Row("loss", (_Curve("loss", "loss", GREY),), {}, names_units=True),
-    _Row("probes: recovery of held-out bases", (
+    _Row("loss", (_Curve("loss", "loss", BLUE),), {}, names_units=True),
+    _Row("recovery of held-out bases", (
         _Curve("recovery", "fp32", BLUE, "probes"),
-        _Curve("recovery_bf16", "bf16", ORANGE, "probes"),
+        _Curve("recovery_bf16", "bf16", BLUE, "probes", "dot"),
     ), {}),
     _Row("workers: cosine of a pseudo-gradient with the mean", (
         _Curve("cosine", "cosine", BLUE, "rounds"),
     ), {"rangemode": "tozero"}),
-    _Row("workers: seconds waited for the others", (
-        _Curve("wait_seconds", "seconds", GREY, "rounds"),
+    _Row("workers: seconds of waiting for the others", (
+        _Curve("wait_seconds", "seconds", BLUE, "rounds"),
     ), {"rangemode": "tozero"}),
-    _Row("learning rate", (_Curve("learning_rate", "learning rate", GREEN),),
+    _Row("learning rate", (_Curve("learning_rate", "learning rate", BLUE),),
          {"rangemode": "tozero", "exponentformat": "power"}),
     _Row("gradient norm", (
         _Curve("gradient_norm", "norm, mean", BLUE),
         _Curve("gradient_norm_most", "norm, largest", GREY),
     ), {"type": "log", "dtick": 1}),
-    _Row("tokens / s", (_Curve("tokens_per_second", "tokens / s", PURPLE),),
+    _Row("tokens / s", (_Curve("tokens_per_second", "tokens / s", BLUE),),
          {"rangemode": "tozero"}),
-    _Row("MFU", (_Curve("mfu", "MFU", ORANGE),), {"rangemode": "tozero", "tickformat": ".0%"}),
+    _Row("MFU", (_Curve("mfu", "MFU", BLUE),), {"rangemode": "tozero", "tickformat": ".0%"}),
 )  # fmt: skip
 STEP_COLUMNS = tuple(c.column for row in _ROWS for c in row.curves if c.file == "points")
 
 
-def run_curves(result: Mapping[str, Any], axis: str, kept_while: str) -> Figure:
+def run_curves(result: Mapping[str, Any], axis: str, zoom_key: str) -> Figure:
     """Return the curves, one above another, with the training phases in the background.
 
     Args:
         result: the panel's answer.
         axis: `steps` or `tokens`.
-        kept_while: the zoom persists until this value, the run or the axis changes.
+        zoom_key: the zoom persists until this value, the run or the axis changes.
     """
     along = {"steps": "step", "tokens": "tokens"}[axis]
-    rows = [(row, found) for row in _ROWS if (found := _traces(row, result, along))]
+    rows = [(row, curves) for row in _ROWS if (curves := _traces(row, result, along))]
     pixels = sum(row.height for row, _ in rows) * _ROW_PIXELS
     traces: list[dict[str, Any]] = []
     axes: dict[str, Any] = {}
     titles = []
     top = 1.0
-    for n, (row, found) in enumerate(rows, start=1):
+    for n, (row, curves) in enumerate(rows, start=1):
         key = "" if n == 1 else str(n)
         bottom = max(0.0, top - row.height * _ROW_PIXELS / pixels)
         domain = [bottom, top - _GAP_PIXELS / pixels]
         axes[f"yaxis{key}"] = {"domain": domain, "automargin": True, **row.axis}
         titles.append(_note(_title(row, result["switches"]), 0, domain[1]) | {"xref": "paper"})
-        traces += [trace | {"yaxis": f"y{key}"} for trace in found]
+        traces += [trace | {"yaxis": f"y{key}"} for trace in curves]
         top = bottom
     shapes, names = _stages(result, along)
     return figure(
@@ -100,7 +101,7 @@ def run_curves(result: Mapping[str, Any], axis: str, kept_while: str) -> Figure:
         xaxis={"title": {"text": along}, "anchor": f"y{len(rows)}" if len(rows) > 1 else "y"},
         legend={"orientation": "h", "y": -55 / max(pixels, 1), "yanchor": "top", "x": 0},
         hovermode="x",
-        uirevision=f"{result['run']} {axis} {kept_while}",
+        uirevision=f"{result['run']} {axis} {zoom_key}",
         shapes=shapes,
         annotations=[*titles, *names],
         **axes,
@@ -151,7 +152,7 @@ def _traces(row: _Row, result: Mapping[str, Any], along: str) -> list[dict[str, 
             traces.append({
                 "type": "scatter", "mode": "lines+markers" if few else "lines", "x": x, "y": y,
                 "name": curve.label, "showlegend": len(row.curves) > 1,
-                "line": {"color": curve.color, "width": 1.5},
+                "line": {"color": curve.color, "dash": curve.dash, "width": 1.5},
             })  # fmt: skip
     return traces
 

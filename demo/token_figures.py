@@ -125,8 +125,8 @@ def loss_bars(losses: Sequence[dict[str, Any]]) -> Figure:
         [
             {"type": "scatter", "mode": "lines", "x": joined_x, "y": joined_y, "hoverinfo": "skip",
              "line": {"color": GREY, "width": 2}, "showlegend": False},
-            _losses("cross-entropy / 6", names, by_token, kmers, BLUE, "circle"),
-            _losses("FNS", names, by_base, kmers, ORANGE, "diamond"),
+            _losses("cross-entropy / 6", names, by_token, kmers, GREY, "circle"),
+            _losses("FNS", names, by_base, kmers, BLUE, "diamond"),
         ],
         height=560,
         xaxis={"title": {"text": "nats per base"}},

@@ -1,139 +1,150 @@
-"""Tokens as JSON values: letters, position, known bases, ids in both vocabularies."""
+"""Tokens and the distribution over the next one, as JSON values and tables."""
 
-from collections.abc import Iterator
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from carbon.errors import UserError
-from carbon.genome.alphabet import IUPAC_DNA, reverse_complement
+from carbon.genome.alphabet import reverse_complement
 from carbon.genome.interval import Strand
-from carbon.genome.notation import read_bases
-from carbon.genome.sequences import fasta_text
+from carbon.inference.next_token import NextToken, all_kmers, kmer_index, near_misses
+from carbon.tokenizer import BASES, K
 from carbon.tokenizer.dna import Encoding, encode
 from carbon.tokenizer.kmer import known_bases
-from carbon.tokenizer.text import TokenizedText, tokenize_hybrid
+from carbon.tokenizer.text import TokenizedText
 from carbon.tokenizer.vocabulary import HYBRID, NATIVE, Vocabulary
+from demo.markup import escape, paragraph, table
+
+STRANDS: tuple[tuple[str, Strand], ...] = (("forward strand", "+"), ("reverse strand", "-"))
+_ABOUT_PHASES = (
+    "The last {bases} bases, cut into 6-mers at six phases. Moving the cut by one base changes "
+    "every token. The model predicts the marked 6-mer from the tokens before it."
+)
+_COLUMNS = ("bases", "token", "known", "native id", "hybrid id")
 
 
-def first_region(text: str) -> str:
-    """Return the letters of the first DNA region, as the hybrid tokenizer finds it."""
-    tokens = tokenize_hybrid(text, lambda _: ([], []))
-    pairs = zip(tokens.ids.tolist(), tokens.offsets.tolist(), strict=True)
-    for is_dna, run in groupby(pairs, lambda pair: _is_kmer(pair[0], HYBRID)):
-        if is_dna:
-            spans = [span for _, span in run]
-            return text[spans[0][0] : spans[-1][1]]
-    return ""
-
-
-def _is_kmer(token_id: int, vocabulary: Vocabulary) -> bool:
-    return token_id == vocabulary.oov or token_id >= vocabulary.first_kmer
-
-
-def reading(name: str, bases: str, offset: int, strand: Strand) -> dict[str, Any]:
-    """Return the tokens of DNA at an offset of a strand, in both vocabularies.
+def strand_reading(name: str, bases: str, strand: Strand) -> dict[str, Any]:
+    """Return the tokens of DNA on a strand, in both vocabularies.
 
     Args:
         name: name of this reading, included in the result.
         bases: DNA.
-        offset: number of bases to skip.
         strand: strand to read.
 
     Returns:
-        `name` and `tokens`, each with `text`, `span` (1-based, None for a prefix), `known` (six
-        digits, 1 for a real and known base), `native_id` and `hybrid_id`.
+        `name` and `tokens`, each with `token`, `bases` (first and last, 1-based; empty for a
+        prefix), `known` (six digits, 1 for a real and known base), `native id` and `hybrid id`.
     """
-    native = encode(bases, NATIVE, offset=offset, strand=strand)
-    hybrid = encode(bases, HYBRID, offset=offset, strand=strand)
-    columns = (
-        _letters(bases, native),
-        _known(native.known),
-        native.ids.tolist(),
-        hybrid.ids.tolist(),
-    )
+    native, hybrid = (encode(bases, each, strand=strand) for each in (NATIVE, HYBRID))
+    places = list(_places(bases, native))
+    known = [digits if span else "" for digits, (span, _) in
+             zip(_known(native.known), places, strict=True)]  # fmt: skip
     return {
         "name": name,
-        "tokens": [
-            {"text": letters, "span": span, "known": known if span else "",
-             "native_id": native_id, "hybrid_id": hybrid_id}
-            for (letters, span), known, native_id, hybrid_id in zip(*columns, strict=True)
-        ],
-    }  # fmt: skip
-
-
-def _letters(bases: str, encoding: Encoding) -> Iterator[tuple[str, list[int] | None]]:
-    """Yield the letters of each token as typed, and their 1-based span."""
-    for number, (start, end) in enumerate(encoding.offsets_bp.tolist()):
-        if number < encoding.num_prefix:
-            yield "<dna>", None
-            continue
-        letters = bases[start:end]
-        yield letters if encoding.strand == "+" else reverse_complement(letters), [start + 1, end]
-
-
-def readings_of(bases: str, shift: int) -> list[dict[str, Any]]:
-    """Return three readings of DNA: at offset 0, at another offset, and of the reverse strand.
-
-    Raises:
-        UserError: the offset leaves no bases to read.
-    """
-    return [reading(name, bases, offset, way) for name, offset, way in ways_to_read(shift, bases)]
+        "tokens": _rows(places, known, native.ids.tolist(), hybrid.ids.tolist()),
+    }
 
 
 def text_reading(
     name: str, text: str, tokens: TokenizedText, vocabulary: Vocabulary
 ) -> dict[str, Any]:
-    """Return the tokens of a text in the format of `reading`, with the ids of one vocabulary."""
-    columns = (tokens.offsets.tolist(), _known(tokens.known), tokens.ids.tolist())
+    """Return the tokens of a text in the format of `strand_reading`, with one vocabulary's ids."""
+    ids = tokens.ids.tolist()
+    places = [("", text[start:end]) for start, end in tokens.offsets.tolist()]
+    known = [digits if _is_kmer(token_id, vocabulary) else "" for digits, token_id in
+             zip(_known(tokens.known), ids, strict=True)]  # fmt: skip
+    columns = {NATIVE.name: [""] * len(ids), HYBRID.name: [""] * len(ids), vocabulary.name: ids}
+    return {"name": name, "tokens": _rows(places, known, *columns.values())}
+
+
+def kmer_values(token: NextToken, kmer: str, fixed: str, most: int) -> dict[str, Any]:
+    """Return expected bases, with and without fixed bases, and the losses of near misses.
+
+    Args:
+        token: the distribution.
+        kmer: the true 6-mer.
+        fixed: six letters, `.` for a free position.
+        most: number of the likeliest 6-mers to list.
+
+    Raises:
+        UserError: `kmer` or `fixed` is not a 6-mer.
+    """
+    given, true = token.given(fixed), kmer_index(kmer)
+    kmers = (all_kmers()[true], *near_misses(kmer))
+    losses = {"cross_entropy_nats": token.cross_entropy_nats, "fns_nats": token.fns_nats}
     return {
-        "name": name,
-        "tokens": [
-            {"text": text[start:end], "span": None,
-             "known": known if _is_kmer(token_id, vocabulary) else "",
-             "native_id": None, "hybrid_id": None, f"{vocabulary.name}_id": token_id}
-            for (start, end), known, token_id in zip(*columns, strict=True)
+        "context": token.context,
+        "kmer": kmers[0],
+        "fixed": given.fixed,
+        "rank": int((token.probabilities > token.probabilities[true]).sum()) + 1,
+        "probabilities": token.probabilities.tolist(),
+        "marginals": token.marginals.tolist(),
+        "given_probabilities": given.probabilities.tolist(),
+        "given_marginals": given.marginals.tolist(),
+        "top": [{"kmer": each, "probability": p} for each, p in given.ranked()[:most]],
+        "losses": [
+            {"kmer": each, **{name: float(nats[kmer_index(each)]) for name, nats in losses.items()}}
+            for each in kmers
         ],
-    }  # fmt: skip
+    }
 
 
-def _known(known: NDArray[np.uint8]) -> list[str]:
+def tokens_view(bases: str, readings: Sequence[Mapping[str, Any]]) -> str:
+    """Return a sequence as tokens at six phases, and readings in tables that open."""
+    lines = "<br>".join(_phase_line(bases, phase) for phase in range(min(K, len(bases))))
+    tables = "".join(f"<div>{_table(reading)}</div>" for reading in readings)
+    return (
+        f"<h2>DNA becomes tokens</h2>{paragraph(_ABOUT_PHASES.format(bases=len(bases)))}"
+        f'<div class="scroll frames" tabindex="0">{lines}</div>'
+        f"<details><summary>Ids of the tokens</summary>"
+        f'<div class="readings tall">{tables}</div></details>'
+    )
+
+
+def _phase_line(bases: str, phase: int) -> str:
+    """Return a sequence as tokens in two alternating shades; the last one is marked if whole."""
+    parts = [f"phase {phase}  {escape(bases[:phase])}"]
+    for number, start in enumerate(range(phase, len(bases), K)):
+        letters = bases[start : start + K]
+        shown = "".join(
+            letter if letter in BASES else f'<span class="unknown">{escape(letter)}</span>'
+            for letter in letters
+        )
+        shade = "asked" if start + K == len(bases) else ("odd", "even")[number % 2]
+        parts.append(f'<span class="{shade}">{shown}</span>')
+    return "".join(parts)
+
+
+def _table(reading: Mapping[str, Any]) -> str:
+    """Return the tokens as a table, without columns that are empty for this reading."""
+    tokens = reading["tokens"]
+    columns = {name: [str(token[name]) for token in tokens] for name in _COLUMNS}
+    filled = {name: cells for name, cells in columns.items() if any(cells)}
+    return table(tuple(filled), zip(*filled.values(), strict=True), reading["name"])
+
+
+def _rows(places: Iterable[tuple[str, str]], *columns: Iterable[Any]) -> list[dict[str, Any]]:
+    rows = zip(places, *columns, strict=True)
+    return [dict(zip(_COLUMNS, (*place, *cells), strict=True)) for place, *cells in rows]
+
+
+def _places(bases: str, encoding: Encoding) -> Iterator[tuple[str, str]]:
+    """Yield the 1-based span of each token, and its letters as typed."""
+    for number, (start, end) in enumerate(encoding.offsets_bp.tolist()):
+        if number < encoding.num_prefix:
+            yield "", "<dna>"
+            continue
+        letters = bases[start:end]
+        yield (
+            f"{start + 1}-{end}",
+            letters if encoding.strand == "+" else reverse_complement(letters),
+        )
+
+
+def _known(known: NDArray[Any]) -> list[str]:
     """Return six digits a token, 1 for a real and known base."""
     return ["".join(map(str, bits)) for bits in known_bases(known).astype(int).tolist()]
 
 
-def ways_to_read(shift: int, bases: str) -> list[tuple[str, int, Strand]]:
-    """Return the readings of DNA as name, offset and strand.
-
-    Raises:
-        UserError: the offset leaves no bases to read.
-    """
-    if not bases:
-        return []
-    if shift >= len(bases):
-        raise UserError(f"offset {shift} passes over all {len(bases)} bases; choose a lower one")
-    shifted: list[tuple[str, int, Strand]] = [(f"offset {shift}", shift, "+")] if shift else []
-    return [("offset 0", 0, "+"), *shifted, ("reverse complement", 0, "-")]
-
-
-def fasta_of_ways(bases: str, shift: int) -> str:
-    """Return each reading as a FASTA record, so that a command gives the same ids."""
-    bases = "".join(letter if letter.upper() in IUPAC_DNA else "N" for letter in bases)
-    records = (
-        (name.replace(" ", "_"), (bases if strand == "+" else reverse_complement(bases))[offset:])
-        for name, offset, strand in ways_to_read(shift, bases)
-    )
-    return fasta_text(records)
-
-
-def dna_of_text(text: str) -> str:
-    """Return the DNA of a text: the whole text, or its first DNA region.
-
-    Raises:
-        UserError: there is no DNA, or a letter that is not a base.
-    """
-    if not text:
-        raise UserError("nothing is given; type DNA, or text with <dna> tags")
-    return first_region(text) if "<" in text else read_bases(text)
+def _is_kmer(token_id: int, vocabulary: Vocabulary) -> bool:
+    return token_id == vocabulary.oov or token_id >= vocabulary.first_kmer

@@ -94,47 +94,75 @@ window.carbon = (() => {
   };
 
   const tip = (value, at) => {
-    const number = at + 1 + (value.offset || 0);
-    if (at < value.prompt_bp) return `base ${number}: ${value.bases[at]}, given`;
-    const p = value.alternatives[at - value.prompt_bp];
+    const number = at + 1;
+    if (at < value.prompt_bp) return `base ${number}: ${value.bases[at]}, from the input`;
+    const percent = (share) => `${(100 * share).toFixed(1)} %`;
+    const own = value.probabilities[at - value.prompt_bp], p = value.alternatives[at - value.prompt_bp];
+    if (!p) return `base ${number}: ${value.bases[at]} ${percent(own)}`;
     const each = [...BASES].map((base, n) => [base, p[n]]).sort((a, b) => b[1] - a[1]);
     return `base ${number}: ${value.bases[at]}   ` +
-      each.map(([base, share]) => `${base} ${(100 * share).toFixed(1)} %`).join("   ");
+      each.map(([base, share]) => `${base} ${percent(share)}`).join("   ");
   };
 
-  // Bases: props.value is {bases, prompt_bp, probabilities, alternatives}. The arrow keys move
-  // along them; what the model thought of the base is told below.
+  // Bases: props.value is {title, bases, prompt_bp, probabilities, alternatives, range}. New bases
+  // are appended to those on the page. The arrow keys move along; the tip describes one base.
   const bases = (element, props, trigger, watch) => {
-    let at = 0;
+    const [strip, key] = [".strip", ".key"].map((name) => element.querySelector(name));
+    const heading = document.createElement("h3");
+    strip.before(heading);
+    let at = 0, drawn = null;
+    const spans = () => strip.querySelectorAll(".base");
     const mark = (next) => {
-      const spans = element.querySelectorAll(".base");
-      if (!spans.length) return;
-      spans[Math.min(at, spans.length - 1)].classList.remove("here");
-      at = Math.max(0, Math.min(next, spans.length - 1));
-      spans[at].classList.add("here");
+      const all = spans();
+      if (!all.length) return;
+      all[Math.min(at, all.length - 1)].classList.remove("here");
+      at = Math.max(0, Math.min(next, all.length - 1));
+      all[at].classList.add("here");
       element.querySelector(".tip").textContent = tip(props.value, at);
     };
-    const draw = () => {
-      const value = props.value;
-      const strip = element.querySelector(".strip");
-      if (!strip || !value?.bases) return strip?.replaceChildren();
+    const shade = (value, n) => {
+      if (n < value.prompt_bp) return "base given";
+      const [low, high] = value.range, p = value.probabilities[n - value.prompt_bp];
+      return `base p${Math.max(0, Math.min(9, Math.floor(10 * (p - low) / (high - low))))}`;
+    };
+    const append = (value, from) => {
+      let ten = strip.lastElementChild;
       const shown = document.createDocumentFragment();
-      let ten;
-      [...value.bases].forEach((base, n) => {
+      for (let n = from; n < value.bases.length; n++) {
         if (n % 10 === 0) {
           ten = document.createElement("span");
           ten.className = "ten";
-          ten.dataset.first = n + 1 + (value.offset || 0);
+          ten.dataset.first = n + 1;
           shown.append(ten);
         }
         const span = document.createElement("span");
-        const p = n < value.prompt_bp ? null : value.probabilities[n - value.prompt_bp];
-        span.className = p === null ? "base given" : `base p${Math.min(9, Math.floor(10 * p))}`;
-        span.textContent = base;
+        span.className = shade(value, n);
+        span.textContent = value.bases[n];
         span.dataset.at = n;
         ten.append(span);
-      });
-      strip.replaceChildren(shown);
+      }
+      strip.append(shown);
+    };
+    const nameColors = ([low, high]) => key.querySelectorAll("span").forEach((span, n) => {
+      span.textContent = Math.round(100 * (low + n * (high - low) / 10));
+      key.lastChild.textContent = `${Math.round(100 * high)} % or more; paler: your bases`;
+    });
+    const draw = () => {
+      const value = props.value?.bases ? props.value : null;
+      element.classList.toggle("empty", !value);
+      const goesOn = value && drawn && value.prompt_bp === drawn.prompt_bp &&
+        value.title === drawn.title && value.bases.startsWith(drawn.bases);
+      const first = goesOn ? drawn.bases.length : 0;
+      if (!goesOn) strip.replaceChildren();
+      const scale = value && String(value.range);
+      if (goesOn && scale !== drawn.scale) {
+        spans().forEach((span, n) => { span.className = shade(value, n); });
+      }
+      drawn = value && { bases: value.bases, prompt_bp: value.prompt_bp, title: value.title, scale };
+      if (!value) return;
+      heading.textContent = value.title;
+      nameColors(value.range);
+      append(value, first);
     };
     element.addEventListener("mouseover", (event) => {
       if (event.target.dataset.at !== undefined) mark(Number(event.target.dataset.at));

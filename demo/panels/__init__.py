@@ -2,29 +2,19 @@
 
 from demo.panel import Panel
 from demo.panels.compare import Compare
-from demo.panels.design import Design
-from demo.panels.embeddings import Embeddings
-from demo.panels.generate import Generate
+from demo.panels.gene import Gene
+from demo.panels.inside import Inside
 from demo.panels.predict import Predict
-from demo.panels.primer import Primer
-from demo.panels.read import Read
-from demo.panels.token import Token
-from demo.panels.tokenizer import Tokenizer
-from demo.panels.training import Training
+from demo.panels.start import Start
 from demo.panels.variant import VariantEffect
+from demo.panels.write import Write
 
 PANELS: tuple[type[Panel], ...] = (
-    Primer,
-    Generate,
-    Read,
+    Start,
     VariantEffect,
-    Compare,
-    Token,
-    Tokenizer,
-    Training,
-    Embeddings,
+    Gene,
+    Write,
+    Inside,
     Predict,
-    Design,
+    Compare,
 )
-# The primer links to all other panels, and cannot import its siblings.
-Primer.others = PANELS[1:]

@@ -1,0 +1,297 @@
+"""Gene: what the model can predict along a gene, base by base."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+from urllib.parse import urlencode
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carbon.genome import Interval
+from carbon.genome.genes import find_gene
+from carbon.genome.genome import Genome
+from carbon.genome.interval import from_region
+from carbon.inference.options import STRANDS_READ
+from demo.fields import Field, Values, input_field
+from demo.gene_measures import DOWNSTREAM_BP, MEASURES
+from demo.gene_views import SMOOTHED_BP, map_figure, smoothed, track_figure
+from demo.inputs import Detected
+from demo.markup import download, facts, link_chip, paragraph, tsv
+from demo.open_frames import open_frames
+from demo.panel import Command, Example, Panel, Pick, Progress, Result, View
+from demo.preview import Card
+from demo.trna import Pair, mean_rank, stem_pairs
+from demo.uploads import GENOME_ENDINGS, pasted_file, shown_reference
+
+TRACK, CONSTRAINT, MAP = MEASURES
+_MOST_BP = MEASURES[TRACK].most_bp
+_AROUND_VARIANT_BP = 300
+_SEEN_RANK = 0.8  # of paired bases; 0.5 is chance, and at 1 they all stand out
+_MOST_LISTED, _LEAST_CODONS, _CARD_BARS = 200, 60, 120
+_PHASES = tuple("012345")
+
+
+class Gene(Panel):
+    """Page that shows a gene or region as the model reads it."""
+
+    invitation = "See what it expects along a gene"
+    sentence = "What the model can predict along a gene, base by base."
+    run_label = "Read"
+    views: ClassVar[tuple[View, ...]] = (
+        View("caption", "html", "What the figure shows"),
+        View("track", "figure", "Bits of every base, with exons below"),
+        View("map", "figure", "Dependencies between pairs of bases"),
+        View("facts", "html", "The region in numbers"),
+        View("genes", "html", "Genes of your sequence"),
+        View("saved", "html", "Download"),
+    )
+
+    def make_fields(self) -> tuple[Field, ...]:
+        """Return the inputs."""
+        return (
+            input_field(self.lab.example.name),
+            Field("view", "Show", TRACK, "choice", tuple(MEASURES), asks=True),
+            Field("gene", "Gene of pasted GenBank", "", more=True, info="the first, if empty"),
+            Field("start_bp", "First base in view", 0, "integer", most=_MOST_BP, more=True,
+                  info="counted from the start of the region"),
+            Field("width_bp", "Bases in view", 0, "integer", most=_MOST_BP, more=True,
+                  info="0 for all"),
+            Field("strand", "Strands", "both", "choice", tuple(STRANDS_READ), more=True,
+                  info="both: the mean of both directions"),
+            Field("phases", "Phases", list(_PHASES), "choices", _PHASES, more=True,
+                  info="where 6-mers begin; the figure shows their mean"),
+            Field("genome", "Your own genome", [], "files", GENOME_ENDINGS, more=True,
+                  info="one GenBank file, or FASTA with or without annotation"),
+        )  # fmt: skip
+
+    def examples(self) -> tuple[Example, ...]:
+        """Return well-known genes, and the other views."""
+        gene, genome = self.lab.example.name, self.lab.genome
+        genes = genome.annotation.genes if genome.annotation else ()
+        folded = [each.name for each in genes if stem_pairs(genome.reference, each)]
+        return (
+            *(Example(name, {"input": name}, why) for name, why in self.lab.known_genes.items()),
+            Example("Letters", {"input": gene, "start_bp": 80, "width_bp": 60}),
+            Example("Constraint", {"input": gene, "view": CONSTRAINT}),
+            *(Example(f"Base pairs of {name}", {"input": name, "view": MAP})
+              for name in folded[:1]),
+        )  # fmt: skip
+
+    def picks(self) -> tuple[Pick, ...]:
+        """Return the zoom of the track, which the link stores."""
+        return (Pick("track", self._zoomed, asks=False),)
+
+    def answer(self, values: Values) -> Iterator[Progress | Result]:
+        """Yield progress, and the values of every base or pair of bases."""
+        found = self._detected(values)
+        place, measure = _computed(found, values), MEASURES[values["view"]]
+        items = measure.compute(self.lab.model, found.genome.reference, place, _options(values))
+        for item in items:
+            yield item if isinstance(item, Progress) else {"region": place.to_region()} | item
+
+    def show(self, values: Values, result: Result) -> Mapping[str, Any]:
+        """Return the figure of the view, with its caption and numbers."""
+        found, measure = self._detected(values), MEASURES[values["view"]]
+        genome = found.genome
+        place = from_region(result["region"], genome.reference.contig_lengths_bp)
+        shown: dict[str, Any] = {
+            "caption": paragraph(measure.caption),
+            "track": None,
+            "map": None,
+            "genes": self._listed(found, values),
+            "saved": _saved(values, found, place, result),
+        }
+        numbers = [("region", result["region"]), *self._description(found)]
+        if values["view"] == MAP:
+            cells, pairs = np.array(result["dependency"], dtype=float), _pairs_in(genome, place)
+            shown["map"] = map_figure(place, cells, pairs)
+            shown["caption"] += _about_pairs(place, cells, pairs)
+        else:
+            marked = [found.variant.position] if found.variant else []
+            view = _overlap(_in_view(_place(found, values), values), place)
+            shown["track"] = track_figure(genome, place, view, result, measure.axis, marked)
+            numbers += _means(genome, place, np.array(result["bits"], dtype=float))
+        return shown | {"facts": facts(numbers)}
+
+    def questions(self, values: Values, result: Result) -> Sequence[tuple[str, str]]:
+        """Return links that take this input to other pages."""
+        query = urlencode({"input": values["input"]})
+        return (
+            ("Change a base", f"/variant?{query}"),
+            ("Let the model continue it", f"/write?{query}"),
+            ("Look inside one prediction", f"/inside?{query}"),
+        )
+
+    def card(self, values: Values, result: Result) -> Card:
+        """Return the preview of this state, with the track as its picture."""
+        title, measure = f"{result['region']}: {values['view']}", MEASURES[values["view"]]
+        if values["view"] == MAP:
+            return Card(title, measure.caption)
+        heights = np.nan_to_num(smoothed(np.array(result["bits"], dtype=float), SMOOTHED_BP))
+        bars = np.array_split(heights, min(_CARD_BARS, len(heights)))
+        return Card(title, measure.caption, tuple(float(bar.mean()) for bar in bars))
+
+    def python(self, values: Values) -> str:
+        """Return the program."""
+        found = self._detected(values)
+        place, (reference, before, _) = _computed(found, values), shown_reference(found.genome)
+        options = "".join(f", {name}={value!r}" for name, value in _options(values).items())
+        if values["view"] == MAP:
+            lines = (f"    result = model.dependency(genome, place{options})\n"
+                     "for row in result.dependency:\n    print(*row)\n")  # fmt: skip
+        else:
+            lines = (f"    result = join_chunks(model.scan(genome, place{options}))\n"
+                     "for base, row in zip(result.bases, result.log_probabilities):\n"
+                     "    print(base, *row)  # log p of A, C, G and T\n")  # fmt: skip
+        return (
+            f"{before}import carbon\nfrom carbon.inference import join_chunks\n\n"
+            f"model = carbon.load({self.lab.model_name!r})\n"
+            f"with carbon.Reference({reference!r}) as genome:\n"
+            f"    place = carbon.Interval({place.contig!r}, {place.start}, {place.end})\n{lines}"
+        )
+
+    def commands(self, values: Values) -> list[Command]:
+        """Return the command line."""
+        found = self._detected(values)
+        reference, _, before = shown_reference(found.genome)
+        name, output = ("dependency", "map.npz") if values["view"] == MAP else ("scan", "scan.tsv")
+        words: list[object] = ["carbon", name, "--model", self.lab.model_name,
+                               "--reference", reference,
+                               "--region", _computed(found, values).to_region()]  # fmt: skip
+        for option, value in _options(values).items():
+            text = ",".join(map(str, value)) if isinstance(value, list) else value
+            words += [f"--{option.removesuffix('_bp')}", text]
+        return [*before, [*words, "--output", output]]
+
+    def _detected(self, values: Values) -> Detected:
+        found = self.lab.detect(values["input"], values["genome"])
+        if not values["gene"] or found.genome.annotation is None:
+            return found
+        gene = find_gene(found.genome.annotation, values["gene"])
+        return Detected("gene", gene.name, found.genome, gene.interval, gene)
+
+    def _zoomed(self, picked: Any, values: Values) -> Values:
+        place = _place(self._detected(values), values)
+        left, right = picked["range"]
+        if left is None:
+            return {"start_bp": 0, "width_bp": 0}
+        start_bp = min(max(0, round(left - 0.5) - place.start), place.length_bp - 1)
+        most_bp = place.length_bp - start_bp
+        return {"start_bp": start_bp, "width_bp": min(max(1, round(right - left)), most_bp)}
+
+    def _description(self, found: Detected) -> list[tuple[str, str]]:
+        """Return what is known of a gene of the genome that the demo opened."""
+        name = found.gene.name if found.gene and found.genome is self.lab.genome else ""
+        known = self.lab.known_genes
+        return [(name, known[name])] if name in known else []
+
+    def _listed(self, found: Detected, values: Values) -> str:
+        """Return links to the genes of a visitor's genome, or to its open reading frames."""
+        if found.genome is self.lab.genome:
+            return ""
+        if genes := found.genome.annotation.genes if found.genome.annotation else ():
+            names = dict.fromkeys(gene.name for gene in genes[:_MOST_LISTED])
+            links = [(name, {"gene": name}) for name in names]
+            head = f"{len(genes):,} genes in your sequence"
+        else:
+            frames = open_frames(found.bases[:_MOST_BP], _LEAST_CODONS)
+            links = [(f"{frame.start + 1:,} to {frame.end:,} {frame.strand}",
+                      {"start_bp": frame.start, "width_bp": frame.end - frame.start})
+                     for frame in frames]  # fmt: skip
+            head = f"No genes are annotated; open reading frames of {_LEAST_CODONS} codons or more"
+        chips = (link_chip(self.link(values | changes), text) for text, changes in links)
+        return paragraph(f"{head}:") + ("".join(chips) or "none")
+
+
+def _options(values: Values) -> dict[str, Any]:
+    """Return the options of the scan or the map."""
+    phases = [int(phase) for phase in values["phases"]] or [0]
+    return {
+        TRACK: {"offsets": phases, "strands": values["strand"]},
+        CONSTRAINT: {"sides": "both", "downstream_bp": DOWNSTREAM_BP, "strands": values["strand"]},
+        MAP: {"offsets": phases},
+    }[values["view"]]
+
+
+def _place(found: Detected, values: Values) -> Interval:
+    """Return the region of an input; of a long one, its first bases on the gene's strand."""
+    place, flank_bp, strand = found.interval, 0, "+"
+    if found.gene and found.kind != "region":
+        flank_bp, strand = MEASURES[values["view"]].flank_bp, found.gene.strand
+        place = found.gene.interval
+    elif found.variant:
+        flank_bp = _AROUND_VARIANT_BP
+    contig_bp = found.genome.reference.contig_lengths_bp[place.contig]
+    return _beginning(place.widened(flank_bp, contig_bp), strand, _MOST_BP)
+
+
+def _beginning(place: Interval, strand: str, most_bp: int) -> Interval:
+    if strand == "-":
+        return Interval(place.contig, max(place.start, place.end - most_bp), place.end)
+    return Interval(place.contig, place.start, min(place.start + most_bp, place.end))
+
+
+def _in_view(place: Interval, values: Values) -> Interval:
+    """Return the part of a region that the visitor zoomed to."""
+    start = place.start + min(values["start_bp"], place.length_bp - 1)
+    width_bp = values["width_bp"] or place.length_bp
+    return Interval(place.contig, start, min(start + width_bp, place.end))
+
+
+def _computed(found: Detected, values: Values) -> Interval:
+    """Return the region to compute: a costly view covers the beginning of what is in view."""
+    place = _place(found, values)
+    if values["view"] == TRACK:
+        return place
+    strand = found.gene.strand if found.gene else "+"
+    return _beginning(_in_view(place, values), strand, MEASURES[values["view"]].most_bp)
+
+
+def _overlap(one: Interval, other: Interval) -> Interval:
+    """Return the shared part of two intervals, or the second if there is none."""
+    start, end = max(one.start, other.start), min(one.end, other.end)
+    return Interval(other.contig, start, end) if start < end else other
+
+
+def _means(genome: Genome, place: Interval, bits: NDArray[Any]) -> list[tuple[str, str]]:
+    """Return the mean bits of coding bases and of other bases."""
+    coding = np.zeros(place.length_bp, dtype=bool)
+    for gene in genome.genes_in(place):
+        for start, end in (span for each in gene.transcripts[:1] for span in each.cds):
+            coding[max(0, start - place.start) : max(0, end - place.start)] = True
+    groups = {"coding bases": bits[coding], "other bases": bits[~coding]}
+    known = {name: group[~np.isnan(group)] for name, group in groups.items()}
+    return [(f"{name}, mean", f"{group.mean():.3f} bits")
+            for name, group in known.items() if len(group)]  # fmt: skip
+
+
+def _pairs_in(genome: Genome, place: Interval) -> list[Pair]:
+    """Return the base pairs of the tRNA genes in a region."""
+    pairs = (pair for gene in genome.genes_in(place) for pair in stem_pairs(genome.reference, gene))
+    return [pair for pair in pairs if place.start <= pair[0] and pair[1] < place.end]
+
+
+def _about_pairs(place: Interval, cells: NDArray[Any], pairs: list[Pair]) -> str:
+    """Return a sentence on whether the map shows base pairs, from their rank in it."""
+    if not pairs:
+        return ""
+    rank = mean_rank(cells, [(one - place.start, other - place.start) for one, other in pairs])
+    verdict = "The model sees" if rank >= _SEEN_RANK else "This model does not see"
+    return paragraph(
+        f"Orange squares mark the {len(pairs)} base pairs of the tRNA's acceptor and T stems. "
+        f"{verdict} them: on average a pair depends more on each other than {100 * rank:.0f} % of "
+        "the other bases as far apart, where 50 % is chance."
+    )
+
+
+def _saved(values: Values, found: Detected, place: Interval, result: Result) -> str:
+    """Return downloads of the values, and of the pasted sequence that the code reads."""
+    positions = range(place.start + 1, place.end + 1)
+    if values["view"] == MAP:
+        rows = ((at, *row) for at, row in zip(positions, result["dependency"], strict=True))
+        saved = download("map.tsv", tsv(("position", *map(str, positions)), rows))
+    else:
+        rows = zip(positions, result["bases"], result["bits"], strict=True)
+        saved = download("bits.tsv", tsv(("position", "base", "bits"), rows))
+    is_pasted = found.genome.shown_files[0].startswith("pasted.")
+    return saved + (download(*pasted_file(values["input"])) if is_pasted else "")

@@ -1,0 +1,294 @@
+"""Inside: DNA as tokens, the distribution of one token, and the training of the model."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, ClassVar
+from urllib.parse import urlencode
+
+import numpy as np
+
+from carbon.errors import UserError
+from carbon.genome import fasta_text
+from carbon.inference import kmer_index
+from carbon.inference.next_token import FREE
+from carbon.run_folder import RECIPE
+from carbon.tokenizer import BASES, HYBRID, NATIVE, K
+from carbon.tokenizer.text import tokenize_hybrid, tokenize_native
+from carbon.tokenizer.tokenizers import HybridDNATokenizer
+from demo.fields import Field, Values, input_field
+from demo.lab import Lab
+from demo.markup import download, facts, paragraph, table
+from demo.openings import opening_bases
+from demo.panel import Command, Example, Panel, Pick, Progress, Result, View
+from demo.preview import Card
+from demo.run_figures import run_curves, run_mixture
+from demo.runs import (
+    MOST_LINES,
+    MOST_POINTS,
+    OWN,
+    Runs,
+    recorded_figure,
+    recorded_text,
+    run_tables,
+    run_text,
+)
+from demo.token_figures import kmer_map, loss_bars, marginal_bars
+from demo.token_readings import STRANDS, kmer_values, strand_reading, text_reading, tokens_view
+
+_CONTEXT_BP = 366  # of ENO2: the bundled model expects the next 6-mer most
+_MOST_CONTEXT_BP, _TOKENS_BP, _TOP = 6000, 66, 10
+_FASTA = "sequence.fa"
+_ABOUT_LOSSES = (
+    "Each row is the loss if that 6-mer were the true one: the true 6-mer itself, then its 18 "
+    "neighbours with one other base (bold). FNS counts the six bases one by one and credits five "
+    "right bases; cross-entropy counts the 6-mer as a whole."
+)
+_NO_BYTE_PAIRS = (
+    "Text outside of <dna> has hybrid ids only if the loaded model is hybrid and its folder holds "
+    "the byte pairs of Qwen3 (tokenizer.json, or vocab.json and merges.txt)."
+)
+
+
+class Inside(Panel):
+    """Page on the parts of the model."""
+
+    invitation = "Look inside one prediction"
+    sentence = (
+        "DNA becomes tokens of six bases, the model predicts one of 4,096 for the next token, and "
+        "training compares that with the truth."
+    )
+    run_label = "Look"
+    refresh_seconds = 3.0
+    views: ClassVar[tuple[View, ...]] = (
+        View("tokens", "html", "The sequence as tokens, at six phases"),
+        View("answer", "html", "The prediction in numbers"),
+        View("marginals", "figure", "Probability of each base at the six places"),
+        View("map", "figure", "Probabilities of the 4,096 6-mers: rows are the first three bases"),
+        View("top", "html", "The likeliest 6-mers"),
+        View("losses", "figure", "Losses of the true 6-mer and its one-base neighbours"),
+        View("training", "html", "The training in numbers"),
+        View("curves", "figure", "Curves over the steps of the training"),
+        View("mixture", "figure", "Share of each source by phase of the training"),
+        View("tables", "html", "Phases and events of the training"),
+        View("saved", "html", "Download"),
+    )
+
+    def __init__(self, lab: Lab) -> None:
+        """Find the training runs."""
+        self._runs = Runs(lab)
+        super().__init__(lab)
+
+    def make_fields(self) -> tuple[Field, ...]:
+        """Return the inputs."""
+        runs = self._runs.names
+        run = Field("run", "Training run", OWN, "choice", (OWN, *runs), asks=True)
+        return (
+            input_field(self.lab.example.name, info="the model predicts its last six bases"),
+            Field("fixed", "Fixed bases", FREE, most=K,
+                  info="six letters, . where a base is free; or click a bar, and again to free it"),
+            *([run] if runs else []),
+            Field("kmer", "True 6-mer", "", most=K, more=True,
+                  info="the last six bases, if empty; or click a cell of the map"),
+            Field("text", "Text with <dna> tags", "", "lines", most=1200, more=True,
+                  info="its tokens are shown instead"),
+            Field("axis", "Training along", "steps", "choice", ("steps", "tokens"), more=True),
+            Field("last_steps", "Last steps of the training", 0, "integer", most=1_000_000,
+                  more=True, info="0 for all"),
+        )  # fmt: skip
+
+    def examples(self) -> tuple[Example, ...]:
+        """Return further examples."""
+        donor = self.lab.example.donor(_CONTEXT_BP, K)
+        intron = {"input": donor} if donor else {}
+        label = "An intron begins" if donor else "It begins with GT"
+        return (
+            Example(label, intron | {"fixed": "GT...."}),
+            Example("Nothing before it", {"input": "ATGGCC"}),
+            Example("A repeat of twelve bases", {"input": "GATTACACTGAC" * 8 + "GATTAC"}),
+            Example("Tags before DNA",
+                    {"text": "<fungi_species><protein_coding_region><dna>ATGGCCAAG</dna>"}),
+            *(Example(f"Run {name}", {"run": name}) for name in self._runs.names[:2]),
+        )  # fmt: skip
+
+    def picks(self) -> tuple[Pick, ...]:
+        """Return the clicks: a cell or near miss becomes the true 6-mer, and a bar is fixed."""
+        take = (Pick(view, lambda picked, _: {"kmer": picked}) for view in ("map", "losses"))
+        return (*take, Pick("marginals", _toggled))
+
+    def answer(self, values: Values) -> Iterator[Progress | Result]:
+        """Yield the tokens, the distribution with its losses, and the training."""
+        context, kmer = self._split(values)
+        token = self.lab.model.next_token(context)
+        yield {
+            "sequence": context + kmer,
+            "readings": self._readings(values, (context + kmer)[-_TOKENS_BP:]),
+            **kmer_values(token, kmer, _fixed(values), _TOP),
+            "training": self._runs.values(values.get("run", OWN), values["last_steps"]),
+        }
+
+    def show(self, values: Values, result: Result) -> Mapping[str, Any]:
+        """Return the three sections: tokens, prediction, training."""
+        training = result["training"]
+        return {
+            "tokens": tokens_view(result["sequence"][-_TOKENS_BP:], result["readings"])
+            + self._missing(values),
+            "saved": download(_FASTA, fasta_text([("sequence", result["sequence"])])),
+            **_prediction(result),
+            **_training(training, values),
+        }
+
+    def questions(self, values: Values, result: Result) -> Sequence[tuple[str, str]]:
+        """Return links that take this input to other pages."""
+        query = urlencode({"input": values["input"]})
+        return (
+            ("See the whole sequence", f"/gene?{query}"),
+            ("Let it write on", f"/write?{query}"),
+        )
+
+    def card(self, values: Values, result: Result) -> Card:
+        """Return the preview of this state, with the likeliest 6-mers as its picture."""
+        best = result["top"][0]
+        sentence = f"The model expects {best['kmer']} next, at {100 * best['probability']:.1f} %."
+        return Card(self.title, sentence, tuple(each["probability"] for each in result["top"]))
+
+    def python(self, values: Values) -> str:
+        """Return the program."""
+        context, kmer = self._split(values)
+        program = (
+            "import carbon\nfrom carbon.inference import kmer_index, near_misses\n"
+            "from carbon.tokenizer import HYBRID, NATIVE, encode\n\n"
+            f"context, true = {context!r}, {kmer!r}\n"
+            "for vocabulary in (NATIVE, HYBRID):\n"
+            "    print(encode(context + true, vocabulary).ids.tolist())\n\n"
+            f"model = carbon.load({self.lab.model_name!r})\n"
+            "token = model.next_token(context)\n"
+            f"given = token.given({_fixed(values)!r})\n"
+            f"for kmer, probability in given.ranked()[:{_TOP}]:\n"
+            "    print(kmer, probability)\n"
+            "print(given.marginals.tolist())  # six places, bases in the order ATCG\n"
+            "for kmer in (true, *near_misses(true)):\n"
+            "    index = kmer_index(kmer)\n"
+            "    print(kmer, token.cross_entropy_nats[index], token.fns_nats[index])\n"
+        )
+        return program + self._training_program(values)
+
+    def _training_program(self, values: Values) -> str:
+        folder = self._runs.folder(values.get("run", OWN))
+        if folder is None:
+            return ""
+        return (
+            "\nfrom carbon.run_folder import column, read_lines, reduced, stretches\n\n"
+            f"run = read_lines({str(folder)!r}, most_lines={MOST_LINES})\n"
+            f"run = run.last({values['last_steps']})\n"
+            f"groups = stretches(len(run.steps), run.boundaries, {MOST_POINTS})\n"
+            'names = ("step", "loss", "nats_per_base", "marginal_nats_per_base", "learning_rate")\n'
+            "columns = [reduced(column(run.steps, name), groups) for name in names]\n"
+            "for row in zip(*columns):\n    print(*row)\n"
+        )
+
+    def commands(self, values: Values) -> list[Command]:
+        """Return the command lines."""
+        context, _ = self._split(values)
+        lines: list[Command] = [
+            f"# {_FASTA}: download it on this page",
+            ["carbon", "tokenize", _FASTA],
+            ["carbon", "next", "--model", self.lab.model_name, "--prompt", context,
+             "--fixed", _fixed(values)],
+        ]  # fmt: skip
+        if folder := self._runs.folder(values.get("run", OWN)):
+            config = folder / RECIPE
+            lines += ["# writes summary.html into the run's folder",
+                      ["python", "-m", "train", "summary", "--config", config,
+                       "--set", f"output={folder}"]]  # fmt: skip
+        return lines
+
+    def _split(self, values: Values) -> tuple[str, str]:
+        """Return the context and the true 6-mer."""
+        bases = opening_bases(self.lab.detect(values["input"]), _CONTEXT_BP + K)
+        if len(bases) < K:
+            raise UserError(f"{len(bases)} bases; the model predicts the last six: give more")
+        context, kmer = bases[:-K][-_MOST_CONTEXT_BP:], values["kmer"].upper() or bases[-K:]
+        if set(bases[-K:]) - set(BASES) and not values["kmer"]:
+            raise UserError(f"{bases[-K:]}: the last six bases must be A, C, G or T")
+        return context, kmer
+
+    def _readings(self, values: Values, bases: str) -> list[Result]:
+        if text := values["text"]:
+            return [
+                text_reading("native", text, tokenize_native(text), NATIVE),
+                text_reading("hybrid", text, self._tokenize_hybrid(text), HYBRID),
+            ]
+        return [strand_reading(name, bases, strand) for name, strand in STRANDS]
+
+    @cached_property
+    def _byte_pairs(self) -> HybridDNATokenizer | None:
+        """Tokenizer of the loaded model; None unless the model reads text and so has text tags."""
+        vocabulary = self.lab.model.model.vocabulary
+        if vocabulary.name != HYBRID.name or not vocabulary.tags:
+            return None
+        return HybridDNATokenizer.from_pretrained(self.lab.model_name)
+
+    def _tokenize_hybrid(self, text: str) -> Any:
+        if self._byte_pairs is not None:
+            return self._byte_pairs.tokenize_text(text)
+        return tokenize_hybrid(text, lambda _: ([], []))
+
+    def _missing(self, values: Values) -> str:
+        return paragraph(_NO_BYTE_PAIRS) if values["text"] and self._byte_pairs is None else ""
+
+
+def _prediction(result: Result) -> dict[str, Any]:
+    """Return the distribution, free and with the fixed bases, and the losses."""
+    true, fixed = result["losses"][0], result["fixed"]
+    p, given = np.array(result["probabilities"]), np.array(result["given_probabilities"])
+    index, best = kmer_index(true["kmer"]), result["top"][0]["kmer"]
+    header = ("6-mer", f"probability given {fixed}", "probability")
+    rows = [(each["kmer"], each["probability"], float(p[kmer_index(each["kmer"])]))
+            for each in result["top"]]  # fmt: skip
+    return {
+        "answer": "<h2>The model predicts the next token</h2>" + facts([
+            ("true 6-mer", true["kmer"]),
+            ("its probability", f"{100 * p[index]:.2g} %"),
+            ("its rank", f"{result['rank']:,} of 4,096"),
+            ("cross-entropy, nats", f"{true['cross_entropy_nats']:.4f}"),
+            ("FNS, nats a base", f"{true['fns_nats']:.4f}"),
+            ("context", f"{len(result['context']):,} bp"),
+            (f"probability of {fixed}", f"{100 * p[given > 0].sum():.3g} %"),
+        ]),
+        "marginals": marginal_bars(
+            result["marginals"], result["given_marginals"], true["kmer"], fixed
+        ),
+        "map": kmer_map(given, true["kmer"], best),
+        "top": table(header, rows, "The likeliest 6-mers with the fixed bases")
+        + f"<h2>Training compares it with the truth</h2>{paragraph(_ABOUT_LOSSES)}",
+        "losses": loss_bars(result["losses"]),
+    }  # fmt: skip
+
+
+def _training(training: Result, values: Values) -> dict[str, Any]:
+    head = "<h2>How it was trained</h2>"
+    if "points" not in training:
+        return {
+            "training": head + recorded_text(training),
+            "curves": recorded_figure(training) if "learned" in training else None,
+            "mixture": None,
+            "tables": "",
+        }
+    return {
+        "training": head + run_text(training),
+        "curves": run_curves(training, values["axis"], f"{values['last_steps']}"),
+        "mixture": run_mixture(training["stages"]),
+        "tables": run_tables(training),
+    }
+
+
+def _fixed(values: Values) -> str:
+    return values["fixed"].upper() or FREE
+
+
+def _toggled(picked: Any, values: Values) -> Values:
+    """Fix the base of a clicked bar; free it if it is fixed."""
+    place, base = int(picked[0]), str(picked[1])
+    fixed = list(_fixed(values).ljust(K, ".")[:K])
+    fixed[place] = "." if fixed[place] == base else base
+    return {"fixed": "".join(fixed)}
