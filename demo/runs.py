@@ -56,6 +56,12 @@ class Runs:
         """Names of the run folders, most recently written first."""
         return tuple(self._found())
 
+    @property
+    def default(self) -> str:
+        """Return the model's own run if it is known, else the newest run."""
+        is_known = self.folder(OWN) or _recorded(self._lab)
+        return OWN if is_known else next(iter(self.names), OWN)
+
     def folder(self, name: str) -> Path | None:
         """Return the folder of a run; None if the model's own run has no folder.
 

@@ -34,7 +34,7 @@ _PHASES = tuple("012345")
 class Gene(Panel):
     """Page that shows a gene or region as the model reads it."""
 
-    invitation = "See what it expects along a gene"
+    heading = "Read a gene"
     sentence = "What the model can predict along a gene, base by base."
     run_label = "Read"
     views: ClassVar[tuple[View, ...]] = (

@@ -38,6 +38,7 @@ from demo.token_readings import STRANDS, kmer_values, strand_reading, text_readi
 _CONTEXT_BP = 366  # of ENO2: the bundled model expects the next 6-mer most
 _MOST_CONTEXT_BP, _TOKENS_BP, _TOP = 6000, 66, 10
 _FASTA = "sequence.fa"
+_REFRESH_SECONDS = 3.0
 _ABOUT_LOSSES = (
     "Each row is the loss if that 6-mer were the true one: the true 6-mer itself, then its 18 "
     "neighbours with one other base (bold). FNS counts the six bases one by one and credits five "
@@ -52,13 +53,12 @@ _NO_BYTE_PAIRS = (
 class Inside(Panel):
     """Page on the parts of the model."""
 
-    invitation = "Look inside one prediction"
+    heading = "Look inside one prediction"
     sentence = (
         "DNA becomes tokens of six bases, the model predicts one of 4,096 for the next token, and "
         "training compares that with the truth."
     )
     run_label = "Look"
-    refresh_seconds = 3.0
     views: ClassVar[tuple[View, ...]] = (
         View("tokens", "html", "The sequence as tokens, at six phases"),
         View("answer", "html", "The prediction in numbers"),
@@ -78,15 +78,20 @@ class Inside(Panel):
         self._runs = Runs(lab)
         super().__init__(lab)
 
+    @property
+    def refresh_seconds(self) -> float | None:  # type: ignore[override]
+        """Return a short interval if there are runs, which may be training now."""
+        return _REFRESH_SECONDS if self._runs.names else None
+
     def make_fields(self) -> tuple[Field, ...]:
         """Return the inputs."""
-        runs = self._runs.names
-        run = Field("run", "Training run", OWN, "choice", (OWN, *runs), asks=True)
+        runs = (OWN, *self._runs.names)
         return (
             input_field(self.lab.example.name, info="the model predicts its last six bases"),
             Field("fixed", "Fixed bases", FREE, most=K,
                   info="six letters, . where a base is free; or click a bar, and again to free it"),
-            *([run] if runs else []),
+            Field("run", "Training run", self._runs.default, "choice", runs, asks=True, more=len(runs) == 1,
+                  info="the folders under --runs, most recently written first"),
             Field("kmer", "True 6-mer", "", most=K, more=True,
                   info="the last six bases, if empty; or click a cell of the map"),
             Field("text", "Text with <dna> tags", "", "lines", most=1200, more=True,
@@ -123,7 +128,7 @@ class Inside(Panel):
             "sequence": context + kmer,
             "readings": self._readings(values, (context + kmer)[-_TOKENS_BP:]),
             **kmer_values(token, kmer, _fixed(values), _TOP),
-            "training": self._runs.values(values.get("run", OWN), values["last_steps"]),
+            "training": self._runs.values(values["run"], values["last_steps"]),
         }
 
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
@@ -173,7 +178,7 @@ class Inside(Panel):
         return program + self._training_program(values)
 
     def _training_program(self, values: Values) -> str:
-        folder = self._runs.folder(values.get("run", OWN))
+        folder = self._runs.folder(values["run"])
         if folder is None:
             return ""
         return (
@@ -195,7 +200,7 @@ class Inside(Panel):
             ["carbon", "next", "--model", self.lab.model_name, "--prompt", context,
              "--fixed", _fixed(values)],
         ]  # fmt: skip
-        if folder := self._runs.folder(values.get("run", OWN)):
+        if folder := self._runs.folder(values["run"]):
             config = folder / RECIPE
             lines += ["# writes summary.html into the run's folder",
                       ["python", "-m", "train", "summary", "--config", config,

@@ -44,7 +44,7 @@ _FRAMES = ("", "0", "1", "2")
 class Write(Panel):
     """Page on which the model writes DNA."""
 
-    invitation = "Let it write"
+    heading = "Let the model write"
     sentence = (
         "The model writes DNA, base by base or towards a goal. What it writes is a hypothesis, "
         "not a tested sequence."

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from carbon.run_folder import read_lines
-from demo.fields import checked_values
-from demo.panels.training import Training
+from demo.run_figures import run_curves
+from demo.runs import Runs
 from tests.helpers.run_lines import step_line, write_run
 from train.runs.log import RunLog
 from train.runs.summary import write_summary
@@ -66,12 +66,11 @@ def test_a_foreign_line_does_not_stop_the_page(run):
 
 
 def test_the_panel_draws_rounds_along_steps_and_tokens(run, tmp_path):
-    panel = Training(lab_without_a_model(tmp_path / "runs"))
-    values = checked_values(panel.fields, {})
-    *_, result = panel.answer(values)
+    runs = Runs(lab_without_a_model(tmp_path / "runs"))
+    result = runs.values(runs.names[0], 0)
     assert [line["round"] for line in result["rounds"]] == [0, 1, 2]
     assert [line["tokens"] for line in result["rounds"]] == [10_240, 20_480, 30_720]
-    drawn = panel.show(values | {"axis": "tokens"}, result)["curves"]
+    drawn = run_curves(result, "tokens", "0")
     (seconds,) = (trace for trace in drawn["data"] if trace["name"] == "seconds")
     assert list(seconds["x"]) == [10_240, 20_480, 30_720] and list(seconds["y"]) == [30.0] * 3
 

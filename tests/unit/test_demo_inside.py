@@ -1,24 +1,27 @@
-"""The panel of one token: its numbers against plain sums, and what clicks change."""
+"""Inside: tokens, one distribution against plain sums, and what clicks change."""
 
 import math
 
 import pytest
 
+from carbon.genome import Interval
 from carbon.genome.genome import Genome
 from carbon.inference import load
+from carbon.tokenizer import NATIVE
 from demo.lab import Lab
-from demo.panels.token import Token
+from demo.panels.inside import Inside
 from demo.token_figures import marginal_bars
 from tests.helpers.bundled_model import real_entry
-from tests.helpers.demo import answered, make_lab, values_of
+from tests.helpers.demo import answered, make_lab, values_of, visited
 from tests.helpers.reference import INDEX, KMERS, marginal, mass, stock_distribution
 
-GIVEN = {"fixed": "G..A..", "kmer": "ttgaca"}
+CONTEXT = "ACGTTGCATTAGCATGAC" * 4
+GIVEN = {"input": CONTEXT + "TTGACA", "fixed": "G..A.."}
 
 
 @pytest.fixture(scope="module")
 def panel(tmp_path_factory, model):
-    return Token(make_lab(tmp_path_factory.mktemp("lab"), model))
+    return Inside(make_lab(tmp_path_factory.mktemp("lab"), model))
 
 
 def test_numbers_against_a_stock_forward(panel, network):
@@ -43,9 +46,9 @@ def test_numbers_against_a_stock_forward(panel, network):
 
 
 def test_the_defaults_are_coding_bases_and_what_follows_them(panel):
-    result, values = answered(panel, {}), values_of(panel)
-    assert values["context"].startswith("ATGTACCAATTAGGAGCA") and len(values["context"]) == 366
-    assert values["context"].endswith(result["context"])
+    result = answered(panel, {})
+    assert result["sequence"].startswith("ATGTACCAATTAGGAGCA") and len(result["sequence"]) == 372
+    assert result["sequence"][:-6].endswith(result["context"])
     assert result["kmer"] == ("ATG" + "TACCAATTAGGAGCA" * 25)[366:372]
     assert result["given_probabilities"] == pytest.approx(result["probabilities"], rel=1e-5)
     label, first = panel.examples()[0].label, panel.examples()[0].values
@@ -53,7 +56,7 @@ def test_the_defaults_are_coding_bases_and_what_follows_them(panel):
 
 
 def test_a_context_is_cut_from_the_left(panel):
-    exact, longer = (answered(panel, {"context": c}) for c in ("ACGTTG", "TTACG ttg"))
+    exact, longer = (answered(panel, {"input": c}) for c in ("ACGTTGAAAAAA", "TTACGTTGAAAAAA"))
     assert longer["context"] == exact["context"] == "ACGTTG"
     assert longer["probabilities"] == exact["probabilities"]
 
@@ -87,6 +90,39 @@ def test_the_bundled_model_opens_on_a_6mer_that_its_model_expects():
     entry = real_entry("yeast")
     genome = Genome.open(str(entry.genome), str(entry.annotation))
     lab = Lab(load("yeast"), "yeast", genome, entry.folder, entry.known_genes)
-    panel = Token(lab)
+    panel = Inside(lab)
     result = answered(panel, {})
     assert result["kmer"] == "GCTGCT" and result["rank"] == 1
+
+
+def ids(result, name, column):
+    (reading,) = [r for r in result["readings"] if r["name"] == name]
+    return [token[column] for token in reading["tokens"]]
+
+
+def test_ids_mask_and_places(panel):
+    # ACGTAC is 0 2 3 1 0 2 in digits: 2*256 + 3*64 + 16 + 2 = 722.
+    result = answered(panel, {"input": "ACGTACGTNACGACGTAC"})
+    tokens = result["readings"][0]["tokens"]
+    assert [t["native id"] for t in tokens][::3] == [2, 722 + 128]
+    assert [t["hybrid id"] for t in tokens][::3] == [151_669, 722 + 151_672]
+    assert [t["known"] for t in tokens] == ["", "111111", "110111", "111111"]
+    assert [t["bases"] for t in tokens] == ["", "1-6", "7-12", "13-18"]
+    assert ids(result, "reverse strand", "token")[1] == "GTACGT"
+
+
+def test_text_with_tags(panel):
+    text = "<fungi_species><dna>CCCCCCTATAAA</dna> and CCCCCC"
+    _, result, shown = visited(panel, text=text)
+    native = ids(result, "native", "native id")
+    assert native[:5] == [NATIVE.tag_ids(("<fungi_species>",))[0], 2, 128 + 2730, 128 + 1088, 3]
+    assert ids(result, "hybrid", "hybrid id") == [151_669, 154_402, 152_760, 151_670]
+    assert "Qwen3" in shown["tokens"]
+
+
+def test_a_variant_is_where_the_6mer_begins(panel):
+    reference = panel.lab.genome.reference
+    bases = reference.fetch(Interval("c1", 0, 700))
+    change = f"c1:651 {bases[650]}>{'A' if bases[650] != 'A' else 'C'}"
+    result = answered(panel, {"input": change})
+    assert result["kmer"] == bases[650:656] and result["sequence"] == bases[278:656]

@@ -1,4 +1,4 @@
-"""The demo's page of training runs."""
+"""Training runs of the Inside page, on disk and recorded."""
 
 import json
 import os
@@ -9,9 +9,12 @@ import pytest
 from carbon.errors import ConfigError, UserError
 from carbon.genome.genome import Genome
 from carbon.run_folder import read_lines, read_recipe
+from demo.folders import find_folders
 from demo.lab import Lab
-from demo.panels.training import Training, find_runs
-from tests.helpers.demo import answered, visited
+from demo.panels.inside import Inside
+from demo.run_figures import run_curves, run_mixture
+from demo.runs import OWN, Runs, run_text
+from tests.helpers.demo import learned_example, make_lab, visited
 from tests.helpers.files import place_gene, write_fasta
 from tests.helpers.run_lines import probe_line, step_line, write_run
 
@@ -35,13 +38,18 @@ def lab(model, tmp_path, runs):
     return Lab(model, "MODEL", Genome.open(fasta, None), runs)
 
 
-@pytest.fixture
-def panel(lab):
-    return Training(lab)
+def values_of_run(lab, name="deep/mine", last_steps=0):
+    return Runs(lab).values(name, last_steps)
 
 
-def test_runs_are_found_the_newest_first(panel, runs):
-    assert panel.fields[0].choices == ("newest", "deep/mine", "older")
+def find_runs(root):
+    return find_folders(root, ("config.toml", "metrics.jsonl"))
+
+
+def test_runs_are_found_the_newest_first(lab, runs):
+    assert Runs(lab).names == ("deep/mine", "older")
+    (field,) = [field for field in Inside(lab).fields if field.name == "run"]
+    assert field.choices == (OWN, "deep/mine", "older") and field.default == "deep/mine"
     far = write_run(runs / "a" / "b" / "c" / "d", [step_line(1)])
     write_run(runs / ".hidden", [step_line(1)])
     write_run(runs / "older" / "inside", [step_line(1)])
@@ -50,8 +58,8 @@ def test_runs_are_found_the_newest_first(panel, runs):
     assert find_runs(runs / "nowhere") == {}
 
 
-def test_what_is_answered(panel):
-    _, result, shown = visited(panel)
+def test_what_is_answered(lab):
+    result = values_of_run(lab)
     assert (result["run"], result["model"], result["step"]) == ("deep/mine", "tiny", 60)
     assert (result["tokens"], result["planned_tokens"]) == (61_440, 61_440)
     starts = [(s["step"], s["stage"], s["objective"]) for s in result["switches"]]
@@ -61,31 +69,47 @@ def test_what_is_answered(panel):
     assert points["nats_per_base"][0] == 1.4 - 1 / 1000
     assert points["loss"][6] is None and result["skipped_steps"] == [7]
     assert [event["event"] for event in result["events"]] == ["start"]
-    names = [trace["name"] for trace in shown["curves"]["data"]]
+    curves = run_curves(result, "steps", "0")
+    names = [trace["name"] for trace in curves["data"]]
     assert {"chain", "marginals", "chain, held out", "loss", "fp32", "bf16"} <= set(names)
     assert "MFU" not in names
-    lines = [s for s in shown["curves"]["layout"]["shapes"] if s["type"] == "line"]
+    lines = [s for s in curves["layout"]["shapes"] if s["type"] == "line"]
     assert [line["x0"] for line in lines] == [41]
-    shares = {trace["name"]: trace["x"] for trace in shown["mixture"]["data"]}
+    shares = {trace["name"]: trace["x"] for trace in run_mixture(result["stages"])["data"]}
     assert shares == {"eukaryote": [0.75, 0.5], "mrna": [0.25, 0.5]}
 
 
-def test_along_tokens_and_the_last_steps(panel):
-    _, result, shown = visited(panel, axis="tokens", last_steps=10)
+def test_along_tokens_and_the_last_steps(lab):
+    result = values_of_run(lab, last_steps=10)
     assert result["points"]["step"] == list(range(51, 61))
     assert [probe["step"] for probe in result["probes"]] == [60]
-    first = shown["curves"]["data"][0]
+    first = run_curves(result, "tokens", "10")["data"][0]
     assert first["x"] == [1024 * step for step in range(51, 61)]
 
 
-def test_long_runs_are_thinned_by_means_within_stages(panel, runs):
+def test_the_page_shows_a_run_below_the_prediction(lab):
+    _, result, shown = visited(Inside(lab), input="ACGTTGCATTAG", run="older")
+    assert result["training"]["run"] == "older" and "older" in shown["training"]
+
+
+def test_the_recorded_training_of_the_model_is_shown_by_kind_of_base(model, tmp_path):
+    lab = make_lab(tmp_path, model, learned=learned_example())
+    _, result, shown = visited(Inside(lab), input="ACGTTGCATTAG")
+    learned = result["training"]["learned"]
+    assert learned["steps"] == [0, 25, 9000]
+    # At step 25 the first base of each codon of exon 1 alone is known: 2 - 0.7 / ln 2 bits.
+    assert learned["bits"]["codon base 2"][:2] == pytest.approx([0, 0], abs=1e-2)
+    assert 0.4 < learned["bits"]["codon base 1"][1] < 2 - 0.7 / np.log(2)
+    assert {trace["name"] for trace in shown["curves"]["data"]} == set(learned["bits"])
+
+
+def test_long_runs_are_thinned_by_means_within_phases(lab, runs):
     steps = [step_line(n, switch=4001) for n in range(1, 9002)]
     write_run(runs / "long", steps)
-    panel = Training(panel.lab)
-    result = answered(panel, {"run": "long"})
+    result = values_of_run(lab, "long")
     points = result["points"]
     assert len(points["step"]) <= 402 and 2 < result["steps_per_point"] <= 23
-    # A mean over both stages would lie between their losses.
+    # A mean over both phases would lie between their losses.
     assert {round(loss, 9) for loss in points["loss"]} == {8.0, 1.3}
     assert points["gradient_norm_most"][0] == 1.0 > points["gradient_norm"][0]
     assert np.mean(points["step"]) == pytest.approx(4501, rel=0.01)
@@ -98,41 +122,42 @@ def test_a_file_of_many_lines_is_read_in_part(tmp_path):
     assert len(read_lines(run, most_lines=100).steps) == 100
 
 
-def test_a_line_that_is_being_written(panel, runs):
+def test_a_line_that_is_being_written(lab, runs):
     path = runs / "deep" / "mine" / "metrics.jsonl"
     with path.open("a") as sink:
         sink.write('{"step": 61, "tok')
-    assert answered(panel, {})["step"] == 60
+    assert values_of_run(lab)["step"] == 60
 
 
-def test_what_was_written_since_is_seen(panel, runs):
-    assert answered(panel, {})["step"] == 60
+def test_what_was_written_since_is_seen(lab, runs):
+    known = Runs(lab)
+    assert known.values("deep/mine", 0)["step"] == 60
     path = runs / "deep" / "mine" / "metrics.jsonl"
     with path.open("a") as sink:
         sink.write(json.dumps(step_line(61)) + "\n")
-    assert answered(panel, {})["step"] == 61
+    assert known.values("deep/mine", 0)["step"] == 61
     # Resumed from step 30: the trainer takes the lines behind it back.
     path.write_text("".join(f"{line}\n" for line in path.read_text().splitlines()[:30]))
-    result = answered(panel, {})
+    result = known.values("deep/mine", 0)
     assert result["step"] == 30 and len(result["switches"]) == 1
 
 
-def test_a_run_that_has_not_begun_or_has_gone(panel, runs):
+def test_a_run_that_has_not_begun_or_has_gone(lab, runs):
     for name in ("metrics.jsonl", "probes.jsonl"):
         (runs / "deep" / "mine" / name).write_text("")
-    _, result, shown = visited(panel, run="deep/mine")
+    result = values_of_run(lab)
     assert result["step"] == 0 and result["switches"] == []
-    assert "not begun" in shown["facts"]
+    assert "not begun" in run_text(result)
     (runs / "deep" / "mine" / "config.toml").unlink()
     with pytest.raises(UserError, match="no longer there"):
-        answered(panel, {"run": "deep/mine"})
+        values_of_run(lab)
 
 
-def test_no_run_is_said(lab, tmp_path):
+def test_without_a_run_the_page_says_how_to_show_one(lab, tmp_path):
     lab.runs = tmp_path / "empty"
-    with pytest.raises(UserError, match=r"no training run under .*train/recipes/tiny.toml") as told:
-        answered(Training(lab), {})
-    assert str(tmp_path) not in str(told.value)
+    _, result, shown = visited(Inside(lab), input="ACGTTGCATTAG")
+    assert result["training"] == {"run": "MODEL"}
+    assert "--runs FOLDER" in shown["training"] and shown["curves"] is None
 
 
 def test_a_broken_run_is_named_without_its_folder(lab, tmp_path):
@@ -140,18 +165,17 @@ def test_a_broken_run_is_named_without_its_folder(lab, tmp_path):
     run = write_run(lab.runs / "a", [step_line(1), step_line(2)])
     for name, text in (("metrics.jsonl", b"\xff\n"), ("config.toml", b"= 3")):
         (run / name).write_bytes(text)
-        with pytest.raises(UserError, match=rf"^a/{name}( line 1)?: ") as told:
-            answered(Training(lab), {})
-        assert str(tmp_path) not in str(told.value)
+        with pytest.raises(UserError, match=rf"^a/{name}( line 1)?: ") as raised:
+            values_of_run(lab, "a")
+        assert str(tmp_path) not in str(raised.value)
 
 
 def test_a_folder_whose_name_is_no_text_is_passed_over(lab, tmp_path):
     lab.runs = tmp_path / "others"
     for name in ("a", os.fsdecode(b"b\xff")):
         write_run(lab.runs / name, [step_line(1), step_line(2)])
-    panel = Training(lab)
-    assert panel.fields[0].choices == ("newest", "a")
-    assert "run=a" in panel.example_links()
+    assert Runs(lab).names == ("a",)
+    assert "run=a" in Inside(lab).example_links()
 
 
 def test_files_that_are_broken(tmp_path):
