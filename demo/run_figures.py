@@ -1,4 +1,4 @@
-"""Figures of a training run: its curves, one above another, and the mixture of each phase."""
+"""The curves of a training run, one above another."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,8 +7,6 @@ from typing import Any
 from carbon.losses.objectives import objective_named
 from demo.figures import BLUE, GREY, Figure, figure, plain
 
-_MIXTURE_COLORS = (BLUE, GREY)
-_PATTERNS = ("", "/", ".", "x", "-", "|")
 _ROW_PIXELS = 105
 _HEAD_PIXELS = 75
 _FOOT_PIXELS = 110
@@ -106,37 +104,6 @@ def run_curves(result: Mapping[str, Any], axis: str, zoom_key: str) -> Figure:
         annotations=[*titles, *names],
         **axes,
     )
-
-
-def run_mixture(stages: Sequence[Mapping[str, Any]]) -> Figure:
-    """Return the share of each source as bars, one bar per phase."""
-    labels = [f"{n}. {plain(str(s.get('name', '')))}" for n, s in enumerate(stages, start=1)]
-    sources = list(dict.fromkeys(name for stage in stages for name in stage.get("mixture", {})))
-    traces = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "name": plain(source),
-            "y": labels,
-            "x": [stage.get("mixture", {}).get(source, 0) for stage in stages],
-            "marker": {
-                "color": _MIXTURE_COLORS[n % len(_MIXTURE_COLORS)],
-                "pattern": {"shape": _PATTERNS[n % len(_PATTERNS)]},
-            },
-        }
-        for n, source in enumerate(sources)
-    ]
-    return figure(
-        traces,
-        height=130 + 34 * len(stages),
-        barmode="stack",
-        showlegend=True,
-        xaxis={"tickformat": ".0%", "range": [0, 1], "fixedrange": True,
-               "title": {"text": "share of rows"}},
-        yaxis={"autorange": "reversed", "fixedrange": True},
-        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0,
-                "traceorder": "normal"},
-    )  # fmt: skip
 
 
 def _traces(row: _Row, result: Mapping[str, Any], along: str) -> list[dict[str, Any]]:

@@ -1,9 +1,7 @@
 """Tokens and the distribution over the next one, as JSON values and tables."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-
-from numpy.typing import NDArray
 
 from carbon.genome.alphabet import reverse_complement
 from carbon.genome.interval import Strand
@@ -11,11 +9,10 @@ from carbon.inference.next_token import NextToken, all_kmers, kmer_index, near_m
 from carbon.tokenizer import BASES, K
 from carbon.tokenizer.dna import Encoding, encode
 from carbon.tokenizer.kmer import known_bases
-from carbon.tokenizer.text import TokenizedText
-from carbon.tokenizer.vocabulary import HYBRID, NATIVE, Vocabulary
+from carbon.tokenizer.vocabulary import HYBRID, NATIVE
 from demo.markup import escape, paragraph, table
 
-STRANDS: tuple[tuple[str, Strand], ...] = (("forward strand", "+"), ("reverse strand", "-"))
+_STRANDS: tuple[tuple[str, Strand], ...] = (("forward strand", "+"), ("reverse strand", "-"))
 _ABOUT_PHASES = (
     "The last {bases} bases, cut into 6-mers at six phases. Moving the cut by one base changes "
     "every token. The model predicts the marked 6-mer from the tokens before it."
@@ -23,38 +20,26 @@ _ABOUT_PHASES = (
 _COLUMNS = ("bases", "token", "known", "native id", "hybrid id")
 
 
-def strand_reading(name: str, bases: str, strand: Strand) -> dict[str, Any]:
-    """Return the tokens of DNA on a strand, in both vocabularies.
-
-    Args:
-        name: name of this reading, included in the result.
-        bases: DNA.
-        strand: strand to read.
+def strand_readings(bases: str) -> list[dict[str, Any]]:
+    """Return the tokens of DNA on each strand, in both vocabularies.
 
     Returns:
-        `name` and `tokens`, each with `token`, `bases` (first and last, 1-based; empty for a
-        prefix), `known` (six digits, 1 for a real and known base), `native id` and `hybrid id`.
+        For each strand `name` and `tokens`, each with `token`, `bases` (first and last, 1-based;
+        empty for a prefix), `known` (six digits, 1 for a real and known base), `native id` and
+        `hybrid id`.
     """
+    return [{"name": name, "tokens": _tokens(bases, strand)} for name, strand in _STRANDS]
+
+
+def _tokens(bases: str, strand: Strand) -> list[dict[str, Any]]:
     native, hybrid = (encode(bases, each, strand=strand) for each in (NATIVE, HYBRID))
     places = list(_places(bases, native))
-    known = [digits if span else "" for digits, (span, _) in
-             zip(_known(native.known), places, strict=True)]  # fmt: skip
-    return {
-        "name": name,
-        "tokens": _rows(places, known, native.ids.tolist(), hybrid.ids.tolist()),
-    }
-
-
-def text_reading(
-    name: str, text: str, tokens: TokenizedText, vocabulary: Vocabulary
-) -> dict[str, Any]:
-    """Return the tokens of a text in the format of `strand_reading`, with one vocabulary's ids."""
-    ids = tokens.ids.tolist()
-    places = [("", text[start:end]) for start, end in tokens.offsets.tolist()]
-    known = [digits if _is_kmer(token_id, vocabulary) else "" for digits, token_id in
-             zip(_known(tokens.known), ids, strict=True)]  # fmt: skip
-    columns = {NATIVE.name: [""] * len(ids), HYBRID.name: [""] * len(ids), vocabulary.name: ids}
-    return {"name": name, "tokens": _rows(places, known, *columns.values())}
+    known = ["".join(map(str, bits)) for bits in known_bases(native.known).astype(int).tolist()]
+    rows = zip(places, known, native.ids.tolist(), hybrid.ids.tolist(), strict=True)
+    return [
+        dict(zip(_COLUMNS, (span, letters, span and digits, *ids), strict=True))
+        for (span, letters), digits, *ids in rows
+    ]
 
 
 def kmer_values(token: NextToken, kmer: str, fixed: str, most: int) -> dict[str, Any]:
@@ -123,11 +108,6 @@ def _table(reading: Mapping[str, Any]) -> str:
     return table(tuple(filled), zip(*filled.values(), strict=True), reading["name"])
 
 
-def _rows(places: Iterable[tuple[str, str]], *columns: Iterable[Any]) -> list[dict[str, Any]]:
-    rows = zip(places, *columns, strict=True)
-    return [dict(zip(_COLUMNS, (*place, *cells), strict=True)) for place, *cells in rows]
-
-
 def _places(bases: str, encoding: Encoding) -> Iterator[tuple[str, str]]:
     """Yield the 1-based span of each token, and its letters as typed."""
     for number, (start, end) in enumerate(encoding.offsets_bp.tolist()):
@@ -139,12 +119,3 @@ def _places(bases: str, encoding: Encoding) -> Iterator[tuple[str, str]]:
             f"{start + 1}-{end}",
             letters if encoding.strand == "+" else reverse_complement(letters),
         )
-
-
-def _known(known: NDArray[Any]) -> list[str]:
-    """Return six digits a token, 1 for a real and known base."""
-    return ["".join(map(str, bits)) for bits in known_bases(known).astype(int).tolist()]
-
-
-def _is_kmer(token_id: int, vocabulary: Vocabulary) -> bool:
-    return token_id == vocabulary.oov or token_id >= vocabulary.first_kmer

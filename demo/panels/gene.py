@@ -95,7 +95,7 @@ class Gene(Panel):
         genome = found.genome
         place = from_region(result["region"], genome.reference.contig_lengths_bp)
         shown: dict[str, Any] = {
-            "caption": paragraph(measure.caption),
+            "caption": paragraph(measure.caption + _part_shown(values, place)),
             "track": None,
             "map": None,
             "genes": self._listed(found, values),
@@ -251,6 +251,14 @@ def _overlap(one: Interval, other: Interval) -> Interval:
     """Return the shared part of two intervals, or the second if there is none."""
     start, end = max(one.start, other.start), min(one.end, other.end)
     return Interval(other.contig, start, end) if start < end else other
+
+
+def _part_shown(values: Values, place: Interval) -> str:
+    """Return which part a costly view covers, if it is cut."""
+    most_bp = MEASURES[values["view"]].most_bp
+    if values["view"] == TRACK or place.length_bp < most_bp:
+        return ""
+    return f" It covers {most_bp} bases; zoom in to others in the view of {TRACK}."
 
 
 def _means(genome: Genome, place: Interval, bits: NDArray[Any]) -> list[tuple[str, str]]:

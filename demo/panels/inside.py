@@ -1,7 +1,6 @@
 """Inside: DNA as tokens, the distribution of one token, and the training of the model."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any, ClassVar
 from urllib.parse import urlencode
 
@@ -12,16 +11,14 @@ from carbon.genome import fasta_text
 from carbon.inference import kmer_index
 from carbon.inference.next_token import FREE
 from carbon.run_folder import RECIPE
-from carbon.tokenizer import BASES, HYBRID, NATIVE, K
-from carbon.tokenizer.text import tokenize_hybrid, tokenize_native
-from carbon.tokenizer.tokenizers import HybridDNATokenizer
+from carbon.tokenizer import BASES, K
 from demo.fields import Field, Values, input_field
 from demo.lab import Lab
 from demo.markup import download, facts, paragraph, table
 from demo.openings import opening_bases
 from demo.panel import Command, Example, Panel, Pick, Progress, Result, View
 from demo.preview import Card
-from demo.run_figures import run_curves, run_mixture
+from demo.run_figures import run_curves
 from demo.runs import (
     MOST_LINES,
     MOST_POINTS,
@@ -33,7 +30,7 @@ from demo.runs import (
     run_text,
 )
 from demo.token_figures import kmer_map, loss_bars, marginal_bars
-from demo.token_readings import STRANDS, kmer_values, strand_reading, text_reading, tokens_view
+from demo.token_readings import kmer_values, strand_readings, tokens_view
 
 _CONTEXT_BP = 366  # of ENO2: the bundled model expects the next 6-mer most
 _MOST_CONTEXT_BP, _TOKENS_BP, _TOP = 6000, 66, 10
@@ -43,10 +40,6 @@ _ABOUT_LOSSES = (
     "Each row is the loss if that 6-mer were the true one: the true 6-mer itself, then its 18 "
     "neighbours with one other base (bold). FNS counts the six bases one by one and credits five "
     "right bases; cross-entropy counts the 6-mer as a whole."
-)
-_NO_BYTE_PAIRS = (
-    "Text outside of <dna> has hybrid ids only if the loaded model is hybrid and its folder holds "
-    "the byte pairs of Qwen3 (tokenizer.json, or vocab.json and merges.txt)."
 )
 
 
@@ -68,7 +61,6 @@ class Inside(Panel):
         View("losses", "figure", "Losses of the true 6-mer and its one-base neighbours"),
         View("training", "html", "The training in numbers"),
         View("curves", "figure", "Curves over the steps of the training"),
-        View("mixture", "figure", "Share of each source by phase of the training"),
         View("tables", "html", "Phases and events of the training"),
         View("saved", "html", "Download"),
     )
@@ -90,12 +82,10 @@ class Inside(Panel):
             input_field(self.lab.example.name, info="the model predicts its last six bases"),
             Field("fixed", "Fixed bases", FREE, most=K,
                   info="six letters, . where a base is free; or click a bar, and again to free it"),
-            Field("run", "Training run", self._runs.default, "choice", runs, asks=True, more=len(runs) == 1,
-                  info="the folders under --runs, most recently written first"),
-            Field("kmer", "True 6-mer", "", most=K, more=True,
+            Field("run", "Training run", self._runs.default, "choice", runs, asks=True,
+                  more=len(runs) == 1, info="folders under --runs, the last written to first"),
+            Field("kmer", "6-mer to compare with", "", most=K, more=True,
                   info="the last six bases, if empty; or click a cell of the map"),
-            Field("text", "Text with <dna> tags", "", "lines", most=1200, more=True,
-                  info="its tokens are shown instead"),
             Field("axis", "Training along", "steps", "choice", ("steps", "tokens"), more=True),
             Field("last_steps", "Last steps of the training", 0, "integer", most=1_000_000,
                   more=True, info="0 for all"),
@@ -110,8 +100,6 @@ class Inside(Panel):
             Example(label, intron | {"fixed": "GT...."}),
             Example("Nothing before it", {"input": "ATGGCC"}),
             Example("A repeat of twelve bases", {"input": "GATTACACTGAC" * 8 + "GATTAC"}),
-            Example("Tags before DNA",
-                    {"text": "<fungi_species><protein_coding_region><dna>ATGGCCAAG</dna>"}),
             *(Example(f"Run {name}", {"run": name}) for name in self._runs.names[:2]),
         )  # fmt: skip
 
@@ -126,7 +114,7 @@ class Inside(Panel):
         token = self.lab.model.next_token(context)
         yield {
             "sequence": context + kmer,
-            "readings": self._readings(values, (context + kmer)[-_TOKENS_BP:]),
+            "readings": strand_readings((context + kmer)[-_TOKENS_BP:]),
             **kmer_values(token, kmer, _fixed(values), _TOP),
             "training": self._runs.values(values["run"], values["last_steps"]),
         }
@@ -135,8 +123,7 @@ class Inside(Panel):
         """Return the three sections: tokens, prediction, training."""
         training = result["training"]
         return {
-            "tokens": tokens_view(result["sequence"][-_TOKENS_BP:], result["readings"])
-            + self._missing(values),
+            "tokens": tokens_view(result["sequence"][-_TOKENS_BP:], result["readings"]),
             "saved": download(_FASTA, fasta_text([("sequence", result["sequence"])])),
             **_prediction(result),
             **_training(training, values),
@@ -147,7 +134,7 @@ class Inside(Panel):
         query = urlencode({"input": values["input"]})
         return (
             ("See the whole sequence", f"/gene?{query}"),
-            ("Let it write on", f"/write?{query}"),
+            ("Let the model continue it", f"/write?{query}"),
         )
 
     def card(self, values: Values, result: Result) -> Card:
@@ -217,39 +204,17 @@ class Inside(Panel):
             raise UserError(f"{bases[-K:]}: the last six bases must be A, C, G or T")
         return context, kmer
 
-    def _readings(self, values: Values, bases: str) -> list[Result]:
-        if text := values["text"]:
-            return [
-                text_reading("native", text, tokenize_native(text), NATIVE),
-                text_reading("hybrid", text, self._tokenize_hybrid(text), HYBRID),
-            ]
-        return [strand_reading(name, bases, strand) for name, strand in STRANDS]
-
-    @cached_property
-    def _byte_pairs(self) -> HybridDNATokenizer | None:
-        """Tokenizer of the loaded model; None unless the model reads text and so has text tags."""
-        vocabulary = self.lab.model.model.vocabulary
-        if vocabulary.name != HYBRID.name or not vocabulary.tags:
-            return None
-        return HybridDNATokenizer.from_pretrained(self.lab.model_name)
-
-    def _tokenize_hybrid(self, text: str) -> Any:
-        if self._byte_pairs is not None:
-            return self._byte_pairs.tokenize_text(text)
-        return tokenize_hybrid(text, lambda _: ([], []))
-
-    def _missing(self, values: Values) -> str:
-        return paragraph(_NO_BYTE_PAIRS) if values["text"] and self._byte_pairs is None else ""
-
 
 def _prediction(result: Result) -> dict[str, Any]:
     """Return the distribution, free and with the fixed bases, and the losses."""
     true, fixed = result["losses"][0], result["fixed"]
     p, given = np.array(result["probabilities"]), np.array(result["given_probabilities"])
     index, best = kmer_index(true["kmer"]), result["top"][0]["kmer"]
-    header = ("6-mer", f"probability given {fixed}", "probability")
-    rows = [(each["kmer"], each["probability"], float(p[kmer_index(each["kmer"])]))
-            for each in result["top"]]  # fmt: skip
+    header, is_fixed = ["6-mer", "probability"], fixed != FREE
+    rows = [[each["kmer"], each["probability"]] for each in result["top"]]
+    if is_fixed:
+        header[1:] = [f"probability given {fixed}", "probability"]
+        rows = [[kmer, share, float(p[kmer_index(kmer)])] for kmer, share in rows]
     return {
         "answer": "<h2>The model predicts the next token</h2>" + facts([
             ("true 6-mer", true["kmer"]),
@@ -258,13 +223,14 @@ def _prediction(result: Result) -> dict[str, Any]:
             ("cross-entropy, nats", f"{true['cross_entropy_nats']:.4f}"),
             ("FNS, nats a base", f"{true['fns_nats']:.4f}"),
             ("context", f"{len(result['context']):,} bp"),
-            (f"probability of {fixed}", f"{100 * p[given > 0].sum():.3g} %"),
+            *([(f"probability of {fixed}", f"{100 * p[given > 0].sum():.3g} %")]
+              if is_fixed else []),
         ]),
         "marginals": marginal_bars(
             result["marginals"], result["given_marginals"], true["kmer"], fixed
         ),
         "map": kmer_map(given, true["kmer"], best),
-        "top": table(header, rows, "The likeliest 6-mers with the fixed bases")
+        "top": table(header, rows, "The likeliest 6-mers")
         + f"<h2>Training compares it with the truth</h2>{paragraph(_ABOUT_LOSSES)}",
         "losses": loss_bars(result["losses"]),
     }  # fmt: skip
@@ -276,13 +242,11 @@ def _training(training: Result, values: Values) -> dict[str, Any]:
         return {
             "training": head + recorded_text(training),
             "curves": recorded_figure(training) if "learned" in training else None,
-            "mixture": None,
             "tables": "",
         }
     return {
         "training": head + run_text(training),
         "curves": run_curves(training, values["axis"], f"{values['last_steps']}"),
-        "mixture": run_mixture(training["stages"]),
         "tables": run_tables(training),
     }
 

@@ -256,7 +256,7 @@ class Write(Panel):
 
     def _fasta(self, values: Values, rows: Sequence[Result]) -> str:
         """Return sequences as FASTA whose headers state what made them."""
-        settings = {"carbon": __version__, "model": self.lab.model_name} | values
+        settings = {"carbon": __version__, "model": self.lab.shown_name} | values
         words = words_of(settings | {"input": self._prompt(values)})
         heads = (f"{row.get('name', 'written')} value={row['value']:.4f}" if "value" in row
                  else "written" for row in rows)  # fmt: skip

@@ -1,6 +1,7 @@
 """Gene: its three views against the library and by hand, and what they draw."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from carbon.genome import Gene, Interval, Reference, reverse_complement
@@ -14,6 +15,8 @@ from tests.helpers.demo import (
     answered,
     downloads_of,
     make_lab,
+    printed_by,
+    run_commands,
     values_of,
     visited,
     write_genome,
@@ -173,3 +176,21 @@ def test_ranks_compare_a_pair_with_others_as_far_apart():
     # Of the other pairs three apart, (1, 4) and (2, 5), both are smaller; for (1, 4) none is.
     assert mean_rank(cells, [(0, 3)]) == 1.0
     assert mean_rank(cells, [(0, 3), (1, 4)]) == 0.5
+
+
+@pytest.mark.parametrize("view", [TRACK, CONSTRAINT, MAP])
+def test_the_program_and_the_command_give_the_same(panel, view, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    given = {"input": "c1:300-340", "view": view, "phases": ["0", "3"]}
+    values, result, _ = visited(panel, **given)
+    rows = [line.split() for line in printed_by(panel.python(values))]
+    run_commands(panel.command(values), capsys)
+    if view == MAP:
+        for found in (np.array(rows, float), np.load("map.npz")["dependency"]):
+            np.testing.assert_allclose(found, result["dependency"], atol=2e-3)
+        return
+    assert "".join(row[0] for row in rows) == result["bases"]
+    expected = np.array(result["log_probabilities"])
+    np.testing.assert_allclose([[float(x) for x in row[1:]] for row in rows], expected, atol=2e-3)
+    table = pd.read_csv("scan.tsv", sep="\t", comment="#")
+    np.testing.assert_allclose(table[list("ACGT")], expected, atol=2e-3)

@@ -1,5 +1,6 @@
 """Inside: tokens, one distribution against plain sums, and what clicks change."""
 
+import json
 import math
 
 import pytest
@@ -7,12 +8,19 @@ import pytest
 from carbon.genome import Interval
 from carbon.genome.genome import Genome
 from carbon.inference import load
-from carbon.tokenizer import NATIVE
 from demo.lab import Lab
 from demo.panels.inside import Inside
 from demo.token_figures import marginal_bars
 from tests.helpers.bundled_model import real_entry
-from tests.helpers.demo import answered, make_lab, values_of, visited
+from tests.helpers.demo import (
+    answered,
+    downloads_of,
+    make_lab,
+    printed_by,
+    run_commands,
+    values_of,
+    visited,
+)
 from tests.helpers.reference import INDEX, KMERS, marginal, mass, stock_distribution
 
 CONTEXT = "ACGTTGCATTAGCATGAC" * 4
@@ -111,18 +119,31 @@ def test_ids_mask_and_places(panel):
     assert ids(result, "reverse strand", "token")[1] == "GTACGT"
 
 
-def test_text_with_tags(panel):
-    text = "<fungi_species><dna>CCCCCCTATAAA</dna> and CCCCCC"
-    _, result, shown = visited(panel, text=text)
-    native = ids(result, "native", "native id")
-    assert native[:5] == [NATIVE.tag_ids(("<fungi_species>",))[0], 2, 128 + 2730, 128 + 1088, 3]
-    assert ids(result, "hybrid", "hybrid id") == [151_669, 154_402, 152_760, 151_670]
-    assert "Qwen3" in shown["tokens"]
-
-
 def test_a_variant_is_where_the_6mer_begins(panel):
     reference = panel.lab.genome.reference
     bases = reference.fetch(Interval("c1", 0, 700))
     change = f"c1:651 {bases[650]}>{'A' if bases[650] != 'A' else 'C'}"
     result = answered(panel, {"input": change})
     assert result["kmer"] == bases[650:656] and result["sequence"] == bases[278:656]
+
+
+def test_the_program_and_the_commands_give_the_same(panel, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    values, result, shown = visited(panel, **GIVEN)
+    printed = printed_by(panel.python(values))
+    forward = result["readings"][0]["tokens"]
+    for line in printed[:2]:
+        name = ("native id", "hybrid id")[printed.index(line)]
+        assert json.loads(line)[-11:] == [token[name] for token in forward][-11:]
+    assert printed[2:12] == [f"{top['kmer']} {top['probability']}" for top in result["top"]]
+    assert json.loads(printed[12]) == result["given_marginals"]
+    for line, loss in zip(printed[13:], result["losses"], strict=True):
+        kmer, *nats = line.split()
+        assert kmer == loss["kmer"]
+        expected = [loss["cross_entropy_nats"], loss["fns_nats"]]
+        assert [float(x) for x in nats] == pytest.approx(expected, rel=1e-6)
+    for file, text in downloads_of(shown).items():
+        (tmp_path / file).write_text(text)
+    _, following = run_commands(panel.command(values), capsys)
+    rows = [line.split("\t") for line in following.splitlines()[2:]]
+    assert [row[0] for row in rows[:10]] == [top["kmer"] for top in result["top"]]

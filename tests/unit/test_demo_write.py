@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import gradio as gr
 import numpy as np
+import pandas as pd
 import pytest
 
 from carbon.design import benchmark_functions
@@ -21,7 +22,15 @@ from demo.panels.write import Write
 from demo.preview import Previews
 from demo.turns import Turns
 from demo.written_views import about_temperature
-from tests.helpers.demo import answered, downloads_of, make_lab, values_of, visited
+from tests.helpers.demo import (
+    answered,
+    downloads_of,
+    make_lab,
+    printed_by,
+    run_commands,
+    values_of,
+    visited,
+)
 
 FEW = {"goal": "GC window", "calls": 32, "length_bp": 48, "input": ""}
 
@@ -160,3 +169,30 @@ def test_a_scoring_function_appears_and_disappears(model, tmp_path):
     for ask in (lambda: next(other.answer(values)), lambda: other.command(values)):
         with pytest.raises(UserError, match="the folder 'labels' is no longer there"):
             ask()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"mode": "base", "temperature": 0.7, "top_p": 0.9, "seed": 5, "length_bp": 36},
+        {"input": "", "forbid": "GAATTC TTTT", "require": "GGG", "gc_least": 0.4, "gc_most": 0.6},
+        {"input": "acgtacgta", "no_stop_frame": "0", "length_bp": 60},
+        {"protein": "MSKGEEL"},
+    ],
+)
+def test_the_program_and_the_command_write_the_same(panel, given, capsys):
+    values, result, _ = visited(panel, **given)
+    assert printed_by(panel.python(values)) == [result["bases"]]
+    (fasta,) = run_commands(panel.command(values), capsys)
+    assert "".join(fasta.splitlines()[1:]) == result["bases"]
+
+
+def test_the_program_and_the_command_design_the_same(panel, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    values, result, _ = visited(panel, **FEW | {"calls": 16})
+    first, *_ = printed_by(panel.python(values))
+    run_commands(panel.command(values), capsys)
+    table = pd.read_csv("designs.tsv", sep="\t", comment="#")
+    best = result["candidates"][0]["value"]
+    assert float(first.split()[1].rstrip("}")) == best
+    assert table.iloc[0, 1] == pytest.approx(best)
