@@ -61,13 +61,13 @@ def _lines(at: float) -> list[dict[str, Any]]:
 
 
 def marginal_bars(
-    free: Sequence[Sequence[float]], given: Sequence[Sequence[float]], true: str, fixed: str
+    free: Sequence[Sequence[float]], conditional: Sequence[Sequence[float]], true: str, fixed: str
 ) -> Figure:
     """Return the six marginals: bars given the fixed bases, lines for the free marginals.
 
     Args:
         free: (6, 4), bases in the order ATCG.
-        given: (6, 4), with bases fixed.
+        conditional: (6, 4), with bases fixed.
         true: the true 6-mer, whose bases are marked.
         fixed: six letters, `.` where free.
     """
@@ -75,7 +75,7 @@ def marginal_bars(
     names = [_place_name(place, fixed) for place, _ in cells]
     x = [names, [base for _, base in cells]]
     before = [free[place][BASES.index(base)] for place, base in cells]
-    after = [given[place][BASES.index(base)] for place, base in cells]
+    after = [conditional[place][BASES.index(base)] for place, base in cells]
     top = max(0.5, *before, *after)
     picks = [[place, base] for place, base in cells]
     traces: list[dict[str, Any]] = [

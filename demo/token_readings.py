@@ -54,19 +54,19 @@ def kmer_values(token: NextToken, kmer: str, fixed: str, most: int) -> dict[str,
     Raises:
         UserError: `kmer` or `fixed` is not a 6-mer.
     """
-    given, true = token.given(fixed), kmer_index(kmer)
+    conditional, true = token.given(fixed), kmer_index(kmer)
     kmers = (all_kmers()[true], *near_misses(kmer))
     losses = {"cross_entropy_nats": token.cross_entropy_nats, "fns_nats": token.fns_nats}
     return {
         "context": token.context,
         "kmer": kmers[0],
-        "fixed": given.fixed,
+        "fixed": conditional.fixed,
         "rank": int((token.probabilities > token.probabilities[true]).sum()) + 1,
         "probabilities": token.probabilities.tolist(),
         "marginals": token.marginals.tolist(),
-        "given_probabilities": given.probabilities.tolist(),
-        "given_marginals": given.marginals.tolist(),
-        "top": [{"kmer": each, "probability": p} for each, p in given.ranked()[:most]],
+        "conditional_probabilities": conditional.probabilities.tolist(),
+        "conditional_marginals": conditional.marginals.tolist(),
+        "top": [{"kmer": each, "probability": p} for each, p in conditional.ranked()[:most]],
         "losses": [
             {"kmer": each, **{name: float(nats[kmer_index(each)]) for name, nats in losses.items()}}
             for each in kmers

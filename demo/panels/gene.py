@@ -1,6 +1,7 @@
 """Gene: what the model can predict along a gene, base by base."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 from urllib.parse import urlencode
 
@@ -83,32 +84,32 @@ class Gene(Panel):
 
     def answer(self, values: Values) -> Iterator[Progress | Result]:
         """Yield progress, and the values of every base or pair of bases."""
-        found = self._detected(values)
-        place, measure = _computed(found, values), MEASURES[values["view"]]
-        items = measure.compute(self.lab.model, found.genome.reference, place, _options(values))
+        detected = self._detected(values)
+        place, measure = _computed(detected, values), MEASURES[values["view"]]
+        items = measure.compute(self.lab.model, detected.genome.reference, place, _options(values))
         for item in items:
             yield item if isinstance(item, Progress) else {"region": place.to_region()} | item
 
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
         """Return the figure of the view, with its caption and numbers."""
-        found, measure = self._detected(values), MEASURES[values["view"]]
-        genome = found.genome
+        detected, measure = self._detected(values), MEASURES[values["view"]]
+        genome = detected.genome
         place = from_region(result["region"], genome.reference.contig_lengths_bp)
         shown: dict[str, Any] = {
             "caption": paragraph(measure.caption + _part_shown(values, place)),
             "track": None,
             "map": None,
-            "genes": self._listed(found, values),
-            "saved": _saved(values, found, place, result),
+            "genes": self._listed(detected, values),
+            "saved": _saved(values, detected, place, result),
         }
-        numbers = [("region", result["region"]), *self._description(found)]
+        numbers = [("region", result["region"]), *self._description(detected)]
         if values["view"] == MAP:
             cells, pairs = np.array(result["dependency"], dtype=float), _pairs_in(genome, place)
             shown["map"] = map_figure(place, cells, pairs)
             shown["caption"] += _about_pairs(place, cells, pairs)
         else:
-            marked = [found.variant.position] if found.variant else []
-            view = _overlap(_in_view(_place(found, values), values), place)
+            marked = [detected.variant.position] if detected.variant else []
+            view = _overlap(_in_view(_place(detected, values), values), place)
             shown["track"] = track_figure(genome, place, view, result, measure.axis, marked)
             numbers += _means(genome, place, np.array(result["bits"], dtype=float))
         return shown | {"facts": facts(numbers)}
@@ -133,8 +134,11 @@ class Gene(Panel):
 
     def python(self, values: Values) -> str:
         """Return the program."""
-        found = self._detected(values)
-        place, (reference, before, _) = _computed(found, values), shown_reference(found.genome)
+        detected = self._detected(values)
+        place, (reference, before, _) = (
+            _computed(detected, values),
+            shown_reference(detected.genome),
+        )
         options = "".join(f", {name}={value!r}" for name, value in _options(values).items())
         if values["view"] == MAP:
             lines = (f"    result = model.dependency(genome, place{options})\n"
@@ -152,23 +156,23 @@ class Gene(Panel):
 
     def commands(self, values: Values) -> list[Command]:
         """Return the command line."""
-        found = self._detected(values)
-        reference, _, before = shown_reference(found.genome)
+        detected = self._detected(values)
+        reference, _, before = shown_reference(detected.genome)
         name, output = ("dependency", "map.npz") if values["view"] == MAP else ("scan", "scan.tsv")
         words: list[object] = ["carbon", name, "--model", self.lab.model_name,
                                "--reference", reference,
-                               "--region", _computed(found, values).to_region()]  # fmt: skip
+                               "--region", _computed(detected, values).to_region()]  # fmt: skip
         for option, value in _options(values).items():
             text = ",".join(map(str, value)) if isinstance(value, list) else value
             words += [f"--{option.removesuffix('_bp')}", text]
         return [*before, [*words, "--output", output]]
 
     def _detected(self, values: Values) -> Detected:
-        found = self.lab.detect(values["input"], values["genome"])
-        if not values["gene"] or found.genome.annotation is None:
-            return found
-        gene = find_gene(found.genome.annotation, values["gene"])
-        return Detected("gene", gene.name, found.genome, gene.interval, gene)
+        detected = self.lab.detect(values["input"], values["genome"])
+        annotation = detected.genome.annotation
+        if detected.kind != "genbank" or not values["gene"] or annotation is None:
+            return detected
+        return replace(detected, gene=find_gene(annotation, values["gene"]))
 
     def _zoomed(self, picked: Any, values: Values) -> Values:
         place = _place(self._detected(values), values)
@@ -179,22 +183,23 @@ class Gene(Panel):
         most_bp = place.length_bp - start_bp
         return {"start_bp": start_bp, "width_bp": min(max(1, round(right - left)), most_bp)}
 
-    def _description(self, found: Detected) -> list[tuple[str, str]]:
+    def _description(self, detected: Detected) -> list[tuple[str, str]]:
         """Return what is known of a gene of the genome that the demo opened."""
-        name = found.gene.name if found.gene and found.genome is self.lab.genome else ""
+        name = detected.gene.name if detected.gene and detected.genome is self.lab.genome else ""
         known = self.lab.known_genes
         return [(name, known[name])] if name in known else []
 
-    def _listed(self, found: Detected, values: Values) -> str:
+    def _listed(self, detected: Detected, values: Values) -> str:
         """Return links to the genes of a visitor's genome, or to its open reading frames."""
-        if found.genome is self.lab.genome:
+        if detected.genome is self.lab.genome:
             return ""
-        if genes := found.genome.annotation.genes if found.genome.annotation else ():
+        if genes := detected.genome.annotation.genes if detected.genome.annotation else ():
             names = dict.fromkeys(gene.name for gene in genes[:_MOST_LISTED])
-            links = [(name, {"gene": name}) for name in names]
+            field = "gene" if detected.kind == "genbank" else "input"
+            links = [(name, {field: name, "start_bp": 0, "width_bp": 0}) for name in names]
             head = f"{len(genes):,} genes in your sequence"
         else:
-            frames = open_frames(found.bases[:_MOST_BP], _LEAST_CODONS)
+            frames = open_frames(detected.bases[:_MOST_BP], _LEAST_CODONS)
             links = [(f"{frame.start + 1:,} to {frame.end:,} {frame.strand}",
                       {"start_bp": frame.start, "width_bp": frame.end - frame.start})
                      for frame in frames]  # fmt: skip
@@ -213,15 +218,15 @@ def _options(values: Values) -> dict[str, Any]:
     }[values["view"]]
 
 
-def _place(found: Detected, values: Values) -> Interval:
+def _place(detected: Detected, values: Values) -> Interval:
     """Return the region of an input; of a long one, its first bases on the gene's strand."""
-    place, flank_bp, strand = found.interval, 0, "+"
-    if found.gene and found.kind != "region":
-        flank_bp, strand = MEASURES[values["view"]].flank_bp, found.gene.strand
-        place = found.gene.interval
-    elif found.variant:
+    place, flank_bp, strand = detected.interval, 0, "+"
+    if detected.gene and detected.kind != "region":
+        flank_bp, strand = MEASURES[values["view"]].flank_bp, detected.gene.strand
+        place = detected.gene.interval
+    elif detected.variant:
         flank_bp = _AROUND_VARIANT_BP
-    contig_bp = found.genome.reference.contig_lengths_bp[place.contig]
+    contig_bp = detected.genome.reference.contig_lengths_bp[place.contig]
     return _beginning(place.widened(flank_bp, contig_bp), strand, _MOST_BP)
 
 
@@ -238,12 +243,12 @@ def _in_view(place: Interval, values: Values) -> Interval:
     return Interval(place.contig, start, min(start + width_bp, place.end))
 
 
-def _computed(found: Detected, values: Values) -> Interval:
+def _computed(detected: Detected, values: Values) -> Interval:
     """Return the region to compute: a costly view covers the beginning of what is in view."""
-    place = _place(found, values)
+    place = _place(detected, values)
     if values["view"] == TRACK:
         return place
-    strand = found.gene.strand if found.gene else "+"
+    strand = detected.gene.strand if detected.gene else "+"
     return _beginning(_in_view(place, values), strand, MEASURES[values["view"]].most_bp)
 
 
@@ -292,7 +297,7 @@ def _about_pairs(place: Interval, cells: NDArray[Any], pairs: list[Pair]) -> str
     )
 
 
-def _saved(values: Values, found: Detected, place: Interval, result: Result) -> str:
+def _saved(values: Values, detected: Detected, place: Interval, result: Result) -> str:
     """Return downloads of the values, and of the pasted sequence that the code reads."""
     positions = range(place.start + 1, place.end + 1)
     if values["view"] == MAP:
@@ -301,5 +306,5 @@ def _saved(values: Values, found: Detected, place: Interval, result: Result) -> 
     else:
         rows = zip(positions, result["bases"], result["bits"], strict=True)
         saved = download("bits.tsv", tsv(("position", "base", "bits"), rows))
-    is_pasted = found.genome.shown_files[0].startswith("pasted.")
+    is_pasted = detected.genome.shown_files[0].startswith("pasted.")
     return saved + (download(*pasted_file(values["input"])) if is_pasted else "")

@@ -154,10 +154,10 @@ class Inside(Panel):
             "    print(encode(context + true, vocabulary).ids.tolist())\n\n"
             f"model = carbon.load({self.lab.model_name!r})\n"
             "token = model.next_token(context)\n"
-            f"given = token.given({_fixed(values)!r})\n"
-            f"for kmer, probability in given.ranked()[:{_TOP}]:\n"
+            f"conditional = token.given({_fixed(values)!r})\n"
+            f"for kmer, probability in conditional.ranked()[:{_TOP}]:\n"
             "    print(kmer, probability)\n"
-            "print(given.marginals.tolist())  # six places, bases in the order ATCG\n"
+            "print(conditional.marginals.tolist())  # six places, bases in the order ATCG\n"
             "for kmer in (true, *near_misses(true)):\n"
             "    index = kmer_index(kmer)\n"
             "    print(kmer, token.cross_entropy_nats[index], token.fns_nats[index])\n"
@@ -208,7 +208,10 @@ class Inside(Panel):
 def _prediction(result: Result) -> dict[str, Any]:
     """Return the distribution, free and with the fixed bases, and the losses."""
     true, fixed = result["losses"][0], result["fixed"]
-    p, given = np.array(result["probabilities"]), np.array(result["given_probabilities"])
+    p, conditional = (
+        np.array(result["probabilities"]),
+        np.array(result["conditional_probabilities"]),
+    )
     index, best = kmer_index(true["kmer"]), result["top"][0]["kmer"]
     header, is_fixed = ["6-mer", "probability"], fixed != FREE
     rows = [[each["kmer"], each["probability"]] for each in result["top"]]
@@ -223,13 +226,13 @@ def _prediction(result: Result) -> dict[str, Any]:
             ("cross-entropy, nats", f"{true['cross_entropy_nats']:.4f}"),
             ("FNS, nats a base", f"{true['fns_nats']:.4f}"),
             ("context", f"{len(result['context']):,} bp"),
-            *([(f"probability of {fixed}", f"{100 * p[given > 0].sum():.3g} %")]
+            *([(f"probability of {fixed}", f"{100 * p[conditional > 0].sum():.3g} %")]
               if is_fixed else []),
         ]),
         "marginals": marginal_bars(
-            result["marginals"], result["given_marginals"], true["kmer"], fixed
+            result["marginals"], result["conditional_marginals"], true["kmer"], fixed
         ),
-        "map": kmer_map(given, true["kmer"], best),
+        "map": kmer_map(conditional, true["kmer"], best),
         "top": table(header, rows, "The likeliest 6-mers")
         + f"<h2>Training compares it with the truth</h2>{paragraph(_ABOUT_LOSSES)}",
         "losses": loss_bars(result["losses"]),

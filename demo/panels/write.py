@@ -205,8 +205,8 @@ class Write(Panel):
         """Return the DNA to continue: pasted bases, a region, or the beginning of a gene."""
         if not values["input"] or values["protein"]:
             return ""
-        found = self.lab.detect(values["input"])
-        return opening_bases(found, _PROMPT_BP)[-_MOST_PROMPT_BP:]
+        detected = self.lab.detect(values["input"])
+        return opening_bases(detected, _PROMPT_BP)[-_MOST_PROMPT_BP:]
 
     def _stream(self, values: Values) -> Iterator[Result]:
         """Yield what is written so far, next to random DNA of the final length."""

@@ -40,7 +40,7 @@ def test_numbers_against_a_stock_forward(panel, network):
     for v in range(0, 4096, 41):
         agrees = KMERS[v][0] == "G" and KMERS[v][3] == "A"
         expected = p[v] / chosen if agrees else 0.0
-        assert result["given_probabilities"][v] == pytest.approx(expected, rel=1e-4, abs=1e-12)
+        assert result["conditional_probabilities"][v] == pytest.approx(expected, rel=1e-4, abs=1e-12)
     for loss in result["losses"]:
         bases = enumerate(loss["kmer"])
         fns = -sum(math.log(marginal(p, place, base)) for place, base in bases) / 6
@@ -50,7 +50,7 @@ def test_numbers_against_a_stock_forward(panel, network):
     assert len(result["losses"]) == 19 and result["losses"][0]["kmer"] == "TTGACA"
     assert result["rank"] == 1 + sum(q > p[INDEX["TTGACA"]] for q in p)
     assert len(result["top"]) == 10
-    assert result["given_marginals"][0] == pytest.approx([0, 0, 0, 1])
+    assert result["conditional_marginals"][0] == pytest.approx([0, 0, 0, 1])
 
 
 def test_the_defaults_are_coding_bases_and_what_follows_them(panel):
@@ -58,7 +58,7 @@ def test_the_defaults_are_coding_bases_and_what_follows_them(panel):
     assert result["sequence"].startswith("ATGTACCAATTAGGAGCA") and len(result["sequence"]) == 372
     assert result["sequence"][:-6].endswith(result["context"])
     assert result["kmer"] == ("ATG" + "TACCAATTAGGAGCA" * 25)[366:372]
-    assert result["given_probabilities"] == pytest.approx(result["probabilities"], rel=1e-5)
+    assert result["conditional_probabilities"] == pytest.approx(result["probabilities"], rel=1e-5)
     label, first = panel.examples()[0].label, panel.examples()[0].values
     assert label == "An intron begins" and answered(panel, first)["kmer"].startswith("GT")
 
@@ -84,7 +84,7 @@ def test_clicks(panel):
     assert picks["marginals"]([1, "C"], values) == {"fixed": "GC.A.."}
     assert picks["marginals"]([0, "G"], values) == {"fixed": "...A.."}
     assert picks["marginals"]([0, "T"], {**values, "fixed": ""}) == {"fixed": "T....."}
-    value = answered(panel, GIVEN)["given_marginals"][1][2]  # C is the third of ATCG
+    value = answered(panel, GIVEN)["conditional_marginals"][1][2]  # C is the third of ATCG
     assert bar["y"][5] == pytest.approx(value)
 
 
@@ -136,7 +136,7 @@ def test_the_program_and_the_commands_give_the_same(panel, tmp_path, monkeypatch
         name = ("native id", "hybrid id")[printed.index(line)]
         assert json.loads(line)[-11:] == [token[name] for token in forward][-11:]
     assert printed[2:12] == [f"{top['kmer']} {top['probability']}" for top in result["top"]]
-    assert json.loads(printed[12]) == result["given_marginals"]
+    assert json.loads(printed[12]) == result["conditional_marginals"]
     for line, loss in zip(printed[13:], result["losses"], strict=True):
         kmer, *nats = line.split()
         assert kmer == loss["kmer"]

@@ -4,14 +4,11 @@ What the numbers of a panel are held against lies in the files that are named af
 """
 
 import ast
-import json
-import re
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 import torch
 from transformers import LlamaForCausalLM
@@ -21,7 +18,7 @@ from carbon.genome import Interval
 from carbon.genome.genome import Genome
 from carbon.inference import load
 from carbon.model import save_model
-from demo.allowed_models import Offer
+from demo.allowed_models import AllowedModels
 from demo.fields import checked_values
 from demo.lab import Lab
 from demo.panels import PANELS
@@ -40,7 +37,6 @@ from tests.helpers.demo import (
 )
 from tests.helpers.files import random_bases, write_vcf
 from tests.helpers.finetune import BASES, NUMBERS
-from tests.helpers.reference import INDEX
 from tests.helpers.run_lines import step_line, write_run
 
 HOSTILE = "<img/src=x/onerror=alert(1)>"
@@ -54,7 +50,7 @@ def lab(model, tmp_path_factory):
         write_predictor(lab, name, question)
     torch.manual_seed(7)
     save_model(LlamaForCausalLM(small_config()), lab.runs / "other")
-    lab.offer = Offer({"other": str(lab.runs / "other")}, False, load)
+    lab.allowed = AllowedModels({"other": str(lab.runs / "other")}, False, load)
     return lab
 
 
@@ -89,122 +85,42 @@ def table_of(name):
     return pd.read_csv(name, sep="\t", comment="#")
 
 
-def agree_primer(result, printed, told):
-    assert printed[:2] == [result["reverse_complement"], result["protein"]]
-    for line, offset in zip(printed[2:4], result["offsets"], strict=True):
-        whole = [kmer["index"] for kmer in offset["kmers"] if kmer["index"] is not None]
-        assert ast.literal_eval(line)[: len(whole)] == whole
-    assert ast.literal_eval(printed[4])[0] == result["best"]
-    assert ast.literal_eval(printed[5]) == result["marginals"]
-    losses = [result["true_loss"], *result["losses_by_wrong_bases"]]
-    expected = [[loss["cross_entropy_nats"], loss["fns_nats"]] for loss in losses]
-    found = [[float(x) for x in line.split()[-2:]] for line in printed[6:]]
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
-    assert told[0].splitlines()[2].split("\t")[0] == result["best"]
-
-
-def agree_generate(result, printed, told):
-    assert "".join(printed) == result["bases"]
-    assert "".join(told[0].splitlines()[1:]) == result["bases"]
-
-
-def agree_read(result, printed, told):
-    words = " ".join(printed).split()
-    assert "".join(words[::2]) == result["bases"]
-    np.testing.assert_allclose([float(x) for x in words[1::2]], result["log_p_ref"], atol=1e-6)
-    rows = table_of("scan.tsv")
-    assert "".join(rows["ref"]) == result["bases"]
-    found = [row[row["ref"]] for _, row in rows.iterrows()]
-    np.testing.assert_allclose(found, result["log_p_ref"], atol=1e-5)
+def agree_start(result, printed, told):
+    assert printed[0] == result["best_kmer"]
+    assert ast.literal_eval(printed[1]) == result["marginals"]
+    assert told[0].splitlines()[2].split("\t")[0] == result["best_kmer"]
 
 
 def agree_variant(result, printed, told):
-    lines = [line.split() for line in printed]
-    assert lines[0][2:] == [str(result[name]) for name in ("delta", "forward", "reverse")]
-    for line, part in zip(lines[1:3], result["strands"].values(), strict=True):
-        expected = [part["allele_delta"], *part["downstream_deltas"]]
-        np.testing.assert_allclose([float(x) for x in line[1:]], expected, atol=1e-6)
-    heat = lines[3:33]
-    assert "".join(line[0] for line in heat) == result["bases"]
-    np.testing.assert_allclose(
-        [[float(x) for x in line[1:]] for line in heat], result["deltas"], atol=1e-6
-    )
-    of_vcf = [row for row in result.get("vcf", ()) if row["reason"] != "ref_mismatch"]
-    assert [x[2:] for x in lines[33:]] == [[str(r["delta"]), str(r["reason"])] for r in of_vcf]
-    (scored,) = table_of("variant.tsv").to_dict("records")
-    for name in ("delta", "reverse"):
-        assert scored[name] == pytest.approx(result[name], abs=1e-6)
-    window = table_of("window.tsv")[list("ACGT")].to_numpy()
-    of_ref = [row["ACGT".index(base)] for row, base in zip(window, result["bases"], strict=True)]
-    np.testing.assert_allclose(window - np.array(of_ref)[:, None], result["deltas"], atol=1e-5)
-    if "vcf" not in result:
-        return
-    rows = table_of("variants.tsv").replace(".", np.nan)
-    assert [r if isinstance(r, str) else None for r in rows["reason"]] == [
-        row["reason"] for row in result["vcf"]
-    ]
-    expected = np.array([row["delta"] for row in result["vcf"]], float)
-    np.testing.assert_allclose(rows["delta"].astype(float), expected, atol=1e-6)
-
-
-def agree_token(result, printed, told):
-    assert printed[:10] == [f"{top['kmer']} {top['probability']}" for top in result["top"]]
-    assert ast.literal_eval(printed[10]) == result["given_marginals"]
-    for line, loss in zip(printed[11:], result["losses"], strict=True):
-        kmer, *nats = line.split()
-        assert kmer == loss["kmer"]
-        expected = [loss["cross_entropy_nats"], loss["fns_nats"]]
-        assert list(map(float, nats)) == pytest.approx(expected, rel=1e-6)
-    rows = [line.split("\t") for line in told[0].splitlines()[2:]]
-    assert [row[0] for row in rows[:10]] == [top["kmer"] for top in result["top"]]
-    for kmer, p, *_ in rows:
-        assert float(p) == pytest.approx(result["given_probabilities"][INDEX[kmer]], rel=1e-6)
-
-
-def agree_tokenizer(result, printed, told):
-    by_name = {reading["name"]: reading["tokens"] for reading in result["readings"]}
-    columns = ("native_id", "hybrid_id")
-    ids = [[token[column] for token in tokens] for tokens in by_name.values() for column in columns]
-    assert [json.loads(line.split("]")[0] + "]") for line in printed] == ids
-    for text, column in zip(told, columns, strict=True):
-        rows = [row.split("\t") for row in text.splitlines()[1:]]
-        found = {row[0].replace("_", " "): list(map(int, row[3].split())) for row in rows}
-        assert found == {
-            name: [token[column] for token in tokens] for name, tokens in by_name.items()
-        }
-
-
-def agree_training(result, printed, told):
-    names = ("step", "loss", "nats_per_base", "marginal_nats_per_base", "learning_rate")
-    columns = [[np.nan if v is None else v for v in result["points"][name]] for name in names]
-    found = [[float(value) for value in line.split()] for line in printed]
-    np.testing.assert_array_equal(found, np.transpose(columns))
-    page = re.sub(r"<[^>]+>", " ", Path(told[0].strip()).read_text())
-    assert f"{result['points']['nats_per_base'][-1]:.4f} at step 60" in page
-
-
-def agree_embeddings(result, printed, told):
-    rows = [line.split() for line in printed]
-    assert [row[0] for row in rows] == result["names"]
-    places = np.array([result["x"], result["y"]]).T
-    np.testing.assert_allclose([[float(x) for x in row[1:]] for row in rows], places, atol=1e-5)
-    table = pq.read_table("vectors.parquet").to_pydict()
-    assert table["name"] == result["names"]
-    vectors = np.array(table["embedding"], float)
-    centered = vectors - vectors.mean(axis=0)
-    values, axes = np.linalg.eigh(centered.T @ centered)
-    np.testing.assert_allclose(np.abs(centered @ axes[:, [-1, -2]]), np.abs(places), atol=1e-4)
-    np.testing.assert_allclose(result["explained"], values[[-1, -2]] / values.sum(), rtol=1e-3)
-
-
-def agree_design(result, printed, told):
-    best = result["candidates"][0]["value"]
-    assert float(printed[0].split()[1].rstrip("}")) == best
-    assert table_of("designs.tsv").iloc[0, 1] == pytest.approx(best)
+    """Headline, side by side, heat map and strip have one delta for one variant."""
+    lines = [line.rsplit(maxsplit=3) for line in printed]
+    printed_deltas = {
+        text: float(delta) for text, delta, *_ in lines[: len(lines)] if delta != "None"
+    }
+    alleles = {row["variant"]: row["delta"] for row in result["alleles"]}
+    assert result["delta"] == alleles[result["variant"]]
+    for text, delta in alleles.items():
+        assert printed_deltas[text] == pytest.approx(delta, abs=1e-6)
+    contig, _, span = result["window"].rpartition(":")
+    first = int(span.split("-")[0])
+    for at, (ref, row) in enumerate(zip(result["bases"], result["deltas"], strict=True), first):
+        for alt, delta in zip("ACGT", row, strict=True):
+            if ref in "ACGT" and alt != ref:
+                assert printed_deltas[f"{contig}:{at} {ref}>{alt}"] == pytest.approx(
+                    delta, abs=1e-6
+                )
+    scored = table_of("side_by_side.tsv")
+    assert sorted(scored["delta"]) == pytest.approx(sorted(alleles.values()), abs=1e-5)
+    if "vcf" in result:
+        rows = table_of("variants.tsv").replace(".", np.nan)
+        reasons = [r if isinstance(r, str) else None for r in rows["reason"]]
+        assert reasons == [row["reason"] for row in result["vcf"]]
+        expected = np.array([row["delta"] for row in result["vcf"]], float)
+        np.testing.assert_allclose(rows["delta"].astype(float), expected, atol=1e-5)
 
 
 def agree_compare(result, printed, told):
-    for side, line in zip("ab", printed, strict=True):
+    for side, line in zip(("this", "other"), printed, strict=True):
         total, mean = map(float, line.split())
         (row,) = table_of(f"{side}.tsv").to_dict("records")
         assert result[side]["nats_per_base"] == pytest.approx(mean)
@@ -231,41 +147,17 @@ def agree_predict(result, printed, told):
 
 PASTED = f"{random_bases(40)}\n{random_bases(50)}"
 QUESTIONS = [
-    ("primer", {"sequence": "ACGTTGCATTAGCATGAC", "offset": 5}),
-    ("generate", {"prompt": "acgtn", "mode": "base", "temperature": 0.7, "top_p": 0.9, "seed": 5}),
-    (
-        "generate",
-        {"prompt": "", "forbid": "GAATTC TTTT", "require": "GGG", "gc_least": 0.4, "gc_most": 0.6},
-    ),
-    ("read", {"place": "c1:200-420", "offsets": ["0", "3"], "strand": "both"}),
-    ("variant", {"vcf": ["mine.vcf"], "window_bp": 30}),
-    ("read", {"genome": ["genes.gff3", "genome.fa"]}),
-    ("variant", {"genome": ["mine.gb"], "vcf": ["mine.vcf"], "window_bp": 30}),
-    ("token", {"fixed": "G..A..", "kmer": "ttgaca"}),
-    ("tokenizer", {"text": "ACGTNACGTACGTR", "shift": "4"}),
-    ("training", {"last_steps": 25}),
-    ("embeddings", {"per_kind": 4, "piece_bp": 20, "pool": "end", "layer": "1"}),
-    ("design", {"calls": 16, "length_bp": 48}),
-    ("compare", {"a": GENE, "b": "", "model_b": "other"}),
+    ("start", {}),
+    ("variant", {"vcf": ["mine.vcf"], "map_bp": 8}),
+    ("variant", {"genome": ["mine.gb"], "vcf": ["mine.vcf"], "map_bp": 8}),
+    ("compare", {"input": GENE}),
     ("predict", {"model": "activity", "sequences": PASTED, "variant": "snv", "window_bp": 60}),
     ("predict", {"model": "fine-tuned/genes", "sequences": PASTED}),
 ]
 OTHER_QUESTIONS = [
-    ("primer", {}),
-    ("generate", {"length_bp": 40}),
-    ("generate", {"prompt": "ATGGCCAAG", "temperature": 0.0, "length_bp": 60}),
-    ("generate", {"prompt": "ATG", "no_stop_frame": "0", "length_bp": 60}),
-    ("read", {}),
-    ("read", {"place": "c1:1-30", "strand": "reverse", "offsets": []}),
-    ("read", {"genome": ["mine.gb"], "place": "c1:200-420"}),
-    ("read", {"pasted": PASTED}),
-    ("variant", {"genome": ["genes.gff3", "genome.fa"], "window_bp": 30}),
-    ("token", {}),
-    ("training", {}),
-    ("embeddings", {"per_kind": 4, "piece_bp": 20}),
-    ("design", {"calls": 16, "function": "motif pair", "protein": "MSKGEELFTGVVP"}),
-    ("compare", {}),
-    ("compare", {"a": random_bases(150, 2), "b": random_bases(90, 3), "base_model": "other"}),
+    ("variant", {"genome": ["genes.gff3", "genome.fa"], "map_bp": 8}),
+    ("variant", {"input": "Y2* of abc", "alleles": "ABC:c.30del", "strands": "forward"}),
+    ("compare", {"input": random_bases(150, 2), "base_model": "other"}),
     ("predict", {"model": "fine-tuned/numbers", "sequences": PASTED, "variant": "snv",
                  "window_bp": 60, "strands": "forward"}),
 ]  # fmt: skip
@@ -296,7 +188,7 @@ def test_the_answer_the_program_and_the_commands_give_the_same(
 @pytest.mark.parametrize("name", NAMES)
 def test_examples_are_answered_and_links_restore_them(lab, name):
     panel = panel_of(lab, name)
-    less = {"design": {"calls": 16}, "generate": {"length_bp": 60}}.get(name, {})
+    less = {"write": {"calls": 16, "length_bp": 60}, "gene": {"phases": ["0"]}}.get(name, {})
     _, _, shown = visited(panel, **less)
     assert set(shown) == {view.name for view in panel.views}
     for example in panel.examples():
@@ -335,63 +227,47 @@ def test_names_are_shown_and_not_run(hostile, name, tmp_path):
     named = "".join(f">{HOSTILE}{n} label={HOSTILE}\n{random_bases(90, n)}\n" for n in range(3))
     (tmp_path / "own.fa").write_text(named)
     given = {
-        "tokenizer": {"text": f"{HOSTILE}<dna><b>AC&GT</b></dna>"},
         "predict": {"sequences": named},
-        "embeddings": {"sequences": [str(tmp_path / "own.fa")]},
     }
     _, _, shown = visited(panel_of(hostile, name), **given.get(name, {}))
     seen = str([without_payload(view) for view in shown.values()])
     assert "<img" not in seen and "<b>AC" not in seen
-    if name not in ("generate", "token", "design"):  # which show no name
+    if name != "write":  # which show no name
         assert "&lt;img" in seen
 
 
 WRONG = [
-    ("primer", {"sequence": "ACGTACGTN"}, "six of ACGT"),
-    ("primer", {"sequence": "<script>"}, "not a DNA letter"),
-    ("primer", {"sequence": "A" * 301}, "300"),
-    ("primer", {"gene": "nowhere"}, "'nowhere'"),
-    ("primer", {"gene": ""}, "no place"),
-    ("primer", {"offset": 6}, "out of range"),
-    ("generate", {"prompt": "EFIL"}, "DNA|ACGT"),
-    ("generate", {"forbid": "A C G T"}, "constraints|cannot"),
-    ("generate", {"gc_least": 0.9, "gc_most": 0.1}, "ascending"),
-    ("read", {"place": "nothing"}, "is not in"),
-    ("read", {"place": "c9:1-10"}, "no such contig"),
-    ("read", {"place": "c1:10-5"}, "1 to 1400"),
-    ("read", {"place": "c1:1-99999"}, "1 to 1400"),
-    ("read", {"place": "z", "genome": f">z\n{'ACGT' * 2000}\n"}, "6,000"),
-    ("variant", {"variant": ""}, "no variant"),
-    ("variant", {"variant": "chr1"}, "'chr1'.*c1"),
-    ("variant", {"variant": "c1:0 A>T"}, "from 1"),
-    ("variant", {"variant": "c1:2000 A>T"}, "past the contig"),
-    ("variant", {"variant": "c1:114 A>T"}, "REF is A"),
-    ("variant", {"variant": "c1:114 T>T"}, "same as reference"),
-    ("token", {"kmer": "<b>x.."}, "six letters"),
-    ("token", {"fixed": "AC"}, "six letters"),
-    ("token", {"context": "A" * 6001}, "6,000"),
-    ("tokenizer", {"text": ""}, "nothing is given"),
-    ("tokenizer", {"text": "ACGTZ"}, "'Z'"),
-    ("tokenizer", {"text": "A"}, "passes over all 1"),
-    ("tokenizer", {"text": "A" * 1201}, "1,200"),
-    ("training", {"run": "../a_run"}, "there is no"),
-    ("training", {"run": "/etc"}, "there is no"),
-    ("embeddings", {"sequences": ">a\nACGT\n>b\nACGA\n"}, "3"),
-    ("embeddings", {"sequences": ">a\nACGT\n>b\nNNNN\n>c\nACGT\n"}, "b: has no base"),
-    ("embeddings", {"sequences": ">a\nACGT\n>b\nACGT\n>c\nACGT\n"}, "the same vector"),
-    ("embeddings", {"sequences": f">a\n{'A' * 3001}\n"}, "3,000"),
-    ("embeddings", {"sequences": "".join(f">s{n}\nACGT\n" for n in range(201))}, "200"),
-    ("embeddings", {"sequences": "ACGT\n"}, r"^own\.fa line 1"),
-    ("embeddings", {"piece_bp": 500}, "shorter pieces"),
-    ("design", {"function": "python:os:system"}, "there is no"),
-    ("design", {"function": "command:rm -rf /"}, "there is no"),
-    ("design", {"function": "finetuned: nothing"}, "there is no"),
-    ("design", {"protein": "MSK1"}, "protein"),
-    ("compare", {"a": "nowhere"}, "'nowhere'"),
-    ("compare", {"b": "c1:1300 A>C"}, "outside"),
-    ("compare", {"a": "ACGTTGCA" * 12, "b": "c1:121 A>C"}, "outside"),
-    ("compare", {"a": "N" * 40, "b": ""}, "no base"),
-    ("compare", {"model_b": "elsewhere"}, "'elsewhere'"),
+    ("gene", {"input": "nothing"}, "nothing"),
+    ("gene", {"input": "c9:1-10"}, "c9"),
+    ("gene", {"input": "c1:10-5"}, "reversed.*c1:5-10"),
+    ("gene", {"input": "c1:1-99999"}, "1 to 1400"),
+    ("gene", {"view": "map"}, "there is no"),
+    ("write", {"input": "ATGEFILQPA"}, "protein"),
+    ("write", {"protein": "ATGGCCAAGATG"}, "looks like DNA"),
+    ("write", {"protein": "MSK1"}, "protein"),
+    ("write", {"forbid": "A C G T"}, "constraints|cannot"),
+    ("write", {"gc_least": 0.9, "gc_most": 0.1}, "ascending"),
+    ("write", {"goal": "python:os:system"}, "there is no"),
+    ("write", {"goal": "finetuned: nothing"}, "there is no"),
+    ("write", {"goal": "GC window", "length_bp": 301}, "at most 300"),
+    ("inside", {"kmer": "<b>x.."}, "six letters"),
+    ("inside", {"fixed": "AC"}, "six letters"),
+    ("inside", {"input": "ACGTACGTN"}, "last six bases"),
+    ("inside", {"run": "../a_run"}, "there is no"),
+    ("inside", {"run": "/etc"}, "there is no"),
+    ("start", {"input": "nowhere"}, "'nowhere'"),
+    ("start", {"input": "MAVSKVYARSVYDSRGN"}, "looks like a protein"),
+    ("variant", {"input": ""}, "nothing is given"),
+    ("variant", {"input": "chr1"}, "'chr1'"),
+    ("variant", {"input": "c1:0 A>T"}, "from 1"),
+    ("variant", {"input": "c1:2000 A>T"}, "past the contig"),
+    ("variant", {"input": "c1:114 A>T"}, "REF is A"),
+    ("variant", {"input": "c1:114 T>T"}, "same as reference"),
+    ("variant", {"alleles": "ABC"}, "'ABC' is not a variant"),
+    ("variant", {"alleles": "c1:114 T>A\n" * 13}, "12 at most"),
+    ("compare", {"input": "nowhere"}, "'nowhere'"),
+    ("compare", {"input": "N" * 40}, "no base"),
+    ("compare", {"other_model": "elsewhere"}, "'elsewhere'"),
     ("predict", {"sequences": ""}, "no sequence"),
     ("predict", {"sequences": "ACGT\nMKLV"}, "not a DNA letter"),
     ("predict", {"sequences": "\n".join(["ACGT"] * 51)}, "51 sequences"),
@@ -410,17 +286,14 @@ WRONG = [
 
 PROTEIN = "MKTAYIAKQRQISFVKSHFSRQ"  # M, K, T, A and Y are letters of DNA
 LETTERS = [
-    ("primer", "sequence", PROTEIN),
-    ("generate", "prompt", PROTEIN),
-    ("generate", "forbid", f"ACGT {PROTEIN}"),
-    ("generate", "require", PROTEIN),
-    ("read", "pasted", f">a\nACGT\n{PROTEIN}"),
-    ("token", "context", PROTEIN),
-    ("token", "kmer", "AAAIQQ"),
-    ("token", "fixed", "A..IQ."),
-    ("tokenizer", "text", PROTEIN),
-    ("compare", "a", PROTEIN),
-    ("compare", "b", PROTEIN),
+    ("gene", "input", f">a\nACGT\n{PROTEIN}"),
+    ("write", "input", PROTEIN),
+    ("write", "forbid", f"ACGT {PROTEIN}"),
+    ("write", "require", PROTEIN),
+    ("inside", "kmer", "AAAIQQ"),
+    ("inside", "fixed", "A..IQ."),
+    ("start", "input", PROTEIN),
+    ("variant", "input", PROTEIN),
     ("predict", "sequences", f"ACGT\n{PROTEIN}"),
     ("predict", "sequences", f">a\nAC\n>b\n{PROTEIN}"),
 ]
@@ -446,10 +319,5 @@ def test_what_makes_no_sense_is_told_without_folders(lab, tmp_path, name, given,
     with pytest.raises(UserError, match=message) as told:
         answered(panel, given)
     assert str(tmp_path) not in str(told.value)
-    if name in (
-        "training",
-        "embeddings",
-        "predict",
-        "design",
-    ):  # the page hides the genome's folder
+    if name in ("predict", "write", "inside"):  # the page hides the genome's folder
         assert str(lab.runs) not in str(told.value)
