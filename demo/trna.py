@@ -6,11 +6,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from carbon.genome import Gene, Reference
+from carbon.genome import Gene, Interval, Reference
 from carbon.genome.genes import spliced
+from carbon.genome.genome import Genome
+from demo.markup import paragraph
 
 Pair = tuple[int, int]
 
+_SEEN_RANK = 0.8  # of paired bases; 0.5 is chance, and at 1 they all stand out
 _LEAST_PAIRS = 11  # of 12; a gene with fewer has an intron, or another shape
 _PAIRED = {"AT", "TA", "CG", "GC", "GT", "TG"}
 
@@ -48,3 +51,22 @@ def mean_rank(cells: NDArray[Any], pairs: Sequence[Pair]) -> float:
         along = np.diagonal(cells, other - one)
         ranks.append(float((np.delete(along, one) < along[one]).mean()))
     return float(np.mean(ranks))
+
+
+def pairs_in(genome: Genome, place: Interval) -> list[Pair]:
+    """Return the base pairs of the tRNA genes in a region."""
+    pairs = (pair for gene in genome.genes_in(place) for pair in stem_pairs(genome.reference, gene))
+    return [pair for pair in pairs if place.start <= pair[0] and pair[1] < place.end]
+
+
+def about_pairs(place: Interval, cells: NDArray[Any], pairs: list[Pair]) -> str:
+    """Return a sentence on whether the map shows base pairs, from their rank in it."""
+    if not pairs:
+        return ""
+    rank = mean_rank(cells, [(one - place.start, other - place.start) for one, other in pairs])
+    verdict = "The model sees" if rank >= _SEEN_RANK else "This model does not see"
+    return paragraph(
+        f"Orange squares mark the {len(pairs)} base pairs of the tRNA's acceptor and T stems. "
+        f"{verdict} them: on average a pair depends more on each other than {100 * rank:.0f} % of "
+        "the other bases as far apart, where 50 % is chance."
+    )

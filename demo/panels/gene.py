@@ -17,17 +17,16 @@ from demo.fields import Field, Values, input_field
 from demo.gene_measures import DOWNSTREAM_BP, MEASURES
 from demo.gene_views import SMOOTHED_BP, map_figure, smoothed, track_figure
 from demo.inputs import Detected
-from demo.markup import download, facts, link_chip, paragraph, tsv
+from demo.markup import download, facts, link_chip, paragraph, shortened, tsv
 from demo.open_frames import open_frames
 from demo.panel import Command, Example, Panel, Pick, Progress, Result, View
 from demo.preview import Card
-from demo.trna import Pair, mean_rank, stem_pairs
+from demo.trna import about_pairs, pairs_in, stem_pairs
 from demo.uploads import GENOME_ENDINGS, pasted_file, shown_reference
 
 TRACK, CONSTRAINT, MAP = MEASURES
 _MOST_BP = MEASURES[TRACK].most_bp
 _AROUND_VARIANT_BP = 300
-_SEEN_RANK = 0.8  # of paired bases; 0.5 is chance, and at 1 they all stand out
 _MOST_LISTED, _LEAST_CODONS, _CARD_BARS = 200, 60, 120
 _PHASES = tuple("012345")
 
@@ -104,9 +103,9 @@ class Gene(Panel):
         }
         numbers = [("region", result["region"]), *self._description(detected)]
         if values["view"] == MAP:
-            cells, pairs = np.array(result["dependency"], dtype=float), _pairs_in(genome, place)
+            cells, pairs = np.array(result["dependency"], dtype=float), pairs_in(genome, place)
             shown["map"] = map_figure(place, cells, pairs)
-            shown["caption"] += _about_pairs(place, cells, pairs)
+            shown["caption"] += about_pairs(place, cells, pairs)
         else:
             marked = [detected.variant.position] if detected.variant else []
             view = _overlap(_in_view(_place(detected, values), values), place)
@@ -125,7 +124,7 @@ class Gene(Panel):
 
     def card(self, values: Values, result: Result) -> Card:
         """Return the preview of this state, with the track as its picture."""
-        title, measure = f"{result['region']}: {values['view']}", MEASURES[values["view"]]
+        measure, title = MEASURES[values["view"]], f"{shortened(values['input'])}: {values['view']}"
         if values["view"] == MAP:
             return Card(title, measure.caption)
         heights = np.nan_to_num(smoothed(np.array(result["bits"], dtype=float), SMOOTHED_BP))
@@ -276,25 +275,6 @@ def _means(genome: Genome, place: Interval, bits: NDArray[Any]) -> list[tuple[st
     known = {name: group[~np.isnan(group)] for name, group in groups.items()}
     return [(f"{name}, mean", f"{group.mean():.3f} bits")
             for name, group in known.items() if len(group)]  # fmt: skip
-
-
-def _pairs_in(genome: Genome, place: Interval) -> list[Pair]:
-    """Return the base pairs of the tRNA genes in a region."""
-    pairs = (pair for gene in genome.genes_in(place) for pair in stem_pairs(genome.reference, gene))
-    return [pair for pair in pairs if place.start <= pair[0] and pair[1] < place.end]
-
-
-def _about_pairs(place: Interval, cells: NDArray[Any], pairs: list[Pair]) -> str:
-    """Return a sentence on whether the map shows base pairs, from their rank in it."""
-    if not pairs:
-        return ""
-    rank = mean_rank(cells, [(one - place.start, other - place.start) for one, other in pairs])
-    verdict = "The model sees" if rank >= _SEEN_RANK else "This model does not see"
-    return paragraph(
-        f"Orange squares mark the {len(pairs)} base pairs of the tRNA's acceptor and T stems. "
-        f"{verdict} them: on average a pair depends more on each other than {100 * rank:.0f} % of "
-        "the other bases as far apart, where 50 % is chance."
-    )
 
 
 def _saved(values: Values, detected: Detected, place: Interval, result: Result) -> str:
