@@ -10,7 +10,8 @@ from carbon.inference import Model, ScanChunk, join_chunks
 from demo.gene_views import rounded
 from demo.panel import Progress, Result
 
-DOWNSTREAM_BP = 48
+# Costly views read less context than the track, and two phases of six.
+WINDOW_BP, DOWNSTREAM_BP, MAP_PHASES = 768, 48, (0, 3)
 _PIECE_BP = 60  # of a constraint track, in one round
 _LN2 = float(np.log(2))
 
@@ -83,7 +84,8 @@ def _dependency(
     """Compute a map for each phase; the result is their mean, made symmetric."""
     maps, phases = [], options["offsets"]
     for number, phase in enumerate(phases, start=1):
-        maps.append(model.dependency(reference, place, offsets=[phase]).directed)
+        one_phase = {**options, "offsets": [phase]}
+        maps.append(model.dependency(reference, place, **one_phase).directed)
         yield Progress(number, len(phases), "phases")
     directed = np.mean(maps, axis=0)
     yield {
@@ -105,7 +107,7 @@ MEASURES = {
         _constraint,
         "Height: how much less likely the sequence becomes if this base changes, as the mean of "
         f"its three changes. The model reads the bases before it and {DOWNSTREAM_BP} after it.",
-        600,
+        300,
         100,
         "bits lost by a change",
     ),

@@ -13,6 +13,7 @@ from demo.markup import paragraph
 
 Pair = tuple[int, int]
 
+_ACCEPTOR_BP = 7
 _SEEN_RANK = 0.8  # of paired bases; 0.5 is chance, and at 1 they all stand out
 _LEAST_PAIRS = 11  # of 12; a gene with fewer has an intron, or another shape
 _PAIRED = {"AT", "TA", "CG", "GC", "GT", "TG"}
@@ -29,7 +30,7 @@ def stem_pairs(reference: Reference, gene: Gene) -> list[Pair]:
         return []
     bases = spliced(reference, span.contig, [(span.start, span.end)], gene.strand).upper()
     last = len(bases) - 1
-    pairs = [(n, last - 1 - n) for n in range(7)] + [
+    pairs = [(n, last - 1 - n) for n in range(_ACCEPTOR_BP)] + [
         (last - 24 + n, last - 8 - n) for n in range(5)
     ]
     if sum(bases[one] + bases[other] in _PAIRED for one, other in pairs) < _LEAST_PAIRS:
@@ -54,19 +55,23 @@ def mean_rank(cells: NDArray[Any], pairs: Sequence[Pair]) -> float:
 
 
 def pairs_in(genome: Genome, place: Interval) -> list[Pair]:
-    """Return the base pairs of the tRNA genes in a region."""
-    pairs = (pair for gene in genome.genes_in(place) for pair in stem_pairs(genome.reference, gene))
-    return [pair for pair in pairs if place.start <= pair[0] and pair[1] < place.end]
+    """Return the base pairs of the first tRNA gene that lies in a region."""
+    genes = (gene for gene in genome.genes_in(place) if gene.interval.start >= place.start)
+    whole = (gene for gene in genes if gene.interval.end <= place.end)
+    return next(filter(None, (stem_pairs(genome.reference, gene) for gene in whole)), [])
 
 
-def about_pairs(place: Interval, cells: NDArray[Any], pairs: list[Pair]) -> str:
-    """Return a sentence on whether the map shows base pairs, from their rank in it."""
+def about_pairs(place: Interval, cells: NDArray[Any], pairs: Sequence[Pair]) -> str:
+    """Return sentences on whether the map shows the two stems, from the ranks of their pairs."""
     if not pairs:
         return ""
-    rank = mean_rank(cells, [(one - place.start, other - place.start) for one, other in pairs])
-    verdict = "The model sees" if rank >= _SEEN_RANK else "This model does not see"
+    indices = [(one - place.start, other - place.start) for one, other in pairs]
+    stems = {"acceptor stem": indices[:_ACCEPTOR_BP], "T stem": indices[_ACCEPTOR_BP:]}
+    ranks = {name: mean_rank(cells, stem) for name, stem in stems.items()}
+    shares = " and ".join(f"{100 * rank:.0f} % in the {name}" for name, rank in ranks.items())
+    seen = " and the ".join(name for name, rank in ranks.items() if rank >= _SEEN_RANK)
+    verdict = f"The map shows the {seen}." if seen else "This map shows neither."
     return paragraph(
-        f"Orange squares mark the {len(pairs)} base pairs of the tRNA's acceptor and T stems. "
-        f"{verdict} them: on average a pair depends more on each other than {100 * rank:.0f} % of "
-        "the other bases as far apart, where 50 % is chance."
+        "Orange squares mark bases that pair in the folded tRNA. Partners depend on each other "
+        f"more than other bases as far apart: {shares} of the time, where 50 % is chance. {verdict}"
     )

@@ -4,18 +4,12 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from carbon.genome import short
 from carbon.genome.alphabet import gc_share
-from demo.figures import BLUE, GREY, Figure, figure
-from demo.gene_views import rounded, smoothed
 from demo.markup import paragraph, table
 from demo.open_frames import OpenFrame, open_frames
 from demo.panel import Result
 
-_SMOOTHED_BP = 30
-_FRAME_NAMES = ["+1", "+2", "+3", "-1", "-2", "-3"]
 _LEAST_CODONS = 15
 _PERCENTILES = 2, 98  # colours span these, so that a few extremes do not hide the differences
 _STEP = 0.05
@@ -60,30 +54,12 @@ def comparison(result: Result) -> str:
     """Return what was written and random DNA in numbers."""
     sides = {"written by the model": result, "random DNA": result["random"]}
     rows = [
-        (name, f"{_nats(side):.3f}", f"{100 * gc_share(side['bases']):.0f} %", _longest(side))
+        (name, f"{_nats(side):.3f}", f"{100 * gc_share(side['bases']):.0f} %",
+         _longest_codons(result["prompt"] + side["bases"]))
         for name, side in sides.items()
-    ]
-    header = ("", "nats per base", "GC", "longest open frame, codons")
-    return table(header, rows, "Fewer nats are likelier; a blind guess has 1.386.")
-
-
-def lines_figure(result: Result) -> Figure:
-    """Return bits along both sequences, and the open reading frames as arrows."""
-    prompt_bp = len(result["prompt"])
-    text = result["prompt"] + result["bases"]
-    traces = [
-        {"type": "scatter", "mode": "lines", "name": name, "x0": prompt_bp + 1, "dx": 1,
-         "y": rounded(smoothed(_bits(side), _SMOOTHED_BP)), "line": {"color": color}}
-        for name, side, color in (("written", result, BLUE), ("random", result["random"], GREY))
     ]  # fmt: skip
-    return figure(
-        [*traces, *map(_arrow, open_frames(text, _LEAST_CODONS))],
-        height=400,
-        xaxis={"title": {"text": "base"}, "anchor": "y2", "range": [0.5, len(text) + 0.5]},
-        yaxis={"domain": [0.46, 1], "title": {"text": f"bits, mean of {_SMOOTHED_BP}"}},
-        yaxis2={"domain": [0, 0.36], "title": {"text": "open frame"}, "range": [5.6, -0.6],
-                "tickvals": list(range(6)), "ticktext": _FRAME_NAMES, "fixedrange": True},
-    )  # fmt: skip
+    header = ("", "nats per base", "GC", "codons of the longest open frame, with the input")
+    return table(header, rows, "Fewer nats are likelier; a blind guess has 1.386.")
 
 
 def frames_table(result: Result) -> str:
@@ -91,39 +67,19 @@ def frames_table(result: Result) -> str:
     frames = open_frames(result["prompt"] + result["bases"], _LEAST_CODONS)
     if not frames:
         return paragraph(f"No open reading frame has {_LEAST_CODONS} codons.")
-    header = ("open frame", "amino acids", "protein", "end")
-    return table(header, map(_row, frames), "Open reading frames from an ATG, with the prompt")
-
-
-def _bits(side: Result) -> NDArray[np.float64]:
-    """Return log2 of the probability of each base over chance."""
-    bits: NDArray[np.float64] = np.log2(4 * np.maximum(side["probabilities"], 1e-4))
-    return bits
+    header = ("open frame", "codons", "ends with", "protein")
+    return table(header, map(_row, frames), "Open reading frames from an ATG, with the input")
 
 
 def _nats(side: Result) -> float:
     return float(-np.log(np.maximum(side["probabilities"], 1e-4)).mean())
 
 
-def _longest(side: Result) -> int:
-    return max((len(frame.protein) for frame in open_frames(side["bases"], 1)), default=0)
-
-
-def _arrow(frame: OpenFrame) -> dict[str, Any]:
-    """Return an open frame as an arrow in the row of its strand and frame."""
-    forward = frame.strand == "+"
-    row = frame.start % 3 if forward else 3 + frame.end % 3
-    ends = [frame.start + 1, frame.end]
-    return {
-        "type": "scatter", "mode": "lines+markers", "x": ends if forward else ends[::-1],
-        "y": [row, row], "yaxis": "y2", "showlegend": False, "hoverinfo": "text",
-        "cliponaxis": False, "text": f"{_row(frame)[0]}: {short(frame.protein)}",
-        "line": {"width": 5, "color": BLUE},
-        "marker": {"size": [0, 15], "angleref": "previous", "symbol": "triangle-up", "opacity": 1},
-    }  # fmt: skip
+def _longest_codons(bases: str) -> int:
+    return max((len(frame.protein) for frame in open_frames(bases, 1)), default=0)
 
 
 def _row(frame: OpenFrame) -> tuple[str, int, str, str]:
     place = f"{frame.start + 1:,} to {frame.end:,} on {frame.strand}"
-    end = "a stop codon" if frame.has_stop else "the sequence's end"
-    return place, len(frame.protein), frame.protein, end
+    end = "stop codon" if frame.has_stop else "end of the sequence"
+    return place, len(frame.protein), end, frame.protein

@@ -43,13 +43,12 @@ window.carbon = (() => {
 
   // A figure: props.value is {data, layout}; a click triggers `select` with the point's customdata.
   const figure = (element, props, trigger, watch) => {
-    let moved = false;
     const draw = () => whenLoaded(() => {
       const target = element.querySelector(".figure");
       if (!target) return;
       target.hidden = !props.value?.data;
       if (target.hidden) return document.querySelector("#status .wrong")?.scrollIntoView({ block: "nearest" });
-      const { data, layout, frames, plays } = props.value;
+      const { data, layout, frames } = props.value;
       target.style.height = `${layout.height || 320}px`;
       // Letters are drawn where each has room for itself.
       const [left, right] = layout.xaxis?.range ?? [];
@@ -61,12 +60,15 @@ window.carbon = (() => {
                        modeBarButtonsToAdd: ["PNG", "SVG"].map((kind) => saves(kind, target)) };
       Plotly.react(target, { data: fit, layout: { ...layout, template: template(element) }, config,
                              frames });
-      if (plays && !moved && !matchMedia("(prefers-reduced-motion)").matches) {
-        moved = true;
-        Plotly.animate(target, null, plays);
-      }
       if (!target.dataset.listens) {
         target.dataset.listens = "yes";
+        if (props.value.plays) {
+          document.addEventListener("click", (event) => {
+            if (!event.target.closest("[data-replay]")) return;
+            target.scrollIntoView({ block: "nearest" });
+            Plotly.animate(target, null, props.value.plays);
+          });
+        }
         target.on("plotly_click", (event) => {
           const picked = event.points[0].customdata;
           if (picked !== undefined && picked !== null) trigger("select", { picked });
@@ -177,16 +179,66 @@ window.carbon = (() => {
     draw();
   };
 
+  // What goes along to other pages: the model in every link, the input where pages have one.
+  const CARRIED = ["base_model", "input"];
+
+  const carryAlong = () => {
+    const here = new URLSearchParams(location.search);
+    document.querySelectorAll("nav.pages a").forEach((link) => {
+      const to = new URL(link.href);
+      for (const name of CARRIED) {
+        to.searchParams.delete(name);
+        if (here.has(name) && to.pathname !== "/") to.searchParams.set(name, here.get(name));
+      }
+      link.href = to.href;
+    });
+  };
+
+  // Names of genes under the main field, as they are typed.
+  const MOST_SUGGESTIONS = 6;
+  let genes = null;
+  const suggest = async (field) => {
+    const box = document.getElementById("suggestions") || Object.assign(
+      document.createElement("div"), { id: "suggestions" });
+    field.closest("#input").append(box);
+    const typed = field.value.trim().toUpperCase();
+    genes ??= fetch("/carbon/genes.json").then((answer) => answer.json());
+    const all = await genes;
+    if (field.value.trim().toUpperCase() !== typed) return;
+    const near = typed && !all.includes(typed) ?
+      all.filter((name) => name.toUpperCase().startsWith(typed)).slice(0, MOST_SUGGESTIONS) : [];
+    box.replaceChildren(...near.map((name) => {
+      const button = Object.assign(document.createElement("button"), { className: "chip", textContent: name });
+      button.addEventListener("click", () => {
+        field.value = name;
+        field.dispatchEvent(new Event("input", { bubbles: true }));
+        box.replaceChildren();
+        setTimeout(() => document.querySelector("button.primary").click(), 50);
+      });
+      return button;
+    }));
+  };
+
   // A link to another state of this page is answered in place; so is the browser's Back.
   const links = (trigger) => {
     document.title = document.querySelector("meta[property='og:title']").content;
+    carryAlong();
+    document.addEventListener("input", (event) => {
+      if (event.target.closest?.("#input")) suggest(event.target);
+    });
     document.addEventListener("click", (event) => {
+      const copy = event.target.closest?.("[data-copy]");
+      if (copy) {
+        const field = copy.parentElement.querySelector("input");
+        field.select();
+        navigator.clipboard?.writeText(field.value).then(() => { copy.textContent = "Copied"; });
+      }
       const link = event.target.closest?.("a[href]");
       const elsewhere = !link || link.origin !== location.origin || link.hash ||
         link.hasAttribute("download");
       if (elsewhere || event.ctrlKey || event.metaKey || event.shiftKey) return;
       const to = new URL(link.href), here = to.pathname === location.pathname;
-      const model = new URLSearchParams(location.search).get("base_model"); // goes along
+      const model = new URLSearchParams(location.search).get("base_model");
       if (model && !to.searchParams.has("base_model")) to.searchParams.set("base_model", model);
       else if (!here) return;
       event.preventDefault();
@@ -200,8 +252,14 @@ window.carbon = (() => {
   // Returns the whole address of a state, which is the page's own from then on.
   const showAddress = (link, change) => {
     document.querySelectorAll(".upload-container").forEach((e) => e.removeAttribute("aria-label")); // not what is on it
-    const { href } = new URL(link || location.href, location.href);
+    const { href, pathname } = new URL(link || location.href, location.href);
+    if (pathname !== location.pathname) {
+      location[change === "pushState" ? "assign" : "replace"](href);
+      return link && href;
+    }
     if (href !== location.href) history[change](null, "", href);
+    carryAlong();
+    document.querySelectorAll(".share input").forEach((field) => { field.value = href; });
     const seen = () => document.getElementById("status").scrollIntoView({ block: "nearest" });
     if (change === "pushState") { seen(); setTimeout(seen, 300); } // figures come and go
     return link && href;

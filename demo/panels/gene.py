@@ -14,7 +14,7 @@ from carbon.genome.genome import Genome
 from carbon.genome.interval import from_region
 from carbon.inference.options import STRANDS_READ
 from demo.fields import Field, Values, input_field
-from demo.gene_measures import DOWNSTREAM_BP, MEASURES
+from demo.gene_measures import DOWNSTREAM_BP, MAP_PHASES, MEASURES, WINDOW_BP
 from demo.gene_views import SMOOTHED_BP, map_figure, smoothed, track_figure
 from demo.inputs import Detected
 from demo.markup import download, facts, link_chip, paragraph, shortened, tsv
@@ -27,7 +27,8 @@ from demo.uploads import GENOME_ENDINGS, pasted_file, shown_reference
 TRACK, CONSTRAINT, MAP = MEASURES
 _MOST_BP = MEASURES[TRACK].most_bp
 _AROUND_VARIANT_BP = 300
-_MOST_LISTED, _LEAST_CODONS, _CARD_BARS = 200, 60, 120
+_CLEAREST_TRNA = "tQ(UUG)H"  # of yeast chromosome VIII, by the rank of its T stem
+_MOST_LISTED, _MOST_KNOWN, _LEAST_CODONS, _CARD_BARS = 200, 5, 60, 120
 _PHASES = tuple("012345")
 
 
@@ -59,18 +60,19 @@ class Gene(Panel):
             Field("strand", "Strands", "both", "choice", tuple(STRANDS_READ), more=True,
                   info="both: the mean of both directions"),
             Field("phases", "Phases", list(_PHASES), "choices", _PHASES, more=True,
-                  info="where 6-mers begin; the figure shows their mean"),
+                  info="where 6-mers begin; predictability is their mean"),
             Field("genome", "Your own genome", [], "files", GENOME_ENDINGS, more=True,
                   info="one GenBank file, or FASTA with or without annotation"),
         )  # fmt: skip
 
     def examples(self) -> tuple[Example, ...]:
         """Return well-known genes, and the other views."""
-        gene, genome = self.lab.example.name, self.lab.genome
+        gene, genome, known = self.lab.example.name, self.lab.genome, self.lab.known_genes
         genes = genome.annotation.genes if genome.annotation else ()
         folded = [each.name for each in genes if stem_pairs(genome.reference, each)]
+        folded.sort(key=lambda name: name != _CLEAREST_TRNA)
         return (
-            *(Example(name, {"input": name}, why) for name, why in self.lab.known_genes.items()),
+            *(Example(name, {"input": name}, known[name]) for name in [*known][1:_MOST_KNOWN]),
             Example("Letters", {"input": gene, "start_bp": 80, "width_bp": 60}),
             Example("Constraint", {"input": gene, "view": CONSTRAINT}),
             *(Example(f"Base pairs of {name}", {"input": name, "view": MAP})
@@ -212,8 +214,13 @@ def _options(values: Values) -> dict[str, Any]:
     phases = [int(phase) for phase in values["phases"]] or [0]
     return {
         TRACK: {"offsets": phases, "strands": values["strand"]},
-        CONSTRAINT: {"sides": "both", "downstream_bp": DOWNSTREAM_BP, "strands": values["strand"]},
-        MAP: {"offsets": phases},
+        CONSTRAINT: {
+            "sides": "both",
+            "window_bp": WINDOW_BP,
+            "downstream_bp": DOWNSTREAM_BP,
+            "strands": values["strand"],
+        },
+        MAP: {"window_bp": WINDOW_BP, "offsets": list(MAP_PHASES)},
     }[values["view"]]
 
 

@@ -29,7 +29,7 @@ from demo.markup import download
 from demo.openings import opening_bases
 from demo.panel import Command, Example, Panel, Progress, Result, View
 from demo.preview import Card
-from demo.written_views import about_temperature, comparison, frames_table, lines_figure, strip
+from demo.written_views import about_temperature, comparison, frames_table, strip
 
 CONTINUE = "continue it"
 _GOALS = {"GC window": "gc_window", "motif pair": "motif_pair", "codons of yeast": "yeast_codons"}
@@ -54,7 +54,6 @@ class Write(Panel):
         View("bases", "bases", "Bases of the model, coloured by their probability"),
         View("random", "bases", "Random DNA, coloured by its probability"),
         View("comparison", "html", "Both in numbers"),
-        View("lines", "figure", "Predictability and open reading frames along the sequence"),
         View("frames", "html", "Proteins of the open reading frames"),
         View("front", "figure", "Every design: its score and its nats per base"),
         View("designs", "html", "The best designs"),
@@ -133,7 +132,6 @@ class Write(Panel):
         return shown | {
             "note": about_temperature(values["temperature"], result["bases"]),
             "comparison": comparison(result),
-            "lines": lines_figure(result),
             "frames": frames_table(result),
             "saved": download("written.fa", self._fasta(values, [result])),
         }

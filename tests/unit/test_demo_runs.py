@@ -174,7 +174,7 @@ def test_a_folder_whose_name_is_no_text_is_passed_over(lab, tmp_path):
     for name in ("a", os.fsdecode(b"b\xff")):
         write_run(lab.runs / name, [step_line(1), step_line(2)])
     assert Runs(lab).names == ("a",)
-    assert "run=a" in Inside(lab).example_links()
+    assert "Run a" in Inside(lab).example_links()
 
 
 def test_files_that_are_broken(tmp_path):

@@ -2,6 +2,7 @@
 
 import shutil
 from types import SimpleNamespace
+from urllib.parse import unquote
 
 import gradio as gr
 import numpy as np
@@ -82,7 +83,7 @@ def test_colours_span_what_occurs(panel):
     assert shown["random"]["range"] == [low, high]
 
 
-def test_open_frames_are_arrows_and_proteins(panel):
+def test_open_frames_are_listed_with_their_proteins(panel):
     """A frame of 20 codons on the reverse strand, from base 64 back to base 2, with its stop."""
     coding = "ATG" + "GCC" * 19 + "TAA"
     prompt = f"C{reverse_complement(coding)}C"
@@ -90,8 +91,6 @@ def test_open_frames_are_arrows_and_proteins(panel):
     side = {"bases": "C" * 36, "probabilities": [0.25] * 36}
     result = {"prompt": prompt, "alternatives": [[0.25] * 4] * 36, "random": side, **side}
     shown = panel.show(values, result)
-    (arrow,) = [t for t in shown["lines"]["data"] if t.get("mode") == "lines+markers"]
-    assert (arrow["x"], arrow["y"]) == ([64, 2], [4, 4])
     assert f"<td>M{'A' * 19}</td>" in shown["frames"] and "2 to 64 on -" in shown["frames"]
 
 
@@ -145,7 +144,7 @@ def test_the_file_says_what_made_it(panel):
     name, *words = text.splitlines()[0].split()
     settings = dict(word.split("=", 1) for word in words)
     assert name.startswith(">") and settings["carbon"] and settings["model"] == "model"
-    assert settings["goal"] == "codons_of_yeast"
+    assert unquote(settings["goal"]) == "codons of yeast"
     assert (settings["protein"], settings["calls"], settings["seed"]) == ("MSKG", "16", "3")
 
 
