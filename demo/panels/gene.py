@@ -87,7 +87,9 @@ class Gene(Panel):
         """Yield progress, and the values of every base or pair of bases."""
         detected = self._detected(values)
         place, measure = _computed(detected, values), MEASURES[values["view"]]
-        items = measure.compute(self.lab.model, detected.genome.reference, place, _options(values))
+        items = measure.compute(
+            self.lab.model, detected.genome.reference, place, self._options(values)
+        )
         for item in items:
             yield item if isinstance(item, Progress) else {"region": place.to_region()} | item
 
@@ -140,7 +142,7 @@ class Gene(Panel):
             _computed(detected, values),
             shown_reference(detected.genome),
         )
-        options = "".join(f", {name}={value!r}" for name, value in _options(values).items())
+        options = "".join(f", {name}={value!r}" for name, value in self._options(values).items())
         if values["view"] == MAP:
             lines = (f"    result = model.dependency(genome, place{options})\n"
                      "for row in result.dependency:\n    print(*row)\n")  # fmt: skip
@@ -163,10 +165,22 @@ class Gene(Panel):
         words: list[object] = ["carbon", name, "--model", self.lab.model_name,
                                "--reference", reference,
                                "--region", _computed(detected, values).to_region()]  # fmt: skip
-        for option, value in _options(values).items():
+        for option, value in self._options(values).items():
             text = ",".join(map(str, value)) if isinstance(value, list) else value
             words += [f"--{option.removesuffix('_bp')}", text]
         return [*before, [*words, "--output", output]]
+
+    def _options(self, values: Values) -> dict[str, Any]:
+        """Return the options of the scan or the map."""
+        strands, phases = values["strand"], [int(phase) for phase in values["phases"]] or [0]
+        fitting_bp = self.lab.model.scan_method(sides="both", downstream_bp=DOWNSTREAM_BP).window_bp
+        window_bp = min(WINDOW_BP, fitting_bp)
+        return {
+            TRACK: {"offsets": phases, "strands": strands},
+            CONSTRAINT: {"sides": "both", "window_bp": window_bp, "downstream_bp": DOWNSTREAM_BP,
+                         "strands": strands},
+            MAP: {"window_bp": window_bp, "offsets": list(MAP_PHASES)},
+        }[values["view"]]  # fmt: skip
 
     def _detected(self, values: Values) -> Detected:
         detected = self.lab.detect(values["input"], values["genome"])
@@ -207,21 +221,6 @@ class Gene(Panel):
             head = f"No genes are annotated; open reading frames of {_LEAST_CODONS} codons or more"
         chips = (link_chip(self.link(values | changes), text) for text, changes in links)
         return paragraph(f"{head}:") + ("".join(chips) or "none")
-
-
-def _options(values: Values) -> dict[str, Any]:
-    """Return the options of the scan or the map."""
-    phases = [int(phase) for phase in values["phases"]] or [0]
-    return {
-        TRACK: {"offsets": phases, "strands": values["strand"]},
-        CONSTRAINT: {
-            "sides": "both",
-            "window_bp": WINDOW_BP,
-            "downstream_bp": DOWNSTREAM_BP,
-            "strands": values["strand"],
-        },
-        MAP: {"window_bp": WINDOW_BP, "offsets": list(MAP_PHASES)},
-    }[values["view"]]
 
 
 def _place(detected: Detected, values: Values) -> Interval:

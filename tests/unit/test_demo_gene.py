@@ -6,7 +6,6 @@ import pytest
 
 from carbon.genome import Gene, Interval, Reference, reverse_complement
 from carbon.inference import join_chunks
-from demo.gene_measures import WINDOW_BP
 from demo.gene_views import smoothed
 from demo.panels.gene import CONSTRAINT, MAP, TRACK
 from demo.panels.gene import Gene as GenePanel
@@ -53,7 +52,6 @@ def test_constraint_is_the_mean_loss_of_the_three_changes(panel, lab):
     result = answered(panel, place)
     scanned = join_chunks(lab.model.scan(
         lab.genome.reference, Interval("c1", 299, 420), sides="both", downstream_bp=48,
-        window_bp=WINDOW_BP,
         strands="forward",
     ))  # fmt: skip
     losses = -scanned.deltas.sum(axis=1) / 3 / np.log(2)
@@ -63,7 +61,7 @@ def test_constraint_is_the_mean_loss_of_the_three_changes(panel, lab):
 def test_a_map_is_the_mean_over_phases_made_symmetric(panel, lab):
     result = answered(panel, {"input": "c1:300-330", "view": MAP})
     place = Interval("c1", 299, 330)
-    found = lab.model.dependency(lab.genome.reference, place, offsets=(0, 3), window_bp=WINDOW_BP)
+    found = lab.model.dependency(lab.genome.reference, place, offsets=(0, 3))
     np.testing.assert_allclose(result["dependency"], found.dependency, atol=2e-3)
 
 
