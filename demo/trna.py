@@ -68,10 +68,10 @@ def about_pairs(place: Interval, cells: NDArray[Any], pairs: Sequence[Pair]) -> 
     indices = [(one - place.start, other - place.start) for one, other in pairs]
     stems = {"acceptor stem": indices[:_ACCEPTOR_BP], "T stem": indices[_ACCEPTOR_BP:]}
     ranks = {name: mean_rank(cells, stem) for name, stem in stems.items()}
-    shares = " and ".join(f"{100 * rank:.0f} % in the {name}" for name, rank in ranks.items())
+    shares = " and ".join(f"{100 * rank:.0f} % ({name})" for name, rank in ranks.items())
     seen = " and the ".join(name for name, rank in ranks.items() if rank >= _SEEN_RANK)
-    verdict = f"The map shows the {seen}." if seen else "This map shows neither."
+    verdict = f"The map shows the {seen}." if seen else "This map shows neither stem."
     return paragraph(
-        "Orange squares mark bases that pair in the folded tRNA. Partners depend on each other "
-        f"more than other bases as far apart: {shares} of the time, where 50 % is chance. {verdict}"
+        "Orange squares mark bases that pair in the folded tRNA. They depend on each other more "
+        f"than {shares} of the other bases as far apart, where 50 % is chance. {verdict}"
     )

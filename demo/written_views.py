@@ -1,11 +1,11 @@
 """Views of DNA that the model wrote: coloured bases, numbers, and open reading frames."""
 
-from collections import Counter
 from typing import Any
 
 import numpy as np
 
 from carbon.genome.alphabet import gc_share
+from carbon.tokenizer import K
 from demo.markup import paragraph, table
 from demo.open_frames import OpenFrame, open_frames
 from demo.panel import Result
@@ -13,7 +13,7 @@ from demo.panel import Result
 _LEAST_CODONS = 15
 _PERCENTILES = 2, 98  # colours span these, so that a few extremes do not hide the differences
 _STEP = 0.05
-_COLD, _UNIFORM_SHARE = 0.5, 0.6
+_COLD, _REPEATED = 0.5, 0.8
 
 
 def strip(result: Result, other: Result | None = None) -> dict[str, Any]:
@@ -35,19 +35,25 @@ def strip(result: Result, other: Result | None = None) -> dict[str, Any]:
     }
 
 
-def about_temperature(temperature: float, bases: str) -> str:
+def about_repeats(temperature: float, bases: str) -> str:
     """Return why a low temperature repeats itself, if it did so here; empty otherwise."""
-    base, count = Counter(bases).most_common(1)[0]
-    share = count / len(bases)
-    if temperature > _COLD or share < _UNIFORM_SHARE:
+    period, share = _period(bases)
+    if temperature > _COLD or share < _REPEATED:
         return ""
     return paragraph(
-        f"{100 * share:.0f} % of the new bases are {base}. At a low temperature the model takes "
-        f"the likeliest 6-mer each time: here a run of {base}, and each run makes the next one "
-        "likelier. The likeliest sequence is not a typical one, as a coin that lands on heads in "
-        "51 % of throws does not always land on heads. At temperature 1 the model draws each "
-        "6-mer as often as it expects it."
+        f"The model repeats {bases[-period:]}. At a low temperature it takes the likeliest 6-mer "
+        "each time, and each repeat makes the next one likelier. But the likeliest sequence is not "
+        "a typical one: a coin that lands on heads in 51 % of throws does not always land on heads."
+        " At temperature 1 the model draws each 6-mer as often as it expects it."
     )
+
+
+def _period(bases: str) -> tuple[int, float]:
+    """Return the period, of 1 to 6 bases, that explains most bases, and its share of them."""
+    pairs = {n: list(zip(bases[n:], bases, strict=False)) for n in range(1, K + 1)}
+    shares = {n: sum(a == b for a, b in each) / max(len(each), 1) for n, each in pairs.items()}
+    best = max(shares, key=lambda n: (round(shares[n], 2), -n))
+    return best, shares[best]
 
 
 def comparison(result: Result) -> str:

@@ -268,7 +268,7 @@ def _part_shown(values: Values, place: Interval) -> str:
     most_bp = MEASURES[values["view"]].most_bp
     if values["view"] == TRACK or place.length_bp < most_bp:
         return ""
-    return f" It covers {most_bp} bases; zoom in to others in the view of {TRACK}."
+    return f" It covers {most_bp} bases; to choose others, zoom in the {TRACK} view."
 
 
 def _means(genome: Genome, place: Interval, bits: NDArray[Any]) -> list[tuple[str, str]]:

@@ -29,7 +29,7 @@ from demo.markup import download
 from demo.openings import opening_bases
 from demo.panel import Command, Example, Panel, Progress, Result, View
 from demo.preview import Card
-from demo.written_views import about_temperature, comparison, frames_table, strip
+from demo.written_views import about_repeats, comparison, frames_table, strip
 
 CONTINUE = "continue it"
 _GOALS = {"GC window": "gc_window", "motif pair": "motif_pair", "codons of yeast": "yeast_codons"}
@@ -130,7 +130,7 @@ class Write(Panel):
         if not is_complete:
             return shown
         return shown | {
-            "note": about_temperature(values["temperature"], result["bases"]),
+            "note": about_repeats(values["temperature"], result["bases"]),
             "comparison": comparison(result),
             "frames": frames_table(result),
             "saved": download("written.fa", self._fasta(values, [result])),

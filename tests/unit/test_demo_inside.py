@@ -40,7 +40,9 @@ def test_numbers_against_a_stock_forward(panel, network):
     for v in range(0, 4096, 41):
         agrees = KMERS[v][0] == "G" and KMERS[v][3] == "A"
         expected = p[v] / chosen if agrees else 0.0
-        assert result["conditional_probabilities"][v] == pytest.approx(expected, rel=1e-4, abs=1e-12)
+        assert result["conditional_probabilities"][v] == pytest.approx(
+            expected, rel=1e-4, abs=1e-12
+        )
     for loss in result["losses"]:
         bases = enumerate(loss["kmer"])
         fns = -sum(math.log(marginal(p, place, base)) for place, base in bases) / 6

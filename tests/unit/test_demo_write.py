@@ -22,7 +22,7 @@ from demo.page import Page, Shell
 from demo.panels.write import Write
 from demo.preview import Previews
 from demo.turns import Turns
-from demo.written_views import about_temperature
+from demo.written_views import about_repeats
 from tests.helpers.demo import (
     answered,
     downloads_of,
@@ -95,9 +95,10 @@ def test_open_frames_are_listed_with_their_proteins(panel):
 
 
 def test_repeats_are_explained_only_where_they_occur():
-    assert "90 % of the new bases are A" in about_temperature(0.0, "A" * 9 + "C")
-    assert about_temperature(0.0, "ACGT" * 9) == ""
-    assert about_temperature(1.0, "A" * 36) == ""
+    assert "repeats A." in about_repeats(0.0, "C" + "A" * 30)
+    assert "repeats AAG." in about_repeats(0.0, "GC" + "AAG" * 12)
+    assert about_repeats(0.0, "ACGTTGCATTAGCATGACCATGAAC") == ""
+    assert about_repeats(1.0, "A" * 36) == ""
 
 
 def test_a_protein_becomes_codons(panel):
