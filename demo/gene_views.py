@@ -27,7 +27,8 @@ def smoothed(values: Floats, width_bp: int) -> Floats:
     kernel = np.ones(min(width_bp, len(values)))
     sums = np.convolve(np.where(known, values, 0), kernel, "same")
     counts = np.convolve(known, kernel, "same")
-    return np.divide(sums, counts, out=np.full(len(values), np.nan), where=counts > 0)
+    means: Floats = np.divide(sums, counts, out=np.full(len(values), np.nan), where=counts > 0)
+    return means
 
 
 def rounded(values: Floats) -> list[Any]:
@@ -84,27 +85,29 @@ def map_figure(interval: Interval, cells: Floats, pairs: Sequence[tuple[int, int
     known = cells[~np.isnan(cells)]
     most = float(np.percentile(known, _LAST_PERCENTILE)) if known.size else 1.0
     both_ways = [*pairs, *((last, first) for first, last in pairs)]
-    axis = {"range": [interval.start + 0.5, interval.end + 0.5], "constrain": "domain",
+    span = [interval.start + 0.5, interval.end + 0.5]
+    axis = {"range": span, "constrain": "domain",
             "tickformat": ",d", "nticks": 4, "showgrid": False, "zeroline": False,
             "title": {"text": f"position on {f.plain(interval.contig)}"}}  # fmt: skip
     marks = {
         "type": "scatter", "mode": "markers", "hoverinfo": "skip", "name": "base pairs of the tRNA",
         "x": [first + 1 for first, _ in both_ways], "y": [last + 1 for _, last in both_ways],
-        "marker": {"symbol": "square-open", "size": 7, "color": f.ORANGE, "line": {"width": 1.5}},
+        "marker": {"symbol": "square-open", "size": 6, "color": f.ORANGE, "line": {"width": 1.5}},
     }  # fmt: skip
     heat = {
         "type": "heatmap", "z": rounded(cells), "x0": interval.start + 1, "dx": 1,
         "y0": interval.start + 1, "dy": 1, "zmin": 0, "zmax": most,
         "colorscale": [[0, "rgba(0,114,178,0)"], [1, f.BLUE]],
-        "colorbar": {"title": {"text": "log2 odds"}, "thickness": 12},
+        "colorbar": {"title": {"text": "log2 odds"}, "thickness": 12, "orientation": "h",
+                     "y": -0.16, "yanchor": "top"},
         "hovertemplate": "%{x:,d} and %{y:,d}: %{z:.2f}<extra></extra>",
     }  # fmt: skip
     return f.figure(
         [heat, *([marks] if pairs else [])],
-        height=580,
+        height=600,
         showlegend=bool(pairs),
         xaxis=axis,
-        yaxis=axis | {"range": axis["range"][::-1], "scaleanchor": "x", "title": None},
+        yaxis=axis | {"range": span[::-1], "scaleanchor": "x", "title": None},
     )
 
 
