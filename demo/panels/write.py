@@ -71,7 +71,7 @@ class Write(Panel):
             Field("goal", "Goal", CONTINUE, "choice", goals,
                   info="a score to maximise: G and C in the middle fifth alone; two motifs 20 bases"
                   " apart; the codons of highly expressed yeast genes"),
-            Field("length_bp", "Bases to write", 240, "integer", least=36, most=1200),
+            Field("length_bp", "Bases to write", 240, "integer", least=1, most=1200),
             Field("protein", "Protein to encode", "", "protein", most=100, more=True,
                   info="amino acids; the model chooses the codons"),
             Field("temperature", "Temperature", 1.0, "number", most=2.0, more=True,
