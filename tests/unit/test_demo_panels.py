@@ -93,7 +93,8 @@ def agree_start(result, printed, told):
 
 def agree_variant(result, printed, told):
     """Headline, side by side, heat map and strip have one delta for one variant."""
-    lines = [line.rsplit(maxsplit=3) for line in printed]
+    whole = [line for line in printed if len(line.split()) == 5]  # others are of the VCF
+    lines = [line.rsplit(maxsplit=3) for line in whole]
     printed_deltas = {
         text: float(delta) for text, delta, *_ in lines[: len(lines)] if delta != "None"
     }
