@@ -31,7 +31,7 @@ def smoothed(values: Floats, width_bp: int) -> Floats:
     return means
 
 
-def rounded(values: Floats) -> list[Any]:
+def rounded(values: NDArray[Any]) -> list[Any]:
     """Return an array as nested lists with three decimals, and None for NaN."""
     cells = np.round(values, 3).astype(object)
     cells[np.isnan(values)] = None

@@ -287,8 +287,9 @@ def _saved(values: Values, detected: Detected, place: Interval, result: Result) 
     """Return downloads of the values, and of the pasted sequence that the code reads."""
     positions = range(place.start + 1, place.end + 1)
     if values["view"] == MAP:
-        rows = ((at, *row) for at, row in zip(positions, result["dependency"], strict=True))
-        saved = download("map.tsv", tsv(("position", *map(str, positions)), rows))
+        cells = zip(positions, result["dependency"], strict=True)
+        names = ("position", *map(str, positions))
+        saved = download("map.tsv", tsv(names, ([at, *row] for at, row in cells)))
     else:
         rows = zip(positions, result["bases"], result["bits"], strict=True)
         saved = download("bits.tsv", tsv(("position", "base", "bits"), rows))
