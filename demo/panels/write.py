@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from carbon.__version__ import __version__
 from carbon.design import benchmark_functions
-from carbon.design.config import DesignConfig
+from carbon.design.config import DesignOptions, config_of
 from carbon.design.functions import running_functions
-from carbon.design.rules import Rules
 from carbon.design.search import rounds, search_of
 from carbon.design.strategies import Candidate
 from carbon.errors import UserError
@@ -62,7 +61,7 @@ class Write(Panel):
 
     def make_fields(self) -> tuple[Field, ...]:
         """Return the inputs."""
-        known = self.lab.model.model.vocabulary.tags
+        known = self.lab.model.model.six_mers.tags
         species = ("", *(tag for tag in SPECIES_TAGS if tag in known))
         genes = ("", *(tag for tag in GENE_TAGS if tag in known))
         goals = (CONTINUE, *_GOALS, *(f"{_FINETUNED}{name}" for name in self._finetuned()))
@@ -165,9 +164,8 @@ class Write(Panel):
             )
         options = _as_keywords(self._search_options(values))
         return (
-            "import carbon\nfrom carbon.design.rules import Rules\n"
-            f"from carbon.inference import Constraints\n\n{load}"
-            f"for design in carbon.design(model, [{self._spec(values)!r}]{options}):\n"
+            f"import carbon\n\n{load}"
+            f"for design in carbon.design.run(model, [{self._spec(values)!r}]{options}):\n"
             "    print(design.values, design.nats_per_base, design.bases)\n"
         )
 
@@ -223,7 +221,7 @@ class Write(Panel):
 
     def _search(self, values: Values) -> Iterator[Result]:
         """Yield all designs after each round; visitors cannot name code to run."""
-        search = search_of(self.lab.model.runner, DesignConfig(**self._search_options(values)), 1)
+        search = search_of(self.lab.model.runner, config_of(self._search_options(values)), 1)
         name = _GOALS.get(values["goal"])
         function = getattr(benchmark_functions, name) if name else self._spec(values)
         history: list[Candidate] = []
@@ -231,16 +229,21 @@ class Write(Panel):
             for _ in rounds(search, functions, history):
                 yield {"candidates": candidates_to_json(history)}
 
-    def _search_options(self, values: Values) -> dict[str, Any]:
-        named = {"seed": values["seed"], "calls": values["calls"], "num_designs": _BEST,
-                 "rules": Rules(constraints=_constraints(values))}  # fmt: skip
+    def _search_options(self, values: Values) -> DesignOptions:
+        options: DesignOptions = {
+            "seed": values["seed"], "calls": values["calls"], "num_designs": _BEST
+        }  # fmt: skip
+        limits: Any = {
+            name: limit for name, limit in _limits(values).items() if limit not in (None, ())
+        }
+        options.update(limits)
         if prompt := self._prompt(values):
-            named["prompt"] = prompt
-        if values["protein"]:
-            return named
-        if values["length_bp"] > _MOST_DESIGN_BP:
-            raise UserError(f"a design has at most {_MOST_DESIGN_BP} bases; write fewer")
-        return named | {"length_bp": values["length_bp"]}
+            options["prompt"] = prompt
+        if not values["protein"]:
+            if values["length_bp"] > _MOST_DESIGN_BP:
+                raise UserError(f"a design has at most {_MOST_DESIGN_BP} bases; write fewer")
+            options["length_bp"] = values["length_bp"]
+        return options
 
     def _spec(self, values: Values) -> str:
         """Return the scoring function as a command line names it."""
@@ -266,22 +269,22 @@ def _length_bp(values: Values) -> int:
     return 3 * len(values["protein"]) if values["protein"] else int(values["length_bp"])
 
 
-def _constraints(values: Values) -> Constraints:
-    frame: Any = int(values["no_stop_frame"]) if values["no_stop_frame"] else None
-    return Constraints(
-        forbid=tuple(values["forbid"].split()),
-        require=tuple(values["require"].split()),
-        gc=_gc(values),
-        no_stop_frame=frame,
-        protein=values["protein"] or None,
-    )
+def _limits(values: Values) -> dict[str, Any]:
+    """Return the constraints by their names in `Constraints`."""
+    return {
+        "forbid": tuple(values["forbid"].split()),
+        "require": tuple(values["require"].split()),
+        "gc": _gc(values),
+        "no_stop_frame": int(values["no_stop_frame"]) if values["no_stop_frame"] else None,
+        "protein": values["protein"] or None,
+    }
 
 
 def _sampling(values: Values) -> dict[str, Any]:
     names = ("seed", "mode", "temperature", "top_p")
     return {name: values[name] for name in names} | {
         "tags": _tags(values),
-        "constraints": _constraints(values),
+        "constraints": Constraints(**_limits(values)),
     }
 
 
