@@ -18,6 +18,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from carbon.__version__ import __version__
 from carbon.errors import UserError
+from carbon.genome import Consequences
 from carbon.inference import Model
 from carbon.io.structured import JSON_OBJECT, parse_json
 from carbon.serve.endpoints import Completions, Embeddings, Endpoint, Scores
@@ -104,12 +105,24 @@ def _check_options(model: Model, options: ServeOptions) -> None:
 
 
 def _endpoints(model: Model, options: ServeOptions, thread: ModelThread) -> list[Endpoint[Any]]:
-    kinds: list[type[Endpoint[Any]]] = [Completions, Embeddings, Scores, Variants]
+    common = model, options, thread.pause
+    endpoints: list[Endpoint[Any]] = [
+        Completions(*common),
+        Embeddings(*common),
+        Scores(*common),
+        Variants(*common, _consequences(options)),
+    ]
     if options.finetuned:
         from carbon.serve.predictions import Predictions
 
-        kinds.append(Predictions)
-    return [kind(model, options, thread.pause) for kind in kinds]
+        endpoints.append(Predictions(*common))
+    return endpoints
+
+
+def _consequences(options: ServeOptions) -> Consequences | None:
+    if options.reference is None or options.annotation is None:
+        return None
+    return Consequences(options.reference, options.annotation)
 
 
 def _add_pages(app: FastAPI, options: ServeOptions, thread: ModelThread, metrics: Metrics) -> None:
