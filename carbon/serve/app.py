@@ -67,7 +67,10 @@ def make_app(model: Model, options: ServeOptions) -> FastAPI:
     app.add_middleware(RequestGate, options=options)
     if options.allowed_origins:
         app.add_middleware(
-            CORSMiddleware, allow_origins=options.allowed_origins, allow_headers=["*"]
+            CORSMiddleware,
+            allow_origins=options.allowed_origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],
         )
     app.add_middleware(Measured, metrics=metrics, paths=paths)
     app.exception_handler(HTTPException)(http_error)
