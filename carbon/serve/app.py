@@ -152,8 +152,9 @@ def _add_pages(app: FastAPI, options: ServeOptions, thread: ModelThread, metrics
         return Response(metrics.to_text(), media_type=CONTENT_TYPE)
 
     @app.get("/docs", include_in_schema=False)
-    async def docs() -> HTMLResponse:
-        return HTMLResponse(reference_page(app.openapi()))
+    async def docs(request: Request) -> HTMLResponse:
+        address, has_token = str(request.base_url), options.token is not None
+        return HTMLResponse(reference_page(app.openapi(), address, has_token=has_token))
 
 
 def _answerer(
