@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from difflib import get_close_matches
@@ -165,7 +166,7 @@ def _answerer(
             asked = _parsed(endpoint.request, await request.body(), request.headers)
             _check_request(endpoint, asked, options)
             if asked.stream:
-                return _streamed(endpoint, thread, asked, options, metrics)
+                return _streamed(endpoint, thread, asked, options, metrics, request)
             job = endpoint.job(asked)
             _check_tokens(job, asked, options)
             thread.submit(job)
@@ -207,6 +208,7 @@ def _streamed(
     asked: ModelRequest,
     options: ServeOptions,
     metrics: Metrics,
+    request: Request,
 ) -> Response:
     """Submit a job, and return a reply that sends its results as events."""
     events = Events()
@@ -218,13 +220,18 @@ def _streamed(
     def emit_result(index: int, result: Any) -> None:
         events.put(lambda: endpoint.event(head, index, endpoint.last_part(asked, index, result)))
 
+    def emit_total(future: Future[list[Any]]) -> None:
+        if not future.exception() and (total := endpoint.total(head, asked, future.result())):
+            events.put(lambda: total)
+
     job = endpoint.job(asked, emit)
     _check_tokens(job, asked, options)
     job.on_result = emit_result
+    job.future.add_done_callback(emit_total)
     head |= endpoint.head(asked)
     thread.submit(job)
     metrics.tokens[endpoint.path] += job.num_tokens
-    return stream(thread, job, events)
+    return stream(thread, job, events, request.state)
 
 
 def _parsed(kind: type[ModelRequest], body: bytes, headers: Headers) -> ModelRequest:
