@@ -569,14 +569,15 @@ def _ask_equally(address: str, pid: int, seconds: float, counts: Counts) -> None
     took: list[float] = []
     endings: list[str] = []
     with httpx.Client(timeout=120, limits=httpx.Limits(max_connections=None)) as client:
-        alone = client.post(address, json=body).json()
+        alone = client.post(address, json=body).raise_for_status().json()
         # The largest batch, after which memory has no reason to grow.
-        client.post(address, json={"sequences": body["sequences"] * _NUM_EQUAL_CLIENTS})
+        largest = {"sequences": body["sequences"] * _NUM_EQUAL_CLIENTS}
+        client.post(address, json=largest).raise_for_status()
 
         def ask(draw: Random) -> None:
             begin = time.monotonic()
             try:
-                answer = client.post(address, json=body).json()
+                answer = client.post(address, json=body).raise_for_status().json()
             except (httpx.HTTPError, ValueError):
                 endings.append("LOST")
                 return
@@ -584,10 +585,12 @@ def _ask_equally(address: str, pid: int, seconds: float, counts: Counts) -> None
             endings.append("equal" if _essence(answer) == _essence(alone) else "UNEQUAL")
 
         ending = under_load(ask, seconds, _NUM_EQUAL_CLIENTS, str(pid))
-    median, high = np.percentile(took, (50, 99))
-    print(f"{len(took) / seconds:.0f} a second: median {median:.3f} s, 99 % within {high:.3f} s")
     counts["requests of 64 clients"].update(endings)
     counts["memory of carbon serve"][ending] += 1
+    if not took:
+        return
+    median, high = np.percentile(took, (50, 99))
+    print(f"{len(took) / seconds:.0f} a second: median {median:.3f} s, 99 % within {high:.3f} s")
     counts["seconds of 64 clients"]["even" if high <= _MOST_SPREAD * median else "UNEVEN"] += 1
 
 

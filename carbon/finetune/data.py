@@ -30,7 +30,7 @@ from carbon.finetune.split import (
     sequences_of,
 )
 from carbon.finetune.tasks import TASK_TYPES, LabelTask, Transform
-from carbon.genome.alphabet import FASTA_LETTERS
+from carbon.genome.alphabet import FASTA_LETTERS, why_protein
 from carbon.io.files import content_sha256
 from carbon.tokenizer import K
 
@@ -437,6 +437,8 @@ def _checked_sequences(rows: Rows) -> list[str]:
                 f"{rows.where(row)}: '{min(wrong)}' is not a letter of DNA (IUPAC); is "
                 "data.sequence the column of sequences?"
             )
+        if why := why_protein(sequence.encode()):
+            raise UserError(f"{rows.where(row)}: {why}")
     return sequences
 
 

@@ -347,6 +347,7 @@ class Averager:
     Attributes:
         network: maps a `Batch` to (rows, width), or to several rows for each row of the batch.
         room_bp: bases of the longest sequence that is read whole.
+        width: length of each vector.
         batcher: runs rows in batches that fit into memory.
     """
 
@@ -376,7 +377,7 @@ class Averager:
         self.network = network
         self.room_bp = room_bp(backbone.config.max_position_embeddings, pool, vocabulary)
         self.batcher = Batcher(backbone)
-        self._pool, self._width, self._per_base = pool, width, per_base
+        self.width, self._pool, self._per_base = width, pool, per_base
         self._size_of = size_of or (lambda bases: bases if per_base else 1)
         self._vocabulary = vocabulary
         self._batch = batches(vocabulary, pool, per_base=per_base)
@@ -399,7 +400,7 @@ class Averager:
         Windows without a known base are ignored. The mean is NaN without any window, and for bases
         that no window holds. Without `tile`, sequences are truncated to the context.
         """
-        per_base, width = self._per_base, self._width
+        per_base, width = self._per_base, self.width
         shapes = [(len(s), width) if per_base else (width,) for s in sequences]
         sums = [np.zeros(shape) for shape in shapes]
         counts = [np.zeros((*shape[:-1], 1)) for shape in shapes]

@@ -104,6 +104,11 @@ class FinetunedModel:
         """Names of the predictions."""
         return self.task.output_names
 
+    @property
+    def num_networks(self) -> int:
+        """Networks that read each sequence: the members of an ensemble, or one."""
+        return self.averager.width // self.task.num_outputs
+
     def predict(
         self,
         sequences: Iterable[Input],

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from difflib import get_close_matches
@@ -18,6 +19,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from carbon.__version__ import __version__
 from carbon.errors import UserError
+from carbon.genome import Consequences
 from carbon.inference import Model
 from carbon.io.structured import JSON_OBJECT, parse_json
 from carbon.serve.endpoints import Completions, Embeddings, Endpoint, Scores
@@ -66,7 +68,10 @@ def make_app(model: Model, options: ServeOptions) -> FastAPI:
     app.add_middleware(RequestGate, options=options)
     if options.allowed_origins:
         app.add_middleware(
-            CORSMiddleware, allow_origins=options.allowed_origins, allow_headers=["*"]
+            CORSMiddleware,
+            allow_origins=options.allowed_origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],
         )
     app.add_middleware(Measured, metrics=metrics, paths=paths)
     app.exception_handler(HTTPException)(http_error)
@@ -104,12 +109,24 @@ def _check_options(model: Model, options: ServeOptions) -> None:
 
 
 def _endpoints(model: Model, options: ServeOptions, thread: ModelThread) -> list[Endpoint[Any]]:
-    kinds: list[type[Endpoint[Any]]] = [Completions, Embeddings, Scores, Variants]
+    common = model, options, thread.pause
+    endpoints: list[Endpoint[Any]] = [
+        Completions(*common),
+        Embeddings(*common),
+        Scores(*common),
+        Variants(*common, _consequences(options)),
+    ]
     if options.finetuned:
         from carbon.serve.predictions import Predictions
 
-        kinds.append(Predictions)
-    return [kind(model, options, thread.pause) for kind in kinds]
+        endpoints.append(Predictions(*common))
+    return endpoints
+
+
+def _consequences(options: ServeOptions) -> Consequences | None:
+    if options.reference is None or options.annotation is None:
+        return None
+    return Consequences(options.reference, options.annotation)
 
 
 def _add_pages(app: FastAPI, options: ServeOptions, thread: ModelThread, metrics: Metrics) -> None:
@@ -136,8 +153,9 @@ def _add_pages(app: FastAPI, options: ServeOptions, thread: ModelThread, metrics
         return Response(metrics.to_text(), media_type=CONTENT_TYPE)
 
     @app.get("/docs", include_in_schema=False)
-    async def docs() -> HTMLResponse:
-        return HTMLResponse(reference_page(app.openapi()))
+    async def docs(request: Request) -> HTMLResponse:
+        address, has_token = str(request.base_url), options.token is not None
+        return HTMLResponse(reference_page(app.openapi(), address, has_token=has_token))
 
 
 def _answerer(
@@ -148,7 +166,7 @@ def _answerer(
             asked = _parsed(endpoint.request, await request.body(), request.headers)
             _check_request(endpoint, asked, options)
             if asked.stream:
-                return _streamed(endpoint, thread, asked, options, metrics)
+                return _streamed(endpoint, thread, asked, options, metrics, request)
             job = endpoint.job(asked)
             _check_tokens(job, asked, options)
             thread.submit(job)
@@ -190,6 +208,7 @@ def _streamed(
     asked: ModelRequest,
     options: ServeOptions,
     metrics: Metrics,
+    request: Request,
 ) -> Response:
     """Submit a job, and return a reply that sends its results as events."""
     events = Events()
@@ -201,13 +220,18 @@ def _streamed(
     def emit_result(index: int, result: Any) -> None:
         events.put(lambda: endpoint.event(head, index, endpoint.last_part(asked, index, result)))
 
+    def emit_total(future: Future[list[Any]]) -> None:
+        if not future.exception() and (total := endpoint.total(head, asked, future.result())):
+            events.put(lambda: total)
+
     job = endpoint.job(asked, emit)
     _check_tokens(job, asked, options)
     job.on_result = emit_result
+    job.future.add_done_callback(emit_total)
     head |= endpoint.head(asked)
     thread.submit(job)
     metrics.tokens[endpoint.path] += job.num_tokens
-    return stream(thread, job, events)
+    return stream(thread, job, events, request.state)
 
 
 def _parsed(kind: type[ModelRequest], body: bytes, headers: Headers) -> ModelRequest:

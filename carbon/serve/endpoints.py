@@ -167,6 +167,10 @@ class Endpoint(Generic[Q]):
         """Return what remains of an entry after all parts that were emitted."""
         return self.entry(request, index, result)
 
+    def total(self, head: dict[str, Any], request: Q, results: list[Any]) -> dict[str, Any] | None:
+        """Return an event after all results of a stream, or None."""
+        return None
+
     def _batch_key(self, request: Q) -> tuple[str, str]:
         return self.path, request.settings
 
@@ -191,21 +195,25 @@ def num_windows(length_bp: int, room_bp: int) -> int:
     return 1 + math.ceil(max(0, length_bp - room_bp) / (room_bp // 2 // K * K))
 
 
+TextFrom = Callable[[int], str]
+
+
 class Sample(NamedTuple):
     """A continuation to draw.
 
     Attributes:
         prompt: DNA.
         number: of the sample, among those of equal prompts.
-        send: takes the text so far; None unless the reply is a stream.
+        send: takes a function that returns the text so far from a base on; None unless the reply
+            is a stream.
     """
 
     prompt: str
     number: int
-    send: Callable[[str], None] | None
+    send: Callable[[TextFrom], None] | None
 
 
-def _sender(emit: Emit | None, index: int, echoed: str) -> Callable[[str], None] | None:
+def _sender(emit: Emit | None, index: int, echoed: str) -> Callable[[TextFrom], None] | None:
     """Return a function that emits the new letters of a growing text, each letter once.
 
     A batch that runs again draws the same text, which is not emitted twice.
@@ -214,13 +222,18 @@ def _sender(emit: Emit | None, index: int, echoed: str) -> Callable[[str], None]
         return None
     num_sent = 0
 
-    def send(text: str) -> None:
-        nonlocal num_sent
-        if new := (echoed + text)[num_sent:]:
+    def send(text_from: TextFrom) -> None:
+        nonlocal echoed, num_sent
+        drawn = text_from(num_sent)
+        if new := echoed + drawn:
             emit(index, {"text": new, "logprobs": None, "finish_reason": None})
-            num_sent += len(new)
+        echoed, num_sent = "", num_sent + len(drawn)
 
     return send
+
+
+def _from(text: str) -> TextFrom:
+    return lambda start_bp: text[start_bp:]
 
 
 class Completions(Endpoint[Completion]):
@@ -235,6 +248,8 @@ class Completions(Endpoint[Completion]):
         """Draw continuations, and compute log-probabilities if requested."""
         if request.seed is None:
             request.seed = secrets.randbelow(2**32)
+        if request.stream_options is not None and not request.stream:
+            raise UserError("stream_options: is for streams; send it with stream = true")
         model, tags, num_top = self.model, tuple(request.tags), request.logprobs
         seed, added_bp = request.seed, request.added_bp
         task = Task(max(added_bp, 1), SamplingRule(**request.sampling), seed, tags)
@@ -244,7 +259,7 @@ class Completions(Endpoint[Completion]):
         def run(samples: list[Sample]) -> list[Any]:
             def watch(row: GeneratedRow) -> None:
                 if send := samples[row.number - 1].send:
-                    send(row.text)
+                    send(row.text_from)
                 self.pause()
 
             prompts = [sample.prompt for sample in samples]
@@ -254,7 +269,7 @@ class Completions(Endpoint[Completion]):
                 texts = generate(model.runner, prompts, task, samples=numbers, watch=watch)
             for sample, text in zip(samples, texts, strict=True):
                 if sample.send:
-                    sample.send(text)
+                    sample.send(_from(text))
             if num_top is None:
                 return [(text, None) for text in texts]
             whole = [prompt + text for prompt, text in zip(prompts, texts, strict=True)]
@@ -279,6 +294,7 @@ class Completions(Endpoint[Completion]):
             "created": int(time.time()),
             **super().head(request),
             "seed": request.seed,
+            **({"usage": None} if request.has_total else {}),
         }
 
     def entry(self, request: Completion, index: int, result: Any) -> dict[str, Any]:
@@ -293,10 +309,7 @@ class Completions(Endpoint[Completion]):
 
     def reply(self, request: Completion, results: list[Any]) -> dict[str, Any]:
         """Return a choice for each sample, and the number of tokens."""
-        num_read = sum(map(_num_tokens, request.prompt))
-        num_drawn = sum(_num_tokens(text) for text, _ in results)
-        usage = {"completion_tokens": num_drawn, "total_tokens": num_read + num_drawn}
-        return {**super().reply(request, results), "usage": _usage(num_read) | usage}
+        return {**super().reply(request, results), "usage": _usage_of(request, results)}
 
     def event(self, head: dict[str, Any], index: int, part: dict[str, Any]) -> dict[str, Any]:
         """Return a chunk in OpenAI's form."""
@@ -305,6 +318,14 @@ class Completions(Endpoint[Completion]):
     def last_part(self, request: Completion, index: int, result: Any) -> dict[str, Any]:
         """Return the end of a choice, whose text was emitted."""
         return self.entry(request, index, result) | {"text": ""}
+
+    def total(
+        self, head: dict[str, Any], request: Completion, results: list[Any]
+    ) -> dict[str, Any] | None:
+        """Return the number of tokens in OpenAI's form, if it is requested."""
+        if not request.has_total:
+            return None
+        return {**head, "choices": [], "usage": _usage_of(request, results)}
 
 
 class Embeddings(Endpoint[Embedding]):
@@ -386,6 +407,13 @@ _VECTOR_FORMATS: dict[str, Callable[[Float32s], Any]] = {
 
 def _num_tokens(sequence: str) -> int:
     return math.ceil(len(sequence) / K)
+
+
+def _usage_of(request: Completion, results: list[Any]) -> dict[str, int]:
+    num_read = sum(map(_num_tokens, request.prompt))
+    num_drawn = sum(_num_tokens(text) for text, _ in results)
+    total = num_read + num_drawn
+    return _usage(num_read) | {"completion_tokens": num_drawn, "total_tokens": total}
 
 
 def _usage(num_read: int) -> dict[str, int]:

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 _OTHER = "other"
+_CANCELLED = 499  # the server ends, or the client is gone, before the answer begins
 _STATM = Path("/proc/self/statm")
 
 
@@ -78,7 +79,7 @@ class Measured:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begin, status = time.monotonic(), 500
+        begin, status = time.monotonic(), _CANCELLED
 
         async def noting(message: Message) -> None:
             nonlocal status
@@ -88,8 +89,13 @@ class Measured:
 
         try:
             await self._app(scope, receive, noting)
+        except Exception:
+            status = 500
+            raise
         finally:
             path = scope["path"] if scope["path"] in self._paths else _OTHER
+            # A stream that ends with an error began with 200.
+            status = scope.get("state", {}).get("status", status)
             self._metrics.add(path, status, time.monotonic() - begin)
 
 

@@ -46,7 +46,7 @@ class ServeOptions:
     background: Background | None = None
     calibration: Calibration | None = None
     finetuned: Mapping[str, "FinetunedModel"] = field(default_factory=dict)
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
     most_tokens: int = 500_000
     most_items: int = 10_000
     most_waiting: int = 256

@@ -8,6 +8,7 @@ import numpy as np
 from carbon.errors import UserError
 from carbon.finetune.network import tokens_of
 from carbon.finetune.predict import FinetunedModel
+from carbon.inference.checks import NotFinite
 from carbon.inference.options import STRANDS_READ
 from carbon.serve.endpoints import Emit, Endpoint, Float32s, num_windows
 from carbon.serve.schemas import Prediction
@@ -40,6 +41,7 @@ class Predictions(Endpoint[Prediction]):
             return list(finetuned.predict(batch, strands=strands, too_long=too_long))
 
         num_rows = len(STRANDS_READ[strands]) * (1 + finetuned.task.per_base)
+        num_rows *= finetuned.num_networks
         tokens = [
             num_rows * _tokens(finetuned, len(each), tile=too_long == "tile") for each in sequences
         ]
@@ -50,7 +52,13 @@ class Predictions(Endpoint[Prediction]):
         return {**super().head(request), "task": self._finetuned(request).task.type}
 
     def entry(self, request: Prediction, index: int, result: Float32s) -> dict[str, Any]:
-        """Return the value of each output; a list with a value for each base, if it has such."""
+        """Return the value of each output; a list with a value for each base, if it has such.
+
+        Raises:
+            NotFinite: a value is infinite; NaN means that no base is known.
+        """
+        if np.isinf(result).any():
+            raise NotFinite(f"sequences.{index}")
         values = result.astype(object)
         values[np.isnan(result)] = None
         names = self._finetuned(request).output_names

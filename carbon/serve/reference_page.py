@@ -20,6 +20,7 @@ _ERRORS = {
     413: "the body is too long",
     503: "too many requests wait (--most-waiting) or connections are open (--most-connections)",
 }
+_SEND_TOKEN = " -H 'Authorization: Bearer TOKEN'"
 _HEADER = ("field", "type", "default", "meaning")
 _INTRODUCTION = (
     "Send JSON with <code>Content-Type: application/json</code>. Errors have OpenAI's form: "
@@ -53,11 +54,18 @@ def _schema(kind: type[ModelRequest]) -> dict[str, Any]:
     return schema
 
 
-def reference_page(document: dict[str, Any]) -> str:
-    """Return a page of an OpenAPI document: each endpoint with its fields and a `curl` command."""
+def reference_page(document: dict[str, Any], address: str, *, has_token: bool) -> str:
+    """Return a page of an OpenAPI document: each endpoint with its fields and a `curl` command.
+
+    Args:
+        document: of the application.
+        address: URL of the server, as the reader of the page has it.
+        has_token: the server requires a token.
+    """
+    options = _SEND_TOKEN if has_token else ""
     info = document["info"]
     sections = [
-        _section(path, method, about)
+        _section(path, method, about, f"curl {shlex.quote(address.rstrip('/') + path)}{options}")
         for path, methods in document["paths"].items()
         for method, about in methods.items()
     ]
@@ -70,7 +78,7 @@ def reference_page(document: dict[str, Any]) -> str:
     )
 
 
-def _section(path: str, method: str, about: dict[str, Any]) -> str:
+def _section(path: str, method: str, about: dict[str, Any], curl: str) -> str:
     title = f"{method.upper()} {path}"
     if "requestBody" not in about:
         return html_section(title, escape(about["summary"]))
@@ -80,7 +88,7 @@ def _section(path: str, method: str, about: dict[str, Any]) -> str:
         (name, _type(field), _default(field), field.get("description", ""))
         for name, field in schema["properties"].items()
     ]
-    command = f"curl http://127.0.0.1:8000{path} --json {shlex.quote(example)}"
+    command = f"{curl} --json {shlex.quote(example)}"
     shown = f"<pre><code>{escape(command)}</code></pre>"
     return html_section(title, escape(about["summary"]), shown, html_table(rows, _HEADER))
 

@@ -47,7 +47,7 @@ class ModelRequest(BaseModel):
     @property
     def settings(self) -> str:
         """All fields that results depend on but the items, as JSON."""
-        return self.model_dump_json(exclude={self.items_field, "stream"})
+        return self.model_dump_json(exclude={self.items_field, "stream", "stream_options"})
 
     @property
     def num_items(self) -> int:
@@ -77,6 +77,7 @@ class Completion(TaggedRequest):
         logprobs: return the log-probability of every token, and this many most likely ones.
         seed: of the random numbers; drawn if not given, and returned.
         mode, temperature, top_k, top_p, min_p: as for `Model.generate`.
+        stream_options: with `include_usage`, the number of tokens comes before the end of a stream.
     """
 
     items_field = "prompt"
@@ -93,6 +94,7 @@ class Completion(TaggedRequest):
     top_k: int | None = None
     top_p: float | None = None
     min_p: float | None = None
+    stream_options: dict[Literal["include_usage"], bool] | None = None
 
     best_of: Literal[1] | None = None
     frequency_penalty: Zero = 0
@@ -101,6 +103,11 @@ class Completion(TaggedRequest):
     stop: None = None
     suffix: None = None
     user: str | None = None
+
+    @property
+    def has_total(self) -> bool:
+        """Whether a stream ends with the number of tokens."""
+        return (self.stream_options or {}).get("include_usage", False)
 
     @property
     def added_bp(self) -> int:

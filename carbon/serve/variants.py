@@ -1,9 +1,10 @@
 """The endpoint of variants: deltas, consequences and percentiles."""
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from carbon.errors import UserError
-from carbon.genome import Reference, Variant
+from carbon.genome import Consequences, Reference, Variant
 from carbon.genome.normalize import other_form
 from carbon.inference import VariantScore
 from carbon.inference.identity import settings_of
@@ -23,6 +24,7 @@ _NOT_OF_METHOD = {"model", "stream", "variants", "scores"}
 _NO_BACKGROUND = "the server has no background; `carbon background` writes one"
 
 
+@dataclass(frozen=True)
 class Variants(Endpoint[VariantScoring]):
     """Score variants; with consequences and percentiles if the server has their files."""
 
@@ -30,6 +32,8 @@ class Variants(Endpoint[VariantScoring]):
     request = VariantScoring
     entries = "variants"
     example: ClassVar = {"variants": ["VIII:451496 G>A"]}
+
+    consequences: Consequences | None = None  # of all requests, as it indexes every gene
 
     def job(self, request: VariantScoring, emit: Emit | None = None) -> ModelJob:
         """Score the variants; one that contradicts the reference gets a reason instead."""
@@ -48,7 +52,7 @@ class Variants(Endpoint[VariantScoring]):
         model.score_variants(reference, [], **chosen, **options)  # checks them
         method = self._method(request)
         background = None if self._why_no_percentile(method) else self.options.background
-        annotate = VariantAnnotator(reference, self.options.annotation, background)
+        annotate = VariantAnnotator(reference, self.consequences, background)
         added = [name for name in VARIANT_SCORES if name in request.scores and name != "delta"]
         percentile = {"percentile": None, "percentile_of": None} if background else {}
 

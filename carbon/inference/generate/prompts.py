@@ -113,9 +113,15 @@ class GeneratedRow:
     @property
     def text(self) -> str:
         """The generated bases so far, at most `length_bp`."""
-        kmers = np.array(self.kmers, dtype=np.int64)
+        return self.text_from(0)
+
+    def text_from(self, start_bp: int) -> str:
+        """Return the generated bases from `start_bp` on, without decoding the 6-mers before."""
+        first = (self.tail_bp + start_bp) // K
+        kmers = np.array(self.kmers[first:], dtype=np.int64)
         text = decode_kmers(Kmers(kmers, np.full(len(kmers), 2**K - 1, dtype=np.uint8)))
-        return text[self.tail_bp : self.tail_bp + self.task.length_bp]
+        shift_bp = self.tail_bp - first * K
+        return text[shift_bp + start_bp : shift_bp + self.task.length_bp]
 
     def push(self, kmer: int) -> slice:
         """Append a 6-mer; return which of its bases are new."""

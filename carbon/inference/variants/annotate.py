@@ -51,13 +51,12 @@ class VariantAnnotator:
     def __init__(
         self,
         reference: Reference,
-        annotation: Annotation | None,
+        consequences: Consequences | None,
         background: Background | None,
         calibration: Calibration | None = None,
     ) -> None:
         """Take the sources of consequences, percentiles and calibrated deltas, each or None."""
-        self._reference = reference
-        self._consequences = Consequences(reference, annotation) if annotation else None
+        self._reference, self._consequences = reference, consequences
         self._background, self._calibration = background, calibration
 
     def __call__(self, variant: Variant, scores: Columns, *, agrees: bool) -> Columns:

@@ -12,7 +12,15 @@ import pysam
 
 from carbon.batching import in_blocks
 from carbon.errors import GenomeError
-from carbon.genome import Interval, Reference, VcfReader, VcfRow, contig_names, short
+from carbon.genome import (
+    Consequences,
+    Interval,
+    Reference,
+    VcfReader,
+    VcfRow,
+    contig_names,
+    short,
+)
 from carbon.genome.bed import read_regions
 from carbon.genome.contig_names import names_table
 from carbon.genome.normalize import other_form
@@ -301,7 +309,8 @@ def score_vcf(
         genes = read_genes(
             job.genes, reference, contig_names(job.genes.contigs, reference.contig_lengths_bp)
         )
-        annotate = VariantAnnotator(reference, genes.annotation, background, calibration)
+        consequences = Consequences(reference, genes.annotation) if genes.annotation else None
+        annotate = VariantAnnotator(reference, consequences, background, calibration)
 
         def write(results: Results) -> dict[str, Any]:
             counts = _Counts(settings.get("scores", ()))

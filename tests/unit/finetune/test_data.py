@@ -210,6 +210,13 @@ def test_letters_of_every_case_and_code_are_taken(tmp_path):
     assert found.examples.sequences == tuple(s.upper() for s in sequences)
 
 
+def test_a_protein_of_letters_of_dna_is_refused_as_when_it_is_predicted(tmp_path):
+    sequences = [random_bases(40, seed=1), "MAVSKVYARSVYDSRGN"]
+    path = write_text(tmp_path / "y.csv", ",", {"sequence": sequences, "label": [0, 1]})
+    with pytest.raises(UserError, match=r"y\.csv, line 3: 13 of 17 letters .* a protein\?"):
+        prepare(DataConfig(path=path), TaskConfig(type="binary"))
+
+
 def bases_config(tmp_path, labels):
     columns = {"sequence": [random_bases(6, seed=i) for i in range(len(labels))], "label": labels}
     pq.write_table(pa.table(columns), tmp_path / "b.parquet")

@@ -183,7 +183,16 @@ class TestOthers:
         with pytest.raises(UserError, match="computed with other model weights"):
             make_app(model, options)
 
-    def test_consequences_and_percentiles_are_those_of_variants(self, model, reference):
+    def test_consequences_and_percentiles_are_those_of_variants(
+        self, model, reference, monkeypatch
+    ):
+        indexed, index = [], Consequences.__init__
+
+        def noted(self, *arguments):
+            indexed.append(arguments)
+            index(self, *arguments)
+
+        monkeypatch.setattr(Consequences, "__init__", noted)
         span, how = ((60, 360),), {"window_bp": 120}
         transcript = Transcript("t", "c", "+", span, span, False, "here")
         gene = Gene("g", "g", "", Interval("c", 60, 360), "+", (transcript,))
@@ -200,6 +209,7 @@ class TestOthers:
                 return httpx.post(f"{address}/variants", json=question, timeout=60).json()
 
             found, other = ask(variants=snvs, **how), ask(variants=snvs, window_bp=90)
+        assert len(indexed) == 1  # for all requests
         scored, *unscored = found["variants"]
         variant = Variant.parse(snvs[0])
         effect = Consequences(reference, annotation).of(variant)._asdict()

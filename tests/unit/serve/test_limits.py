@@ -79,6 +79,20 @@ def test_web_pages_of_named_origins_alone_may_ask(model):
             assert answer.headers.get("access-control-allow-origin") == allowed
 
 
+def test_a_page_of_a_named_origin_may_post_with_a_token(model):
+    preflight = {
+        "Origin": "https://lab.example",
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization, content-type",
+    }
+    origins = [preflight["Origin"]]
+    with serving(model, name="tiny", allowed_origins=origins, token="a" * 16) as address:
+        answer = httpx.options(f"{address}/score", headers=preflight)
+    assert answer.status_code == 200, answer.text
+    assert "POST" in answer.headers["access-control-allow-methods"]
+    assert "authorization" in answer.headers["access-control-allow-headers"]
+
+
 REQUESTS = [
     {"prompt": BASES[:40], "max_tokens": 3, "seed": 1},
     {"prompt": [BASES[:40], BASES[9:50]], "max_tokens": 3, "seed": 1, "n": 2},

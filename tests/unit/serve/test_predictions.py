@@ -9,7 +9,10 @@ import pytest
 
 from carbon.errors import UserError
 from carbon.finetune.config import MethodConfig
+from carbon.inference.checks import NotFinite
 from carbon.serve import ServeOptions, make_app
+from carbon.serve.predictions import Predictions
+from carbon.serve.schemas import Prediction
 from tests.helpers.finetune import BASES as PER_BASE
 from tests.helpers.finetune import BINARY, NUMBERS, base_folder, finetuned_of
 from tests.helpers.serve import BASES, serving
@@ -72,6 +75,26 @@ def test_lengths_are_checked_before_anything_is_computed(predict, finetuned):
         assert predict(model="promoter", sequences=[long], too_long=rule)["predictions"]
     told = predict(400, model="promoter", sequences=[long * 99], too_long="tile")["error"]
     assert "exceed the 5,000 of one request (--most-tokens)" in told["message"]
+
+
+def test_each_network_of_an_ensemble_counts(model, finetuned):
+    single, ensemble = finetuned["levels"], copy(finetuned["levels"])
+    averager = copy(single.averager)
+    averager.width = 3 * single.task.num_outputs  # of three networks side by side
+    ensemble.averager = averager
+    tokens = []
+    for each in (single, ensemble):
+        endpoint = Predictions(model, ServeOptions(name="tiny", finetuned={"levels": each}))
+        tokens.append(endpoint.job(Prediction(sequences=SEQUENCES)).num_tokens)
+    assert tokens[1] == 3 * tokens[0] > 0
+
+
+def test_an_infinite_value_is_an_error_of_the_model(model, finetuned):
+    endpoint = Predictions(model, ServeOptions(name="tiny", finetuned=finetuned))
+    request = Prediction(model="levels", sequences=["ACGT"])
+    values = np.full(finetuned["levels"].task.num_outputs, np.inf, dtype=np.float32)
+    with pytest.raises(NotFinite, match=r"sequences\.0: the model's output is not finite"):
+        endpoint.entry(request, 0, values)
 
 
 def test_names_and_pairs_are_refused_at_the_start(model, finetuned):

@@ -1,5 +1,6 @@
 """Who may ask, and what a server says of itself: token, health, counters, reference page."""
 
+import asyncio
 import re
 from html import unescape
 from html.parser import HTMLParser
@@ -9,6 +10,8 @@ import openai
 import pytest
 
 from carbon.errors import UserError
+from carbon.serve import ServeOptions
+from carbon.serve.metrics import Measured, Metrics
 from carbon.serve.options import read_token
 from carbon.serve.worker import ModelThread
 from tests.helpers.serve import BASES, serving
@@ -62,6 +65,9 @@ class TestToken:
         with pytest.raises(UserError, match="token: a token has at least 16"):
             read_token(path)
 
+    def test_options_do_not_show_it(self):
+        assert TOKEN not in repr(ServeOptions(name="tiny", token=TOKEN))
+
     def test_blanks_around_a_token_are_no_part_of_it(self, tmp_path):
         (tmp_path / "token").write_text(f"{TOKEN}\n")
         assert read_token(tmp_path / "token") == TOKEN
@@ -104,6 +110,18 @@ class TestState:
         assert values["carbon_waiting_requests"] == 0
 
 
+@pytest.mark.parametrize(("raised", "status"), [(asyncio.CancelledError, 499), (RuntimeError, 500)])
+def test_a_request_without_an_answer_is_counted(raised, status):
+    async def app(scope, receive, send):
+        raise raised
+
+    metrics = Metrics(lambda: 0)
+    measured = Measured(app, metrics, ["/score"])
+    with pytest.raises(raised):
+        asyncio.run(measured({"type": "http", "path": "/score"}, None, None))
+    assert f'carbon_requests_total{{path="/score",status="{status}"}} 1' in metrics.to_text()
+
+
 def parsed(text):
     """Return the samples of the text format of Prometheus; each has its help and its type."""
     values, described = {}, set()
@@ -143,6 +161,16 @@ class TestReferencePage:
             for method in methods:
                 assert f"{method.upper()} {path}" in text
         assert len(page.commands) == sum("post" in each for each in document["paths"].values()) > 3
+
+    def test_its_commands_have_the_address_and_the_token_of_the_server(self, address, locked):
+        port = address.rpartition(":")[2]
+        local = f"http://localhost:{port}"
+        commands = _Page(httpx.get(f"{local}/docs").text).commands
+        assert commands[0].startswith(f"curl {local}/v1/completions --json ")
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        text = httpx.get(f"{locked}/docs", headers=headers).text
+        start = f"curl {locked}/v1/completions -H 'Authorization: Bearer TOKEN' --json "
+        assert _Page(text).commands[0].startswith(start) and TOKEN not in text
 
     def test_its_fields_have_a_meaning_and_its_examples_are_accepted(self, address):
         document = httpx.get(f"{address}/openapi.json").json()
