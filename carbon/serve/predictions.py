@@ -73,5 +73,5 @@ class Predictions(Endpoint[Prediction]):
 def _tokens(finetuned: FinetunedModel, length_bp: int, *, tile: bool) -> int:
     """Return the maximum tokens of one strand of a sequence."""
     room_bp = finetuned.room_bp
-    longest = tokens_of(min(length_bp, room_bp), finetuned.manifest.pool)
+    longest = tokens_of(min(length_bp, room_bp), finetuned.manifest.pool, finetuned.vocabulary)
     return longest * (num_windows(length_bp, room_bp) if tile else 1)
