@@ -59,10 +59,10 @@ def info(model: str, /) -> None:
 
     folder = model_folder(model)  # reads the config and the headers of the weights, without torch
     config, vocabulary = folder.config, folder.vocabulary
-    is_own = isinstance(vocabulary, Vocabulary)
+    own = vocabulary if isinstance(vocabulary, Vocabulary) else None
     older = {"rope_theta": config.get("rope_theta"), **(config.get("rope_scaling") or {})}
     facts = {
-        "vocabulary": vocabulary.name if is_own else f"{vocabulary.k}-mers",
+        "vocabulary": own.name if own else f"{vocabulary.k}-mers",
         "parameters": folder.num_parameters,
         "layers": config["num_hidden_layers"],
         "hidden_size": config["hidden_size"],
@@ -70,7 +70,7 @@ def info(model: str, /) -> None:
         "context_bp": (config["max_position_embeddings"] - len(vocabulary.prefix())) * vocabulary.k,
         "rope": config.get("rope_parameters") or {"rope_type": "default", **older},
         "tied_embeddings": config["tie_word_embeddings"],
-        "tags": list(vocabulary.tags) if is_own else [],
+        "tags": list(own.tags) if own else [],
     }
     print(json.dumps(facts, indent=1))
 
