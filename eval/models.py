@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import cache
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -86,7 +86,7 @@ class CarbonModel(Model):
     @property
     def network(self) -> torch.nn.Module:
         """The module that reads tokens."""
-        return cast("torch.nn.Module", self.carbon.runner.network.base_model)
+        return self.carbon.runner.network.base_model
 
     def base_log_likelihoods(self, sequences: Sequence[str]) -> list[Floats]:
         """Return conditional log-likelihoods of bases: (bases,) a sequence."""
@@ -293,8 +293,8 @@ class CarbonModel(Model):
         Nothing precedes the first base of a model without a begin token: zeros stand for its state.
         """
         if not len(stem):
-            head = self.carbon.model.network.get_output_embeddings().weight
-            return DynamicCache(), head.new_zeros(1, head.shape[1])
+            head: Any = self.carbon.model.network.get_output_embeddings()  # type: ignore[no-untyped-call]
+            return DynamicCache(), head.weight.new_zeros(1, head.weight.shape[1])
         output: Any = self._read(stem)
         return cache_of(output), output[0][0, -1:]
 

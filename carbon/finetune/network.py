@@ -54,7 +54,8 @@ MakeBatch = Callable[[Sequence[str]], Batch]
 
 def first_row(vocabulary: KmerVocabulary) -> int:
     """Return the first embedding row that DNA needs; text tokens come before it."""
-    return vocabulary.rows.start
+    start: int = vocabulary.rows.start
+    return start
 
 
 def tokens_of(length_bp: int, pool: Pool, vocabulary: KmerVocabulary) -> int:
@@ -268,7 +269,8 @@ class OpenedModel:
             UserError: the model has fewer layers, or no layers that run one by one.
         """
         self.model = model
-        self.backbone: LlamaModel = model.network.base_model
+        decoder: Any = model.network.base_model
+        self.backbone: LlamaModel = decoder
         layers_of_decoder(self.backbone)
         whole: Any = self.backbone
         self._whole = (whole.embed_tokens, whole.layers, whole.norm)

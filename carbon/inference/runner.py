@@ -292,7 +292,7 @@ class ModelRunner(Batcher):
         error of 0.06 nats.
         """
         if self._head is None:
-            head: Any = self.network.get_output_embeddings()
+            head: Any = self.network.get_output_embeddings()  # type: ignore[no-untyped-call]
             ids = torch.from_numpy(self.vocabulary.ids).to(self.device)
             self._head = head.weight.detach()[ids].float()
         # For few rows the library may choose another kernel, with other last bits.
@@ -397,8 +397,9 @@ class ModelRunner(Batcher):
     def _run(self, ids: Tensor) -> Tensor:
         """Return the states of rows of ids: (rows, tokens, width)."""
         if not ids.shape[1]:  # the first token of a model without a begin token, alone
-            head: Tensor = self.network.get_output_embeddings().weight
-            return head.new_zeros(*ids.shape, head.shape[1])
+            head: Any = self.network.get_output_embeddings()  # type: ignore[no-untyped-call]
+            none: Tensor = head.weight.new_zeros(*ids.shape, head.weight.shape[1])
+            return none
         positions = self._positions(0, ids.shape[1])
         states: Tensor = self.network.base_model(input_ids=ids, use_cache=False, **positions)[0]
         return states

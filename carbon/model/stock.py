@@ -38,7 +38,9 @@ def stock_config(folder: Path, source: str | Path) -> dict[str, Any]:
             attends in sliding windows.
     """
     from transformers import AutoConfig
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+    from transformers.models.auto.configuration_auto import (
+        CONFIG_MAPPING_NAMES,  # type: ignore[attr-defined]
+    )
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
     kind = read_table(folder / "config.json").get("model_type")
@@ -56,7 +58,7 @@ def stock_config(folder: Path, source: str | Path) -> dict[str, Any]:
     if causal is None or causal not in built_as:
         names = ", ".join(built_as) or f"model_type {config.model_type!r}"
         raise ModelError(f"{source}: {names} is no causal language model; {_REMEDY}")
-    numbers = {name: getattr(config, name, None) for name in _NUMBERS}
+    numbers: dict[str, Any] = {name: getattr(config, name, None) for name in _NUMBERS}
     for name, value in numbers.items():
         if not isinstance(value, int) or value < 1:
             raise ModelError(f"{source}: config.json has no {name} above 0; {_REMEDY}")
