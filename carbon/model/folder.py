@@ -247,14 +247,31 @@ Fetch = Callable[[], Path]
 
 
 def is_stock(folder: Path) -> bool:
-    """Return whether a folder has a tokenizer, and rows and tokens of no vocabulary of Carbon's."""
+    """Return whether a folder has a tokenizer that is not Carbon's.
+
+    Carbon's has `<dna>`, but a hybrid model may have Qwen3's alone. The number of rows decides only
+    if the tokenizer lists no tokens: a padded vocabulary of 6-mers has as many rows as Carbon's.
+    """
     path = folder / "config.json"
     if not path.is_file() or not has_tokenizer(folder):
         return False
-    if read_table(path).get("vocab_size") in (NATIVE.size, HYBRID.size):
+    num_rows = read_table(path).get("vocab_size")
+    if num_rows == HYBRID.size:
         return False
-    tokenizer = folder / "tokenizer.json"
-    return not tokenizer.is_file() or "<dna>" not in _token_ids(tokenizer)
+    tokens = _tokens_of(folder)
+    return "<dna>" not in tokens if tokens else num_rows != NATIVE.size
+
+
+def _tokens_of(folder: Path) -> set[str]:
+    """Return the tokens that a folder's tokenizer lists."""
+    one, table, lines = (folder / name for name in ("tokenizer.json", "vocab.json", "vocab.txt"))
+    if one.is_file():
+        return set(_token_ids(one))
+    if table.is_file():
+        return set(read_table(table))
+    if lines.is_file():
+        return set(lines.read_text(encoding="utf-8", errors="replace").split())
+    return set()
 
 
 def _stock_folder(folder: Path, source: str | Path, fetch: Fetch) -> ModelFolder:

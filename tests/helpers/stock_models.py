@@ -56,15 +56,19 @@ def save_stock_model(
     begin: bool,
     seed: int = 0,
     context_tokens: int = CONTEXT_TOKENS,
+    num_rows: int | None = None,
     **options: Any,
 ) -> Path:
-    """Write a tiny random model and its tokenizer as transformers does."""
+    """Write a tiny random model and its tokenizer as transformers does.
+
+    The network has a row for each token, or `num_rows`.
+    """
     tokenizer = kmer_tokenizer(k, begin=begin, **options)
     config_of, network_of = _KINDS[kind]
     torch.manual_seed(seed)
     config = config_of(
-        vocab_size=len(tokenizer), max_position_embeddings=context_tokens, bos_token_id=None,
-        eos_token_id=None, pad_token_id=None, **_SHAPE,
+        vocab_size=num_rows or len(tokenizer), max_position_embeddings=context_tokens,
+        bos_token_id=None, eos_token_id=None, pad_token_id=None, **_SHAPE,
     )  # fmt: skip
     network_of(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)

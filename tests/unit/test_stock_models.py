@@ -15,6 +15,7 @@ from carbon.errors import ModelError, UserError
 from carbon.genome import Interval, Reference, Variant, reverse_complement
 from carbon.inference.scan import join_chunks
 from carbon.model.folder import is_stock, model_folder
+from carbon.tokenizer import NATIVE
 from carbon.tokenizer.read import read_kmer_vocabulary
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.stock_models import StockModel, kmer_tokenizer, save_stock_model
@@ -248,6 +249,23 @@ class TestReading:
         folder = save_stock_model(tmp_path / "m", "llama", 1, begin=True, unknown=False)
         carbon.load(folder, device="cpu")
         assert "no token for unknown bases, which are read as A" in capsys.readouterr().err
+
+
+class TestCarbonsNumberOfRows:
+    """A vocabulary of 6-mers that is padded to a multiple of 128 has 4,224 rows, as Carbon's."""
+
+    def test_likelihoods(self, tmp_path):
+        folder = save_stock_model(tmp_path / "m", "llama", 6, begin=True, num_rows=NATIVE.size)
+        (score,) = carbon.load(folder, device="cpu").score([CONTIG[:40]])
+        expected = StockModel.load(folder, 6).base_log_p(CONTIG[:40])
+        assert score.bases == pytest.approx(expected, abs=CLOSE)
+
+    @pytest.mark.parametrize("name", ["vocab.txt", "vocab.json", "tokenizer_config.json"])
+    def test_the_listed_tokens_decide(self, tmp_path, name):
+        (tmp_path / "config.json").write_text(json.dumps({"vocab_size": NATIVE.size}))
+        tokens = {"vocab.txt": "<s>\nAAAAAA\n", "vocab.json": '{"<s>": 0, "AAAAAA": 1}'}
+        (tmp_path / name).write_text(tokens.get(name, "{}"))
+        assert is_stock(tmp_path) == (name in tokens)
 
 
 def test_a_background_of_one_model_is_refused_for_another(reference, tmp_path, capsys):
