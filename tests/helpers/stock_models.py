@@ -94,10 +94,15 @@ class StockModel(NamedTuple):
     def ids(self, text: str) -> list[int]:
         return self.tokenizer(text)["input_ids"]
 
-    def states(self, text: str) -> np.ndarray:
-        """Return the last states of a sequence's k-mers, (k-mers, width)."""
+    def states(self, text: str, layer: int | None = None) -> np.ndarray:
+        """Return the states of a sequence's k-mers, the last ones or of a layer: (k-mers, width).
+
+        The states of the last layer have the norm.
+        """
+        ids = torch.tensor([self.ids(text)])
         with torch.inference_mode():
-            states = self.network.base_model(torch.tensor([self.ids(text)]))[0][0]
+            output = self.network.base_model(ids, output_hidden_states=True)
+        states = (output[0] if layer is None else output.hidden_states[layer])[0]
         return states[int(self.has_begin) :].numpy()
 
     def conditionals(self, text: str) -> np.ndarray:
