@@ -29,14 +29,14 @@ def check_runs_as_stock(runner: ModelRunner, source: str) -> None:
             transformers, or the network cannot run in parts.
     """
     _check_attention(runner, source)
-    if not (share := _difference_of_heads(runner)) <= _HEAD_TOLERANCE:
-        problem = f"has logits that differ by {share:.2g} of the largest from those of its head"
-        raise _refusal(runner, source, problem)
     try:
-        difference = _largest_difference(runner)
+        share, difference = _difference_of_heads(runner), _largest_difference(runner)
     except Exception as error:  # a network may fail in any way
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise _refusal(runner, source, f"cannot run in parts ({reason})") from None
+    if not share <= _HEAD_TOLERANCE:
+        problem = f"has logits that differ by {share:.2g} of the largest from those of its head"
+        raise _refusal(runner, source, problem)
     if not difference <= _TOLERANCE_NATS.get(runner.dtype, _ROUNDED_NATS):
         raise _refusal(runner, source, f"differs by {difference:.2g} nats when it runs in parts")
 

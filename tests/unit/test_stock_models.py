@@ -184,10 +184,12 @@ def tiled_delta(stock: StockModel, variant: Variant, window_bp: int, strand: str
 
 
 def test_deltas_of_tiled(model, stock, reference):
+    """The last one is near the start of the contig, and of its reverse complement near the end."""
+    variants = [*VARIANTS, Variant("c", 7, CONTIG[7], "ACGT"["ACGT".index(CONTIG[7]) - 1])]
     scores = model.score_variants(
-        reference, VARIANTS, protocol="tiled", window_bp=66, downstream_bp=10
+        reference, variants, protocol="tiled", window_bp=66, downstream_bp=10
     )
-    for variant, score in zip(VARIANTS, scores, strict=True):
+    for variant, score in zip(variants, scores, strict=True):
         expected = [tiled_delta(stock, variant, 66, strand) for strand in "+-"]
         assert [score.forward, score.reverse] == pytest.approx(expected, abs=CLOSE)
 
@@ -295,6 +297,24 @@ def test_offsets_and_windows_are_those_of_the_model(model, stock):
         model.variant_method(window_bp=context_bp + 1)
     with pytest.raises(UserError, match="this model has no metadata tags"):
         model.score(["ACGT"], tags=["<fungi_species>"])
+
+
+def test_commands_write_what_the_functions_return(tmp_path, reference):
+    folder = save_stock_model(tmp_path / "m", "llama", 3, begin=True)
+    model = carbon.load(folder, device="cpu")
+    words = ["--model", str(folder), "--reference", str(reference.path), "--device", "cpu"]
+    scanned, mapped = tmp_path / "s.tsv", tmp_path / "d.npz"
+    of_scan = ["--region", "c:101-150", "--window", "24", "--offsets", "all"]
+    assert main(["scan", *words, *of_scan, "--output", str(scanned)]) == 0
+    chunk = join_chunks(model.scan(reference, Interval("c", 100, 150), window_bp=24, offsets="all"))
+    lines = [line for line in scanned.read_text().splitlines() if line.startswith("c\t")]
+    values = [[float(cell) for cell in line.split("\t")[3:7]] for line in lines]
+    assert np.array(values) == pytest.approx(chunk.log_probabilities, abs=1e-4)
+    of_map = ["--region", "c:31-42", "--window", "42"]
+    assert main(["dependency", *words, *of_map, "--output", str(mapped)]) == 0
+    expected = model.dependency(reference, Interval("c", 30, 42), window_bp=42).directed
+    with np.load(mapped) as arrays:
+        assert arrays["directed"] == pytest.approx(expected, abs=1e-4)
 
 
 class TestReading:
@@ -546,12 +566,15 @@ class TestRefusals:
 
     @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
     def test_a_network_that_scales_its_logits(self, tmp_path, dtype):
-        """Granite divides its logits, which the product with the head alone does not."""
+        """Granite divides its logits, which the product with the head alone does not.
+
+        Small logits change no log-probability by more than bfloat16 may.
+        """
         torch.manual_seed(0)
         config = GraniteConfig(
             vocab_size=6, hidden_size=16, intermediate_size=24, num_hidden_layers=2,
             num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=64,
-            initializer_range=0.4, logits_scaling=8.0,
+            initializer_range=0.02, logits_scaling=8.0,
         )  # fmt: skip
         folder = save_network(tmp_path / "m", GraniteForCausalLM(config))
         with pytest.raises(ModelError, match="GraniteForCausalLM has logits that differ by 7 of"):
