@@ -60,7 +60,9 @@ def info(model: str, /) -> None:
     folder = model_folder(model)  # reads the config and the headers of the weights, without torch
     config, vocabulary = folder.config, folder.vocabulary
     own = vocabulary if isinstance(vocabulary, Vocabulary) else None
-    older = {"rope_theta": config.get("rope_theta"), **(config.get("rope_scaling") or {})}
+    theta = config.get("rope_theta")
+    older = {"rope_type": "default", "rope_theta": theta, **(config.get("rope_scaling") or {})}
+    has_rope = own or theta is not None
     facts = {
         "vocabulary": own.name if own else f"{vocabulary.k}-mers",
         "parameters": folder.num_parameters,
@@ -68,7 +70,7 @@ def info(model: str, /) -> None:
         "hidden_size": config["hidden_size"],
         "context_tokens": config["max_position_embeddings"],
         "context_bp": (config["max_position_embeddings"] - len(vocabulary.prefix())) * vocabulary.k,
-        "rope": config.get("rope_parameters") or {"rope_type": "default", **older},
+        "rope": config.get("rope_parameters") or (older if has_rope else None),
         "tied_embeddings": config["tie_word_embeddings"],
         "tags": list(own.tags) if own else [],
     }

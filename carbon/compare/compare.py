@@ -21,6 +21,7 @@ from carbon.compare.scored_files import (
     ScoredFile,
     check_one_vcf,
     check_single,
+    common_k,
     join_alleles,
     kinds_of,
     members,
@@ -158,7 +159,8 @@ def run_compare_job(job: CompareJob, rows_file: Path | None = None) -> dict[str,
     if not len(scored_pairs):
         raise UserError(f"{job.a} and {job.b}: no allele has a score in both; nothing to compare")
     top = _most_different(scored_pairs, job.top)
-    summary = _summary(job, files, joined, pairs) | _measures(scored_pairs) | {"top": top}
+    measures = _measures(scored_pairs, common_k(files))
+    summary = _summary(job, files, joined, pairs) | measures | {"top": top}
     _write(job, files, scored_pairs, summary)
     if rows_file:
         _write_table(rows_file, job, files, scored_pairs)
@@ -245,7 +247,7 @@ def _reasons(pairs: pd.DataFrame, side: str) -> dict[str, int]:
     return counts
 
 
-def _measures(pairs: pd.DataFrame) -> dict[str, Any]:
+def _measures(pairs: pd.DataFrame, k: int) -> dict[str, Any]:
     """Return the agreement of all alleles and of each group."""
     a, b = pairs["a"].to_numpy(), pairs["b"].to_numpy()
     measures: dict[str, Any] = {"overall": agreement(a, b)}
@@ -254,7 +256,7 @@ def _measures(pairs: pd.DataFrame) -> dict[str, Any]:
         measures["percentiles"] = {"n": len(both), **correlations(*both.T)}
     for grouping, labels_of in GROUPINGS.items():
         if grouping != "by_consequence" or "consequence" in pairs.columns:
-            groups = members(labels_of(pairs))
+            groups = members(labels_of(pairs, k))
             measures[grouping] = {name: agreement(a[g], b[g]) for name, g in groups.items()}
     return measures
 

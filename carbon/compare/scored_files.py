@@ -1,7 +1,8 @@
 """Read outputs of `carbon variants` in any format, join their alleles, and group them."""
 
+import math
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote
@@ -344,7 +345,7 @@ Labels = NDArray[np.object_]
 """The group of each allele; None or NaN for alleles without a group."""
 
 KINDS = ("SNV", "MNV", "insertion", "deletion")
-_K = 6  # an indel of a multiple of six bases does not shift the 6-mers after it
+_K = 6  # bases of a token, of files that do not state it
 
 
 def kinds_of(alleles: pd.DataFrame) -> Labels:
@@ -359,11 +360,16 @@ def kinds_of(alleles: pd.DataFrame) -> Labels:
     return np.select(conditions, ["insertion", "deletion", "SNV"], "MNV").astype(object)
 
 
-def lengths_of(alleles: pd.DataFrame) -> Labels:
-    """Return for each indel whether it shifts the 6-mers that follow."""
+def common_k(files: Iterable[ScoredFile]) -> int:
+    """Return the least number of bases that is a multiple of the tokens of every file."""
+    return math.lcm(*(scored.settings.get("k", _K) for scored in files))
+
+
+def lengths_of(alleles: pd.DataFrame, k: int) -> Labels:
+    """Return for each indel whether it shifts the k-mers that follow."""
     added = _added_bp(alleles)
     names: Labels = np.where(
-        added % _K == 0, "indel of 6, 12, ... bp", "indel of another length"
+        added % k == 0, f"indel of {k}, {2 * k}, ... bp", "indel of another length"
     ).astype(object)
     names[added == 0] = None
     return names
@@ -381,11 +387,12 @@ def _added_bp(alleles: pd.DataFrame) -> NDArray[np.int64]:
     return added_bp
 
 
-GROUPINGS: dict[str, Callable[[pd.DataFrame], Labels]] = {
-    "by_kind": kinds_of,
+GROUPINGS: dict[str, Callable[[pd.DataFrame, int], Labels]] = {
+    "by_kind": lambda alleles, k: kinds_of(alleles),
     "by_length": lengths_of,
-    "by_consequence": consequences_of,
+    "by_consequence": lambda alleles, k: consequences_of(alleles),
 }
+"""Functions from alleles, and the bases of a token, to labels."""
 
 
 def members(labels: Labels) -> dict[str, NDArray[np.bool_]]:

@@ -59,6 +59,7 @@ from carbon.genome import Reference
 from carbon.inference import load
 from carbon.inference.checks import check_window
 from carbon.inference.embed import check_pool
+from carbon.inference.identity import tokens_of
 from carbon.inference.options import Pool
 from carbon.io.config import with_overrides
 from carbon.io.files import atomic_file, atomic_folder, content_sha256
@@ -121,10 +122,12 @@ class Member(NamedTuple):
 
 def run_identity(config: FinetuneConfig, prepared: PreparedData) -> Identity:
     """Return the settings by dotted key, and the SHA-256 of files, model and examples by name."""
-    folder = model_folder(config.model).path
-    model = [*weight_files(folder), folder / "config.json"]
+    checked = model_folder(config.model)
+    model = [*weight_files(checked.path), checked.path / "config.json"]
+    tokens = tokens_of(checked.vocabulary)
     hashes = {f"{each['role']} ({each['name']})": each["sha256"] for each in prepared.files}
     hashes |= {f"base model ({path.name})": content_sha256(path) for path in model}
+    hashes |= {f"base model ({name})": digest for name, digest in tokens.items()}
     hashes |= {"set of examples": _sha256_of(prepared.examples)}
     plain: Identity = json.loads(
         json.dumps({"settings": dict(_flat(config.to_table())), "hashes": hashes})

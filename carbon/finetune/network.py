@@ -1,5 +1,6 @@
 """The fine-tuned network and its losses: padded batches, a stock decoder, pooling, and a head."""
 
+import copy
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
@@ -95,7 +96,8 @@ def turned(item: Input) -> Input:
 
 def _padded(sequences: Sequence[str], vocabulary: KmerVocabulary, pool: Pool) -> Batch:
     pooling = POOLS[pool]
-    begin, end = vocabulary.prefix(), [six_mers(vocabulary).dna_end] if pooling.close else []
+    begin = np.array(vocabulary.prefix(), dtype=np.int64)
+    end = np.array([six_mers(vocabulary).dna_end] if pooling.close else [], dtype=np.int64)
     longest = max(tokens_of(len(s), pool, vocabulary) for s in sequences)
     ids = np.zeros((len(sequences), longest), dtype=np.int64)
     weights = np.zeros((len(sequences), longest), dtype=np.float32)
@@ -280,9 +282,7 @@ class OpenedModel:
                 raise UserError(f"layer {layer}: the model has {num_layers}; give 0 to that")
             whole.layers, whole.norm = whole.layers[:layer], nn.Identity()
             whole.config.num_hidden_layers = layer
-        rows = whole.embed_tokens.weight.detach()[model.vocabulary.rows].clone()
-        embedding: Any = nn.Embedding
-        whole.embed_tokens = embedding.from_pretrained(rows, freeze=False)
+        whole.embed_tokens = _embedding_of(whole.embed_tokens, model.vocabulary.rows)
 
     def closed(self) -> LlamaForCausalLM:
         """Restore the model, with the fine-tuned weights, and return it."""
@@ -293,6 +293,18 @@ class OpenedModel:
             backbone.embed_tokens.weight[self.model.vocabulary.rows] = embeddings
         backbone.config.num_hidden_layers = len(backbone.layers)
         return self.model.network
+
+
+def _embedding_of(whole: nn.Embedding, rows: slice) -> nn.Embedding:
+    """Return an embedding that has a copy of some rows, and is otherwise computed as the whole.
+
+    Some networks scale the rows inside their embedding, such as Gemma.
+    """
+    part = copy.copy(whole)
+    weight = nn.Parameter(whole.weight.detach()[rows].clone())
+    part._parameters, part._buffers = {"weight": weight}, dict(whole._buffers)
+    part.num_embeddings, part.padding_idx = len(weight), None
+    return part
 
 
 class SequenceWindow(NamedTuple):

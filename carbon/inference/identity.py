@@ -1,10 +1,12 @@
 """Identify a model: checksums of its files, and the settings that scores depend on."""
 
+import hashlib
 from typing import TYPE_CHECKING, Any
 
 from carbon.__version__ import __version__
 from carbon.io.files import content_sha256
 from carbon.model.folder import model_folder, weight_files
+from carbon.tokenizer import KmerVocabulary, Vocabulary
 
 if TYPE_CHECKING:
     from carbon.inference.runner import ModelRunner
@@ -21,7 +23,8 @@ def identity_of(runner: "ModelRunner", model: str) -> dict[str, Any]:
         model: its folder or name.
 
     Returns:
-        The version of Carbon, the device, the config, and the SHA-256 of weights and tokenizer.
+        The version of Carbon, the device, the config, and the SHA-256 of weights and tokenizer; for
+        a stock model also of its tokens.
     """
     folder = model_folder(model).path
     tokenizers = [folder / name for name in _TOKENIZERS if (folder / name).is_file()]
@@ -31,6 +34,7 @@ def identity_of(runner: "ModelRunner", model: str) -> dict[str, Any]:
         "weights": {path.name: content_sha256(path) for path in files},
         "config": runner.network.config.to_dict(),
         "device": runner.device.type,
+        **tokens_of(runner.vocabulary),
     }
 
 
@@ -45,4 +49,18 @@ def model_settings_of(runner: "ModelRunner") -> dict[str, Any]:
         "yarn": runner.yarn,
         "dtype": runner.dtype,
         "weights_sha256": runner.weights_sha256,
+        **tokens_of(runner.vocabulary),
+    }
+
+
+def tokens_of(vocabulary: KmerVocabulary) -> dict[str, str]:
+    """Return the SHA-256 of a stock model's tokens, as `tokens_sha256`; of Carbon's own nothing.
+
+    Carbon's weights have the rows of one vocabulary. The ids of a stock model are in its tokenizer.
+    """
+    if isinstance(vocabulary, Vocabulary):
+        return {}
+    special = f"{vocabulary.k} {vocabulary.begin} {vocabulary.other}\n"
+    return {
+        "tokens_sha256": hashlib.sha256(special.encode() + vocabulary.ids.tobytes()).hexdigest()
     }

@@ -574,7 +574,7 @@ class VariantOptions:
         protocol: compare windows around the variant; or the alleles, up to their first difference,
             after a window; or a few bases after it in windows that variants share.
         window_bp: bases of the window (default: 8192, or 24000 for right_end, or what fits; other
-            models: their context).
+            models: all that fits).
         downstream_bp: bases that tiled compares after the longer allele (default: 192).
         least_context_bp: bases before a variant that tiled reads at least, except at the start of a
             contig (default: half of the window).
@@ -661,7 +661,7 @@ class ScanOptions:
     Attributes:
         sides: score a base by the bases before it, or by those on both sides.
         window_bp: bases of a window (default: 48000, or 8192 for both sides, or what fits; other
-            models: their context).
+            models: all that fits).
         downstream_bp: bases after a base that both sides compare (default: 192).
         least_context_bp: context bases at the start of a window that are not scored (default: half
             of the window).

@@ -482,7 +482,7 @@ class ModelRunner(Batcher):
         """
         ids = np.concatenate([prefix, tokens.ids])
         self._check_length(len(ids))
-        rows = self._padded_ids([ids], padded_length(len(prefix) + most_tokens))
+        rows = self._padded_ids([ids], padded_length(max(1, len(prefix) + most_tokens)))
         network = self.masked_network.base_model
         positions = self._positions(0, rows.shape[1])
         output: Any = network(input_ids=rows, **cache_arguments(network), **positions)

@@ -179,6 +179,8 @@ TAGS_KEY = "carbon_tags"
 _HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 _LAYER = re.compile(r"model\.layers\.(\d+)\.")
 _DTYPES = ("F64", "F32", "F16", "BF16")
+# Older releases of transformers stored the causal mask of a GPT-2 with its weights.
+_DTYPES_WITH_MASKS = (*_DTYPES, "BOOL", "U8")
 _MOST = 2**31
 _NUMBERS = ("vocab_size", "hidden_size", "num_hidden_layers", "intermediate_size",
             "num_attention_heads", "max_position_embeddings")  # fmt: skip
@@ -247,14 +249,31 @@ Fetch = Callable[[], Path]
 
 
 def is_stock(folder: Path) -> bool:
-    """Return whether a folder has a tokenizer, and rows and tokens of no vocabulary of Carbon's."""
+    """Return whether a folder has a tokenizer that is not Carbon's.
+
+    Carbon's has `<dna>`, but a hybrid model may have Qwen3's alone. The number of rows decides only
+    if the tokenizer lists no tokens: a padded vocabulary of 6-mers has as many rows as Carbon's.
+    """
     path = folder / "config.json"
     if not path.is_file() or not has_tokenizer(folder):
         return False
-    if read_table(path).get("vocab_size") in (NATIVE.size, HYBRID.size):
+    num_rows = read_table(path).get("vocab_size")
+    if num_rows == HYBRID.size:
         return False
-    tokenizer = folder / "tokenizer.json"
-    return not tokenizer.is_file() or "<dna>" not in _token_ids(tokenizer)
+    tokens = _tokens_of(folder)
+    return "<dna>" not in tokens if tokens else num_rows != NATIVE.size
+
+
+def _tokens_of(folder: Path) -> set[str]:
+    """Return the tokens that a folder's tokenizer lists."""
+    one, table, lines = (folder / name for name in ("tokenizer.json", "vocab.json", "vocab.txt"))
+    if one.is_file():
+        return set(_token_ids(one))
+    if table.is_file():
+        return set(read_table(table))
+    if lines.is_file():
+        return set(lines.read_text(encoding="utf-8", errors="replace").split())
+    return set()
 
 
 def _stock_folder(folder: Path, source: str | Path, fetch: Fetch) -> ModelFolder:
@@ -262,7 +281,7 @@ def _stock_folder(folder: Path, source: str | Path, fetch: Fetch) -> ModelFolder
     vocabulary = stock_vocabulary(folder, config, source)
     folder = fetch()
     check_tying(folder, config, weight_files(folder))
-    return ModelFolder(folder, config, _shapes_of(folder), vocabulary)
+    return ModelFolder(folder, config, _shapes_of(folder, _DTYPES_WITH_MASKS), vocabulary)
 
 
 def _carbon_folder(folder: Path, source: str | Path, fetch: Fetch) -> ModelFolder:
@@ -402,20 +421,23 @@ def weight_files(folder: Path) -> list[Path]:
     return files
 
 
-def _shapes_of(folder: Path) -> dict[str, Shape]:
+def _shapes_of(folder: Path, dtypes: Sequence[str] = _DTYPES) -> dict[str, Shape]:
     """Read the tensor shapes from the headers of the weight files."""
     shapes: dict[str, Shape] = {}
     for path in weight_files(folder):
-        shapes |= tensor_shapes(path)
+        shapes |= tensor_shapes(path, dtypes)
     return shapes
 
 
-def tensor_shapes(path: Path) -> dict[str, Shape]:
+def tensor_shapes(path: Path, dtypes: Sequence[str] = _DTYPES) -> dict[str, Shape]:
     """Return the shape of each tensor of a safetensors file from its header, without its values.
 
+    Args:
+        path: the file.
+        dtypes: the dtypes of safetensors that it may have, by default floating-point numbers.
+
     Raises:
-        ModelError: the file is absent, not a regular file, torn, or has tensors that are not
-            floating-point numbers.
+        ModelError: the file is absent, not a regular file, torn, or has tensors of another dtype.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -425,7 +447,7 @@ def tensor_shapes(path: Path) -> dict[str, Shape]:
         with safe_open(path, framework="np") as file:
             for name in file.keys():  # noqa: SIM118
                 tensor = file.get_slice(name)
-                if tensor.get_dtype() not in _DTYPES:
+                if tensor.get_dtype() not in dtypes:
                     raise ModelError(
                         f"{path}: {_short(name)} is {tensor.get_dtype()}; weights are one of "
                         f"{', '.join(_DTYPES)}"

@@ -74,7 +74,7 @@ def load_model(
 
     Raises:
         ModelError: the model does not exist, its files are torn or inconsistent, or it is neither
-            a Carbon model nor a causal model of k-mers.
+            a Carbon model nor a causal model of k-mers, or a stock model has not the attention.
         UserError: the attention or the factor is invalid.
     """
     checked = model_folder(source)
@@ -103,7 +103,10 @@ def load_model(
             raise ModelError(
                 f"{source}: the model cannot be loaded: {_first_line(error)}"
             ) from None
-        raise UserError(f"attention '{attention}' cannot be used: {_first_line(error)}") from None
+        problem = f"attention '{attention}' cannot be used: {_first_line(error)}"
+        if isinstance(vocabulary, Vocabulary):
+            raise UserError(problem) from None
+        raise ModelError(f"{source}: {problem}") from None
     except Exception as error:  # torn weights surface as errors of many libraries
         raise ModelError(f"{source}: the model cannot be loaded: {_first_line(error)}") from None
     if missing := sorted(report["missing_keys"]):

@@ -34,8 +34,8 @@ def stock_config(folder: Path, source: str | Path) -> dict[str, Any]:
     """Return the config of a stock causal model, its numbers under the usual names.
 
     Raises:
-        ModelError: it needs code of its own, is no causal language model, names no context, or
-            attends in sliding windows.
+        ModelError: it needs code of its own, names no network, is no causal language model, or
+            names no context.
     """
     from transformers import AutoConfig
     from transformers.models.auto.configuration_auto import (
@@ -44,7 +44,7 @@ def stock_config(folder: Path, source: str | Path) -> dict[str, Any]:
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
     kind = read_table(folder / "config.json").get("model_type")
-    if kind not in CONFIG_MAPPING_NAMES:
+    if not isinstance(kind, str) or kind not in CONFIG_MAPPING_NAMES:
         raise ModelError(
             f"{source}: transformers has no model_type {kind!r}, and Carbon runs no code of a "
             f"model's own; {_REMEDY}"
@@ -54,20 +54,19 @@ def stock_config(folder: Path, source: str | Path) -> dict[str, Any]:
     except Exception as error:  # transformers raises errors of several types
         raise ModelError(f"{source}: config.json: {_reason(error)}; {_REMEDY}") from None
     causal = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(config.model_type)
-    built_as = config.architectures or []
+    built_as = config.architectures
+    if causal is not None and not built_as:
+        raise ModelError(
+            f"{source}: config.json has no architectures; add the class of the network, such as "
+            f'["{causal}"]'
+        )
     if causal is None or causal not in built_as:
-        names = ", ".join(built_as) or f"model_type {config.model_type!r}"
+        names = ", ".join(built_as or [f"model_type {config.model_type!r}"])
         raise ModelError(f"{source}: {names} is no causal language model; {_REMEDY}")
     numbers: dict[str, Any] = {name: getattr(config, name, None) for name in _NUMBERS}
     for name, value in numbers.items():
         if not isinstance(value, int) or value < 1:
             raise ModelError(f"{source}: config.json has no {name} above 0; {_REMEDY}")
-    window = getattr(config, "sliding_window", None) or numbers["max_position_embeddings"]
-    layers = getattr(config, "layer_types", None) or ("sliding_attention",)
-    if window < numbers["max_position_embeddings"] and "sliding_attention" in layers:
-        raise ModelError(
-            f"{source}: attends to {window} tokens at most, not to its context; {_REMEDY}"
-        )
     return {"tie_word_embeddings": False, **config.to_dict(), **numbers}
 
 

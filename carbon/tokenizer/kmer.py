@@ -21,8 +21,8 @@ Int64s = NDArray[np.int64]
 
 _LETTER = np.frombuffer(BASES.encode(), dtype=np.uint8)
 _WEIGHTS = 4 ** np.arange(K - 1, -1, -1, dtype=np.int64)
-_MOST_K = 8  # bits of a mask
-_BITS = 2 ** np.arange(_MOST_K, dtype=np.uint8)
+MOST_K = 8  # bits of a mask
+_BITS = 2 ** np.arange(MOST_K, dtype=np.uint8)
 _BLOCK_BP = K * 32_768  # size of a block that stays in the cache
 
 # KMER_DIGITS[v, j] is the digit of 6-mer v at position j.

@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 
 from carbon.errors import ModelError
-from carbon.tokenizer.kmer import BASES, Int64s, cut_kmers, kmer_texts
+from carbon.tokenizer.kmer import BASES, MOST_K, Int64s, cut_kmers, kmer_texts
 from carbon.tokenizer.vocabulary import KmerVocabulary
 
-_MOST_K = 8
 _PIECE_BP = 840  # a multiple of every k, and short enough for the limits of tokenizers
 _SAMPLE_PIECES = 24
-_RULE = "Carbon reads k-mers of A, C, G and T that do not overlap, k from 1 to 8"
+_RULE = f"Carbon reads k-mers of A, C, G and T that do not overlap, k from 1 to {MOST_K}"
 
 
 def read_kmer_vocabulary(tokenizer: Any, source: str) -> KmerVocabulary:
@@ -73,7 +72,7 @@ class _Reader:
         """Return k, from the number of tokens of random DNA."""
         counts = [len(ids) for ids in self._encoded(self._sample)]
         k = _PIECE_BP // max(counts[0], 1)
-        if set(counts) != {_PIECE_BP // max(k, 1)} or k * counts[0] != _PIECE_BP or k > _MOST_K:
+        if set(counts) != {_PIECE_BP // max(k, 1)} or k * counts[0] != _PIECE_BP or k > MOST_K:
             raise self._refusal(
                 f"its tokenizer cuts {_PIECE_BP} random bases into {counts[0]} tokens, not into "
                 "tokens of one length"

@@ -94,7 +94,8 @@ class KmerVocabulary:
     def rows(self) -> slice:
         """Rows of the embedding from the first to the last that DNA needs, without tags."""
         special = [token for token in (self.begin, self.other) if token is not None]
-        return slice(min(int(self.ids.min()), *special), max(int(self.ids.max()), *special) + 1)
+        used = [int(self.ids.min()), int(self.ids.max()), *special]
+        return slice(min(used), max(used) + 1)
 
     def default_window_bp(self, usual_bp: int, room_bp: int) -> int:
         """Return the default window of a model: all bases that fit.

@@ -56,15 +56,19 @@ def save_stock_model(
     begin: bool,
     seed: int = 0,
     context_tokens: int = CONTEXT_TOKENS,
+    num_rows: int | None = None,
     **options: Any,
 ) -> Path:
-    """Write a tiny random model and its tokenizer as transformers does."""
+    """Write a tiny random model and its tokenizer as transformers does.
+
+    The network has a row for each token, or `num_rows`.
+    """
     tokenizer = kmer_tokenizer(k, begin=begin, **options)
     config_of, network_of = _KINDS[kind]
     torch.manual_seed(seed)
     config = config_of(
-        vocab_size=len(tokenizer), max_position_embeddings=context_tokens, bos_token_id=None,
-        eos_token_id=None, pad_token_id=None, **_SHAPE,
+        vocab_size=num_rows or len(tokenizer), max_position_embeddings=context_tokens,
+        bos_token_id=None, eos_token_id=None, pad_token_id=None, **_SHAPE,
     )  # fmt: skip
     network_of(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -90,10 +94,15 @@ class StockModel(NamedTuple):
     def ids(self, text: str) -> list[int]:
         return self.tokenizer(text)["input_ids"]
 
-    def states(self, text: str) -> np.ndarray:
-        """Return the last states of a sequence's k-mers, (k-mers, width)."""
+    def states(self, text: str, layer: int | None = None) -> np.ndarray:
+        """Return the states of a sequence's k-mers, the last ones or of a layer: (k-mers, width).
+
+        The states of the last layer have the norm.
+        """
+        ids = torch.tensor([self.ids(text)])
         with torch.inference_mode():
-            states = self.network.base_model(torch.tensor([self.ids(text)]))[0][0]
+            output = self.network.base_model(ids, output_hidden_states=True)
+        states = (output[0] if layer is None else output.hidden_states[layer])[0]
         return states[int(self.has_begin) :].numpy()
 
     def conditionals(self, text: str) -> np.ndarray:

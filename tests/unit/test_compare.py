@@ -224,9 +224,20 @@ def test_kinds_and_lengths():
         "SNV", "MNV", "insertion", "insertion", "deletion", "deletion", "insertion", "insertion"
     ]  # fmt: skip
     sixes, others = "indel of 6, 12, ... bp", "indel of another length"
-    labels = lengths_of(table)
+    labels = lengths_of(table, 6)
     assert labels.tolist() == [None, None, others, sixes, others, sixes, sixes, others]
     assert {name: chosen.sum() for name, chosen in members(labels).items()} == {sixes: 3, others: 3}
+
+
+@pytest.mark.parametrize(
+    ("two_k", "group"), [(({}, {}), "6, 12"), (({"k": 3}, {"k": 3}), "3, 6"),
+                         (({"k": 3}, {"k": 2}), "6, 12"), (({"k": 1}, {}), "6, 12")]
+)  # fmt: skip
+def test_indels_are_grouped_by_the_tokens_of_both_models(tmp_path, capsys, two_k, group):
+    rows = [allele(1, 1.0, alt="ACCC"), allele(9, 2.0, alt="ACCCCCC")]
+    paths = [write_scores(tmp_path / f"{n}.tsv", rows, SETTINGS | k) for n, k in enumerate(two_k)]
+    groups = compared(capsys, *paths)["by_length"]
+    assert groups[f"indel of {group}, ... bp"]["n"] == (2 if group == "3, 6" else 1)
 
 
 class TestTables:

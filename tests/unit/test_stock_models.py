@@ -7,15 +7,43 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
+from safetensors.torch import load_file, save_file
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    GemmaConfig,
+    GemmaForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    GPTNeoConfig,
+    GPTNeoForCausalLM,
+    GraniteConfig,
+    GraniteForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+)
 
 import carbon
 from carbon.cli import main
 from carbon.errors import ModelError, UserError
+from carbon.finetune.data import prepare
+from carbon.finetune.job import as_config, run_identity
+from carbon.finetune.network import OpenedModel, batches
 from carbon.genome import Interval, Reference, Variant, reverse_complement
+from carbon.inference.identity import identity_of, model_settings_of, tokens_of
+from carbon.inference.jobs import LoadingOptions, ScanJob
+from carbon.inference.options import ScanOptions
+from carbon.inference.passages import padded_length
 from carbon.inference.scan import join_chunks
+from carbon.inference.scan.job import _expected_blocks, open_scan
+from carbon.inference.scan.windows import window_blocks, windows_per_block
+from carbon.inference.stock_check import check_runs_as_stock
+from carbon.inference.variants.background_file import BackgroundFile
 from carbon.model.folder import is_stock, model_folder
+from carbon.tokenizer import NATIVE
 from carbon.tokenizer.read import read_kmer_vocabulary
+from eval.hugging_face import HuggingFaceModel
+from eval.models import load_any
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.stock_models import StockModel, kmer_tokenizer, save_stock_model
 
@@ -84,17 +112,24 @@ def test_a_sequence_longer_than_the_context_overlaps_by_half(model, stock):
     assert score.bases == pytest.approx(expected, abs=CLOSE)
 
 
-def centered_delta(stock: StockModel, variant: Variant, window_bp: int, strand: str) -> float:
-    """Sum from the variant on, with ALT less REF; the window of ALT leaves out bases of its own."""
+def centered_delta(
+    stock: StockModel, variant: Variant, window_bp: int, strand: str, offset: int
+) -> float:
+    """Sum from the variant on, with ALT less REF; the window of ALT leaves out bases of its own.
+
+    Near the end of a contig as many bases are compared as follow both alleles.
+    """
     before_bp = (window_bp if strand == "+" else window_bp - 1) // 2
     first, last = variant.position, variant.position + len(variant.ref)
     left, rest = CONTIG[:first], CONTIG[last:]
     if strand == "-":
         left, rest = reverse_complement(rest), reverse_complement(left)
     left, totals = left[-before_bp:], []
-    for allele in (variant.ref, variant.alt):
-        skipped = left[(len(allele) - len(variant.ref)) % stock.k :]
-        text = (along(strand, allele) + rest)[: window_bp - before_bp]
+    alleles = variant.ref, variant.alt
+    shared_bp = min(window_bp - before_bp, min(map(len, alleles)) + len(rest))
+    for allele in alleles:
+        skipped = left[(offset + len(allele) - len(variant.ref)) % stock.k :]
+        text = (along(strand, allele) + rest)[:shared_bp]
         totals.append(stock.base_log_p(skipped + text)[len(skipped) :].sum())
     return totals[1] - totals[0]
 
@@ -111,14 +146,22 @@ def insertion() -> Variant:
     return Variant("c", at, CONTIG[at], CONTIG[at] + "TG")
 
 
+def deletion() -> Variant:
+    """Return a normalised deletion near the end of the contig."""
+    at = next(n for n in range(380, 390) if CONTIG[n] != CONTIG[n + 2])
+    return Variant("c", at, CONTIG[at : at + 3], CONTIG[at])
+
+
 @pytest.mark.parametrize("strand", ["forward", "reverse"])
 def test_deltas_of_centered(model, stock, reference, strand):
     window_bp = min(60, model.context_bp)
-    variants = [*VARIANTS, insertion()]
-    scores = list(model.score_variants(reference, variants, window_bp=window_bp, strands=strand))
+    variants, offsets = [*VARIANTS, insertion(), deletion()], sorted({0, stock.k - 1})
+    options = {"window_bp": window_bp, "strands": strand, "offsets": offsets}
+    scores = list(model.score_variants(reference, variants, **options))
     sign = "+" if strand == "forward" else "-"
     for variant, score in zip(variants, scores, strict=True):
-        expected = centered_delta(stock, variant, window_bp, sign)
+        deltas = [centered_delta(stock, variant, window_bp, sign, each) for each in offsets]
+        expected = np.mean(deltas)
         assert score.delta == pytest.approx(expected, abs=CLOSE)
 
 
@@ -141,10 +184,12 @@ def tiled_delta(stock: StockModel, variant: Variant, window_bp: int, strand: str
 
 
 def test_deltas_of_tiled(model, stock, reference):
+    """The last one is near the start of the contig, and of its reverse complement near the end."""
+    variants = [*VARIANTS, Variant("c", 7, CONTIG[7], "ACGT"["ACGT".index(CONTIG[7]) - 1])]
     scores = model.score_variants(
-        reference, VARIANTS, protocol="tiled", window_bp=66, downstream_bp=10
+        reference, variants, protocol="tiled", window_bp=66, downstream_bp=10
     )
-    for variant, score in zip(VARIANTS, scores, strict=True):
+    for variant, score in zip(variants, scores, strict=True):
         expected = [tiled_delta(stock, variant, 66, strand) for strand in "+-"]
         assert [score.forward, score.reverse] == pytest.approx(expected, abs=CLOSE)
 
@@ -164,6 +209,31 @@ def test_scan_from_the_left(model, stock, reference):
     chunk = join_chunks(model.scan(reference, Interval("c", 0, 50)))
     expected = stock.conditionals(CONTIG[:50])
     assert chunk.log_probabilities == pytest.approx(expected, abs=CLOSE)
+
+
+def left_span(place: int, offset: int) -> tuple[int, int]:
+    """Return the first window of 24 bases that holds a base; they begin every 12 bases."""
+    if place < offset:
+        return 0, offset
+    first = offset
+    while first + 24 <= place:
+        first += 12
+    return first, first + 24
+
+
+def test_scan_of_the_reverse_strand_in_windows_at_an_offset(model, stock, reference):
+    """p(b) on the forward strand is p of its complement, in the order T, G, C, A."""
+    offset = stock.k - 1
+    chunk = join_chunks(
+        model.scan(
+            reference, Interval("c", 340, 400), window_bp=24, offsets=(offset,), strands="reverse"
+        )
+    )
+    bases = reverse_complement(CONTIG)
+    spans = {place: left_span(place, offset) for place in range(59, -1, -1)}
+    rows = {span: stock.conditionals(bases[slice(*span)]) for span in set(spans.values())}
+    expected = [rows[span][place - span[0]][::-1] for place, span in spans.items()]
+    assert chunk.log_probabilities == pytest.approx(np.array(expected), abs=CLOSE)
 
 
 def test_scan_of_both_sides(model, stock, reference):
@@ -209,6 +279,13 @@ def test_dependency(model, stock, reference):
     assert found.directed[i, j] == pytest.approx(expected, abs=1e-3)
 
 
+def test_dependency_in_the_first_kmer_without_a_begin_token(tmp_path, reference):
+    """Nothing predicts it, so that its bases are equally likely after every substitution."""
+    model = carbon.load(save_stock_model(tmp_path / "m", "qwen3", 3, begin=False), device="cpu")
+    directed = model.dependency(reference, Interval("c", 0, 3), window_bp=42).directed
+    assert not np.triu(directed, 1).any() and directed[np.tril_indices(3, -1)].all()
+
+
 def test_offsets_and_windows_are_those_of_the_model(model, stock):
     k = stock.k
     assert model.variant_method(offsets="all").offsets == tuple(range(k))
@@ -220,6 +297,24 @@ def test_offsets_and_windows_are_those_of_the_model(model, stock):
         model.variant_method(window_bp=context_bp + 1)
     with pytest.raises(UserError, match="this model has no metadata tags"):
         model.score(["ACGT"], tags=["<fungi_species>"])
+
+
+def test_commands_write_what_the_functions_return(tmp_path, reference):
+    folder = save_stock_model(tmp_path / "m", "llama", 3, begin=True)
+    model = carbon.load(folder, device="cpu")
+    words = ["--model", str(folder), "--reference", str(reference.path), "--device", "cpu"]
+    scanned, mapped = tmp_path / "s.tsv", tmp_path / "d.npz"
+    of_scan = ["--region", "c:101-150", "--window", "24", "--offsets", "all"]
+    assert main(["scan", *words, *of_scan, "--output", str(scanned)]) == 0
+    chunk = join_chunks(model.scan(reference, Interval("c", 100, 150), window_bp=24, offsets="all"))
+    lines = [line for line in scanned.read_text().splitlines() if line.startswith("c\t")]
+    values = [[float(cell) for cell in line.split("\t")[3:7]] for line in lines]
+    assert np.array(values) == pytest.approx(chunk.log_probabilities, abs=1e-4)
+    of_map = ["--region", "c:31-42", "--window", "42"]
+    assert main(["dependency", *words, *of_map, "--output", str(mapped)]) == 0
+    expected = model.dependency(reference, Interval("c", 30, 42), window_bp=42).directed
+    with np.load(mapped) as arrays:
+        assert arrays["directed"] == pytest.approx(expected, abs=1e-4)
 
 
 class TestReading:
@@ -241,13 +336,30 @@ class TestReading:
         # specials: GTA is 3 x 16 + 1 x 4 + 0 here, and 2 + 2 x 16 + 3 x 4 + 0 there.
         assert found.ids[52] == 46
         without = read_kmer_vocabulary(kmer_tokenizer(1, begin=False, unknown=False), "m")
-        assert (without.begin, without.other) == (None, None)
+        assert (without.begin, without.other, without.rows) == (None, None, slice(0, 4))
         assert without.tokens("ANT").ids.tolist() == [0, 0, 3]
 
     def test_a_missing_unknown_token_is_reported(self, tmp_path, capsys):
         folder = save_stock_model(tmp_path / "m", "llama", 1, begin=True, unknown=False)
         carbon.load(folder, device="cpu")
         assert "no token for unknown bases, which are read as A" in capsys.readouterr().err
+
+
+class TestCarbonsNumberOfRows:
+    """A vocabulary of 6-mers that is padded to a multiple of 128 has 4,224 rows, as Carbon's."""
+
+    def test_likelihoods(self, tmp_path):
+        folder = save_stock_model(tmp_path / "m", "llama", 6, begin=True, num_rows=NATIVE.size)
+        (score,) = carbon.load(folder, device="cpu").score([CONTIG[:40]])
+        expected = StockModel.load(folder, 6).base_log_p(CONTIG[:40])
+        assert score.bases == pytest.approx(expected, abs=CLOSE)
+
+    @pytest.mark.parametrize("name", ["vocab.txt", "vocab.json", "tokenizer_config.json"])
+    def test_the_listed_tokens_decide(self, tmp_path, name):
+        (tmp_path / "config.json").write_text(json.dumps({"vocab_size": NATIVE.size}))
+        tokens = {"vocab.txt": "<s>\nAAAAAA\n", "vocab.json": '{"<s>": 0, "AAAAAA": 1}'}
+        (tmp_path / name).write_text(tokens.get(name, "{}"))
+        assert is_stock(tmp_path) == (name in tokens)
 
 
 def test_a_background_of_one_model_is_refused_for_another(reference, tmp_path, capsys):
@@ -273,9 +385,143 @@ def test_a_background_of_one_model_is_refused_for_another(reference, tmp_path, c
     assert line.startswith(f"error: {background}: ") and "other model weights" in line
 
 
+def with_exchanged_tokens(folder: Path, copy: Path) -> Path:
+    """Copy a folder, with the ids of A and C exchanged; the weights stay."""
+    shutil.copytree(folder, copy)
+    text = (copy / "tokenizer.json").read_text()
+    table = json.loads(text)
+    ids = table["model"]["vocab"]
+    ids["A"], ids["C"] = ids["C"], ids["A"]
+    (copy / "tokenizer.json").write_text(json.dumps(table))
+    return copy
+
+
+def test_the_same_weights_with_other_tokens_are_another_model(tmp_path):
+    folder = save_stock_model(tmp_path / "m", "qwen3", 1, begin=True)
+    folders = [folder, with_exchanged_tokens(folder, tmp_path / "o")]
+    one, other = (carbon.load(each, device="cpu").runner for each in folders)
+    assert one.weights_sha256 == other.weights_sha256
+    settings, others = model_settings_of(one), model_settings_of(other)
+    assert {name for name in settings if settings[name] != others[name]} == {"tokens_sha256"}
+    whole = [identity_of(each, str(at)) for each, at in zip((one, other), folders, strict=True)]
+    assert whole[0]["tokens_sha256"] != whole[1]["tokens_sha256"]
+    made = BackgroundFile({"settings": settings, "drawn": {}})
+    assert made.why_other(settings) is None
+    assert made.why_other(others) == "was computed with other tokens of the model"
+    assert tokens_of(NATIVE) == {}
+
+
+def test_a_fine_tuning_of_other_tokens_is_another_run(tmp_path):
+    """A tokenizer_config.json decides the begin token, and no checksum of a file shows it."""
+    folder = save_stock_model(tmp_path / "m", "qwen3", 1, begin=True)
+    rows = [f"{random_bases(30, n)},{n % 2}" for n in range(40)]
+    (tmp_path / "d.csv").write_text("\n".join(["sequence,label", *rows]) + "\n")
+    hashes = []
+    for each in (folder, with_exchanged_tokens(folder, tmp_path / "o")):
+        config = as_config(
+            {
+                "model": str(each),
+                "output": str(tmp_path / "out"),
+                "data": {"path": str(tmp_path / "d.csv")},
+                "task": {"type": "binary"},
+                "method": {"name": "probe", "pool": "mean"},
+            }
+        )
+        hashes.append(run_identity(config, prepare(config.data, config.task, 1))["hashes"])
+    changed = {name for name in hashes[0] if hashes[0][name] != hashes[1][name]}
+    assert changed == {"base model (tokens_sha256)"}
+
+
+@pytest.mark.parametrize("k", [2, 7, 8])
+def test_likelihoods_of_other_lengths(tmp_path, k):
+    folder = save_stock_model(tmp_path / "m", "llama", k, begin=True)
+    (score,) = carbon.load(folder, device="cpu").score([CONTIG[: k + 1]])
+    expected = StockModel.load(folder, k).base_log_p(CONTIG[: k + 1])
+    assert score.bases == pytest.approx(expected, abs=CLOSE)
+
+
+def save_network(folder: Path, network: object) -> Path:
+    """Write a network and the tokenizer of bases."""
+    network.save_pretrained(folder)
+    kmer_tokenizer(1, begin=True).save_pretrained(folder)
+    return folder
+
+
+def test_a_network_that_scales_its_embedding_is_opened(tmp_path):
+    """Gemma multiplies the rows by the root of the width, inside of its embedding."""
+    torch.manual_seed(0)
+    config = GemmaConfig(
+        vocab_size=6, hidden_size=16, intermediate_size=24, num_hidden_layers=2, head_dim=8,
+        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=64,
+        initializer_range=0.4, pad_token_id=5,
+    )  # fmt: skip
+    folder = save_network(tmp_path / "m", GemmaForCausalLM(config))
+    model, stock = carbon.load(folder, device="cpu"), StockModel.load(folder, 1)
+    opened = OpenedModel(model.model)
+    batch = batches(model.runner.vocabulary, "mean")([CONTIG[:20]])
+    with torch.inference_mode():
+        states = opened.backbone(input_ids=batch.ids, use_cache=False).last_hidden_state[0]
+    assert states[1:].numpy() == pytest.approx(stock.states(CONTIG[:20]), abs=CLOSE)
+    opened.closed()
+    (score,) = model.score([CONTIG[:20]])
+    assert score.bases == pytest.approx(stock.base_log_p(CONTIG[:20]), abs=CLOSE)
+
+
+class TestWindows:
+    """A sliding window, whose cache keeps a token less than the window."""
+
+    def mistral(self, folder: Path, window: int) -> Path:
+        torch.manual_seed(0)
+        config = MistralConfig(
+            vocab_size=6, hidden_size=16, intermediate_size=24, num_hidden_layers=2, head_dim=8,
+            num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=64,
+            initializer_range=0.4, sliding_window=window,
+        )  # fmt: skip
+        return save_network(folder, MistralForCausalLM(config))
+
+    def test_a_window_of_the_context_is_refused(self, tmp_path):
+        needed = padded_length(64) + 1
+        carbon.load(self.mistral(tmp_path / "wide", needed), device="cpu")
+        folder = self.mistral(tmp_path / "m", needed - 1)
+        message = f"attends to {needed - 1} tokens at most, and its context needs {needed}"
+        with pytest.raises(ModelError, match=message):
+            carbon.load(folder, device="cpu")
+
+    def test_chunks_are_refused(self, tmp_path):
+        runner = carbon.load(save_stock_model(tmp_path / "m", "llama", 1, begin=True)).runner
+        runner.network.config.layer_types = ["chunked_attention", "full_attention"]
+        with pytest.raises(ModelError, match="m: LlamaForCausalLM attends in chunks"):
+            check_runs_as_stock(runner, "m")
+
+
+@pytest.mark.parametrize(
+    ("k", "options"),
+    [
+        (1, {"sides": "both", "window_bp": 255, "least_context_bp": 127, "downstream_bp": 126}),
+        (1, {"sides": "both", "least_context_bp": 100}),
+        (3, {"sides": "both", "window_bp": 66, "downstream_bp": 10, "offsets": "all"}),
+        (3, {"window_bp": 66, "offsets": "all"}),
+    ],
+)
+def test_the_expected_blocks_of_a_scan(tmp_path, reference, k, options):
+    folder = save_stock_model(tmp_path / "m", "llama", k, begin=True, context_tokens=256)
+    job = ScanJob(
+        loading=LoadingOptions(model=str(folder)), reference=reference.path, contig="c",
+        output=(str(tmp_path / "o.tsv"),), method=ScanOptions(**options),
+    )  # fmt: skip
+    model = carbon.load(folder, device="cpu")
+    method = model.scan_method(**options)
+    with open_scan(job) as scan:
+        number = windows_per_block(model.runner, method)
+        blocks = list(window_blocks(scan.reference, scan.places, method, number))
+        expected = len(_expected_blocks(scan))
+    assert len(blocks) / 2 <= expected <= len(blocks)
+
+
 def test_a_linear_probe(tmp_path, capsys):
     folder = save_stock_model(tmp_path / "m", "qwen3", 1, begin=True)
-    rows = [f"{random_bases(30, n)},{'a' if n % 2 else 'b'}" for n in range(40)]
+    drawn = [random_bases(30, n) for n in range(40)]
+    rows = [f"{bases},{'a' if bases.count('G') > 7 else 'b'}" for bases in drawn]
     (tmp_path / "d.csv").write_text("\n".join(["sequence,label", *rows]) + "\n")
     config = {
         "model": str(folder),
@@ -289,14 +535,12 @@ def test_a_linear_probe(tmp_path, capsys):
     finetuned = carbon.load_finetuned(tmp_path / "out", device="cpu")
     text = CONTIG[:30]
     stock = StockModel.load(folder, 1)
-    means = [stock.states(along(strand, text)).mean(axis=0) for strand in "+-"]
-    assert finetuned.manifest.layer is None or finetuned.manifest.layer < 2
-    if finetuned.manifest.layer is None:
-        head = finetuned.network.head
-        vector = torch.from_numpy(np.mean(means, axis=0))[None]
-        expected = head(vector).detach().numpy()[0]
-        (logits,) = finetuned.logits([text])
-        assert logits == pytest.approx(expected, abs=1e-3)
+    layer = finetuned.manifest.layer
+    means = [stock.states(along(strand, text), layer).mean(axis=0) for strand in "+-"]
+    vector = torch.from_numpy(np.mean(means, axis=0))[None]
+    expected = finetuned.network.head(vector).detach().numpy()[0]
+    (logits,) = finetuned.logits([text])
+    assert logits == pytest.approx(expected, abs=1e-3)
     with pytest.raises(UserError, match=r"method.name = 'full': .* set method.name to 'probe'"):
         carbon.finetune.run(
             None, config | {"output": str(tmp_path / "o"), "method": {"name": "full"}}
@@ -322,28 +566,53 @@ class TestRefusals:
         with pytest.raises(UserError, match="need a Carbon model of 6-mers"):
             carbon.load(folder, device="cpu").generate(["ACGT"], 6)
 
-    def test_a_network_that_scales_its_logits(self, tmp_path):
-        """Granite divides its logits, which the product with the head alone does not."""
-        from transformers import GraniteConfig, GraniteForCausalLM
+    @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+    def test_a_network_that_scales_its_logits(self, tmp_path, dtype):
+        """Granite divides its logits, which the product with the head alone does not.
 
-        tokenizer = kmer_tokenizer(1, begin=True)
+        Small logits change no log-probability by more than bfloat16 may.
+        """
         torch.manual_seed(0)
         config = GraniteConfig(
-            vocab_size=len(tokenizer), hidden_size=16, intermediate_size=24, num_hidden_layers=2,
+            vocab_size=6, hidden_size=16, intermediate_size=24, num_hidden_layers=2,
             num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=64,
-            initializer_range=0.4, logits_scaling=8.0,
+            initializer_range=0.02, logits_scaling=8.0,
         )  # fmt: skip
-        GraniteForCausalLM(config).save_pretrained(tmp_path / "m")
-        tokenizer.save_pretrained(tmp_path / "m")
-        with pytest.raises(ModelError, match=r"GraniteForCausalLM differs by .* nats"):
-            carbon.load(tmp_path / "m", device="cpu")
+        folder = save_network(tmp_path / "m", GraniteForCausalLM(config))
+        with pytest.raises(ModelError, match="GraniteForCausalLM has logits that differ by 7 of"):
+            carbon.load(folder, device="cpu", dtype=dtype)
+        plain = save_stock_model(tmp_path / "plain", "qwen3", 1, begin=True)
+        carbon.load(plain, device="cpu", dtype=dtype)
+
+    def test_a_network_without_the_attention(self, tmp_path):
+        config = GPTNeoConfig(
+            vocab_size=6, hidden_size=16, num_layers=1, num_heads=2, max_position_embeddings=64,
+            attention_types=[[["global"], 1]],
+        )  # fmt: skip
+        folder = save_network(tmp_path / "m", GPTNeoForCausalLM(config))
+        with pytest.raises(ModelError, match=r"/m: attention 'sdpa' cannot be used: GPTNeo"):
+            carbon.load(folder, device="cpu")
+        assert isinstance(load_any(str(folder), "m", yarn=None, device="cpu"), HuggingFaceModel)
+
+    @pytest.mark.parametrize(
+        ("config", "problem"),
+        [
+            ({"architectures": None}, r"config.json has no architectures; .*LlamaForCausalLM"),
+            ({"model_type": ["x"]}, r"transformers has no model_type \['x'\]"),
+        ],
+    )
+    def test_a_config_that_names_no_network(self, tmp_path, config, problem):
+        folder = save_stock_model(tmp_path / "m", "llama", 1, begin=True)
+        with pytest.raises(ModelError, match=problem):
+            model_folder(changed(folder, tmp_path, **config))
 
     def test_a_tokenizer_of_more_rows_than_the_network(self, tmp_path):
         folder = save_stock_model(tmp_path / "m", "llama", 1, begin=True)
         with pytest.raises(ModelError, match=r"its tokenizer has id 5, the network 5 rows"):
             model_folder(changed(folder, tmp_path, vocab_size=5))
 
-    def test_a_gpt_2_is_read_but_has_no_single_layers(self, tmp_path):
+    def test_a_gpt_2_is_read_but_has_no_single_layers(self, tmp_path, capsys):
+        """Older files have the causal mask among the weights."""
         tokenizer = kmer_tokenizer(1, begin=True)
         torch.manual_seed(0)
         config = GPT2Config(
@@ -352,11 +621,17 @@ class TestRefusals:
         )  # fmt: skip
         GPT2LMHeadModel(config).save_pretrained(tmp_path / "m")
         tokenizer.save_pretrained(tmp_path / "m")
+        weights = load_file(tmp_path / "m" / "model.safetensors")
+        weights["transformer.h.0.attn.bias"] = torch.ones(1, 1, 64, 64, dtype=torch.bool).tril()
+        save_file(weights, tmp_path / "m" / "model.safetensors", {"format": "pt"})
         model, stock = carbon.load(tmp_path / "m", device="cpu"), StockModel.load(tmp_path / "m", 1)
         (score,) = model.score([CONTIG[:40]])
         assert score.bases == pytest.approx(stock.base_log_p(CONTIG[:40]), abs=CLOSE)
         with pytest.raises(UserError, match="layer: GPT2Model gives no states of single layers"):
             model.embed(["ACGT"], layer=1)
+        capsys.readouterr()
+        assert main(["info", str(tmp_path / "m")]) == 0
+        assert json.loads(capsys.readouterr().out)["rope"] is None
 
     def test_a_bert(self, tmp_path):
         config = BertConfig(vocab_size=6, hidden_size=16, num_hidden_layers=1, intermediate_size=16)

@@ -52,10 +52,11 @@ from carbon.io.files import (
     output_path,
 )
 from carbon.io.tables import chosen_by_ending
+from carbon.model.folder import ModelFolder, model_folder
 from carbon.parallel.driver import Job, Workers, run_job
 from carbon.parallel.options import WorkerOptions
 from carbon.reports.figures import check_installed, check_picture
-from carbon.tokenizer import K
+from carbon.tokenizer import Vocabulary
 
 if TYPE_CHECKING:
     from carbon.inference.model import Model
@@ -336,20 +337,30 @@ def _run(job: ScanJob, scan: OpenedScan, workers: Workers) -> dict[str, Any]:
 
 
 def _expected_blocks(scan: OpenedScan) -> range:
-    """Return an item for each block that there is at least, before the model's window is known."""
-    method = scan.job.method
+    """Return an item for each block that there is at least, before the model is loaded."""
+    method, model = scan.job.method, model_folder(scan.job.loading.model)
+    k = model.vocabulary.k
     strands: Any = method.strands or SIDES[method.sides].default_strands
     offsets = method.offsets
-    num_offsets = 1 if offsets is None or offsets == "all" else len(offsets)
+    num_offsets = k if offsets == "all" else len(offsets or (0,))
     num_readings = num_offsets * len(STRANDS_READ[strands])
     if method.sides == "both":  # a block is a tile, of which the first also owns its context
-        window_bp = method.window_bp or PROTOCOLS["tiled"].default_window_bp
-        grid = tile_grid(window_bp, method.downstream_bp, method.least_context_bp)
+        window_bp = method.window_bp or _default_tile_bp(model, scan.job.loading.yarn or 1)
+        grid = tile_grid(window_bp, method.downstream_bp, method.least_context_bp, k)
         own_bp = [place.length_bp - grid.least_context_bp for place in scan.places]
         return range(num_readings * sum(max(1, -(-bp // grid.step_bp)) for bp in own_bp))
     num_bases = sum(place.length_bp for place in scan.places)
-    most_bp = max(BLOCK_TOKENS * K, method.window_bp or 0)
+    most_bp = max(BLOCK_TOKENS * k, method.window_bp or 0)
     return range(0, num_bases * num_readings, most_bp)
+
+
+def _default_tile_bp(model: ModelFolder, yarn: float) -> int:
+    """Return the default window of a scan of both sides, if it fits into a Carbon model."""
+    protocol, vocabulary = PROTOCOLS["tiled"], model.vocabulary
+    if isinstance(vocabulary, Vocabulary):
+        return protocol.default_window_bp
+    context_tokens = int(model.config["max_position_embeddings"] * yarn)
+    return protocol.room_bp((context_tokens - len(vocabulary.prefix())) * vocabulary.k)
 
 
 def _write(

@@ -96,8 +96,8 @@ class BackgroundFile:
         for name in others | own:
             of_background, of_scoring = own.get(name), others.get(name)
             if of_background != of_scoring:
-                if name == "weights_sha256":
-                    return "was computed with other model weights"
+                if name in _OTHERS:
+                    return f"was computed with other {_OTHERS[name]}"
                 return f"was made with {name} {of_background}, not {name} {of_scoring}"
         return None
 
@@ -111,6 +111,10 @@ class BackgroundFile:
     def check_model(self, runner: "ModelRunner", name: str) -> None:
         """Raise UserError if scores of a model have other deltas with every method."""
         self.check(self.settings | model_settings_of(runner), name)
+
+
+_OTHERS = {"weights_sha256": "model weights", "tokens_sha256": "tokens of the model"}
+"""What differs if a checksum does."""
 
 
 def _sum_of(content: Mapping[str, Any]) -> str:
