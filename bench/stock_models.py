@@ -86,7 +86,7 @@ def single_bases(number: int) -> dict[str, float]:
             ours = partial(_scores, model, reference, turn)
             loop = partial(deltas_in_a_loop, model, reference, turn)
             found = [_timed(name, work, seconds) for name, work in (("ours", ours), ("loop", loop))]
-            largest = max(largest, float(np.abs(np.subtract(*found)).max()))
+            largest = max(largest, float(np.abs(np.array(found[0]) - np.array(found[1])).max()))
     return {
         "variants_per_second": number / seconds["ours"],
         "of_loop": seconds["loop"] / seconds["ours"],

@@ -38,14 +38,14 @@ def prediction_facts(result: Result) -> str:
 def prediction_figure(result: Result) -> Figure:
     """Return a row for each output: bars of sequences, or lines along the bases of the first."""
     outputs = result["outputs"][:_MOST_DRAWN]
-    per_base = result["task"] == "bases"
+    per_base = result["per_base"]
     tracks = list((_lines if per_base else _bars)(result, len(outputs)))
     height = 1 / len(outputs)
     axes = {
         f"yaxis{n or ''}": {
             "domain": [1 - (n + 1) * height + _GAP * height, 1 - n * height - _GAP * height],
             "title": {"text": plain(shortened(output))},
-            **({} if result["task"] == "numbers" else {"range": [0, 1]}),
+            **({} if result["task"] in ("numbers", "tracks") else {"range": [0, 1]}),
         }
         for n, output in zip(_axis_numbers(len(outputs)), outputs, strict=True)
     }
@@ -65,8 +65,9 @@ def prediction_tables(result: Result, fasta_name: str) -> str:
     """Return the table, and links that save all rows and the sequences."""
     if not result["names"]:
         return ""
-    place = ("name", "position", "base") if result["task"] == "bases" else ("name", "bases")
-    header = (*place, *(f"predicted_{name}" for name in result["outputs"]))
+    place = ("name", "position", "base") if result["per_base"] else ("name", "bases")
+    chosen = ("predicted",) if any(result["classes"]) else ()
+    header = (*place, *chosen, *(f"predicted_{name}" for name in result["outputs"]))
     rows = list(_rows(result))
     caption = f"The first {_MOST_ROWS} of {len(rows):,} rows" if len(rows) > _MOST_ROWS else ""
     pairs = zip(result["names"], result["sequences"], strict=True)
@@ -77,13 +78,13 @@ def prediction_tables(result: Result, fasta_name: str) -> str:
 
 def _rows(result: Result) -> Iterator[Sequence[Any]]:
     """Yield the rows in the format of `carbon predict`."""
-    columns = (result["names"], result["sequences"], result["predictions"])
-    for name, bases, predicted in zip(*columns, strict=True):
-        if result["task"] != "bases":
-            yield (name, len(bases), *predicted)
+    columns = (result["names"], result["sequences"], result["predictions"], result["classes"])
+    for name, bases, predicted, classes in zip(*columns, strict=True):
+        if not result["per_base"]:
+            yield (name, len(bases), *classes, *predicted)
             continue
-        for position, (base, values) in enumerate(zip(bases, predicted, strict=True), start=1):
-            yield (name, position, base, *values)
+        for n, (base, values) in enumerate(zip(bases, predicted, strict=True)):
+            yield (name, n + 1, base, *classes[n : n + 1], *values)
 
 
 def _filled(rows: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:

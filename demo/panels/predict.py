@@ -114,11 +114,13 @@ class Predict(Panel):
             "model": name,
             "method": finetuned.manifest.method,
             "task": finetuned.task.type,
+            "per_base": finetuned.task.per_base,
             "strands": strands,
             "outputs": list(finetuned.output_names),
             "names": [title for title, _ in named],
             "sequences": [bases for _, bases in named],
             "predictions": [as_lists(each) for each in predictions[: len(named)]],
+            "classes": [_classes(finetuned, each) for each in predictions[: len(named)]],
             "variant": variant[0] | _compared(*predictions[-2:]) if variant else None,
         }
 
@@ -224,6 +226,14 @@ class Predict(Panel):
 
 def _folders(lab: Lab) -> dict[str, Path]:
     return find_folders(lab.runs, (HEAD, MANIFEST))
+
+
+def _classes(finetuned: FinetunedModel, predicted: NDArray[np.float32]) -> list[str | None]:
+    """Return the predicted class of a sequence or of each base; nothing without classes."""
+    task = finetuned.task
+    if not task.task_type.one_column:
+        return []
+    return [task.class_of(row) for row in np.atleast_2d(predicted)]
 
 
 def _strands(values: Values) -> Any:

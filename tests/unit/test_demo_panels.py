@@ -137,7 +137,9 @@ def agree_predict(result, printed, told):
         np.testing.assert_allclose([float(x) for x in line[1:]], np.ravel(found), atol=1e-5)
     shown, table = pd.read_csv("shown.tsv", sep="\t"), table_of("predictions.tsv")
     assert list(table.columns) == list(shown.columns) and len(table) == len(shown)
-    numbers = [column for column in table if column.startswith("predicted")]
+    if "predicted" in table:
+        assert table["predicted"].tolist() == shown["predicted"].tolist()
+    numbers = [column for column in table if column.startswith("predicted_")]
     np.testing.assert_allclose(table[numbers], shown[numbers], atol=1e-4)
     if compared := result.get("variant"):
         (row,) = table_of("variant.tsv").to_dict("records")
