@@ -4,7 +4,7 @@ import csv
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -264,13 +264,14 @@ def results_of(
         Plain values for `results.json`, None where a number is not defined.
     """
     task, examples = prepared.task, prepared.examples
+    baseline_task = replace(task, calibration=None)  # the curves belong to the model's logits
     test, validation = examples.split("test"), examples.split("validation")
     tested = {"model": predictions["test"]}
     for name in config.baselines:
         if name == "delta" and not has_deltas(examples):
             continue
         say(f"baseline: {name}")
-        predict = FITS[name](examples.split("train"), validation, task, config.seeds[0])
+        predict = FITS[name](examples.split("train"), validation, baseline_task, config.seeds[0])
         tested[name] = predict(test)
     scored = {
         name: task.scores(outputs, test.labels, test.row_groups) for name, outputs in tested.items()

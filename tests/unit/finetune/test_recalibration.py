@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,11 +12,13 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import log_loss
 
 from carbon.errors import ModelError
-from carbon.finetune.calibration import log_odds
-from carbon.finetune.config import CALIBRATIONS
+from carbon.finetune.calibration import Calibration, log_odds
+from carbon.finetune.config import CALIBRATIONS, DataConfig, FinetuneConfig, TaskConfig
+from carbon.finetune.data import PreparedData
 from carbon.finetune.folder import Manifest, read_manifest, write_manifest
-from carbon.finetune.results import calibration, certainties
+from carbon.finetune.results import calibration, certainties, results_of
 from carbon.finetune.tasks import LabelTask
+from tests.helpers.finetune import examples_of
 
 BINARY = LabelTask("binary", ("no", "yes"), "binary_cross_entropy")
 CLASSES = LabelTask("classes", ("a", "b", "c"), "cross_entropy")
@@ -133,3 +136,26 @@ def test_each_label_has_a_curve_of_its_own_rows(method):
     nothing = LABELS.calibrated(method, both, np.full_like(truth, np.nan))
     assert nothing.calibration.num_outputs == 2  # no known label: probabilities stay finite
     assert np.isfinite(nothing.predictions(both)).all()
+
+
+def test_the_recalibration_of_the_model_leaves_the_baselines_as_they_are():
+    """A slope of -1 would reverse the order of a baseline."""
+    config = FinetuneConfig(
+        model="m",
+        output="o",
+        data=DataConfig(path="d"),
+        task=TaskConfig(type="binary"),
+        baselines=("constant", "composition"),
+    )
+    examples = examples_of(BINARY, 48)
+    predictions = {
+        split: np.linspace(0, 1, len(examples.split(split)), dtype=np.float32)[:, None]
+        for split in ("validation", "test")
+    }
+    reversed_task = replace(BINARY, calibration=Calibration("platt", (-1.0,), (0.0,)))
+    plain, recalibrated = (
+        results_of(config, PreparedData(examples, task, (), ""), predictions, [])["test"]
+        for task in (BINARY, reversed_task)
+    )
+    assert plain["composition"]["auroc"]["value"] > 0.8  # the label is the GC content
+    assert recalibrated == plain
