@@ -1,10 +1,11 @@
 """Homologous sequences: pairs by MMseqs2 or shared k-mers, clusters, and leaks between splits."""
 
-import os
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +19,7 @@ from carbon.finetune.config import SPLITS, HomologyName
 from carbon.finetune.split import Examples
 from carbon.genome import reverse_complement
 from carbon.genome.kmers import UInt64s, canonical_kmers
+from carbon.parallel.options import num_cores
 
 Indices = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -30,7 +32,8 @@ _LEAST_SHARED = 8  # k-mers, so that two sequences never match by chance
 _LEAST_BP = K + _LEAST_SHARED - 1
 _ROWS_AT_ONCE = 512
 _LEAST_COVERAGE = 0.5  # of the shorter sequence, in an alignment of MMseqs2
-_MOST_HITS = 1000  # of a sequence, by MMseqs2
+_MOST_HITS = 1000  # candidates of a sequence, which MMseqs2 aligns
+_MANY_HITS = _MOST_HITS // 2  # alignments from which further candidates may be left out
 
 
 def canonical(sequence: str) -> str:
@@ -43,18 +46,23 @@ def canonical(sequence: str) -> str:
 class Homology:
     """Pairs of homologous sequences.
 
+    Not all pairs of a large family are computed. Its sequences count as homologous to their whole
+    cluster.
+
     Attributes:
         method: key of `HOMOLOGIES`, but not `auto`.
         identity: share of equal bases from which sequences count as homologous.
         whole: (sequences,) number of each among the distinct sequences; a sequence and its reverse
             complement are equal.
         pairs: (pairs, 2) numbers of distinct sequences that are homologous.
+        is_incomplete: (distinct sequences,) whether pairs of a sequence may be absent.
     """
 
     method: HomologyName
     identity: float
     whole: Indices
     pairs: Indices
+    is_incomplete: Flags
 
     @property
     def text(self) -> str:
@@ -73,11 +81,16 @@ class Homology:
             selected: (sequences,).
             others: (sequences,).
         """
-        present = np.zeros(self._num_distinct, dtype=bool)
+        present = np.zeros(len(self.is_incomplete), dtype=bool)
         present[self.whole[others]] = True
         has_homologue = np.zeros_like(present)
         for one, other in (self.pairs.T, self.pairs.T[::-1]):
             has_homologue[one[present[other]]] = True
+        clusters = self._clusters
+        of_incomplete, of_present = np.zeros((2, len(present)), dtype=bool)
+        of_incomplete[clusters[self.is_incomplete]] = True
+        of_present[clusters[present]] = True
+        has_homologue |= (of_incomplete & of_present)[clusters]
         equal = selected & present[self.whole]
         return equal, selected & has_homologue[self.whole] & ~equal
 
@@ -86,21 +99,30 @@ class Homology:
 
         Sequences of a cluster are linked by homologous pairs; no pair lies in two clusters.
         """
-        from scipy.sparse import coo_array
-        from scipy.sparse.csgraph import connected_components
-
-        size = self._num_distinct
-        links = np.ones(len(self.pairs), dtype=bool), tuple(self.pairs.T)
-        _, labels = connected_components(coo_array(links, shape=(size, size)), directed=False)
         first: dict[int, str] = {}
-        cluster_of = labels[self.whole].tolist()
+        cluster_of = self._clusters[self.whole].tolist()
         for name, cluster in zip(names, cluster_of, strict=True):
             first[cluster] = min(name, first.get(cluster, name))
         return [first[cluster] for cluster in cluster_of]
 
-    @property
-    def _num_distinct(self) -> int:
-        return int(max(self.whole.max(initial=-1), self.pairs.max(initial=-1))) + 1
+    @cached_property
+    def _clusters(self) -> Indices:
+        """Number of each distinct sequence's cluster."""
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
+        size = len(self.is_incomplete)
+        links = np.ones(len(self.pairs), dtype=bool), tuple(self.pairs.T)
+        _, labels = connected_components(coo_array(links, shape=(size, size)), directed=False)
+        clusters: Indices = labels.astype(np.int64)
+        return clusters
+
+
+class Pairs(NamedTuple):
+    """Homologous pairs of distinct sequences; the attributes are those of `Homology`."""
+
+    pairs: Indices
+    is_incomplete: Flags
 
 
 def find_homology(sequences: Sequence[str], method: HomologyName, identity: float) -> Homology:
@@ -121,8 +143,10 @@ def find_homology(sequences: Sequence[str], method: HomologyName, identity: floa
     forms, whole = np.unique(
         np.asarray([canonical(each) for each in sequences], dtype=object), return_inverse=True
     )
-    pairs = PAIRS[method](forms.tolist(), identity)
-    return Homology(method=method, identity=identity, whole=whole, pairs=pairs)
+    pairs, is_incomplete = PAIRS[method](forms.tolist(), identity)
+    return Homology(
+        method=method, identity=identity, whole=whole, pairs=pairs, is_incomplete=is_incomplete
+    )
 
 
 def _unique_pairs(one: Indices, other: Indices) -> Indices:
@@ -131,11 +155,12 @@ def _unique_pairs(one: Indices, other: Indices) -> Indices:
     return np.unique(ordered.astype(np.int64).reshape(-1, 2), axis=0)
 
 
-def kmer_pairs(forms: Sequence[str], identity: float) -> Indices:
+def kmer_pairs(forms: Sequence[str], identity: float) -> Pairs:
     """Return the pairs that share at least identity^k of the shorter sequence's distinct k-mers.
 
     A k-mer survives substitutions at a rate of 1 - identity with probability identity^k (Mash
     containment; Ondov et al. 2019). Above 20 million bases, a sample of 24-mers is compared.
+    Pairs of a sequence are incomplete if the k-mers that `_shared` leaves out suffice for a pair.
 
     Args:
         forms: distinct sequences.
@@ -146,13 +171,14 @@ def kmer_pairs(forms: Sequence[str], identity: float) -> Indices:
     k = K if scale == 1 else K_OF_SAMPLE
     kmers = [_sampled(np.unique(canonical_kmers(form, k)), scale) for form in forms]
     sizes = np.array([len(each) for each in kmers], dtype=np.int64)
+    least = np.maximum(identity**k * sizes, _LEAST_SHARED / scale)
+    num_left_out, products = _shared(kmers, sizes)
     blocks = [(np.zeros(0, dtype=np.int64),) * 2]
-    for one, other, num_shared in _shared(kmers, sizes):
-        least = identity**k * np.minimum(sizes[one], sizes[other])
-        is_near = (one != other) & (num_shared >= np.maximum(least, _LEAST_SHARED / scale))
+    for one, other, num_shared in products:
+        is_near = (one != other) & (num_shared >= np.minimum(least[one], least[other]))
         blocks.append((one[is_near], other[is_near]))
     one, other = (np.concatenate(each) for each in zip(*blocks, strict=True))
-    return _unique_pairs(one, other)
+    return Pairs(_unique_pairs(one, other), num_left_out >= least)
 
 
 def _sampled(kmers: UInt64s, scale: int) -> UInt64s:
@@ -166,14 +192,16 @@ def _sampled(kmers: UInt64s, scale: int) -> UInt64s:
 
 def _shared(
     kmers: Sequence[UInt64s], sizes: Indices
-) -> Iterator[tuple[Indices, Indices, NDArray[Any]]]:
-    """Yield numbers of two sequences, and of the k-mers that they share.
+) -> tuple[Indices, Iterator[tuple[Indices, Indices, NDArray[Any]]]]:
+    """Count the k-mers that two sequences share.
 
     They are counts of a sparse product. Of a k-mer in many sequences, such as of a repeat, only the
     first ones are compared with the others.
-    """
-    from scipy.sparse import csr_array
 
+    Returns:
+        For each sequence, the k-mers whose first sequences do not include it; and an iterator of
+        the numbers of two sequences, with the k-mers that they share.
+    """
     owners = np.repeat(np.arange(len(kmers)), sizes)
     joined = np.concatenate([np.zeros(0, dtype=np.uint64), *kmers])
     _, columns, counts = np.unique(joined, return_inverse=True, return_counts=True)
@@ -183,14 +211,21 @@ def _shared(
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order)) - np.searchsorted(columns[order], columns[order])
     is_first = place < _MOST_OWNERS
+    num_left_out = np.bincount(owners[~is_first], minlength=len(kmers))
+    return num_left_out, _products(owners, columns, is_first, (len(kmers), len(counts)))
+
+
+def _products(
+    owners: Indices, columns: Indices, is_first: Flags, shape: tuple[int, int]
+) -> Iterator[tuple[Indices, Indices, NDArray[Any]]]:
+    from scipy.sparse import csr_array
 
     def table(which: Flags) -> Any:
         ones = np.ones(int(which.sum()), dtype=np.int32)
-        shape = (len(kmers), len(counts))
         return csr_array((ones, (owners[which], columns[which])), shape=shape)
 
     rows, firsts = table(np.ones_like(is_first)), table(is_first).T.tocsr()
-    for start in range(0, len(kmers), _ROWS_AT_ONCE):
+    for start in range(0, shape[0], _ROWS_AT_ONCE):
         product = (rows[start : start + _ROWS_AT_ONCE] @ firsts).tocoo()
         yield product.row.astype(np.int64) + start, product.col.astype(np.int64), product.data
 
@@ -200,10 +235,11 @@ def has_mmseqs() -> bool:
     return shutil.which("mmseqs") is not None
 
 
-def mmseqs_pairs(forms: Sequence[str], identity: float) -> Indices:
+def mmseqs_pairs(forms: Sequence[str], identity: float) -> Pairs:
     """Return the pairs that MMseqs2 aligns over half of the shorter sequence (Steinegger 2017).
 
     Sequences under 19 bases take no part, as in `kmer_pairs`: MMseqs2 fails if all are too short.
+    It aligns at most 1,000 candidates of a sequence. Pairs are incomplete from 500 alignments on.
 
     Args:
         forms: distinct sequences.
@@ -220,7 +256,7 @@ def mmseqs_pairs(forms: Sequence[str], identity: float) -> Indices:
         f">{number}\n{form}\n" for number, form in enumerate(forms) if len(form) >= _LEAST_BP
     ]
     if not records:
-        return np.zeros((0, 2), dtype=np.int64)
+        return Pairs(np.zeros((0, 2), dtype=np.int64), np.zeros(len(forms), dtype=bool))
     with TemporaryDirectory() as folder:
         fasta, hits = Path(folder, "sequences.fa"), Path(folder, "hits.tsv")
         fasta.write_text("".join(records), encoding="ascii")
@@ -232,7 +268,7 @@ def mmseqs_pairs(forms: Sequence[str], identity: float) -> Indices:
             "--min-seq-id": identity,
             "--max-seqs": _MOST_HITS,
             "--format-output": "query,target,alnlen,qlen,tlen",
-            "--threads": len(os.sched_getaffinity(0)),
+            "--threads": num_cores(),
             "-v": 1,
         }
         words += [str(word) for pair in options.items() for word in pair]
@@ -244,10 +280,11 @@ def mmseqs_pairs(forms: Sequence[str], identity: float) -> Indices:
     one, other, aligned_bp, one_bp, other_bp = table.T
     is_long = aligned_bp >= _LEAST_COVERAGE * np.minimum(one_bp, other_bp)
     is_near = is_long & (one != other)
-    return _unique_pairs(one[is_near], other[is_near])
+    num_hits = np.bincount(one, minlength=len(forms))
+    return Pairs(_unique_pairs(one[is_near], other[is_near]), num_hits >= _MANY_HITS)
 
 
-PAIRS: dict[HomologyName, Callable[[Sequence[str], float], Indices]] = {
+PAIRS: dict[HomologyName, Callable[[Sequence[str], float], Pairs]] = {
     "mmseqs2": mmseqs_pairs,
     "kmers": kmer_pairs,
 }
@@ -342,7 +379,13 @@ def _report(examples: Examples, homology: Homology) -> LeakResult:
     num_test = sum(leak.num_equal + leak.num_near for leak in leaks if leak.split == "test")
     num_all = sum(split == "test" for split in examples.splits)
     first = f"Leaks at {homology.text}: {num_test} of {num_all} test sequences."
-    return LeakResult(examples, [first, *(leak.to_text() for leak in leaks)], leaks)
+    notes = [first, *(leak.to_text() for leak in leaks)]
+    if num_incomplete := int(homology.is_incomplete[homology.whole].sum()):
+        notes.append(
+            f"{num_incomplete} sequences have too many homologous ones to compute all pairs: they "
+            "count as homologous to their whole cluster."
+        )
+    return LeakResult(examples, notes, leaks)
 
 
 def _refuse(examples: Examples, homology: Homology) -> LeakResult:
@@ -358,21 +401,31 @@ def _refuse(examples: Examples, homology: Homology) -> LeakResult:
 def _drop(examples: Examples, homology: Homology) -> LeakResult:
     """Remove from train what occurs in validation or test, and from validation what occurs in test.
 
-    Homology is symmetric, so no pair remains in two splits.
+    Homology is computed again for the remaining sequences, until nothing more is removed: without
+    the removed ones, further pairs of a large family may be computed.
     """
+    before = Counter(examples.splits)
+    while (is_gone := _leaking(examples, homology)).any():
+        examples = examples.subset(np.flatnonzero(~is_gone))
+        homology = find_homology(examples.sequences, homology.method, homology.identity)
+    num_removed = before - Counter(examples.splits)
+    notes = [
+        f"{num_removed[split]} of {before[split]} sequences of {split} also occur in another split "
+        f"at {homology.text}, and are removed."
+        for split in SPLITS
+        if num_removed[split]
+    ]
+    result = _report(examples, homology)
+    return result._replace(notes=[*notes, *result.notes])
+
+
+def _leaking(examples: Examples, homology: Homology) -> Flags:
+    """Return which examples of train occur in validation or test, or of validation in test."""
     members = _members(examples)
     is_test, is_validation = members["test"], members["validation"]
     is_gone = np.logical_or(*homology.equal_and_near(members["train"], is_test | is_validation))
     is_gone |= np.logical_or(*homology.equal_and_near(is_validation, is_test))
-    notes = [
-        f"{int((is_gone & of).sum())} of {int(of.sum())} sequences of {split} also occur in "
-        f"another split at {homology.text}, and are removed."
-        for split, of in members.items()
-        if (is_gone & of).any()
-    ]
-    remaining = np.flatnonzero(~is_gone)
-    result = _report(examples.subset(remaining), homology.subset(remaining))
-    return result._replace(notes=[*notes, *result.notes])
+    return is_gone
 
 
 LEAK_RULES: dict[str, Callable[[Examples, Homology], LeakResult]] = {

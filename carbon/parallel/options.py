@@ -115,12 +115,16 @@ def _environments(gpus: list[str], number: int) -> list[dict[str, str]]:
     """Return the additional environment of each process: its GPU, and its share of the cores."""
     threads = {}
     if number > 1 and _THREADS not in os.environ:
-        has_affinity = hasattr(os, "sched_getaffinity")  # macOS has none
-        num_cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
-        threads = {_THREADS: str(max(1, num_cores // number))}
+        threads = {_THREADS: str(max(1, num_cores() // number))}
     if not gpus:
         return [threads] * number
     return [threads | {"CUDA_VISIBLE_DEVICES": gpus[n % len(gpus)]} for n in range(number)]
+
+
+def num_cores() -> int:
+    """Return the CPU cores that this process may use."""
+    has_affinity = hasattr(os, "sched_getaffinity")  # macOS has none
+    return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
 
 
 def _threads_set() -> int:

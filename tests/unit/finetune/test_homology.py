@@ -1,9 +1,12 @@
 """Homologous pairs, clusters and leaks, against sets of strings and planted copies."""
 
 import itertools
+import os
 import random
 import shutil
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -169,6 +172,81 @@ def test_sequences_of_a_common_repeat_are_still_compared(monkeypatch):
     sequences = [repeat + random_bases(20, 1 + n) for n in range(12)]
     found = find_homology(sequences, "kmers", 0.9)
     assert len(set(found.clusters([f"s{n}" for n in range(12)]))) == 1
+
+
+def large_family():
+    """Return 40 variants of one element, with two substitutions each; all pairs are homologous.
+
+    The five variants of the test split come first in the order of their canonical forms, in which
+    the owners of a k-mer are counted.
+    """
+    draws, element = random.Random(3), random_bases(100, 0)
+    variants = set()
+    while len(variants) < 40:
+        bases = list(element)
+        for at in draws.sample(range(100), 2):
+            bases[at] = draws.choice([b for b in "ACGT" if b != bases[at]])
+        variants.add(homology.canonical("".join(bases)))
+    return examples_of(sorted(variants), ["test"] * 5 + ["validation"] * 5 + ["train"] * 30)
+
+
+def test_leaks_of_a_large_family_are_all_counted(monkeypatch):
+    monkeypatch.setattr(homology, "_MOST_OWNERS", 3)
+    examples = large_family()
+    related = find_homology(examples.sequences, "kmers", 0.9)
+    found = {x.split: (x.num_equal, x.num_near, x.by_split) for x in find_leaks(examples, related)}
+    assert found == slow_leaks(examples, 0.9)
+    assert found["test"][1] == 5 and found["train"][1] == 30
+    notes = LEAK_RULES["report"](examples, related).notes
+    assert "sequences have too many homologous ones to compute all pairs" in notes[-1]
+
+
+def test_no_leak_remains_of_a_large_family(monkeypatch):
+    monkeypatch.setattr(homology, "_MOST_OWNERS", 3)
+    family, others = large_family(), [random_bases(100, 50 + n) for n in range(6)]
+    examples = examples_of([*family.sequences, *others], [*family.splits, *["train"] * 6])
+    related = find_homology(examples.sequences, "kmers", 0.9)
+    remaining, notes, leaks = LEAK_RULES["drop"](examples, related)
+    assert leaks == [] and slow_leaks(remaining, 0.9) == {}
+    assert remaining.splits == ("test",) * 5 + ("train",) * 6
+    assert [note.split(" sequences")[0] for note in notes[:2]] == ["30 of 36", "5 of 5"]
+
+
+def test_pairs_that_appear_after_a_removal_are_removed_too(monkeypatch):
+    """As if only one pair were computed at a time, and no sequence known to be incomplete."""
+
+    def first_pair(forms, identity):
+        pairs = np.array([(0, 1)] * (len(forms) > 1), dtype=np.int64).reshape(-1, 2)
+        return homology.Pairs(pairs, np.zeros(len(forms), dtype=bool))
+
+    monkeypatch.setitem(homology.PAIRS, "kmers", first_pair)
+    sequences = sorted(homology.canonical(random_bases(40, n)) for n in range(4))
+    examples = examples_of(sequences, ["test", "train", "train", "train"])
+    remaining, notes, leaks = LEAK_RULES["drop"](examples, find_homology(sequences, "kmers", 0.9))
+    assert remaining.splits == ("test",) and leaks == [] and notes[0].startswith("3 of 3")
+
+
+def test_one_substitution_of_a_short_sequence():
+    """A substitution in the middle changes 12 of the 12-mers: 8 remain of 31 bases, 7 of 30."""
+    for length, number in ((30, 0), (31, 1)):
+        bases = random_bases(length, 5)
+        changed = bases[:15] + ("A" if bases[15] != "A" else "C") + bases[16:]
+        assert len(find_homology([bases, changed], "kmers", 0.9).pairs) == number
+
+
+def test_mmseqs2_runs_where_a_system_has_no_affinity_of_cores(monkeypatch):
+    """macOS has no `os.sched_getaffinity`; the program is replaced by one alignment."""
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(homology, "has_mmseqs", lambda: True)
+
+    def align(words, **_):
+        Path(words[4]).write_text("0\t1\t40\t40\t40\n")
+        assert int(words[words.index("--threads") + 1]) >= 1
+        return subprocess.CompletedProcess(words, 0, "", "")
+
+    monkeypatch.setattr(subprocess, "run", align)
+    found = homology.mmseqs_pairs(["A" * 40, "A" * 39 + "C"], 0.9)
+    assert found.pairs.tolist() == [[0, 1]] and not found.is_incomplete.any()
 
 
 def test_leaks_are_reported_refused_or_dropped():
