@@ -169,16 +169,22 @@ def _indices(
         ) from None
 
 
+def _column_names(rows: Rows, config: TaskConfig) -> tuple[str, ...]:
+    """Return a name for each column: from the recipe, or the column's."""
+    names = config.names or tuple(rows.labels)
+    if len(names) != len(rows.labels):
+        raise UserError(
+            f"task.names: {len(names)} for {len(rows.labels)} columns of labels; give one for "
+            "each, or none"
+        )
+    return names
+
+
 def _by_columns(read: Callable[[str], float], wanted: str) -> "LabelReader":
     """Return a reader of one number per column."""
 
     def of(rows: Rows, config: TaskConfig, unknown: Collection[str]) -> NamedLabels:
-        names = config.names or tuple(rows.labels)
-        if len(names) != len(rows.labels):
-            raise UserError(
-                f"task.names: {len(names)} for {len(rows.labels)} columns of data.labels; give "
-                "one for each, or none"
-            )
+        names = _column_names(rows, config)
         columns = []
         for name, values in rows.labels.items():
             texts = [text_of(value) for value in values]
@@ -201,7 +207,7 @@ def _by_columns(read: Callable[[str], float], wanted: str) -> "LabelReader":
 
 def _of_tracks(rows: Rows, config: TaskConfig, unknown: Collection[str]) -> NamedLabels:
     """Read a number for every base from each column: an array, a list, or words."""
-    names = config.names or tuple(rows.labels)
+    names = _column_names(rows, config)
     columns = []
     for name, values in rows.labels.items():
         each: list[Labels] = []

@@ -715,6 +715,8 @@ def _read(config: DataConfig, k: int) -> Rows:
         raise UserError(
             f"{path}: data.keep and data.below are for {', '.join(TABLES)}; take them out"
         )
+    if config.tracks and file_format != "bed":
+        raise UserError(f"{path}: data.tracks is for a BED, not for {file_format}; take it out")
     reader = partial(read_vcf, k=k) if file_format == "vcf" else READERS[file_format]
     rows = reader(path, config)
     if not len(rows):

@@ -136,3 +136,15 @@ def test_a_table_may_hold_the_numbers_of_each_base(tmp_path):
         path = write_rows(tmp_path / "w.csv", [("a", "ACG", wrong)])
         with pytest.raises(UserError, match=rf"w.csv line 2: .*{message}"):
             read_labels(read_rows(DataConfig(path=str(path))), TaskConfig(type="tracks"), UNKNOWN)
+
+
+def test_names_of_tracks_and_their_number(tmp_path):
+    config = DataConfig(path=str(write_rows(tmp_path / "t.csv", [("a", "ACG", "1 2 3")])))
+    with pytest.raises(UserError, match=r"task\.names: 2 for 1 columns of labels"):
+        read_labels(read_rows(config), TaskConfig(type="tracks", names=("x", "y")), UNKNOWN)
+
+
+def test_tracks_are_for_a_bed(data, tmp_path):
+    path = write_rows(tmp_path / "t.csv", [("a", "ACG", "1 2 3")])
+    with pytest.raises(UserError, match=r"t\.csv: data\.tracks is for a BED, not for csv"):
+        read_rows(data.replace(path=path.name, reference=""))
