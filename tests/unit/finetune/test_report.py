@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from carbon.cli import main
 from carbon.finetune.config import FinetuneConfig
 from carbon.finetune.data import prepare
-from carbon.finetune.folder import Manifest, write_manifest
+from carbon.finetune.folder import Manifest, read_manifest, write_manifest
 from carbon.finetune.report import write_pages
 from carbon.finetune.results import (
     Findings,
@@ -208,3 +209,12 @@ def test_the_command_writes_them_again(tmp_path, capsys):
     (folder / "results.json").write_text("{}")
     assert main(["finetune", "--report", str(folder)]) == 2
     assert "results.json: details: Field required" in capsys.readouterr().err
+
+
+def test_the_card_of_an_ensemble_names_the_folder_of_a_seed(tmp_path):
+    folder, *_ = a_run(tmp_path, "binary", "lora")
+    manifest = read_manifest(folder)
+    write_manifest(folder, replace(manifest, method="full", members=("seed-3", "seed-4")))
+    assert "(`seed-3/model/`)" in pages_of(folder)[1]
+    write_manifest(folder, replace(manifest, method="full"))
+    assert "(`model/`)" in pages_of(folder)[1]
