@@ -1,6 +1,6 @@
 """Recalibrated probabilities: temperature, Platt and isotonic curves of a validation split."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,8 @@ Floats = NDArray[np.float64]
 Predict = Callable[[Floats], Floats]
 """Maps logits to probabilities, (rows, outputs) each."""
 
-_MOST_LOG_SLOPE = 10.0
+_MOST_LOG_SLOPE = 3.0  # slopes from 0.05 to 20, also where a split is separated
+_AT_BOUND = 1e-3  # distance of a logarithm that counts as the bound
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,23 @@ class Calibration:
         pairs = zip(self.before, self.after, strict=False)
         is_whole = len(parts[0]) == len(parts[1]) and all(len(x) == len(y) > 0 for x, y in pairs)
         return len(parts[0]) * is_whole
+
+    def notes(self, names: Sequence[str]) -> list[str]:
+        """Return a sentence on the temperatures that reached their bound, if any did.
+
+        Args:
+            names: of the outputs.
+        """
+        if self.method != "temperature":
+            return []
+        is_bounded = np.abs(np.log(self.slopes)) >= _MOST_LOG_SLOPE - _AT_BOUND
+        bounded = [name for name, at in zip(names, is_bounded, strict=True) if at]
+        if not bounded:
+            return []
+        return [
+            f"The temperature reached its bound for {', '.join(bounded)}: the validation split is "
+            "separated, or has no signal. Use platt, or a larger validation split."
+        ]
 
     def apply(self, logits: Floats, predict: Predict, *, is_one_of: bool) -> Floats:
         """Return calibrated probabilities, (rows, outputs).
@@ -100,7 +118,7 @@ def fit_calibration(
         logits, classes = logits[rows], labels[rows, 0].astype(np.int64)
         if method == "temperature":
             chosen = np.arange(len(classes)), classes
-            slope = _slope(lambda slope: -np.log(predict(slope * logits)[chosen]).mean())
+            slope = _slope(lambda slope: _cross_entropy(slope * logits, chosen))
             return Calibration(method, (slope,) * logits.shape[1], (0.0,) * logits.shape[1])
         labels = np.eye(logits.shape[1])[classes]
     columns = list(_known_columns(logits, labels, predict, is_one_of=is_one_of))
@@ -128,12 +146,24 @@ def _known_columns(
 
 
 def _slope(loss: Callable[[float], float]) -> float:
-    """Return the positive factor of logits with the smallest loss, which is convex in it."""
+    """Return the factor of logits, 0.05 to 20, with the smallest loss, which is convex in it.
+
+    It is the upper bound if the loss of a separated split vanishes before.
+    """
     from scipy.optimize import minimize_scalar
 
     bounds = (-_MOST_LOG_SLOPE, _MOST_LOG_SLOPE)
-    best = minimize_scalar(lambda log: loss(float(np.exp(log))), bounds=bounds, method="bounded")
-    return float(np.exp(best.x))
+
+    def of_log(log: float) -> float:
+        return loss(float(np.exp(log)))
+
+    inside = float(minimize_scalar(of_log, bounds=bounds, method="bounded").x)
+    return float(np.exp(min(bounds[1], bounds[0], inside, key=of_log)))
+
+
+def _cross_entropy(logits: Floats, chosen: tuple[NDArray[Any], NDArray[Any]]) -> float:
+    """Return the mean cross-entropy of the chosen cells, rows and their classes, in nats."""
+    return float((np.logaddexp.reduce(logits, axis=1) - logits[chosen]).mean())
 
 
 def _temperature(scores: Floats, events: Floats) -> tuple[float, float]:
@@ -158,10 +188,13 @@ def _platt(scores: Floats, events: Floats) -> tuple[float, float]:
 
 
 def _isotonic(probabilities: Floats, events: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return the corners of the rising curve with the smallest squared error."""
+    """Return the corners of the rising curve with the smallest squared error.
+
+    It is the identity for a single value: a class that is absent would be impossible for ever.
+    """
     from sklearn.isotonic import IsotonicRegression
 
-    if not len(events):
+    if len(np.unique(events)) < 2:
         return (0.0, 1.0), (0.0, 1.0)
     model = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip")
     model.fit(probabilities, events)

@@ -159,3 +159,30 @@ def test_the_recalibration_of_the_model_leaves_the_baselines_as_they_are():
     )
     assert plain["composition"]["auroc"]["value"] > 0.8  # the label is the GC content
     assert recalibrated == plain
+
+
+@pytest.mark.parametrize(("task", "outputs"), [(BINARY, 1), (CLASSES, 3)])
+def test_a_separated_split_bounds_the_temperature_and_is_noted(task, outputs):
+    """Every logit has the sign of its label, so the loss falls with the slope without end."""
+    labels = np.arange(60)[:, None] % max(2, outputs)
+    logits = 2.0 * labels - 1 if outputs == 1 else 2 * np.eye(outputs)[labels[:, 0]]
+    fitted = task.calibrated("temperature", logits, labels.astype(np.float32))
+    assert fitted.calibration.slopes == pytest.approx([math.exp(3)] * outputs)
+    (note,) = fitted.calibration.notes(task.output_names)
+    assert f"bound for {', '.join(task.output_names)}: the validation split is separated" in note
+    random_logits, random_labels = overconfident(outputs)
+    inside = task.calibrated("temperature", random_logits, random_labels)
+    assert inside.calibration.notes(task.output_names) == []
+
+
+def test_an_isotonic_curve_never_makes_an_absent_class_impossible():
+    logits, labels = overconfident(3)
+    present = labels[:, 0] < 2  # no row of the third class
+    fitted = CLASSES.calibrated("isotonic", logits[present], labels[present])
+    assert fitted.calibration.before[2] == fitted.calibration.after[2] == (0.0, 1.0)
+    certain = np.array([[-5.0, -5.0, 5.0]])
+    assert fitted.predictions(certain)[0, 2] > 0.5
+    one_valued = LABELS.calibrated("isotonic", logits[:, :2], np.zeros((len(logits), 2)))
+    np.testing.assert_allclose(
+        one_valued.predictions(logits[:, :2]), LABELS.predictions(logits[:, :2]), atol=1e-6
+    )
