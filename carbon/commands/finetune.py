@@ -58,11 +58,11 @@ def finetune(
 
     from carbon.finetune.job import plan_finetune, run_finetune
 
+    workers = WorkerOptions(processes=processes, ray=ray)
     if dry_run:
-        print(json.dumps(plan_finetune(settings)))
+        print(json.dumps(plan_finetune(settings, workers)))
         return
     rank = int(os.environ.get("RANK", "0"))
-    workers = WorkerOptions(processes=processes, ray=ray)
     results = run_finetune(settings, resume=resume, rank=rank, workers=workers)
     if rank == 0:
         recipe = recipe_of(config)

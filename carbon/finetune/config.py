@@ -69,7 +69,7 @@ CLASS_WEIGHTS: dict[str, str] = {
 
 CALIBRATIONS: dict[str, str] = {
     "none": "probabilities as trained",
-    "temperature": "logits divided by one number",
+    "temperature": "logits divided by one number; for `labels` by one for each label",
     "platt": "a logistic curve of each logit",
     "isotonic": "a rising step function of each probability",
 }
@@ -469,7 +469,7 @@ class FinetuneConfig(Recipe):
     search: dict[str, Annotated[tuple[Value, ...], NotEmpty]] = Field(default_factory=dict)
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Yield duplicate seeds, and a cross-validation of something else than a probe."""
+        """Yield keys that exclude one another, and searched keys that change what is scored."""
         if self.method.cross_validate and (self.method.name, self.task.type) != ("probe", "binary"):
             yield "method.cross_validate", "is for method.name = 'probe' and task.type = 'binary'"
         if self.data.consequence and not self.method.cross_validate:
@@ -481,6 +481,8 @@ class FinetuneConfig(Recipe):
         for key in self.search:
             if not key.startswith("method.") and key not in SEARCHED:
                 yield f"search.{key}", f"give keys of method, or {', '.join(SEARCHED)}"
+        if "method.too_long" in self.search and self.task.type in ("bases", "tracks"):
+            yield "search.method.too_long", "selects the bases that are scored; take it out"
 
     def trials(self) -> list[dict[str, Any]]:
         """Return the combinations of `search`, values by dotted key, the last key fastest."""

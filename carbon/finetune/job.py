@@ -210,12 +210,16 @@ def as_config(
     return read_run(config, overrides)
 
 
-def plan_finetune(config: FinetuneConfig) -> dict[str, Any]:
+def plan_finetune(
+    config: FinetuneConfig,
+    workers: WorkerOptions = WorkerOptions(),  # noqa: B008  # frozen
+) -> dict[str, Any]:
     """Read and check all inputs of a run; return a summary.
 
     Raises:
-        UserError: data or model are invalid.
+        UserError: data, model or worker options are invalid.
     """
+    _check_workers(config, workers)
     prepared = prepared_of(config)
     trials = [config.trial(values) for values in config.trials()]
     num = {split: len(prepared.examples.split(split)) for split in ("train", "validation", "test")}
@@ -273,13 +277,23 @@ def run_finetune(
         workers: where the trials of a search are computed.
 
     Raises:
-        UserError: data or model are invalid, the output exists, or another run writes it.
+        UserError: data, model or worker options are invalid, the output exists, or another run
+            writes it.
     """
+    _check_workers(config, workers)
     locked = locked_output(config.output_folder) if rank == 0 else nullcontext()
     with locked:
         if not config.search:
             return _run_alone(config, resume=resume, rank=rank)
         return _run_search(config, replace(workers, resume=resume))
+
+
+def _check_workers(config: FinetuneConfig, workers: WorkerOptions) -> None:
+    """Raise UserError if workers are requested without trials to compute."""
+    if not config.search and (workers.processes is not None or workers.ray):
+        raise UserError(
+            "--processes and --ray: are for the trials of a search; take them out, or add [search]"
+        )
 
 
 def _run_search(config: FinetuneConfig, workers: WorkerOptions) -> dict[str, Any]:
@@ -351,7 +365,9 @@ def _run(
     uncalibrated = prepared.task
     task = uncalibrated.calibrated(config.task.calibration, logits["validation"], validation.labels)
     notes = dict.fromkeys(note for member in members for note in member.notes)
-    prepared = prepared._replace(task=task, notes=(*prepared.notes, *notes))
+    prepared = prepared._replace(
+        task=task, notes=(*prepared.notes, *notes, *_calibration_notes(task, len(members)))
+    )
     prepared = with_deltas(config, prepared)
     predictions = {split: task.predictions(each) for split, each in logits.items()}
     before = uncalibrated.predictions(logits["test"]) if task.calibration else None
@@ -366,6 +382,22 @@ def _run(
     write_outcome(config, prepared, members, predictions, results)
     shutil.rmtree(progress_folder)
     return results
+
+
+def _calibration_notes(task: LabelTask, num_seeds: int) -> list[str]:
+    """Return sentences on what a recalibration was fitted to, and on its bounds."""
+    if not task.calibration:
+        return []
+    notes = [
+        "Scores of the validation split are too high: the recalibration was fitted to it.",
+        *task.calibration.notes(task.output_names),
+    ]
+    if num_seeds > 1:
+        notes.append(
+            "The recalibration was fitted to the mean logits of all seeds. Scores and spread of "
+            "single seeds use it too."
+        )
+    return notes
 
 
 def _member(

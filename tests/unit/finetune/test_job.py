@@ -242,3 +242,33 @@ def test_what_does_not_fit_the_model_leaves_nothing_behind(folder, method, wrong
     with pytest.raises(UserError, match=wrong):
         carbon.finetune.run(None, run_config(folder, **method))
     assert not list(folder.glob("*out*"))
+
+
+def test_workers_without_a_search_are_refused(folder, capsys):
+    config = job.FinetuneConfig.from_table(run_config(folder, name="probe"), "config")
+    (folder / "c.toml").write_text(config.to_toml())
+    command = ["finetune", "--config", str(folder / "c.toml")]
+    for options in (["--processes", "2"], ["--ray", "host:1"], ["--processes", "2", "--dry-run"]):
+        assert main([*command, *options]) == 2
+        assert "--processes and --ray: are for the trials of a search" in capsys.readouterr().err
+    assert not list(folder.glob("*out*"))
+
+
+def test_a_search_of_bases_keeps_the_bases_that_are_scored(folder):
+    config = run_config(folder, "bases", name="probe")
+    search = {"search": {"method.too_long": ["truncate", "tile"]}}
+    with pytest.raises(UserError, match=r"search\.method\.too_long.*selects the bases"):
+        job.FinetuneConfig.from_table(config | search, "config")
+    job.FinetuneConfig.from_table(run_config(folder, name="probe") | search, "config")
+
+
+def test_notes_of_a_recalibrated_ensemble():
+    """Both logits reach the bound: they have the sign of their label."""
+    task = LabelTask("binary", ("0", "1"), "binary_cross_entropy")
+    assert job._calibration_notes(task, 2) == []
+    logits, labels = np.array([[-1.0], [1.0]]), np.array([[0.0], [1.0]])
+    notes = job._calibration_notes(task.calibrated("temperature", logits, labels), 2)
+    assert [note.split()[:2] for note in notes] == [
+        ["Scores", "of"], ["The", "temperature"], ["The", "recalibration"],
+    ]  # fmt: skip
+    assert job._calibration_notes(task.calibrated("platt", logits, labels), 1) == notes[:1]
