@@ -1,5 +1,6 @@
 """The endpoint of variants: deltas, consequences and percentiles."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -106,7 +107,7 @@ class Variants(Endpoint[VariantScoring]):
         return why_no_percentile(background, scored_by, annotated=is_annotated)
 
 
-def _columns(reference: Reference, score: VariantScore, added: list[str]) -> Columns:
+def _columns(reference: Reference, score: VariantScore, added: Sequence[str]) -> Columns:
     """Return the scores of a variant under the names of a scored table."""
     return {
         "variant": score.variant.to_text(),
