@@ -33,12 +33,12 @@ def equal_clients(soak, monkeypatch, statuses):
         status = remaining.pop(0) if len(remaining) > 1 else remaining[0]
         return httpx.Response(status, json={"scores": []})
 
-    client = httpx.Client
-    mock = httpx.MockTransport(answer)
-    monkeypatch.setattr(soak.httpx, "Client", lambda **_: client(transport=mock))
-    monkeypatch.setattr(soak, "_NUM_EQUAL_CLIENTS", 2)
+    client = httpx.Client(transport=httpx.MockTransport(answer))
     counts = defaultdict(Counter)
-    soak._ask_equally("http://server/score", "self", 0.2, counts)
+    with monkeypatch.context() as patch:
+        patch.setattr(soak.httpx, "Client", lambda **_: client)
+        patch.setattr(soak, "_NUM_EQUAL_CLIENTS", 2)
+        soak._ask_equally("http://server/score", "self", 0.2, counts)
     return counts
 
 

@@ -213,7 +213,7 @@ def test_letters_of_every_case_and_code_are_taken(tmp_path):
 def test_a_protein_of_letters_of_dna_is_refused_as_when_it_is_predicted(tmp_path):
     sequences = [random_bases(40, seed=1), "MAVSKVYARSVYDSRGN"]
     path = write_text(tmp_path / "y.csv", ",", {"sequence": sequences, "label": [0, 1]})
-    with pytest.raises(UserError, match=r"y\.csv, line 3: 13 of 17 letters .* a protein\?"):
+    with pytest.raises(UserError, match=r"y\.csv line 3: 13 of 17 letters .* a protein\?"):
         prepare(DataConfig(path=path), TaskConfig(type="binary"))
 
 
