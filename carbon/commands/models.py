@@ -59,12 +59,12 @@ def info(model: str, /) -> None:
 
     folder = model_folder(model)  # reads the config and the headers of the weights, without torch
     config, vocabulary = folder.config, folder.vocabulary
-    is_own = isinstance(vocabulary, Vocabulary)
+    own = vocabulary if isinstance(vocabulary, Vocabulary) else None
     theta = config.get("rope_theta")
     older = {"rope_type": "default", "rope_theta": theta, **(config.get("rope_scaling") or {})}
-    has_rope = is_own or theta is not None
+    has_rope = own is not None or theta is not None
     facts = {
-        "vocabulary": vocabulary.name if is_own else f"{vocabulary.k}-mers",
+        "vocabulary": own.name if own else f"{vocabulary.k}-mers",
         "parameters": folder.num_parameters,
         "layers": config["num_hidden_layers"],
         "hidden_size": config["hidden_size"],
@@ -72,7 +72,7 @@ def info(model: str, /) -> None:
         "context_bp": (config["max_position_embeddings"] - len(vocabulary.prefix())) * vocabulary.k,
         "rope": config.get("rope_parameters") or (older if has_rope else None),
         "tied_embeddings": config["tie_word_embeddings"],
-        "tags": list(vocabulary.tags) if is_own else [],
+        "tags": list(own.tags) if own else [],
     }
     print(json.dumps(facts, indent=1))
 

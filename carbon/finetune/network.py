@@ -55,7 +55,8 @@ MakeBatch = Callable[[Sequence[str]], Batch]
 
 def first_row(vocabulary: KmerVocabulary) -> int:
     """Return the first embedding row that DNA needs; text tokens come before it."""
-    return vocabulary.rows.start
+    first: int = vocabulary.rows.start
+    return first
 
 
 def tokens_of(length_bp: int, pool: Pool, vocabulary: KmerVocabulary) -> int:
@@ -270,7 +271,7 @@ class OpenedModel:
             UserError: the model has fewer layers, or no layers that run one by one.
         """
         self.model = model
-        self.backbone: LlamaModel = model.network.base_model
+        self.backbone: LlamaModel = model.network.base_model  # type: ignore[assignment]
         layers_of_decoder(self.backbone)
         whole: Any = self.backbone
         self._whole = (whole.embed_tokens, whole.layers, whole.norm)
