@@ -38,8 +38,8 @@ def stock_config(folder: Path, source: str | Path) -> dict[str, Any]:
             names no context.
     """
     from transformers import AutoConfig
-    from transformers.models.auto.configuration_auto import (
-        CONFIG_MAPPING_NAMES,  # type: ignore[attr-defined]
+    from transformers.models.auto.configuration_auto import (  # type: ignore[attr-defined]
+        CONFIG_MAPPING_NAMES,
     )
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
