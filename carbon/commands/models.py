@@ -62,7 +62,7 @@ def info(model: str, /) -> None:
     own = vocabulary if isinstance(vocabulary, Vocabulary) else None
     theta = config.get("rope_theta")
     older = {"rope_type": "default", "rope_theta": theta, **(config.get("rope_scaling") or {})}
-    has_rope = own or theta is not None
+    has_rope = own is not None or theta is not None
     facts = {
         "vocabulary": own.name if own else f"{vocabulary.k}-mers",
         "parameters": folder.num_parameters,
