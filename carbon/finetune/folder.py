@@ -30,8 +30,8 @@ def content_of(folder: Path) -> list[str]:
     learned = [folder / MANIFEST, folder / HEAD]
     learned += [path for name in (ADAPTER, MODEL) for path in sorted((folder / name).glob("*"))]
     hashes = [content_sha256(path) for path in learned if path.is_file()]
-    members = (content_of(folder / name) for name in read_manifest(folder).members)
-    return [*hashes, *chain.from_iterable(members)]
+    members = sorted(path for path in folder.glob("*") if MEMBER.fullmatch(path.name))
+    return [*hashes, *chain.from_iterable(map(content_of, members))]
 
 
 MEMBER = re.compile(r"seed-\d{1,10}", re.ASCII)

@@ -62,7 +62,7 @@ def test_rounds_are_those_of_the_search(model):
             assert history[-len(scored) :] == scored
         assert sum(sizes) == len(history) == 40 and len(sizes) >= 5
         assert history == run_search(search, functions)
-    found = candidates_to_json(history)["candidates"]
+    found = candidates_to_json(history)
     values = [each["value"] for each in found]
     assert values == sorted(gc_window([c.bases for c in history]), reverse=True)
     for each in found:

@@ -258,7 +258,7 @@ def test_an_indel_does_not_shift_the_6mers_after_it(tmp_path, network, alt):
     save_model(network, tmp_path / "m")
     model = Model(load_model(tmp_path / "m"))
     with Reference(tmp_path / "r.fa") as reference:
-        ref_window, alt_window = pair_of(reference, variant, WINDOW_BP)
+        ref_window, alt_window = pair_of(reference, variant, WINDOW_BP, 6)
         (vectors,) = model.embed_variants(
             reference, [variant], window_bp=WINDOW_BP, strands="forward"
         )

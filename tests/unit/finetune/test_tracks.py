@@ -8,7 +8,7 @@ import carbon
 from carbon.errors import UserError
 from carbon.finetune.config import DataConfig, MethodConfig, TaskConfig
 from carbon.finetune.data import prepare, read_labels
-from carbon.finetune.probe import read_six_mers, six_mers_averager
+from carbon.finetune.probe import kmers_averager, read_kmers
 from carbon.finetune.readers import read_rows
 from carbon.finetune.split import Examples
 from carbon.finetune.tasks import LabelTask
@@ -88,7 +88,7 @@ def test_a_probe_fits_the_numbers_of_each_base_of_a_six_mer(base):
     )  # fmt: skip
     task, method = LabelTask("tracks", ("x", "y"), "mse"), MethodConfig(name="probe")
     _, opened = finetuned_of(base, task, method)
-    found = read_six_mers(six_mers_averager(opened, [None]), examples, method, 0)
+    found = read_kmers(kmers_averager(opened, [None]), examples, method, 0)
     expected = []
     for n in range(2):
         values = examples.labels[examples.rows_of(n)]
