@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from carbon.inference import Model
     from carbon.inference.variants.background import Background
 
-_PERCENTILES = one_of("Percentiles of variants")
+_PERCENTILES = one_of("Percentiles")
 _NO_GENES = AnnotationOptions()
 
 

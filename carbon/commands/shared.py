@@ -29,6 +29,28 @@ _NAMES = {
     "timeout_seconds": "timeout",
 }
 _ANY_NUMBER = 10**9
+_SEARCH, _RULES = options.Group("Search"), options.Group("More rules")
+_GROUPS = (
+    options.INPUT.title,
+    options.MODEL.title,
+    options.METHOD.title,
+    options.GENES.title,
+    options.SAMPLING.title,
+    options.CONSTRAINTS.title,
+    _SEARCH.title,
+    _RULES.title,
+    "Variants",
+    "Variants, in place of sequences",
+    "Place",
+    "Place, one of these",
+    "Prompts, one of these",
+    "What, one of these",
+    "Percentiles",
+    "Training",
+    options.OUTPUT.title,
+    "Workers",
+)
+"""Titles of groups of options in the order of the help."""
 
 
 def option_name(name: str) -> str:
@@ -40,11 +62,9 @@ def option_name(name: str) -> str:
     return _NAMES.get(name, name.removesuffix("_bp").replace("_", "-"))
 
 
-def group(
-    title: str, check: Callable[[ArgumentCollection], None] | None = None, place: int = 0
-) -> Group:
-    """Return a group of the help; groups are listed by place, and those of one place as created."""
-    return Group.create_ordered(title, sort_key=place, validator=check)
+def group(title: str, check: Callable[[ArgumentCollection], None] | None = None) -> Group:
+    """Return a group of the help."""
+    return Group(title, sort_key=_GROUPS.index(title), validator=check)
 
 
 @cache
@@ -58,22 +78,7 @@ def group_of(known: options.Group) -> Group:
         if known.is_required and not names:
             raise ValueError(f"give one of {', '.join(argument.name for argument in arguments)}")
 
-    place = int(known is options.OUTPUT)
-    return group(known.title, check if known.takes_one else None, place)
-
-
-for _known in (
-    options.INPUT,
-    options.MODEL,
-    options.METHOD,
-    options.GENES,
-    options.SAMPLING,
-    options.CONSTRAINTS,
-    _SEARCH := options.Group("Search"),
-    _RULES := options.Group("More rules"),
-):
-    group_of(_known)  # these are listed first
-WORK = group("Workers", place=2)
+    return group(known.title, check if known.takes_one else None)
 
 
 def parameter(option: Option) -> Parameter:
@@ -204,6 +209,7 @@ def _port(text: str) -> int:
     return int(text)
 
 
+WORK = group("Workers")
 Port = Annotated[int, parameter(Option(parse=_port))]
 File = Annotated[str, Parameter(allow_leading_hyphen=True, metavar="FILE")]
 """A path, or `-` for standard input."""
