@@ -22,6 +22,7 @@ from carbon.inference.jobs import EmbedJob, ScanJob, ScoreJob, VariantJob
 from carbon.model import LoadedModel, save_model
 from carbon.parallel.options import WorkerOptions
 from carbon.tokenizer import NATIVE
+from tests.helpers.coroutines import run_coroutine
 from tests.helpers.files import random_bases, write_fasta, write_vcf
 
 ROOT = Path(__file__).parents[2]
@@ -270,7 +271,7 @@ def test_the_event_loop_goes_on(folder, loaded):
             ticks += 1
         return ticks, list(await task)
 
-    ticks, rows = asyncio.run(counted())
+    ticks, rows = run_coroutine(counted())
     assert ticks > 0 and rows == list(loaded.score_fasta(folder / "s.fa"))
 
 

@@ -14,6 +14,7 @@ from carbon.serve import ServeOptions
 from carbon.serve.metrics import Measured, Metrics
 from carbon.serve.options import read_token
 from carbon.serve.worker import ModelThread
+from tests.helpers.coroutines import run_coroutine
 from tests.helpers.serve import BASES, serving
 
 TOKEN = "0123456789abcdef"
@@ -118,7 +119,7 @@ def test_a_request_without_an_answer_is_counted(raised, status):
     metrics = Metrics(lambda: 0)
     measured = Measured(app, metrics, ["/score"])
     with pytest.raises(raised):
-        asyncio.run(measured({"type": "http", "path": "/score"}, None, None))
+        run_coroutine(measured({"type": "http", "path": "/score"}, None, None))
     assert f'carbon_requests_total{{path="/score",status="{status}"}} 1' in metrics.to_text()
 
 
