@@ -47,6 +47,7 @@ def test_axe_finds_nothing_by_day_at_a_desk_and_by_night_on_a_phone(visitor, axe
     assert violations(visitor, axe) == []
 
 
+@pytest.mark.nightly
 def test_by_keyboard_alone_and_what_has_the_focus_is_seen(visitor):
     """From the top of a page to its field, and on to the button, without a mouse."""
     visitor.open("/variant")

@@ -112,15 +112,19 @@ def test_a_gene_lights_up_again_on_demand(visitor):
 @pytest.mark.parametrize(
     ("text", "path"),
     [
-        ("Y2* of abc", "/variant?input=Y2"),
-        ("c1\t116\trs1\tC\tA", "/variant?input=c1"),
-        ("abc", "/gene?input=abc"),
-        ("C1:1-90", "/gene?input=C1"),
-        ("ACGTTGCATTAGCATGACGTTGCA", "/gene?input=ACGT"),
-        (">mine\nACGTTGCATTAGCATGACGTTGCA", "/gene?input=%3Emine"),
-        (GENBANK, "/gene?input=LOCUS"),
+        pytest.param("Y2* of abc", "/variant?input=Y2", id="protein change"),
+        *(
+            pytest.param(text, f"/{path}", id=name, marks=pytest.mark.nightly)
+            for name, text, path in [
+                ("row of a VCF", "c1\t116\trs1\tC\tA", "variant?input=c1"),
+                ("gene", "abc", "gene?input=abc"),
+                ("region", "C1:1-90", "gene?input=C1"),
+                ("bases", "ACGTTGCATTAGCATGACGTTGCA", "gene?input=ACGT"),
+                ("FASTA", ">mine\nACGTTGCATTAGCATGACGTTGCA", "gene?input=%3Emine"),
+                ("GenBank", GENBANK, "gene?input=LOCUS"),
+            ]
+        ),
     ],
-    ids=["protein change", "row of a VCF", "gene", "region", "bases", "FASTA", "GenBank"],
 )
 def test_a_paste_of_each_kind_leads_to_its_page(visitor, text, path):
     bases = random_bases(900, seed=3).lower()
@@ -133,6 +137,7 @@ def test_a_paste_of_each_kind_leads_to_its_page(visitor, text, path):
     visitor.page.goto("about:blank")
 
 
+@pytest.mark.nightly
 def test_a_protein_is_refused_and_names_are_suggested(visitor):
     visitor.open("/variant")
     field = visitor.page.locator("#input textarea")
@@ -206,6 +211,7 @@ def test_on_a_phone_the_input_comes_first_and_the_navigation_is_one_row(phone):
     })()""")
 
 
+@pytest.mark.nightly
 def test_who_waits_learns_how_many_come_first(visitor, lab, monkeypatch):
     compare, is_open, has_begun = lab.model.compare_alleles, Event(), Event()
 

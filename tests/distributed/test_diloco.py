@@ -195,7 +195,7 @@ def run_all(ranks, config, resume):
 RESUMED = [
     pytest.param(DELAYED, id="delivery"),
     pytest.param({"every_steps": 3, "codec": "top2"}, id="what was not sent", **NIGHTLY),
-    pytest.param({"method": "sparta", "share": 0.25}, id="sparta"),
+    pytest.param({"method": "sparta", "share": 0.25}, id="sparta", **NIGHTLY),
 ]
 
 

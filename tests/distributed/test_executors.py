@@ -53,6 +53,7 @@ def command(genomes, output, *settings):
     return [sys.executable, "-m", "carbon", "corpus", "build", *words]
 
 
+@pytest.mark.nightly
 def test_two_workers_give_the_same_bytes(genomes, expected, tmp_path, capfd):
     assert main(["build", *words_of(genomes, tmp_path / "c", "executor.workers=2")]) == 0
     told, said = capfd.readouterr()

@@ -66,9 +66,10 @@ def write_run(folder, network, task):
         (folder / f"{output}.toml").write_text(as_config(config).to_toml())
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("task", "launch"),
-    [(BASES, run_on), pytest.param(BINARY, by_torchrun, marks=pytest.mark.nightly)],
+    [(BASES, run_on), (BINARY, by_torchrun)],
     ids=["bases", "binary"],
 )
 def test_two_processes_and_one_learn_the_same_labels(tmp_path, network, capsys, task, launch):

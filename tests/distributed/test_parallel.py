@@ -230,6 +230,7 @@ def save_and_resume(ranks, config):
     return [line["loss"] for line in resumed.steps()], full_weights(resumed)
 
 
+@pytest.mark.nightly
 def test_a_run_with_soft_masks_resumes_to_the_same_bits(soft_masked, tmp_path):
     config = soft_masked[0].replace(output=str(tmp_path / "run"))
     ((metrics, weights),) = run_ranks(1, train_all, config, [layout(1, 1, 1)])[0]

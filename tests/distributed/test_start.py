@@ -190,10 +190,10 @@ def test_peft_loads_the_adapter_by_itself(corpus, starts, tmp_path):
 LAYOUTS = [
     ("native", "whole", ParallelConfig()),
     ("native", "last", ParallelConfig(pipeline=2)),
-    ("deep", "lora", ParallelConfig(pipeline=2, schedule="interleaved_1f1b")),
     *(
         pytest.param(*row, marks=pytest.mark.nightly)
         for row in (
+            ("deep", "lora", ParallelConfig(pipeline=2, schedule="interleaved_1f1b")),
             ("untied", "lora", ParallelConfig()),
             ("untied", "whole", ParallelConfig(pipeline=2, schedule="gpipe")),
             ("deep", "last", ParallelConfig(pipeline=2, schedule="zbv")),

@@ -66,9 +66,8 @@ def go_on(ranks, config: TrainConfig, num_steps: int):
     return full_weights(trainer)
 
 
-@pytest.mark.parametrize(
-    "sizes", [(2, 1), pytest.param((2, 1, 2), marks=pytest.mark.nightly)], ids=["2 1", "2 1 2"]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("sizes", [(2, 1), (2, 1, 2)], ids=["2 1", "2 1 2"])
 def test_a_checkpoint_of_two_tensor_ranks_goes_on_with_one_and_back(corpus, tmp_path, sizes):
     """Weights and moments are whole in a checkpoint, whatever divided them."""
     config = make_config(corpus, tmp_path / "run", "checkpoint.background=false")

@@ -334,15 +334,12 @@ def save_and_resume_in_fp32(*arguments):
         return save_and_resume(*arguments)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("world_size", "layouts"),
     [
         (1, [ParallelConfig()]),
-        pytest.param(
-            2,
-            [ParallelConfig(), ParallelConfig(replicate=2), ParallelConfig(pipeline=2)],
-            marks=pytest.mark.nightly,
-        ),
+        (2, [ParallelConfig(), ParallelConfig(replicate=2), ParallelConfig(pipeline=2)]),
     ],
 )
 def test_muon_goes_on_at_any_layout(corpus, tmp_path, world_size, layouts):

@@ -367,6 +367,7 @@ def ks_pvalue(percentiles, num_background):
     return stats.kstwobign.sf(statistic * (num * num_background / (num + num_background)) ** 0.5)
 
 
+@pytest.mark.nightly
 def test_percentiles_of_fresh_random_variants_are_uniform(model, reference):
     """By kind, with a random network: the fresh ones are drawn as they come, of no kind."""
     options = {"window_bp": 30}

@@ -108,6 +108,7 @@ def python(code, folder, **environment):
     )
 
 
+@pytest.mark.nightly
 def test_interpreted_it_equals_the_plain_form(tmp_path):
     done = python(INTERPRETED, tmp_path, TRITON_INTERPRET="1")
     assert done.returncode == 0, done.stderr

@@ -76,9 +76,8 @@ def test_microbatches_of_a_pipeline_have_bounds_of_one_length(networks):
             assert torch.equal(found, expected)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param("varlen", marks=pytest.mark.nightly), "flash_attention_2"]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["varlen", "flash_attention_2"])
 def test_a_layer_is_one_graph_whatever_is_packed(name):
     """Compiled twice: once as it is met first, once for pieces of any number and length."""
     torch._dynamo.reset()

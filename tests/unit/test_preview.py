@@ -168,7 +168,7 @@ def test_batches_are_the_same_rows_for_any_readers_workers_and_beginning(
             assert found == expected[first + number], (first, number)
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.nightly)])
 def test_shares_of_rows_are_read_ahead_as_they_are(folder, rows, workers):
     """A process has its places of every row, whoever reads them for it."""
     config = TrainConfig.load(folder / "run.toml", [f"data.workers={workers}"])

@@ -179,6 +179,7 @@ def in_this_process(command: list[str]) -> int:
         return int(importlib.import_module(entry).main(words))
 
 
+@pytest.mark.nightly
 def test_a_small_quickstart(tmp_path, few_resamples):
     """On the smallest genome that every step has something to do with."""
     less = []

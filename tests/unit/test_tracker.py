@@ -53,6 +53,7 @@ def test_tensorboard_shows_each_step_once(tmp_path):
     assert text.decode() == "```\nseed = 3\n\n```"
 
 
+@pytest.mark.nightly
 def test_trackio_writes_into_the_run_folder_alone(tmp_path):
     """In another process: Trackio reads its folder once, when it is imported."""
     pytest.importorskip("trackio")

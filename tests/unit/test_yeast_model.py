@@ -154,6 +154,7 @@ def test_the_example_variants_are_a_vcf(tmp_path, genome):
 
 
 @pytest.mark.skipif(not YEAST.is_dir(), reason="CARBON_DATA is not set")
+@pytest.mark.nightly
 def test_the_example_variants_do_what_is_said_of_them(tmp_path):
     (fasta,), (gtf,) = YEAST.glob("*.fa.gz"), YEAST.glob("*.gtf.gz")
     (tmp_path / "v.vcf").write_text(yeast_model.vcf_of(ENTRY))

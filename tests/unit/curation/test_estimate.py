@@ -33,6 +33,7 @@ def words_of(output, recipe):
     return [w for each in (f"output={output}", *recipe) for w in ("--set", each)]
 
 
+@pytest.mark.nightly
 def test_records_bases_and_disk_are_within_a_third(recipe, tmp_path, capsys):
     assert main(["build", *words_of(tmp_path / "c", recipe), "--dry-run"]) == 0
     out = capsys.readouterr().out

@@ -49,6 +49,7 @@ def run(start, tmp_path_factory):
     return folder / "run"
 
 
+@pytest.mark.nightly
 def test_the_reward_rises_and_the_curves_tell_it(run):
     lines = read_lines(run).steps
     assert [line["step"] for line in lines] == list(range(1, STEPS + 1))

@@ -57,6 +57,7 @@ def killed(start, tmp_path_factory):
     return folder
 
 
+@pytest.mark.nightly
 def test_a_run_that_was_killed_goes_on_with_the_same_bytes(start, killed, monkeypatch, capsys):
     monkeypatch.chdir(killed)
     stopped, whole = killed / "stopped", killed / "whole"

@@ -57,6 +57,7 @@ def test_the_budget_and_the_same_designs_for_a_seed(model, strategy):
     assert misses == sorted(misses)
 
 
+@pytest.mark.nightly
 def test_a_beam_climbs_from_its_start_and_tells_how_far(model):
     start = "AT" * 30
     found = carbon.design.run(model, [gc], start=start, calls=400, num_designs=3, seed=1)

@@ -146,6 +146,7 @@ assert "torch" not in sys.modules
 """
 
 
+@pytest.mark.nightly
 def test_mistakes_are_found_before_torch_is_imported(folder):
     words = ["rl", "--model", "base", "--function", "python:shares:gc", "--output", "out"]
     words += ["--length", "30"]

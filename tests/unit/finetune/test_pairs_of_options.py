@@ -167,7 +167,7 @@ def config_of(row, folder, base):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.nightly), 20])
+@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.nightly), 60])
 def test_every_pair_that_is_accepted_runs(tmp_path, base, no_pages, every):
     """All 59 rows take about 100 s; three of them stand for the others otherwise."""
     wrong = []

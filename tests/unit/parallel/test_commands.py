@@ -192,15 +192,13 @@ assert "torch" not in sys.modules
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "endings",
     [
         {"variants": "tsv", "generate": "fa"},
-        pytest.param(
-            {"score": "tsv", "per_base": "parquet", "embed": "parquet", "scan": "tsv",
-             "background": "json"},
-            marks=pytest.mark.nightly,
-        ),
+        {"score": "tsv", "per_base": "parquet", "embed": "parquet", "scan": "tsv",
+         "background": "json"},
     ],
     ids=["two commands", "the others"],
 )  # fmt: skip

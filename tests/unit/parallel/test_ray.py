@@ -46,6 +46,7 @@ def num_kept(folder) -> int:
     return path.read_bytes().count(b"\n") - 1 if path.exists() else 0
 
 
+@pytest.mark.nightly
 def test_actors_write_the_bytes_of_one_process(cluster, tmp_path):
     """An actor is killed at a block; an error in an actor ends the run."""
     (tmp_path / "kill-17").write_text("x")
