@@ -30,10 +30,12 @@ from carbon.finetune.config import (
     MethodConfig,
     MethodName,
 )
+from carbon.genome.consequence_terms import TERMS
 from carbon.inference.variants.annotate import ANNOTATION, BACKGROUND
 from carbon.inference.variants.formats import COLUMNS
 from carbon.io.config import Recipe, inner_recipe
 from carbon.io.tables import FORMATS
+from carbon.tokenizer import TAGS
 from data_pipeline.recipe import BuildConfig
 from train.config import TrainConfig
 
@@ -275,6 +277,8 @@ def _formats(root: Path) -> Iterator[str]:
         "| `carbon eval run` | a record a task and model | [evaluation.md](../evaluation.md) |\n"
     )
     yield from _variant_columns()
+    yield from _consequence_terms()
+    yield from _metadata_tags()
     for title, path in SCHEMAS.items():
         schema = (root / path).read_text(encoding="utf-8")
         yield f"\n## {title}\n\nJSON Schema, draft 2020-12 (`{path}`):\n\n```json\n{schema}```\n"
@@ -294,6 +298,29 @@ def _variant_columns() -> Iterator[str]:
             f"| `{name}` | `CARBON_{name.upper()}` | {_KINDS[column.kind]} | {column.meaning} | "
             f"{needs} |\n"
         )
+
+
+def _consequence_terms() -> Iterator[str]:
+    """Yield the table of the consequences of variants, the most severe first."""
+    yield (
+        "\n## Consequences of variants\n\nSequence Ontology terms, the most severe first, as in "
+        "Ensembl's VEP ([rules](../consequences.md)).\n\n"
+        "| term | accession | meaning |\n|---|---|---|\n"
+    )
+    for term in TERMS.values():
+        yield f"| `{term.name}` | {term.accession} | {term.label} |\n"
+
+
+def _metadata_tags() -> Iterator[str]:
+    """Yield the table of metadata tags."""
+    yield (
+        "\n## Metadata tags\n\nThe codes are in the columns `species_type` and `gene_type` of a "
+        "corpus ([use](../tokenizers.md#metadata-tags)).\n\n"
+        "| code | tag | of | native id | in the released models |\n|---|---|---|---|---|\n"
+    )
+    for tag in TAGS:
+        released = "yes" if tag.released else "no"
+        yield f"| `{tag.code}` | `{tag.text}` | {tag.kind} | {tag.native_id} | {released} |\n"
 
 
 def _decisions(folder: Path) -> Iterator[str]:
