@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carbon.errors import UserError
-from carbon.finetune.folder import HEAD, MANIFEST, read_manifest
+from carbon.finetune.folder import MANIFEST, content_of, read_manifest
 from carbon.finetune.predict import FinetunedModel, load_finetuned
 from carbon.finetune.readers import alleles_of, fits_window
 from carbon.genome import Reference, Variant, fasta_text
 from demo.fields import Field, Values
-from demo.folders import find_folders, folder_named, written
+from demo.folders import find_folders, folder_named
 from demo.lab import Lab
 from demo.lru_cache import LruCache
 from demo.neighbouring_snvs import as_lists
@@ -192,7 +192,7 @@ class Predict(Panel):
 
     def _finetuned(self, folder: Path) -> FinetunedModel:
         """Load a model, or return the cached model if its folder has not changed."""
-        key = (folder, written(folder / MANIFEST), written(folder / HEAD))
+        key = (folder, *content_of(folder))
         device = self.lab.model.model.network.device.type
         return self._models.get(key, lambda: load_finetuned(folder, device=device))
 
@@ -225,7 +225,7 @@ class Predict(Panel):
 
 
 def _folders(lab: Lab) -> dict[str, Path]:
-    return find_folders(lab.runs, (HEAD, MANIFEST))
+    return find_folders(lab.runs, (MANIFEST,))
 
 
 def _classes(finetuned: FinetunedModel, predicted: NDArray[np.float32]) -> list[str | None]:
