@@ -694,7 +694,7 @@ def _write(
         counts["bases_without"] = 0
     with atomic_file(job.output) as temporary, source.written(temporary, settings) as write:
         for block, texts in results:
-            rows = (_rows(text, width) for text in texts)
+            rows = (_decoded(text, width) for text in texts)
             arrays = (each if task.per_base else each[0] for each in rows)
             for record in block:
                 predictions = [next(arrays) for _ in record.sequences]
@@ -727,6 +727,6 @@ def _fingerprints(job: PredictJob) -> dict[str, Any]:
     }
 
 
-def _rows(text: str, width: int) -> Floats32:
+def _decoded(text: str, width: int) -> Floats32:
     """Return the predictions of a sequence or of its bases, (rows, width)."""
     return np.frombuffer(base64.b64decode(text), np.float32).reshape(-1, width)

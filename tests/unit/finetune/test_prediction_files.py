@@ -287,10 +287,13 @@ def test_a_run_that_was_stopped_goes_on(here, numbers, monkeypatch):
         assert predict(numbers, "in.fa", "out.parquet") != 0
     assert not (here / "out.parquet").exists()
     assert predict(numbers, "in.fa", "out.parquet") == 2
+
+    def counted(*arguments, **options):
+        calls.append(1)
+        return whole(*arguments, **options)
+
     with monkeypatch.context() as patch:
-        patch.setattr(
-            FinetunedModel, "predict_block", lambda self, *a: calls.append(1) or whole(self, *a)
-        )
+        patch.setattr(FinetunedModel, "predict_block", counted)
         assert predict(numbers, "in.fa", "out.parquet", "--resume") == 0
     assert len(calls) == 3  # of five blocks, two were kept
     assert (here / "out.parquet").read_bytes() == (here / "whole.parquet").read_bytes()
