@@ -147,7 +147,8 @@ def _finetune_keys() -> Iterator[str]:
         defaults = [_default(field)] * len(METHODS)
         if schema is MethodConfig:
             defaults = [_default_of(method, name) for method in methods]
-        cells = (f"`{key}`", _takes(field.annotation), *defaults, _told(schema).get(name, ""))
+        meaning = _descriptions_of(schema).get(name, "")
+        cells = (f"`{key}`", _takes(field.annotation), *defaults, meaning)
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
 
@@ -170,7 +171,7 @@ def _default_of(method: MethodConfig, name: str) -> str:
 
 def _tables_of(schema: type[Recipe], where: str) -> Iterator[str]:
     """Yield the table of a recipe, then those of the recipes inside."""
-    told = _told(schema)
+    descriptions = _descriptions_of(schema)
     title = f"`{where}`" if where else "at the top"
     yield f"\n### {schema.__name__}: {title}\n\n{_first_paragraph(schema)}\n\n"
     yield "| key | type | default | meaning |\n|---|---|---|---|\n"
@@ -180,7 +181,7 @@ def _tables_of(schema: type[Recipe], where: str) -> Iterator[str]:
         if nested:
             path = f"{where.strip('[]')}.{name}".lstrip(".")
             inner.append((nested, f"[{path}]" if field.annotation is nested else f"[[{path}]]"))
-        cells = (f"`{name}`", _takes(field.annotation), _default(field), told.get(name, ""))
+        cells = (f"`{name}`", _takes(field.annotation), _default(field), descriptions.get(name, ""))
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
     for nested, path in inner:
         yield from _tables_of(nested, path)
@@ -221,14 +222,14 @@ def _first_paragraph(schema: type) -> str:
 
 
 @cache
-def _told(schema: type) -> dict[str, str]:
-    """Return what the code says of each field: a docstring behind it, or `Attributes` of the class.
+def _descriptions_of(schema: type) -> dict[str, str]:
+    """Return the description of each field: a docstring after it, or `Attributes` of the class.
 
     griffe reads the file as text, since Python keeps no docstring of a field.
     """
     found = griffe.load(schema.__module__)[schema.__name__]
     assert isinstance(found, griffe.Class)
-    told = {
+    descriptions = {
         name: attribute.docstring.value
         for name, attribute in found.attributes.items()
         if attribute.docstring
@@ -236,8 +237,8 @@ def _told(schema: type) -> dict[str, str]:
     if found.docstring:
         for section in found.docstring.parse("google", warnings=False):
             if isinstance(section, griffe.DocstringSectionAttributes):
-                told |= {each.name: each.description for each in section.value}
-    return {name: " ".join(text.split()) for name, text in told.items()}
+                descriptions |= {each.name: each.description for each in section.value}
+    return {name: " ".join(text.split()) for name, text in descriptions.items()}
 
 
 def _formats(root: Path) -> Iterator[str]:

@@ -13,7 +13,7 @@ from carbon.console import Parser, add_command, natural, run_command
 from carbon.errors import UserError
 from carbon.launcher import end_with_launcher
 from carbon.progress import say
-from train.distributed.failures import TOLD_IN_A_LINE
+from train.distributed.failures import ONE_LINE_ERRORS
 from train.signals import StopSignals
 
 if TYPE_CHECKING:
@@ -105,10 +105,10 @@ def _run(arguments: argparse.Namespace) -> int:
     trains = arguments.command == "run" and not arguments.dry_run
     try:
         if trains:
-            with StopSignals(speaks=_speaks()) as told:
-                return _train(arguments, told)
+            with StopSignals(speaks=_speaks()) as signals:
+                return _train(arguments, signals)
         COMMANDS[arguments.command].act(_config_of(arguments), arguments)
-    except TOLD_IN_A_LINE:
+    except ONE_LINE_ERRORS:
         if _speaks():
             raise
         return 1  # every process of a machine meets the same; one line is enough
@@ -253,7 +253,7 @@ def _in_its_folder(config: "TrainConfig") -> "TrainConfig":
     return config.replace(output=config.workers.folder(config.output))
 
 
-def _train(arguments: argparse.Namespace, told: StopSignals) -> int:
+def _train(arguments: argparse.Namespace, signals: StopSignals) -> int:
     """Train; return the exit code."""
     config = _config_of(arguments)
     _check_launch(config, resumes=arguments.resume == "auto")
@@ -273,8 +273,8 @@ def _train(arguments: argparse.Namespace, told: StopSignals) -> int:
                 folder = workers.folder(config.output, ranks.worker)
                 with locked_run(Path(folder), ranks):
                     trainer = Trainer(config.replace(output=folder), ranks, resumes=resume)
-                    return trainer.run(resume, arguments.accept_data_change, told)
-        except TOLD_IN_A_LINE as error:
+                    return trainer.run(resume, arguments.accept_data_change, signals)
+        except ONE_LINE_ERRORS as error:
             return error
 
     logging.getLogger("torch.distributed").setLevel(logging.ERROR)
@@ -283,7 +283,7 @@ def _train(arguments: argparse.Namespace, told: StopSignals) -> int:
         raise has_ended
     # torchrun would restart all nodes after a process that ends with a status other than 0.
     alone = "TORCHELASTIC_RUN_ID" not in os.environ
-    return _INTERRUPTED if alone and not has_ended and told.name == "SIGINT" else 0
+    return _INTERRUPTED if alone and not has_ended and signals.name == "SIGINT" else 0
 
 
 def _check_launch(config: "TrainConfig", *, resumes: bool) -> None:

@@ -106,22 +106,22 @@ class Trainer:
         self._meter = Meter(ranks, self.parts[0].config)
         self._folder = Path(config.output)
         self._graphs = CompiledGraphs(config.compute)
-        self._told = StopSignals()
-        self._checkpointer = Checkpointer(self, self.checkpoints, self._told)
+        self._signals = StopSignals()
+        self._checkpointer = Checkpointer(self, self.checkpoints, self._signals)
         self._has_begun = False
 
     def run(
-        self, resume: bool, accept_data_change: bool = False, told: StopSignals | None = None
+        self, resume: bool, accept_data_change: bool = False, signals: StopSignals | None = None
     ) -> bool:
         """Train to the end of the last stage and export, or until a stop request and save.
 
         Returns:
             Whether the end was reached.
         """
-        self._told = told or self._told
-        self._checkpointer = Checkpointer(self, self.checkpoints, self._told)
+        self._signals = signals or self._signals
+        self._checkpointer = Checkpointer(self, self.checkpoints, self._signals)
         self._start(resume, accept_data_change)
-        self._told.saves = True
+        self._signals.saves = True
         with RunLog(self.config, self.ranks, self.course, self.state.step) as log:
             hooks = self._hooks(log)
             for metrics in self.steps(log):
@@ -295,7 +295,7 @@ class Trainer:
         """Begin synchronising from the present state, once."""
         if not self._has_begun:
             self._has_begun = True
-            self.sync.begin(self.state, log, lambda: bool(self._told.name))
+            self.sync.begin(self.state, log, lambda: bool(self._signals.name))
 
     def _stage_before(self) -> int:
         """Return the number of the stage of the step before, -1 at the first."""

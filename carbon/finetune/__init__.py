@@ -54,7 +54,7 @@ def run(
     elif model is not None:
         overrides = (*overrides, f"model={json.dumps(source_of(model))}")
     settings = as_config(config, overrides)
-    if dry_run:
-        return plan_finetune(settings)
     workers = WorkerOptions(processes=processes, ray=ray)
+    if dry_run:
+        return plan_finetune(settings, workers)
     return run_finetune(settings, resume=resume, workers=workers)

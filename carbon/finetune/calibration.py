@@ -72,15 +72,16 @@ class Calibration:
             return predict(logits * np.array(self.slopes))
         if self.method == "platt":
             scores = log_odds(logits) if is_one_of else logits
-            calibrated = _sigmoid(scores * np.array(self.slopes) + np.array(self.intercepts))
+            calibrated = sigmoid(scores * np.array(self.slopes) + np.array(self.intercepts))
         else:
             curves = zip(predict(logits).T, self.before, self.after, strict=True)
             calibrated = np.stack([np.interp(*curve) for curve in curves], axis=1)
         return _normalised(calibrated) if is_one_of else calibrated
 
 
-def _sigmoid(values: Floats) -> Floats:
-    return 0.5 * (1 + np.tanh(0.5 * values))
+def sigmoid(logits: Floats) -> Floats:
+    """Return the logistic function of logits, of any shape."""
+    return 0.5 * (1 + np.tanh(0.5 * logits))
 
 
 def _normalised(probabilities: Floats) -> Floats:

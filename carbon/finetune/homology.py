@@ -4,7 +4,7 @@ import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,12 +24,12 @@ from carbon.parallel.options import num_cores
 Indices = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-K, K_OF_SAMPLE = 12, 24
+KMER_BP, SAMPLED_KMER_BP = 12, 24
 """Length of shared k-mers; the longer one where a sample of them is compared."""
 _MOST_KMERS = 20_000_000  # in memory; of more, a sample by hash
 _MOST_OWNERS = 200  # sequences with one k-mer that others are compared with
 _LEAST_SHARED = 8  # k-mers, so that two sequences never match by chance
-_LEAST_BP = K + _LEAST_SHARED - 1
+_LEAST_BP = KMER_BP + _LEAST_SHARED - 1
 _ROWS_AT_ONCE = 512
 _LEAST_COVERAGE = 0.5  # of the shorter sequence, in an alignment of MMseqs2
 _MOST_HITS = 1000  # candidates of a sequence, which MMseqs2 aligns
@@ -69,10 +69,6 @@ class Homology:
         """The method and the identity."""
         name = {"mmseqs2": "MMseqs2", "kmers": "shared k-mers"}[self.method]
         return f"{100 * self.identity:g} % identity ({name})"
-
-    def subset(self, which: Sequence[int] | Indices) -> "Homology":
-        """Return the same pairs, for the sequences with these numbers."""
-        return replace(self, whole=self.whole[np.asarray(which, dtype=np.int64)])
 
     def equal_and_near(self, selected: Flags, others: Flags) -> tuple[Flags, Flags]:
         """Return which selected sequences equal one of `others`, and which others are homologous.
@@ -168,7 +164,7 @@ def kmer_pairs(forms: Sequence[str], identity: float) -> Pairs:
     """
     num_bases = sum(map(len, forms))
     scale = 1 + num_bases // _MOST_KMERS
-    k = K if scale == 1 else K_OF_SAMPLE
+    k = KMER_BP if scale == 1 else SAMPLED_KMER_BP
     kmers = [_sampled(np.unique(canonical_kmers(form, k)), scale) for form in forms]
     sizes = np.array([len(each) for each in kmers], dtype=np.int64)
     least = np.maximum(identity**k * sizes, _LEAST_SHARED / scale)
@@ -264,7 +260,7 @@ def mmseqs_pairs(forms: Sequence[str], identity: float) -> Pairs:
         options = {
             "--search-type": 3,  # nucleotides
             "--strand": 2,  # both
-            "-k": K,  # the default of 15 takes 8 GB
+            "-k": KMER_BP,  # the default of 15 takes 8 GB
             "--min-seq-id": identity,
             "--max-seqs": _MOST_HITS,
             "--format-output": "query,target,alnlen,qlen,tlen",

@@ -297,9 +297,12 @@ def _check_workers(config: FinetuneConfig, workers: WorkerOptions) -> None:
 
 
 def _run_search(config: FinetuneConfig, workers: WorkerOptions) -> dict[str, Any]:
+    """Run a search whose trials detect homology as this process does, so that splits are equal."""
     check_installed("matplotlib", "finetune")
     _check_output(config, progress_of(config), workers.resume)
-    identity = run_identity(config, prepared_of(config))
+    prepared = prepared_of(config)
+    config = config.replace(data=config.data.replace(homology=prepared.homology))
+    identity = run_identity(config, prepared)
 
     def finish(best: FinetuneConfig, trials: Sequence[Trial]) -> dict[str, Any]:
         return _run_alone(best, resume=workers.resume, rank=0, trials=trials)

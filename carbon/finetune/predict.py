@@ -82,14 +82,13 @@ class FinetunedModel:
     ) -> None:
         """Wrap a network; use `carbon.load_finetuned` to load one."""
         self.network, self.vocabulary, self.manifest = network, vocabulary, manifest
-        self._num_members = len(manifest.members) or 1
         task = manifest.task
         self.averager = Averager(
             network,
             _plain(network.backbone),
             vocabulary,
             manifest.pool,
-            task.num_outputs * self._num_members,
+            task.num_outputs * self.num_networks,
             per_base=task.per_base,
         )
         self.room_bp = self.averager.room_bp
@@ -107,7 +106,7 @@ class FinetunedModel:
     @property
     def num_networks(self) -> int:
         """Networks that read each sequence: the members of an ensemble, or one."""
-        return self.averager.width // self.task.num_outputs
+        return len(self.manifest.members) or 1
 
     def predict(
         self,
@@ -163,19 +162,35 @@ class FinetunedModel:
             num_done += len(block)
 
     def predict_block(
-        self, sequences: Sequence[Input], names: Sequence[str], strands: Strands, too_long: str
+        self,
+        sequences: Sequence[Input],
+        names: Sequence[str],
+        strands: Strands,
+        too_long: str,
+        *,
+        with_sd: bool = False,
     ) -> list[Floats32]:
-        """Predict a list of sequences like `predict`; names appear in messages."""
+        """Predict a list of sequences like `predict`; names appear in messages.
+
+        With `with_sd`, the SD of each output over the members of an ensemble follows the outputs,
+        with Bessel's correction: (2 x outputs,), or (bases, 2 x outputs).
+        """
         if self.reads_pairs:
             _check_pairs(sequences, names)
         if too_long == "refuse" or self.reads_pairs:
             self.check_lengths(sequences, names)
-        logits = self.logits(sequences, strands, tile=too_long == "tile")
-        per_base = self.task.per_base
-        return [
-            self.task.predictions(each if per_base else each[None])[slice(None) if per_base else 0]
-            for each in logits
-        ]
+        logits = self._member_logits(sequences, strands, tile=too_long == "tile")
+        if self.task.per_base:
+            return [self._predictions(each, with_sd) for each in logits]
+        return [self._predictions(each[None], with_sd)[0] for each in logits]
+
+    def _predictions(self, logits: NDArray[np.float64], with_sd: bool) -> Floats32:
+        """Return the predictions of (rows, members, outputs), with the SD if requested."""
+        means = self.task.predictions(logits.mean(axis=1))
+        if not with_sd:
+            return means
+        members = [self.task.predictions(each) for each in logits.swapaxes(0, 1)]
+        return np.concatenate([means, np.std(members, axis=0, ddof=1)], axis=1)
 
     def check_lengths(self, sequences: Sequence[Input], names: Sequence[str]) -> None:
         """Raise UserError if a sequence does not fit into the context."""
@@ -194,11 +209,16 @@ class FinetunedModel:
         self, sequences: Sequence[Input], strands: Strands = "both", *, tile: bool = False
     ) -> list[NDArray[np.float64]]:
         """Return mean logits, (outputs,) each or (bases, outputs); truncate without `tile`."""
+        logits = self._member_logits(sequences, strands, tile=tile)
+        return [each.mean(axis=-2) for each in logits]
+
+    def _member_logits(
+        self, sequences: Sequence[Input], strands: Strands, *, tile: bool
+    ) -> list[NDArray[np.float64]]:
+        """Return the logits of each member, (members, outputs) or (bases, members, outputs)."""
         means = self.averager.means(sequences, strands, tile=tile)
-        if self._num_members == 1:
-            return means
-        shape = self._num_members, self.task.num_outputs
-        return [each.reshape(*each.shape[:-1], *shape).mean(axis=-2) for each in means]
+        shape = self.num_networks, self.task.num_outputs
+        return [each.reshape(*each.shape[:-1], *shape) for each in means]
 
 
 def _check_pairs(inputs: Sequence[Input], names: Sequence[str]) -> None:

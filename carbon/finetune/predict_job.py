@@ -21,7 +21,6 @@ from carbon.finetune.config import FORMATS
 from carbon.finetune.folder import Manifest, content_of, read_manifest
 from carbon.finetune.readers import alleles_of, fits_window, pair_of, window_of
 from carbon.finetune.split import Input, input_bp
-from carbon.finetune.tasks import LabelTask
 from carbon.genome import Reference, Variant, VcfReader, VcfRow, contig_names, read_sequences
 from carbon.genome.bed import bed_lines, bed_place, is_bed
 from carbon.genome.contig_names import names_table
@@ -40,21 +39,31 @@ if TYPE_CHECKING:
 Floats32 = NDArray[np.float32]
 
 
-def largest_changes(ref: Floats32, alt: Floats32, variant: Variant, before_bp: int) -> Floats32:
-    """Return the largest change of each class, and its position: (classes, 4).
+ABSENT_CLASS, ABSENT_NUMBER = 0.0, float("nan")
+"""Value of a base that the other allele lacks.
+
+A class has probability 0, as in the delta scores of SpliceAI (Jaganathan et al. 2019). A number
+has no such value, so the base is not compared.
+"""
+
+
+def largest_changes(
+    ref: Floats32, alt: Floats32, variant: Variant, before_bp: int, absent: float = ABSENT_CLASS
+) -> Floats32:
+    """Return the largest change of each output, and its position: (outputs, 4).
 
     Bases before and after the variant are compared one by one; of the alleles, as many from the
-    left as the shorter one has. A base that only one allele has gets probability 0 with the other,
-    as in the delta scores of SpliceAI (Jaganathan et al. 2019).
+    left as the shorter one has.
 
     Args:
-        ref: (bases, classes), probabilities in the window with REF.
-        alt: (bases, classes), likewise with ALT; NaN where unknown.
+        ref: (bases, outputs), predictions in the window with REF.
+        alt: (bases, outputs), likewise with ALT; NaN where unknown.
         variant: the variant.
         before_bp: bases of the window before the variant.
+        absent: `ABSENT_CLASS` or `ABSENT_NUMBER`.
 
     Returns:
-        Probability with ALT, with REF, ALT - REF, and the offset of the base from POS, negative to
+        Prediction with ALT, with REF, ALT - REF, and the offset of the base from POS, negative to
         the left; for an inserted base, the offset of the last base before it. NaN without a
         prediction.
     """
@@ -63,7 +72,7 @@ def largest_changes(ref: Floats32, alt: Floats32, variant: Variant, before_bp: i
     after_bp = min(len(ref) - ref_bp, len(alt) - alt_bp) - before_bp
 
     def aligned(window: Floats32, allele_bp: int) -> Floats32:
-        gap = np.zeros((longer - allele_bp, window.shape[1]), dtype=window.dtype)
+        gap = np.full((longer - allele_bp, window.shape[1]), absent, dtype=window.dtype)
         end = before_bp + allele_bp
         return np.concatenate([window[:end], gap, window[end : end + after_bp]])
 
@@ -72,7 +81,8 @@ def largest_changes(ref: Floats32, alt: Floats32, variant: Variant, before_bp: i
     offsets[before_bp : before_bp + longer] = np.minimum(np.arange(longer), ref_bp - 1)
     offsets[before_bp + longer :] = np.arange(ref_bp, ref_bp + after_bp)
     change = with_alt - with_ref
-    at = np.abs(np.nan_to_num(change)).argmax(axis=0), np.arange(change.shape[1])
+    size = np.where(np.isnan(change), -1, np.abs(change))
+    at = size.argmax(axis=0), np.arange(change.shape[1])
     rows = np.stack([with_alt[at], with_ref[at], change[at], offsets[at[0]]], axis=1)
     rows[np.isnan(rows).any(axis=1)] = np.nan
     return rows.astype(np.float32)
@@ -154,6 +164,7 @@ class _Table(Source):
         """Choose the writer by the output's ending."""
         self.writer = chosen_by_ending(job.output, "table")
         self.task, self.job = manifest.task, job
+        self.has_sd = has_sd(manifest, job)
 
     def row(self, record: SourceRecord, base: int | None) -> tuple[Any, ...]:
         """Return the values of `place` for a record, or for one of its bases."""
@@ -168,15 +179,21 @@ class _Table(Source):
             yield (*self.row(record, base), *self.cells(values))
 
     def cells(self, values: Floats32) -> list[Any]:
-        """Return the predicted class, if the task has classes, and the predictions."""
-        named = [self.task.class_of(values)] if self.task.task_type.one_column else []
-        return [*named, *table_cells(values)]
+        """Return the predicted class, if the task has classes, the predictions and any SDs."""
+        predictions = values[None, : self.task.num_outputs]
+        classes = self.task.classes_of(predictions) if self.task.task_type.one_column else []
+        return [*classes, *table_cells(values)]
 
     @contextmanager
     def written(self, path: Path, settings: dict[str, Any]) -> Iterator[Any]:
-        """Write `predicted`, the name of a class, and float columns `predicted_NAME`."""
+        """Write `predicted`, the name of a class, and float columns `predicted_NAME`.
+
+        Columns `sd_NAME` of an ensemble follow.
+        """
         columns: dict[str, Any] = {"predicted": str} if self.task.task_type.one_column else {}
         columns |= {f"predicted_{name}": float for name in self.task.output_names}
+        if self.has_sd:
+            columns |= {f"sd_{name}": float for name in self.task.output_names}
         with self.writer(path, {**self.place, **columns}, settings) as write_row:
 
             def write(record: SourceRecord, predictions: Sequence[Floats32]) -> None:
@@ -398,7 +415,8 @@ class VariantSource(Source):
         if self.task.per_base:
             plain = normalize_variant(self.reference, variant)
             before_bp = min(plain.position, self.window_bp // 2)
-            changes = largest_changes(ref, alt, plain, before_bp)
+            absent = ABSENT_NUMBER if self.task.task_type.is_number else ABSENT_CLASS
+            changes = largest_changes(ref, alt, plain, before_bp, absent)
             changes[:, -1] += plain.position - variant.position  # offsets count from the VCF's POS
             flat = changes.ravel()
         else:
@@ -524,6 +542,14 @@ def form_of(path: Path) -> str:
     return "bed" if is_bed(path) else "sequences"
 
 
+def has_sd(manifest: Manifest, job: PredictJob) -> bool:
+    """Return whether predictions have an SD over members: of an ensemble, in a table of sequences.
+
+    The SDs of both alleles of a variant do not give the SD of their difference.
+    """
+    return len(manifest.members) > 1 and form_of(job.source) != "vcf"
+
+
 def check_job(job: PredictJob) -> str:
     """Return the type of the source after checks that need no model.
 
@@ -560,6 +586,7 @@ class PredictWorker:
         self._finetuned = finetuned
         self._strands = job.strands or finetuned.manifest.strands
         self._too_long = job.too_long or finetuned.manifest.too_long
+        self._with_sd = has_sd(finetuned.manifest, job)
         self.about = {
             "carbon": __version__,
             "fine-tuned model": content_of(job.model),
@@ -577,7 +604,9 @@ class PredictWorker:
     def __call__(self, payload: tuple[list[str], list[Input]]) -> list[str]:
         """Return the prediction of every sequence, base64-encoded."""
         names, sequences = payload
-        arrays = self._finetuned.predict_block(sequences, names, self._strands, self._too_long)
+        arrays = self._finetuned.predict_block(
+            sequences, names, self._strands, self._too_long, with_sd=self._with_sd
+        )
         return [base64.b64encode(each.tobytes()).decode() for each in arrays]
 
 
@@ -632,7 +661,7 @@ def run_predict_job(job: PredictJob, dtype: str, workers: Workers) -> dict[str, 
         source=str(job.source),
     )
     counts = run_job(
-        work, workers, lambda results: _write(manifest.task, source, job, settings, results)
+        work, workers, lambda results: _write(manifest, source, job, settings, results)
     )
     if counts["without"]:
         say(f"warning: {counts['without']} sequences have no known base, and no prediction")
@@ -651,7 +680,7 @@ def _payload(block: list[SourceRecord]) -> tuple[list[str], list[Input]]:
 
 
 def _write(
-    task: LabelTask,
+    manifest: Manifest,
     source: Source,
     job: PredictJob,
     settings: dict[str, Any],
@@ -659,11 +688,14 @@ def _write(
 ) -> dict[str, int]:
     """Write the output and return its counts."""
     counts = {"records": 0, "predictions": 0, "without": 0}
+    task = manifest.task
+    width = task.num_outputs * (1 + has_sd(manifest, job))
     if task.per_base:
         counts["bases_without"] = 0
     with atomic_file(job.output) as temporary, source.written(temporary, settings) as write:
         for block, texts in results:
-            arrays = (_array(task, text) for text in texts)
+            rows = (_decoded(text, width) for text in texts)
+            arrays = (each if task.per_base else each[0] for each in rows)
             for record in block:
                 predictions = [next(arrays) for _ in record.sequences]
                 write(record, predictions)
@@ -695,6 +727,6 @@ def _fingerprints(job: PredictJob) -> dict[str, Any]:
     }
 
 
-def _array(task: LabelTask, text: str) -> Floats32:
-    array = np.frombuffer(base64.b64decode(text), np.float32)
-    return array.reshape(-1, task.num_outputs) if task.per_base else array
+def _decoded(text: str, width: int) -> Floats32:
+    """Return the predictions of a sequence or of its bases, (rows, width)."""
+    return np.frombuffer(base64.b64decode(text), np.float32).reshape(-1, width)

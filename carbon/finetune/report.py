@@ -196,7 +196,7 @@ def _step_figures(run: Findings) -> list[Picture]:
 def _probe_figures(run: Findings) -> list[Picture]:
     """Return the score by layer, and by share of the train split."""
     seed, figures = run.results["seeds"][0], []
-    rows = "6-mers" if run.manifest.task.per_base else "examples"
+    rows = f"{run.manifest.k}-mers" if run.manifest.task.per_base else "examples"
     if len(seed["layers"]) > 1:
         figure = layers_figure(seed["layers"], seed["layer"], run.first)
         figures.append(_picture(figure, "By layer; a circle marks the selected one."))

@@ -374,7 +374,7 @@ def _label_cells(task: LabelTask, label: Floats32, values: Floats32) -> list[Any
     if not task.task_type.one_column:
         return table_cells(label)
     true = None if np.isnan(label[0]) else task.names[int(label[0])]
-    return [true, task.class_of(values)]
+    return [true, *task.classes_of(values[None])]
 
 
 class _Results(TypedDict):

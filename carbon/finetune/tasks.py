@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carbon.errors import UserError
-from carbon.finetune.calibration import Calibration, fit_calibration
+from carbon.finetune.calibration import Calibration, fit_calibration, sigmoid
 from carbon.finetune.metrics import (
     Statistics,
     predicted_classes,
@@ -141,10 +141,6 @@ class TaskType(NamedTuple):
     is_number: bool = False
 
 
-def _sigmoid(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    return 0.5 * (1 + np.tanh(0.5 * logits))
-
-
 def _softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
     powers = np.exp(logits - logits.max(axis=1, keepdims=True))
     probabilities: NDArray[np.float64] = powers / powers.sum(axis=1, keepdims=True)
@@ -156,7 +152,7 @@ _OF_CLASSES = ("mcc", "macro_f1", "balanced_accuracy", "accuracy")
 TASK_TYPES: dict[str, TaskType] = {
     "binary": TaskType(
         "one of two classes",
-        _sigmoid,
+        sigmoid,
         ("auroc", "auprc", *_OF_CLASSES),
         "AUROC is the probability that an example of class '{second}' ranks above one of "
         "'{first}': 1 is perfect, 0.5 is chance.",
@@ -176,7 +172,7 @@ TASK_TYPES: dict[str, TaskType] = {
     ),
     "labels": TaskType(
         "any of many labels",
-        _sigmoid,
+        sigmoid,
         ("auroc", "auprc", "mcc", "f1"),
         "AUROC is the probability that an example with a label ranks above one without it, as a "
         "mean over {number} labels: 1 is perfect, 0.5 is chance.",
@@ -345,12 +341,16 @@ class LabelTask:
             outputs[:, i] = transform.undo(outputs[:, i])
         return outputs.astype(np.float32)
 
-    def class_of(self, predictions: NDArray[Any]) -> str | None:
-        """Return the name of the predicted class of a row, (num_outputs,); None if unknown."""
-        if np.isnan(predictions).any():
-            return None
-        (predicted,) = predicted_classes(predictions[None])
-        return self.names[int(predicted)]
+    def classes_of(self, predictions: NDArray[Any]) -> list[str | None]:
+        """Return the name of the predicted class of each row, None if unknown.
+
+        Args:
+            predictions: (rows, num_outputs), of a task with classes.
+        """
+        is_known = ~np.isnan(predictions).any(axis=1)
+        predicted = predicted_classes(np.nan_to_num(predictions)).astype(int).tolist()
+        pairs = zip(predicted, is_known, strict=True)
+        return [self.names[number] if known else None for number, known in pairs]
 
     def scores(
         self,

@@ -32,6 +32,7 @@ from carbon.serve.schemas import ModelRequest
 from carbon.serve.streams import Events, as_json, stream
 from carbon.serve.variants import Variants
 from carbon.serve.worker import Busy, ModelJob, ModelThread
+from carbon.tokenizer import six_mers
 
 if TYPE_CHECKING:
     from carbon.finetune.predict import FinetunedModel
@@ -41,8 +42,8 @@ def make_app(model: Model, options: ServeOptions) -> FastAPI:
     """Return the application that serves a model.
 
     Raises:
-        UserError: the background or the calibration is of another model, or a fine-tuned model has
-            the name of another, or reads pairs of alleles.
+        UserError: the model is not Carbon's own, the background or the calibration is of another
+            model, or a fine-tuned model has the name of another, or reads pairs of alleles.
     """
     served = Model(model.model)  # a runner of its own, which pauses
     _check_options(served, options)
@@ -94,6 +95,7 @@ def _pausing(
 
 def _check_options(model: Model, options: ServeOptions) -> None:
     """Check what belongs to a model; the hash of the weights would take long within a request."""
+    six_mers(model.runner.vocabulary, options.name)  # completions need them
     if options.background:
         options.background.check_model(model.runner, "background")
     if options.calibration:
@@ -163,17 +165,17 @@ def _answerer(
 ) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         try:
-            asked = _parsed(endpoint.request, await request.body(), request.headers)
-            _check_request(endpoint, asked, options)
-            if asked.stream:
-                return _streamed(endpoint, thread, asked, options, metrics, request)
-            job = endpoint.job(asked)
-            _check_tokens(job, asked, options)
+            parsed = _parsed(endpoint.request, await request.body(), request.headers)
+            _check_request(endpoint, parsed, options)
+            if parsed.stream:
+                return _streamed(endpoint, thread, parsed, options, metrics, request)
+            job = endpoint.job(parsed)
+            _check_tokens(job, parsed, options)
             thread.submit(job)
             metrics.tokens[endpoint.path] += job.num_tokens
             results = await _results(thread, job, request)
             # In a thread of its own, as a long answer takes seconds to write.
-            text = await asyncio.to_thread(lambda: as_json(endpoint.reply(asked, results)))
+            text = await asyncio.to_thread(lambda: as_json(endpoint.reply(parsed, results)))
         except UserError as wrong:
             return error(400, str(wrong), _param(str(wrong), endpoint.request))
         except Busy as wrong:
@@ -205,7 +207,7 @@ async def _results(thread: ModelThread, job: ModelJob, request: Request) -> list
 def _streamed(
     endpoint: Endpoint[Any],
     thread: ModelThread,
-    asked: ModelRequest,
+    parsed: ModelRequest,
     options: ServeOptions,
     metrics: Metrics,
     request: Request,
@@ -218,17 +220,17 @@ def _streamed(
         events.put(lambda: endpoint.event(head, index, part))
 
     def emit_result(index: int, result: Any) -> None:
-        events.put(lambda: endpoint.event(head, index, endpoint.last_part(asked, index, result)))
+        events.put(lambda: endpoint.event(head, index, endpoint.last_part(parsed, index, result)))
 
     def emit_total(future: Future[list[Any]]) -> None:
-        if not future.exception() and (total := endpoint.total(head, asked, future.result())):
+        if not future.exception() and (total := endpoint.total(head, parsed, future.result())):
             events.put(lambda: total)
 
-    job = endpoint.job(asked, emit)
-    _check_tokens(job, asked, options)
+    job = endpoint.job(parsed, emit)
+    _check_tokens(job, parsed, options)
     job.on_result = emit_result
     job.future.add_done_callback(emit_total)
-    head |= endpoint.head(asked)
+    head |= endpoint.head(parsed)
     thread.submit(job)
     metrics.tokens[endpoint.path] += job.num_tokens
     return stream(thread, job, events, request.state)

@@ -183,16 +183,16 @@ class Endpoint(Generic[Q]):
             UserError: the model lacks a tag, or the tags leave no room.
         """
         runner = self.model.runner
-        room_bp = window_room_bp(runner, tuple(tags))
+        room_bp, k = window_room_bp(runner, tuple(tags)), runner.vocabulary.k
         context_tokens = runner.context_tokens
         if length_bp > room_bp:
-            return context_tokens * num_windows(length_bp, room_bp)
-        return min(context_tokens, padded_length(context_tokens - (room_bp - length_bp) // K))
+            return context_tokens * num_windows(length_bp, room_bp, k)
+        return min(context_tokens, padded_length(context_tokens - (room_bp - length_bp) // k))
 
 
-def num_windows(length_bp: int, room_bp: int) -> int:
-    """Return the number of windows, each overlapping the next by half, that cover a sequence."""
-    return 1 + math.ceil(max(0, length_bp - room_bp) / (room_bp // 2 // K * K))
+def num_windows(length_bp: int, room_bp: int, k: int) -> int:
+    """Return the number of `overlapping_windows` that cover a sequence."""
+    return 1 + math.ceil(max(0, length_bp - room_bp) / (room_bp // 2 // k * k))
 
 
 TextFrom = Callable[[int], str]

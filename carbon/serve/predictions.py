@@ -52,17 +52,23 @@ class Predictions(Endpoint[Prediction]):
         return {**super().head(request), "task": self._finetuned(request).task.type}
 
     def entry(self, request: Prediction, index: int, result: Float32s) -> dict[str, Any]:
-        """Return the value of each output; a list with a value for each base, if it has such.
+        """Return the predicted class, if the task has classes, and the value of each output.
+
+        A label of every base has lists, with an item for each base.
 
         Raises:
             NotFinite: a value is infinite; NaN means that no base is known.
         """
         if np.isinf(result).any():
             raise NotFinite(f"sequences.{index}")
+        task = self._finetuned(request).task
         values = result.astype(object)
         values[np.isnan(result)] = None
-        names = self._finetuned(request).output_names
-        return {"predicted": dict(zip(names, values.T.tolist(), strict=True))}
+        predicted = dict(zip(task.output_names, values.T.tolist(), strict=True))
+        if not task.task_type.one_column:
+            return {"predicted": predicted}
+        classes = task.classes_of(np.atleast_2d(result))
+        return {"class": classes if task.per_base else classes[0], "predicted": predicted}
 
     def _finetuned(self, request: Prediction) -> FinetunedModel:
         if request.model is None and len(self.model_names) > 1:
@@ -72,6 +78,6 @@ class Predictions(Endpoint[Prediction]):
 
 def _tokens(finetuned: FinetunedModel, length_bp: int, *, tile: bool) -> int:
     """Return the maximum tokens of one strand of a sequence."""
-    room_bp = finetuned.room_bp
-    longest = tokens_of(min(length_bp, room_bp), finetuned.manifest.pool, finetuned.vocabulary)
-    return longest * (num_windows(length_bp, room_bp) if tile else 1)
+    room_bp, vocabulary = finetuned.room_bp, finetuned.vocabulary
+    longest = tokens_of(min(length_bp, room_bp), finetuned.manifest.pool, vocabulary)
+    return longest * (num_windows(length_bp, room_bp, vocabulary.k) if tile else 1)

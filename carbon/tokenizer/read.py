@@ -48,8 +48,8 @@ class _Reader:
         draw = random.Random(0)
         self._sample = ["".join(draw.choices(BASES, k=_PIECE_BP)) for _ in range(_SAMPLE_PIECES)]
         self._is_lower = False
-        self._is_lower = not self._tells_bases_apart()
-        if not self._tells_bases_apart():
+        self._is_lower = not self._distinguishes_bases()
+        if not self._distinguishes_bases():
             raise self._refusal("its tokenizer has no tokens of DNA")
 
     def _encoded(self, texts: Sequence[str], *, specials: bool = False) -> list[list[int]]:
@@ -62,7 +62,7 @@ class _Reader:
         ids: list[list[int]] = encoded["input_ids"]
         return ids
 
-    def _tells_bases_apart(self) -> bool:
+    def _distinguishes_bases(self) -> bool:
         return len(set(self._encoded(self._sample[:1])[0])) > 1
 
     def _refusal(self, problem: str) -> ModelError:

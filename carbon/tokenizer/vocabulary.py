@@ -210,6 +210,12 @@ class Vocabulary(KmerVocabulary):
         return [*self.tag_ids(tags), self.begin]
 
 
+NEEDS_SIX_MERS = (
+    "generate, next, design, rl, serve, demo, convert, LoRA and full fine-tuning, and training"
+)
+"""Commands and methods that need a Carbon model of 6-mers, for messages and documents."""
+
+
 def six_mers(vocabulary: KmerVocabulary, source: str = "this model") -> Vocabulary:
     """Return a vocabulary that is one of Carbon's own.
 
@@ -224,8 +230,7 @@ def six_mers(vocabulary: KmerVocabulary, source: str = "this model") -> Vocabula
         return vocabulary
     raise UserError(
         f"{source}: is a model of {vocabulary.k}-mers that Carbon did not train; it scores and "
-        "embeds, but generation, design, RL fine-tuning, training and the server need a Carbon "
-        "model of 6-mers"
+        f"embeds, but {NEEDS_SIX_MERS} need a Carbon model of 6-mers"
     )
 
 

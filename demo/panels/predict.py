@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carbon.errors import UserError
-from carbon.finetune.folder import HEAD, MANIFEST, read_manifest
+from carbon.finetune.folder import MANIFEST, content_of, read_manifest
 from carbon.finetune.predict import FinetunedModel, load_finetuned
 from carbon.finetune.readers import alleles_of, fits_window
+from carbon.finetune.tasks import LabelTask
 from carbon.genome import Reference, Variant, fasta_text
 from demo.fields import Field, Values
-from demo.folders import find_folders, folder_named, written
+from demo.folders import find_folders, folder_named
 from demo.lab import Lab
 from demo.lru_cache import LruCache
 from demo.neighbouring_snvs import as_lists
@@ -120,7 +121,7 @@ class Predict(Panel):
             "names": [title for title, _ in named],
             "sequences": [bases for _, bases in named],
             "predictions": [as_lists(each) for each in predictions[: len(named)]],
-            "classes": [_classes(finetuned, each) for each in predictions[: len(named)]],
+            "classes": [_classes(finetuned.task, each) for each in predictions[: len(named)]],
             "variant": variant[0] | _compared(*predictions[-2:]) if variant else None,
         }
 
@@ -192,7 +193,7 @@ class Predict(Panel):
 
     def _finetuned(self, folder: Path) -> FinetunedModel:
         """Load a model, or return the cached model if its folder has not changed."""
-        key = (folder, written(folder / MANIFEST), written(folder / HEAD))
+        key = (folder, *content_of(folder))
         device = self.lab.model.model.network.device.type
         return self._models.get(key, lambda: load_finetuned(folder, device=device))
 
@@ -220,20 +221,17 @@ class Predict(Panel):
             raise UserError(
                 f"Bases around the variant: {window_bp:,}; give 2 to {finetuned.room_bp:,}"
             )
-        asked = {"variant": variant.to_text(), "window_bp": window_bp}
-        return asked, _checked_alleles_of(reference, variant, window_bp)
+        shown = {"variant": variant.to_text(), "window_bp": window_bp}
+        return shown, _checked_alleles_of(reference, variant, window_bp)
 
 
 def _folders(lab: Lab) -> dict[str, Path]:
-    return find_folders(lab.runs, (HEAD, MANIFEST))
+    return find_folders(lab.runs, (MANIFEST,))
 
 
-def _classes(finetuned: FinetunedModel, predicted: NDArray[np.float32]) -> list[str | None]:
+def _classes(task: LabelTask, predicted: NDArray[np.float32]) -> list[str | None]:
     """Return the predicted class of a sequence or of each base; nothing without classes."""
-    task = finetuned.task
-    if not task.task_type.one_column:
-        return []
-    return [task.class_of(row) for row in np.atleast_2d(predicted)]
+    return task.classes_of(np.atleast_2d(predicted)) if task.task_type.one_column else []
 
 
 def _strands(values: Values) -> Any:

@@ -15,7 +15,7 @@ from carbon.design.functions import running_functions
 from carbon.design.search import rounds, search_of
 from carbon.design.strategies import Candidate
 from carbon.errors import UserError
-from carbon.finetune.folder import HEAD, MANIFEST
+from carbon.finetune.folder import MANIFEST
 from carbon.genome import fasta_text
 from carbon.inference import Constraints
 from carbon.inference.options import MODES
@@ -253,7 +253,7 @@ class Write(Panel):
         return f"prediction=finetuned:{folder_named(name, self._finetuned())}"
 
     def _finetuned(self) -> dict[str, Path]:
-        return find_folders(self.lab.runs, (HEAD, MANIFEST))
+        return find_folders(self.lab.runs, (MANIFEST,))
 
     def _fasta(self, values: Values, rows: Sequence[Result]) -> str:
         """Return sequences as FASTA whose headers state what made them."""

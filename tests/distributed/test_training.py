@@ -446,7 +446,7 @@ def test_a_signal_saves_and_the_same_command_goes_on(
     def with_a_signal(trainer, *given):
         if trainer.state.step == 1:
             os.kill(os.getpid(), number)
-            waits_for(lambda: trainer._told.name)
+            waits_for(lambda: trainer._signals.name)
         return metrics_of(trainer, *given)
 
     with monkeypatch.context() as patch:

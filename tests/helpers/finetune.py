@@ -12,7 +12,7 @@ import torch
 from carbon.finetune.config import MethodConfig
 from carbon.finetune.folder import Manifest, weights_sha256
 from carbon.finetune.network import FinetunedNetwork, OpenedModel
-from carbon.finetune.predict import FinetunedModel, head_for, write_finetuned
+from carbon.finetune.predict import FinetunedModel, head_for, network_for, write_finetuned
 from carbon.finetune.split import Examples
 from carbon.finetune.tasks import LabelTask
 from carbon.finetune.train import with_lora
@@ -77,6 +77,20 @@ def finetuned_of(
     head = head_for(manifest, opened.backbone.config.hidden_size)
     network = FinetunedNetwork(backbone, head, per_base=task.per_base).eval()
     return FinetunedModel(network, NATIVE, manifest), opened
+
+
+def finetuned_on_stock(folder: Path, task: LabelTask, k: int, **manifest: Any) -> FinetunedModel:
+    """Return a stock model of k-mers with a random head."""
+    loaded = load_model(folder)
+    described = Manifest(
+        method="probe", base=str(folder), base_sha256="", task=task, norm=False, k=k, **manifest
+    )
+    opened = OpenedModel(loaded)
+    head = head_for(described, opened.backbone.config.hidden_size)
+    torch.manual_seed(0)
+    torch.nn.init.normal_(head.linear.weight)
+    network = network_for(opened.backbone, head, described).eval()
+    return FinetunedModel(network, loaded.vocabulary, described)
 
 
 def untrained_folder(base: Path, task: LabelTask, folder: Path) -> Path:

@@ -1,6 +1,7 @@
 """Stock models of k-mers by Carbon's runner, against transformers alone."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -29,6 +30,8 @@ from carbon.errors import ModelError, UserError
 from carbon.finetune.data import prepare
 from carbon.finetune.job import as_config, run_identity
 from carbon.finetune.network import OpenedModel, batches
+from carbon.finetune.readers import pair_of
+from carbon.finetune.tasks import LabelTask
 from carbon.genome import Interval, Reference, Variant, reverse_complement
 from carbon.inference.identity import identity_of, model_settings_of, tokens_of
 from carbon.inference.jobs import LoadingOptions, ScanJob
@@ -40,11 +43,14 @@ from carbon.inference.scan.windows import window_blocks, windows_per_block
 from carbon.inference.stock_check import check_runs_as_stock
 from carbon.inference.variants.background_file import BackgroundFile
 from carbon.model.folder import is_stock, model_folder
+from carbon.parallel.journal import Journal
 from carbon.tokenizer import NATIVE
 from carbon.tokenizer.read import read_kmer_vocabulary
+from carbon.tokenizer.vocabulary import NEEDS_SIX_MERS
 from eval.hugging_face import HuggingFaceModel
 from eval.models import load_any
-from tests.helpers.files import random_bases, write_fasta
+from tests.helpers.files import random_bases, write_fasta, write_vcf
+from tests.helpers.finetune import finetuned_on_stock
 from tests.helpers.stock_models import StockModel, kmer_tokenizer, save_stock_model
 
 torch.set_num_threads(1)
@@ -191,6 +197,52 @@ def test_deltas_of_tiled(model, stock, reference):
     )
     for variant, score in zip(variants, scores, strict=True):
         expected = [tiled_delta(stock, variant, 66, strand) for strand in "+-"]
+        assert [score.forward, score.reverse] == pytest.approx(expected, abs=CLOSE)
+
+
+def homopolymer_insertion() -> Variant:
+    """Return a normalised insertion before a run of one base, of that base."""
+    at = next(
+        n for n in range(100, 300)
+        if len(set(CONTIG[n + 1 : n + 4])) == 1 and CONTIG[n] != CONTIG[n + 1]
+    )  # fmt: skip
+    return Variant("c", at, CONTIG[at], CONTIG[at : at + 2])
+
+
+def inner_deletion() -> Variant:
+    """Return a normalised deletion far from the ends of the contig."""
+    at = next(n for n in range(210, 290) if CONTIG[n] != CONTIG[n + 2])
+    return Variant("c", at, CONTIG[at : at + 3], CONTIG[at])
+
+
+def tiled_indel_delta(stock: StockModel, variant: Variant, strand: str) -> float:
+    """Sum from the first difference to 10 bases after the longer allele, in windows of 66 bases.
+
+    Context is at least 24 bases. The tile with ALT leaves out bases, so that the k-mers after ALT
+    begin at the same reference bases as those after REF.
+    """
+    bases, ref, alt = (along(strand, each) for each in (CONTIG, variant.ref, variant.alt))
+    start = variant.position if strand == "+" else len(CONTIG) - variant.interval.end
+    texts = [allele + bases[start + len(ref) :] for allele in (ref, alt)]
+    same = next(n for n, (a, b) in enumerate(zip(*texts, strict=False)) if a != b)
+    count = max(len(ref) - same, len(alt) - same, 0) + 10
+    step_bp = (66 - 24 - 10) // stock.k * stock.k
+    tile_at = (start + same - 24) // step_bp * step_bp
+    totals = []
+    for text, skipped in zip(texts, (0, (len(alt) - len(ref)) % stock.k), strict=True):
+        left = bases[tile_at + skipped : start + same]
+        whole = left + text[same : same + count]
+        totals.append(stock.base_log_p(whole)[len(left) :].sum())
+    return totals[1] - totals[0]
+
+
+def test_deltas_of_indels_in_tiles(model, stock, reference):
+    variants = [insertion(), inner_deletion(), homopolymer_insertion()]
+    scores = model.score_variants(
+        reference, variants, protocol="tiled", window_bp=66, downstream_bp=10, least_context_bp=24
+    )
+    for variant, score in zip(variants, scores, strict=True):
+        expected = [tiled_indel_delta(stock, variant, strand) for strand in "+-"]
         assert [score.forward, score.reverse] == pytest.approx(expected, abs=CLOSE)
 
 
@@ -407,8 +459,42 @@ def test_the_same_weights_with_other_tokens_are_another_model(tmp_path):
     assert whole[0]["tokens_sha256"] != whole[1]["tokens_sha256"]
     made = BackgroundFile({"settings": settings, "drawn": {}})
     assert made.why_other(settings) is None
-    assert made.why_other(others) == "was computed with other tokens of the model"
+    assert made.why_other(others) == (
+        "was computed with other tokens of the model; use its settings, or create a background "
+        "with these settings"
+    )
     assert tokens_of(NATIVE) == {}
+
+
+class Stopped(Exception):
+    """Raised instead of the end of a process."""
+
+
+@pytest.mark.parametrize("differs", ["weights", "tokens_sha256"])
+def test_a_run_is_not_resumed_with_another_model(reference, tmp_path, capsys, monkeypatch, differs):
+    folder = save_stock_model(tmp_path / "m", "qwen3", 1, begin=True)
+    if differs == "tokens_sha256":
+        other = with_exchanged_tokens(folder, tmp_path / "o")
+    else:
+        other = save_stock_model(tmp_path / "o", "qwen3", 1, begin=True, seed=1)
+    records = [f"c\t{v.position + 1}\t.\t{v.ref}\t{v.alt}\t.\t.\t." for v in VARIANTS]
+    vcf, output = write_vcf(tmp_path / "v.vcf", records), tmp_path / "o.tsv"
+    words = ["variants", "--vcf", str(vcf), "--reference", str(reference.path)]
+    words += ["--window", "40", "--output", str(output), "--model"]
+
+    def add_and_stop(*block):
+        add(*block)
+        raise Stopped
+
+    add = Journal.add
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        patch.setattr(Journal, "add", add_and_stop)
+        main([*words, str(folder)])
+    capsys.readouterr()
+    assert main([*words, str(other), "--resume"]) == 2
+    errors = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
+    assert len(errors) == 1 and differs in errors[0] and not output.exists()
+    assert main([*words, str(folder), "--resume"]) == 0 and output.exists()
 
 
 def test_a_fine_tuning_of_other_tokens_is_another_run(tmp_path):
@@ -547,6 +633,57 @@ def test_a_linear_probe(tmp_path, capsys):
         )
 
 
+@pytest.fixture(scope="module")
+def of_3mers(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("threes") / "m"
+    return save_stock_model(folder, "qwen3", 3, begin=True)
+
+
+@pytest.mark.parametrize("length_bp", [30, 31, 32])
+def test_a_label_of_every_base_with_other_kmers(of_3mers, length_bp):
+    """The head reads the state of a k-mer, and that of its reverse complement."""
+    task = LabelTask("bases", ("no", "yes", "maybe"), "cross_entropy")
+    finetuned = finetuned_on_stock(of_3mers, task, 3)
+    stock = StockModel.load(of_3mers, 3)
+
+    def logits_along(text: str) -> np.ndarray:
+        pad_bp = -len(text) % 3
+        states = stock.states(text + "A" * pad_bp)
+        turned = stock.states("T" * pad_bp + reverse_complement(text))[::-1]
+        vectors = torch.from_numpy(np.concatenate([states, turned], axis=1))
+        return finetuned.network.head(vectors).detach().numpy().reshape(-1, 3)[: len(text)]
+
+    text = CONTIG[:length_bp]
+    (forward,) = finetuned.logits([text], "forward")
+    assert forward == pytest.approx(logits_along(text), abs=CLOSE)
+    (both,) = finetuned.logits([text], "both")
+    expected = (logits_along(text) + logits_along(reverse_complement(text))[::-1]) / 2
+    assert both == pytest.approx(expected, abs=CLOSE)
+
+
+def test_pairs_of_alleles_with_other_kmers(of_3mers, reference):
+    finetuned = finetuned_on_stock(
+        of_3mers, LabelTask("numbers", ("a",), "mse"), 3, variant_input="ref_and_difference"
+    )
+    stock = StockModel.load(of_3mers, 3)
+
+    def mean_state(window: str) -> np.ndarray:
+        states = stock.states(window + "A" * (-len(window) % 3))
+        return np.mean([states[n // 3] for n in range(len(window))], axis=0)
+
+    for variant in (insertion(), inner_deletion()):
+        pair = pair_of(reference, variant, 48, 3)
+        after = variant.position + len(variant.ref)
+        following = CONTIG[after + 2 : after + 17]
+        # The k-mers of both windows begin at the same reference bases after the variant.
+        assert len({window.index(following) % 3 for window in pair}) == 1
+        ref, alt = map(mean_state, pair)
+        vector = torch.from_numpy(np.concatenate([ref, alt - ref]))[None].float()
+        (logits,) = finetuned.logits([pair], "forward")
+        expected = finetuned.network.head(vector).detach().numpy()[0]
+        assert logits == pytest.approx(expected, abs=CLOSE)
+
+
 def changed(folder: Path, tmp_path: Path, **values: object) -> Path:
     """Copy a folder, with other values in its config."""
     copy = shutil.copytree(folder, tmp_path / "copy")
@@ -565,6 +702,18 @@ class TestRefusals:
         assert line.startswith(f"error: {folder}: is a model of 1-mers")
         with pytest.raises(UserError, match="need a Carbon model of 6-mers"):
             carbon.load(folder, device="cpu").generate(["ACGT"], 6)
+
+    def test_documents_and_commands_agree_on_what_is_refused(self):
+        root = Path(carbon.__file__).parents[1]
+        for page in ("docs/models.md", "CHANGELOG.md"):
+            text = " ".join((root / page).read_text().replace("`", "").split())
+            assert NEEDS_SIX_MERS in text, page
+        commands = {
+            path.stem.removesuffix("_token")
+            for path in (root / "carbon" / "commands").glob("*.py")
+            if re.search(r"carbon_only=True|carbon_folder\(", path.read_text())
+        } - {"shared"}
+        assert len(commands) >= 6 and commands <= set(NEEDS_SIX_MERS.split(", "))
 
     @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
     def test_a_network_that_scales_its_logits(self, tmp_path, dtype):

@@ -24,7 +24,7 @@ from typing import Protocol
 from carbon.errors import UserError
 from carbon.progress import say
 
-TOLD_IN_A_LINE = (UserError, FloatingPointError, OSError)
+ONE_LINE_ERRORS = (UserError, FloatingPointError, OSError)
 NOTE = "CARBON_KILLED_NOTE"
 """Environment variable: path of a file that whoever tells of a killed process makes."""
 _KEY, _COUNT, _DEATHS = "failed", "failures", "deaths"
@@ -179,7 +179,7 @@ class SharedFate:
         if error is None:
             return
         is_first = self._store.add(_COUNT, 1) == 1
-        if not isinstance(error, TOLD_IN_A_LINE):
+        if not isinstance(error, ONE_LINE_ERRORS):
             say(f"process {self._rank} failed:\n{''.join(traceback.format_exception(error))}")
         elif is_first and self._rank:  # the others may not see this error
             say(f"process {self._rank} failed: {error}")

@@ -161,7 +161,7 @@ def why_no_percentile(
         annotated: whether consequences are known.
     """
     if why := background.why_other(scored_by):
-        return f"{why}; use its settings, or create a background with these settings"
+        return why
     if background.needs_consequence and not annotated:
         return "has kinds by consequence; also give --annotation"
     return None

@@ -84,7 +84,9 @@ class BackgroundFile:
         return tolerances
 
     def why_other(self, settings: Mapping[str, Any]) -> str | None:
-        """Return which setting of a scoring differs first from the background's, or None.
+        """Return which setting of a scoring differs first from the background's, with a remedy.
+
+        None if all settings agree.
 
         A dtype with a tolerance is accepted.
         """
@@ -96,17 +98,16 @@ class BackgroundFile:
         for name in others | own:
             of_background, of_scoring = own.get(name), others.get(name)
             if of_background != of_scoring:
+                other = f"was made with {name} {of_background}, not {name} {of_scoring}"
                 if name in _OTHERS:
-                    return f"was computed with other {_OTHERS[name]}"
-                return f"was made with {name} {of_background}, not {name} {of_scoring}"
+                    other = f"was computed with other {_OTHERS[name]}"
+                return f"{other}; use its settings, or create a background with these settings"
         return None
 
     def check(self, settings: Mapping[str, Any], name: str) -> None:
         """Raise UserError if scores with these settings have other deltas; `name` is the file."""
         if why := self.why_other(settings):
-            raise UserError(
-                f"{name}: {why}; use its settings, or create a background with these settings"
-            )
+            raise UserError(f"{name}: {why}")
 
     def check_model(self, runner: "ModelRunner", name: str) -> None:
         """Raise UserError if scores of a model have other deltas with every method."""

@@ -147,11 +147,11 @@ def _by_kind_and_change(
         say(f"warning: {line}")
     found: dict[str, dict[str, list[Known]]] = {kind: defaultdict(list) for kind in _KINDS.values()}
     for variant in track(_snvs(genes, _LOOKED_AT * num_each, random), "variants of known effect"):
-        told = consequences.of(variant)
-        kind = _KINDS.get(told.consequence or "")
+        effect = consequences.of(variant)
+        kind = _KINDS.get(effect.consequence or "")
         change = change_of(genes.reference, variant)
         if kind and change:
-            gene = told.gene or f"{variant.contig}:{variant.position}"
+            gene = effect.gene or f"{variant.contig}:{variant.position}"
             found[kind][change].append(Known(variant, kind, gene))
     return found
 

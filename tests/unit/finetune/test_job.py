@@ -18,7 +18,7 @@ from carbon.finetune import job
 from carbon.finetune.config import LINEAR, METHODS
 from carbon.finetune.tasks import LabelTask
 from carbon.finetune.train import train_weights
-from tests.helpers.files import random_bases
+from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.finetune import base_folder, motif_rows, run_config, strict_json, write_rows
 
 
@@ -110,6 +110,7 @@ def check_ensemble(out, results, sequences):
     each = 1 / (1 + np.exp(-logits))
     spread = [statistics.stdev(column) for column in each.T.tolist()]
     np.testing.assert_allclose([float(row["sd_1"]) for row in test], spread, atol=1e-6)
+    check_predict(out, read, [expected, spread])
     assert len(set(map(tuple, each.tolist()))) == 3
     labels = [int(row["label"]) for row in test]
     scores = [roc_auc_score(labels, member) for member in each]
@@ -120,6 +121,17 @@ def check_ensemble(out, results, sequences):
     ensemble = results["test"]["model"]["auroc"]["value"]
     assert ensemble == pytest.approx(roc_auc_score(labels, expected))
     assert [row["predicted"] for row in test] == ["01"[int(p > 0.5)] for p in expected]
+
+
+def check_predict(out, sequences, expected):
+    """Compare the columns of `carbon predict` with predictions and their SD over members."""
+    fasta = write_fasta(out.parent / "new.fa", {f"s{n}": s for n, s in enumerate(sequences)})
+    table = out.parent / "new.tsv"
+    assert main(["predict", "--model", str(out), str(fasta), "--output", str(table)]) == 0
+    rows = list(csv.DictReader(table.read_text().splitlines()[1:], delimiter="\t"))
+    assert list(rows[0]) == ["name", "bases", "predicted", "predicted_1", "sd_1"]
+    shown = [[float(row[name]) for row in rows] for name in ("predicted_1", "sd_1")]
+    np.testing.assert_allclose(shown, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("processes", [None, pytest.param(2, marks=pytest.mark.nightly)])
@@ -148,6 +160,16 @@ def test_a_search_runs_the_best_combination(folder, no_pages, processes):
         [score for _, score in expected]
     )
     assert not list(folder.glob(".out*"))
+
+
+def test_trials_detect_homology_as_the_search_does(folder, monkeypatch):
+    """`auto` could be another method where a trial runs, and other splits."""
+    config = run_config(folder, name="probe") | {"search": {"method.layer": [1, 2]}}
+    searched = []
+    monkeypatch.setattr(job, "run_search", lambda config, *_: searched.append(config))
+    carbon.finetune.run(None, config)
+    homologies = [each.trial({"method.layer": 1}).data.homology for each in searched]
+    assert homologies == ["kmers"]  # MMseqs2 is not installed here
 
 
 def test_a_search_is_no_work_for_torchrun(folder, monkeypatch):
@@ -251,6 +273,9 @@ def test_workers_without_a_search_are_refused(folder, capsys):
     for options in (["--processes", "2"], ["--ray", "host:1"], ["--processes", "2", "--dry-run"]):
         assert main([*command, *options]) == 2
         assert "--processes and --ray: are for the trials of a search" in capsys.readouterr().err
+    for workers in ({"processes": 2}, {"ray": "host:1"}):
+        with pytest.raises(UserError, match="are for the trials of a search"):
+            carbon.finetune.run(None, config, dry_run=True, **workers)
     assert not list(folder.glob("*out*"))
 
 

@@ -13,7 +13,7 @@ from carbon.finetune import predict_job
 from carbon.finetune.predict import FinetunedModel, load_finetuned
 from carbon.finetune.predict_job import PredictJob
 from carbon.finetune.tasks import LabelTask, Transform
-from carbon.genome import reverse_complement
+from carbon.genome import Variant, reverse_complement
 from carbon.parallel.driver import Workers
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.finetune import BASES, NUMBERS
@@ -245,6 +245,37 @@ class TestVariants:
                 np.testing.assert_allclose(found, expected, atol=1e-5)
                 assert record.info[f"{key.upper()}_OFFSET"][0] == most[0]
 
+    def test_a_number_is_compared_where_both_alleles_have_bases(self, here, untrained):
+        """Numbers of about 100: 0 for a base that one allele lacks would be the largest change."""
+        task = LabelTask("tracks", ("x", "y"), "mse", (Transform("none", mean=100.0),) * 2)
+        folder = untrained(task)
+        self.write(here, self.DELETION, self.INSERTION)
+        assert predict(folder, "in.vcf", "out.tsv", *self.WINDOWS) == 0
+        # Of REF and ALT, (first base after the shorter allele, bases that follow both alleles).
+        pieces = [((54, 51), 46), ((51, 56), 10)]
+        model = load_finetuned(folder)
+        for row, pair, (after, after_bp) in zip(
+            table(here / "out.tsv"), self.PAIRS[1:], pieces, strict=True
+        ):
+            ref, alt = (
+                np.concatenate([values[:51], values[start : start + after_bp]])
+                for values, start in zip(model.predict(pair), after, strict=True)
+            )
+            for n, name in enumerate(task.names):
+                delta = float(row[f"predicted_{name}_delta"])
+                change = alt[:, n] - ref[:, n]
+                at = int(np.abs(change).argmax())
+                assert abs(delta) < 50 and delta == pytest.approx(change[at], abs=1e-5)
+                offset = at - 50 if at < 51 else at - 51 + after[0] - 50
+                assert int(row[f"predicted_{name}_offset"]) == offset
+
+    def test_alleles_without_a_common_base_have_no_change_of_numbers(self):
+        variant, values = Variant("c", 5, "A", "T"), np.full((1, 2), np.nan, dtype=np.float32)
+        changes = predict_job.largest_changes(
+            values, values, variant, 0, absent=predict_job.ABSENT_NUMBER
+        )
+        assert np.isnan(changes).all() and changes.shape == (2, 4)
+
 
 def test_a_run_that_was_stopped_goes_on(here, numbers, monkeypatch):
     monkeypatch.setattr(predict_job, "_BLOCK_RECORDS", 4)
@@ -256,10 +287,13 @@ def test_a_run_that_was_stopped_goes_on(here, numbers, monkeypatch):
         assert predict(numbers, "in.fa", "out.parquet") != 0
     assert not (here / "out.parquet").exists()
     assert predict(numbers, "in.fa", "out.parquet") == 2
+
+    def counted(*arguments, **options):
+        calls.append(1)
+        return whole(*arguments, **options)
+
     with monkeypatch.context() as patch:
-        patch.setattr(
-            FinetunedModel, "predict_block", lambda self, *a: calls.append(1) or whole(self, *a)
-        )
+        patch.setattr(FinetunedModel, "predict_block", counted)
         assert predict(numbers, "in.fa", "out.parquet", "--resume") == 0
     assert len(calls) == 3  # of five blocks, two were kept
     assert (here / "out.parquet").read_bytes() == (here / "whole.parquet").read_bytes()

@@ -115,6 +115,13 @@ def test_a_page_and_a_card_of_each_kind(tmp_path, kind, method):
         assert "no&lt;" in page and "`no&lt;`" in card and "no<" not in page + card
 
 
+def test_rows_of_a_probe_of_bases_are_the_tokens_of_its_model(tmp_path):
+    folder, *_ = a_run(tmp_path, "bases", "probe")
+    write_manifest(folder, replace(read_manifest(folder), k=3))
+    page, _ = pages_of(folder)
+    assert "By 3-mers of the train split" in page and "6-mers" not in page
+
+
 def test_predictions_are_read_as_they_were_written(tmp_path):
     folder, _, (prepared, said) = a_run(tmp_path, "numbers", "probe")
     labels, predictions = read_predictions(folder, read_findings(folder))

@@ -2,20 +2,25 @@
 
 from copy import copy
 from dataclasses import replace
+from itertools import product
 
 import httpx
 import numpy as np
 import pytest
 
+import carbon
 from carbon.errors import UserError
 from carbon.finetune.config import MethodConfig
 from carbon.inference.checks import NotFinite
+from carbon.inference.score import overlapping_windows
 from carbon.serve import ServeOptions, make_app
+from carbon.serve.endpoints import num_windows
 from carbon.serve.predictions import Predictions
 from carbon.serve.schemas import Prediction
 from tests.helpers.finetune import BASES as PER_BASE
-from tests.helpers.finetune import BINARY, NUMBERS, base_folder, finetuned_of
+from tests.helpers.finetune import BINARY, NUMBERS, base_folder, finetuned_of, finetuned_on_stock
 from tests.helpers.serve import BASES, serving
+from tests.helpers.stock_models import save_stock_model
 
 SEQUENCES = [BASES[:40], BASES[40:200].lower(), "NNNN"]
 
@@ -53,6 +58,16 @@ def test_predictions_are_those_of_the_model(predict, finetuned, name):
         assert tuple(each["predicted"]) == model.output_names
         shown = np.array(list(each["predicted"].values()), dtype=np.float32)  # None is NaN
         np.testing.assert_array_equal(shown, values.T)
+        assert each.get("class", "none") == class_by_hand(model.task, values)
+
+
+def class_by_hand(task, values):
+    """Return the most likely class of a sequence or of each base, "none" without classes."""
+    if task.type == "numbers":
+        return "none"
+    if task.type == "binary":
+        return None if np.isnan(values[0]) else task.names[int(values[0] > 0.5)]
+    return [None if np.isnan(row[0]) else task.names[int(row.argmax())] for row in values]
 
 
 def test_both_models_are_listed_and_each_has_its_addresses(predict):
@@ -79,14 +94,32 @@ def test_lengths_are_checked_before_anything_is_computed(predict, finetuned):
 
 def test_each_network_of_an_ensemble_counts(model, finetuned):
     single, ensemble = finetuned["levels"], copy(finetuned["levels"])
-    averager = copy(single.averager)
-    averager.width = 3 * single.task.num_outputs  # of three networks side by side
-    ensemble.averager = averager
+    ensemble.manifest = replace(single.manifest, members=("seed-0", "seed-1", "seed-2"))
     tokens = []
     for each in (single, ensemble):
         endpoint = Predictions(model, ServeOptions(name="tiny", finetuned={"levels": each}))
         tokens.append(endpoint.job(Prediction(sequences=SEQUENCES)).num_tokens)
     assert tokens[1] == 3 * tokens[0] > 0
+
+
+def test_windows_of_other_kmers_are_counted(model, tmp_path):
+    for k in (1, 3, 4, 6, 8):
+        for room_bp, length_bp in product((2 * k, 3 * k, 10 * k), (1, 16, 17, 80, 81, 200)):
+            windows = list(overlapping_windows(length_bp, room_bp, k))
+            assert num_windows(length_bp, room_bp, k) == len(windows)
+    folder = save_stock_model(tmp_path / "m", "llama", 4, begin=True, context_tokens=3)
+    of_4mers = finetuned_on_stock(folder, NUMBERS, 4)
+    endpoint = Predictions(model, ServeOptions(name="tiny", finetuned={"levels": of_4mers}))
+    request = Prediction(sequences=[BASES[:30]], too_long="tile")
+    # Windows of 8 bases at 0, 4 .. 24, of 3 tokens, on both strands.
+    assert endpoint.job(request).num_tokens == 7 * 3 * 2
+
+
+def test_a_model_of_other_kmers_is_refused_at_the_start(tmp_path):
+    folder = save_stock_model(tmp_path / "m", "llama", 1, begin=True)
+    stock = carbon.load(folder, device="cpu")
+    with pytest.raises(UserError, match=r"one: is a model of 1-mers .* need a Carbon model"):
+        make_app(stock, ServeOptions(name="one"))
 
 
 def test_an_infinite_value_is_an_error_of_the_model(model, finetuned):
