@@ -6,7 +6,7 @@ Vectors are on disk until they are written, so memory grows with names and allel
 import json
 import shutil
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -50,6 +50,16 @@ def write_parquet(
     return num_rows
 
 
+def read_parquet(path: Path) -> Iterator[tuple[str, int, "Float32s"]]:
+    """Yield the rows that `write_parquet` wrote, with one row group in memory."""
+    import pyarrow.parquet as pq
+
+    for batch in pq.ParquetFile(path).iter_batches(_ROW_GROUP):
+        names, lengths_bp, vectors = batch.columns
+        values = vectors.flatten().to_numpy().reshape(-1, vectors.type.list_size)
+        yield from zip(names.to_pylist(), lengths_bp.to_pylist(), values, strict=True)
+
+
 def write_npz(
     path: Path, rows: Iterable[tuple[str, int, "Float32s"]], width: int, settings: dict[str, Any]
 ) -> int:
@@ -73,22 +83,6 @@ def write_npz(
             _add_array(archive, "bases", np.array(lengths_bp, dtype=int))
             _add_array(archive, "carbon", np.array(json.dumps(settings)))
     return len(names)
-
-
-def as_parquet(path: Path, target: Path) -> Path:
-    """Return the path of embeddings as Parquet: the file, or `target` after a conversion.
-
-    Args:
-        path: written by `write_parquet` or `write_npz`.
-        target: file to write if `path` is not a Parquet file.
-    """
-    if path.suffix == ".parquet":
-        return path
-    with np.load(path, allow_pickle=False) as arrays:
-        names, lengths_bp, vectors = (arrays[name] for name in ("name", "bases", "embedding"))
-        rows = zip(names.tolist(), lengths_bp.tolist(), vectors, strict=True)
-        write_parquet(target, rows, vectors.shape[1], json.loads(str(arrays["carbon"])))
-    return target
 
 
 class AlleleRow(NamedTuple):
