@@ -75,6 +75,7 @@ def test_it_runs_in_jupyter_with_two_processes(tmp_path):
     nbclient.NotebookClient(
         ran,
         timeout=600,
+        startup_timeout=300,
         kernel_name="python3",
         config=Config({"KernelManager": {"transport": "ipc"}}),
         resources={"metadata": {"path": str(tmp_path)}},
