@@ -88,7 +88,7 @@ def test_every_constraint_is_reported_as_biopython_measures_it(folder, loaded):
 def test_required_motifs_are_features_once(folder, loaded):
     """Lists are as good as tuples, and a path of records as good as its text."""
     records = write_fasta(folder / "records.fa", {"r": random_bases(60, 1)})
-    outputs = [folder / "required.gb", folder / "required.fa"]
+    outputs = [folder / name for name in ("required.gb", "required.fa", "required.json")]
     carbon.design.run(
         loaded, [gc], length_bp=40, require=["GATNC", "CGCG", "CGCG"], calls=12, batch=6,
         num_designs=3, output=outputs, records=records,
@@ -107,6 +107,7 @@ def test_required_motifs_are_features_once(folder, loaded):
         assert {motif for motif, _ in places} == set(codes)
     header = outputs[1].read_text().partition("\n")[0]
     assert f"records={records}" in header and f"model={loaded.source}" in header
+    assert json.loads(outputs[2].read_text())["settings"]["records"] == str(records)
 
 
 def test_what_a_run_without_a_folder_cannot_do(folder, loaded):
