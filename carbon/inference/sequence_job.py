@@ -270,7 +270,9 @@ def run_embed_job(
 
     def write(settings: dict[str, Any], vectors: Rows[Float32s]) -> dict[str, Any]:
         written = {name: value for name, value in settings.items() if name != "width"}
-        rows = ((name, len(bases), vector) for name, bases, vector in vectors)
+        rows: Iterator[vector_files.Row] = (
+            (name, len(bases), vector) for name, bases, vector in vectors
+        )
         if rows_file:
             vector_files.write_parquet(rows_file, rows, settings["width"], written)
             rows = vector_files.read_parquet(rows_file)

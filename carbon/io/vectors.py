@@ -18,12 +18,12 @@ from carbon.batching import in_blocks
 from carbon.io.files import errors_naming, scratch_folder
 
 Float32s = NDArray[np.float32]
+Row = tuple[str, int, Float32s]
+"""Name, number of bases and vector."""
 _ROW_GROUP = 1024  # sequences that are in memory until they are written
 
 
-def write_parquet(
-    path: Path, rows: Iterable[tuple[str, int, "Float32s"]], width: int, settings: dict[str, Any]
-) -> int:
+def write_parquet(path: Path, rows: Iterable[Row], width: int, settings: dict[str, Any]) -> int:
     """Write `(name, bases, embedding)` as Parquet, in row groups as they come; return their number.
 
     The embedding is a list of `width` float32; the settings are in the metadata of the schema,
@@ -50,7 +50,7 @@ def write_parquet(
     return num_rows
 
 
-def read_parquet(path: Path) -> Iterator[tuple[str, int, "Float32s"]]:
+def read_parquet(path: Path) -> Iterator[Row]:
     """Yield the rows that `write_parquet` wrote, with one row group in memory."""
     import pyarrow.parquet as pq
 
@@ -60,9 +60,7 @@ def read_parquet(path: Path) -> Iterator[tuple[str, int, "Float32s"]]:
         yield from zip(names.to_pylist(), lengths_bp.to_pylist(), values, strict=True)
 
 
-def write_npz(
-    path: Path, rows: Iterable[tuple[str, int, "Float32s"]], width: int, settings: dict[str, Any]
-) -> int:
+def write_npz(path: Path, rows: Iterable[Row], width: int, settings: dict[str, Any]) -> int:
     """Write arrays `name`, `bases` and `embedding` for `numpy.load`; return the number of rows.
 
     `embedding` is (rows, width) float32; `carbon` holds the settings as JSON. The vectors go
