@@ -1,27 +1,33 @@
 """`carbon rl`: RL fine-tuning of a model on scoring functions."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from carbon.commands.design import Functions
-from carbon.commands.shared import WORK, check_inputs, group
+from carbon.commands.design import Functions, Goals
+from carbon.commands.shared import WORK, check_inputs, flattened, group
 from carbon.rl.config import RLConfig, RLJob, SamplerOptions, check_rl, rank
 
-_TRAINING = group("Training")
-
-
 _SAMPLERS = SamplerOptions()
+
+if TYPE_CHECKING:
+    Training = RLConfig
+else:
+    Training = Annotated[
+        flattened(RLConfig, without="goals"), Parameter(name="*", group=group("Training"))
+    ]
 
 
 def rl(
     *,
     model: str,
     functions: Functions,
+    goals: Goals = (),
     output: Annotated[Path, Parameter(metavar="FOLDER")],
-    config: Annotated[RLConfig, Parameter(name="*", group=_TRAINING)],
+    config: Training,
     samplers: Annotated[SamplerOptions, Parameter(name="*", group=WORK)] = _SAMPLERS,
 ) -> None:
     """Train a model by RL so that it draws sequences that scoring functions prefer.
@@ -35,7 +41,7 @@ def rl(
         output: run folder to write.
     """
     check_inputs(model, carbon_only=True)
-    job = RLJob(model, functions, config, output, samplers)
+    job = RLJob(model, functions, replace(config, goals=goals), output, samplers)
     check_rl(job)
     from carbon.rl.train import run_rl
 

@@ -115,12 +115,12 @@ def as_options(hint: Any, plain: Any) -> Any:
     """
     known = [parameter(option) for option in options.options_of(hint)]
     if is_dataclass(plain) and isinstance(plain, type):
-        return Annotated[_flattened(plain), Parameter(name="*"), *known]
+        return Annotated[flattened(plain), Parameter(name="*"), *known]
     return Annotated[plain, *known] if known else plain
 
 
 @cache
-def _flattened(job: Any, without: str = "") -> Any:
+def flattened(job: Any, without: str = "") -> Any:
     """Return the fields of a dataclass, but one, for cyclopts, which makes objects of `job`."""
     hints, plain = get_type_hints(job, include_extras=True), get_type_hints(job)
     converted = [
@@ -147,7 +147,7 @@ def _of_group(kind: type, under: options.Group) -> Any:
 
 
 def _design_constraints() -> Any:
-    fields_of_design = _flattened(options.Constraints, without="protein")
+    fields_of_design = flattened(options.Constraints, without="protein")
     return Annotated[fields_of_design, Parameter(name="*", group=group_of(options.CONSTRAINTS))]
 
 

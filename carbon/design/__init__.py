@@ -37,23 +37,26 @@ def run(
     Args:
         model: proposes sequences.
         functions: scoring functions, each `python:MODULE:FUNCTION`, `finetuned:FOLDER[:LABEL]`,
-            `codons:TABLE` or `command:COMMAND`, with `NAME=` before it to name its column; or a
-            callable that takes a list of sequences and returns a number for each. A callable runs
-            in this process, without a time limit; the others run in separate processes.
-        output: also write the designs to these files, as `carbon design` does. Scored rounds are
-            stored next to the first file until all are complete.
-        resume: continue from the stored rounds of an interrupted run.
-        **options: options of `carbon design`, such as `length_bp`, `sites` or `temperature`; give
-            a length, a start or a protein. An empty protein keeps the translation of the start.
+            `codons:TABLE`, `codons:FASTA:ANNOTATION` or `command:COMMAND`, with `NAME=` before it
+            to name its column; or a callable that takes a list of sequences and returns a number
+            for each. A callable runs in this process, without a time limit; the others run in
+            separate processes.
+        output: also write the designs to these files, as `carbon design` does; the model must have
+            been loaded from a folder or by a name. Scored rounds are stored next to the first file
+            until all are complete.
+        resume: continue from the stored rounds of an interrupted run with the same output.
+        **options: fields of `carbon.design.config.DesignOptions`: the options of `carbon design`,
+            such as `length_bp`, `sites` or `temperature`. Give a length, a start or a protein. An
+            empty protein keeps the translation of the start.
 
     Raises:
-        TypeError: there is no such option.
-        UserError: an option is invalid, a scoring function fails, or an earlier run left rounds
-            next to the output.
+        TypeError: there is no such option, or an argument is a single string instead of a list.
+        UserError: an option is invalid, a scoring function fails, no candidate qualifies, or an
+            earlier run left rounds next to the output.
     """
     from carbon.design.job import design_with
     from carbon.progress import bars_only
 
     outputs = [output] if isinstance(output, str | Path) else output
     with bars_only():
-        return design_with(model.runner, functions, options, list(map(Path, outputs)), resume)
+        return design_with(model, functions, options, list(map(Path, outputs)), resume)

@@ -36,10 +36,11 @@ def motif_pair(sequences: Sequence[str]) -> list[float]:
 
 
 def codon_adaptation(usage: Mapping[str, float]) -> Callable[[Sequence[str]], list[float]]:
-    """Return a scoring function: codon adaptation index for codon counts (Sharp and Li 1987).
+    """Return a scoring function: codon adaptation index for a codon usage (Sharp and Li 1987).
 
     Args:
-        usage: counts of the 64 codons; a codon that never occurs counts as 0.5.
+        usage: counts or relative frequencies of codons. A codon that never occurs has half the
+            least value of the others, at most 0.5.
 
     Returns:
         A function that returns the index of each sequence; 0 if every amino acid of the sequence
@@ -48,7 +49,8 @@ def codon_adaptation(usage: Mapping[str, float]) -> Callable[[Sequence[str]], li
     >>> codon_adaptation({"GCT": 8, "GCC": 2})(["GCTGCT", "GCCGCT", "ATGGCCGCT"])
     [1.0, 0.5, 0.5]
     """
-    weights = adaptation_weights({codon: usage.get(codon) or 0.5 for codon in GENETIC_CODE})
+    absent = min(0.5, min(filter(None, usage.values()), default=1) / 2)
+    weights = adaptation_weights({codon: usage.get(codon) or absent for codon in GENETIC_CODE})
 
     def index(sequences: Sequence[str]) -> list[float]:
         values = [adaptation_index(bases[: len(bases) // 3 * 3], weights) for bases in sequences]

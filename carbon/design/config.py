@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from carbon.design.rules import Rules
@@ -40,7 +41,7 @@ class DesignOptions(SamplingKeywords, total=False):
     num_designs: int
     seed: int
     tags: Sequence[str]
-    records: str | None
+    records: str | Path | None
     timeout_seconds: float
     forbid: tuple[str, ...]
     require: tuple[str, ...]
@@ -86,10 +87,12 @@ class DesignConfig(SearchOptions):
     tags: Sequence[str] = ()
     rules: Rules = field(default_factory=Rules)
     sampling: SamplingKeywords = field(default_factory=SamplingKeywords)
-    records: str | None = None
+    records: str | Path | None = None
     timeout_seconds: float = 600.0
 
     def __post_init__(self) -> None:
+        if self.records is not None:
+            object.__setattr__(self, "records", str(self.records))  # outputs name it
         check_choice("strategy", self.strategy, get_args(StrategyName))
         for name in ("calls", "batch", "width", "num_designs"):
             if not 1 <= (number := getattr(self, name)) <= _MAX_CALLS:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from carbon.errors import UserError
 from carbon.genome import fasta_text
+from carbon.io.files import content_sha256
 from carbon.parallel.engines import Death, Engine, Failure, InProcess
 from carbon.parallel.local import LocalProcesses
 
@@ -204,7 +205,7 @@ def _usage_of(argument: str) -> Mapping[str, float]:
         return read_codon_usage(fasta)
     counts = codon_usage(Genome.open(fasta, annotation))
     if not counts:
-        raise UserError(f"{annotation}: has no CDS to count codons in; give genes of the host")
+        raise UserError(f"{annotation}: has no CDS of known codons; give genes of the host")
     return counts
 
 
@@ -279,12 +280,14 @@ class FunctionType(NamedTuple):
         name: from the argument to a default name.
         check: raises UserError if the argument is invalid.
         load: from the argument to the function, in the worker process.
+        digests: from the argument to the SHA-256 of the files that the values depend on.
     """
 
     form: str
     name: Callable[[str], str]
     check: Callable[[str], object]
     load: Callable[[str], Compute]
+    digests: Callable[[str], list[str]]
 
 
 def _check_python(argument: str) -> None:
@@ -319,6 +322,21 @@ def _check_codons(argument: str) -> None:
         _usage_of(argument)
 
 
+def _folder_digests(argument: str) -> list[str]:
+    from carbon.finetune.folder import content_of
+
+    return content_of(Path(split_label(argument)[0]))
+
+
+def _host_digests(argument: str) -> list[str]:
+    return [content_sha256(path) for path in _host_files(argument) if path]
+
+
+def _no_digests(argument: str) -> list[str]:
+    """Return no digest of a program: users may correct it before they resume a run."""
+    return []
+
+
 def _codons_name(argument: str) -> str:
     return "codons"
 
@@ -337,10 +355,16 @@ def _command_name(argument: str) -> str:
 
 
 FUNCTION_TYPES: dict[str, FunctionType] = {
-    "finetuned": FunctionType("FOLDER[:LABEL]", _folder_name, _check_folder, _load_finetuned),
-    "python": FunctionType("MODULE:FUNCTION", _function_name, _check_python, _load_python),
-    "codons": FunctionType("TABLE|FASTA:ANNOTATION", _codons_name, _check_codons, _load_codons),
-    "command": FunctionType("COMMAND", _command_name, _check_command, _load_command),
+    "finetuned": FunctionType(
+        "FOLDER[:LABEL]", _folder_name, _check_folder, _load_finetuned, _folder_digests
+    ),
+    "python": FunctionType(
+        "MODULE:FUNCTION", _function_name, _check_python, _load_python, _no_digests
+    ),
+    "codons": FunctionType(
+        "TABLE|FASTA:ANNOTATION", _codons_name, _check_codons, _load_codons, _host_digests
+    ),
+    "command": FunctionType("COMMAND", _command_name, _check_command, _load_command, _no_digests),
 }
 
 
@@ -422,16 +446,11 @@ def _engine_of(function: str | Function, spec: FunctionSpec) -> Engine:
     return LocalProcesses(partial(ScoringWorker, spec.name, load), [{}], "spawn")
 
 
-def finetuned_digests(functions: Sequence[str | Function]) -> dict[str, list[str]]:
-    """Return the SHA-256 of the files of each fine-tuned model, by the function's name.
+def file_digests(functions: Sequence[str | Function]) -> dict[str, list[str]]:
+    """Return the SHA-256 of the files that scoring functions read, by the function's name.
 
-    Python functions and commands are left out: users may correct them before they resume a run.
+    They are the files of fine-tuned models and hosts. Other functions have no entry.
     """
-    from carbon.finetune.folder import content_of
-
-    specs = [parse_function(function) for function in functions]
-    return {
-        spec.name: content_of(Path(split_label(spec.argument)[0]))
-        for spec in specs
-        if spec.kind == "finetuned"
-    }
+    named = [spec for spec in map(parse_function, functions) if spec.kind in FUNCTION_TYPES]
+    digests = {spec.name: FUNCTION_TYPES[spec.kind].digests(spec.argument) for spec in named}
+    return {name: each for name, each in digests.items() if each}

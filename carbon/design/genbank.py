@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from carbon.design.measures import occurrences
+from carbon.design.measures import required_places
 from carbon.genome.alphabet import translate
 from carbon.io.tables import Columns, Write, text_of
 
@@ -58,9 +58,9 @@ def _features(bases: str, settings: dict[str, Any]) -> Iterator[Any]:
     if settings.get("protein"):
         translation = translate(bases)
         yield _feature("CDS", 0, len(bases), translation=translation.removesuffix("*"))
-    for motif in filter(None, settings.get("require", "").split(",")):
-        for start in occurrences(motif, bases):
-            yield _feature("misc_feature", start, start + len(motif), note=f"required: {motif}")
+    required = filter(None, settings.get("require", "").split(","))
+    for motif, start in required_places(required, bases):
+        yield _feature("misc_feature", start, start + len(motif), note=f"required: {motif}")
 
 
 def _feature(kind: str, start: int, end: int, **qualifiers: str) -> Any:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, astuple
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from carbon.__version__ import __version__
 from carbon.design.config import DesignConfig, DesignOptions, config_of
@@ -19,7 +19,7 @@ from carbon.design.designs import (
 from carbon.design.distances import edits_between
 from carbon.design.functions import (
     Function,
-    finetuned_digests,
+    file_digests,
     functions_text,
     parse_function,
     running_functions,
@@ -34,12 +34,16 @@ from carbon.finetune.folder import weights_sha256
 from carbon.genome import fasta_text
 from carbon.inference.checks import check_several
 from carbon.inference.identity import identity_of
+from carbon.inference.options import check_resumed, source_of
 from carbon.inference.runner import ModelRunner
 from carbon.io.files import atomic_file, check_different_files, output_path
 from carbon.io.tables import Columns, Write, check_ending, chosen_by_ending, text_of, words_of
 from carbon.model import model_folder
 from carbon.parallel.journal import Journal
 from carbon.progress import progress
+
+if TYPE_CHECKING:
+    from carbon.inference import Model
 
 _LINE_BP = 60
 
@@ -91,7 +95,7 @@ class SearchResult(NamedTuple):
 
 
 def design_with(
-    runner: ModelRunner,
+    model: "Model",
     functions: Sequence[str | Function],
     options: DesignOptions,
     outputs: Sequence[Path],
@@ -105,17 +109,16 @@ def design_with(
             earlier run left a journal next to the output.
     """
     check_several("functions", functions, '["python:MODULE:FUNCTION"]')
+    check_resumed(resume, outputs)
     config = config_of(options)
     if not outputs:
-        search = search_of(runner, config, len(functions))
+        search = search_of(model.runner, config, len(functions))
         with running_functions(functions, config.timeout_seconds, RESERVED) as running:
             history = run_search(search, running)
         return designs_of(search, [function.name for function in running], history)
-    if not (folder := runner.network.name_or_path):
-        raise UserError("output: the model was not loaded from a folder, which a table names")
-    job = DesignJob(folder, functions, config, outputs, resume)
+    job = DesignJob(source_of(model), functions, config, outputs, resume)
     check_job(job)
-    return run_design_job(runner, job).designs
+    return run_design_job(model.runner, job).designs
 
 
 def check_job(job: DesignJob) -> None:
@@ -280,7 +283,7 @@ def _journal_settings(
     """Return all settings that determine the scores."""
     merged = settings | asdict(job.config)
     compared = {name: value for name, value in merged.items() if name not in _NOT_COMPARED}
-    digests = {"finetuned": finetuned_digests(job.functions)}
+    digests = {"function_files": file_digests(job.functions)}
     return compared | digests | identity_of(runner, job.model)
 
 

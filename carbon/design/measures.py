@@ -1,12 +1,12 @@
 """The constraints of a design, measured on its bases one by one, as columns of the output."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from carbon.design.rules import Rules, has_repeat, least_fold_kcal, motifs_of
-from carbon.genome.alphabet import IUPAC_BASES, STOP_CODONS, gc_share, reverse_complement, translate
+from carbon.design.rules import Rules, both_strands, has_repeat, least_fold_kcal
+from carbon.genome.alphabet import IUPAC_BASES, STOP_CODONS, gc_share, translate
 from carbon.inference.options import Constraints
 
 _LEAST_REPEAT_BP, _LONGEST_REPEAT_BP = 5, 31
@@ -76,9 +76,9 @@ def _longest_repeat_bp(design: Measured) -> int:
 
 
 def _num_sites(design: Measured) -> int:
-    strands = design.bases, reverse_complement(design.bases)
-    motifs = {motif for site in design.rules.sites for motif in motifs_of(site)}
-    return sum(len(occurrences(motif, strand)) for motif in motifs for strand in strands)
+    """Count the sites on both strands; a palindrome, which stands on both, is one site."""
+    motifs = both_strands(design.rules.sites)
+    return sum(len(occurrences(motif, design.bases)) for motif in motifs)
 
 
 def _num_forbidden(design: Measured) -> int:
@@ -92,13 +92,14 @@ def _num_forbidden(design: Measured) -> int:
 
 
 def _required_at(design: Measured) -> str:
-    return ",".join(f"{motif}:{start + 1}" for motif, start in required_places(design))
+    places = required_places(design.constraints.require, design.bases)
+    return ",".join(f"{motif}:{start + 1}" for motif, start in places)
 
 
-def required_places(design: Measured) -> Iterator[tuple[str, int]]:
-    """Yield each required motif with its 0-based starts in the design."""
-    for motif in design.constraints.require:
-        for start in occurrences(motif, design.bases):
+def required_places(motifs: Iterable[str], bases: str) -> Iterator[tuple[str, int]]:
+    """Yield each required motif with its 0-based starts in a design; repeated motifs count once."""
+    for motif in dict.fromkeys(motifs):
+        for start in occurrences(motif, bases):
             yield motif, start
 
 
@@ -124,7 +125,7 @@ MEASURES: dict[str, Measure] = {
     ),
     "longest_run_bp": Measure(int, _longest_run_bp),
     "longest_repeat_bp": Measure(int, _longest_repeat_bp),
-    "least_kcal": Measure(
+    "lowest_fold_kcal": Measure(
         float,
         lambda design: least_fold_kcal(design.bases),
         lambda rules: rules.least_kcal is not None,

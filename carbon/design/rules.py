@@ -8,8 +8,9 @@ from functools import cache
 from carbon.errors import UserError
 from carbon.genome import IUPAC_DNA, reverse_complement
 from carbon.genome.kmers import canonical_kmers
+from carbon.inference.checks import check_several
 from carbon.inference.generate.automaton import automaton_for
-from carbon.inference.options import Constraints, RuleOptions
+from carbon.inference.options import Constraints, RuleOptions, as_tuples
 from carbon.tokenizer import BASES
 
 
@@ -82,12 +83,15 @@ class Rules(RuleOptions):
         constraints: constraints on generation.
 
     Raises:
+        TypeError: `sites` is a single string, whose letters would be sites.
         UserError: a value is invalid, or ViennaRNA is needed and not installed.
     """
 
     constraints: Constraints = field(default_factory=Constraints)
 
     def __post_init__(self) -> None:
+        check_several("sites", self.sites, '["EcoRI"]')
+        as_tuples(self, "sites")
         if self.most_run_bp is not None and self.most_run_bp < 1:
             raise UserError(f"runs of {self.most_run_bp} bases: give 1 or more")
         if self.most_repeat_bp is not None and not 5 <= self.most_repeat_bp <= 30:

@@ -2,11 +2,14 @@
 
 import csv
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
-from carbon.errors import UserError
+from carbon.errors import GenomeError, UserError
 from carbon.genome.alphabet import GENETIC_CODE
-from carbon.genome.genes import spliced
+from carbon.genome.annotation import has_unexplained_stop, reads_standard_code
+from carbon.genome.fasta import Reference
+from carbon.genome.genes import LeftOut, Transcript, report_left_out, spliced
 from carbon.genome.genome import Genome
 from carbon.genome.sequences import BROKEN_GZIP, open_text
 
@@ -66,15 +69,67 @@ def _frequency(text: str | None, where: str) -> float:
 
 
 def codon_usage(genome: Genome) -> Counter[str]:
-    """Count the codons in the first transcript of each gene of a genome."""
+    """Count the codons in the CDS of a genome, by the standard genetic code.
+
+    Of each gene, the first transcript with a CDS counts. Left out, and counted on stderr, are:
+
+    - `codons_unknown`: pseudogenes, exceptions, and CDS whose beginning is not annotated;
+    - `other_genetic_code`: CDS of a table in which codons code for other amino acids than in the
+      standard code, and CDS of mitochondria without a table;
+    - `stop_codon_inside`: CDS without a table that the standard code does not read to the end.
+
+    Returns:
+        Codon to number; empty without CDS. Codons with unknown bases are left out.
+
+    Raises:
+        GenomeError: most CDS whose codons are known are not of the standard code.
+    """
     counts: Counter[str] = Counter()
-    for gene in genome.annotation.genes if genome.annotation else ():
-        for transcript in gene.transcripts[:1]:
-            place = genome.reference, transcript.contig, transcript.cds, transcript.strand
-            bases = spliced(*place).upper()
-            first = transcript.phase_bp or 0
-            counts.update(bases[at : at + 3] for at in range(first, len(bases) - 2, 3))
+    left_out: list[LeftOut] = []
+    num_counted = 0
+    for transcript in _coding_transcripts(genome):
+        if reason := _why_left_out(genome.reference, transcript):
+            left_out.append(LeftOut(transcript.transcript_id, reason))
+        else:
+            counts.update(_codons(genome.reference, transcript))
+            num_counted += 1
+    if genome.annotation:
+        path = genome.annotation.path
+        report_left_out(path, left_out, "codon usage")
+        _check_code(path, num_counted, sum(each.reason != _UNKNOWN for each in left_out))
     return Counter({codon: number for codon, number in counts.items() if codon in GENETIC_CODE})
+
+
+_UNKNOWN = "codons_unknown"
+
+
+def _coding_transcripts(genome: Genome) -> Iterator[Transcript]:
+    for gene in genome.annotation.genes if genome.annotation else ():
+        yield from [each for each in gene.transcripts if each.cds][:1]
+
+
+def _why_left_out(reference: Reference, transcript: Transcript) -> str:
+    """Return the reason to leave out a CDS, or an empty string."""
+    if transcript.phase_bp is None:
+        return _UNKNOWN
+    if not reads_standard_code(transcript):
+        return "other_genetic_code"
+    return "stop_codon_inside" if has_unexplained_stop(reference, transcript) else ""
+
+
+def _codons(reference: Reference, transcript: Transcript) -> Iterator[str]:
+    place = transcript.contig, transcript.cds, transcript.strand
+    bases = spliced(reference, *place).upper()
+    first = transcript.phase_bp or 0
+    return (bases[at : at + 3] for at in range(first, len(bases) - 2, 3))
+
+
+def _check_code(path: Path, num_counted: int, num_others: int) -> None:
+    if num_others > num_counted:
+        raise GenomeError(
+            f"{path}: {num_others:,} of {num_counted + num_others:,} CDS have another genetic code "
+            "than the standard one; codon usage needs a host of the standard code"
+        )
 
 
 def favourites(usage: dict[str, float]) -> dict[str, str]:

@@ -34,10 +34,10 @@ class LeftOut:
     gene: str | None = None
 
 
-def report_left_out(path: Path, left_out: Sequence[LeftOut]) -> None:
+def report_left_out(path: Path, left_out: Sequence[LeftOut], purpose: str = "annotation") -> None:
     """Print one line to stderr that counts by reason the features left out, if there are any."""
     if left_out:
-        say(f"{path}: annotation: left out {len(left_out):,}: {_by_reason(left_out)}")
+        say(f"{path}: {purpose}: left out {len(left_out):,}: {_by_reason(left_out)}")
 
 
 def _by_reason(left_out: Sequence[LeftOut]) -> str:

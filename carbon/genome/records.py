@@ -171,7 +171,19 @@ def intervals_of(region: Intervals) -> list[Interval]:
 
     Raises:
         TypeError: it is anything else.
+        GenomeError: there is no interval, or one has no bases.
     """
+    intervals = _intervals(region)
+    if not intervals:
+        raise GenomeError(f"region: has no intervals; {_INTERVAL_HINT}")
+    for number, each in enumerate(intervals, start=1):
+        if not each.length_bp:
+            place = f"{each.contig}, start and end {each.start}"
+            raise GenomeError(f"region: interval {number} ({place}) has no bases; leave it out")
+    return intervals
+
+
+def _intervals(region: Intervals) -> list[Interval]:
     table = getattr(region, "df", region)  # PyRanges before 1.0 has its table there
     if hasattr(table, "columns"):
         return _of_table(table)

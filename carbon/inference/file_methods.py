@@ -24,12 +24,12 @@ from carbon.inference.options import (
     ScoreOptions,
     VariantKeywords,
     VariantOptions,
+    check_resumed,
     source_of,
     takes,
 )
 from carbon.io.files import scratch_folder
 from carbon.io.rows import Table
-from carbon.io.vectors import as_parquet
 from carbon.parallel.options import WorkerOptions
 from carbon.progress import bars_only
 
@@ -40,7 +40,11 @@ File = str | Path
 
 
 def _module(name: str) -> Any:
-    """Import a module by its name, because it imports `Model`, which is above this module."""
+    """Import a module by its name.
+
+    Its workers compute with `Model`, whose methods these are: a circle, which this call closes when
+    a method runs. Without it, workers would need a second class of models without these methods.
+    """
     return import_module(f"carbon.inference.{name}")
 
 
@@ -177,7 +181,7 @@ class FileMethods:
             )
             genes.check()
             job.check_scores()
-            workers = self._workers(processes, ray, resume)
+            workers = self._workers(processes, ray, resume, output)
             run = _module("variants.files").run_variant_job
             summary = run(job, workers, scratch.rows if output else None)
             return Table(scratch.rows, summary | {"output": _text(output)})
@@ -209,17 +213,10 @@ class FileMethods:
             GenomeError: the file is absent or malformed.
             UserError: an option is invalid.
         """
-        with _scratch() as scratch:
-            job = _module("jobs").ScoreJob(
-                loading=self._loaded(),
-                output=_path(output) or scratch.rows,
-                per_base=per_base,
-                method=ScoreOptions(**options),
-            )
-            workers = self._workers(processes, ray, resume)
-            run = _module("sequence_job").run_score_job
-            run(str(path), job, workers, scratch.rows if output else None)
-            return Table(scratch.rows)
+        workers = self._workers(processes, ray, resume, output)
+        job, run = _module("jobs").ScoreJob, _module("sequence_job").run_score_job
+        fields = {"per_base": per_base, "method": ScoreOptions(**options)}
+        return self._sequences(path, output, workers, job, run, fields)
 
     @takes(EmbedOptions)
     def embed_fasta(
@@ -250,15 +247,9 @@ class FileMethods:
             GenomeError: the file is absent or malformed.
             UserError: an option is invalid.
         """
-        with _scratch() as scratch:
-            job = _module("jobs").EmbedJob(
-                loading=self._loaded(),
-                output=_path(output) or scratch.rows,
-                method=EmbedOptions(**options),
-            )
-            run = _module("sequence_job").run_embed_job
-            summary = run(str(path), job, self._workers(processes, ray, resume))
-            return Table(as_parquet(job.output, scratch.rows), summary)
+        workers = self._workers(processes, ray, resume, output)
+        job, run = _module("jobs").EmbedJob, _module("sequence_job").run_embed_job
+        return self._sequences(path, output, workers, job, run, {"method": EmbedOptions(**options)})
 
     @takes(ScanOptions)
     def scan_region(
@@ -326,9 +317,38 @@ class FileMethods:
                 method=ScanOptions(**options),
             )
             run = _module("scan.job").run_scan_job
-            summary = run(job, self._workers(processes, ray, resume))
+            summary = run(job, self._workers(processes, ray, resume, outputs))
             written = [path for path in summary["outputs"] if path != str(scratch.rows)]
             return Table(scratch.rows, summary | {"outputs": written})
+
+    def _sequences(
+        self,
+        path: File,
+        output: File | None,
+        workers: WorkerOptions,
+        job: Any,
+        run: Any,
+        fields: dict[str, Any],
+    ) -> Table:
+        """Run a job on the sequences of a file; return its rows and summary.
+
+        Args:
+            path: FASTA or FASTQ.
+            output: file to write next to the table, or None.
+            workers: where to compute.
+            job: class of the job.
+            run: function that runs it.
+            fields: of the job, besides the model and the output.
+        """
+        with _scratch() as scratch:
+            target = _path(output) or scratch.rows
+            summary = run(
+                str(path),
+                job(loading=self._loaded(), output=target, **fields),
+                workers,
+                scratch.rows if output else None,
+            )
+            return Table(scratch.rows, summary)
 
     def _loaded(self) -> Any:
         """Return the loading options of this model, which jobs in this process use as it is."""
@@ -341,8 +361,11 @@ class FileMethods:
             loaded=self,
         )
 
-    def _workers(self, processes: int, ray: str | None, resume: bool) -> WorkerOptions:
+    def _workers(
+        self, processes: int, ray: str | None, resume: bool, output: File | Sequence[File] | None
+    ) -> WorkerOptions:
         """Return where to compute: by this model, or by workers on its kind of device."""
+        check_resumed(resume, output)
         if ray is not None and processes:
             raise UserError("ray and processes: give one of them")
         kind = self.runner.device.type

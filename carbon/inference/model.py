@@ -268,14 +268,21 @@ class Model(FileMethods):
 
         Args:
             reference: the reference sequence.
-            variant: as for `score_variants`.
+            variant: a `Variant`, or a record of one ALT as for `score_variants`.
             method: from `variant_method`.
 
         Raises:
             GenomeError: REF differs from the reference.
+            UserError: the record has several ALT, or none.
         """
         check_reference(reference)
-        return next(compare_block(self.runner, reference, [*checked_variants([variant])], method))
+        variants = list(checked_variants([variant]))
+        if len(variants) != 1:
+            raise UserError(
+                f"variant: a record with {len(variants)} ALT; give one `carbon.Variant`, or a "
+                "record of one ALT"
+            )
+        return next(compare_block(self.runner, reference, variants, method))
 
     @takes(VariantOptions)
     def variant_method(self, **options: Unpack[VariantKeywords]) -> Method:

@@ -848,6 +848,7 @@ class Constraints:
         for name, motifs in (("forbid", self.forbid), ("require", self.require)):
             if motifs != ():
                 _check_motifs(name, motifs)
+        as_tuples(self, "forbid", "require", "gc")
         if self.gc is not None and not 0 <= self.gc[0] <= self.gc[1] <= 1:
             raise UserError(f"GC share {self.gc[0]} to {self.gc[1]}: give two of 0 to 1, ascending")
         if self.gc_window_bp is not None and (self.gc is None or self.gc_window_bp < 1):
@@ -860,6 +861,13 @@ class Constraints:
     def __bool__(self) -> bool:
         """Whether there is any constraint."""
         return self != Constraints()
+
+
+def as_tuples(options: object, *names: str) -> None:
+    """Replace lists in fields of a frozen dataclass by tuples, so that equal options are equal."""
+    for name in names:
+        if (value := getattr(options, name)) is not None:
+            object.__setattr__(options, name, tuple(value))
 
 
 def _check_motifs(name: str, motifs: Sequence[str]) -> None:
@@ -982,6 +990,12 @@ def source_of(model: Any) -> str:
             "folder"
         )
     return str(model.source)
+
+
+def check_resumed(resume: bool, output: object) -> None:
+    """Raise UserError if a call without an output is to be resumed."""
+    if resume and not output:
+        raise UserError("resume: give the output of the call that was stopped")
 
 
 def check_choice(name: str, value: str, table: Collection[str]) -> None:

@@ -22,6 +22,7 @@ from carbon.inference.embed import Float32s
 from carbon.inference.identity import identity_of
 from carbon.inference.jobs import EmbedJob, ScoreJob, model_worker, workers_for
 from carbon.inference.score import PER_BASE, PER_SEQUENCE, SequenceScore
+from carbon.io import vectors as vector_files
 from carbon.io.files import atomic_file, check_no_input, content_sha256, output_path
 from carbon.io.tables import chosen_by_ending, write_parquet, write_tsv
 from carbon.parallel.driver import Job, run_job
@@ -251,8 +252,16 @@ class EmbedWorker(SequenceWorker[Float32s]):
         return np.frombuffer(base64.b64decode(packed), dtype=np.float32)
 
 
-def run_embed_job(source: str, job: EmbedJob, options: WorkerOptions) -> dict[str, Any]:
+def run_embed_job(
+    source: str, job: EmbedJob, options: WorkerOptions, rows_file: Path | None = None
+) -> dict[str, Any]:
     """Embed the sequences of a file; return the summary.
+
+    Args:
+        source: FASTA or FASTQ, or `-`.
+        job: the job.
+        options: engine and workers.
+        rows_file: Parquet file to write the rows to as well.
 
     Raises:
         UserError: an option, an ending or a record is invalid.
@@ -261,7 +270,12 @@ def run_embed_job(source: str, job: EmbedJob, options: WorkerOptions) -> dict[st
 
     def write(settings: dict[str, Any], vectors: Rows[Float32s]) -> dict[str, Any]:
         written = {name: value for name, value in settings.items() if name != "width"}
-        rows = ((name, len(bases), vector) for name, bases, vector in vectors)
+        rows: Iterator[vector_files.Row] = (
+            (name, len(bases), vector) for name, bases, vector in vectors
+        )
+        if rows_file:
+            vector_files.write_parquet(rows_file, rows, settings["width"], written)
+            rows = vector_files.read_parquet(rows_file)
         with atomic_file(job.output) as path:
             num_rows = write_vectors(path, rows, settings["width"], written)
         return {"sequences": num_rows, "width": settings["width"], **written}

@@ -195,6 +195,12 @@ def scratch_folder(kind: str) -> Iterator[Path]:
         yield Path(folder)
 
 
+def is_scratch(path: Path) -> bool:
+    """Return whether a file is in a folder of `scratch_folder`, with which it is removed."""
+    folder = path.parent
+    return folder.parent == Path(tempfile.gettempdir()) and f"-{MACHINE}-" in folder.name
+
+
 def _sync_tree(folder: Path) -> None:
     """Sync all files of a folder, and their names, to the disk."""
     for place, _, names in os.walk(folder):

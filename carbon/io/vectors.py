@@ -6,7 +6,7 @@ Vectors are on disk until they are written, so memory grows with names and allel
 import json
 import shutil
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -18,12 +18,12 @@ from carbon.batching import in_blocks
 from carbon.io.files import errors_naming, scratch_folder
 
 Float32s = NDArray[np.float32]
+Row = tuple[str, int, Float32s]
+"""Name, number of bases and vector."""
 _ROW_GROUP = 1024  # sequences that are in memory until they are written
 
 
-def write_parquet(
-    path: Path, rows: Iterable[tuple[str, int, "Float32s"]], width: int, settings: dict[str, Any]
-) -> int:
+def write_parquet(path: Path, rows: Iterable[Row], width: int, settings: dict[str, Any]) -> int:
     """Write `(name, bases, embedding)` as Parquet, in row groups as they come; return their number.
 
     The embedding is a list of `width` float32; the settings are in the metadata of the schema,
@@ -50,9 +50,17 @@ def write_parquet(
     return num_rows
 
 
-def write_npz(
-    path: Path, rows: Iterable[tuple[str, int, "Float32s"]], width: int, settings: dict[str, Any]
-) -> int:
+def read_parquet(path: Path) -> Iterator[Row]:
+    """Yield the rows that `write_parquet` wrote, with one row group in memory."""
+    import pyarrow.parquet as pq
+
+    for batch in pq.ParquetFile(path).iter_batches(_ROW_GROUP):
+        names, lengths_bp, vectors = batch.columns
+        values = vectors.flatten().to_numpy().reshape(-1, vectors.type.list_size)
+        yield from zip(names.to_pylist(), lengths_bp.to_pylist(), values, strict=True)
+
+
+def write_npz(path: Path, rows: Iterable[Row], width: int, settings: dict[str, Any]) -> int:
     """Write arrays `name`, `bases` and `embedding` for `numpy.load`; return the number of rows.
 
     `embedding` is (rows, width) float32; `carbon` holds the settings as JSON. The vectors go
@@ -73,22 +81,6 @@ def write_npz(
             _add_array(archive, "bases", np.array(lengths_bp, dtype=int))
             _add_array(archive, "carbon", np.array(json.dumps(settings)))
     return len(names)
-
-
-def as_parquet(path: Path, target: Path) -> Path:
-    """Return the path of embeddings as Parquet: the file, or `target` after a conversion.
-
-    Args:
-        path: written by `write_parquet` or `write_npz`.
-        target: file to write if `path` is not a Parquet file.
-    """
-    if path.suffix == ".parquet":
-        return path
-    with np.load(path, allow_pickle=False) as arrays:
-        names, lengths_bp, vectors = (arrays[name] for name in ("name", "bases", "embedding"))
-        rows = zip(names.tolist(), lengths_bp.tolist(), vectors, strict=True)
-        write_parquet(target, rows, vectors.shape[1], json.loads(str(arrays["carbon"])))
-    return target
 
 
 class AlleleRow(NamedTuple):

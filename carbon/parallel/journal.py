@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from carbon.errors import UserError
-from carbon.io.files import errors_naming
+from carbon.io.files import errors_naming, is_scratch
 from carbon.io.structured import MAX_BYTES
 from carbon.progress import say
 
@@ -51,7 +51,8 @@ def journal_path(output: Path) -> Path:
 class Journal:
     """The computed blocks of a job, as a context manager.
 
-    At the end the file is removed. After an error it stays, unless no block is computed.
+    At the end the file is removed. After an error it stays, unless no block is computed or the
+    output is a scratch file, which no run can resume.
 
     Attributes:
         path: `.NAME.progress` next to the output NAME.
@@ -71,6 +72,7 @@ class Journal:
                 damaged, or in use by another run.
         """
         self.path = journal_path(output)
+        self._is_scratch = is_scratch(output)
         self.num_blocks = 0
         self._starts = array("q")  # byte at which the line of each block begins
         self._end = 0  # byte after the last line
@@ -105,7 +107,7 @@ class Journal:
         return json.loads(self._file.readline()[_SUM_BYTES:])
 
     def add(self, *blocks: Any) -> None:
-        """Write computed blocks to the disk, all by one fsync."""
+        """Write computed blocks to the disk, all by one fsync, or without for a scratch output."""
         self._starts.extend(self._append(*blocks))
         self.num_blocks += len(blocks)
 
@@ -116,7 +118,7 @@ class Journal:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Close the journal, and report how to continue if it stays."""
         # Ctrl-C may come after blocks are written, and before they are counted.
-        if kind is None or self._end == self._header_bytes:
+        if kind is None or self._is_scratch or self._end == self._header_bytes:
             self.path.unlink(missing_ok=True)
         else:
             say(f"progress is saved in {self.path}; continue with --resume")
@@ -172,5 +174,6 @@ class Journal:
                 starts.append(self._end)
                 self._end += _SUM_BYTES + len(line) + 1
             self._file.flush()
-            os.fsync(self._file.fileno())
+            if not self._is_scratch:
+                os.fsync(self._file.fileno())
         return starts

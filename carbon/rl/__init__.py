@@ -29,20 +29,23 @@ def run(
     processes: int = 0,
     **options: "Unpack[RLOptions]",
 ) -> "Model":
-    """Train a model by RL on scoring functions, write the run folder, and return the model.
+    """Train a model by RL on scoring functions, write the run folder, and return the new model.
 
     Args:
-        model: a model, its folder, or a name for `carbon.load`; the model is not changed.
-        functions: scoring functions, as for `carbon.design.run`.
+        model: a folder, a name for `carbon.load`, or a model loaded from one of them. Training
+            loads the folder again in float32, and leaves a loaded model as it is.
+        functions: scoring functions, as for `carbon.design.run`; without callables if worker
+            processes draw.
         output: run folder to write.
-        device: `auto` (a GPU if there is one) or `cpu`.
+        device: `auto` (a GPU if there is one) or `cpu`, of training and of the returned model.
         resume: continue from the last checkpoint of an interrupted run.
         processes: worker processes that draw samples; 0 to draw in this process.
         **options: fields of `carbon.rl.config.RLConfig`; `length_bp` is required.
 
     Raises:
-        UserError: an option does not fit the model, or a scoring function fails; the files
-            written so far remain.
+        TypeError: there is no such option, or `functions` is a single string.
+        UserError: an option does not fit the model, the output exists, or a scoring function fails;
+            the files written so far remain.
     """
     from carbon.inference import load
     from carbon.inference.checks import check_several

@@ -15,7 +15,7 @@ from typing import Any
 from carbon.__version__ import __version__
 from carbon.design.functions import (
     ScoringFunction,
-    finetuned_digests,
+    file_digests,
     functions_text,
     running_functions,
 )
@@ -205,7 +205,7 @@ def _settings(job: RLJob) -> dict[str, Any]:
         "model": job.model,
         "model_sha256": weights_sha256(model_folder(job.model).path),
         "functions": functions_text(job.functions),
-        "finetuned": finetuned_digests(job.functions),
+        "function_files": file_digests(job.functions),
         "processes": num_processes(),
         **config,
         "goals": ",".join(goal_texts(job.config.goals, len(job.functions))),

@@ -4,6 +4,7 @@ import itertools
 import json
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -14,6 +15,7 @@ from carbon.cli import main
 from carbon.errors import UserError
 from carbon.inference import embed as embeddings
 from carbon.io.tables import chosen_by_ending
+from carbon.io.vectors import read_parquet, write_parquet
 from carbon.model import save_model
 from carbon.tokenizer import encode
 from tests.helpers.files import random_bases, write_fasta
@@ -160,6 +162,18 @@ def test_the_command_writes_parquet_in_row_groups(tmp_path, capsys, model, netwo
     vectors = np.stack(table["embedding"].to_numpy())
     expected = model.embed(records.values(), pool="end", layer=1, tags=["<fungi_species>"])
     assert vectors.tobytes() == np.stack(list(expected)).tobytes()
+
+
+def test_parquet_is_read_row_group_by_row_group(tmp_path, monkeypatch):
+    monkeypatch.setattr("carbon.io.vectors._ROW_GROUP", 64)
+    width, path = 2000, tmp_path / "x.parquet"
+    rows = [(f"r{n}", n, np.arange(n, n + width, dtype=np.float32)) for n in range(8 * 64)]
+    write_parquet(path, rows, width, {})
+    before, most_bytes = pa.total_allocated_bytes(), 0
+    for read, row in zip(read_parquet(path), rows, strict=True):
+        assert read[:2] == row[:2] and np.array_equal(read[2], row[2])
+        most_bytes = max(most_bytes, pa.total_allocated_bytes() - before)
+    assert most_bytes < len(rows) * width * 4 / 2
 
 
 def test_npz_holds_what_parquet_does_and_equal_rows_give_equal_bytes(tmp_path, monkeypatch):

@@ -284,6 +284,20 @@ def test_mistakes_are_one_line(folder, loaded, network):
         loaded.score_vcf(
             folder / "v.vcf", reference=folder / "r.fa", region="c", regions_file="two.bed"
         )
+    for region, message in (
+        ([], "has no intervals"),
+        ([carbon.Interval("c", 0, 9), carbon.Interval("c", 5, 5)], r"interval 2 \(c, .* no bases"),
+    ):
+        with pytest.raises(GenomeError, match=message):
+            loaded.score_vcf(folder / "v.vcf", reference=folder / "r.fa", region=region)
+    for call in (
+        lambda **options: loaded.score_vcf(folder / "v.vcf", reference=folder / "r.fa", **options),
+        lambda **options: loaded.score_fasta(folder / "s.fa", **options),
+        lambda **options: loaded.embed_fasta(folder / "s.fa", **options),
+        lambda **options: loaded.scan_region("c:1-9", reference=folder / "r.fa", **options),
+    ):
+        with pytest.raises(UserError, match="resume: give the output"):
+            call(resume=True)
     with pytest.raises(TypeError, match="window"):
         loaded.score_vcf(folder / "v.vcf", reference=folder / "r.fa", window=120)
     with pytest.raises(UserError, match="not loaded from a folder"):

@@ -1,8 +1,11 @@
 """A damaged journal is the beginning of what was written, or is refused."""
 
+import os
+
 import pytest
 
 from carbon.errors import UserError
+from carbon.io.files import scratch_folder
 from carbon.parallel.journal import Journal
 
 JOB = {"model": "m", "offsets": [0, 3]}
@@ -53,3 +56,19 @@ def test_lines_that_are_missing_doubled_or_in_another_order_are_refused(tmp_path
         assert reopened(tmp_path, b"".join(lines[number] for number in order)) is None
     for other in (b"[]\n", b"null\n", b'{"model": "m", "offsets": [0, 3]}\n[[1]]\n', b"\xff\n"):
         assert reopened(tmp_path, other) is None
+
+
+@pytest.mark.parametrize("is_scratch", [False, True])
+def test_a_scratch_output_has_nothing_to_resume(tmp_path, monkeypatch, capsys, is_scratch):
+    synced = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    with scratch_folder("test") as scratch:
+        folder = scratch if is_scratch else tmp_path
+        with pytest.raises(KeyError), Journal(folder / "o.tsv", JOB, resume=False) as journal:
+            synced.clear()
+            journal.add(BLOCKS[0])
+            assert list(journal.blocks()) == [BLOCKS[0]]
+            raise KeyError
+        assert (folder / NAME).exists() is not is_scratch
+    assert bool(synced) is not is_scratch
+    assert ("--resume" in capsys.readouterr().err) is not is_scratch

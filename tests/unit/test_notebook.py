@@ -58,8 +58,9 @@ def test_it_runs(notebook, monkeypatch, tmp_path):
 
 
 @pytest.mark.nightly
-def test_it_runs_in_jupyter_with_two_processes(tmp_path):
+def test_it_runs_in_jupyter_with_two_processes(tmp_path, monkeypatch):
     """A kernel has an event loop and no terminal: the bar is on, and the deltas are the same."""
+    monkeypatch.chdir(tmp_path)  # the kernel's sockets have relative names
     nbclient = pytest.importorskip("nbclient")
     nbformat = pytest.importorskip("nbformat")
     ran = nbformat.read(NOTEBOOK, as_version=4)
@@ -75,6 +76,7 @@ def test_it_runs_in_jupyter_with_two_processes(tmp_path):
     nbclient.NotebookClient(
         ran,
         timeout=600,
+        startup_timeout=300,
         kernel_name="python3",
         config=Config({"KernelManager": {"transport": "ipc"}}),
         resources={"metadata": {"path": str(tmp_path)}},

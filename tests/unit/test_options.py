@@ -152,6 +152,10 @@ def test_the_last_of_a_repeated_option_counts_and_lists_grow():
     _, bound = parse(["design", "--model", "m", *goals, "--output", "o", "--hairpin", "-8"])
     assert bound.arguments["goals"] == ("-3", "minimize")
     assert changed(bound.arguments["rules"]) == {"least_kcal": -8.0}
+    goals = ["--function", "a", "--function", "b", "--goal", "maximize", "-3"]
+    _, bound = parse(["rl", "--model", "m", *goals, "--length", "12", "--output", "o"])
+    assert bound.arguments["goals"] == ("maximize", "-3")
+    assert bound.arguments["config"] == RLConfig(length_bp=12)
 
 
 def test_input_files_are_those_of_a_job_and_its_parts():

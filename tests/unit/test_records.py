@@ -7,7 +7,7 @@ import pysam
 import pytest
 
 import carbon
-from carbon.errors import GenomeError
+from carbon.errors import GenomeError, UserError
 from carbon.genome.records import intervals_of, variants_of
 from tests.helpers.files import random_bases, write_fasta, write_vcf
 
@@ -76,6 +76,9 @@ def test_what_is_no_region(folder):
     for wrong in (7, [7], ["c:1-9"], pd.DataFrame({"Start": [1]})):
         with pytest.raises(TypeError, match=r'write carbon\.Interval\("chr1", 0, 600\)'):
             carbon.read_vcf(folder / "v.vcf", wrong)
+    for empty in ([], [carbon.Interval("c", 5, 5)]):
+        with pytest.raises(GenomeError, match=r"has no (intervals|bases)"):
+            carbon.read_vcf(folder / "v.vcf", empty)
     old = SimpleNamespace(df=pd.DataFrame({"Chromosome": ["c"], "Start": [3], "End": [7]}))
     assert intervals_of(old) == [carbon.Interval("c", 3, 7)]
 
@@ -121,4 +124,10 @@ def test_a_model_scores_records_where_it_scores_variants(folder, model):
         assert list(model.score_variants(reference, records, window_bp=60)) == expected
         with pysam.VariantFile(str(folder / "v.vcf")) as source:
             assert list(model.score_variants(reference, source, window_bp=60)) == expected
-    assert len(expected) == 6
+        method = model.variant_method(window_bp=60)
+        by_alts = {len(record.variants): record for record in records}
+        assert model.compare_alleles(reference, by_alts[1], method)[0] in expected
+        for several in by_alts.keys() - {1}:
+            with pytest.raises(UserError, match=f"a record with {several} ALT"):
+                model.compare_alleles(reference, by_alts[several], method)
+    assert len(expected) == 6 and len(by_alts) > 1

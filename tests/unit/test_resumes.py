@@ -91,10 +91,16 @@ def test_a_design_by_a_finetuned_model(tmp_path, monkeypatch):
     for name in ("finetune.json", "head.safetensors"):
         (tmp_path / name).write_text(f"content of {name}")
     named = [f"a=finetuned:{tmp_path}:label", "python:math:sqrt"]
-    changed = changed_by(
-        [tmp_path / "head.safetensors"], lambda: functions.finetuned_digests(named)
-    )
+    changed = changed_by([tmp_path / "head.safetensors"], lambda: functions.file_digests(named))
     assert changed == [["a"]]
+
+
+def test_a_design_for_a_host(inputs, tmp_path, monkeypatch):
+    kind = functions.FUNCTION_TYPES["codons"]._replace(check=lambda what: None)
+    monkeypatch.setitem(functions.FUNCTION_TYPES, "codons", kind)
+    files = [inputs[name] for name in ("contigs.tsv", "g.fa", "genes.gff3")]
+    named = [f"a=codons:{files[0]}", f"b=codons:{files[1]}:{files[2]}", "python:math:sqrt"]
+    assert changed_by(files, lambda: functions.file_digests(named)) == [["a"], ["b"], ["b"]]
 
 
 def test_an_evaluation(network, tmp_path):

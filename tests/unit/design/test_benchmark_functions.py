@@ -40,6 +40,14 @@ def test_the_index_is_the_geometric_mean_of_shares():
     assert found == pytest.approx([1.0, math.sqrt(0.5 * 0.25), 1.0, 0.5, 0.0])
 
 
+def test_a_codon_that_never_occurs_is_the_worst_of_its_amino_acid():
+    """Also by frequencies: the least of them is 0.1, so that an absent codon has 0.05."""
+    index = codon_adaptation({"GCT": 0.8, "GCC": 0.2, "GCA": 0.0, "AAA": 0.9, "AAG": 0.1})
+    indices = index(["GCC", "GCA", "GCG", "AAG"])
+    assert indices == pytest.approx([0.2 / 0.8, 0.05 / 0.8, 0.05 / 0.8, 0.1 / 0.9])
+    assert codon_adaptation({"GCT": 8, "GCC": 2})(["GCA"]) == [0.5 / 8]
+
+
 @pytest.mark.parametrize("strand", ["+", "-"])
 def test_codons_are_counted_as_the_strand_reads_them(tmp_path, strand):
     usage = codon_usage(Genome.open(*write_genome(tmp_path, strand=strand)))

@@ -19,6 +19,7 @@ from carbon.errors import UserError
 from carbon.genome import GENETIC_CODE
 from carbon.inference.options import Constraints
 from carbon.model import save_model
+from tests.helpers.files import random_bases, write_fasta
 
 PROTEIN = "MKAEFGLLKDRTSV"
 RULES = {
@@ -66,7 +67,7 @@ def test_every_constraint_is_reported_as_biopython_measures_it(folder, loaded):
         assert row["translation"] == str(bases.translate()) == PROTEIN
         assert row["num_stops"] == str(bases.translate()).count("*") == 0
         assert {name: row[name] for name in design.constraints} == design.constraints
-        assert not {"least_kcal", "required_at", "edits_to_others"} & set(row)
+        assert not {"lowest_fold_kcal", "required_at", "edits_to_others"} & set(row)
     records = list(SeqIO.parse(outputs[1], "genbank"))
     assert [(each.id, str(each.seq)) for each in records] == [(r["name"], r["bases"]) for r in rows]
     for record in records:
@@ -84,26 +85,52 @@ def test_every_constraint_is_reported_as_biopython_measures_it(folder, loaded):
     assert all(row["bases"] in letters for row in rows) and "num_sites" in page
 
 
-def test_required_motifs_are_features(folder, loaded):
-    output = folder / "required.gb"
+def test_required_motifs_are_features_once(folder, loaded):
+    """Lists are as good as tuples, and a path of records as good as its text."""
+    records = write_fasta(folder / "records.fa", {"r": random_bases(60, 1)})
+    outputs = [folder / name for name in ("required.gb", "required.fa", "required.json")]
     carbon.design.run(
-        loaded, [gc], length_bp=40, require=("GATNC", "CGCG"), calls=12, batch=6, num_designs=3,
-        output=output,
+        loaded, [gc], length_bp=40, require=["GATNC", "CGCG", "CGCG"], calls=12, batch=6,
+        num_designs=3, output=outputs, records=records,
     )  # fmt: skip
-    for record in SeqIO.parse(output, "genbank"):
-        found = {}
-        for feature in record.features[1:]:
-            motif = feature.qualifiers["note"][0].removeprefix("required: ")
-            found.setdefault(motif, []).append(str(feature.extract(record.seq)))
-        assert set(found) == {"GATNC", "CGCG"}
-        assert all(re.fullmatch("GAT.C", bases) for bases in found["GATNC"])
-        assert set(found["CGCG"]) == {"CGCG"}
+    for record in SeqIO.parse(outputs[0], "genbank"):
+        places = [
+            (feature.qualifiers["note"][0].removeprefix("required: "), int(feature.location.start))
+            for feature in record.features[1:]
+        ]
+        codes = {"GATNC": "(?=GAT.C)", "CGCG": "(?=CGCG)"}
+        assert places == [
+            (motif, match.start())
+            for motif, code in codes.items()
+            for match in re.finditer(code, str(record.seq))
+        ]
+        assert {motif for motif, _ in places} == set(codes)
+    header = outputs[1].read_text().partition("\n")[0]
+    assert f"records={records}" in header and f"model={loaded.source}" in header
+    assert json.loads(outputs[2].read_text())["settings"]["records"] == str(records)
+
+
+def test_what_a_run_without_a_folder_cannot_do(folder, loaded):
+    unnamed = carbon.Model(loaded.model)
+    with pytest.raises(UserError, match="not loaded from a folder"):
+        carbon.design.run(unnamed, [gc], length_bp=9, output=folder / "unnamed.fa")
+    with pytest.raises(UserError, match="resume: give the output"):
+        carbon.design.run(loaded, [gc], length_bp=9, resume=True)
+    with pytest.raises(TypeError, match="sites: a single str"):
+        carbon.design.run(loaded, [gc], length_bp=9, sites="GATC")
+
+
+def test_sites_are_those_of_biopython():
+    bases = random_bases(20_000, 3)
+    counts = [len(enzyme.search(Seq(bases))) for enzyme in (EcoRI, BsaI)]
+    (row,) = measured([bases], "", Rules(sites=["EcoRI", "BsaI"]))
+    assert row["num_sites"] == sum(counts) and min(counts) > 1
 
 
 @pytest.mark.parametrize(
     ("bases", "prompt", "rules", "expected"),
     [
-        ("GAATTCGAGACC", "", Rules(sites=("EcoRI", "BsaI")), {"num_sites": 3}),  # one palindrome
+        ("GAATTCGAGACC", "", Rules(sites=("EcoRI", "BsaI")), {"num_sites": 2}),  # one palindrome
         ("AAACC", "TTA", Rules(constraints=Constraints(forbid=("TTAA", "AC"))),
          {"num_forbidden": 2}),
         ("AACCC", "TTAACC", Rules(constraints=Constraints(forbid=("TTAA",))),
