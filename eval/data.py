@@ -5,13 +5,14 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
-from glob import escape, glob
+from glob import escape
 from pathlib import Path
 
 from carbon.errors import UserError
 from carbon.genome.sequences import BROKEN_GZIP
 from carbon.io.files import content_sha256
 from eval.contract import Task
+from eval.tables import files_of
 
 # What libraries raise at CSV, Parquet and xlsx that are torn or something else; Arrow's errors are
 # ValueErrors.
@@ -31,14 +32,6 @@ def readable(path: Path) -> Iterator[None]:
             f"{path}: cannot be read ({reason}); is it cut off, or of another kind than its name "
             "says?"
         ) from None
-
-
-def files_of(source: str) -> list[Path]:
-    """Return the files that a path or a pattern names; of a folder the Parquet files in it."""
-    paths = [Path(source)] if Path(source).exists() else [Path(found) for found in glob(source)]
-    return sorted(
-        file for path in paths for file in (path.rglob("*.parquet") if path.is_dir() else [path])
-    )
 
 
 def places_of(task: Task, named: Mapping[str, str]) -> list[str]:
@@ -70,12 +63,6 @@ def find_data(task: Task, named: Mapping[str, str]) -> str | None:
         if task.name in named or place == task.hub_id or files_of(place):
             return place
     return None
-
-
-def is_on_hub(source: str) -> bool:
-    """Return whether a source is `owner/name` on the Hub: no file or folder has this name."""
-    path = Path(source)
-    return not path.is_dir() and not files_of(source) and source.count("/") == 1 and not path.suffix
 
 
 def identity_of(source: str) -> str:

@@ -1,27 +1,13 @@
 """Datasets and models of the Hub without a network: the cache, and the commands of builds."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 
 from carbon.errors import UserError
 from carbon.model.folder import hub_folder, hub_name, why_unreachable
 from carbon.pretrained import local_folder
 from eval.contract import Task
-from eval.data import find_data, is_on_hub
-
-
-@contextmanager
-def offline() -> Iterator[None]:
-    """Let `datasets` read its cache alone: it fails at once and does not retry for a minute."""
-    from datasets import config
-    from huggingface_hub import constants
-
-    before = config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE
-    config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = True
-    try:
-        yield
-    finally:
-        config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE = before
+from eval.data import find_data
+from eval.tables import is_on_hub, offline
 
 
 def is_cached(task: Task, source: str) -> bool:
