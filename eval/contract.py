@@ -276,7 +276,9 @@ class BuildReport:
 
 
 Run = Callable[[Model, Sequence[Example]], Iterator[Result]]
+"""From a model and questions to one result a question, in order."""
 Summarise = Callable[[Sequence[Result]], Summary]
+"""From the results that are not skipped to their numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -314,7 +316,7 @@ class Task:
     measures: str
     metric: str
     chance: float | None
-    columns: dict[str, type]
+    columns: Mapping[str, type]
     build: Callable[..., BuildReport]
     examples: Callable[[pa.Table, Options], list[Example]]
     run: Run

@@ -25,8 +25,6 @@ _IS_OF_TYPE: dict[type, Callable[[pa.DataType], bool]] = {
     object: lambda t: types.is_string(t) or types.is_large_string(t) or types.is_integer(t),
 }
 """`object` is for names of chromosomes, which some tables write as numbers."""
-
-
 _NO_DNA = dict.fromkeys(map(ord, IUPAC_DNA))
 
 

@@ -189,7 +189,9 @@ def test_a_score_that_is_no_number_stops_the_run_and_names_the_example(folder, n
         for n, result in enumerate(answers(model, some)):
             yield {**result, "score": float(no_number) if n == 3 else result["score"]}
 
-    with pytest.raises(ModelError, match=r"example '.+': the model.s output is not finite"):
+    with pytest.raises(
+        ModelError, match=r"^toy \(.*\), .+: example 'e3': the model.s output is not finite"
+    ):
         run_suite(suite_of(folder, task=replace(TASK, run=broken)))
     assert not (folder / "out/toy/m.json").exists()
 
