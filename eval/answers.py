@@ -11,7 +11,7 @@ from carbon.errors import UserError
 from carbon.inference.checks import check_finite
 from carbon.progress import say
 from eval import cost
-from eval.contract import Example, Result, Task
+from eval.contract import Example, Result
 from eval.entrants import Contender, Entrant
 from eval.records import Json, as_json, read_record, write_record, write_rows
 from eval.suite import Part, Prepared, saying
@@ -26,15 +26,48 @@ Batch = Json
 
 def job_of(prepared: Prepared, entrant: Entrant) -> Json:
     """Return all settings that the results depend on."""
+    return _settings_of(_head(prepared, entrant))
+
+
+def _head(prepared: Prepared, entrant: Entrant) -> Json:
+    """Return the part of a record that is known before anything is measured."""
+    task = prepared.task
     return {
-        "task": prepared.task.name,
-        "version": prepared.task.version,
-        "model": entrant.name,
-        "identity": entrant.identity,
-        "dtype": entrant.dtype,
-        "dataset": prepared.data["identity"],
-        **prepared.options,
-        "reference": prepared.data["reference"],  # wherever it lies
+        "task": {
+            "name": task.name,
+            "version": task.version,
+            "axis": task.axis,
+            "measures": task.measures,
+            "metric": task.metric,
+            "chance": task.chance,
+            "published": task.published,
+            "source": task.citation,
+            "cluster": task.cluster,
+        },
+        "model": {
+            "name": entrant.name,
+            "shown_as": entrant.shown_as,
+            "kind": entrant.kind,
+            "source": entrant.source,
+            "identity": entrant.identity,
+            "dtype": entrant.dtype,
+        },
+        "data": prepared.data,
+        "options": prepared.options,
+    }
+
+
+def _settings_of(record: Json) -> Json:
+    """Return the parts of a record that its results depend on."""
+    return {
+        "task": record["task"]["name"],
+        "version": record["task"]["version"],
+        "model": record["model"]["name"],
+        "identity": record["model"]["identity"],
+        "dtype": record["model"]["dtype"],
+        "dataset": record["data"]["identity"],
+        **record["options"],
+        "reference": record["data"]["reference"],  # wherever it lies
     }
 
 
@@ -42,18 +75,7 @@ def is_written(path: Path, job: Json) -> bool:
     """Return whether the record exists; raise UserError if it has other settings."""
     if not path.exists():
         return False
-    record = read_record(path).record
-    there = {
-        "task": record["task"]["name"],
-        "version": record["task"]["version"],
-        "model": record["model"]["name"],
-        "identity": record["model"]["identity"],
-        "dtype": record["model"]["dtype"],
-        "dataset": record["data"]["identity"],
-        "final": False,  # of records before the option
-        **record["options"],
-        "reference": record["data"]["reference"],
-    }
+    there = {"final": False} | _settings_of(read_record(path).record)  # before the option
     if other := [name for name in job if there.get(name) != job[name]]:
         raise UserError(
             f"{path}: is of another {', '.join(other)}; name another --output, or remove it"
@@ -169,11 +191,7 @@ def _all_rows(
     found = {result["id"]: result for result in results}
     return [
         found.get(example.id)
-        or {
-            "id": example.id,
-            "group": example.group,
-            "skipped": f"{TOO_LONG}: needs {example.needs_bp:,} bp, {context_bp:,} fit",
-        }
+        or example.result(skipped=f"{TOO_LONG}: needs {example.needs_bp:,} bp, {context_bp:,} fit")
         for example in examples
     ]
 
@@ -191,19 +209,10 @@ def _record(
     skipped = Counter(row["skipped"] for row in rows if "skipped" in row)
     if not measured:
         say(f"{task.name}: {entrant.shown_as} measured nothing: {skipped.most_common(1)[0][0]}")
+    head = _head(prepared, entrant)
     return {
-        "task": _task_json(task),
-        "model": {
-            "name": entrant.name,
-            "shown_as": entrant.shown_as,
-            "kind": entrant.kind,
-            "source": entrant.source,
-            "identity": entrant.identity,
-            "dtype": entrant.dtype,
-            "context_bp": context_bp,
-        },
-        "data": prepared.data,
-        "options": prepared.options,
+        **head,
+        "model": {**head["model"], "context_bp": context_bp},
         "counts": {
             "examples": len(rows),
             "measured": len(measured),
@@ -213,20 +222,6 @@ def _record(
         "cost": _cost(batches, len(measured)),
         "software": cost.software(),
         "hardware": hardware,
-    }
-
-
-def _task_json(task: Task) -> Json:
-    return {
-        "name": task.name,
-        "version": task.version,
-        "axis": task.axis,
-        "measures": task.measures,
-        "metric": task.metric,
-        "chance": task.chance,
-        "published": task.published,
-        "source": task.citation,
-        "cluster": task.cluster,
     }
 
 

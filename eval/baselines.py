@@ -62,13 +62,15 @@ class UniformModel(Model):
     def deltas(
         self, reference: Reference, variants: Sequence[Variant], reading: Reading
     ) -> list[float | None]:
-        """Return lots."""
+        """Return `delta` of each variant, trimmed and left-aligned."""
         return [
-            None
-            if v.why_unscorable()
-            else _LOT_NATS * (_lot(normalize_variant(reference, v).to_text()).random() - 0.5)
+            None if v.why_unscorable() else self.delta(reference, normalize_variant(reference, v))
             for v in variants
         ]
+
+    def delta(self, reference: Reference, variant: Variant) -> float:
+        """Return a lot for a variant, which is trimmed and left-aligned."""
+        return _LOT_NATS * (_lot(variant.to_text()).random() - 0.5)
 
 
 def _lot(text: str) -> np.random.Generator:
@@ -251,16 +253,9 @@ class LikelyKinds(UniformModel):
         """Return whether a variant, trimmed and left-aligned, is of these kinds."""
         raise NotImplementedError
 
-    def deltas(
-        self, reference: Reference, variants: Sequence[Variant], reading: Reading
-    ) -> list[float | None]:
-        """Return 0 for likely variants, -1 for others."""
-        return [
-            None
-            if v.why_unscorable()
-            else float(self.is_likely(reference, normalize_variant(reference, v))) - 1
-            for v in variants
-        ]
+    def delta(self, reference: Reference, variant: Variant) -> float:
+        """Return 0 for a likely variant, -1 for another."""
+        return float(self.is_likely(reference, variant)) - 1
 
 
 class TransitionModel(LikelyKinds):

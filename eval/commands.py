@@ -16,13 +16,21 @@ from carbon.inference.options import Dtype
 from carbon.parallel.options import loaded_device, workers_of
 from carbon.progress import say
 from eval.contract import Model, Options, Task
-from eval.data import check_name, find_data, is_on_hub, named_or_plain, places_of
+from eval.data import (
+    check_datasets,
+    check_models,
+    check_name,
+    find_data,
+    is_cached,
+    named_or_plain,
+    places_of,
+)
 from eval.entrants import Baselines, Entrant, entrants_of
-from eval.hub import check_datasets, check_models, is_cached
 from eval.records import read_record
 from eval.run_sizes import RUN_SIZES
 from eval.runner import Answerer, run_suite
 from eval.suite import Suite, saying
+from eval.tables import is_on_hub
 from eval.tasks import TASKS
 from eval.tasks.common.building import source_of
 from eval.tasks.common.held_out import CodingGenome

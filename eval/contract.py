@@ -17,6 +17,7 @@ from carbon.genome import Reference, Variant
 from carbon.inference.options import PROTOCOLS, Mode, ProtocolName, Strands
 from carbon.uncertainty import Estimate as Estimate
 from carbon.uncertainty import Floats as Floats
+from eval.tables import Row, drawn, read_table
 
 Result = dict[str, Any]
 """The result of one example, as JSON: `id`, `group`, `score`, and keys of the task.
@@ -176,6 +177,10 @@ class Options:
     sizes: Mapping[str, Any] = field(default_factory=dict)
     final: bool = False
 
+    def rows_of(self, table: pa.Table) -> list[Row]:
+        """Return the rows to ask about, in order."""
+        return [Row(table, number) for number in drawn(table.num_rows, self.max_samples, self.seed)]
+
 
 @dataclass(frozen=True)
 class Example:
@@ -195,6 +200,10 @@ class Example:
     data: Mapping[str, Any]
     needs_bp: int = 0
     together: str = ""
+
+    def result(self, **values: Any) -> Result:
+        """Return a result of this example with further keys."""
+        return {"id": self.id, "group": self.group, **values}
 
 
 class Curve(NamedTuple):
@@ -266,6 +275,12 @@ class BuildReport:
     settings: dict[str, Any]
 
 
+Run = Callable[[Model, Sequence[Example]], Iterator[Result]]
+"""From a model and questions to one result a question, in order."""
+Summarise = Callable[[Sequence[Result]], Summary]
+"""From the results that are not skipped to their numbers."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Task:
     """A task under its protocol.
@@ -278,7 +293,6 @@ class Task:
         metric: a name in `eval.metrics.METRICS`, of results' `score` (and `label`).
         chance: value of a model that knows nothing; None where it depends on the data.
         columns: columns that a dataset must have, with the type of a row's value.
-        read: a Parquet file or folder, or a Hub id, to the table.
         build: from primary sources to a Parquet file with these columns. Its keywords are the
             options of `eval build`, and its docstring their help.
         examples: questions of a table, in an order that only the options change.
@@ -290,28 +304,38 @@ class Task:
         citation: source of the published values, or of the protocol.
         hub_id: the published dataset.
         hub_file: the Parquet file in it.
+        reads: a Parquet file or folder, or a Hub id, to the table, where reading the columns is not
+            enough.
         baselines: functions that make further baselines, by name.
         markov: whether chance, GC and Markov models can answer it.
         divides_chromosomes: whether `--final` chooses other chromosomes.
     """
 
     name: str
-    version: str
     axis: str
     measures: str
     metric: str
     chance: float | None
-    columns: dict[str, type]
-    read: Callable[[Path | str], pa.Table]
+    columns: Mapping[str, type]
     build: Callable[..., BuildReport]
     examples: Callable[[pa.Table, Options], list[Example]]
-    run: Callable[[Model, Sequence[Example]], Iterator[Result]]
-    summarise: Callable[[Sequence[Result]], Summary]
+    run: Run
+    summarise: Summarise
+    version: str = "1"
     cluster: str | None = None
     published: Mapping[str, float] = field(default_factory=dict)
-    citation: str = ""
+    citation: str = "described in the task's README"
     hub_id: str | None = None
     hub_file: str | None = None
+    reads: Callable[[Path | str], pa.Table] | None = None
     baselines: Mapping[str, Callable[[], Model]] = field(default_factory=dict)
     markov: bool = True
     divides_chromosomes: bool = False
+
+    def read(self, source: Path | str) -> pa.Table:
+        """Return the table of a Parquet file or folder, or of a Hub id.
+
+        Raises:
+            UserError: it does not exist, or it is not a dataset of this task.
+        """
+        return self.reads(source) if self.reads else read_table(source, self.columns, self.hub_file)

@@ -1,17 +1,20 @@
-"""The places of a task's dataset: a path of the user, a folder of datasets, the Hub."""
+"""Places of a task's dataset: a path of the user, a folder of datasets, the Hub or its cache."""
 
 import csv
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
-from glob import escape, glob
+from glob import escape
 from pathlib import Path
 
 from carbon.errors import UserError
 from carbon.genome.sequences import BROKEN_GZIP
 from carbon.io.files import content_sha256
+from carbon.model.folder import hub_folder, hub_name, why_unreachable
+from carbon.pretrained import local_folder
 from eval.contract import Task
+from eval.tables import files_of, is_on_hub, offline
 
 # What libraries raise at CSV, Parquet and xlsx that are torn or something else; Arrow's errors are
 # ValueErrors.
@@ -31,14 +34,6 @@ def readable(path: Path) -> Iterator[None]:
             f"{path}: cannot be read ({reason}); is it cut off, or of another kind than its name "
             "says?"
         ) from None
-
-
-def files_of(source: str) -> list[Path]:
-    """Return the files that a path or a pattern names; of a folder the Parquet files in it."""
-    paths = [Path(source)] if Path(source).exists() else [Path(found) for found in glob(source)]
-    return sorted(
-        file for path in paths for file in (path.rglob("*.parquet") if path.is_dir() else [path])
-    )
 
 
 def places_of(task: Task, named: Mapping[str, str]) -> list[str]:
@@ -70,12 +65,6 @@ def find_data(task: Task, named: Mapping[str, str]) -> str | None:
         if task.name in named or place == task.hub_id or files_of(place):
             return place
     return None
-
-
-def is_on_hub(source: str) -> bool:
-    """Return whether a source is `owner/name` on the Hub: no file or folder has this name."""
-    path = Path(source)
-    return not path.is_dir() and not files_of(source) and source.count("/") == 1 and not path.suffix
 
 
 def identity_of(source: str) -> str:
@@ -110,3 +99,57 @@ def check_name(name: str, known: Sequence[str], what: str) -> None:
         raise UserError(
             f"{what} {name}: no such name; did you mean {near[0]}? `carbon eval list` has all"
         )
+
+
+def is_cached(task: Task, source: str) -> bool:
+    """Return whether the cache of `datasets` holds a task's dataset of the Hub."""
+    with offline():
+        try:
+            task.read(source)
+        except UserError:
+            return False
+    return True
+
+
+def check_datasets(
+    tasks: Sequence[Task], named: Mapping[str, str], build_commands: Mapping[str, str]
+) -> None:
+    """Refuse datasets that are on the Hub alone, if the Hub cannot be reached.
+
+    Args:
+        tasks: that will run.
+        named: task to path or Hub id, as the user gave them; "" for a folder of datasets.
+        build_commands: by task the command that builds its dataset from primary sources.
+
+    Raises:
+        UserError: a dataset is not on this machine; the message names `eval build`.
+    """
+    sources = {
+        task.name: source
+        for task in tasks
+        if (source := find_data(task, named)) and is_on_hub(source)
+    }
+    if not sources or not (why := why_unreachable()):
+        return
+    missing = [t.name for t in tasks if t.name in sources and not is_cached(t, sources[t.name])]
+    if missing:
+        raise UserError(
+            f"{', '.join(missing)}: no dataset on this machine, and the Hub, which has "
+            f"{', '.join(dict.fromkeys(sources[name] for name in missing))}, cannot be reached "
+            f"({why}); build it from primary sources, such as by `{build_commands[missing[0]]}`, "
+            "and give --data FOLDER (`carbon eval list` has the command of every task)"
+        )
+
+
+def check_models(sources: Sequence[str]) -> None:
+    """Look up models of the Hub before anything is measured.
+
+    Args:
+        sources: folders, names of bundled models, or `owner/name` on the Hub.
+
+    Raises:
+        ModelError: the model does not exist, or the Hub cannot be reached and the cache lacks it.
+    """
+    for source in sources:
+        if local_folder(source) is None:
+            hub_folder(hub_name(source), with_weights=False)

@@ -212,7 +212,7 @@ def column_results(task: Task, examples: Sequence[Example], name: str) -> Iterat
         if name not in row:
             raise UserError(f"the dataset has no column '{name}'; see --columns")
         value = row[name]
-        found = {"id": example.id, "group": example.group, **example.data["columns"]}
+        found = example.result(**example.data["columns"])
         if example.data["skip"] is not None:
             yield {**found, "skipped": example.data["skip"]}
         elif value is None:

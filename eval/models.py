@@ -30,7 +30,7 @@ from carbon.inference import (
 )
 from carbon.inference.checks import check_finite, layers_of_decoder
 from carbon.inference.embed import check_pool
-from carbon.inference.options import POOLS, VARIANT_SCORES, Dtype, Mode, Pool, ScoreName
+from carbon.inference.options import POOLS, VARIANT_SCORES, Dtype, Mode, ScoreName
 from carbon.losses import chain
 from carbon.model import LoadedModel
 from carbon.model.folder import hub_folder, hub_name, is_stock
@@ -233,8 +233,8 @@ class CarbonModel(Model):
         Raises:
             UserError: a sequence is longer than the context.
         """
-        pools = [pool for pool in POOLS if _is_readable(self._vocabulary, pool)]
-        if not _has_layers(self.network):
+        pools = [pool for pool in POOLS if _accepted(check_pool, self._vocabulary, pool)]
+        if not _accepted(layers_of_decoder, self.network):
             return None
         room = min(
             room_bp(self.carbon.runner.context_tokens, pool, self._vocabulary) for pool in pools
@@ -353,17 +353,10 @@ def _values_of(score: VariantScore, names: Sequence[ScoreName]) -> dict[str, flo
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _has_layers(decoder: Any) -> bool:
+def _accepted(check: Callable[..., Any], *subject: Any) -> bool:
+    """Return whether a check raises no UserError."""
     try:
-        layers_of_decoder(decoder)
-    except UserError:
-        return False
-    return True
-
-
-def _is_readable(vocabulary: KmerVocabulary, pool: Pool) -> bool:
-    try:
-        check_pool(vocabulary, pool)
+        check(*subject)
     except UserError:
         return False
     return True

@@ -64,10 +64,9 @@ def summarise(results):
 
 
 TASK = Task(
-    name="toy", version="1", axis="generation", measures="what is read backwards", metric="mean",
-    chance=0.25, published={"Carbon-3B": 0.6}, citation="nobody", columns={"prompt": str},
-    hub_id=None, hub_file=None, read=read, build=lambda output: None, examples=examples,
-    run=answers, summarise=summarise, cluster="chrom",
+    name="toy", axis="generation", measures="what is read backwards", metric="mean", chance=0.25,
+    published={"Carbon-3B": 0.6}, citation="nobody", columns={"prompt": str}, reads=read,
+    build=lambda output: None, examples=examples, run=answers, summarise=summarise, cluster="chrom",
 )  # fmt: skip
 
 

@@ -6,9 +6,15 @@ import numpy as np
 import pyarrow as pa
 
 from eval.contract import Model
+from eval.markov import Training, pieces_of, unlabelled
 from tests.helpers.files import random_bases
 
 OTHER = {"A": "C", "C": "G", "G": "T", "T": "A"}
+
+
+def training_on(order: int, sequences: list[str]) -> Training:
+    """Return the counts of sequences for Markov models."""
+    return Training(order, pieces_of(unlabelled(sequences), sum(map(len, sequences))))
 
 
 def recovery_table(num_rows: int, prompt_bp: int = 120) -> pa.Table:

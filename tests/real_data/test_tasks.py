@@ -24,11 +24,11 @@ from carbon.genome import (
 from carbon.genome.codon_usage import favourites, read_codon_usage
 from eval.baselines import MarkovModel, UniformModel
 from eval.contract import Options
-from eval.markov import Training, pieces_of, unlabelled
 from eval.models import CarbonModel
 from eval.tasks import TASKS
 from eval.tasks.common.building import Source
 from eval.tasks.common.coding import coding_exons
+from tests.helpers.tasks import training_on
 
 YEAST = "yeast/Saccharomyces_cerevisiae.R64-1-1"
 ECOLI = "ecoli_k12/GCF_000005845.2_ASM584v2_genomic"
@@ -76,8 +76,8 @@ def test_recovery_of_six_groups(real_data, tmp_path):
     table = task.read(output)
     with Reference(sources[0].fasta) as reference:
         bases = reference.fetch(Interval("IV", 0, 1_500_000))
-        training = Training(6, pieces_of(unlabelled([bases]), len(bases)))
-    results = list(task.run(MarkovModel(6, training), task.examples(table, Options())))
+    markov = MarkovModel(6, training_on(6, [bases]))
+    results = list(task.run(markov, task.examples(table, Options())))
     summary = task.summarise(results)
     assert set(summary.groups["group"]) == set(SOURCES) and summary.value.value > 0.26
 

@@ -14,15 +14,12 @@ from eval.baselines import (
     UniformModel,
 )
 from eval.contract import Reading
-from eval.markov import Labelled, Training, base_codes, pieces_of, unlabelled
+from eval.markov import Labelled, base_codes
 from eval.windows import deltas_by_windows, windows_of
 from tests.helpers.files import random_bases, write_fasta
+from tests.helpers.tasks import training_on
 
 TRAIN = ["ACGTTGCAACGNTTACGACG" * 9, "GGGATTACAGGG" * 9, "acgt" * 40]
-
-
-def training_on(order, sequences):
-    return Training(order, pieces_of(unlabelled(sequences), sum(map(len, sequences))))
 
 
 @pytest.mark.parametrize("order", [0, 1, 4])

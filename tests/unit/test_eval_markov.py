@@ -15,22 +15,15 @@ from eval.markov import (
     CodonPeriodic,
     Interpolated,
     Labelled,
-    Training,
     base_codes,
     contexts_of,
     forward,
-    pieces_of,
     states_of,
-    unlabelled,
 )
 from tests.helpers.files import random_bases
+from tests.helpers.tasks import training_on
 
 TRAIN = ["ACGTTGCAACGNTTACGACG" * 3, "GGGATTACAGGGTTTACCAGAT" * 4, "acgt" * 20]
-
-
-def training_on(order, sequences):
-    total_bp = sum(map(len, sequences))
-    return Training(order, pieces_of(unlabelled(sequences), total_bp))
 
 
 def log_likelihoods(model, sequence):

@@ -18,6 +18,7 @@ from eval.tasks import TASKS
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.reference import KMERS, stock_distribution, stock_log_likelihood
 from tests.helpers.stock_models import save_stock_model
+from tests.helpers.tasks import OTHER
 
 torch.set_num_threads(1)
 
@@ -307,9 +308,8 @@ def test_a_stock_model_of_k_mers_runs_as_carbons_do(tmp_path, kind, k, begin):
     slow_text, expected = slow.recall(sequences[2], 2 * k, ["A" * k, "GC" * k])
     assert text == slow_text and likelihoods == pytest.approx(expected, abs=1e-4)
     bases = random_bases(300, 8)
-    others = {"A": "C", "C": "G", "G": "T", "T": "A"}
     with Reference(write_fasta(tmp_path / "r.fa", {"c": bases})) as reference:
-        variants = [Variant("c", at, bases[at], others[bases[at]]) for at in (9, 150, 291)]
+        variants = [Variant("c", at, bases[at], OTHER[bases[at]]) for at in (9, 150, 291)]
         for protocol in ("centered", "right_end"):
             reading = Reading(protocol, 24, "both")
             assert ours.deltas(reference, variants, reading) == pytest.approx(
@@ -340,9 +340,8 @@ def test_a_tokenizer_of_text_is_refused():
 def test_a_task_of_variants_by_another_protocol(model, carbon_model, tmp_path):
     bases = random_bases(400, 8)
     fasta = write_fasta(tmp_path / "r.fa", {"c": bases})
-    others = {"A": "C", "C": "G", "G": "T", "T": "A"}
     rows = [
-        {"chrom": "c", "pos": at + 1, "ref": bases[at], "alt": others[bases[at]], "label": n % 2}
+        {"chrom": "c", "pos": at + 1, "ref": bases[at], "alt": OTHER[bases[at]], "label": n % 2}
         for n, at in enumerate((30, 200, 390))
     ]
     task = TASKS["labelled_variants"]

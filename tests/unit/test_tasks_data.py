@@ -15,11 +15,11 @@ from carbon.genome import GENETIC_CODE, Interval, Reference
 from carbon.genome.codon_usage import favourites, read_codon_usage
 from eval.baselines import UniformModel
 from eval.contract import Model, Options
-from eval.data import files_of, find_data, identity_of
+from eval.data import find_data, identity_of
+from eval.tables import drawn, files_of, load, read_table
 from eval.tasks import TASKS
 from eval.tasks.common.recovery import hits_of
 from eval.tasks.common.references import AnyName, Windows
-from eval.tasks.common.tables import chosen_rows, load, read_table
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.tasks import (
     OTHER,
@@ -172,12 +172,14 @@ def test_gaps_and_types_are_said(tmp_path, text, number, words):
 
 
 @given(st.integers(1, 60), st.integers(0, 80), st.integers(0, 3))
-def test_chosen_rows_follow_from_the_seed(num_rows, most, seed):
-    chosen = chosen_rows(num_rows, Options(max_samples=most, seed=seed))
+def test_drawn_rows_follow_from_the_seed(num_rows, most, seed):
+    chosen = drawn(num_rows, most, seed)
     assert chosen == sorted(set(chosen)) and len(chosen) == min(num_rows, most)
     assert set(chosen) <= set(range(num_rows))
     # More samples are the fewer and others.
-    assert set(chosen) <= set(chosen_rows(num_rows, Options(max_samples=most + 5, seed=seed)))
+    assert set(chosen) <= set(drawn(num_rows, most + 5, seed))
+    assert drawn(num_rows, None, seed) == list(range(num_rows))
+    assert drawn(100, 10, seed) != drawn(100, 10, seed + 1)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from sklearn.metrics import average_precision_score
 
 from carbon.errors import UserError
 from carbon.finetune.nested import nested_probe
-from carbon.inference.model import Model as CarbonInference
+from carbon.model import save_model
 from eval.__main__ import main
 from eval.contract import Options
 from eval.models import CarbonModel
@@ -20,6 +20,7 @@ from eval.tasks import TASKS
 from eval.tasks.common import matched
 from eval.tasks.common.references import AnyName
 from tests.helpers.files import random_bases, write_fasta
+from tests.helpers.tasks_build import write_listing
 
 NAMES = ["mendelian_matched", "complex_matched", "saturation_editing"]
 CHROMOSOMES = {name: random_bases(900, 10 + n) for n, name in enumerate(["1", "2", "3", "5", "X"])}
@@ -42,8 +43,6 @@ def rows(per_chromosome=40, subsets=("missense", "splicing")):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, network):
-    from carbon.model import save_model
-
     folder = tmp_path_factory.mktemp("matched")
     save_model(network, folder / "model")
     write_fasta(folder / "r.fa", CHROMOSOMES)
@@ -96,20 +95,6 @@ def test_average_precision_and_macro_average_are_those_of_scikit_learn():
     assert "rare is left out: 29 positives of 229" in summary.notes
 
 
-def test_average_precision_by_hand(monkeypatch):
-    """Ranks P N P N: precision 1 at the first positive, 2/3 at the second; their mean is 5/6."""
-    monkeypatch.setattr(matched, "LEAST_POSITIVES", 2)
-    results = [
-        {"id": str(n), "group": "a", "set": "a", "unit": str(n), "label": label,
-         "minus_delta": float(-n), "abs_delta": float(n), "score": float(-n)}
-        for n, label in enumerate([1, 0, 1, 0])
-    ]  # fmt: skip
-    summary = matched.summarise(results, "minus_delta")
-    assert summary.value.value == pytest.approx(5 / 6)
-    # The other way round N P N P: 1/2 and 2/4.
-    assert summary.others["abs_delta"].value == pytest.approx(1 / 2)
-
-
 def test_the_interval_draws_match_groups_whole():
     """A tenth of the draws is as wide: groups of ten equal rows hold no more than one row each."""
     results = [r for r in toy_results() if r["set"] == "b"]
@@ -134,29 +119,24 @@ def test_development_and_final_chromosomes_are_apart(folder, name):
     assert not matched.DEVELOPMENT & matched.FINAL
 
 
-def test_a_model_gives_every_score_and_the_probe_of_each_class(folder, network):
-    from carbon.model import load_model
-
-    model = CarbonModel(CarbonInference(load_model(folder / "model")), "m")
+def test_a_model_gives_every_score_and_the_probe_of_each_class(folder, model):
     examples = asked(folder)
     assert all(a.together <= b.together for a, b in pairwise(examples))
-    results = list(TASKS["mendelian_matched"].run(model, examples))
+    results = list(TASKS["mendelian_matched"].run(CarbonModel(model, "m"), examples))
     assert [result["id"] for result in results] == [example.id for example in examples]
     reference = AnyName(folder / "r.fa")
     variants = [example.data["variant"] for example in examples]
-    scores = list(model.carbon.score_variants(reference, variants, window_bp=60))
+    scores = list(model.score_variants(reference, variants, window_bp=60))
     assert [r["minus_delta"] for r in results] == [-score.delta for score in scores]
     assert [r["abs_delta"] for r in results] == [abs(score.delta) for score in scores]
     assert [r["score"] for r in results] == [r["minus_delta"] for r in results]
     names = ("jsd", "embedding_distance")
-    slow = list(model.carbon.score_variants(reference, variants, window_bp=60, scores=names))
+    slow = list(model.score_variants(reference, variants, window_bp=60, scores=names))
     for name in names:
         assert [r.get(name) for r in results] == [getattr(score, name) for score in slow]
     for name in ("missense", "splicing"):
         of_class = [n for n, result in enumerate(results) if result["group"] == name]
-        embedded = model.carbon.embed_variants(
-            reference, [variants[n] for n in of_class], window_bp=60
-        )
+        embedded = model.embed_variants(reference, [variants[n] for n in of_class], window_bp=60)
         features = np.stack([np.concatenate([v.ref, v.alt - v.ref]) for v in embedded])
         labels = np.array([results[n]["label"] for n in of_class])
         chromosomes = [results[n]["chrom"] for n in of_class]
@@ -191,13 +171,15 @@ def test_a_table_that_cannot_be_measured_is_refused(folder, change, message):
         asked(folder, table=pa.Table.from_pylist([change(row) for row in rows()]))
 
 
+def listing_without(tmp_path, *left_out):
+    """Write the rows as a list without some columns."""
+    columns = [name for name in rows()[0] if name not in left_out]
+    return write_listing(tmp_path / "list.tsv", [{c: row[c] for c in columns} for row in rows()])
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_builder_writes_what_the_task_reads(folder, tmp_path, name):
-    listing = tmp_path / "list.tsv"
-    columns = list(rows()[0])
-    lines = ["\t".join(columns)] + ["\t".join(str(r[c]) for c in columns) for r in rows()]
-    listing.write_text("\n".join(lines) + "\n")
-    task = TASKS[name]
+    task, listing = TASKS[name], listing_without(tmp_path)
     report = task.build(tmp_path / "o.parquet", table=listing, reference=folder / "r.fa")
     assert report.rows == len(rows())
     built = task.read(tmp_path / "o.parquet")
@@ -205,14 +187,11 @@ def test_the_builder_writes_what_the_task_reads(folder, tmp_path, name):
     assert len(asked(folder, name, built)) == 160
 
 
-def test_the_probe_of_complex_traits_is_the_same_with_alleles_exchanged(folder, network):
-    from carbon.model import load_model
-
-    model = CarbonModel(CarbonInference(load_model(folder / "model")), "m")
+def test_the_probe_of_complex_traits_is_the_same_with_alleles_exchanged(folder, model):
     examples = [e for e in asked(folder, "complex_matched") if e.group == "missense"]
-    results = list(TASKS["complex_matched"].run(model, examples))
+    results = list(TASKS["complex_matched"].run(CarbonModel(model, "m"), examples))
     variants = [example.data["variant"] for example in examples]
-    embedded = model.carbon.embed_variants(AnyName(folder / "r.fa"), variants, window_bp=60)
+    embedded = model.embed_variants(AnyName(folder / "r.fa"), variants, window_bp=60)
     features = np.stack([np.concatenate([v.ref + v.alt, abs(v.alt - v.ref)]) for v in embedded])
     labels = np.array([result["label"] for result in results])
     probe = nested_probe(features, labels, [result["chrom"] for result in results])
@@ -256,10 +235,7 @@ def test_variants_without_a_match_group_are_drawn_alone(folder):
 
 
 def test_a_list_of_saturation_editing_names_its_studies(folder, tmp_path):
-    listing = tmp_path / "list.tsv"
-    columns = [name for name in rows()[0] if name != "mavedb_urn"]
-    lines = ["\t".join(columns)] + ["\t".join(str(r[c]) for c in columns) for r in rows()]
-    listing.write_text("\n".join(lines) + "\n")
+    listing = listing_without(tmp_path, "mavedb_urn")
     with pytest.raises(UserError, match="has no column 'mavedb_urn'"):
         TASKS["saturation_editing"].build(
             tmp_path / "o.parquet", table=listing, reference=folder / "r.fa"

@@ -28,7 +28,6 @@ from carbon.uncertainty import wilson
 from eval.__main__ import main
 from eval.baselines import GcModel, MarkovModel, UniformModel
 from eval.contract import Options
-from eval.markov import Training, pieces_of, unlabelled
 from eval.models import CarbonModel
 from eval.records import read_rows
 from eval.tasks import TASKS
@@ -39,6 +38,7 @@ from eval.tasks.gene_frames import expected_stops, fewest_stops
 from eval.tasks.heldout_likelihood.overlap import Overlap, overlap_clause, overlaps_with_train
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.inspect import state_files
+from tests.helpers.tasks import training_on
 
 pytestmark = pytest.mark.usefixtures("few_resamples")
 CODONS = [a + b + c for a in "ACGT" for b in "ACGT" for c in "ACGT"]
@@ -164,9 +164,9 @@ class TestFrames:
         assert found == pytest.approx(expected, rel=1e-4, nan_ok=True)
 
     def test_frames_against_a_loop(self):
-        training = Training(2, pieces_of(unlabelled([random_bases(500, 1)]), 500))
         cds = open_frame(20, 2)
-        found = MarkovModel(2, training).word_probabilities(cds, WORDS)
+        markov = MarkovModel(2, training_on(2, [random_bases(500, 1)]))
+        found = markov.word_probabilities(cds, WORDS)
         wanted = [
             np.mean([found[at, 3 * side : 3 * side + 3].sum() for at in range(n, len(cds), 3)])
             for side in (0, 1) for n in range(3)
@@ -177,7 +177,7 @@ class TestFrames:
         assert fewest_stops(np.array([3.0, 1, 2, 1, 4, 5])) == ["+1", "other strand"]
         table = built(genome, "gene_frames", *annotated(genome), *ON_GENES["gene_frames"])
         assert table["cds"].to_pylist() == [genome.plus, genome.minus]
-        gc = GcModel(Training(0, pieces_of(unlabelled([random_bases(500, 1)]), 500)))
+        gc = GcModel(training_on(0, [random_bases(500, 1)]))
         summary, results = summary_of("gene_frames", table, gc)
         assert summary.value.value == pytest.approx(1 / 6)
         assert {result["frame"] for result in results} == {"several"}

@@ -12,10 +12,10 @@ from carbon.metrics import rank_correlation
 from carbon.uncertainty import Statistic, bootstrap
 from eval.contract import Estimate, Example, Floats, Model, Options, Result, Summary, Task
 from eval.metrics import column_of, summary_of
+from eval.tables import Row
 from eval.tasks.codon_adaptation.build import build
-from eval.tasks.common.tables import Row, check_dna, chosen_rows, reader
+from eval.tasks.common.held_out import gene_examples
 
-COLUMNS: dict[str, type] = {"gene_id": str, "cds": str, "index": float}
 _LEAST_GENES = 4
 _BLOCK = 64
 
@@ -26,26 +26,21 @@ def _examples(table: pa.Table, options: Options) -> list[Example]:
     Raises:
         UserError: there are fewer than four genes.
     """
-    rows = [Row(table, number) for number in chosen_rows(table.num_rows, options)]
-    if len(rows) < _LEAST_GENES:
-        raise UserError(f"{len(rows)} coding genes: a correlation needs {_LEAST_GENES}")
-    return [Example(f"{row.number + 1}:{row['gene_id']}", "", {"row": row}) for row in rows]
+    examples = gene_examples(table, options)
+    if len(examples) < _LEAST_GENES:
+        raise UserError(f"{len(examples)} coding genes: a correlation needs {_LEAST_GENES}")
+    return examples
 
 
 def _run(model: Model, examples: Sequence[Example]) -> Iterator[Result]:
     """Yield the nats per base of each coding sequence, read by itself along its strand."""
     for block in in_blocks(examples, _BLOCK):
         rows: list[Row] = [example.data["row"] for example in block]
-        sequences = [check_dna(row["cds"], f"{row.where} cds") for row in rows]
+        sequences = [row.dna("cds") for row in rows]
         totals = model.log_likelihoods(sequences)
         for example, row, cds, total in zip(block, rows, sequences, totals, strict=True):
-            yield {
-                "id": example.id,
-                "group": example.group,
-                "score": float(-total / len(cds)),
-                "index": float(row["index"]),
-                "gc": gc_share(cds),
-            }
+            nats, index = float(-total / len(cds)), float(row["index"])
+            yield example.result(score=nats, index=index, gc=gc_share(cds))
 
 
 def _summarise(results: Sequence[Result]) -> Summary:
@@ -83,14 +78,12 @@ def _partial(one: Floats, other: Floats, removed: Floats) -> Statistic:
 
 TASK = Task(
     name="codon_adaptation",
-    version="1",
     axis="your genome",
     measures="rank correlation of nats per base of held-out genes with codon adaptation",
     metric="rank_correlation",
     chance=0.0,
     citation="codon adaptation index of Sharp and Li 1987",
-    columns=COLUMNS,
-    read=reader(COLUMNS, None),
+    columns={"gene_id": str, "cds": str, "index": float},
     build=build,
     examples=_examples,
     run=_run,

@@ -12,19 +12,19 @@ Equal arguments and inputs give equal bytes.
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from carbon.errors import UserError
 from carbon.io.files import atomic_file, sha256_of_file
 from eval.contract import BuildReport
+from eval.tables import drawn
 
 _AT_ONCE = 16  # rows of a stream, which may be of a megabyte each
 _ROW_GROUP = 512  # rows that are read at a time
@@ -104,9 +104,16 @@ def write_dataset(
     return report
 
 
-def drawn(num_candidates: int, num_wanted: int | None, seed: int) -> list[int]:
-    """Return which candidates a seed chooses, ascending; all of them where none is too many."""
-    if num_wanted is None or num_wanted >= num_candidates:
-        return list(range(num_candidates))
-    order = np.random.default_rng(seed).permutation(num_candidates)
-    return sorted(order[:num_wanted].tolist())
+def write_drawn(
+    output: Path,
+    rows: Sequence[Mapping[str, Any]],
+    num_examples: int | None,
+    seed: int,
+    dropped: Counter[str],
+    inputs: Iterable[Path],
+    settings: Mapping[str, Any],
+) -> BuildReport:
+    """Write rows that a seed chooses, all of them without a number, as `write_dataset` does."""
+    kept = drawn(len(rows), num_examples, seed)
+    dropped["not_drawn"] += len(rows) - len(kept)
+    return write_dataset(output, [rows[number] for number in kept], dropped, inputs, settings)

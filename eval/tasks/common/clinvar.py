@@ -12,23 +12,22 @@ import pyarrow as pa
 from carbon.errors import UserError
 from carbon.genome import Variant, VcfReader, VcfRow
 from carbon.genome.consequence_terms import is_coding
-from eval.baselines import VARIANT_BASELINES
-from eval.contract import BuildReport, Example, Options, Reading, Task
-from eval.tasks.common.building import drawn, write_dataset
+from eval.contract import BuildReport, Reading, Task
+from eval.tables import read_table
+from eval.tasks.common.building import write_drawn
 from eval.tasks.common.references import AnyName
-from eval.tasks.common.tables import read_table
 from eval.tasks.common.variants import (
+    VARIANT_COLUMNS,
+    VariantTask,
     check_share,
     examples_on_reference,
     is_snv,
-    run,
-    summary_by_auroc,
 )
 
 Region = Literal["coding", "noncoding"]
 
 READING = Reading("right_end", 24_000, "forward")
-COLUMNS: dict[str, type] = {"chrom": object, "pos": int, "ref": str, "alt": str, "label": int}
+COLUMNS = VARIANT_COLUMNS | {"label": int}
 HUB_ID = "HuggingFaceBio/clinvar-vep"
 
 # Six verdicts, whole: what conflicts or adds "risk factor" is neither.
@@ -50,32 +49,19 @@ _STARS = {
 _LEAST_STARS = 1
 
 
-def task(
-    region: Region,
-    build: Callable[..., BuildReport],
-    hub_file: str,
-    published: dict[str, float],
-    measures: str,
-) -> Task:
+def task(region: Region, hub_file: str, published: dict[str, float], measures: str) -> Task:
     """Return the task of one region."""
-    return Task(
+    return VariantTask(
         name=f"clinvar_{region}",
-        version="1",
-        axis="variants",
         measures=measures,
-        metric="auroc",
-        chance=0.5,
         published=published,
         citation="Carbon technical report, tables 6 and 7",
-        baselines=VARIANT_BASELINES,
         columns=COLUMNS,
         hub_id=HUB_ID,
         hub_file=hub_file,
-        read=partial(_read, region=region, hub_file=hub_file),
-        build=build,
-        examples=_examples,
-        run=run,
-        summarise=summary_by_auroc,
+        reads=partial(_read, region=region, hub_file=hub_file),
+        build=_builder(region),
+        examples=partial(examples_on_reference, reading=READING, group="variant_type"),
     )
 
 
@@ -96,51 +82,46 @@ def _bare(region: Any) -> str:
     return "".join(letter for letter in str(region).lower() if letter.isalpha())
 
 
-def _examples(table: pa.Table, options: Options) -> list[Example]:
-    return examples_on_reference(table, options, READING, "variant_type")
+def _builder(region: Region) -> Callable[..., BuildReport]:
+    """Return the builder of one region."""
 
+    def build(
+        output: Path,
+        *,
+        vcf: Path,
+        reference: Path,
+        num_examples: int | None = None,
+        seed: int = 0,
+    ) -> BuildReport:
+        """Write the labelled single-base changes of one region of ClinVar.
 
-def build_clinvar(
-    output: Path,
-    *,
-    vcf: Path,
-    reference: Path,
-    region: Region,
-    num_examples: int | None,
-    seed: int,
-) -> BuildReport:
-    """Write the labelled single-base changes of one region of ClinVar.
+        Kept are the verdicts pathogenic, likely pathogenic, benign and likely benign with one star
+        at least. A variant is coding if one of its consequences (`MC`) is. Non-coding classes are
+        made equal by leaving out of the larger one, as the published set has 7,629 of each.
 
-    Kept are the verdicts pathogenic, likely pathogenic, benign and likely benign with one star at
-    least. A variant is coding if one of its consequences (`MC`) is. Non-coding classes are made
-    equal by leaving out of the larger one, as the published set has 7,629 of each.
+        Args:
+            output: Parquet to write.
+            vcf: of ClinVar, in the coordinates of the reference.
+            reference: FASTA; contigs may be written `1` or `chr1`.
+            num_examples: most rows; all if None.
+            seed: of the choice of rows of the larger class.
 
-    Args:
-        output: Parquet to write.
-        vcf: of ClinVar, in the coordinates of the reference.
-        reference: FASTA; contigs may be written `1` or `chr1`.
-        region: `coding` or `noncoding`.
-        num_examples: most rows; all if None.
-        seed: of the choice of rows of the larger class.
+        Raises:
+            GenomeError: the VCF is broken, or its REFs disagree with the reference.
+            UserError: nothing is left.
+        """
+        dropped: Counter[str] = Counter()
+        with AnyName(reference) as fasta:
+            disagreeing: list[Variant] = []
+            rows = list(_labelled(VcfReader(vcf, fasta), region, dropped, disagreeing))
+            looked_at = len(rows) + dropped["other_region"] + len(disagreeing)
+            check_share(fasta, disagreeing, looked_at)
+        if region == "noncoding":
+            rows = _balanced(rows, seed, dropped)
+        settings = {"task": f"clinvar_{region}", "seed": seed, "least_stars": _LEAST_STARS}
+        return write_drawn(output, rows, num_examples, seed, dropped, (vcf, reference), settings)
 
-    Raises:
-        GenomeError: the VCF is broken, or its REFs disagree with the reference.
-        UserError: nothing is left.
-    """
-    dropped: Counter[str] = Counter()
-    with AnyName(reference) as fasta:
-        disagreeing: list[Variant] = []
-        rows = list(_labelled(VcfReader(vcf, fasta), region, dropped, disagreeing))
-        looked_at = len(rows) + dropped["other_region"] + len(disagreeing)
-        check_share(fasta, disagreeing, looked_at)
-    if region == "noncoding":
-        rows = _balanced(rows, seed, dropped)
-    kept = drawn(len(rows), num_examples, seed)
-    dropped["not_drawn"] += len(rows) - len(kept)
-    settings = {"task": f"clinvar_{region}", "seed": seed, "least_stars": _LEAST_STARS}
-    return write_dataset(
-        output, [rows[number] for number in kept], dropped, (vcf, reference), settings
-    )
+    return build
 
 
 def _labelled(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from carbon.corpus import read_manifest, read_source
@@ -27,6 +28,7 @@ from carbon.genome import (
 from carbon.genome.annotation import reads_standard_code
 from carbon.genome.genes import parts_on_contig
 from carbon.io.files import content_sha256
+from eval.contract import Example, Options
 from eval.markov import Labelled, base_codes, states_of
 
 _USUAL_SOURCE = "eukaryote"
@@ -245,6 +247,12 @@ def _open_frame(reference: Reference, transcript: Transcript) -> str:
     protein = translate(cds)
     is_open = protein.startswith("M") and protein.find("*") == len(protein) - 1
     return cds if is_open else ""
+
+
+def gene_examples(table: pa.Table, options: Options) -> list[Example]:
+    """Return a question a gene of a dataset, which has `gene_id`."""
+    rows = options.rows_of(table)
+    return [Example(f"{row.number + 1}:{row['gene_id']}", "", {"row": row}) for row in rows]
 
 
 @dataclass(frozen=True)

@@ -21,32 +21,28 @@ from numpy.typing import NDArray
 from carbon.batching import in_blocks
 from carbon.errors import UserError
 from carbon.finetune.config import VariantInput
-from carbon.genome import Variant
-from eval.baselines import VARIANT_BASELINES
 from eval.contract import BuildReport, Example, Model, Options, Reading, Result, Summary, Task
 from eval.metrics import by_group, curves_of, estimate
-from eval.tasks.common.building import drawn, write_dataset
+from eval.tables import check_columns, read_table
+from eval.tasks.common.building import write_drawn
 from eval.tasks.common.listings import Listed, read_listing
 from eval.tasks.common.references import AnyName
-from eval.tasks.common.tables import check_columns, reader
 from eval.tasks.common.variants import (
     SCORES,
+    VARIANT_COLUMNS,
+    VariantTask,
+    asked_of,
     by_score,
     check_assembly,
     examples_on_reference,
     incomplete,
-    scores_of,
+    question_of,
+    results_of,
+    scores_by_id,
 )
-from eval.tasks.common.windows import listed_label
+from eval.tasks.common.windows import listed_label, listed_variant
 
-COLUMNS: dict[str, type] = {
-    "chrom": object,
-    "pos": int,
-    "ref": str,
-    "alt": str,
-    "label": int,
-    "subset": str,
-}
+COLUMNS = VARIANT_COLUMNS | {"label": int, "subset": str}
 READING = Reading("centered", 0, "both")  # 8,192 bp, or what fits
 LEAST_POSITIVES = 30
 DEVELOPMENT = frozenset([*map(str, range(1, 23, 2)), "X"])
@@ -81,19 +77,16 @@ def task(
         published: model to published value.
         citation: of the published values, or of the protocol.
     """
-    return Task(
+    return VariantTask(
         name=name,
-        version="1",
-        axis="variants",
         measures=measures,
         metric=_METRIC,
         chance=None,
         published=published or {},
         citation=citation,
-        baselines=VARIANT_BASELINES,
         columns=COLUMNS,
         hub_id=hub_id,
-        read=partial(_read, study=study),
+        reads=partial(_read, study=study),
         build=_builder(name, study),
         examples=partial(_examples, study=study),
         run=partial(run, score=score, features=features),
@@ -104,7 +97,7 @@ def task(
 
 
 def _read(source: Path | str, study: str) -> pa.Table:
-    table = reader(COLUMNS, None)(source)
+    table = read_table(source, COLUMNS)
     if study:
         check_columns(table, {study: str}, str(source))
     return table
@@ -187,66 +180,48 @@ def run(
 def _of_class(
     model: Model, examples: Sequence[Example], score: str, features: VariantInput
 ) -> Iterator[Result]:
-    asked = [example for example in examples if example.data["skip"] is None]
-    values, vectors = _values(model, asked), _vectors(model, asked)
-    scored = {n: each for n, each in enumerate(values) if each is not None}
-    read = list(scored)
-    if any(vectors) and any(vectors[n] is None for n in read):
-        raise UserError(f"{asked[0].group}: a variant has a score and no embedding")
-    of_alleles = [vectors[n] for n in read] if vectors else []
-    probe = _probe([asked[n] for n in read], of_alleles, features)
-    found = {asked[n].id: (of, probe[i]) for i, (n, of) in enumerate(scored.items())}
-    for example in examples:
-        result = {"id": example.id, "group": example.group, **example.data["columns"]}
-        if example.id not in found:
-            yield {**result, "skipped": example.data["skip"] or "the model gives no score"}
-            continue
-        of_variant, of_probe = found[example.id]
-        scores = scores_of(of_variant)
-        probed = {} if of_probe is None else {PROBE: of_probe}
-        label = example.data["label"]
-        yield {**result, "label": label, **scores, **probed, "score": scores[score]}
+    scores: dict[str, dict[str, float]] = {}
+    vectors: dict[str, Any] = {}
+    for block in in_blocks(asked_of(examples), _BLOCK):
+        scores |= scores_by_id(model, block)
+        vectors |= _vectors_by_id(model, block)
+    scored = [example for example in examples if example.id in scores]
+    for name, log_odds in _probe(scored, vectors, features).items():
+        scores[name][PROBE] = log_odds
+    yield from results_of(examples, scores, score)
 
 
-def _values(model: Model, asked: Sequence[Example]) -> list[Mapping[str, float] | None]:
-    return [
-        values
-        for block in in_blocks(asked, _BLOCK)
-        for values in model.variant_values(*_question(block))
-    ]
-
-
-def _vectors(model: Model, asked: Sequence[Example]) -> list[Any]:
-    """Return the vectors of both alleles of each variant, empty if the model has none."""
-    found: list[Any] = []
-    for block in in_blocks(asked, _BLOCK):
-        vectors = model.allele_vectors(*_question(block))
-        if vectors is None:
-            return []
-        found += vectors
-    return found
-
-
-def _question(block: Sequence[Example]) -> tuple[Any, list[Any], Reading]:
-    first = block[0].data
-    return first["reference"], [example.data["variant"] for example in block], first["reading"]
+def _vectors_by_id(model: Model, block: Sequence[Example]) -> dict[str, Any]:
+    """Return the vectors of both alleles of each variant that has some, by id."""
+    vectors = model.allele_vectors(*question_of(block)) or [None] * len(block)
+    return {
+        example.id: of_alleles
+        for example, of_alleles in zip(block, vectors, strict=True)
+        if of_alleles is not None
+    }
 
 
 def _probe(
-    examples: Sequence[Example], vectors: Sequence[Any], features: VariantInput
-) -> list[float | None]:
-    """Return the log odds of the probe of a class; None if the class is too small for one."""
-    none: list[float | None] = [None] * len(examples)
+    examples: Sequence[Example], vectors: Mapping[str, Any], features: VariantInput
+) -> dict[str, float]:
+    """Return the log odds of the probe of a class by id; empty if the class is too small for one.
+
+    Raises:
+        UserError: a variant has a score and no embedding.
+    """
+    if vectors and any(example.id not in vectors for example in examples):
+        raise UserError(f"{examples[0].group}: a variant has a score and no embedding")
     labels = np.array([example.data["label"] for example in examples], dtype=np.int64)
     chromosomes = [example.data["columns"]["chrom"] for example in examples]
     from carbon.finetune.nested import nested_probe, why_not_nested  # takes torch
 
     if not vectors or why_not_nested(labels, chromosomes):
-        return none
+        return {}
     if min(labels.sum(), (1 - labels).sum()) < LEAST_POSITIVES:
-        return none
-    combined = _combined(vectors, features)
-    return list(map(float, nested_probe(combined, labels, chromosomes).scores))
+        return {}
+    combined = _combined([vectors[example.id] for example in examples], features)
+    log_odds = nested_probe(combined, labels, chromosomes).scores
+    return dict(zip((example.id for example in examples), map(float, log_odds), strict=True))
 
 
 def _combined(vectors: Sequence[Any], features: VariantInput) -> NDArray[np.float32]:
@@ -348,21 +323,15 @@ def _builder(task_name: str, study: str) -> Callable[..., BuildReport]:
         """
         listed = read_listing(table, (*COLUMNS, *([study] if study else [])))
         with AnyName(reference) as fasta:
-            check_assembly(fasta, [_variant(row) for row in listed])
+            check_assembly(fasta, [listed_variant(row) for row in listed])
         rows = [_row(row, f"{table} variant {n}") for n, row in enumerate(listed, start=1)]
-        kept = drawn(len(rows), num_examples, seed)
-        dropped = Counter({"not_drawn": len(rows) - len(kept)})
-        settings = {"task": task_name, "seed": seed}
-        return write_dataset(output, [rows[n] for n in kept], dropped, (table, reference), settings)
+        settings, inputs = {"task": task_name, "seed": seed}, (table, reference)
+        return write_drawn(output, rows, num_examples, seed, Counter(), inputs, settings)
 
     return build
 
 
-def _variant(row: Listed) -> Variant:
-    return Variant(row["chrom"], row["pos"] - 1, row["ref"], row["alt"])
-
-
 def _row(row: Listed, where: str) -> dict[str, Any]:
-    places = {name: row[name] for name in ("chrom", "pos", "ref", "alt")}
+    places = {name: row[name] for name in VARIANT_COLUMNS}
     more: dict[str, Any] = {n: row[n] for n in ("match_group", "mavedb_urn") if n in row}
     return {**places, "label": listed_label(row, where), "subset": str(row["subset"]), **more}

@@ -8,16 +8,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from carbon.batching import in_blocks
 from carbon.errors import UserError
 from carbon.genome import CHR, Reference, contig_names, read_annotation
 from eval.contract import BuildReport, Example, Model, Options, Result, Task
 from eval.metrics import summary_of
-from eval.tasks.common.building import drawn, write_dataset
+from eval.tasks.common.building import write_drawn
 from eval.tasks.common.coding import CodingExon, coding_exons
-from eval.tasks.common.tables import Row, check_dna, chosen_rows, reader
 
 COLUMNS: dict[str, type] = {"original_sequence": str, "sequence": str}
 HUB_ID = "HuggingFaceBio/perturbation-bench"
@@ -38,7 +36,6 @@ def task(
     """Return a task whose rows have an `original_sequence` and a perturbed `sequence`."""
     return Task(
         name=name,
-        version="1",
         axis="perturbation",
         measures=measures,
         metric="mean",
@@ -48,7 +45,6 @@ def task(
         columns=COLUMNS,
         hub_id=HUB_ID,
         hub_file=hub_file,
-        read=reader(COLUMNS, hub_file),
         build=build,
         examples=_examples,
         run=_run,
@@ -62,18 +58,16 @@ def _examples(table: pa.Table, options: Options) -> list[Example]:
     Raises:
         UserError: a row is not a pair of sequences of one length.
     """
-    lengths = [pc.utf8_length(table[name]) for name in COLUMNS]
     examples = []
-    for number in chosen_rows(table.num_rows, options):
-        row = Row(table, number)
-        real_bp, changed_bp = (column[number].as_py() for column in lengths)
+    for row in options.rows_of(table):
+        real_bp, changed_bp = map(row.length_bp, COLUMNS)
         if real_bp != changed_bp:
             raise UserError(
                 f"{row.where}: original_sequence has {real_bp} bases and sequence {changed_bp}; "
                 "a longer sequence is less likely for that alone"
             )
         group = str(row.get("species") or "")
-        examples.append(Example(str(number + 1), group, row, real_bp))
+        examples.append(Example(str(row.number + 1), group, {"row": row}, real_bp))
     return examples
 
 
@@ -83,19 +77,11 @@ def _run(model: Model, examples: Sequence[Example]) -> Iterator[Result]:
     A tie is a miss, as published. Both are of one length, so that sums and means agree.
     """
     for block in in_blocks(examples, _BLOCK):
-        pairs = [_pair(example.data) for example in block]
+        rows = [example.data["row"] for example in block]
+        pairs = [(row.dna("original_sequence"), row.dna("sequence")) for row in rows]
         for example, difference in zip(block, model.differences(pairs), strict=True):
-            yield {
-                "id": example.id,
-                "group": example.group,
-                "score": np.nan if np.isnan(difference) else float(difference > 0),
-                "difference_nats": float(difference),
-            }
-
-
-def _pair(data: Any) -> tuple[str, str]:
-    real, changed = (check_dna(data[name], f"{data.where} {name}") for name in COLUMNS)
-    return real, changed
+            score = np.nan if np.isnan(difference) else float(difference > 0)
+            yield example.result(score=score, difference_nats=float(difference))
 
 
 def build_pairs(
@@ -130,8 +116,7 @@ def build_pairs(
     with Reference(reference) as fasta:
         names = contig_names(CHR, fasta.contig_lengths_bp)
         genes = read_annotation(annotation, fasta, contig_names=names)
-        exons = coding_exons(fasta, genes, dropped)
-        for exon in exons:
+        for exon in coding_exons(fasta, genes, dropped):
             row = perturb(fasta, exon)
             if isinstance(row, str):
                 dropped[row] += 1
@@ -139,12 +124,5 @@ def build_pairs(
                 dropped["unknown_base"] += 1
             else:
                 rows.append(row)
-    kept = drawn(len(rows), num_examples, seed)
-    dropped["not_drawn"] += len(rows) - len(kept)
-    return write_dataset(
-        output,
-        [rows[number] for number in kept],
-        dropped,
-        (reference, annotation, *inputs),
-        {**settings, "seed": seed},
-    )
+    files = (reference, annotation, *inputs)
+    return write_drawn(output, rows, num_examples, seed, dropped, files, {**settings, "seed": seed})

@@ -9,7 +9,7 @@ from carbon.batching import in_blocks
 from carbon.inference.options import Mode
 from eval.contract import Curve, Example, Model, Result, Summary
 from eval.metrics import by_group, estimate, summary_of
-from eval.tasks.common.tables import Row, check_dna
+from eval.tables import Row
 
 TARGET_BP = 30
 _BLOCK = 64
@@ -26,26 +26,22 @@ def run(model: Model, examples: Sequence[Example]) -> Iterator[Result]:
         prompts = [_prompt(model, example) for example in block]
         texts = {mode: model.generate(prompts, TARGET_BP, mode) for mode in _MODES}
         for n, example in enumerate(block):
-            row: Row = example.data["row"]
-            target = check_dna(row["label"][:TARGET_BP], f"{row.where} label")
+            target = example.data["row"].dna("label", slice(TARGET_BP))
             hits = {mode: hits_of(texts[mode][n], target) for mode in _MODES}
-            yield {
-                "id": example.id,
-                "group": example.group,
-                "score": hits["token"].count("1") / TARGET_BP,
-                "base_mode": hits["base"].count("1") / TARGET_BP,
-                "hits": hits["token"],
-                "base_hits": hits["base"],
-            }
+            yield example.result(
+                score=hits["token"].count("1") / TARGET_BP,
+                base_mode=hits["base"].count("1") / TARGET_BP,
+                hits=hits["token"],
+                base_hits=hits["base"],
+            )
 
 
 def _prompt(model: Model, example: Example) -> str:
     row: Row = example.data["row"]
-    sequence: str = row["sequence"]
     prompt_bp: int = example.data["prompt_bp"]
     if model.context_bp is not None and (step_bp := example.data.get("step_bp")):
         prompt_bp = min(prompt_bp, (model.context_bp - TARGET_BP) // step_bp * step_bp)
-    return check_dna(sequence[-prompt_bp:], f"{row.where} sequence")
+    return row.dna("sequence", slice(-prompt_bp, None))
 
 
 def hits_of(text: str, target: str) -> str:

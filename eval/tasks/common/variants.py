@@ -6,8 +6,8 @@ same pass stand next to it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +15,24 @@ import pyarrow as pa
 from carbon.batching import in_blocks
 from carbon.errors import UserError
 from carbon.genome import Reference, Variant
-from eval.contract import Example, Model, Options, Reading, Result, Summary
+from eval.baselines import VARIANT_BASELINES
+from eval.contract import (
+    Example,
+    Model,
+    Options,
+    Reading,
+    Result,
+    Run,
+    Summarise,
+    Summary,
+    Task,
+)
 from eval.metrics import estimate, summary_of
+from eval.tables import Row
 from eval.tasks.common.references import AnyName, Windows
-from eval.tasks.common.tables import Row, chosen_rows
+
+VARIANT_COLUMNS: dict[str, type] = {"chrom": object, "pos": int, "ref": str, "alt": str}
+"""Columns of a variant in a dataset; `pos` counts from 1."""
 
 _BLOCK = 256
 _MOST_DISAGREEING = 0.01  # of the REFs, where that is more than one; more is another assembly
@@ -82,31 +96,54 @@ def incomplete(results: Sequence[Result], names: Iterable[str]) -> list[str]:
     ]
 
 
-def run(model: Model, examples: Sequence[Example]) -> Iterator[Result]:
+def run_variants(model: Model, examples: Sequence[Example]) -> Iterator[Result]:
     """Yield one result an example, in order; a block of variants is asked for at a time."""
     for block in in_blocks(examples, _BLOCK):
-        asked = [example for example in block if example.data["skip"] is None]
-        by_id = dict(zip((e.id for e in asked), _values(model, asked), strict=True))
-        for example in block:
-            found = {"id": example.id, "group": example.group, **example.data["columns"]}
-            values = by_id.get(example.id)
-            if values is None:
-                yield {**found, "skipped": example.data["skip"] or "the model gives no score"}
-            else:
-                scores = scores_of(values)
-                label = example.data["label"]
-                yield {**found, "label": label, **scores, "score": scores["minus_delta"]}
+        yield from results_of(block, scores_by_id(model, block), "minus_delta")
 
 
-def _values(model: Model, asked: Sequence[Example]) -> list[Mapping[str, float] | None]:
+def scores_by_id(model: Model, block: Sequence[Example]) -> dict[str, dict[str, float]]:
+    """Return the scores of the examples that a model scores, by id; equal variants are one."""
+    asked = asked_of(block)
     if not asked:
-        return []
-    variants = [example.data["variant"] for example in asked]
+        return {}
+    reference, variants, reading = question_of(asked)
     different = list(dict.fromkeys(variants))
-    first = asked[0].data
-    values = model.variant_values(first["reference"], different, first["reading"])
+    values = model.variant_values(reference, different, reading)
     by_variant = dict(zip(different, values, strict=True))
-    return [by_variant[variant] for variant in variants]
+    found = ((example.id, by_variant[v]) for example, v in zip(asked, variants, strict=True))
+    return {name: scores_of(values) for name, values in found if values is not None}
+
+
+def asked_of(examples: Sequence[Example]) -> list[Example]:
+    """Return the examples that are not skipped."""
+    return [example for example in examples if example.data["skip"] is None]
+
+
+def question_of(asked: Sequence[Example]) -> tuple[Reference, list[Variant], Reading]:
+    """Return reference, variants and reading of examples of one dataset."""
+    first = asked[0].data
+    return first["reference"], [example.data["variant"] for example in asked], first["reading"]
+
+
+def results_of(
+    examples: Sequence[Example], scores: Mapping[str, Mapping[str, float]], headline: str
+) -> Iterator[Result]:
+    """Yield one result an example, in order.
+
+    Args:
+        examples: of variants.
+        scores: by id of an example; the others are skipped.
+        headline: name of the score that becomes `score`.
+    """
+    for example in examples:
+        columns, scored = example.data["columns"], scores.get(example.id)
+        if scored is None:
+            reason = example.data["skip"] or "the model gives no score"
+            yield example.result(**columns, skipped=reason)
+        else:
+            label, score = example.data["label"], scored[headline]
+            yield example.result(**columns, label=label, **scored, score=score)
 
 
 def examples_on_reference(
@@ -137,13 +174,11 @@ def examples_on_reference(
     if options.reference is None:
         raise UserError("the rows name places of a genome: give its FASTA with --reference")
     reference = AnyName(options.reference)
-    if numbers is None:
-        numbers = chosen_rows(table.num_rows, options)
-    rows = [Row(table, number) for number in numbers]
+    rows = options.rows_of(table) if numbers is None else [Row(table, n) for n in numbers]
     variants = [_variant_of(row) for row in rows]
     check_assembly(reference, variants)
-    setting = _Setting(reference, reading, group, row_label, columns, only_snvs)
-    return _examples(table, rows, variants, options, setting)
+    found = zip(rows, variants, map(row_label, rows), strict=True)
+    return _examples(found, options, reference, reading, group, columns, only_snvs)
 
 
 def examples_in_windows(
@@ -172,51 +207,42 @@ def examples_in_windows(
             "this task out of a run by another protocol"
         )
     windows = Windows(table, "ref_seq")
-    rows = [Row(table, number) for number in chosen_rows(table.num_rows, options)]
+    rows = options.rows_of(table)
     variants = [_variant_in_window(row, windows.names[row.number]) for row in rows]
-    return _examples(table, rows, variants, options, _Setting(windows, reading, group, label))
-
-
-class _Setting(NamedTuple):
-    """Arguments of the two functions above."""
-
-    reference: Reference
-    reading: Reading
-    group: str
-    label: Callable[[Row], int | None]
-    columns: Sequence[str] = ()
-    only_snvs: bool = True
+    found = zip(rows, variants, map(label, rows), strict=True)
+    return _examples(found, options, windows, reading, group)
 
 
 def _examples(
-    table: pa.Table,
-    rows: Sequence[Row],
-    variants: Sequence[Variant],
+    found: Iterable[tuple[Row, Variant, int | None]],
     options: Options,
-    setting: _Setting,
+    reference: Reference,
+    reading: Reading,
+    group: str,
+    columns: Sequence[str] = (),
+    only_snvs: bool = True,
 ) -> list[Example]:
-    reference, reading, group, label, columns, only_snvs = setting
+    """Return questions about rows with their variants and labels, by place."""
     if options.protocol:
         reading = reading._replace(protocol=options.protocol, window_bp=0)
     window_bp = int(options.sizes.get("window_bp", reading.window_bp))
     examples = []
-    for row, variant in zip(rows, variants, strict=True):
-        labelled = label(row)
+    for row, variant, label in found:
         name = f"{row['chrom']}:{row['pos']}:{row['ref']}>{row['alt']}"
         data: dict[str, Any] = {
             "variant": variant,
             "reference": reference,
             "columns": {"chrom": str(row["chrom"])} | {name: row[name] for name in columns},
-            "label": labelled,
+            "label": label,
             "reading": reading._replace(window_bp=window_bp),
-            "skip": "has no label" if labelled is None else _why_not(reference, variant, only_snvs),
+            "skip": "has no label" if label is None else _why_not(reference, variant, only_snvs),
             "row": row,
         }
-        shown_group = str(row[group]) if group in table.column_names and row[group] else ""
+        shown_group = str(row.get(group) or "")
         examples.append(Example(f"{row.number + 1}:{name}", shown_group, data, window_bp))
     labels = [example.data["label"] for example in examples if example.data["label"] is not None]
-    if len(found := set(labels)) < 2:
-        only = f"only label {found.pop()}" if found else "no label"
+    if len(different := set(labels)) < 2:
+        only = f"only label {different.pop()}" if different else "no label"
         raise UserError(
             f"{len(labels)} variants with {only}: both labels are needed; take more of them"
         )
@@ -300,3 +326,15 @@ def _why_not(reference: Reference, variant: Variant, only_snvs: bool) -> str | N
 def is_snv(ref: str, alt: str) -> bool:
     """Return whether one known base becomes another."""
     return ref != alt and ref.upper() in _BASES and alt.upper() in _BASES
+
+
+@dataclass(frozen=True, kw_only=True)
+class VariantTask(Task):
+    """A task of labelled variants: AUROC of the scores of a model, unless it says otherwise."""
+
+    axis: str = "variants"
+    metric: str = "auroc"
+    chance: float | None = 0.5
+    run: Run = run_variants
+    summarise: Summarise = summary_by_auroc
+    baselines: Mapping[str, Callable[[], Model]] = field(default_factory=lambda: VARIANT_BASELINES)

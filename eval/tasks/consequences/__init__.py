@@ -6,34 +6,14 @@ separate the two.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
-import pyarrow as pa
-
-from eval.baselines import VARIANT_BASELINES
-from eval.contract import Example, Options, Reading, Result, Summary, Task
+from eval.contract import Reading, Result, Summary
 from eval.metrics import estimate, summary_of
-from eval.tasks.common.tables import reader
-from eval.tasks.common.variants import examples_on_reference, run
+from eval.tasks.common.variants import VARIANT_COLUMNS, VariantTask, examples_on_reference
 from eval.tasks.consequences.build import build
 
-COLUMNS: dict[str, type] = {
-    "chrom": object,
-    "pos": int,
-    "ref": str,
-    "alt": str,
-    "label": int,
-    "consequence": str,
-    "set": str,
-    "gene": str,
-}
-READING = Reading("centered", 0, "both")
 _CLUSTER = "gene"
-
-
-def _examples(table: pa.Table, options: Options) -> list[Example]:
-    return examples_on_reference(
-        table, options, READING, "consequence", columns=("set", _CLUSTER, "consequence")
-    )
 
 
 def _summarise(results: Sequence[Result]) -> Summary:
@@ -77,20 +57,19 @@ def _with_both_labels(sets: Mapping[str, list[Result]]) -> dict[str, list[Result
     return {name: some for name, some in sets.items() if len({r["label"] for r in some}) == 2}
 
 
-TASK = Task(
+TASK = VariantTask(
     name="consequences",
-    version="1",
     axis="your genome",
     measures="AUROC of damaging against harmless SNVs of held-out genes, mean over consequences",
     metric="macro_auroc",
-    chance=0.5,
-    citation="described in the task's README",
-    baselines=VARIANT_BASELINES,
-    columns=COLUMNS,
-    read=reader(COLUMNS, None),
+    columns=VARIANT_COLUMNS | {"label": int, "consequence": str, "set": str, "gene": str},
     build=build,
-    examples=_examples,
-    run=run,
+    examples=partial(
+        examples_on_reference,
+        reading=Reading("centered", 0, "both"),
+        group="consequence",
+        columns=("set", _CLUSTER, "consequence"),
+    ),
     summarise=_summarise,
     cluster=_CLUSTER,
 )

@@ -8,40 +8,30 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 
 from carbon.genome import STOP_CODONS, reverse_complement
 from carbon.uncertainty import wilson
-from eval.contract import Example, Floats, Model, Options, Result, Summary, Task
+from eval.contract import Example, Floats, Model, Result, Summary, Task
 from eval.metrics import summary_of
-from eval.tasks.common.tables import Row, check_dna, chosen_rows, reader
+from eval.tasks.common.held_out import gene_examples
 from eval.tasks.gene_frames.build import build
 
-COLUMNS: dict[str, type] = {"gene_id": str, "cds": str}
 FRAMES = ("own", "+1", "+2", "other strand", "other strand +1", "other strand +2")
 _EQUAL = 1e-9  # relative
 _STOPS = sorted(STOP_CODONS)
 _WORDS = [*_STOPS, *map(reverse_complement, _STOPS)]
 
 
-def _examples(table: pa.Table, options: Options) -> list[Example]:
-    """Return a question a gene."""
-    rows = [Row(table, number) for number in chosen_rows(table.num_rows, options)]
-    return [Example(f"{row.number + 1}:{row['gene_id']}", "", {"row": row}) for row in rows]
-
-
 def _run(model: Model, examples: Sequence[Example]) -> Iterator[Result]:
     """Yield for each gene the frame with the fewest expected stop codons."""
     for example in examples:
-        row: Row = example.data["row"]
-        found = {"id": example.id, "group": example.group}
-        stops = model.word_probabilities(check_dna(row["cds"], f"{row.where} cds"), _WORDS)
+        stops = model.word_probabilities(example.data["row"].dna("cds"), _WORDS)
         if stops is None:
-            yield {**found, "skipped": "the model has no distribution of the next three bases"}
+            yield example.result(skipped="the model has no distribution of the next three bases")
         else:
             frames = fewest_stops(expected_stops(stops))
             score = ("own" in frames) / len(frames)
-            yield {**found, "score": score, "frame": frames[0] if len(frames) == 1 else "several"}
+            yield example.result(score=score, frame=frames[0] if len(frames) == 1 else "several")
 
 
 def expected_stops(probabilities: Floats) -> Floats:
@@ -77,16 +67,13 @@ def _summarise(results: Sequence[Result]) -> Summary:
 
 TASK = Task(
     name="gene_frames",
-    version="1",
     axis="your genome",
     measures="share of held-out genes in whose own reading frame the fewest stops are expected",
     metric="mean",
     chance=1 / 6,
-    citation="described in the task's README",
-    columns=COLUMNS,
-    read=reader(COLUMNS, None),
+    columns={"gene_id": str, "cds": str},
     build=build,
-    examples=_examples,
+    examples=gene_examples,
     run=_run,
     summarise=_summarise,
 )

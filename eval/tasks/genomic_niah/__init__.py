@@ -6,14 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from carbon.errors import UserError
 from carbon.tokenizer import K
 from eval.contract import Estimate, Example, Grid, Model, Options, Result, Summary, Task
-from eval.data import files_of
 from eval.metrics import by_group, estimate, summary_of
-from eval.tasks.common.tables import Row, check_dna, chosen_rows, load, read_table
+from eval.tables import Row, drawn, files_of, load, read_table
 from eval.tasks.genomic_niah.build import CONTEXT_LENGTHS_TOKENS, LEVELS, build
 
 COLUMNS: dict[str, type] = {
@@ -23,10 +21,8 @@ COLUMNS: dict[str, type] = {
     "negative_sequence": str,
     "context_length_tokens": int,
 }
-HUB_ID = "HuggingFaceBio/genome-niah"
 _MOST_TRIMMED_BP = 20 * K
 _DEPTH_STEP = 5  # percent
-_READ = ("prompt", "value")
 _CLUSTER = "value"  # levels share haystacks, keys and values
 
 
@@ -75,17 +71,16 @@ def _examples(table: pa.Table, options: Options) -> list[Example]:
     if not numbers:
         there = ", ".join(map(str, sorted(set(lengths_tokens))))
         raise UserError(f"no row of {', '.join(map(str, sorted(wanted)))} tokens, but of {there}")
-    lengths_bp = pc.utf8_length(table["prompt"])
     examples = []
-    for number in (numbers[n] for n in chosen_rows(len(numbers), options)):
-        row = Row(table, number)
-        prompt_bp, value_bp = lengths_bp[number].as_py(), len(row["value"])
+    for number in drawn(len(numbers), options.max_samples, options.seed):
+        row = Row(table, numbers[number])
+        prompt_bp, value_bp = row.length_bp("prompt"), row.length_bp("value")
         over_bp = prompt_bp + value_bp - K * (row["context_length_tokens"] - 1)
         trimmed_bp = over_bp + -over_bp % K if 0 < over_bp <= _MOST_TRIMMED_BP else 0
         data = {"row": row, "trimmed_bp": trimmed_bp}
         needs_bp = prompt_bp - trimmed_bp + value_bp
         # Configurations may count their rows alike.
-        name = f"{number + 1}:{row['uid']}"
+        name = f"{row.number + 1}:{row['uid']}"
         examples.append(Example(name, row["level"], data, needs_bp))
     return examples
 
@@ -94,7 +89,7 @@ def _run(model: Model, examples: Sequence[Example]) -> Iterator[Result]:
     """Yield what each prompt recalls, one at a time: a haystack is read once."""
     for example in examples:
         row: Row = example.data["row"]
-        prompt, value = (check_dna(row[name], f"{row.where} {name}") for name in _READ)
+        prompt, value = row.dna("prompt"), row.dna("value")
         wrong = row["negative_sequence"][len(prompt) :].upper()
         at = prompt.find(value)
         if at < 0 or len(wrong) != len(value):
@@ -107,17 +102,15 @@ def _run(model: Model, examples: Sequence[Example]) -> Iterator[Result]:
         )
         # The key stands before the value and is as long.
         depth = (at - len(value)) / len(prompt)
-        yield {
-            "id": example.id,
-            "group": example.group,
-            "score": float(text == value),
-            "base_accuracy": sum(a == b for a, b in zip(text, value, strict=True)) / len(value),
-            "likelihood_correct": float(likelihoods[0] > likelihoods[1]),
-            "margin_nats": float(likelihoods[0] - likelihoods[1]),
-            "depth_percent": round(100 * depth / _DEPTH_STEP) * _DEPTH_STEP,
-            "context_length_tokens": row["context_length_tokens"],
-            "value": value,
-        }
+        yield example.result(
+            score=float(text == value),
+            base_accuracy=sum(a == b for a, b in zip(text, value, strict=True)) / len(value),
+            likelihood_correct=float(likelihoods[0] > likelihoods[1]),
+            margin_nats=float(likelihoods[0] - likelihoods[1]),
+            depth_percent=round(100 * depth / _DEPTH_STEP) * _DEPTH_STEP,
+            context_length_tokens=row["context_length_tokens"],
+            value=value,
+        )
 
 
 def _summarise(results: Sequence[Result]) -> Summary:
@@ -174,7 +167,6 @@ def _grid(results: Sequence[Result]) -> Grid:
 
 TASK = Task(
     name="genomic_niah",
-    version="1",
     axis="long context",
     measures="share of 24-base values recalled whole by their key, from a genome of any length",
     metric="mean",
@@ -182,9 +174,8 @@ TASK = Task(
     published={"Carbon-3B": 0.79, "Carbon-8B": 0.86, "Evo2-7B": 0.80},
     citation="Carbon technical report, table 5: plain, 393 kbp, Carbon with YaRN",
     columns=COLUMNS,
-    hub_id=HUB_ID,
-    hub_file=None,
-    read=_read,
+    hub_id="HuggingFaceBio/genome-niah",
+    reads=_read,
     build=build,
     examples=_examples,
     run=_run,

@@ -13,11 +13,10 @@ from carbon.inference.held_out import measured_bases
 from carbon.uncertainty import bootstrap, ratio_of
 from eval.contract import Estimate, Example, Floats, Model, Options, Result, Summary, Task
 from eval.metrics import column_of, summary_of
-from eval.tasks.common.tables import Row, check_dna, chosen_rows, reader
+from eval.tables import Row
 from eval.tasks.heldout_likelihood.build import build
 from eval.tasks.heldout_likelihood.overlap import overlap_clause
 
-COLUMNS: dict[str, type] = {"sequence": str}
 _CLUSTER = "gene"
 
 
@@ -26,11 +25,7 @@ def _examples(table: pa.Table, options: Options) -> list[Example]:
 
     The stretches of a record are read together, because a base depends on all bases before it.
     """
-    return [
-        example
-        for number in chosen_rows(table.num_rows, options)
-        for example in _of_record(Row(table, number))
-    ]
+    return [example for row in options.rows_of(table) for example in _of_record(row)]
 
 
 def _of_record(row: Row) -> Iterator[Example]:
@@ -48,7 +43,7 @@ def _run(model: Model, examples: Sequence[Example]) -> Iterator[Result]:
     for _, run in groupby(examples, lambda example: example.together):
         stretches = list(run)
         row: Row = stretches[0].data["row"]
-        sequence = check_dna(row["sequence"], f"{row.where} sequence")
+        sequence = row.dna("sequence")
         values, counted = model.base_log_likelihoods([sequence])[0], measured_bases(sequence)
         conserved = _is_conserved(row, len(sequence))
         for number, example in enumerate(stretches):
@@ -68,7 +63,7 @@ def _is_conserved(row: Row, length_bp: int) -> NDArray[np.bool_] | None:
 
 def _result(example: Example, values: Any, counted: Any, conserved: Any) -> Result:
     here = slice(example.data["start"], example.data["end"])
-    found = {"id": example.id, "group": example.group, _CLUSTER: example.data["gene"]}
+    found = example.result(gene=example.data["gene"])
     nats = -values[here][counted[here]]
     if not len(nats):
         return {**found, "skipped": "no base has six known bases before it"}
@@ -131,14 +126,12 @@ def _gap(results: Sequence[Result]) -> tuple[dict[str, Estimate], list[str]]:
 
 TASK = Task(
     name="heldout_likelihood",
-    version="1",
     axis="your genome",
     measures="nats per base of held-out records; equal odds of all four bases have ln 4 = 1.386",
     metric="nats_per_base",
     chance=float(np.log(4)),
     citation="conditional likelihood of every base given the bases before it",
-    columns=COLUMNS,
-    read=reader(COLUMNS, None),
+    columns={"sequence": str},
     build=build,
     examples=_examples,
     run=_run,

@@ -2,29 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
-import pyarrow as pa
-
-from eval.baselines import VARIANT_BASELINES
-from eval.contract import Estimate, Example, Options, Reading, Result, Summary, Task
+from eval.contract import Estimate, Reading, Result, Summary
 from eval.metrics import estimate, summary_of
-from eval.tasks.common.tables import reader
-from eval.tasks.common.variants import examples_on_reference, run
+from eval.tasks.common.variants import VARIANT_COLUMNS, VariantTask, examples_on_reference
 from eval.tasks.labelled_variants.build import build
-
-COLUMNS: dict[str, type] = {
-    "chrom": object,
-    "pos": int,
-    "ref": str,
-    "alt": str,
-    "label": int,
-    "effect": str,
-}
-READING = Reading("centered", 0, "both")
-
-
-def _examples(table: pa.Table, options: Options) -> list[Example]:
-    return examples_on_reference(table, options, READING, "effect", only_snvs=False)
 
 
 def _summarise(results: Sequence[Result]) -> Summary:
@@ -44,19 +27,17 @@ def _against(results: Sequence[Result], label: int) -> dict[str, Estimate]:
     }
 
 
-TASK = Task(
+TASK = VariantTask(
     name="labelled_variants",
-    version="1",
     axis="your genome",
     measures="AUROC of damaging variants against controls, of a labelled VCF",
-    metric="auroc",
-    chance=0.5,
-    citation="described in the task's README",
-    baselines=VARIANT_BASELINES,
-    columns=COLUMNS,
-    read=reader(COLUMNS, None),
+    columns=VARIANT_COLUMNS | {"label": int, "effect": str},
     build=build,
-    examples=_examples,
-    run=run,
+    examples=partial(
+        examples_on_reference,
+        reading=Reading("centered", 0, "both"),
+        group="effect",
+        only_snvs=False,
+    ),
     summarise=_summarise,
 )

@@ -18,36 +18,25 @@ from carbon.errors import UserError as UserError
 from carbon.uncertainty import Floats
 from eval.contract import Curve, Example, Features, Model, Options, Result, Scatter, Summary, Task
 from eval.metrics import by_group, estimate, summary_of
-from eval.tasks.common.tables import Row, check_dna, chosen_rows, reader
+from eval.tables import Row
 from eval.tasks.representation.baselines import all_kmers_model, tokens_model
 from eval.tasks.representation.build import build
 from eval.tasks.representation.cross_validation import KERNELS, Folds, Read, read
 from eval.tasks.representation.maps import map_of, planes
 
-COLUMNS: dict[str, type] = {
-    "question": str,
-    "sequence": str,
-    "class": str,
-    "group": str,
-    "note": str,
-}
+COLUMNS = dict.fromkeys(("question", "sequence", "class", "group", "note"), str)
 RANDOM = "random weights"
 _CLUSTER = "group_of_windows"
 
 
 def _examples(table: pa.Table, options: Options) -> list[Example]:
     """Return a question a window; the windows of one question are classified together."""
-    rows = [Row(table, number) for number in chosen_rows(table.num_rows, options)]
-    return [
-        Example(
-            f"{row['question']} {row.number + 1}",
-            row["question"],
-            {"row": row, "seed": options.seed},
-            len(row["sequence"]),
-            row["question"],
-        )
-        for row in rows
-    ]
+    examples = []
+    for row in options.rows_of(table):
+        question, data = row["question"], {"row": row, "seed": options.seed}
+        name, needs_bp = f"{question} {row.number + 1}", row.length_bp("sequence")
+        examples.append(Example(name, question, data, needs_bp, together=question))
+    return examples
 
 
 def _run(model: Model, examples: Sequence[Example]) -> Iterator[Result]:
@@ -59,11 +48,10 @@ def _of_question(model: Model, examples: Sequence[Example]) -> Iterator[Result]:
     """Yield whether each window is classified correctly, by each pool of states."""
     rows: list[Row] = [example.data["row"] for example in examples]
     seed: int = examples[0].data["seed"]
-    sequences = [check_dna(row["sequence"], f"{row.where} sequence") for row in rows]
+    sequences = [row.dna("sequence") for row in rows]
     learned = model.states(sequences)
     if learned is None:
-        for example in examples:
-            yield {"id": example.id, "group": example.group, "skipped": "the model has no states"}
+        yield from (example.result(skipped="the model has no states") for example in examples)
         return
     classes = sorted({row["class"] for row in rows})
     folds = Folds(
@@ -77,17 +65,15 @@ def _of_question(model: Model, examples: Sequence[Example]) -> Iterator[Result]:
     maps = _maps(learned, readings, seed)
     for n, (example, row) in enumerate(zip(examples, rows, strict=True)):
         right = {pool: int(each.right[n]) for pool, each in readings.items()}
-        yield {
-            "id": example.id,
-            "group": example.group,
-            "score": float(next(iter(right.values()))),
-            "right": right,
-            "right_by_choice": {pool: _hits(each, n) for pool, each in readings.items()},
-            "class": row["class"],
-            _CLUSTER: f"{row['question']} {row['group']}",
-            "map": {name: points[n] for name, points in maps.items()},
-            "note": row["note"],
-        }
+        of_row = {"class": row["class"], _CLUSTER: f"{row['question']} {row['group']}"}
+        yield example.result(
+            score=float(next(iter(right.values()))),
+            right=right,
+            right_by_choice={pool: _hits(each, n) for pool, each in readings.items()},
+            **of_row,
+            map={name: points[n] for name, points in maps.items()},
+            note=row["note"],
+        )
 
 
 def _hits(reading: Read, number: int) -> str:
@@ -170,14 +156,11 @@ def _scatters(questions: Mapping[str, Sequence[Result]]) -> Iterator[tuple[str, 
 
 TASK = Task(
     name="representation",
-    version="1",
     axis="representation",
     measures="share of windows whose strand, codon phase or taxonomy the states of a model give",
     metric="mean",
     chance=None,
-    citation="described in the task's README",
     columns=COLUMNS,
-    read=reader(COLUMNS, None),
     build=build,
     examples=_examples,
     run=_run,

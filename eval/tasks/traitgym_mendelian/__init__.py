@@ -2,32 +2,27 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
-import pyarrow as pa
-
-from eval.baselines import VARIANT_BASELINES
-from eval.contract import Example, Options, Reading, Result, Summary, Task
+from eval.contract import Reading, Result, Summary
 from eval.metrics import by_group, summary_of
-from eval.tasks.common.tables import reader
-from eval.tasks.common.variants import examples_in_windows, row_label, run, with_scores
-from eval.tasks.traitgym_mendelian.build import WINDOW_BP, build
+from eval.tasks.common.listings import Listed
+from eval.tasks.common.variants import (
+    VARIANT_COLUMNS,
+    VariantTask,
+    examples_in_windows,
+    row_label,
+    with_scores,
+)
+from eval.tasks.common.windows import (
+    WINDOW_BP,
+    WINDOW_COLUMNS,
+    listed_label,
+    window_builder,
+)
 
-COLUMNS: dict[str, type] = {
-    "chrom": object,
-    "pos": int,
-    "ref": str,
-    "alt": str,
-    "label": int,
-    "ref_seq": str,
-    "var_seq": str,
-}
-READING = Reading("centered", WINDOW_BP, "both")
-_HUB_FILE = "mendelian_traits_vep.parquet"
 _METRIC = "average_precision_by_chromosome"
-
-
-def _examples(table: pa.Table, options: Options) -> list[Example]:
-    return examples_in_windows(table, options, READING, "consequence", row_label)
 
 
 def _summarise(results: Sequence[Result]) -> Summary:
@@ -52,10 +47,17 @@ def _summarise(results: Sequence[Result]) -> Summary:
     return with_scores(summary, results, _METRIC, "chrom")
 
 
-TASK = Task(
+def _named(row: Listed, where: str) -> dict[str, Any]:
+    label = listed_label(row, where)
+    return {
+        "label": label,
+        "class": "LOF" if label else "FUNC/INT",
+        "consequence": row.get("consequence"),
+    }
+
+
+TASK = VariantTask(
     name="traitgym_mendelian",
-    version="1",
-    axis="variants",
     measures="average precision of causal against matched variants, mean over chromosomes; "
     "chance is about the share of causal ones, 0.1 of the published",
     metric=_METRIC,
@@ -67,14 +69,16 @@ TASK = Task(
         "Evo2-7B": 0.3778,
     },
     citation="Carbon technical report, tables 6 and 7",
-    baselines=VARIANT_BASELINES,
-    columns=COLUMNS,
+    columns=VARIANT_COLUMNS | {"label": int} | WINDOW_COLUMNS,
     hub_id="HuggingFaceBio/traitgym",
-    hub_file=_HUB_FILE,
-    read=reader(COLUMNS, _HUB_FILE),
-    build=build,
-    examples=_examples,
-    run=run,
+    hub_file="mendelian_traits_vep.parquet",
+    build=window_builder("traitgym_mendelian", "label", _named),
+    examples=partial(
+        examples_in_windows,
+        reading=Reading("centered", WINDOW_BP, "both"),
+        group="consequence",
+        label=row_label,
+    ),
     summarise=_summarise,
     cluster="chrom",
 )

@@ -189,7 +189,9 @@ def test_a_score_that_is_no_number_stops_the_run_and_names_the_example(folder, n
         for n, result in enumerate(answers(model, some)):
             yield {**result, "score": float(no_number) if n == 3 else result["score"]}
 
-    with pytest.raises(ModelError, match=r"example '.+': the model.s output is not finite"):
+    with pytest.raises(
+        ModelError, match=r"^toy \(.*\), .+: example 'e3': the model.s output is not finite"
+    ):
         run_suite(suite_of(folder, task=replace(TASK, run=broken)))
     assert not (folder / "out/toy/m.json").exists()
 
@@ -232,7 +234,7 @@ def test_what_is_broken_is_said_with_its_task_data_and_entrant(folder):
     with pytest.raises(UserError, match=r"^toy \(.*toy\.parquet\): row 7: label is 9$"):
         run_suite(suite_of(folder, task=replace(TASK, examples=rows)))
     with pytest.raises(ConfigError, match=r"^toy: x\.parquet: has no row$"):
-        run_suite(suite_of(folder, task=replace(TASK, read=unread)))
+        run_suite(suite_of(folder, task=replace(TASK, reads=unread)))
     # A column that says nothing of one label leaves nothing to tell apart.
     table = pq.read_table(folder / "toy.parquet").to_pylist()
     half = [row | {"phyloP": None if n % 2 else 1.0} for n, row in enumerate(table)]

@@ -156,15 +156,6 @@ def _with_a_look(is_written, folder):
     return looked
 
 
-def test_a_broken_task_is_said_with_its_entrant(folder):
-    def broken(model, some):
-        for n, result in enumerate(answers(model, some)):
-            yield {**result, "score": float("nan") if n == 3 else result["score"]}
-
-    with pytest.raises(UserError, match=r"^toy \(.*\), GC: example 'e3': .* not finite"):
-        by_several(suite_of(folder, task=replace(TASK, run=broken)))
-
-
 def test_one_model_is_in_memory_at_a_time(folder):
     """The first is let go before the second is loaded."""
     suite, alive = suite_of(folder), []

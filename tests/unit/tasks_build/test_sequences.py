@@ -14,7 +14,7 @@ from carbon.errors import UserError
 from carbon.genome import GENETIC_CODE, Reference, read_annotation, reverse_complement, translate
 from carbon.genome.codon_usage import favourites
 from eval.tasks import TASKS
-from eval.tasks.common.building import Source, drawn, source_of, write_dataset
+from eval.tasks.common.building import Source, source_of, write_dataset
 from eval.tasks.common.coding import coding_exons
 from eval.tasks.synonymous_codons.build import recoded
 from eval.tasks.triplet_expansion.build import EXPANSION, expanded
@@ -231,9 +231,7 @@ def test_sources_are_read_from_text():
             source_of(text)
 
 
-def test_what_is_drawn_and_written(tmp_path):
-    assert drawn(5, None, 0) == drawn(5, 9, 0) == [0, 1, 2, 3, 4]
-    assert drawn(100, 10, 1) == sorted(set(drawn(100, 10, 1))) != drawn(100, 10, 2)
+def test_what_is_written(tmp_path):
     rows = ({"n": n, "text": "x" * n} for n in range(40))
     schema = pa.schema([("n", pa.int64()), ("text", pa.string())])
     dropped = Counter({"none": 0, "some": 2})

@@ -11,7 +11,7 @@ from carbon.errors import GenomeError, UserError
 from eval.tasks import TASKS
 from tests.helpers.files import random_bases, write_fasta, write_vcf
 from tests.helpers.tasks import OTHER
-from tests.helpers.tasks_build import rows_of
+from tests.helpers.tasks_build import rows_of, write_listing
 
 CLINVAR_HEADER = (
     "##reference=GRCh38\n"
@@ -97,12 +97,6 @@ def listing(bases: str, first: int, num_rows: int) -> list[dict]:
          "consequence": "distal"}
         for n in range(num_rows)
     ]  # fmt: skip
-
-
-def write_listing(path: Path, rows: list[dict], separator: str = "\t") -> Path:
-    lines = [separator.join(rows[0]), *(separator.join(map(str, r.values())) for r in rows)]
-    path.write_text("\n".join(lines) + "\n")
-    return path
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,8 @@
 """Datasets as tables: from the Hub or a local Parquet file, through `datasets`, and checked."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
-from functools import partial
-from glob import escape
+from contextlib import contextmanager, nullcontext
+from glob import escape, glob
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,6 @@ from carbon.errors import UserError
 from carbon.genome import IUPAC_DNA
 from carbon.io.structured import open_regular
 from carbon.model.folder import why_unreachable
-from eval.contract import Options
-from eval.data import files_of, is_on_hub
-from eval.hub import offline
 
 _LOCAL = "parquet"  # the loader of `datasets` for files of this machine
 _IS_OF_TYPE: dict[type, Callable[[pa.DataType], bool]] = {
@@ -29,6 +25,7 @@ _IS_OF_TYPE: dict[type, Callable[[pa.DataType], bool]] = {
     object: lambda t: types.is_string(t) or types.is_large_string(t) or types.is_integer(t),
 }
 """`object` is for names of chromosomes, which some tables write as numbers."""
+_NO_DNA = dict.fromkeys(map(ord, IUPAC_DNA))
 
 
 class Row(Mapping[str, Any]):
@@ -54,10 +51,49 @@ class Row(Mapping[str, Any]):
         """Name the row in a message, from 1."""
         return f"row {self.number + 1}"
 
+    def length_bp(self, column: str) -> int:
+        """Return the length of a sequence, which is not fetched for it."""
+        return int(pc.utf8_length(self._table[column][self.number]).as_py())
 
-def reader(columns: Mapping[str, type], hub_file: str | None) -> Callable[[Path | str], pa.Table]:
-    """Return the `read` of a task whose dataset is one file, or one table in several."""
-    return partial(read_table, columns=columns, hub_file=hub_file)
+    def dna(self, column: str, part: slice = slice(None)) -> str:
+        """Return a sequence, or a part of it, in capitals.
+
+        Raises:
+            UserError: it is empty, or something in it is not a letter of DNA.
+        """
+        letters: str = self[column][part].upper()
+        if not letters or (wrong := letters.translate(_NO_DNA)):
+            what = f"{wrong[0]!r} is not a DNA letter" if letters else "is empty"
+            raise UserError(f"{self.where} {column}: {what}; is the row broken?")
+        return letters
+
+
+def files_of(source: str) -> list[Path]:
+    """Return the files that a path or a pattern names; of a folder the Parquet files in it."""
+    paths = [Path(source)] if Path(source).exists() else [Path(found) for found in glob(source)]
+    return sorted(
+        file for path in paths for file in (path.rglob("*.parquet") if path.is_dir() else [path])
+    )
+
+
+def is_on_hub(source: str) -> bool:
+    """Return whether a source is `owner/name` on the Hub: no file or folder has this name."""
+    path = Path(source)
+    return not path.is_dir() and not files_of(source) and source.count("/") == 1 and not path.suffix
+
+
+@contextmanager
+def offline() -> Iterator[None]:
+    """Let `datasets` read its cache alone: it fails at once and does not retry for a minute."""
+    from datasets import config
+    from huggingface_hub import constants
+
+    before = config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE
+    config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE = before
 
 
 def read_table(
@@ -144,25 +180,9 @@ def check_columns(table: pa.Table, columns: Mapping[str, type], where: str) -> N
             raise UserError(f"{where} row {number}: has no '{name}'; fill it in or drop the row")
 
 
-def chosen_rows(num_rows: int, options: Options) -> list[int]:
-    """Return the numbers of the rows that are asked for, ascending."""
-    if options.max_samples is None or options.max_samples >= num_rows:
+def drawn(num_rows: int, most: int | None, seed: int) -> list[int]:
+    """Return which rows a seed chooses, ascending; all of them where none is too many."""
+    if most is None or most >= num_rows:
         return list(range(num_rows))
-    order = np.random.default_rng(options.seed).permutation(num_rows)
-    return sorted(order[: options.max_samples].tolist())
-
-
-_NO_DNA = dict.fromkeys(map(ord, IUPAC_DNA))
-
-
-def check_dna(sequence: str, where: str) -> str:
-    """Return a sequence in capitals.
-
-    Raises:
-        UserError: it is empty, or something in it is not a letter of DNA.
-    """
-    letters = sequence.upper()
-    if not letters or (wrong := letters.translate(_NO_DNA)):
-        what = f"{wrong[0]!r} is not a DNA letter" if letters else "is empty"
-        raise UserError(f"{where}: {what}; is the row broken?")
-    return letters
+    order = np.random.default_rng(seed).permutation(num_rows)
+    return sorted(order[:most].tolist())
