@@ -46,8 +46,10 @@ def track_figure(
     result: dict[str, Any],
     title: str,
     marked: Sequence[int],
+    *,
+    turns_into_letters: bool,
 ) -> f.Figure:
-    """Return bits along a region above its genes; in a view of few bases, letters.
+    """Return bits along a region above its genes, smoothed or as letters, or as bars of bases.
 
     Args:
         genome: genome of the region.
@@ -56,14 +58,17 @@ def track_figure(
         result: `bits` and `log_probabilities` of each base.
         title: title of the axis of bits.
         marked: 0-based positions that the visitor asked about.
+        turns_into_letters: draw a logo where few bases are in view, and else a smoothed track; the
+            page then follows each zoom.
     """
     is_near = view.length_bp <= _MOST_LETTERS_BP
-    traces, axis = (_letters if is_near else _area)(genome, interval, view, result)
+    draw = (_letters if is_near else _area) if turns_into_letters else _bars
+    traces, axis = draw(genome, interval, view, result)
     genes = genome.genes_in(interval)
     return f.figure(
         [*traces, *f.gene_traces(genes, interval, "y2")],
         height=420,
-        meta={"follows": True},
+        meta={"follows": turns_into_letters},
         showlegend=False,
         xaxis={"title": {"text": f"position on {f.plain(interval.contig)}"}, "tickformat": ",d",
                "nticks": 5, "range": [view.start + 0.5, view.end + 0.5], "anchor": "y2"},
@@ -120,6 +125,17 @@ def _area(
         "x0": interval.start + 1, "dx": 1, "y": rounded(heights),
         "line": {"color": f.BLUE, "width": 1},
         "hovertemplate": f"%{{x:,d}}: %{{y:.2f}} bits, mean of {SMOOTHED_BP} bases<extra></extra>",
+    }  # fmt: skip
+    return [trace], {}
+
+
+def _bars(
+    genome: Genome, interval: Interval, view: Interval, result: dict[str, Any]
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    trace = {
+        "type": "bar", "name": "bits", "x0": interval.start + 1, "dx": 1, "y": result["bits"],
+        "marker": {"color": f.BLUE}, "text": list(result["bases"]), "textposition": "none",
+        "hovertemplate": "%{x:,d} %{text}: %{y:.2f} bits<extra></extra>",
     }  # fmt: skip
     return [trace], {}
 

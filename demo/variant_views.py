@@ -62,9 +62,10 @@ def _strands(result: Result) -> str:
 def _standing(result: Result) -> str:
     """Return a sentence on the rank of the variant among SNVs of the gene, if it is known."""
     snvs = result.get("snvs")
-    if not snvs or not snvs["deltas"].get(snvs["consequence"]):
+    term = snvs["consequences"][0] if snvs else None
+    if not snvs or not snvs["deltas"].get(term):
         return ""
-    term, like = snvs["consequence"], len(snvs["deltas"][snvs["consequence"]])
+    like = len(snvs["deltas"][term])
     drawn = "all" if like == snvs["all"][term] else f"a random {like} of"
     verb = "is" if snvs["lower"] == 1 else "are"
     return (
@@ -160,7 +161,7 @@ def snv_strip(result: Result) -> f.Figure | None:
          "meanline": {"visible": True}, "hoveron": "points", "hoverinfo": "x"}
         for term, values in deltas.items()
     ]  # fmt: skip
-    own, *others = result["alleles"]
+    own, *others = zip(result["alleles"], snvs["consequences"], strict=True)
     traces.append(_marks("next to it", others, rows, f.BLUE, "circle"))
     traces.append(_marks("this variant", [own], rows, f.ORANGE, "diamond"))
     return f.figure(
@@ -176,14 +177,17 @@ def snv_strip(result: Result) -> f.Figure | None:
 
 
 def _marks(
-    name: str, scores: list[Result], rows: dict[str, str], color: str, symbol: str
+    name: str,
+    changes: list[tuple[Result, str | None]],
+    rows: dict[str, str],
+    color: str,
+    symbol: str,
 ) -> dict[str, Any]:
     """Return the changes in the rows of their consequences; a change without a row is left out."""
     shown = [
-        (score["delta"], rows[effect["term"]], title_of(score))
-        for score in scores
-        for effect in score["effects"][:1]
-        if effect["term"] in rows and score["delta"] is not None
+        (score["delta"], rows[term], title_of(score))
+        for score, term in changes
+        if term in rows and score["delta"] is not None
     ]
     return {
         "type": "scatter", "mode": "markers+text", "name": name, "showlegend": True,

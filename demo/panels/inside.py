@@ -139,8 +139,9 @@ class Inside(Panel):
 
     def card(self, values: Values, result: Result) -> Card:
         """Return the preview of this state, with the likeliest 6-mers as its picture."""
-        best = result["top"][0]
-        sentence = f"The model expects {best['kmer']} next, at {100 * best['probability']:.1f} %."
+        best, fixed = result["top"][0], result["fixed"]
+        subject = "The model" if fixed == FREE else f"Given {fixed}, the model"
+        sentence = f"{subject} expects {best['kmer']} next, at {100 * best['probability']:.1f} %."
         return Card(self.title, sentence, tuple(each["probability"] for each in result["top"]))
 
     def python(self, values: Values) -> str:

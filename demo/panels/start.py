@@ -57,19 +57,11 @@ class Start(Panel):
 
     def make_fields(self) -> tuple[Field, ...]:
         """Return the one input, which leads to another page."""
-        return (
-            input_field("", "A yeast gene, a mutation, or your own DNA" if self._is_yeast
-                        else "A gene, a mutation, or your own DNA",
-                        f"such as {self._such_as}; or paste FASTA or GenBank"),
-        )  # fmt: skip
-
-    @property
-    def _is_yeast(self) -> bool:
-        return self.lab.first.model_name == "yeast"
-
-    @property
-    def _such_as(self) -> str:
-        return "ERG11, E52* of ENO2 or VIII:451480 G>T" if self._is_yeast else self.lab.example.name
+        entry = self.lab.held_out_of
+        gene = f"A {entry.name} gene" if entry else "A gene"
+        *first, last = self.lab.example.spellings()
+        such_as = f"such as {', '.join(first)} or {last}; or paste FASTA or GenBank"
+        return (input_field("", f"{gene}, a mutation, or your own DNA", such_as),)
 
     def example_links(self) -> str:
         """Return one link to each kind of page, in place of examples of this page."""
@@ -127,7 +119,7 @@ class Start(Panel):
                                       if cut else None),
             "gene": _gene_figure(cut) if cut else None,
             "tokens": text.tokens(self._sequence[: _PRIMER_BP // 2 // K * K]),
-            "guess": text.guess(result["best_kmer"], result["next_kmer"]),
+            "guess": text.guess(result["best_kmer"], result["sequence"]),
             "marginals": _marginals_figure(result["marginals"], result["next_kmer"]),
             "alike": text.ALIKE,
             "map": map_figure(self._map),
@@ -194,12 +186,12 @@ def _sentence(lab: Lab) -> str:
     size = f"A model with {_millions(about.num_parameters)} parameters"
     if entry is None:
         return f"{size}, trained on {about.trained_on or 'DNA that was not recorded'}."
+    text = f"{size} read {entry.name} DNA for {60 * entry.hours:.0f} minutes."
+    if lab.held_out_of != entry:
+        return text
     gene = lab.example.name
     copy = f"; a near copy of the gene, {_NEAR_COPIES[gene]}, was not" * (gene in _NEAR_COPIES)
-    return (
-        f"{size} read {entry.name} DNA for {60 * entry.hours:.0f} minutes. Chromosome "
-        f"{entry.held_out_contig}, where this gene lies, was held out{copy}."
-    )
+    return f"{text} Chromosome {entry.held_out_contig}, where this gene lies, was held out{copy}."
 
 
 def _millions(count: int) -> str:

@@ -24,7 +24,7 @@ from demo.lru_cache import LruCache
 from demo.panel import Command, Example, Panel, Pick, Progress, Result, View
 from demo.preview import Card
 from demo.protein_changes import changes_side_by_side
-from demo.uploads import GENOME_ENDINGS, shown_reference, without_folders
+from demo.uploads import GENOME_ENDINGS, is_pasted, pasted_link, shown_reference, without_folders
 from demo.variant_files import Listed, first_variants, printed_vcf
 from demo.words import named
 
@@ -36,6 +36,7 @@ _SNVS_OF_EACH = 24  # consequence
 _CACHED = 8  # regions
 _MOST_VARIANTS = 200
 _MOST_ALLELES = 12
+CHANGE = "change"  # the field that selects a variant of a pasted sequence
 
 
 class Question(NamedTuple):
@@ -84,13 +85,15 @@ class VariantEffect(Panel):
 
     def make_fields(self) -> tuple[Field, ...]:
         """Return the inputs."""
-        gene = self.lab.example.name
+        example = self.lab.example
         most_bp = self.lab.model.variant_method(protocol=_PROTOCOL).window_bp
         return (
-            input_field(gene, "Variant, or gene",
-                        "such as E52* of ENO2, GENE:c.154G>T, chr8:451480 G>T, or a row of a VCF"),
+            input_field(example.name, "Variant, or gene",
+                        f"such as {', '.join(example.spellings()[1:])}, or a row of a VCF"),
             Field("alleles", "Compare with", "", "lines", most=1000,
                   info="one variant a line; empty for three changes of the same codon"),
+            Field(CHANGE, "Variant of a pasted sequence", "", more=True,
+                  info="such as 40 A>C; without one, a change of its first gene, or of its middle"),
             Field("strands", "Strands", "both", "choice", tuple(STRANDS_READ), more=True),
             Field("window_bp", "Window in bases", min(_WINDOW_BP, most_bp), "integer", least=48,
                   most=most_bp, more=True,
@@ -114,7 +117,10 @@ class VariantEffect(Panel):
 
     def picks(self) -> tuple[Pick, ...]:
         """Return the click on a cell of the heat map: its SNV becomes the variant."""
-        return (Pick("map", lambda picked, values: {INPUT: str(picked)}),)
+        return (Pick("map", self._picked),)
+
+    def _picked(self, variant: Any, values: Values) -> Values:
+        return {_field_of(self._question(values).genome): str(variant)}
 
     def answer(self, values: Values) -> Iterator[Progress | Result]:
         """Yield the variant next to others, then its surroundings, its gene, and the VCF."""
@@ -135,7 +141,7 @@ class VariantEffect(Panel):
         yield result
         result |= yield from _heat(genome, variant, values["map_bp"], scores)
         yield result
-        result |= {"snvs": (yield from self._by_consequence(genome, variant, place, scores))}
+        result |= {"snvs": (yield from self._by_consequence(question, place, scores))}
         yield result
         if values["vcf"]:
             yield from self._with_vcf(question, scores, result)
@@ -144,7 +150,8 @@ class VariantEffect(Panel):
         """Return the variant, and the changes next to it.
 
         Raises:
-            UserError: the input or an allele is no variant, gene or sequence.
+            UserError: the input or an allele is no variant, gene or sequence, or the VCF and the
+                input belong to different genomes.
         """
         genome = self.lab.genome_of(values["genome"])
         listed = first_variants(values["vcf"], genome.reference, _MOST_VARIANTS + 1)
@@ -157,21 +164,29 @@ class VariantEffect(Panel):
             raise UserError("the VCF has no variant that can be scored; type one above")
         else:
             detected = self.lab.detect(values[INPUT], values["genome"])
-            genome, gene = detected.genome, detected.gene
-            variant = detected.variant or _first_variant(detected)
-        alleles = self._alleles(values) or _changes_near(genome, gene, variant)
+            if listed and detected.genome is not genome:
+                raise UserError(
+                    "the VCF belongs to the open genome, and the input is another sequence; "
+                    "remove the VCF, or upload the sequence as your own genome"
+                )
+            genome, gene, variant = self._asked(detected, values)
+        alleles = self._alleles(values, genome, gene) or _changes_near(genome, gene, variant)
         others = tuple(each for each in dict.fromkeys(alleles) if each != variant)
         return Question(genome, gene, variant, others, listed)
 
-    def _alleles(self, values: Values) -> list[Variant]:
+    def _asked(self, detected: Detected, values: Values) -> tuple[Genome, Gene | None, Variant]:
+        genome, gene = detected.genome, detected.gene
+        if not (is_pasted(genome) and values[CHANGE]):
+            return genome, gene, detected.variant or _first_variant(detected)
+        variant = self.lab.variant_in(genome, values[CHANGE], gene)
+        return genome, next(iter(genome.genes_in(variant.interval)), None), variant
+
+    def _alleles(self, values: Values, genome: Genome, gene: Gene | None) -> list[Variant]:
+        """Return the variants to compare with, in the genome and gene of the input."""
         lines = [line for line in values["alleles"].splitlines() if line.strip()]
         if len(lines) > _MOST_ALLELES:
             raise UserError(f"Compare with: {len(lines)} variants; give {_MOST_ALLELES} at most")
-        alleles = [self.lab.detect(line, values["genome"]).variant for line in lines]
-        for line, variant in zip(lines, alleles, strict=True):
-            if variant is None:
-                raise UserError(f"Compare with: '{line.strip()}' is not a variant")
-        return [variant for variant in alleles if variant]
+        return [self.lab.variant_in(genome, line, gene) for line in lines]
 
     def _scores_of(self, genome: Genome, place: Interval, values: Values) -> snvs.Scores:
         options = _options(values)
@@ -206,9 +221,10 @@ class VariantEffect(Panel):
         return {"strands": parts}
 
     def _by_consequence(
-        self, genome: Genome, variant: Variant, place: Interval, scores: snvs.Scores
+        self, question: Question, place: Interval, scores: snvs.Scores
     ) -> Generator[Progress, None, Result]:
         """Return SNVs of the region by consequence, and where the variant stands among them."""
+        genome, variant = question.genome, question.variant
         terms = self._terms.get(
             (genome.reference, place),
             lambda: snvs.consequences_in(genome.reference, place, genome.annotation),
@@ -216,14 +232,15 @@ class VariantEffect(Panel):
         drawn = {each: terms[each] for each in snvs.some_of_each(terms, _SNVS_OF_EACH)}
         yield from scores.add(sorted(drawn, key=lambda each: each.position))
         deltas = snvs.by_consequence(drawn, scores.deltas)
-        own = terms.get(normalize_variant(genome.reference, variant))
+        shown = (variant, *question.alleles)
+        own, *others = (terms.get(normalize_variant(genome.reference, each)) for each in shown)
         like = deltas.get(own, []) if own else []
         delta = scores.deltas[variant]
         return {
             "region": place.to_region(),
             "all": dict(Counter(terms.values())),
             "deltas": deltas,
-            "consequence": own,
+            "consequences": [own, *others],
             "lower": sum(each < delta for each in like),
         }
 
@@ -244,24 +261,32 @@ class VariantEffect(Panel):
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
         """Return words, tables, figures and downloads."""
         question = self._question(values)
+        field = _field_of(question.genome)
+
+        def link_of(variant: str) -> str:
+            return self.link(values | {field: variant})
+
         return {
             "verdict": views.verdict(result),
-            "alleles": views.side_by_side(result, self._link_of),
+            "alleles": views.side_by_side(result, link_of),
             "strip": views.snv_strip(result),
             "map": views.effect_map(question.genome, result),
             "table": views.vcf_table(result),
-            "tsv": views.downloads(result),
+            "tsv": views.downloads(result) + pasted_link(question.genome, values[INPUT]),
         }
 
-    def _link_of(self, variant: str) -> str:
-        return self.link({INPUT: variant})
-
     def questions(self, values: Values, result: Result) -> Sequence[tuple[str, str]]:
-        """Return links to the gene, and to what the model would write there."""
-        gene = self._question(values).gene
-        to = urlencode({INPUT: result["variant"]})
-        links = [("What does the model expect along this gene?", f"/gene?{to}")]
-        if gene:
+        """Return links to the gene, and to what the model would write there.
+
+        Pasted sequences go along as a whole, and uploads do not.
+        """
+        if values["genome"]:
+            return ()
+        question = self._question(values)
+        gene, pasted = question.gene, is_pasted(question.genome)
+        state = urlencode({INPUT: values[INPUT] if pasted else result["variant"]})
+        links = [("What does the model expect along this gene?", f"/gene?{state}")]
+        if gene and not pasted:
             state = urlencode({INPUT: gene.name})
             links.append((f"How would the model write {gene.name}?", f"/write?{state}"))
         return links
@@ -330,11 +355,14 @@ def _first_scorable(listed: Sequence[Listed]) -> Variant | None:
 
 def _first_variant(detected: Detected) -> Variant:
     """Return a stop of the gene, or else another change of the gene or region."""
-    genome, gene = detected.genome, detected.gene
-    changes = changes_side_by_side(genome, gene) if gene else {}
-    name = gene.name if gene else detected.interval.to_region()
-    others = ExampleGene(genome, name).variants()
-    return next(iter((changes or others).values()))
+    gene = detected.gene
+    name = gene.name if gene and gene.transcripts else detected.interval.to_region()
+    return ExampleGene(detected.genome, name).first_variant()
+
+
+def _field_of(genome: Genome) -> str:
+    """Return the field that selects a variant of a genome."""
+    return CHANGE if is_pasted(genome) else INPUT
 
 
 def _changes_near(genome: Genome, gene: Gene | None, variant: Variant) -> list[Variant]:
