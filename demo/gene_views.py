@@ -9,34 +9,16 @@ from numpy.typing import NDArray
 from carbon.genome import Interval, reverse_complement
 from carbon.genome.genome import Genome
 from demo import figures as f
+from demo.arrays import SMOOTHED_BP, as_lists, smoothed
 from demo.central_dogma import residues
 from demo.logo import letter_heights, logo_polygons
 
-SMOOTHED_BP = 61
 _MOST_LETTERS_BP = 150  # in view: fewer bases are drawn as letters
 _LEAST_TOP_BITS = 0.5
 _LEAST_LETTER_PIXELS = 8
 _LAST_PERCENTILE = 99.5  # a few extremes would leave all other cells pale
 
 Floats = NDArray[np.float64]
-
-
-def smoothed(values: Floats, width_bp: int) -> Floats:
-    """Return the mean of `width_bp` values around each, fewer at the ends and next to NaN."""
-    known = ~np.isnan(values)
-    kernel = np.ones(min(width_bp, len(values)))
-    sums = np.convolve(np.where(known, values, 0), kernel, "same")
-    counts = np.convolve(known, kernel, "same")
-    means: Floats = np.divide(sums, counts, out=np.full(len(values), np.nan), where=counts > 0)
-    return means
-
-
-def rounded(values: NDArray[Any]) -> list[Any]:
-    """Return an array as nested lists with three decimals, and None for NaN."""
-    cells = np.round(values, 3).astype(object)
-    cells[np.isnan(values)] = None
-    lists: list[Any] = cells.tolist()
-    return lists
 
 
 def track_figure(
@@ -70,8 +52,7 @@ def track_figure(
         height=420,
         meta={"follows": turns_into_letters},
         showlegend=False,
-        xaxis={"title": {"text": f"position on {f.plain(interval.contig)}"}, "tickformat": ",d",
-               "nticks": 5, "range": [view.start + 0.5, view.end + 0.5], "anchor": "y2"},
+        xaxis=f.position_axis(view, anchor="y2"),
         yaxis={"domain": [0.34, 1], "fixedrange": True, "title": {"text": title}}
         | axis,
         yaxis2=f.gene_axis((0, 0.24), len(genes)),
@@ -90,17 +71,14 @@ def map_figure(interval: Interval, cells: Floats, pairs: Sequence[tuple[int, int
     known = cells[~np.isnan(cells)]
     most = float(np.percentile(known, _LAST_PERCENTILE)) if known.size else 1.0
     both_ways = [*pairs, *((last, first) for first, last in pairs)]
-    span = [interval.start + 0.5, interval.end + 0.5]
-    axis = {"range": span, "constrain": "domain",
-            "tickformat": ",d", "nticks": 4, "showgrid": False, "zeroline": False,
-            "title": {"text": f"position on {f.plain(interval.contig)}"}}  # fmt: skip
+    axis = f.position_axis(interval, constrain="domain", showgrid=False, zeroline=False)
     marks = {
         "type": "scatter", "mode": "markers", "hoverinfo": "skip", "name": "base pairs of the tRNA",
         "x": [first + 1 for first, _ in both_ways], "y": [last + 1 for _, last in both_ways],
         "marker": {"symbol": "square-open", "size": 6, "color": f.ORANGE, "line": {"width": 1.5}},
     }  # fmt: skip
     heat = {
-        "type": "heatmap", "z": rounded(cells), "x0": interval.start + 1, "dx": 1,
+        "type": "heatmap", "z": as_lists(cells, 3), "x0": interval.start + 1, "dx": 1,
         "y0": interval.start + 1, "dy": 1, "zmin": 0, "zmax": most,
         "colorscale": [[0, "rgba(0,114,178,0)"], [1, f.BLUE]],
         "colorbar": {"title": {"text": "log2 odds"}, "thickness": 12, "orientation": "h",
@@ -112,17 +90,17 @@ def map_figure(interval: Interval, cells: Floats, pairs: Sequence[tuple[int, int
         height=600,
         showlegend=bool(pairs),
         xaxis=axis,
-        yaxis=axis | {"range": span[::-1], "scaleanchor": "x", "title": None},
+        yaxis=axis | {"range": axis["range"][::-1], "scaleanchor": "x", "title": None},
     )
 
 
 def _area(
     genome: Genome, interval: Interval, view: Interval, result: dict[str, Any]
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    heights = smoothed(np.array(result["bits"], dtype=float), SMOOTHED_BP)
+    heights = smoothed(np.array(result["bits"], dtype=float))
     trace = {
         "type": "scatter", "mode": "lines", "fill": "tozeroy", "name": "bits",
-        "x0": interval.start + 1, "dx": 1, "y": rounded(heights),
+        "x0": interval.start + 1, "dx": 1, "y": as_lists(heights, 3),
         "line": {"color": f.BLUE, "width": 1},
         "hovertemplate": f"%{{x:,d}}: %{{y:.2f}} bits, mean of {SMOOTHED_BP} bases<extra></extra>",
     }  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 from carbon.genome import Interval, Variant
 from carbon.genome.genome import Genome
 from demo import figures as f
-from demo.markup import download, escape, facts, link_chip, paragraph, table, tsv
+from demo.markup import Html, download, escape, facts, link_chip, paragraph, table, tsv
 from demo.panel import Result
 from demo.words import in_words, many, named, spaced
 
@@ -82,32 +82,32 @@ def _caution(result: Result) -> str:
 
 def side_by_side(result: Result, link_of: Callable[[str], str]) -> str:
     """Return the variant and the changes next to it, each with its one delta."""
+    own = result["alleles"][0]
     rows = sorted(result["alleles"], key=lambda row: (row["delta"] is None, row["delta"] or 0.0))
-    cells = "".join(_allele_row(row, row is result["alleles"][0], link_of) for row in rows)
-    header = "".join(
-        f'<th scope="col">{name}</th>'
-        for name in ("change", "variant", "consequence", "delta, nats", "to the model")
+    cells = (
+        (_link_or_name(row, None if row is own else link_of), *_allele_cells(row)) for row in rows
     )
-    return (
-        '<div class="scroll" tabindex="0"><table class="plain"><caption>Side by side, by the same '
-        f"method</caption><thead><tr>{header}</tr></thead><tbody>{cells}</tbody></table></div>"
-    )
+    header = ("change", "variant", "consequence", "delta, nats", "to the model")
+    return table(header, cells, "Side by side, by the same method")
 
 
-def _allele_row(row: Result, is_own: bool, link_of: Callable[[str], str]) -> str:
+def _link_or_name(row: Result, link_of: Callable[[str], str] | None) -> Html:
+    title = title_of(row)
+    if link_of is None:
+        return Html(f"<strong>{escape(title)}</strong>")
+    return Html(link_chip(link_of(row["variant"]), title))
+
+
+def _allele_cells(row: Result) -> tuple[str, str, str, str]:
     consequence = ", ".join(dict.fromkeys(spaced(e["term"]) for e in row["effects"]))
-    title, variant = escape(title_of(row)), escape(named(row["variant"]))
-    name = (
-        f"<strong>{title}</strong>" if is_own else link_chip(link_of(row["variant"]), title_of(row))
-    )
-    if row["delta"] is None:
-        delta, words = "", escape((row["reason"] or "").replace("_", " "))
-    else:
-        delta = f"{row['delta']:+.2f}"
-        words = escape(in_words(row["delta"], row["unsure"], "it", "the reference"))
+    place, delta = named(row["variant"]), row["delta"]
+    if delta is None:
+        return place, consequence, "", (row["reason"] or "").replace("_", " ")
     return (
-        f"<tr><td>{name}</td><td>{variant}</td><td>{escape(consequence)}</td>"
-        f'<td class="number">{delta}</td><td>{words}</td></tr>'
+        place,
+        consequence,
+        f"{delta:+.2f}",
+        in_words(delta, row["unsure"], "it", "the reference"),
     )
 
 
@@ -131,9 +131,7 @@ def effect_map(genome: Genome, result: Result) -> f.Figure | None:
         barmode="overlay",
         bargap=0,
         showlegend=True,
-        xaxis={"title": {"text": f"position on {f.plain(window.contig)}"}, "tickformat": ",d",
-               "nticks": 5, "range": [window.start + 0.5, window.end + 0.5], "anchor": "y2",
-               "tickangle": 0},
+        xaxis=f.position_axis(window, anchor="y2", tickangle=0),
         yaxis={"domain": [0.64, 1], "title": {"text": "nats of a base"}},
         yaxis2=f.gene_axis((0, 0.13), len(genes)),
         yaxis3={"domain": [0.2, 0.56], "title": {"text": "ALT"}, "fixedrange": True,

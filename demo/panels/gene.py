@@ -3,26 +3,25 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
-from urllib.parse import urlencode
 
 import numpy as np
 from numpy.typing import NDArray
 
 from carbon.genome import Interval
-from carbon.genome.genes import find_gene
 from carbon.genome.genome import Genome
 from carbon.genome.interval import from_region
 from carbon.inference.options import STRANDS_READ
-from demo.fields import Field, Values, input_field
+from demo.arrays import smoothed
+from demo.fields import Field, Values, genome_field, input_field, input_link
 from demo.gene_measures import DOWNSTREAM_BP, MAP_PHASES, MEASURES, WINDOW_BP
-from demo.gene_views import SMOOTHED_BP, map_figure, smoothed, track_figure
-from demo.inputs import Detected
+from demo.gene_views import map_figure, track_figure
+from demo.inputs import Detected, gene_named
 from demo.markup import download, facts, link_chip, paragraph, shortened, tsv
 from demo.open_frames import open_frames
 from demo.panel import Command, Example, Panel, Pick, Progress, Result, View
 from demo.preview import Card
 from demo.trna import about_pairs, pairs_in, stem_pairs
-from demo.uploads import GENOME_ENDINGS, pasted_link, shown_reference
+from demo.uploads import pasted_link, shown_reference
 
 TRACK, CONSTRAINT, MAP = MEASURES
 _MOST_BP = MEASURES[TRACK].most_bp
@@ -61,8 +60,7 @@ class Gene(Panel):
                   info="both: the mean of both directions"),
             Field("phases", "Phases", list(_PHASES), "choices", _PHASES, more=True,
                   info="where 6-mers begin; predictability is their mean"),
-            Field("genome", "Your own genome", [], "files", GENOME_ENDINGS, more=True,
-                  info="one GenBank file, or FASTA with or without annotation"),
+            genome_field(),
         )  # fmt: skip
 
     def examples(self) -> tuple[Example, ...]:
@@ -124,11 +122,11 @@ class Gene(Panel):
         """Return links that take this input to other pages; uploads do not go along."""
         if values["genome"]:
             return ()
-        query = urlencode({"input": values["input"]})
+        text = values["input"]
         return (
-            ("Change a base", f"/variant?{query}"),
-            ("Let the model continue it", f"/write?{query}"),
-            ("Look inside one prediction", f"/inside?{query}"),
+            ("Change a base", input_link("/variant", text)),
+            ("Let the model continue it", input_link("/write", text)),
+            ("Look inside one prediction", input_link("/inside", text)),
         )
 
     def card(self, values: Values, result: Result) -> Card:
@@ -137,7 +135,7 @@ class Gene(Panel):
         title = f"{shortened(self._detected(values).text)}: {values['view']}"
         if values["view"] == MAP:
             return Card(title, measure.caption)
-        heights = np.nan_to_num(smoothed(np.array(result["bits"], dtype=float), SMOOTHED_BP))
+        heights = np.nan_to_num(smoothed(np.array(result["bits"], dtype=float)))
         bars = np.array_split(heights, min(_CARD_BARS, len(heights)))
         return Card(title, measure.caption, tuple(float(bar.mean()) for bar in bars))
 
@@ -190,10 +188,9 @@ class Gene(Panel):
 
     def _detected(self, values: Values) -> Detected:
         detected = self.lab.detect(values["input"], values["genome"])
-        annotation = detected.genome.annotation
-        if detected.kind != "genbank" or not values["gene"] or annotation is None:
+        if detected.kind != "genbank" or not values["gene"]:
             return detected
-        return replace(detected, gene=find_gene(annotation, values["gene"]))
+        return replace(detected, gene=gene_named(detected.genome, values["gene"]))
 
     def _zoomed(self, picked: Any, values: Values) -> Values:
         place = _place(self._detected(values), values)

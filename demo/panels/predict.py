@@ -13,11 +13,11 @@ from carbon.finetune.folder import HEAD, MANIFEST, read_manifest
 from carbon.finetune.predict import FinetunedModel, load_finetuned
 from carbon.finetune.readers import alleles_of, fits_window
 from carbon.genome import Reference, Variant, fasta_text
+from demo.arrays import as_lists
 from demo.fields import Field, Values
 from demo.folders import find_folders, folder_named, written
 from demo.lab import Lab
 from demo.lru_cache import LruCache
-from demo.neighbouring_snvs import as_lists
 from demo.panel import Command, Example, Panel, Progress, Result, View
 from demo.pieces import pieces_of_kinds
 from demo.prediction_views import prediction_facts, prediction_figure, prediction_tables

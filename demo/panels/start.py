@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, ClassVar
-from urllib.parse import urlencode
 
 import numpy as np
 
@@ -14,8 +13,17 @@ from carbon.pretrained import BUNDLED_MODELS
 from carbon.tokenizer import BASES, K
 from demo import primer_text as text
 from demo.embedding_map import EmbeddingMap, embedding_map, map_figure
-from demo.fields import INPUT, Field, Values, input_field, link_to
-from demo.figures import BASE_COLORS, ORANGE, Figure, bars, figure, gene_axis, gene_traces, plain
+from demo.fields import INPUT, Field, Values, input_field, input_link, link_to
+from demo.figures import (
+    BASE_COLORS,
+    ORANGE,
+    Figure,
+    bars,
+    figure,
+    gene_axis,
+    gene_traces,
+    position_axis,
+)
 from demo.gene_summary import described
 from demo.lab import Lab
 from demo.learning import learning_figure
@@ -65,12 +73,12 @@ class Start(Panel):
 
     def example_links(self) -> str:
         """Return one link to each kind of page, in place of examples of this page."""
-        state = urlencode({INPUT: self.lab.example.name})
+        gene = self.lab.example.name
         watch = '<button class="chip" data-replay>Watch it learn</button>'
         return (
-            link_chip(f"/variant?{state}", "Break a gene")
+            link_chip(input_link("/variant", gene), "Break a gene")
             + (watch if self.lab.learned else "")
-            + link_chip(f"/write?{state}", "Let it write")
+            + link_chip(input_link("/write", gene), "Let it write")
         )
 
     @property
@@ -143,7 +151,7 @@ class Start(Panel):
     def card(self, values: Values, result: Result) -> Card:
         """Return the preview of the learning figure."""
         learned = self.lab.learned
-        heights = learned.smoothed_bits(_PRIMER_BP)[-1] if learned else ()
+        heights = learned.smoothed_bits()[-1] if learned else ()
         return Card(self.heading, self.sentence, tuple(map(float, heights)))
 
     @cached_property
@@ -205,8 +213,7 @@ def _gene_figure(gene: Gene) -> Figure:
     return figure(
         traces,
         height=150,
-        xaxis={"title": {"text": f"position on {plain(place.contig)}"}, "tickformat": ",d",
-               "nticks": 4, "range": [place.start + 0.5, place.end + 0.5], "fixedrange": True},
+        xaxis=position_axis(place, fixedrange=True),
         yaxis=gene_axis((0, 1), 1),
         showlegend=True,
     )  # fmt: skip

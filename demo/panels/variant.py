@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
-from urllib.parse import urlencode
 
 from carbon.errors import UserError
 from carbon.genome import Interval, Variant
@@ -16,7 +15,7 @@ from carbon.inference.options import STRANDS_READ
 from carbon.inference.variants.score import STRAND_NAMES, VariantScore
 from demo import neighbouring_snvs as snvs
 from demo import variant_views as views
-from demo.fields import INPUT, Field, Values, input_field
+from demo.fields import INPUT, Field, Values, genome_field, input_field, input_link
 from demo.gene_examples import Example as ExampleGene
 from demo.inputs import Detected
 from demo.lab import Lab
@@ -24,14 +23,13 @@ from demo.lru_cache import LruCache
 from demo.panel import Command, Example, Panel, Pick, Progress, Result, View
 from demo.preview import Card
 from demo.protein_changes import changes_side_by_side
-from demo.uploads import GENOME_ENDINGS, is_pasted, pasted_link, shown_reference, without_folders
+from demo.uploads import is_pasted, pasted_link, shown_reference, without_folders
 from demo.variant_files import Listed, first_variants, printed_vcf
 from demo.words import named
 
 _PROTOCOL: Literal["centered"] = "centered"
 _WINDOW_BP = 384
 _MOST_MAP_BP = 120
-_MOST_STRIP_BP = 3000
 _SNVS_OF_EACH = 24  # consequence
 _CACHED = 8  # regions
 _MOST_VARIANTS = 200
@@ -102,8 +100,7 @@ class VariantEffect(Panel):
                   more=True),
             Field("vcf", "Your own variants", [], "files", (".vcf",), more=True,
                   info=f"a sorted VCF; the first {_MOST_VARIANTS} variants are scored"),
-            Field("genome", "Your own genome", [], "files", GENOME_ENDINGS, more=True,
-                  info="one GenBank file, or FASTA and annotation"),
+            genome_field(),
         )  # fmt: skip
 
     def examples(self) -> tuple[Example, ...]:
@@ -134,12 +131,12 @@ class VariantEffect(Panel):
     def _answered(self, values: Values) -> Iterator[Progress | Result]:
         question = self._question(values)
         genome, variant = question.genome, question.variant
-        place = _place_around(genome, question.gene, variant)
+        place = snvs.place_around(genome, question.gene, variant)
         scores = self._scores_of(genome, place, values)
         yield from scores.add([variant, *question.alleles])
         result = self._side_by_side(question, scores) | self._strands(genome, variant, values)
         yield result
-        result |= yield from _heat(genome, variant, values["map_bp"], scores)
+        result |= yield from snvs.heat_map(genome, variant, values["map_bp"], scores)
         yield result
         result |= {"snvs": (yield from self._by_consequence(question, place, scores))}
         yield result
@@ -284,11 +281,11 @@ class VariantEffect(Panel):
             return ()
         question = self._question(values)
         gene, pasted = question.gene, is_pasted(question.genome)
-        state = urlencode({INPUT: values[INPUT] if pasted else result["variant"]})
-        links = [("What does the model expect along this gene?", f"/gene?{state}")]
+        text = values[INPUT] if pasted else result["variant"]
+        links = [("What does the model expect along this gene?", input_link("/gene", text))]
         if gene and not pasted:
-            state = urlencode({INPUT: gene.name})
-            links.append((f"How would the model write {gene.name}?", f"/write?{state}"))
+            write = f"How would the model write {gene.name}?"
+            links.append((write, input_link("/write", gene.name)))
         return links
 
     def card(self, values: Values, result: Result) -> Card:
@@ -301,10 +298,11 @@ class VariantEffect(Panel):
         question = self._question(values)
         options = ", ".join(f"{k}={v!r}" for k, v in _options(values).items())
         reference, before, _ = shown_reference(question.genome)
-        window = _window_around(question.genome, question.variant, values["map_bp"])
+        window = snvs.window_around(question.genome, question.variant, values["map_bp"])
         texts = [each.to_text() for each in (question.variant, *question.alleles)]
+        reads_vcf = "from carbon.genome import VcfReader\n" if values["vcf"] else ""
         program = (
-            f"{before}import carbon\nfrom carbon.genome import VcfReader\n\n"
+            f"{before}import carbon\n{reads_vcf}\n"
             f"model = carbon.load({self.lab.model_name!r})\n"
             f"variants = [carbon.Variant.parse(text) for text in {texts!r}]\n"
             f"window = carbon.Interval({window.contig!r}, {window.start}, {window.end})\n"
@@ -316,7 +314,7 @@ class VariantEffect(Panel):
             "        print(score.variant.to_text(), score.delta, score.forward, score.reverse)\n"
         )
         if not values["vcf"]:
-            return program.replace("from carbon.genome import VcfReader\n", "")
+            return program
         return program + (
             f"    for row in VcfReader({Path(values['vcf'][0]).name!r}, genome):\n"
             "        if row.disagreement is None:\n"
@@ -372,34 +370,3 @@ def _changes_near(genome: Genome, gene: Gene | None, variant: Variant) -> list[V
     position = normalize_variant(genome.reference, variant).position
     changes = changes_side_by_side(genome, gene, position) or changes_side_by_side(genome, gene)
     return list(changes.values())
-
-
-def _window_around(genome: Genome, variant: Variant, window_bp: int) -> Interval:
-    """Return the window with the variant at its centre, truncated at the ends of the contig."""
-    start = max(0, normalize_variant(genome.reference, variant).position - window_bp // 2)
-    length_bp = genome.reference.contig_lengths_bp[variant.contig]
-    return Interval(variant.contig, start, min(start + window_bp, length_bp))
-
-
-def _place_around(genome: Genome, gene: Gene | None, variant: Variant) -> Interval:
-    """Return the gene, or the part of it around the variant if the gene is long."""
-    place = _window_around(genome, variant, _MOST_STRIP_BP)
-    if gene is None or not gene.interval.overlaps(variant.interval):
-        return place
-    start, end = max(place.start, gene.interval.start), min(place.end, gene.interval.end)
-    return Interval(place.contig, start, end)
-
-
-def _heat(
-    genome: Genome, variant: Variant, map_bp: int, scores: snvs.Scores
-) -> Generator[Progress, None, Result]:
-    """Return the deltas of all SNVs around a variant: None for unknown bases, 0 for REF."""
-    window = _window_around(genome, variant, map_bp)
-    yield from scores.add(snvs.snvs_in(genome.reference, window))
-    bases, deltas = genome.reference.fetch(window).upper(), scores.deltas
-    rows = [
-        [0.0 if ref == alt else deltas.get(Variant(window.contig, at, ref, alt))
-         for alt in views.ALTS] if ref in views.ALTS else [None] * len(views.ALTS)
-        for at, ref in enumerate(bases, start=window.start)
-    ]  # fmt: skip
-    return {"window": window.to_region(), "bases": bases, "deltas": rows}

@@ -6,8 +6,8 @@ import pytest
 
 from carbon.genome import Gene, Interval, Reference, reverse_complement
 from carbon.inference import join_chunks
+from demo.arrays import smoothed
 from demo.gene_measures import MEASURES
-from demo.gene_views import smoothed
 from demo.panels.gene import CONSTRAINT, MAP, TRACK
 from demo.panels.gene import Gene as GenePanel
 from demo.trna import mean_rank, stem_pairs

@@ -273,8 +273,6 @@ def test_a_class_behind_one_address_at_once(lab):
         ("choice", "no such run of all", "there is no 'no such run of all'; give"),
         ("choices", ["a", "c"], "give one of a, b"),
         ("text", "A" * 201, "200 at most"),
-        ("bases", "ACX", "letter 3: 'X' is not a DNA letter"),
-        ("bases", "A" * 201, "200 at most"),
         ("files", ["x.exe"], "end in"),
         ("files", ["x.a"] * 5, "4 at most"),
     ],
@@ -284,11 +282,6 @@ def test_values_that_are_not_possible(kind, value, message):
     field = Field("f", "F", "a", kind, endings, most=200)
     with pytest.raises(UserError, match=message):
         field.checked(value)
-
-
-def test_bases_are_taken_as_they_are_typed():
-    field = Field("f", "F", "", "bases")
-    assert field.checked(" >mine\nacgu\nAC ") == "ACGTAC"
 
 
 def test_a_link_leaves_out_what_is_as_it_was():
