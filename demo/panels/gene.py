@@ -229,10 +229,15 @@ class Gene(Panel):
 
 
 def _place(detected: Detected, values: Values) -> Interval:
-    """Return the region of an input, or a part of it if it is long."""
+    """Return the region of an input, or a part of it if it is long.
+
+    A zoom counts from the region of the track, in which visitors zoom, under every view.
+    """
     place, flank_bp = detected.interval, 0
     if detected.gene and detected.kind != "region":
-        flank_bp, place = MEASURES[values["view"]].flank_bp, detected.gene.interval
+        is_zoomed = values["start_bp"] or values["width_bp"]
+        flank_bp = MEASURES[TRACK if is_zoomed else values["view"]].flank_bp
+        place = detected.gene.interval
     elif detected.variant:
         flank_bp = _AROUND_VARIANT_BP
     contig_bp = detected.genome.reference.contig_lengths_bp[place.contig]

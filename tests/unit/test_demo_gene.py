@@ -72,7 +72,9 @@ def test_a_map_is_the_mean_of_two_phases_made_symmetric(panel, lab):
 def test_costly_views_cover_the_beginning_of_what_is_in_view(panel):
     values = {"input": GENE, "view": MAP, "phases": ["0"], "start_bp": 200, "width_bp": 400}
     result = answered(panel, values)
-    assert result["region"] == "c1:291-440"  # the region is the gene with 10 bases on both sides
+    assert result["region"] == "c1:201-350"  # counted from the start of the track, c1:1
+    whole = answered(panel, {"input": GENE, "view": MAP, "phases": ["0"]})
+    assert whole["region"] == "c1:91-240"  # the gene with 10 bases on both sides
 
 
 def test_unknown_bases_have_no_value(panel, tmp_path):
