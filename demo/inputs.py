@@ -232,15 +232,15 @@ def _read_pasted(text: str, genome: Genome, paste: Callable[[str], Genome], gene
     if kind != "genbank":
         check_is_dna(text)
     pasted = paste(text)
-    gene = next(iter(pasted.annotation.genes), None) if pasted.annotation else None
+    own = next(iter(pasted.annotation.genes), None) if pasted.annotation else None
     lengths_bp = pasted.reference.contig_lengths_bp
     first = next(iter(lengths_bp))
     interval = (
-        gene.interval.widened(0, lengths_bp[gene.interval.contig])
-        if gene
+        own.interval.widened(0, lengths_bp[own.interval.contig])
+        if own
         else Interval(first, 0, lengths_bp[first])
     )
-    return Detected(kind, text, pasted, interval, gene)
+    return Detected(kind, text, pasted, interval, own)
 
 
 def _read_unknown(text: str, genome: Genome, paste: object, gene: str) -> Detected:
