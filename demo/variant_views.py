@@ -63,7 +63,7 @@ def _standing(result: Result) -> str:
     """Return a sentence on the rank of the variant among SNVs of the gene, if it is known."""
     snvs = result.get("snvs")
     term = snvs["consequences"][0] if snvs else None
-    if not snvs or not snvs["deltas"].get(term):
+    if term is None or not snvs["deltas"].get(term):
         return ""
     like = len(snvs["deltas"][term])
     drawn = "all" if like == snvs["all"][term] else f"a random {like} of"
