@@ -62,8 +62,10 @@ def _strands(result: Result) -> str:
 def _standing(result: Result) -> str:
     """Return a sentence on the rank of the variant among SNVs of the gene, if it is known."""
     snvs = result.get("snvs")
-    term = snvs["consequences"][0] if snvs else None
-    if term is None or not snvs["deltas"].get(term):
+    if not snvs:
+        return ""
+    term = snvs["consequences"][0]
+    if not snvs["deltas"].get(term):
         return ""
     like = len(snvs["deltas"][term])
     drawn = "all" if like == snvs["all"][term] else f"a random {like} of"
