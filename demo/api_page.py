@@ -27,7 +27,7 @@ Errors are sentences. Parameters that are not given keep their defaults.</p>"""
 def api_page(panels: Sequence[Panel]) -> Callable[[Request], Awaitable[HTMLResponse]]:
     """Return the handler of `/api`."""
     body = "".join(map(_section, panels))
-    title = "Carbon for programs"
+    title = "Use the demo from a program"
     text = (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style>'
@@ -58,8 +58,6 @@ def _kind(field: Field) -> str:
             return many + " | ".join(choice or '""' for choice in field.choices)
         case "files":
             return "a list of handle_file(...): " + ", ".join(field.choices)
-        case "switch":
-            return "true | false"
         case _:
             return f"text, {field.most:,.0f} letters at most"
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 from carbon.genome.annotation import code_of
 from carbon.genome.fasta import Reference
 from carbon.genome.genes import Transcript, spliced
+from demo.gene_summary import codon_positions
 
 
 class Residue(NamedTuple):
@@ -23,14 +24,14 @@ def residues(reference: Reference, transcript: Transcript) -> list[Residue]:
     code = code_of(transcript)
     if transcript.phase_bp is None or code is None:
         return []
-    places = [place for start, end in transcript.cds for place in range(start, end)]
-    read = places if transcript.strand == "+" else places[::-1]
-    coding = spliced(reference, transcript.contig, transcript.cds, transcript.strand).upper()
-    starts = range(transcript.phase_bp, len(read) - 2, 3)
+    places = codon_positions(transcript)
+    spliced_bases = spliced(reference, transcript.contig, transcript.cds, transcript.strand)
+    coding = spliced_bases[transcript.phase_bp :].upper()
+    starts = range(0, len(places) - 2, 3)
     return [
         Residue(
             number,
-            tuple(read[at : at + 3]),
+            places[at : at + 3],
             code.translate(coding[at : at + 3], ends_cds=at + 3 == len(coding)),
         )
         for number, at in enumerate(starts, start=1)

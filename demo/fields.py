@@ -9,12 +9,11 @@ from urllib.parse import urlencode
 import gradio as gr
 
 from carbon.errors import UserError
-from carbon.genome.notation import read_bases
-from demo.letters import check_is_dna, check_is_protein
+from demo.letters import check_is_protein
+from demo.uploads import GENOME_ENDINGS
 
 Kind = Literal[
-    "input", "text", "lines", "bases", "protein", "integer", "number", "choice", "choices",
-    "switch", "files",
+    "input", "text", "lines", "protein", "integer", "number", "choice", "choices", "files",
 ]  # fmt: skip
 Values = dict[str, Any]
 
@@ -34,9 +33,8 @@ class Field:
         name: name in links, in code and for programs.
         label: label on the page.
         default: value in the panel's first example.
-        kind: type of input; `input` is what `demo.inputs.detect` recognises; `bases` are DNA as
-            typed, and upper-case once checked; `protein` is no DNA; `files` are uploads, which
-            links do not restore.
+        kind: type of input; `input` is what `demo.inputs.detect` recognises; `protein` is not
+            DNA; `files` are uploads, which links do not restore.
         choices: choices of `choice` and `choices`; suggested beginnings of a `text`; or allowed
             endings of `files`.
         least: smallest number.
@@ -67,7 +65,7 @@ class Field:
                 )
             case "input":
                 return gr.Textbox(self.default, lines=1, max_lines=6, elem_id=INPUT, **label)
-            case "text" | "lines" | "bases" | "protein":
+            case "text" | "lines" | "protein":
                 lines = 1 if self.kind in ("text", "protein") else 2
                 return gr.Textbox(self.default, lines=lines, max_lines=8, **label)
             case "integer" | "number":
@@ -80,8 +78,6 @@ class Field:
                 return gr.Dropdown(self.named_choices, value=self.default, **label)
             case "choices":
                 return gr.CheckboxGroup(list(self.choices), value=list(self.default), **label)
-            case "switch":
-                return gr.Checkbox(self.default, **label)
             case "files":
                 return gr.File(
                     label=f"{self.label} ({', '.join(self.choices)})",
@@ -99,9 +95,6 @@ class Field:
         match self.kind:
             case "input" | "text" | "lines":
                 return self._text(value)
-            case "bases":
-                check_is_dna(self._text(value))
-                return read_bases(self._text(value)).upper()
             case "protein":
                 check_is_protein(self._text(value))
                 return self._text(value)
@@ -112,8 +105,6 @@ class Field:
             case "choices":
                 chosen = value.split(",") if isinstance(value, str) else value or []
                 return [self._choice(one) for one in chosen if one != ""]
-            case "switch":
-                return value in (True, "True", "true", "1")
             case "files":
                 return self._files(value)
 
@@ -172,6 +163,17 @@ class Field:
 def input_field(default: str, label: str = "Gene, region, variant or DNA", info: str = "") -> Field:
     """Return the main field of a page."""
     return Field(INPUT, label, default, "input", most=MOST_INPUT, info=info)
+
+
+def genome_field() -> Field:
+    """Return the field of a visitor's own genome."""
+    info = "one GenBank file, or FASTA with or without annotation"
+    return Field("genome", "Your own genome", [], "files", GENOME_ENDINGS, more=True, info=info)
+
+
+def input_link(path: str, text: str) -> str:
+    """Return the address of a page for a text in its main field."""
+    return f"{path}?{urlencode({INPUT: text})}"
 
 
 def checked_values(fields: tuple[Field, ...], values: Mapping[str, Any]) -> Values:

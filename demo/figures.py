@@ -13,7 +13,6 @@ Figure = dict[str, Any]
 # colours of bases mean bases alone.
 BASE_COLORS = {"A": "#009E73", "C": "#56B4E9", "G": "#E69F00", "T": "#CC79A7"}
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#888888"
-GREEN, PURPLE = "#009E73", "#CC79A7"
 SEQUENTIAL = "Cividis"
 DIVERGING = [[0.0, "#762a83"], [0.5, "#f2f2f2"], [1.0, "#1b7837"]]  # less, equally, more likely
 _MOST_GENES = 40
@@ -29,6 +28,14 @@ def figure(traces: Sequence[dict[str, Any]], height: int = 320, **layout: Any) -
 def positions(interval: Interval) -> list[int]:
     """Return the 1-based positions of an interval's bases, as in genome browsers."""
     return list(range(interval.start + 1, interval.end + 1))
+
+
+def position_axis(interval: Interval, **more: Any) -> dict[str, Any]:
+    """Return the x axis of positions on a contig, over an interval."""
+    return {
+        "title": {"text": f"position on {plain(interval.contig)}"}, "tickformat": ",d",
+        "nticks": 4, "range": [interval.start + 0.5, interval.end + 0.5], **more,
+    }  # fmt: skip
 
 
 def gene_traces(genes: Iterable[Gene], interval: Interval, axis: str) -> list[dict[str, Any]]:

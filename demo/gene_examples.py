@@ -9,6 +9,7 @@ from carbon.genome.genes import Gene, Transcript, spliced
 from carbon.genome.genome import Genome
 from carbon.genome.interval import Interval, Variant, from_region
 from demo.gene_summary import first_coding_bases
+from demo.protein_changes import changes_side_by_side
 
 _FIT_BP = (600, 2500)
 _EFFECTS = {
@@ -102,6 +103,18 @@ class Example:
         first = next(iter(named.values()), Variant(place.contig, place.start, "A", "C"))
         inserted = Variant(first.contig, first.position, first.ref, first.ref + first.alt)
         return named | {_INSERTED: inserted}
+
+    def first_variant(self) -> Variant:
+        """Return a stop of the gene, or else another change of the gene or region."""
+        changes = changes_side_by_side(self.genome, self.gene) if self.gene else {}
+        return next(iter((changes or self.variants()).values()))
+
+    def spellings(self) -> tuple[str, ...]:
+        """Return what a visitor may type: the name, and a variant by its protein and its place."""
+        variant, transcript = self.first_variant(), self.transcript
+        effect = snv_effect(self.genome.reference, transcript, variant) if transcript else None
+        by_protein = (f"{effect.change} of {self.name}",) if effect and effect.change else ()
+        return (self.name, *by_protein, variant.to_text())
 
     def _snvs(self, place: Interval, middle: int) -> Iterator[Variant]:
         """Yield the SNVs of a place, starting with the SNVs nearest to a position of the contig."""

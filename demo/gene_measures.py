@@ -7,7 +7,7 @@ import numpy as np
 
 from carbon.genome import Interval, Reference
 from carbon.inference import Model, ScanChunk, join_chunks
-from demo.gene_views import rounded
+from demo.arrays import as_lists
 from demo.panel import Progress, Result
 
 # Costly views read less context than the track, and two phases of six.
@@ -73,8 +73,8 @@ def _constraint(
 def _track(scanned: ScanChunk, bits: Any) -> Result:
     return {
         "bases": scanned.bases,
-        "bits": rounded(bits),
-        "log_probabilities": rounded(scanned.log_probabilities),
+        "bits": as_lists(bits, 3),
+        "log_probabilities": as_lists(scanned.log_probabilities, 3),
     }
 
 
@@ -90,7 +90,7 @@ def _dependency(
     directed = np.mean(maps, axis=0)
     yield {
         "bases": reference.fetch(place).upper(),
-        "dependency": rounded(np.maximum(directed, directed.T)),
+        "dependency": as_lists(np.maximum(directed, directed.T), 3),
     }
 
 

@@ -1,9 +1,7 @@
 """Gene summaries, and the first coding bases of a gene."""
 
-from collections import Counter
 from typing import Any
 
-from carbon.genome.annotation import code_of
 from carbon.genome.fasta import Reference
 from carbon.genome.genes import Gene, Transcript, spliced
 
@@ -33,23 +31,13 @@ def described(reference: Reference, gene: Gene, transcript: Transcript) -> dict[
     """Return the summary of a gene according to one of its transcripts.
 
     Returns:
-        `name`, `region` (1-based), `length_bp`, `strand`, number of `exons`, `coding_bp`, the
-        edges of `introns` as `GT…AG`, `protein` by the genetic code of the transcript (empty if
-        the code is not known), and `codons` with their counts.
+        `name`, `length_bp`, `coding_bp`, and the edges of `introns` as `GT…AG`.
     """
-    where = (reference, transcript.contig)
-    coding = spliced(*where, transcript.cds, gene.strand).upper()
-    introns = [spliced(*where, [span], gene.strand).upper() for span in transcript.introns]
-    code = code_of(transcript)
-    codons = [coding[at : at + 3] for at in range(0, len(coding) // 3 * 3, 3)]
+    contig, strand = transcript.contig, gene.strand
+    introns = [spliced(reference, contig, [span], strand).upper() for span in transcript.introns]
     return {
         "name": gene.name,
-        "region": gene.interval.to_region(),
         "length_bp": gene.interval.length_bp,
-        "strand": gene.strand,
-        "exons": len(transcript.exons),
-        "coding_bp": len(coding),
+        "coding_bp": transcript.cds_length_bp,
         "introns": [f"{intron[:2]}…{intron[-2:]}" for intron in introns],
-        "protein": code.translate("".join(codons), ends_cds=True) if code else "",
-        "codons": dict(sorted(Counter(codons).items())),
     }

@@ -9,34 +9,16 @@ from numpy.typing import NDArray
 from carbon.genome import Interval, reverse_complement
 from carbon.genome.genome import Genome
 from demo import figures as f
+from demo.arrays import SMOOTHED_BP, as_lists, smoothed
 from demo.central_dogma import residues
 from demo.logo import letter_heights, logo_polygons
 
-SMOOTHED_BP = 61
 _MOST_LETTERS_BP = 150  # in view: fewer bases are drawn as letters
 _LEAST_TOP_BITS = 0.5
 _LEAST_LETTER_PIXELS = 8
 _LAST_PERCENTILE = 99.5  # a few extremes would leave all other cells pale
 
 Floats = NDArray[np.float64]
-
-
-def smoothed(values: Floats, width_bp: int) -> Floats:
-    """Return the mean of `width_bp` values around each, fewer at the ends and next to NaN."""
-    known = ~np.isnan(values)
-    kernel = np.ones(min(width_bp, len(values)))
-    sums = np.convolve(np.where(known, values, 0), kernel, "same")
-    counts = np.convolve(known, kernel, "same")
-    means: Floats = np.divide(sums, counts, out=np.full(len(values), np.nan), where=counts > 0)
-    return means
-
-
-def rounded(values: NDArray[Any]) -> list[Any]:
-    """Return an array as nested lists with three decimals, and None for NaN."""
-    cells = np.round(values, 3).astype(object)
-    cells[np.isnan(values)] = None
-    lists: list[Any] = cells.tolist()
-    return lists
 
 
 def track_figure(
@@ -46,8 +28,10 @@ def track_figure(
     result: dict[str, Any],
     title: str,
     marked: Sequence[int],
+    *,
+    turns_into_letters: bool,
 ) -> f.Figure:
-    """Return bits along a region above its genes; in a view of few bases, letters.
+    """Return bits along a region above its genes, smoothed or as letters, or as bars of bases.
 
     Args:
         genome: genome of the region.
@@ -56,17 +40,19 @@ def track_figure(
         result: `bits` and `log_probabilities` of each base.
         title: title of the axis of bits.
         marked: 0-based positions that the visitor asked about.
+        turns_into_letters: draw a logo where few bases are in view, and else a smoothed track; the
+            page then follows each zoom.
     """
     is_near = view.length_bp <= _MOST_LETTERS_BP
-    traces, axis = (_letters if is_near else _area)(genome, interval, view, result)
+    draw = (_letters if is_near else _area) if turns_into_letters else _bars
+    traces, axis = draw(genome, interval, view, result)
     genes = genome.genes_in(interval)
     return f.figure(
         [*traces, *f.gene_traces(genes, interval, "y2")],
         height=420,
-        meta={"follows": True},
+        meta={"follows": turns_into_letters},
         showlegend=False,
-        xaxis={"title": {"text": f"position on {f.plain(interval.contig)}"}, "tickformat": ",d",
-               "nticks": 5, "range": [view.start + 0.5, view.end + 0.5], "anchor": "y2"},
+        xaxis=f.position_axis(view, anchor="y2"),
         yaxis={"domain": [0.34, 1], "fixedrange": True, "title": {"text": title}}
         | axis,
         yaxis2=f.gene_axis((0, 0.24), len(genes)),
@@ -85,17 +71,14 @@ def map_figure(interval: Interval, cells: Floats, pairs: Sequence[tuple[int, int
     known = cells[~np.isnan(cells)]
     most = float(np.percentile(known, _LAST_PERCENTILE)) if known.size else 1.0
     both_ways = [*pairs, *((last, first) for first, last in pairs)]
-    span = [interval.start + 0.5, interval.end + 0.5]
-    axis = {"range": span, "constrain": "domain",
-            "tickformat": ",d", "nticks": 4, "showgrid": False, "zeroline": False,
-            "title": {"text": f"position on {f.plain(interval.contig)}"}}  # fmt: skip
+    axis = f.position_axis(interval, constrain="domain", showgrid=False, zeroline=False)
     marks = {
         "type": "scatter", "mode": "markers", "hoverinfo": "skip", "name": "base pairs of the tRNA",
         "x": [first + 1 for first, _ in both_ways], "y": [last + 1 for _, last in both_ways],
         "marker": {"symbol": "square-open", "size": 6, "color": f.ORANGE, "line": {"width": 1.5}},
     }  # fmt: skip
     heat = {
-        "type": "heatmap", "z": rounded(cells), "x0": interval.start + 1, "dx": 1,
+        "type": "heatmap", "z": as_lists(cells, 3), "x0": interval.start + 1, "dx": 1,
         "y0": interval.start + 1, "dy": 1, "zmin": 0, "zmax": most,
         "colorscale": [[0, "rgba(0,114,178,0)"], [1, f.BLUE]],
         "colorbar": {"title": {"text": "log2 odds"}, "thickness": 12, "orientation": "h",
@@ -107,19 +90,30 @@ def map_figure(interval: Interval, cells: Floats, pairs: Sequence[tuple[int, int
         height=600,
         showlegend=bool(pairs),
         xaxis=axis,
-        yaxis=axis | {"range": span[::-1], "scaleanchor": "x", "title": None},
+        yaxis=axis | {"range": axis["range"][::-1], "scaleanchor": "x", "title": None},
     )
 
 
 def _area(
     genome: Genome, interval: Interval, view: Interval, result: dict[str, Any]
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    heights = smoothed(np.array(result["bits"], dtype=float), SMOOTHED_BP)
+    heights = smoothed(np.array(result["bits"], dtype=float))
     trace = {
         "type": "scatter", "mode": "lines", "fill": "tozeroy", "name": "bits",
-        "x0": interval.start + 1, "dx": 1, "y": rounded(heights),
+        "x0": interval.start + 1, "dx": 1, "y": as_lists(heights, 3),
         "line": {"color": f.BLUE, "width": 1},
         "hovertemplate": f"%{{x:,d}}: %{{y:.2f}} bits, mean of {SMOOTHED_BP} bases<extra></extra>",
+    }  # fmt: skip
+    return [trace], {}
+
+
+def _bars(
+    genome: Genome, interval: Interval, view: Interval, result: dict[str, Any]
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    trace = {
+        "type": "bar", "name": "bits", "x0": interval.start + 1, "dx": 1, "y": result["bits"],
+        "marker": {"color": f.BLUE}, "text": list(result["bases"]), "textposition": "none",
+        "hovertemplate": "%{x:,d} %{text}: %{y:.2f} bits<extra></extra>",
     }  # fmt: skip
     return [trace], {}
 

@@ -11,7 +11,6 @@ from carbon.genome.alphabet import DNA_LETTERS
 from carbon.genome.contig_names import CHR, contig_names
 from carbon.genome.genes import Gene, find_gene, near_names
 from carbon.genome.genome import Genome
-from demo.gene_examples import example_gene
 from demo.letters import check_is_dna, looks_like_protein
 from demo.protein_changes import CHANGE, read_change, variant_of_change
 
@@ -233,8 +232,15 @@ def _read_pasted(text: str, genome: Genome, paste: Callable[[str], Genome], gene
     if kind != "genbank":
         check_is_dna(text)
     pasted = paste(text)
-    interval = pasted.place(example_gene(pasted), 0, 2**31)
-    return Detected(kind, text, pasted, interval, _first_gene(pasted, interval))
+    own = next(iter(pasted.annotation.genes), None) if pasted.annotation else None
+    lengths_bp = pasted.reference.contig_lengths_bp
+    first = next(iter(lengths_bp))
+    interval = (
+        own.interval.widened(0, lengths_bp[own.interval.contig])
+        if own
+        else Interval(first, 0, lengths_bp[first])
+    )
+    return Detected(kind, text, pasted, interval, own)
 
 
 def _read_unknown(text: str, genome: Genome, paste: object, gene: str) -> Detected:

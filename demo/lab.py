@@ -9,14 +9,18 @@ from typing import Any
 
 from carbon.errors import UserError
 from carbon.genome.fasta import Reference
+from carbon.genome.genes import Gene
 from carbon.genome.genome import Genome
+from carbon.genome.interval import Variant
 from carbon.genome.sequences import open_text
 from carbon.inference import Model
+from carbon.pretrained import BUNDLED_MODELS, Entry
 from demo.allowed_models import AllowedModels
 from demo.gene_examples import Example, example_gene
 from demo.inputs import Detected, detect
 from demo.learning_curves import Learning
 from demo.lru_cache import LruCache
+from demo.markup import shortened
 from demo.model_facts import EXPORT, AboutModel, about_model, model_of_run
 from demo.uploads import genome_in_files, genome_in_text
 
@@ -77,6 +81,12 @@ class Lab:
         """Return the model's name without folders."""
         return shown_name(self.model_name)
 
+    @property
+    def held_out_of(self) -> Entry | None:
+        """Return the bundled model whose held-out contig is the genome; None if it is another."""
+        file = self.genome.shown_files[0]
+        return next((e for e in BUNDLED_MODELS.values() if str(e.genome) == file), None)
+
     @cached_property
     def about(self) -> AboutModel | None:
         """Return the known facts on the model; None if the name is not a model."""
@@ -117,10 +127,26 @@ class Lab:
         if genome is not self.genome:
             example = example_gene(genome)
             text = example if text == self.example.name else text
-        return detect(text, genome, lambda pasted: self.genome_of((), pasted), example)
+        return detect(text, genome, self._pasted, example)
 
-    def genome_of(self, files: Sequence[str], pasted: str = "") -> Genome:
-        """Return the genome in a pasted text or uploaded files, or the genome loaded at the start.
+    def variant_in(self, genome: Genome, text: str, gene: Gene | None) -> Variant:
+        """Return the variant that a text denotes in a genome.
+
+        Args:
+            genome: genome of the variant.
+            text: any spelling of a variant.
+            gene: gene of a protein change without a gene, such as `E52*`.
+
+        Raises:
+            UserError: the text is not a variant.
+        """
+        detected = detect(text, genome, self._pasted, gene.gene_id if gene else "")
+        if detected.variant is None:
+            raise UserError(f"'{shortened(text)}' is not a variant; write contig:position REF>ALT")
+        return detected.variant
+
+    def genome_of(self, files: Sequence[str]) -> Genome:
+        """Return the genome in uploaded files, or the genome loaded at the start.
 
         The last few genomes are cached, so that a visitor's next question does not read them again.
 
@@ -128,12 +154,13 @@ class Lab:
             UserError: the files are not one FASTA, with or without annotation, or one GenBank.
             GenomeError: a file is malformed.
         """
-        if pasted:
-            return self._uploaded.get(pasted, lambda: genome_in_text(pasted))
         if not files:
             return self.genome
         key = tuple(sorted(files))
         return self._uploaded.get(key, lambda: genome_in_files(key))
+
+    def _pasted(self, text: str) -> Genome:
+        return self._uploaded.get(text, lambda: genome_in_text(text))
 
 
 def _is_simulated(reference: Reference) -> bool:

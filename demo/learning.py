@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from demo import figures as f
+from demo.arrays import SMOOTHED_BP, as_lists
 from demo.lab import Lab
 from demo.learning_curves import CAPTIONS
 
-_WIDTH_BP = 61
 _MOVE = {"mode": "immediate", "transition": {"duration": 0}}
 _SHOW, _PLAY = (_MOVE | {"frame": {"duration": ms, "redraw": True}} for ms in (0, 700))
 
@@ -20,7 +22,8 @@ def learning_figure(lab: Lab) -> f.Figure | None:
     if lab.learned is None:
         return None
     gene, place, steps = lab.example.name, lab.learned.interval, lab.learned.steps
-    track = lab.learned.smoothed_bits(_WIDTH_BP).round(3).tolist()
+    heights = lab.learned.smoothed_bits()
+    track = as_lists(heights, 3)
     frames: list[dict[str, Any]] = [
         {"name": f"{step:,}", "traces": [0], "data": [{"y": bits}],
          "layout": {"title": {"text": _caption(step, gene)}}}
@@ -30,18 +33,16 @@ def learning_figure(lab: Lab) -> f.Figure | None:
     drawn = f.figure(
         [{"type": "scatter", "mode": "lines", "fill": "tozeroy", "x": f.positions(place),
           "y": track[-1], "line": {"color": f.BLUE, "width": 1},
-          "name": f"mean of {_WIDTH_BP} bases"},
+          "name": f"mean of {SMOOTHED_BP} bases"},
          *f.gene_traces(genes, place, "y2")],
         height=460,
         title={"x": 0, "y": 0.97, "yanchor": "top", "font": {"size": 14}}
         | frames[-1]["layout"]["title"],
         margin={"l": 50, "r": 12, "t": 60, "b": 90},
         showlegend=False,
-        xaxis={"title": {"text": f"position on {f.plain(place.contig)}"}, "tickformat": ",d",
-               "nticks": 4, "anchor": "y2", "fixedrange": True,
-               "range": [place.start, place.end + 1]},
+        xaxis=f.position_axis(place, anchor="y2", fixedrange=True),
         yaxis={"domain": [0.4, 1], "fixedrange": True, "title": {"text": "bits, of 2"},
-               "range": [min(map(min, track)), 1.05 * max(map(max, track))]},
+               "range": [float(np.nanmin(heights)), 1.05 * float(np.nanmax(heights))]},
         yaxis2=f.gene_axis((0, 0.36), len(genes)),
         sliders=[_slider([frame["name"] for frame in frames])],
     )  # fmt: skip

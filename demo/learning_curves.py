@@ -19,6 +19,7 @@ from carbon.inference.model import Model
 from carbon.inference.options import ScanKeywords
 from carbon.inference.scan import join_chunks
 from carbon.io.files import atomic_file
+from demo.arrays import SMOOTHED_BP, smoothed
 
 HOW: ScanKeywords = {"strands": "both", "offsets": "all"}
 """How the region is read: what a base is worth by all that can be known of it."""
@@ -52,16 +53,9 @@ class Learning(NamedTuple):
         bits: NDArray[np.float64] = (np.log(4) - nats) / np.log(2)
         return bits
 
-    def smoothed_bits(self, width_bp: int) -> NDArray[np.float64]:
-        """Return `known_bits` averaged over `width_bp` bases around each, fewer at the ends."""
-        kernel, bits = np.ones(width_bp), self.known_bits
-        there = ~np.isnan(bits)
-        sums, counts = (
-            np.array([np.convolve(row, kernel, "same") for row in rows])
-            for rows in (np.where(there, bits, 0.0), there)
-        )
-        means: NDArray[np.float64] = sums / np.maximum(counts, 1)
-        return means
+    def smoothed_bits(self, width_bp: int = SMOOTHED_BP) -> NDArray[np.float64]:
+        """Return `known_bits` of each step, smoothed."""
+        return np.stack([smoothed(bits, width_bp) for bits in self.known_bits])
 
     def mean_bits(self, positions: Sequence[int]) -> NDArray[np.float64]:
         """Return the mean of `known_bits` over positions of the contig in the region, (steps,).

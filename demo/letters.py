@@ -1,11 +1,14 @@
 """Tell proteins from DNA, also where all letters are IUPAC codes of both."""
 
+import re
+
 from carbon.errors import TypedError, UserError
 
 _LEAST_LETTERS = 8  # shorter texts may be motifs with IUPAC codes
 _AMINO_ACIDS = frozenset("ACDEFGHIKLMNPQRSTVWYX*")
 _ONLY_PROTEIN = frozenset("EFILPQ*")
 _BASES = frozenset("ACGTUN")
+_HEADER = re.compile(r"^>.*", re.MULTILINE)
 
 
 def looks_like_protein(text: str) -> bool:
@@ -28,10 +31,11 @@ def check_is_dna(text: str) -> None:
     Raises:
         TypedError: they look like a protein; the message names the first letter that says so.
     """
-    letters = "".join(line for line in text.splitlines() if not line.startswith(">"))
-    if looks_like_protein(letters):
-        signs = set(letters.upper()) & _ONLY_PROTEIN or set(letters.upper()) - _BASES
-        at = next(n for n, letter in enumerate(text) if letter.upper() in signs)
+    bases = _HEADER.sub(lambda header: " " * len(header[0]), text)
+    if looks_like_protein(bases):
+        letters = set("".join(bases.split()).upper())
+        signs = letters & _ONLY_PROTEIN or letters - _BASES
+        at = next(n for n, letter in enumerate(bases) if letter.upper() in signs)
         raise TypedError(
             f"letter {at + 1}: {text[at]!r} is an amino acid: this looks like a protein; give DNA",
             text,

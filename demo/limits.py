@@ -72,7 +72,7 @@ class Limits:
             if seconds > self.seconds_per_call:
                 raise UserError(
                     f"the answer took more than {self.seconds_per_call:.0f} s and was stopped; "
-                    "request less, or run the code below on your own machine"
+                    "request less, or use the command line on your own machine"
                 )
             yield item
             start = self.clock()

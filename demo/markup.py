@@ -6,6 +6,10 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 
+class Html(str):
+    """Markup of the demo's own, which a cell of a table shows unescaped."""
+
+
 def escape(text: object) -> str:
     """Return text escaped for HTML, so that a browser shows it literally."""
     return html.escape(str(text))
@@ -71,6 +75,8 @@ def share_box(link: str, title: str, sentence: str) -> str:
 
 
 def _cell(value: object) -> str:
+    if isinstance(value, Html):
+        return f"<td>{value}</td>"
     if isinstance(value, float):
         return f'<td class="number">{value:.4g}</td>'
     if isinstance(value, int):

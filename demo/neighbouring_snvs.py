@@ -1,45 +1,25 @@
-"""The SNVs of a region by consequence, and values of scores and scans for JSON."""
+"""The SNVs around a variant: their scores, their consequences, and both as JSON values."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from carbon.genome import Annotation, Consequences, Interval, Reference, Variant, snv_effect
 from carbon.genome.consequence_terms import TERMS
+from carbon.genome.genes import Gene
 from carbon.genome.genome import Genome
 from carbon.genome.normalize import normalize_variant
 from carbon.inference import Model, VariantKeywords
-from carbon.inference.scan.score import SCANNED_BASES, ScanChunk
+from carbon.inference.scan.score import SCANNED_BASES
 from carbon.inference.variants.score import VariantScore
-from demo.panel import Progress
+from demo.panel import Progress, Result
 
 NO_CONSEQUENCE = "unknown"  # no annotation, or an annotation that does not describe these bases
 _ORDER = (*TERMS, NO_CONSEQUENCE)
 _BATCH = 16  # variants between two reports of progress
-
-
-def as_lists(values: NDArray[np.floating[Any]]) -> list[Any]:
-    """Return an array as nested lists, with None for NaN."""
-    objects: NDArray[np.object_] = values.astype(object)
-    objects[np.isnan(values)] = None
-    lists: list[Any] = objects.tolist()
-    return lists
-
-
-def scan_values(scanned: ScanChunk) -> dict[str, Any]:
-    """Return the results of a scan for each base as JSON values; unknown bases have None."""
-    known = [value for value in as_lists(scanned.log_p_ref) if value is not None]
-    return {
-        "region": scanned.interval.to_region(),
-        "bases": scanned.bases,
-        "log_p_ref": as_lists(scanned.log_p_ref),
-        "log_probabilities": scanned.log_probabilities.tolist(),
-        "entropy_nats": scanned.entropy_nats.tolist(),
-        "nats_per_base": -sum(known) / len(known) if known else None,
-    }
+_MOST_STRIP_BP = 3000
 
 
 def score_values(score: VariantScore, reference: Reference) -> dict[str, Any]:
@@ -148,3 +128,39 @@ class Scores:
     def deltas(self) -> dict[Variant, float]:
         """Deltas of all variants that have one."""
         return {v: s.delta for v, s in self.scores.items() if s.delta is not None}
+
+
+def window_around(genome: Genome, variant: Variant, window_bp: int) -> Interval:
+    """Return the window with the variant at its centre, truncated at the ends of the contig."""
+    start = max(0, normalize_variant(genome.reference, variant).position - window_bp // 2)
+    length_bp = genome.reference.contig_lengths_bp[variant.contig]
+    return Interval(variant.contig, start, min(start + window_bp, length_bp))
+
+
+def place_around(genome: Genome, gene: Gene | None, variant: Variant) -> Interval:
+    """Return the gene, or the part of it around the variant if the gene is long."""
+    place = window_around(genome, variant, _MOST_STRIP_BP)
+    if gene is None or not gene.interval.overlaps(variant.interval):
+        return place
+    start, end = max(place.start, gene.interval.start), min(place.end, gene.interval.end)
+    return Interval(place.contig, start, end)
+
+
+def heat_map(
+    genome: Genome, variant: Variant, map_bp: int, scores: Scores
+) -> Generator[Progress, None, Result]:
+    """Return the deltas of all SNVs around a variant: None for unknown bases, 0 for REF."""
+    window = window_around(genome, variant, map_bp)
+    yield from scores.add(snvs_in(genome.reference, window))
+    bases, deltas = genome.reference.fetch(window).upper(), scores.deltas
+
+    def delta(at: int, ref: str, alt: str) -> float | None:
+        if ref not in SCANNED_BASES:
+            return None
+        return 0.0 if ref == alt else deltas.get(Variant(window.contig, at, ref, alt))
+
+    rows = [
+        [delta(at, ref, alt) for alt in SCANNED_BASES]
+        for at, ref in enumerate(bases, start=window.start)
+    ]
+    return {"window": window.to_region(), "bases": bases, "deltas": rows}

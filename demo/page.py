@@ -15,7 +15,7 @@ from demo.header import model_details, page_header
 from demo.limits import Limits
 from demo.markup import escape, link_chip, share_box
 from demo.panel import MODEL, Panel, Progress, Result
-from demo.preview import Previews
+from demo.preview import Card, Previews
 from demo.turns import Turns, Waiting
 from demo.uploads import without_folders
 from demo.views import SCRIPT, component_of
@@ -249,10 +249,15 @@ class Page:
         return [gr.skip(), *_shown(panel, checked, result), *about, gr.skip()]
 
     def _about(self, panel: Panel, values: Values, result: Result) -> list[Any]:
-        """Return code, command, next questions, the box to share the state, and its link."""
-        link, card = panel.link(values), panel.card(values, result)
-        if link.partition("?")[0] == panel.path:  # Start leads to other pages
-            self.shell.previews.store(link, card)
+        """Return code, command, next questions, the box to share the state, and its link.
+
+        Links leave uploads out, so a state with uploads has the preview of its page.
+        """
+        link, card = panel.link(values), Card(panel.title, panel.sentence)
+        if not any(values[field.name] for field in panel.fields if field.kind == "files"):
+            card = panel.card(values, result)
+            if link.partition("?")[0] == panel.path:  # Start leads to other pages
+                self.shell.previews.store(link, card)
         chips = "".join(link_chip(to, label) for label, to in panel.questions(values, result))
         asks = f"<nav aria-label='Next questions'>{chips}</nav>" if chips else ""
         code = panel.python(values), panel.command(values)

@@ -78,7 +78,6 @@ class Panel(ABC):
         title: title in the navigation; by default the name of the class.
         heading: headline of the page; by default the title.
         sentence: one sentence on what the panel shows.
-        more: examples that suit any model and genome.
         views: views of the answer, from top to bottom.
         hero: names of views that stand above the inputs, at full width.
         switches_model: whether selecting another model changes the answers.
@@ -90,7 +89,6 @@ class Panel(ABC):
     title: ClassVar[str]
     heading: ClassVar[str]
     sentence: str
-    more: ClassVar[tuple[Example, ...]] = ()
     views: ClassVar[tuple[View, ...]]
     hero: ClassVar[tuple[str, ...]] = ()
     switches_model: ClassVar[bool] = True
@@ -145,7 +143,7 @@ class Panel(ABC):
 
     def examples(self) -> tuple[Example, ...]:
         """Return further examples, shown as links."""
-        return self.more
+        return ()
 
     @classmethod
     def is_available(cls, lab: Lab) -> bool:

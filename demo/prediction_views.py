@@ -4,12 +4,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from carbon.genome import fasta_text
-from demo.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, Figure, figure, plain
+from demo.figures import BLUE, GREY, ORANGE, Figure, figure, plain
 from demo.markup import download, facts, paragraph, shortened, table, tsv
 from demo.panel import Result
 from demo.words import named
 
-_COLORS = (BLUE, ORANGE, GREEN, PURPLE, GREY)
 _MOST_DRAWN = 8  # outputs that the figure draws
 _MOST_ROWS = 300  # rows of the table on the page; the download has all
 _ROW_HEIGHT, _LEAST_HEIGHT, _GAP = 130, 320, 0.06
@@ -115,7 +114,7 @@ def _lines(result: Result, number: int) -> Iterator[dict[str, Any]]:
         yield {
             "type": "scatter", "mode": "lines", "x": list(range(1, len(first) + 1)),
             "y": [each[at] for each in first], "yaxis": f"y{axis or ''}",
-            "line": {"color": _COLORS[at % len(_COLORS)], "width": 1.5},
+            "line": {"color": BLUE, "width": 1.5},
         }  # fmt: skip
 
 

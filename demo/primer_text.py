@@ -45,13 +45,14 @@ def tokens(bases: str) -> str:
     )
 
 
-def guess(best: str, true: str) -> str:
-    """Return the section on the prediction of the next 6-mer."""
+def guess(best: str, bases: str) -> str:
+    """Return the section on the prediction of the last 6-mer of these bases."""
     return _section(
         "3. The model guesses what comes next",
-        "A language model gives every token a probability. Here it has read 60 letters of the gene "
-        f"and guesses the next six. The likeliest of 4,096 is {best}; the gene has {true}. "
-        "In training, each wrong guess changes the model a little.",
+        "A language model gives every token a probability. Here it has read "
+        f"{len(bases) - K} letters of the genome and guesses the next six. The likeliest of 4,096 "
+        f"is {best}; the genome has {bases[-K:]}. In training, each wrong guess changes the model "
+        "a little.",
     )
 
 

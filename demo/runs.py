@@ -1,7 +1,6 @@
 """Training runs for the Inside page: runs on disk, and the recorded training of a bundled model."""
 
 import base64
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from carbon.run_folder import (
     reduced,
     stretches,
 )
+from demo.arrays import as_lists
 from demo.figures import BLUE, GREY, Figure, figure
 from demo.folders import find_folders, folder_named, written
 from demo.gene_summary import codon_positions
@@ -126,7 +126,7 @@ def run_values(recipe: Mapping[str, Any], lines: RunLines, last_steps: int) -> d
         "stages": recipe.get("phases", []),
         "switches": [_switch(shown, place) for place in (0, *shown.boundaries) if shown.steps],
         "steps_per_point": max(map(len, groups), default=1),
-        "points": {name: _with_none(y) for name, y in _points(shown, groups).items()},
+        "points": {name: as_lists(y) for name, y in _points(shown, groups).items()},
         "skipped_steps": [line["step"] for line in shown.steps if "skipped" in line],
         "probes": shown.probes,
         "rounds": [_round(line, lines.steps) for line in shown.rounds],
@@ -153,10 +153,6 @@ def _points(lines: RunLines, groups: Sequence[Any]) -> dict[str, Values]:
         norms = column(lines.steps, "gradient_norm")
         points["gradient_norm_most"] = reduced(norms, groups, np.max)
     return points
-
-
-def _with_none(values: Values) -> list[float | None]:
-    return [None if math.isnan(value) else value for value in values.tolist()]
 
 
 def _recorded(lab: Lab) -> Result:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from carbon.design.benchmark_functions import CHANCE_NATS
 from carbon.inference import all_kmers, kmer_index
 from carbon.tokenizer import BASES, K
 from demo.figures import BASE_COLORS, BLUE, GREY, ORANGE, SEQUENTIAL, Figure, figure
@@ -13,7 +14,6 @@ from demo.figures import BASE_COLORS, BLUE, GREY, ORANGE, SEQUENTIAL, Figure, fi
 _SHOWN_BASES = "ACGT"
 _HALF = 64
 _BLOCK = 16  # cells in a block of the map: 6-mers that share the first base of a half
-_CHANCE_NATS = float(np.log(4))
 
 
 def kmer_map(probabilities: NDArray[Any], true: str, best: str) -> Figure:
@@ -132,9 +132,9 @@ def loss_bars(losses: Sequence[dict[str, Any]]) -> Figure:
         xaxis={"title": {"text": "nats per base"}},
         yaxis={"type": "category", "autorange": "reversed", "fixedrange": True,
                "tickfont": {"family": "ui-monospace, monospace"}, "dtick": 1},
-        shapes=[{"type": "line", "x0": _CHANCE_NATS, "x1": _CHANCE_NATS, "yref": "paper", "y0": 0,
+        shapes=[{"type": "line", "x0": CHANCE_NATS, "x1": CHANCE_NATS, "yref": "paper", "y0": 0,
                  "y1": 1, "line": {"color": GREY, "width": 1, "dash": "dot"}}],
-        annotations=[{"x": _CHANCE_NATS, "yref": "paper", "y": 0, "text": "chance",
+        annotations=[{"x": CHANCE_NATS, "yref": "paper", "y": 0, "text": "chance",
                       "showarrow": False, "xanchor": "left", "yanchor": "bottom"}],
     )  # fmt: skip
 

@@ -16,6 +16,7 @@ from carbon.genome.sequences import fasta_text, read_sequences
 from carbon.io.files import scratch_folder
 from carbon.pretrained import BUNDLED_MODELS
 from demo.letters import check_is_dna
+from demo.markup import download
 
 FASTA_ENDINGS = (".fa", ".fasta", ".fna")
 ANNOTATION_ENDINGS = (".gff", ".gff3", ".gtf", ".bed")
@@ -57,13 +58,23 @@ def genome_in_text(text: str) -> Genome:
         TypedError: a letter is not a DNA letter.
         GenomeError: the text is malformed.
     """
-    name, content = pasted_file(text)
+    name, content = _pasted_file(text)
     with scratch_folder("pasted") as folder:
         (folder / name).write_text(content, encoding="utf-8")
         return genome_in_files((str(folder / name),))
 
 
-def pasted_file(text: str) -> tuple[str, str]:
+def is_pasted(genome: Genome) -> bool:
+    """Return whether a genome is a pasted text."""
+    return Path(genome.shown_files[0]).stem == _PASTED
+
+
+def pasted_link(genome: Genome, text: str) -> str:
+    """Return a link that saves a pasted genome as a file; empty for other genomes."""
+    return download(*_pasted_file(text)) if is_pasted(genome) else ""
+
+
+def _pasted_file(text: str) -> tuple[str, str]:
     """Return name and content of the file that a pasted genome becomes.
 
     Each contig is written as one line, because lines of different lengths have no index.
@@ -84,7 +95,7 @@ def shown_reference(genome: Genome) -> tuple[str, str, list[str]]:
     The lines unpack a GenBank file, and state where a pasted or bundled genome comes from.
     """
     path = genome.shown_files[0]
-    note = f"# {path}: download it on this page\n" if Path(path).stem == _PASTED else ""
+    note = f"# {path}: download it on this page\n" if is_pasted(genome) else ""
     for entry in BUNDLED_MODELS.values():
         if path == str(entry.genome):
             path = f"{entry.name}_{entry.held_out_contig}/{entry.genome_file}"

@@ -6,7 +6,7 @@ from typing import Any
 from carbon.genome import Interval, Variant
 from carbon.genome.genome import Genome
 from demo import figures as f
-from demo.markup import download, escape, facts, link_chip, paragraph, table, tsv
+from demo.markup import Html, download, escape, facts, link_chip, paragraph, table, tsv
 from demo.panel import Result
 from demo.words import in_words, many, named, spaced
 
@@ -62,9 +62,12 @@ def _strands(result: Result) -> str:
 def _standing(result: Result) -> str:
     """Return a sentence on the rank of the variant among SNVs of the gene, if it is known."""
     snvs = result.get("snvs")
-    if not snvs or not snvs["deltas"].get(snvs["consequence"]):
+    if not snvs:
         return ""
-    term, like = snvs["consequence"], len(snvs["deltas"][snvs["consequence"]])
+    term = snvs["consequences"][0]
+    if not snvs["deltas"].get(term):
+        return ""
+    like = len(snvs["deltas"][term])
     drawn = "all" if like == snvs["all"][term] else f"a random {like} of"
     verb = "is" if snvs["lower"] == 1 else "are"
     return (
@@ -81,32 +84,32 @@ def _caution(result: Result) -> str:
 
 def side_by_side(result: Result, link_of: Callable[[str], str]) -> str:
     """Return the variant and the changes next to it, each with its one delta."""
+    own = result["alleles"][0]
     rows = sorted(result["alleles"], key=lambda row: (row["delta"] is None, row["delta"] or 0.0))
-    cells = "".join(_allele_row(row, row is result["alleles"][0], link_of) for row in rows)
-    header = "".join(
-        f'<th scope="col">{name}</th>'
-        for name in ("change", "variant", "consequence", "delta, nats", "to the model")
+    cells = (
+        (_link_or_name(row, None if row is own else link_of), *_allele_cells(row)) for row in rows
     )
-    return (
-        '<div class="scroll" tabindex="0"><table class="plain"><caption>Side by side, by the same '
-        f"method</caption><thead><tr>{header}</tr></thead><tbody>{cells}</tbody></table></div>"
-    )
+    header = ("change", "variant", "consequence", "delta, nats", "to the model")
+    return table(header, cells, "Side by side, by the same method")
 
 
-def _allele_row(row: Result, is_own: bool, link_of: Callable[[str], str]) -> str:
+def _link_or_name(row: Result, link_of: Callable[[str], str] | None) -> Html:
+    title = title_of(row)
+    if link_of is None:
+        return Html(f"<strong>{escape(title)}</strong>")
+    return Html(link_chip(link_of(row["variant"]), title))
+
+
+def _allele_cells(row: Result) -> tuple[str, str, str, str]:
     consequence = ", ".join(dict.fromkeys(spaced(e["term"]) for e in row["effects"]))
-    title, variant = escape(title_of(row)), escape(named(row["variant"]))
-    name = (
-        f"<strong>{title}</strong>" if is_own else link_chip(link_of(row["variant"]), title_of(row))
-    )
-    if row["delta"] is None:
-        delta, words = "", escape((row["reason"] or "").replace("_", " "))
-    else:
-        delta = f"{row['delta']:+.2f}"
-        words = escape(in_words(row["delta"], row["unsure"], "it", "the reference"))
+    place, delta = named(row["variant"]), row["delta"]
+    if delta is None:
+        return place, consequence, "", (row["reason"] or "").replace("_", " ")
     return (
-        f"<tr><td>{name}</td><td>{variant}</td><td>{escape(consequence)}</td>"
-        f'<td class="number">{delta}</td><td>{words}</td></tr>'
+        place,
+        consequence,
+        f"{delta:+.2f}",
+        in_words(delta, row["unsure"], "it", "the reference"),
     )
 
 
@@ -130,9 +133,7 @@ def effect_map(genome: Genome, result: Result) -> f.Figure | None:
         barmode="overlay",
         bargap=0,
         showlegend=True,
-        xaxis={"title": {"text": f"position on {f.plain(window.contig)}"}, "tickformat": ",d",
-               "nticks": 5, "range": [window.start + 0.5, window.end + 0.5], "anchor": "y2",
-               "tickangle": 0},
+        xaxis=f.position_axis(window, anchor="y2", tickangle=0),
         yaxis={"domain": [0.64, 1], "title": {"text": "nats of a base"}},
         yaxis2=f.gene_axis((0, 0.13), len(genes)),
         yaxis3={"domain": [0.2, 0.56], "title": {"text": "ALT"}, "fixedrange": True,
@@ -160,7 +161,7 @@ def snv_strip(result: Result) -> f.Figure | None:
          "meanline": {"visible": True}, "hoveron": "points", "hoverinfo": "x"}
         for term, values in deltas.items()
     ]  # fmt: skip
-    own, *others = result["alleles"]
+    own, *others = zip(result["alleles"], snvs["consequences"], strict=True)
     traces.append(_marks("next to it", others, rows, f.BLUE, "circle"))
     traces.append(_marks("this variant", [own], rows, f.ORANGE, "diamond"))
     return f.figure(
@@ -176,14 +177,17 @@ def snv_strip(result: Result) -> f.Figure | None:
 
 
 def _marks(
-    name: str, scores: list[Result], rows: dict[str, str], color: str, symbol: str
+    name: str,
+    changes: list[tuple[Result, str | None]],
+    rows: dict[str, str],
+    color: str,
+    symbol: str,
 ) -> dict[str, Any]:
     """Return the changes in the rows of their consequences; a change without a row is left out."""
     shown = [
-        (score["delta"], rows[effect["term"]], title_of(score))
-        for score in scores
-        for effect in score["effects"][:1]
-        if effect["term"] in rows and score["delta"] is not None
+        (score["delta"], rows[term], title_of(score))
+        for score, term in changes
+        if term in rows and score["delta"] is not None
     ]
     return {
         "type": "scatter", "mode": "markers+text", "name": name, "showlegend": True,

@@ -21,12 +21,12 @@ def in_words(
 
     Args:
         delta: log p(ALT) - log p(REF).
-        is_unsure: whether the strands or k-mer offsets disagree about the sign.
+        is_unsure: whether the strands disagree about the sign.
         alt: name of ALT.
         ref: name of REF.
     """
     if is_unsure:
-        return "the strands or k-mer offsets disagree about which allele is likelier"
+        return "the strands disagree about which allele is likelier"
     times = math.exp(min(abs(delta), _MOST_NATS))
     if times < _AS_LIKELY:
         return f"{alt} is about as likely as {ref}"

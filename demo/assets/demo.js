@@ -21,7 +21,7 @@ window.carbon = (() => {
       margin: { l: 50, r: 12, t: 36, b: 40 }, xaxis: axis, yaxis: axis,
       legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
       hoverlabel: { font: { family: "ui-monospace, monospace" } },
-      colorway: ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"],
+      colorway: ["#0072B2", "#D55E00", "#888888"],
     } };
   };
 
@@ -35,11 +35,9 @@ window.carbon = (() => {
       const size = { width: target.clientWidth, height: target.clientHeight };
       Plotly.downloadImage({ data, layout: { ...layout, paper_bgcolor: paper } },
                            { ...size, format: kind.toLowerCase(), scale: kind === "PNG" ? 2 : 1,
-                             filename: `carbon-${element_name(target)}` });
+                             filename: `carbon-${target.closest("[id^=view-]").id.slice(5)}` });
     },
   });
-
-  const element_name = (target) => target.closest("[id^=view-]")?.id.slice(5) || "figure";
 
   // A figure: props.value is {data, layout}; a click triggers `select` with the point's customdata.
   const figure = (element, props, trigger, watch) => {

@@ -9,13 +9,13 @@ import numpy as np
 from carbon.errors import UserError
 from carbon.genome import fasta_text
 from demo.fields import INPUT, Field, Values, input_field
-from demo.figures import BLUE, GREY, ORANGE, Figure, figure
+from demo.figures import BLUE, GREY, Figure, figure
 from demo.lab import Lab
 from demo.markup import download, paragraph, table
 from demo.panel import Command, Panel, Progress, Result, View
 
 _MOST_BP, _MOST_POINTS = 6000, 300
-_SIDES = (("this model", BLUE, "solid"), ("other model", ORANGE, "dot"))
+_SIDES = (("this model", BLUE, "solid"), ("other model", GREY, "dot"))
 _MEANING = (
     "Nats per base are the mean of -log p over the bases, each given all bases before it. Less is "
     "likelier; a fair die has 1.386. A model may know a sequence of its training by heart, so "
@@ -145,7 +145,7 @@ def _track(this: list[float], other: list[float]) -> Figure:
     traces.append({
         "type": "scatter", "mode": "lines", "name": "this model ahead so far", "yaxis": "y2",
         "x": list(range(1, len(this) + 1)), "y": np.cumsum(np.subtract(this, other)).tolist(),
-        "line": {"color": GREY, "width": 2},
+        "line": {"color": BLUE, "width": 2},
     })  # fmt: skip
     return figure(
         traces,

@@ -3,26 +3,25 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
-from urllib.parse import urlencode
 
 import numpy as np
 from numpy.typing import NDArray
 
 from carbon.genome import Interval
-from carbon.genome.genes import find_gene
 from carbon.genome.genome import Genome
 from carbon.genome.interval import from_region
 from carbon.inference.options import STRANDS_READ
-from demo.fields import Field, Values, input_field
+from demo.arrays import smoothed
+from demo.fields import Field, Values, genome_field, input_field, input_link
 from demo.gene_measures import DOWNSTREAM_BP, MAP_PHASES, MEASURES, WINDOW_BP
-from demo.gene_views import SMOOTHED_BP, map_figure, smoothed, track_figure
-from demo.inputs import Detected
+from demo.gene_views import map_figure, track_figure
+from demo.inputs import Detected, gene_named
 from demo.markup import download, facts, link_chip, paragraph, shortened, tsv
 from demo.open_frames import open_frames
 from demo.panel import Command, Example, Panel, Pick, Progress, Result, View
 from demo.preview import Card
 from demo.trna import about_pairs, pairs_in, stem_pairs
-from demo.uploads import GENOME_ENDINGS, pasted_file, shown_reference
+from demo.uploads import pasted_link, shown_reference
 
 TRACK, CONSTRAINT, MAP = MEASURES
 _MOST_BP = MEASURES[TRACK].most_bp
@@ -61,8 +60,7 @@ class Gene(Panel):
                   info="both: the mean of both directions"),
             Field("phases", "Phases", list(_PHASES), "choices", _PHASES, more=True,
                   info="where 6-mers begin; predictability is their mean"),
-            Field("genome", "Your own genome", [], "files", GENOME_ENDINGS, more=True,
-                  info="one GenBank file, or FASTA with or without annotation"),
+            genome_field(),
         )  # fmt: skip
 
     def examples(self) -> tuple[Example, ...]:
@@ -113,25 +111,31 @@ class Gene(Panel):
         else:
             marked = [detected.variant.position] if detected.variant else []
             view = _overlap(_in_view(_place(detected, values), values), place)
-            shown["track"] = track_figure(genome, place, view, result, measure.axis, marked)
+            shown["track"] = track_figure(
+                genome, place, view, result, measure.axis, marked,
+                turns_into_letters=values["view"] == TRACK,
+            )  # fmt: skip
             numbers += _means(genome, place, np.array(result["bits"], dtype=float))
         return shown | {"facts": facts(numbers)}
 
     def questions(self, values: Values, result: Result) -> Sequence[tuple[str, str]]:
-        """Return links that take this input to other pages."""
-        query = urlencode({"input": values["input"]})
+        """Return links that take this input to other pages; uploads do not go along."""
+        if values["genome"]:
+            return ()
+        text = values["input"]
         return (
-            ("Change a base", f"/variant?{query}"),
-            ("Let the model continue it", f"/write?{query}"),
-            ("Look inside one prediction", f"/inside?{query}"),
+            ("Change a base", input_link("/variant", text)),
+            ("Let the model continue it", input_link("/write", text)),
+            ("Look inside one prediction", input_link("/inside", text)),
         )
 
     def card(self, values: Values, result: Result) -> Card:
         """Return the preview of this state, with the track as its picture."""
-        measure, title = MEASURES[values["view"]], f"{shortened(values['input'])}: {values['view']}"
+        measure = MEASURES[values["view"]]
+        title = f"{shortened(self._detected(values).text)}: {values['view']}"
         if values["view"] == MAP:
             return Card(title, measure.caption)
-        heights = np.nan_to_num(smoothed(np.array(result["bits"], dtype=float), SMOOTHED_BP))
+        heights = np.nan_to_num(smoothed(np.array(result["bits"], dtype=float)))
         bars = np.array_split(heights, min(_CARD_BARS, len(heights)))
         return Card(title, measure.caption, tuple(float(bar.mean()) for bar in bars))
 
@@ -184,10 +188,9 @@ class Gene(Panel):
 
     def _detected(self, values: Values) -> Detected:
         detected = self.lab.detect(values["input"], values["genome"])
-        annotation = detected.genome.annotation
-        if detected.kind != "genbank" or not values["gene"] or annotation is None:
+        if detected.kind != "genbank" or not values["gene"]:
             return detected
-        return replace(detected, gene=find_gene(annotation, values["gene"]))
+        return replace(detected, gene=gene_named(detected.genome, values["gene"]))
 
     def _zoomed(self, picked: Any, values: Values) -> Values:
         place = _place(self._detected(values), values)
@@ -214,8 +217,10 @@ class Gene(Panel):
             links = [(name, {field: name, "start_bp": 0, "width_bp": 0}) for name in names]
             head = f"{len(genes):,} genes in your sequence"
         else:
-            frames = open_frames(detected.bases[:_MOST_BP], _LEAST_CODONS)
-            links = [(f"{frame.start + 1:,} to {frame.end:,} {frame.strand}",
+            place = _place(detected, values)
+            frames = open_frames(detected.genome.reference.fetch(place), _LEAST_CODONS)
+            links = [(f"{place.start + frame.start + 1:,} to {place.start + frame.end:,} "
+                      f"{frame.strand}",
                       {"start_bp": frame.start, "width_bp": frame.end - frame.start})
                      for frame in frames]  # fmt: skip
             head = f"No genes are annotated; open reading frames of {_LEAST_CODONS} codons or more"
@@ -224,21 +229,31 @@ class Gene(Panel):
 
 
 def _place(detected: Detected, values: Values) -> Interval:
-    """Return the region of an input; of a long one, its first bases on the gene's strand."""
-    place, flank_bp, strand = detected.interval, 0, "+"
+    """Return the region of an input, or a part of it if it is long.
+
+    A zoom counts from the region of the track, in which visitors zoom, under every view.
+    """
+    place, flank_bp = detected.interval, 0
     if detected.gene and detected.kind != "region":
-        flank_bp, strand = MEASURES[values["view"]].flank_bp, detected.gene.strand
+        is_zoomed = values["start_bp"] or values["width_bp"]
+        flank_bp = MEASURES[TRACK if is_zoomed else values["view"]].flank_bp
         place = detected.gene.interval
     elif detected.variant:
         flank_bp = _AROUND_VARIANT_BP
     contig_bp = detected.genome.reference.contig_lengths_bp[place.contig]
-    return _beginning(place.widened(flank_bp, contig_bp), strand, _MOST_BP)
+    return _part_of(place.widened(flank_bp, contig_bp), detected, _MOST_BP)
 
 
-def _beginning(place: Interval, strand: str, most_bp: int) -> Interval:
-    if strand == "-":
-        return Interval(place.contig, max(place.start, place.end - most_bp), place.end)
-    return Interval(place.contig, place.start, min(place.start + most_bp, place.end))
+def _part_of(place: Interval, detected: Detected, most_bp: int) -> Interval:
+    """Return the part of a region around its variant, or else at the beginning of its gene."""
+    length_bp = min(most_bp, place.length_bp)
+    last_start = place.end - length_bp
+    start = place.start
+    if detected.variant and place.overlaps(detected.interval):
+        start = min(max(start, detected.variant.position - length_bp // 2), last_start)
+    elif detected.gene and detected.gene.strand == "-" and detected.kind != "region":
+        start = last_start
+    return Interval(place.contig, start, start + length_bp)
 
 
 def _in_view(place: Interval, values: Values) -> Interval:
@@ -249,12 +264,11 @@ def _in_view(place: Interval, values: Values) -> Interval:
 
 
 def _computed(detected: Detected, values: Values) -> Interval:
-    """Return the region to compute: a costly view covers the beginning of what is in view."""
+    """Return the region to compute: a costly view covers a part of what is in view."""
     place = _place(detected, values)
     if values["view"] == TRACK:
         return place
-    strand = detected.gene.strand if detected.gene else "+"
-    return _beginning(_in_view(place, values), strand, MEASURES[values["view"]].most_bp)
+    return _part_of(_in_view(place, values), detected, MEASURES[values["view"]].most_bp)
 
 
 def _overlap(one: Interval, other: Interval) -> Interval:
@@ -293,5 +307,4 @@ def _saved(values: Values, detected: Detected, place: Interval, result: Result) 
     else:
         rows = zip(positions, result["bases"], result["bits"], strict=True)
         saved = download("bits.tsv", tsv(("position", "base", "bits"), rows))
-    is_pasted = detected.genome.shown_files[0].startswith("pasted.")
-    return saved + (download(*pasted_file(values["input"])) if is_pasted else "")
+    return saved + pasted_link(detected.genome, values["input"])

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
-from urllib.parse import urlencode
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from carbon.inference import kmer_index
 from carbon.inference.next_token import FREE
 from carbon.run_folder import RECIPE
 from carbon.tokenizer import BASES, K
-from demo.fields import Field, Values, input_field
+from demo.fields import Field, Values, input_field, input_link
 from demo.lab import Lab
 from demo.markup import download, facts, paragraph, table
 from demo.openings import opening_bases
@@ -131,16 +130,17 @@ class Inside(Panel):
 
     def questions(self, values: Values, result: Result) -> Sequence[tuple[str, str]]:
         """Return links that take this input to other pages."""
-        query = urlencode({"input": values["input"]})
+        text = values["input"]
         return (
-            ("See the whole sequence", f"/gene?{query}"),
-            ("Let the model continue it", f"/write?{query}"),
+            ("See the whole sequence", input_link("/gene", text)),
+            ("Let the model continue it", input_link("/write", text)),
         )
 
     def card(self, values: Values, result: Result) -> Card:
         """Return the preview of this state, with the likeliest 6-mers as its picture."""
-        best = result["top"][0]
-        sentence = f"The model expects {best['kmer']} next, at {100 * best['probability']:.1f} %."
+        best, fixed = result["top"][0], result["fixed"]
+        subject = "The model" if fixed == FREE else f"Given {fixed}, the model"
+        sentence = f"{subject} expects {best['kmer']} next, at {100 * best['probability']:.1f} %."
         return Card(self.title, sentence, tuple(each["probability"] for each in result["top"]))
 
     def python(self, values: Values) -> str:

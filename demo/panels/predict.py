@@ -14,11 +14,11 @@ from carbon.finetune.predict import FinetunedModel, load_finetuned
 from carbon.finetune.readers import alleles_of, fits_window
 from carbon.finetune.tasks import LabelTask
 from carbon.genome import Reference, Variant, fasta_text
+from demo.arrays import as_lists
 from demo.fields import Field, Values
 from demo.folders import find_folders, folder_named
 from demo.lab import Lab
 from demo.lru_cache import LruCache
-from demo.neighbouring_snvs import as_lists
 from demo.panel import Command, Example, Panel, Progress, Result, View
 from demo.pieces import pieces_of_kinds
 from demo.prediction_views import prediction_facts, prediction_figure, prediction_tables
@@ -56,7 +56,6 @@ class Predict(Panel):
     def __init__(self, lab: Lab) -> None:
         """Create a cache of the models that were opened last."""
         self._pieces = _pieces(lab)
-        self._example = next(iter(lab.example.variants().values())).to_text()
         super().__init__(lab)
         self._models: LruCache[FinetunedModel] = LruCache(_CACHED_MODELS)
 
@@ -78,10 +77,11 @@ class Predict(Panel):
     def examples(self) -> tuple[Example, ...]:
         """Return models, and a variant."""
         names = self.fields[0].choices[1:3]
-        variant = {"variant": self._example, "window_bp": _EXAMPLE_WINDOW_BP}
+        variant = self.lab.example.first_variant().to_text()
+        changed = {"variant": variant, "window_bp": _EXAMPLE_WINDOW_BP}
         return (
             *(Example(f"Model {name}", {"model": name}) for name in names),
-            *([Example("A variant", variant)] if names else []),
+            *([Example("A variant", changed)] if names else []),
         )
 
     def answer(self, values: Values) -> Iterator[Progress | Result]:
@@ -198,10 +198,8 @@ class Predict(Panel):
         return self._models.get(key, lambda: load_finetuned(folder, device=device))
 
     def _typed(self, values: Values) -> Variant:
-        detected = self.lab.detect(values["variant"])
-        if detected.variant is None:
-            raise UserError(f"Variant: '{values['variant'][:60]}' is not a variant")
-        return detected.variant
+        lab = self.lab
+        return lab.variant_in(lab.genome, values["variant"], lab.example.gene)
 
     def _variant(
         self, values: Values, finetuned: FinetunedModel

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, ClassVar
-from urllib.parse import urlencode
 
 import numpy as np
 
@@ -14,8 +13,17 @@ from carbon.pretrained import BUNDLED_MODELS
 from carbon.tokenizer import BASES, K
 from demo import primer_text as text
 from demo.embedding_map import EmbeddingMap, embedding_map, map_figure
-from demo.fields import INPUT, Field, Values, input_field, link_to
-from demo.figures import BASE_COLORS, ORANGE, Figure, bars, figure, gene_axis, gene_traces, plain
+from demo.fields import INPUT, Field, Values, input_field, input_link, link_to
+from demo.figures import (
+    BASE_COLORS,
+    ORANGE,
+    Figure,
+    bars,
+    figure,
+    gene_axis,
+    gene_traces,
+    position_axis,
+)
 from demo.gene_summary import described
 from demo.lab import Lab
 from demo.learning import learning_figure
@@ -57,28 +65,20 @@ class Start(Panel):
 
     def make_fields(self) -> tuple[Field, ...]:
         """Return the one input, which leads to another page."""
-        return (
-            input_field("", "A yeast gene, a mutation, or your own DNA" if self._is_yeast
-                        else "A gene, a mutation, or your own DNA",
-                        f"such as {self._such_as}; or paste FASTA or GenBank"),
-        )  # fmt: skip
-
-    @property
-    def _is_yeast(self) -> bool:
-        return self.lab.first.model_name == "yeast"
-
-    @property
-    def _such_as(self) -> str:
-        return "ERG11, E52* of ENO2 or VIII:451480 G>T" if self._is_yeast else self.lab.example.name
+        entry = self.lab.held_out_of
+        gene = f"A {entry.name} gene" if entry else "A gene"
+        *first, last = self.lab.example.spellings()
+        such_as = f"such as {', '.join(first)} or {last}; or paste FASTA or GenBank"
+        return (input_field("", f"{gene}, a mutation, or your own DNA", such_as),)
 
     def example_links(self) -> str:
         """Return one link to each kind of page, in place of examples of this page."""
-        state = urlencode({INPUT: self.lab.example.name})
+        gene = self.lab.example.name
         watch = '<button class="chip" data-replay>Watch it learn</button>'
         return (
-            link_chip(f"/variant?{state}", "Break a gene")
+            link_chip(input_link("/variant", gene), "Break a gene")
             + (watch if self.lab.learned else "")
-            + link_chip(f"/write?{state}", "Let it write")
+            + link_chip(input_link("/write", gene), "Let it write")
         )
 
     @property
@@ -127,7 +127,7 @@ class Start(Panel):
                                       if cut else None),
             "gene": _gene_figure(cut) if cut else None,
             "tokens": text.tokens(self._sequence[: _PRIMER_BP // 2 // K * K]),
-            "guess": text.guess(result["best_kmer"], result["next_kmer"]),
+            "guess": text.guess(result["best_kmer"], result["sequence"]),
             "marginals": _marginals_figure(result["marginals"], result["next_kmer"]),
             "alike": text.ALIKE,
             "map": map_figure(self._map),
@@ -151,7 +151,7 @@ class Start(Panel):
     def card(self, values: Values, result: Result) -> Card:
         """Return the preview of the learning figure."""
         learned = self.lab.learned
-        heights = learned.smoothed_bits(_PRIMER_BP)[-1] if learned else ()
+        heights = learned.smoothed_bits()[-1] if learned else ()
         return Card(self.heading, self.sentence, tuple(map(float, heights)))
 
     @cached_property
@@ -194,12 +194,12 @@ def _sentence(lab: Lab) -> str:
     size = f"A model with {_millions(about.num_parameters)} parameters"
     if entry is None:
         return f"{size}, trained on {about.trained_on or 'DNA that was not recorded'}."
+    text = f"{size} read {entry.name} DNA for {60 * entry.hours:.0f} minutes."
+    if lab.held_out_of != entry:
+        return text
     gene = lab.example.name
     copy = f"; a near copy of the gene, {_NEAR_COPIES[gene]}, was not" * (gene in _NEAR_COPIES)
-    return (
-        f"{size} read {entry.name} DNA for {60 * entry.hours:.0f} minutes. Chromosome "
-        f"{entry.held_out_contig}, where this gene lies, was held out{copy}."
-    )
+    return f"{text} Chromosome {entry.held_out_contig}, where this gene lies, was held out{copy}."
 
 
 def _millions(count: int) -> str:
@@ -213,8 +213,7 @@ def _gene_figure(gene: Gene) -> Figure:
     return figure(
         traces,
         height=150,
-        xaxis={"title": {"text": f"position on {plain(place.contig)}"}, "tickformat": ",d",
-               "nticks": 4, "range": [place.start + 0.5, place.end + 0.5], "fixedrange": True},
+        xaxis=position_axis(place, fixedrange=True),
         yaxis=gene_axis((0, 1), 1),
         showlegend=True,
     )  # fmt: skip

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
-from urllib.parse import urlencode
 
 from carbon.errors import UserError
 from carbon.genome import Interval, Variant
@@ -16,7 +15,7 @@ from carbon.inference.options import STRANDS_READ
 from carbon.inference.variants.score import STRAND_NAMES, VariantScore
 from demo import neighbouring_snvs as snvs
 from demo import variant_views as views
-from demo.fields import INPUT, Field, Values, input_field
+from demo.fields import INPUT, Field, Values, genome_field, input_field, input_link
 from demo.gene_examples import Example as ExampleGene
 from demo.inputs import Detected
 from demo.lab import Lab
@@ -24,18 +23,18 @@ from demo.lru_cache import LruCache
 from demo.panel import Command, Example, Panel, Pick, Progress, Result, View
 from demo.preview import Card
 from demo.protein_changes import changes_side_by_side
-from demo.uploads import GENOME_ENDINGS, shown_reference, without_folders
+from demo.uploads import is_pasted, pasted_link, shown_reference, without_folders
 from demo.variant_files import Listed, first_variants, printed_vcf
 from demo.words import named
 
 _PROTOCOL: Literal["centered"] = "centered"
 _WINDOW_BP = 384
 _MOST_MAP_BP = 120
-_MOST_STRIP_BP = 3000
 _SNVS_OF_EACH = 24  # consequence
 _CACHED = 8  # regions
 _MOST_VARIANTS = 200
 _MOST_ALLELES = 12
+CHANGE = "change"  # the field that selects a variant of a pasted sequence
 
 
 class Question(NamedTuple):
@@ -84,13 +83,15 @@ class VariantEffect(Panel):
 
     def make_fields(self) -> tuple[Field, ...]:
         """Return the inputs."""
-        gene = self.lab.example.name
+        example = self.lab.example
         most_bp = self.lab.model.variant_method(protocol=_PROTOCOL).window_bp
         return (
-            input_field(gene, "Variant, or gene",
-                        "such as E52* of ENO2, GENE:c.154G>T, chr8:451480 G>T, or a row of a VCF"),
+            input_field(example.name, "Variant, or gene",
+                        f"such as {', '.join(example.spellings()[1:])}, or a row of a VCF"),
             Field("alleles", "Compare with", "", "lines", most=1000,
                   info="one variant a line; empty for three changes of the same codon"),
+            Field(CHANGE, "Variant of a pasted sequence", "", more=True,
+                  info="such as 40 A>C; without one, a change of its first gene, or of its middle"),
             Field("strands", "Strands", "both", "choice", tuple(STRANDS_READ), more=True),
             Field("window_bp", "Window in bases", min(_WINDOW_BP, most_bp), "integer", least=48,
                   most=most_bp, more=True,
@@ -99,8 +100,7 @@ class VariantEffect(Panel):
                   more=True),
             Field("vcf", "Your own variants", [], "files", (".vcf",), more=True,
                   info=f"a sorted VCF; the first {_MOST_VARIANTS} variants are scored"),
-            Field("genome", "Your own genome", [], "files", GENOME_ENDINGS, more=True,
-                  info="one GenBank file, or FASTA and annotation"),
+            genome_field(),
         )  # fmt: skip
 
     def examples(self) -> tuple[Example, ...]:
@@ -114,7 +114,10 @@ class VariantEffect(Panel):
 
     def picks(self) -> tuple[Pick, ...]:
         """Return the click on a cell of the heat map: its SNV becomes the variant."""
-        return (Pick("map", lambda picked, values: {INPUT: str(picked)}),)
+        return (Pick("map", self._picked),)
+
+    def _picked(self, variant: Any, values: Values) -> Values:
+        return {_field_of(self._question(values).genome): str(variant)}
 
     def answer(self, values: Values) -> Iterator[Progress | Result]:
         """Yield the variant next to others, then its surroundings, its gene, and the VCF."""
@@ -128,14 +131,14 @@ class VariantEffect(Panel):
     def _answered(self, values: Values) -> Iterator[Progress | Result]:
         question = self._question(values)
         genome, variant = question.genome, question.variant
-        place = _place_around(genome, question.gene, variant)
+        place = snvs.place_around(genome, question.gene, variant)
         scores = self._scores_of(genome, place, values)
         yield from scores.add([variant, *question.alleles])
         result = self._side_by_side(question, scores) | self._strands(genome, variant, values)
         yield result
-        result |= yield from _heat(genome, variant, values["map_bp"], scores)
+        result |= yield from snvs.heat_map(genome, variant, values["map_bp"], scores)
         yield result
-        result |= {"snvs": (yield from self._by_consequence(genome, variant, place, scores))}
+        result |= {"snvs": (yield from self._by_consequence(question, place, scores))}
         yield result
         if values["vcf"]:
             yield from self._with_vcf(question, scores, result)
@@ -144,7 +147,8 @@ class VariantEffect(Panel):
         """Return the variant, and the changes next to it.
 
         Raises:
-            UserError: the input or an allele is no variant, gene or sequence.
+            UserError: the input or an allele is no variant, gene or sequence, or the VCF and the
+                input belong to different genomes.
         """
         genome = self.lab.genome_of(values["genome"])
         listed = first_variants(values["vcf"], genome.reference, _MOST_VARIANTS + 1)
@@ -157,21 +161,29 @@ class VariantEffect(Panel):
             raise UserError("the VCF has no variant that can be scored; type one above")
         else:
             detected = self.lab.detect(values[INPUT], values["genome"])
-            genome, gene = detected.genome, detected.gene
-            variant = detected.variant or _first_variant(detected)
-        alleles = self._alleles(values) or _changes_near(genome, gene, variant)
+            if listed and detected.genome is not genome:
+                raise UserError(
+                    "the VCF belongs to the open genome, and the input is another sequence; "
+                    "remove the VCF, or upload the sequence as your own genome"
+                )
+            genome, gene, variant = self._asked(detected, values)
+        alleles = self._alleles(values, genome, gene) or _changes_near(genome, gene, variant)
         others = tuple(each for each in dict.fromkeys(alleles) if each != variant)
         return Question(genome, gene, variant, others, listed)
 
-    def _alleles(self, values: Values) -> list[Variant]:
+    def _asked(self, detected: Detected, values: Values) -> tuple[Genome, Gene | None, Variant]:
+        genome, gene = detected.genome, detected.gene
+        if not (is_pasted(genome) and values[CHANGE]):
+            return genome, gene, detected.variant or _first_variant(detected)
+        variant = self.lab.variant_in(genome, values[CHANGE], gene)
+        return genome, next(iter(genome.genes_in(variant.interval)), None), variant
+
+    def _alleles(self, values: Values, genome: Genome, gene: Gene | None) -> list[Variant]:
+        """Return the variants to compare with, in the genome and gene of the input."""
         lines = [line for line in values["alleles"].splitlines() if line.strip()]
         if len(lines) > _MOST_ALLELES:
             raise UserError(f"Compare with: {len(lines)} variants; give {_MOST_ALLELES} at most")
-        alleles = [self.lab.detect(line, values["genome"]).variant for line in lines]
-        for line, variant in zip(lines, alleles, strict=True):
-            if variant is None:
-                raise UserError(f"Compare with: '{line.strip()}' is not a variant")
-        return [variant for variant in alleles if variant]
+        return [self.lab.variant_in(genome, line, gene) for line in lines]
 
     def _scores_of(self, genome: Genome, place: Interval, values: Values) -> snvs.Scores:
         options = _options(values)
@@ -206,9 +218,10 @@ class VariantEffect(Panel):
         return {"strands": parts}
 
     def _by_consequence(
-        self, genome: Genome, variant: Variant, place: Interval, scores: snvs.Scores
+        self, question: Question, place: Interval, scores: snvs.Scores
     ) -> Generator[Progress, None, Result]:
         """Return SNVs of the region by consequence, and where the variant stands among them."""
+        genome, variant = question.genome, question.variant
         terms = self._terms.get(
             (genome.reference, place),
             lambda: snvs.consequences_in(genome.reference, place, genome.annotation),
@@ -216,14 +229,15 @@ class VariantEffect(Panel):
         drawn = {each: terms[each] for each in snvs.some_of_each(terms, _SNVS_OF_EACH)}
         yield from scores.add(sorted(drawn, key=lambda each: each.position))
         deltas = snvs.by_consequence(drawn, scores.deltas)
-        own = terms.get(normalize_variant(genome.reference, variant))
+        shown = (variant, *question.alleles)
+        own, *others = (terms.get(normalize_variant(genome.reference, each)) for each in shown)
         like = deltas.get(own, []) if own else []
         delta = scores.deltas[variant]
         return {
             "region": place.to_region(),
             "all": dict(Counter(terms.values())),
             "deltas": deltas,
-            "consequence": own,
+            "consequences": [own, *others],
             "lower": sum(each < delta for each in like),
         }
 
@@ -244,26 +258,34 @@ class VariantEffect(Panel):
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
         """Return words, tables, figures and downloads."""
         question = self._question(values)
+        field = _field_of(question.genome)
+
+        def link_of(variant: str) -> str:
+            return self.link(values | {field: variant})
+
         return {
             "verdict": views.verdict(result),
-            "alleles": views.side_by_side(result, self._link_of),
+            "alleles": views.side_by_side(result, link_of),
             "strip": views.snv_strip(result),
             "map": views.effect_map(question.genome, result),
             "table": views.vcf_table(result),
-            "tsv": views.downloads(result),
+            "tsv": views.downloads(result) + pasted_link(question.genome, values[INPUT]),
         }
 
-    def _link_of(self, variant: str) -> str:
-        return self.link({INPUT: variant})
-
     def questions(self, values: Values, result: Result) -> Sequence[tuple[str, str]]:
-        """Return links to the gene, and to what the model would write there."""
-        gene = self._question(values).gene
-        to = urlencode({INPUT: result["variant"]})
-        links = [("What does the model expect along this gene?", f"/gene?{to}")]
-        if gene:
-            state = urlencode({INPUT: gene.name})
-            links.append((f"How would the model write {gene.name}?", f"/write?{state}"))
+        """Return links to the gene, and to what the model would write there.
+
+        Pasted sequences go along as a whole, and uploads do not.
+        """
+        if values["genome"]:
+            return ()
+        question = self._question(values)
+        gene, pasted = question.gene, is_pasted(question.genome)
+        text = values[INPUT] if pasted else result["variant"]
+        links = [("What does the model expect along this gene?", input_link("/gene", text))]
+        if gene and not pasted:
+            write = f"How would the model write {gene.name}?"
+            links.append((write, input_link("/write", gene.name)))
         return links
 
     def card(self, values: Values, result: Result) -> Card:
@@ -276,10 +298,11 @@ class VariantEffect(Panel):
         question = self._question(values)
         options = ", ".join(f"{k}={v!r}" for k, v in _options(values).items())
         reference, before, _ = shown_reference(question.genome)
-        window = _window_around(question.genome, question.variant, values["map_bp"])
+        window = snvs.window_around(question.genome, question.variant, values["map_bp"])
         texts = [each.to_text() for each in (question.variant, *question.alleles)]
+        reads_vcf = "from carbon.genome import VcfReader\n" if values["vcf"] else ""
         program = (
-            f"{before}import carbon\nfrom carbon.genome import VcfReader\n\n"
+            f"{before}import carbon\n{reads_vcf}\n"
             f"model = carbon.load({self.lab.model_name!r})\n"
             f"variants = [carbon.Variant.parse(text) for text in {texts!r}]\n"
             f"window = carbon.Interval({window.contig!r}, {window.start}, {window.end})\n"
@@ -291,7 +314,7 @@ class VariantEffect(Panel):
             "        print(score.variant.to_text(), score.delta, score.forward, score.reverse)\n"
         )
         if not values["vcf"]:
-            return program.replace("from carbon.genome import VcfReader\n", "")
+            return program
         return program + (
             f"    for row in VcfReader({Path(values['vcf'][0]).name!r}, genome):\n"
             "        if row.disagreement is None:\n"
@@ -330,11 +353,14 @@ def _first_scorable(listed: Sequence[Listed]) -> Variant | None:
 
 def _first_variant(detected: Detected) -> Variant:
     """Return a stop of the gene, or else another change of the gene or region."""
-    genome, gene = detected.genome, detected.gene
-    changes = changes_side_by_side(genome, gene) if gene else {}
-    name = gene.name if gene else detected.interval.to_region()
-    others = ExampleGene(genome, name).variants()
-    return next(iter((changes or others).values()))
+    gene = detected.gene
+    name = gene.name if gene and gene.transcripts else detected.interval.to_region()
+    return ExampleGene(detected.genome, name).first_variant()
+
+
+def _field_of(genome: Genome) -> str:
+    """Return the field that selects a variant of a genome."""
+    return CHANGE if is_pasted(genome) else INPUT
 
 
 def _changes_near(genome: Genome, gene: Gene | None, variant: Variant) -> list[Variant]:
@@ -344,34 +370,3 @@ def _changes_near(genome: Genome, gene: Gene | None, variant: Variant) -> list[V
     position = normalize_variant(genome.reference, variant).position
     changes = changes_side_by_side(genome, gene, position) or changes_side_by_side(genome, gene)
     return list(changes.values())
-
-
-def _window_around(genome: Genome, variant: Variant, window_bp: int) -> Interval:
-    """Return the window with the variant at its centre, truncated at the ends of the contig."""
-    start = max(0, normalize_variant(genome.reference, variant).position - window_bp // 2)
-    length_bp = genome.reference.contig_lengths_bp[variant.contig]
-    return Interval(variant.contig, start, min(start + window_bp, length_bp))
-
-
-def _place_around(genome: Genome, gene: Gene | None, variant: Variant) -> Interval:
-    """Return the gene, or the part of it around the variant if the gene is long."""
-    place = _window_around(genome, variant, _MOST_STRIP_BP)
-    if gene is None or not gene.interval.overlaps(variant.interval):
-        return place
-    start, end = max(place.start, gene.interval.start), min(place.end, gene.interval.end)
-    return Interval(place.contig, start, end)
-
-
-def _heat(
-    genome: Genome, variant: Variant, map_bp: int, scores: snvs.Scores
-) -> Generator[Progress, None, Result]:
-    """Return the deltas of all SNVs around a variant: None for unknown bases, 0 for REF."""
-    window = _window_around(genome, variant, map_bp)
-    yield from scores.add(snvs.snvs_in(genome.reference, window))
-    bases, deltas = genome.reference.fetch(window).upper(), scores.deltas
-    rows = [
-        [0.0 if ref == alt else deltas.get(Variant(window.contig, at, ref, alt))
-         for alt in views.ALTS] if ref in views.ALTS else [None] * len(views.ALTS)
-        for at, ref in enumerate(bases, start=window.start)
-    ]  # fmt: skip
-    return {"window": window.to_region(), "bases": bases, "deltas": rows}

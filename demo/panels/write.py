@@ -3,10 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
-from urllib.parse import urlencode
 
 import numpy as np
-from numpy.typing import NDArray
 
 from carbon.__version__ import __version__
 from carbon.design import benchmark_functions
@@ -21,8 +19,9 @@ from carbon.inference import Constraints
 from carbon.inference.options import MODES
 from carbon.io.tables import words_of
 from carbon.tokenizer import GENE_TAGS, SPECIES_TAGS
+from demo.arrays import as_lists
 from demo.design_views import candidates_to_json, design_table, front_figure, search_facts
-from demo.fields import Field, Values, input_field
+from demo.fields import Field, Values, input_field, input_link
 from demo.folders import find_folders, folder_named
 from demo.markup import download
 from demo.openings import opening_bases
@@ -139,10 +138,9 @@ class Write(Panel):
         """Return links that take what was written to other pages."""
         candidates = result.get("candidates")
         bases = candidates[0]["bases"] if candidates else result["prompt"] + result["bases"]
-        query = urlencode({"input": bases})
         return (
-            ("Read it back", f"/gene?{query}"),
-            ("Look inside one prediction", f"/inside?{query}"),
+            ("Read it back", input_link("/gene", bases)),
+            ("Look inside one prediction", input_link("/inside", bases)),
         )
 
     def card(self, values: Values, result: Result) -> Card:
@@ -210,12 +208,12 @@ class Write(Panel):
         letters = np.random.default_rng(values["seed"]).choice(list("ACGT"), length_bp)
         random = "".join(letters.tolist())
         (score,) = model.score([prompt + random], tags=_tags(values))
-        chance = {"bases": random, "probabilities": _rounded(np.exp(score.bases[len(prompt) :]))}
+        chance = {"bases": random, "probabilities": as_lists(np.exp(score.bases[len(prompt) :]), 4)}
         bases, probabilities, alternatives = "", [], []
         for step in model.stream(prompt, length_bp, **_sampling(values)):
             bases += step.bases
-            probabilities += _rounded(step.probabilities)
-            alternatives += _rounded(step.alternatives)
+            probabilities += as_lists(step.probabilities, 4)
+            alternatives += as_lists(step.alternatives, 4)
             yield {"prompt": prompt, "bases": bases, "probabilities": probabilities,
                    "alternatives": alternatives, "random": chance}  # fmt: skip
 
@@ -299,8 +297,3 @@ def _gc(values: Values) -> tuple[float, float] | None:
 
 def _as_keywords(options: Mapping[str, Any]) -> str:
     return "".join(f", {name}={value!r}" for name, value in options.items())
-
-
-def _rounded(values: NDArray[Any]) -> list[Any]:
-    lists: list[Any] = np.round(values.astype(float), 4).tolist()
-    return lists

@@ -6,7 +6,8 @@ import pytest
 
 from carbon.genome import Gene, Interval, Reference, reverse_complement
 from carbon.inference import join_chunks
-from demo.gene_views import smoothed
+from demo.arrays import smoothed
+from demo.gene_measures import MEASURES
 from demo.panels.gene import CONSTRAINT, MAP, TRACK
 from demo.panels.gene import Gene as GenePanel
 from demo.trna import mean_rank, stem_pairs
@@ -71,7 +72,9 @@ def test_a_map_is_the_mean_of_two_phases_made_symmetric(panel, lab):
 def test_costly_views_cover_the_beginning_of_what_is_in_view(panel):
     values = {"input": GENE, "view": MAP, "phases": ["0"], "start_bp": 200, "width_bp": 400}
     result = answered(panel, values)
-    assert result["region"] == "c1:291-440"  # the region is the gene with 10 bases on both sides
+    assert result["region"] == "c1:201-350"  # counted from the start of the track, c1:1
+    whole = answered(panel, {"input": GENE, "view": MAP, "phases": ["0"]})
+    assert whole["region"] == "c1:91-240"  # the gene with 10 bases on both sides
 
 
 def test_unknown_bases_have_no_value(panel, tmp_path):
@@ -116,6 +119,16 @@ def test_letters_of_both_strands_and_amino_acids(panel):
     assert tallest == pytest.approx(bits[110], abs=0.06)
 
 
+def test_constraint_is_drawn_base_by_base_and_never_as_letters(panel):
+    given = {"input": "c1:300-420", "view": CONSTRAINT, "strand": "forward"}
+    _, result, shown = visited(panel, **given)
+    bars = shown["track"]["data"][0]
+    assert (bars["type"], bars["x0"], bars["y"]) == ("bar", 300, result["bits"])
+    assert "forward strand" not in [trace.get("name") for trace in shown["track"]["data"]]
+    # A zoom that the link stored would name another region than the code of this answer.
+    assert not shown["track"]["layout"]["meta"]["follows"]
+
+
 def test_a_zoom_is_held_by_the_link(panel):
     (pick,) = panel.picks()
     values = values_of(panel, input="c1:101-700")
@@ -140,6 +153,25 @@ def test_the_genes_of_an_upload_are_listed(panel, tmp_path):
     _, result, shown = visited(panel, genome=[str(fasta), str(gff)], **ONE_PHASE)
     assert result["region"] == "own:301-1400"  # its gene ABC with flanks
     assert ">ABC</a>" in shown["genes"]
+
+
+def test_open_frames_are_counted_along_the_contig(panel, tmp_path):
+    bases = "C" * 300 + "ATG" + "GCC" * 70 + "TAA" + "C" * 100
+    fasta = write_fasta(tmp_path / "long.fa", {"z": bases})
+    _, _, shown = visited(panel, genome=[str(fasta)], input="z:201-600", **ONE_PHASE)
+    assert ">301 to 516 +</a>" in shown["genes"] and "start_bp=100&amp;" in shown["genes"]
+
+
+@pytest.mark.parametrize("view", [TRACK, CONSTRAINT, MAP])
+def test_a_variant_of_a_long_gene_lies_in_the_figure(panel, tmp_path, monkeypatch, view):
+    monkeypatch.setattr("demo.panels.gene._MOST_BP", 400)
+    for name, measure in MEASURES.items():
+        most_bp = {TRACK: 400, CONSTRAINT: 60, MAP: 20}[name]
+        monkeypatch.setitem(MEASURES, name, measure._replace(most_bp=most_bp))
+    result = answered(panel, ONE_PHASE | {"input": "Y202* of ABC", "view": view})
+    first, last = map(int, result["region"].partition(":")[2].split("-"))
+    # TAC becomes TAA at coding base 606, which is base 216 of the second exon: 600 + 216.
+    assert first < 816 < last
 
 
 def test_a_variant_is_marked_in_its_gene(panel, lab):

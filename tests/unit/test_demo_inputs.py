@@ -7,6 +7,7 @@ from carbon.genome import Consequences, Variant, reverse_complement
 from carbon.genome.genome import Genome
 from demo.inputs import contig_aliases, detect
 from demo.letters import check_is_dna, check_is_protein
+from demo.openings import opening_bases
 from demo.protein_changes import ProteinChange, variant_of_change
 from demo.uploads import genome_in_text
 from tests.helpers.demo import write_genome
@@ -77,6 +78,13 @@ def test_what_is_detected_lies_where_it_says(genome):
     assert found(GENBANK, genome).bases == "ACGTTGCAACGT"
 
 
+def test_a_long_paste_without_genes_is_read_whole(genome):
+    bases = random_bases(3000)
+    pasted = found(f">one\n{bases}\n>two\nACGT", genome)
+    assert pasted.interval.to_region() == "one:1-3000"
+    assert opening_bases(pasted, 366)[-6:] == bases[-6:]  # which Inside predicts
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -140,8 +148,8 @@ def test_a_sex_chromosome_is_no_tenth():
 
 def test_proteins_and_dna_are_told_apart():
     with pytest.raises(TypedError, match="looks like a protein") as raised:
-        check_is_dna(">a\nMAVSKVYARSVYDSRGN")
-    assert raised.value.text[raised.value.at] == "M"
+        check_is_dna(">My MV\nAC\n>b\nMAVSKVYARSVYDSRGN")
+    assert (raised.value.text[raised.value.at], raised.value.at) == ("M", 13)
     check_is_dna("ACGTNNNNNNNRYSWKM")
     check_is_dna("ATGGCTGTCTCTAAAGTTTAC")
     check_is_protein("MAVSKVYARSVYDSRGN")

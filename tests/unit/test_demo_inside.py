@@ -90,6 +90,12 @@ def test_clicks(panel):
     assert bar["y"][5] == pytest.approx(value)
 
 
+def test_a_preview_names_the_fixed_bases(panel):
+    for fixed, start in (("......", "The model expects"), ("G..A..", "Given G..A.., the model")):
+        values, result, _ = visited(panel, **GIVEN | {"fixed": fixed})
+        assert panel.card(values, result).sentence.startswith(start)
+
+
 def test_what_was_before_is_drawn_only_where_bases_are_fixed():
     flat, fixed = [[0.25] * 4] * 6, [[1, 0, 0, 0], *[[0.25] * 4] * 5]
     assert len(marginal_bars(flat, flat, "AAAAAA", "......")["data"]) == 2

@@ -25,7 +25,7 @@ from demo.markup import escape
 from demo.page import Page, Shell, _status
 from demo.preview import Card, Previews, draw_card
 from demo.turns import Turns
-from tests.helpers.demo import answered, make_lab, panel_of
+from tests.helpers.demo import answered, make_lab, panel_of, values_of
 from tests.helpers.files import write_fasta
 from tests.helpers.server import asked, served
 
@@ -273,8 +273,6 @@ def test_a_class_behind_one_address_at_once(lab):
         ("choice", "no such run of all", "there is no 'no such run of all'; give"),
         ("choices", ["a", "c"], "give one of a, b"),
         ("text", "A" * 201, "200 at most"),
-        ("bases", "ACX", "letter 3: 'X' is not a DNA letter"),
-        ("bases", "A" * 201, "200 at most"),
         ("files", ["x.exe"], "end in"),
         ("files", ["x.a"] * 5, "4 at most"),
     ],
@@ -284,11 +282,6 @@ def test_values_that_are_not_possible(kind, value, message):
     field = Field("f", "F", "a", kind, endings, most=200)
     with pytest.raises(UserError, match=message):
         field.checked(value)
-
-
-def test_bases_are_taken_as_they_are_typed():
-    field = Field("f", "F", "", "bases")
-    assert field.checked(" >mine\nacgu\nAC ") == "ACGTAC"
 
 
 def test_a_link_leaves_out_what_is_as_it_was():
@@ -352,6 +345,21 @@ def test_a_shared_state_has_the_preview_of_its_answer(lab):
     box = next(each for each in last if "Share" in str(each))
     assert "Y2* of ABC" in box and "/carbon/card.png?state=%2Fvariant%3Finput" in box
     assert previews.card_of("/nowhere") is None
+
+
+def test_an_upload_never_becomes_the_preview_of_others(lab, tmp_path):
+    previews = Previews([("/gene", Card("Gene", "Read."))])
+    panel = panel_of(lab, "gene")
+    with gr.Blocks() as blocks:
+        page = Page(blocks, panel, Shell(Limits(), Turns(), previews, []))
+    fasta = write_fasta(tmp_path / "mine.fa", {"secret": "ACGT" * 20})
+    data = data_of(panel, genome=[str(fasta)], phases=["0"])
+    *_, last = page._ask(SimpleNamespace(client=None), *data)
+    assert previews.card_of(panel.path).title == "Gene"
+    box = next(each for each in last if "Share" in str(each))
+    assert "<b>Gene</b>" in box and "secret" not in box
+    values = values_of(panel, genome=[str(fasta)], phases=["0"])
+    assert panel.card(values, answered(panel, {**values})).title.startswith("secret:1-80: ")
 
 
 def test_own_assets_of_a_page_are_few_and_light(address):

@@ -10,9 +10,17 @@ from carbon.errors import UserError
 from carbon.genome.genome import Genome
 from demo.embedding_map import embedding_map
 from demo.lab import Lab
+from demo.model_facts import AboutModel
 from demo.panels.start import Start
 from demo.primer_text import tokens
-from tests.helpers.demo import answered, learned_example, make_lab, values_of, visited
+from tests.helpers.demo import (
+    answered,
+    learned_example,
+    make_lab,
+    panel_of,
+    values_of,
+    visited,
+)
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.reference import INDEX, KMERS, stock_distribution
 
@@ -93,6 +101,22 @@ def test_the_field_leads_to_the_page_that_answers(panel, text, path):
 def test_a_protein_leads_nowhere(panel):
     with pytest.raises(UserError, match="looks like a protein"):
         answered(panel, {"input": "MAVSKVYARSVYDSRGN"})
+
+
+def test_no_text_speaks_of_another_genome(tmp_path, model, monkeypatch):
+    """The bundled model under the genome of someone else."""
+    lab = make_lab(tmp_path, model)
+    lab.model_name = "yeast"
+    about = AboutModel("yeast", None, "yeast", 1_300_000, 6000, 1.5)
+    monkeypatch.setitem(vars(lab), "about", about)
+    panel = Start(lab)
+    _, _, shown = visited(panel)
+    fields = (*panel.fields, *panel_of(lab, "variant").fields)
+    seen = [panel.sentence, *(f"{field.label} {field.info}" for field in fields), str(shown)]
+    for text in seen:
+        assert not re.search("ENO2|ERG11|VIII|yeast gene|of the gene and guesses", text)
+    assert panel.sentence.endswith("read yeast DNA for 90 minutes.")
+    assert "such as ABC, " in panel.fields[0].info and " of ABC or c1:" in panel.fields[0].info
 
 
 def test_a_genome_without_genes_has_a_primer(tmp_path, model):

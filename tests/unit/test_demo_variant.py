@@ -1,14 +1,19 @@
 """The panel of variants: its numbers are the library's, and it stands among those of its gene."""
 
+import html
+import re
+from urllib.parse import parse_qsl, urlsplit
+
 import numpy as np
 import pytest
 
 from carbon.errors import UserError
 from carbon.genome import Interval, Variant
+from demo.fields import checked_values
 from demo.panel import Progress
 from demo.panels.variant import VariantEffect
-from tests.helpers.demo import answered, make_lab, values_of, visited
-from tests.helpers.files import write_fasta, write_vcf
+from tests.helpers.demo import answered, downloads_of, make_lab, values_of, visited, write_genome
+from tests.helpers.files import random_bases, write_fasta, write_vcf
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +62,76 @@ def test_alleles_of_a_visitor_take_their_place(panel):
     given = {"input": "Y2* of abc", "alleles": "c1:116 C>G\nABC:c.30del", "map_bp": 6}
     rows = answered(panel, given)["alleles"]
     assert [row["variant"] for row in rows][:2] == ["c1:116 C>A", "c1:116 C>G"] and len(rows) == 3
+
+
+def test_alleles_are_of_the_gene_and_the_genome_of_the_input(panel, tmp_path):
+    """In a genome of two genes, of which DEF is the example; in pasted DNA, by its own names."""
+    (fasta, gff), (other_fasta, other_gff) = (
+        write_genome(tmp_path),
+        write_genome((tmp_path / "other").mkdir() or tmp_path / "other", "c2"),
+    )
+    fasta.write_text(fasta.read_text() + other_fasta.read_text())
+    other = re.sub(
+        "ABC|[gtp]1", lambda m: {"ABC": "DEF"}.get(m[0], f"{m[0][0]}2"), other_gff.read_text()
+    )
+    gff.write_text(gff.read_text() + other.replace("##gff-version 3\n", ""))
+    given = {"genome": [str(fasta), str(gff)], "alleles": "Y7*", "map_bp": 6}
+    rows = answered(panel, given | {"input": "Y2* of ABC"})["alleles"]
+    assert [(e["gene"], e["change"]) for row in rows for e in row["effects"]] == [
+        ("ABC", "Y2*"), ("ABC", "Y7*")
+    ]  # fmt: skip
+    bases = random_bases(90)
+    alt = "A" if bases[29] != "A" else "C"
+    given = {"input": bases, "alleles": f"30{bases[29]}>{alt}", "map_bp": 6}
+    assert answered(panel, given)["alleles"][1]["variant"] == f"pasted:30 {bases[29]}>{alt}"
+
+
+def linked(panel, markup):
+    """Return the values that the links in markup restore."""
+    links = (urlsplit(html.unescape(link)) for link in re.findall('href="(/[^"]*)"', markup))
+    return [checked_values(panel.fields, dict(parse_qsl(link.query))) for link in links]
+
+
+def test_links_of_alleles_keep_the_settings(panel):
+    _, _, shown = visited(panel, strands="forward", window_bp=96, map_bp=6)
+    states = linked(panel, shown["alleles"])
+    assert len(states) == 2 and {state["input"][:3] for state in states} == {"c1:"}
+    settings = {(state["strands"], state["window_bp"], state["map_bp"]) for state in states}
+    assert settings == {("forward", 96, 6)}
+
+
+def test_variants_of_a_pasted_sequence_are_followed(panel, lab):
+    """By a link, by a click on a cell, and to the other pages, which get the sequence."""
+    text = f">one\n{random_bases(90)}"
+    ref, alts = text[5 + 29], sorted(set("ACGT") - {text[5 + 29]})
+    alleles = f"one:30 {ref}>{alts[0]}"
+    values, result, shown = visited(panel, input=text, alleles=alleles, map_bp=6)
+    (state,) = linked(panel, shown["alleles"])
+    assert answered(panel, state)["variant"] == alleles
+    (pick,) = panel.picks()
+    clicked = values | pick.set(f"one:30 {ref}>{alts[1]}", values)
+    assert answered(panel, clicked)["variant"] == f"one:30 {ref}>{alts[1]}"
+    for _, link in panel.questions(values, result):
+        assert lab.detect(dict(parse_qsl(urlsplit(link).query))["input"]).genome is not lab.genome
+    assert downloads_of(shown)["pasted.fa"].startswith(">one\n")
+
+
+def test_a_vcf_of_another_genome_than_the_input_is_refused(panel, vcf):
+    with pytest.raises(UserError, match="the VCF belongs to the open genome"):
+        answered(panel, {"input": random_bases(90), "vcf": [str(vcf)]})
+
+
+def test_the_strip_marks_the_most_severe_consequence_as_its_rows_do(panel, tmp_path):
+    """Of a gene whose first transcript does not code."""
+    fasta, gff = write_genome(tmp_path)
+    head, gene, *lines = gff.read_text().splitlines()
+    other = [line.replace("t1", "t0").replace("p1", "p0") for line in lines if "CDS" not in line]
+    gff.write_text("\n".join([head, gene, *other, *lines, ""]))
+    files = [str(fasta), str(gff)]
+    _, result, shown = visited(panel, genome=files, input="c1:116 C>A", map_bp=6)
+    assert result["alleles"][0]["effects"] == []
+    (mark,) = [t for t in shown["strip"]["data"] if t.get("name") == "this variant"]
+    assert mark["y"][0].startswith("stop gained<br>")
 
 
 @pytest.mark.parametrize(("strands", "window_bp"), [("forward", 96), ("both", 240)])
@@ -121,7 +196,10 @@ def test_the_variant_stands_among_snvs_of_its_gene(panel, lab):
     assert sum(snvs["all"].values()) == 3 * gene.interval.length_bp
     drawn = {term: len(deltas) for term, deltas in snvs["deltas"].items()}
     assert drawn == {term: min(24, snvs["all"][term]) for term in snvs["all"]}
-    assert snvs["consequence"] == "stop_gained"
+    assert snvs["consequences"] == [
+        effect["term"] for row in result["alleles"] for effect in row["effects"]
+    ]
+    assert snvs["consequences"][0] == "stop_gained"
     assert snvs["lower"] == sum(d < result["delta"] for d in snvs["deltas"]["stop_gained"])
     assert f"(stop gained), {snvs['lower']} " in shown["verdict"]
 
@@ -129,7 +207,10 @@ def test_the_variant_stands_among_snvs_of_its_gene(panel, lab):
 def test_an_indel_has_no_rank_and_no_mark(panel):
     (inserted,) = [e.values for e in panel.examples() if e.label == "A base inserted"]
     _, result, shown = visited(panel, **inserted, map_bp=6)
-    assert result["snvs"]["consequence"] is None and "with this consequence" not in shown["verdict"]
+    assert (
+        result["snvs"]["consequences"][0] is None
+        and "with this consequence" not in shown["verdict"]
+    )
     assert all(trace.get("name") != "this variant" for trace in shown["strip"]["data"])
 
 
@@ -137,16 +218,16 @@ def test_a_cell_asks_for_its_variant(panel):
     _, result, shown = visited(panel)
     heat = next(t for t in shown["map"]["data"] if "z" in t)
     assert len(heat["z"]) == 4 and all(len(row) == 30 for row in heat["z"])
-    (pick,) = panel.picks()
+    (pick,), values = panel.picks(), values_of(panel)
     for row, alt in enumerate("ACGT"):
         for column, picked in enumerate(heat["customdata"][row]):
             if result["bases"][column] == alt:
                 assert picked is None
             else:
-                changed = pick.set(picked, values_of(panel))
+                changed = pick.set(picked, values)
                 variant = Variant.parse(changed["input"])
                 assert (variant.position + 1, variant.alt) == (heat["x"][column], alt)
-    assert answered(panel, pick.set(heat["customdata"][1][3] or heat["customdata"][2][3], {}))
+    assert answered(panel, pick.set(heat["customdata"][1][3] or heat["customdata"][2][3], values))
 
 
 def test_a_vcf_is_scored_variant_by_variant(panel, lab, vcf):

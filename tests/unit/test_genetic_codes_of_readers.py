@@ -12,7 +12,6 @@ from data_pipeline.inputs.assemblies import opened
 from data_pipeline.recipe import AssemblyConfig
 from data_pipeline.variants import _of_transcript
 from demo.central_dogma import residues
-from demo.gene_summary import described
 from eval.tasks.common.coding import coding_exons
 from eval.tasks.common.held_out import HeldOutGenes
 from tests.helpers.codes import FLANK_BP, contig_of, genbank_of, gff3_of, random_cds, read_by
@@ -33,8 +32,6 @@ def test_the_demo_translates_by_the_code_of_the_gene(tmp_path, stated):
     fasta, genes = files(tmp_path, mark=";transl_table=4" if stated else "")
     genome = Genome.open(fasta, genes, None, None if stated else "4")
     (gene,) = genome.annotation.genes
-    summary = described(genome.reference, gene, gene.transcripts[0])
-    assert summary["protein"] == read_by(4, CDS)
     protein = "".join(each.amino_acid for each in residues(genome.reference, gene.transcripts[0]))
     assert protein == read_by(4, CDS)
 
@@ -42,7 +39,6 @@ def test_the_demo_translates_by_the_code_of_the_gene(tmp_path, stated):
 def test_the_demo_translates_no_mitochondrion_of_unknown_code(tmp_path):
     genome = Genome.open(*files(tmp_path, contig="MT"))
     (gene,) = genome.annotation.genes
-    assert described(genome.reference, gene, gene.transcripts[0])["protein"] == ""
     assert residues(genome.reference, gene.transcripts[0]) == []
 
 

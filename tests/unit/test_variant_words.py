@@ -20,8 +20,8 @@ def test_a_delta_in_words(delta, said):
     assert in_words(delta) == said
 
 
-def test_strands_or_offsets_that_disagree_say_nothing():
-    """One strand in several offsets is unsure too, so the sentence must not blame two strands."""
-    said = "the strands or k-mer offsets disagree about which allele is likelier"
+def test_strands_that_disagree_say_nothing():
+    """The demo reads one k-mer offset, so that only strands can disagree."""
+    said = "the strands disagree about which allele is likelier"
     assert in_words(-13.8, True) == said
     assert in_words(0.0, None) == "ALT is about as likely as REF"  # one strand alone was read
