@@ -17,7 +17,7 @@ from demo.protein_changes import CHANGE, read_change, variant_of_change
 InputKind = Literal["gene", "region", "variant", "bases", "fasta", "genbank"]
 
 _LEAST_BASES = 6  # letters; shorter texts are names
-_REGION = re.compile(r"(?P<contig>[^:\s]+):(?P<first>[\d,]+)(?:-|\.\.)(?P<last>[\d,]+)")
+_REGION = re.compile(r"(?P<contig>[^:\s]+):(?P<first>[\d,]+)(?:-|\.\.)(?P<last>[\d,]*)")
 _CODING = re.compile(r"(?P<gene>\S+?)\s*:?\s*(?P<change>c\.\s*\S+)", re.IGNORECASE)
 _PROTEIN = re.compile(
     rf"(?:(?P<gene>\S+?)[:\s]\s*)?(?P<change>{CHANGE.pattern})(?:\s+(?:of|in)\s+(?P<of>\S+))?"
@@ -165,14 +165,15 @@ def _read_gene(text: str, genome: Genome, paste: object, gene: str) -> Detected:
 def _read_region(text: str, genome: Genome, paste: object, gene: str) -> Detected:
     match = _REGION.fullmatch(text)
     if match:
-        first, last = (int(match[name].replace(",", "")) for name in ("first", "last"))
-        if first > last:
+        first, last = (match[name].replace(",", "") for name in ("first", "last"))
+        if last and int(first) > int(last):
             raise UserError(f"{text}: the range is reversed; give {match['contig']}:{last}-{first}")
         text = f"{_contig(genome, match['contig'])}:{first}-{last}"
     else:
         text = _contig(genome, text)
     interval = genome.place(text, 0, max(genome.reference.contig_lengths_bp.values()))
-    return Detected("region", text, genome, interval, _first_gene(genome, interval))
+    shown = interval.to_region() if match else text
+    return Detected("region", shown, genome, interval, _first_gene(genome, interval))
 
 
 def _read_row(text: str, genome: Genome, paste: object, gene: str) -> Detected:
@@ -198,9 +199,9 @@ def _at(genome: Genome, contig: str | None, position: str, ref: str, alt: str) -
 def _read_coding(text: str, genome: Genome, paste: object, gene: str) -> Detected:
     match = _CODING.fullmatch(text)
     assert match is not None
-    own = gene_named(genome, match["gene"])
+    own, name = gene_named(genome, match["gene"]), _spelled_name(genome, match["gene"])
     change = match["change"].replace(" ", "").lower()
-    return _detected(genome, genome.variant(f"{own.gene_id}:{change}"), own)
+    return _detected(genome, genome.variant(f"{name}:{change}"), own)
 
 
 def _read_protein_change(text: str, genome: Genome, paste: object, gene: str) -> Detected:

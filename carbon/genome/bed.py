@@ -22,6 +22,7 @@ from carbon.genome.genes import Span
 from carbon.genome.gff import Feature
 from carbon.genome.interval import Interval
 from carbon.genome.sequences import numbered_lines
+from carbon.progress import say
 
 _BED_NAME = re.compile(r"\.bed(\.b?gz)?$", re.IGNORECASE)
 _STRAND_COLUMNS, _BLOCK_COLUMNS = 6, 12
@@ -291,8 +292,9 @@ def read_regions(
     """Return the regions named by the options of a command, or None without them.
 
     Args:
-        region: `contig`, or `contig:first-last`, 1-based and inclusive.
-        path: BED, plain or gzip; its intervals are 0-based and half-open.
+        region: `contig`, `contig:first-last` or `contig:first-`, 1-based and inclusive.
+        path: BED, plain or gzip; its intervals are 0-based and half-open. Regions without bases,
+            which BED allows for insertions, are left out and counted on stderr.
         contig_lengths_bp: contigs of the reference.
         names: the reference's name of each contig that other files name differently.
 
@@ -303,7 +305,7 @@ def read_regions(
         if region is None:
             return None
         return Regions([region_by_name(region, contig_lengths_bp, names)], contig_lengths_bp)
-    intervals = []
+    intervals, empty = [], []
     for where, columns in bed_lines(path):
         contig, start, end = bed_place(columns, where)
         contig = names.get(contig, contig)
@@ -314,6 +316,11 @@ def read_regions(
             raise GenomeError(f"{where}: ends past the {length_bp} bases of '{contig}'")
         if start < end:
             intervals.append(Interval(contig, start, end))
+        else:
+            empty.append(where)
+    if empty:
+        first = f"first: {empty[0]}"
+        say(f"{path}: left out {len(empty):,} regions without bases, start = end ({first})")
     if not intervals:
         raise GenomeError(f"{path}: has no region")
     return Regions(intervals, contig_lengths_bp)

@@ -63,8 +63,21 @@ class Interval:
         return f"{self.contig}:{self.start + 1}-{self.end}"
 
 
+def region_contig(text: str) -> str:
+    """Return the contig of a region, for files that do not list their contigs.
+
+    >>> region_contig("chr1:11-12"), region_contig("chr1:11"), region_contig("HLA:A")
+    ('chr1', 'chr1', 'HLA:A')
+    """
+    match = re.fullmatch(r"(.+):[\d,-]*", text)
+    return match[1] if match else text
+
+
 def from_region(text: str, contig_lengths_bp: dict[str, int]) -> Interval:
-    """Parse `contig` or `contig:first-last` (1-based, inclusive) on the known contigs.
+    """Parse `contig`, `contig:first-last` or `contig:first-` on the known contigs.
+
+    Positions are 1-based and inclusive; `contig:first-` goes to the end of the contig. A single
+    position is refused, because samtools and bcftools read it differently.
 
     >>> from_region("chr1:11-12", {"chr1": 100})
     Interval(contig='chr1', start=10, end=12)
@@ -74,16 +87,22 @@ def from_region(text: str, contig_lengths_bp: dict[str, int]) -> Interval:
     """
     if text in contig_lengths_bp:
         return Interval(text, 0, contig_lengths_bp[text])
-    match = re.fullmatch(r"(.+):(\d[\d,]{0,19})-(\d[\d,]{0,19})", text)
-    if match is None and text.rpartition(":")[0] in contig_lengths_bp:
+    match = re.fullmatch(r"(.+):(\d[\d,]{0,19})-(\d[\d,]{0,19})?", text)
+    contig, _, position = text.rpartition(":")
+    if match is None and contig in contig_lengths_bp:
+        if re.fullmatch(r"\d[\d,]{0,19}", position):
+            raise GenomeError(
+                f"region '{text}': samtools reads it to the end of the contig, bcftools as one "
+                f"position; write {text}- or {text}-{position}"
+            )
         raise GenomeError(f"region '{text}': write it as contig:first-last, from 1")
     if match is None or match[1] not in contig_lengths_bp:
         first_names = ", ".join(list(contig_lengths_bp)[:5])
         raise GenomeError(
             f"region '{text}': no such contig; write it as in the FASTA: {first_names} ..."
         )
-    first, last = (int(number.replace(",", "")) for number in match.group(2, 3))
     length_bp = contig_lengths_bp[match[1]]
+    first, last = (int((n or str(length_bp)).replace(",", "")) for n in match.group(2, 3))
     if not 1 <= first <= last <= length_bp:
         raise GenomeError(
             f"region '{text}': the contig has bases 1 to {length_bp}; write first-last within them"

@@ -7,13 +7,14 @@ Sequences: bases, or one FASTA record. An error names the first wrong letter.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from carbon.errors import GenomeError, TypedError
 from carbon.genome.alphabet import DNA_LETTERS, IUPAC_DNA, check_dna, reverse_complement
 from carbon.genome.annotation import read_gene_file
 from carbon.genome.contig_names import CHR, contig_names
 from carbon.genome.fasta import Reference
-from carbon.genome.genes import Annotation, Transcript, find_gene, near_names
+from carbon.genome.genes import Annotation, Gene, Transcript, find_gene, near_names
 from carbon.genome.interval import (
     Elements,
     Interval,
@@ -23,6 +24,7 @@ from carbon.genome.interval import (
     unexpected,
 )
 from carbon.genome.vcf import vcf_text
+from carbon.progress import say
 
 _BASES = f"[{IUPAC_DNA}{IUPAC_DNA.lower()}]+"
 _EXAMPLES = "such as chr1:10 A>T, chr1-10-A-T or GENE:c.28A>T"
@@ -41,6 +43,7 @@ _LAST = ("a second position", re.compile(_PLACE))
 _EDIT = "G>T, del, dup, insACGT or delinsACGT"
 _SUBSTITUTED = re.compile(r"([ACGTUacgtu]+)>([ACGTUacgtu]+)")
 _CHANGED = re.compile(r"(delins|ins|del|dup)([ACGTUacgtu]*)")
+_SHOWN = 5  # transcripts in a message
 
 
 def read_bases(text: str) -> str:
@@ -87,7 +90,8 @@ def read_variant(text: str, reference: Reference, annotation: Annotation | None)
     Accepted are `chr1:10 A>T`, `chr1 10 A T`, `chr1-10-A-T`, `chr1:10:A:T` and `chr1:g.10A>T`, with
     or without `chr`, and `10A>T` if the reference has one contig. Coding positions of HGVS refer to
     a gene or transcript: `NAME:c.28A>T`, `c.28del`, `c.28_30dup`, `c.28_29insACG`, `c.28delinsAC`
-    and `c.28+1G>A`. U becomes T, and case is ignored.
+    and `c.28+1G>A`. U becomes T, and case is ignored. In the name of a gene, all its transcripts
+    with an annotated start must number the variant alike.
 
     Args:
         text: variant notation.
@@ -96,7 +100,7 @@ def read_variant(text: str, reference: Reference, annotation: Annotation | None)
 
     Raises:
         TypedError: the text has another form, or an unknown contig or gene; the message names the
-            first wrong letter or similar names.
+            first wrong letter or similar names, or transcripts if those of a gene disagree.
         GenomeError: several genes have the name.
     """
     text = as_utf8(text).strip()
@@ -150,8 +154,23 @@ def _checked_variant(text: str, reference: Reference, annotation: Annotation | N
         variant = read_variant(text, reference, annotation)
     except GenomeError as error:
         raise GenomeError(f"{where}: {error}") from None
+    if note := _numbered_in(text, annotation):
+        say(f"{where}: {note}")
     reference.check_ref(variant.contig, variant.position, variant.ref, where)
     return variant
+
+
+def _numbered_in(text: str, annotation: Annotation | None) -> str:
+    """Return which transcripts of a gene number its c. positions; empty if there is no choice."""
+    coding = _CODING.match(as_utf8(text))
+    if coding is None or annotation is None:
+        return ""
+    transcripts = find_gene(annotation, coding[1]).transcripts
+    if len(transcripts) == 1 or any(t.transcript_id == coding[1] for t in transcripts):
+        return ""
+    names = [t.transcript_id for t in _numbering_transcripts(text, coding[1], annotation)]
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"c. positions count in {', '.join(names[:_SHOWN])}{more}"
 
 
 def cds_position(transcript: Transcript, number: int) -> int:
@@ -186,20 +205,83 @@ def _contig(text: str, lengths_bp: Mapping[str, int]) -> tuple[str, int]:
     raise TypedError(f"there is no contig '{word}'; {hint}", text, 0, word, near)
 
 
+class _Place(NamedTuple):
+    """A c. position, such as 28 or 28+1.
+
+    Attributes:
+        number: number of the base of the CDS, from 1.
+        offset_bp: bases from there into an intron, along the contig; 0 for a base of the CDS.
+        position: position on the contig.
+        end: index of the end of its text.
+    """
+
+    number: int
+    offset_bp: int
+    position: int
+    end: int
+
+
 def _coding_variant(
     text: str, at: int, name: str, reference: Reference, annotation: Annotation
 ) -> Variant:
-    transcript = _transcript(text, name, annotation)
-    first, at = _place(text, at, transcript, _FIRST)
-    last = first
-    if text[at : at + 1] == "_":
-        last, at = _place(text, at + 1, transcript, _LAST)
-    left, right = min(first, last), max(first, last) + 1
+    """Return the variant that is the same in all transcripts that a name may refer to."""
+    transcripts = _numbering_transcripts(text, name, annotation)
+    outcomes = [_outcome(text, at, transcript, reference) for transcript in transcripts]
+    variants = [each for each in outcomes if isinstance(each, Variant)]
+    errors = [each for each in outcomes if isinstance(each, TypedError)]
+    if not variants:
+        raise errors[0]
+    if errors or len(set(variants)) > 1:
+        pairs = zip(transcripts, outcomes, strict=True)
+        names = tuple(t.transcript_id for t, each in pairs if isinstance(each, Variant))[:_SHOWN]
+        raise TypedError(
+            f"the {len(transcripts)} transcripts of gene '{name}' number this position "
+            f"differently; name a transcript instead, such as {', '.join(names)}",
+            text, 0, name, names,
+        )  # fmt: skip
+    return variants[0]
+
+
+def _outcome(
+    text: str, at: int, transcript: Transcript, reference: Reference
+) -> Variant | TypedError:
+    try:
+        return _edited(text, at, transcript, reference)
+    except TypedError as error:
+        return error
+
+
+def _numbering_transcripts(text: str, name: str, annotation: Annotation) -> tuple[Transcript, ...]:
+    """Return the transcript with a name, or all of the gene whose CDS has its start codon."""
+    gene = _gene(text, name, annotation)
+    named = [t for t in gene.transcripts if t.transcript_id == name]
+    fit = tuple(t for t in named or gene.transcripts if t.cds and t.has_start)
+    if not fit:
+        what = "transcript" if named else "gene"
+        raise TypedError(
+            f"{what} '{name}' has no annotated start; c. positions are unknown", text, 0, name
+        )
+    return fit
+
+
+def _gene(text: str, name: str, annotation: Annotation) -> Gene:
+    try:
+        return find_gene(annotation, name)
+    except TypedError as error:
+        raise TypedError(str(error), text, 0, name, error.near) from None
+
+
+def _edited(text: str, at: int, transcript: Transcript, reference: Reference) -> Variant:
+    """Return the variant of the c. positions and the edit from index `at` on."""
+    left, right, at = _range(text, at, transcript)
     if substituted := _SUBSTITUTED.fullmatch(text, at):
         ref, alt = (_on_contig(bases, transcript) for bases in substituted.groups())
-        if transcript.strand == "-":
-            left = right - len(ref)
-        right = left + len(ref)
+        if len(ref) != right - left:
+            raise TypedError(
+                f"letter {at + 1}: the length of REF is {len(ref)} and of its place "
+                f"{right - left}; write both as in c.28T>A or c.28_29TA>GC",
+                text, at,
+            )  # fmt: skip
         return _checked(text, at, transcript, reference, left, right, ref, alt)
     if not (changed := _CHANGED.fullmatch(text, at)):
         raise unexpected(_EDIT, text, at, _EXAMPLES)
@@ -219,39 +301,57 @@ def _coding_variant(
     return _anchored(reference, transcript.contig, left, old, bases)
 
 
-def _transcript(text: str, name: str, annotation: Annotation) -> Transcript:
-    """Return the transcript with a name, or the gene's first whose CDS has its start codon."""
-    try:
-        gene = find_gene(annotation, name)
-    except TypedError as error:
-        raise TypedError(str(error), text, 0, name, error.near) from None
-    fit = [t for t in gene.transcripts if t.cds and t.has_start]
-    named = [t for t in fit if t.transcript_id == name]
-    if not fit:
-        raise TypedError(f"gene '{name}' has no CDS with its start codon", text, 0, name)
-    return (named or fit)[0]
+def _range(text: str, at: int, transcript: Transcript) -> tuple[int, int, int]:
+    """Return start and end on the contig of one c. position or two, and the end of their text.
+
+    HGVS counts `c.100_101` in bases of the transcript, so two bases of the CDS must lie as far
+    apart on the contig. A position such as 101+5 exists in the genome alone.
+    """
+    first = last = _place(text, at, transcript, _FIRST)
+    if text[first.end : first.end + 1] == "_":
+        last = _place(text, first.end + 1, transcript, _LAST)
+    shown = text[at : last.end]
+    apart_bp = (last.position - first.position) * (1 if transcript.strand == "+" else -1)
+    in_cds = not first.offset_bp and not last.offset_bp
+    if (last.number < first.number) if in_cds else (apart_bp < 0):
+        raise TypedError(
+            f"letter {at + 1}: c.{shown} is reversed; write the smaller position first", text, at
+        )
+    if in_cds and apart_bp != last.number - first.number:
+        raise TypedError(
+            f"letter {at + 1}: c.{shown} is not one stretch of the genome, as between exons; give "
+            "genomic coordinates, such as chr1:10 CAG>C",
+            text, at,
+        )  # fmt: skip
+    left, right = sorted((first.position, last.position))
+    return left, right + 1, last.end
 
 
 def _place(
     text: str, at: int, transcript: Transcript, piece: tuple[str, re.Pattern[str]]
-) -> tuple[int, int]:
-    """Return the position of a c. position on the contig, and the end of its text."""
+) -> _Place:
+    """Return the c. position that begins at index `at`."""
     match = piece[1].match(text, at)
     if match is None:
         raise unexpected(piece[0], text, at, _EXAMPLES)
     try:
-        place = cds_position(transcript, int(match[1]))
+        base = cds_position(transcript, int(match[1]))
     except IndexError as error:
         raise TypedError(f"letter {at + 1}: {error}", text, at) from None
-    offset = int(match[2] or 0) * (1 if transcript.strand == "+" else -1)
-    edges = [end - 1 if offset > 0 else start for start, end in transcript.exons]
-    if offset and place not in edges:
+    offset_bp = int(match[2] or 0) * (1 if transcript.strand == "+" else -1)
+    position = base + offset_bp
+    edges = [end - 1 if offset_bp > 0 else start for start, end in transcript.exons]
+    if offset_bp and base not in edges:
         raise TypedError(
             f"letter {at + 1}: {match[0]} does not count from the edge of an exon", text, at
         )
-    if offset and any(start <= place + offset < end for start, end in transcript.exons):
-        raise TypedError(f"letter {at + 1}: {match[0]} does not lie in an intron", text, at)
-    return place + offset, match.end()
+    beside = [intron for intron in transcript.introns if base in (intron[0] - 1, intron[1])]
+    if offset_bp and not any(start <= position < end for start, end in beside):
+        raise TypedError(
+            f"letter {at + 1}: {match[0]} does not lie in an intron next to base {match[1]}",
+            text, at,
+        )  # fmt: skip
+    return _Place(int(match[1]), offset_bp, position, match.end())
 
 
 def _on_contig(bases: str, transcript: Transcript) -> str:

@@ -4,14 +4,13 @@ Variants of pysam and cyvcf2, and intervals of pyranges, pybedtools or a table, 
 their attributes, so that none of these packages is needed.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from carbon.errors import GenomeError
 from carbon.genome.bed import Regions
-from carbon.genome.interval import Interval, Variant, from_region
+from carbon.genome.interval import Interval, Variant, from_region, region_contig
 from carbon.genome.sequences import SequenceRecord, read_records
 from carbon.genome.vcf import RecordFilter, VcfReader, VcfRow
 
@@ -100,7 +99,7 @@ class PlaceTable(Protocol):
 Intervals = Interval | Place | PlaceTable | Iterable[Interval | Place]
 """One interval or several, 0-based and half-open."""
 Region = str | Intervals
-"""`contig:first-last`, 1-based with both ends included, or intervals."""
+"""`contig:first-last` or `contig:first-`, 1-based with both ends included, or intervals."""
 
 
 def read_fasta(path: str | Path) -> Iterator[SequenceRecord]:
@@ -127,7 +126,8 @@ def read_vcf(path: str | Path, region: Region | None = None) -> VcfReader:
     Args:
         path: VCF, plain, gzip or bgzip; or BCF.
         region: yield the records whose POS is in it: `contig`, `contig:first-last` (1-based, both
-            ends included), an `Interval`, or several as for `intervals_of`; all records if None.
+            ends included), `contig:first-` (to the end), an `Interval`, or several as for
+            `intervals_of`; all records if None.
 
     Raises:
         GenomeError: the file does not exist, is not a VCF or BCF, or its header is malformed; while
@@ -156,9 +156,8 @@ def _places(region: Region, declared: frozenset[str]) -> Iterator[Interval]:
 
 
 def _typed(region: str, declared: frozenset[str]) -> Interval:
-    if region in declared or not re.search(r":[\d,]+-[\d,]+$", region):
-        return Interval(region, 0, _ANY_LENGTH_BP)
-    return from_region(region, {region.rpartition(":")[0]: _ANY_LENGTH_BP})
+    contig = region if region in declared else region_contig(region)
+    return from_region(region, {contig: _ANY_LENGTH_BP})
 
 
 def intervals_of(region: Intervals) -> list[Interval]:

@@ -57,6 +57,16 @@ def write_genome(folder: Path, contig: str = "c1", strand: str = "+") -> tuple[P
     return write_fasta(folder / "genome.fa", {contig: text}), gff
 
 
+def add_transcript(gff: Path, contig: str = "c1") -> None:
+    """Add the transcript `t2` to the forward gene: the first exon alone, with 130 codons."""
+    kinds = (("mRNA", "ID=t2;Parent=g1"), ("exon", "Parent=t2"), ("CDS", "ID=p2;Parent=t2"))
+    spans = (_EXONS[0], _EXONS[0], _CDS[0])
+    with gff.open("a", encoding="utf-8") as lines:
+        for (kind, attributes), (first, last) in zip(kinds, spans, strict=True):
+            columns = (contig, "test", kind, first, last, ".", "+", ".", attributes)
+            lines.write("\t".join(map(str, columns)) + "\n")
+
+
 def make_lab(
     folder: Path, model: Model, contig: str = "c1", learned: Learning | None = None
 ) -> Lab:

@@ -10,7 +10,7 @@ from demo.letters import check_is_dna, check_is_protein
 from demo.openings import opening_bases
 from demo.protein_changes import ProteinChange, variant_of_change
 from demo.uploads import genome_in_text
-from tests.helpers.demo import write_genome
+from tests.helpers.demo import GENE, add_transcript, write_genome
 from tests.helpers.files import random_bases, write_fasta
 
 # Coding bases of ABC, from base 111 of the contig: ATG TAC CAA TTA GGA GCA TAC ...
@@ -40,6 +40,7 @@ def found(text, genome, gene=""):
         ("c1", "region", "c1"),
         ("chrC1:20-1,000", "region", "c1:20-1000"),
         ("C1:20..30", "region", "c1:20-30"),
+        ("c1:1,390-", "region", "c1:1390-1400"),
         (STOP, "variant", STOP),
         ("chrc1:116:c:a", "variant", STOP),
         ("c1-116-C-A", "variant", STOP),
@@ -107,6 +108,19 @@ def test_a_long_paste_without_genes_is_read_whole(genome):
 def test_other_texts_are_refused_with_a_remedy(genome, text, message):
     with pytest.raises(UserError, match=message):
         found(text, genome)
+
+
+def test_a_coding_position_refers_to_the_typed_transcript(tmp_path):
+    """The first transcript has base 391 of the CDS at 601, and the second has no such base."""
+    fasta, gff = write_genome(tmp_path)
+    add_transcript(gff)
+    own = Genome.open(fasta, gff)
+    assert found("T1:c.391del", own).interval.to_region() == "c1:600-601"
+    with pytest.raises(UserError, match="the CDS has 390 bases"):
+        found("T2:c.391del", own)
+    with pytest.raises(TypedError, match="name a transcript instead, such as t1") as raised:
+        found("abc:c.391del", own)
+    assert (raised.value.wrong, raised.value.near) == (GENE, ("t1",))
 
 
 def test_a_change_without_a_gene_needs_one(genome):

@@ -73,12 +73,15 @@ def test_coordinates_that_cannot_be():
         ("c:0-5", "bases 1 to 100"),
         ("c:3-101", "bases 1 to 100"),
         ("c:,-,", "first-last"),
-        ("c:500", "first-last"),
+        ("c:500", "write c:500- or c:500-500"),
+        ("c:-50", "first-last"),
+        ("c:101-", "bases 1 to 100"),
         (f"c:1-{'1' * 5000}", "first-last"),
     ):
         with pytest.raises(GenomeError, match=message):
             from_region(text, {"c": 100})
     assert from_region("c:1,0-2,0", {"c": 100}) == Interval("c", 9, 20)
+    assert from_region("c:1,0-", {"c": 100}) == Interval("c", 9, 100)
 
 
 @pytest.mark.parametrize(

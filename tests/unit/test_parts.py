@@ -202,6 +202,16 @@ def test_a_file_of_regions_that_is_wrong(tmp_path, text, message):
         read_regions(None, path, LENGTHS_BP, {})
 
 
+def test_regions_without_bases_are_counted(tmp_path, capsys):
+    path = tmp_path / "r.bed"
+    path.write_text("c\t9\t9\nc\t20\t30\nc\t40\t40\n")
+    regions = read_regions(None, path, LENGTHS_BP, {})
+    assert regions.intervals == (Interval("c", 20, 30),)
+    assert capsys.readouterr().err == (
+        f"{path}: left out 2 regions without bases, start = end (first: {path} line 1)\n"
+    )
+
+
 def test_a_joined_parquet_has_the_row_groups_of_one_run(tmp_path, monkeypatch):
     from carbon.io import join, tables
 

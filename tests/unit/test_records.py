@@ -67,6 +67,19 @@ def test_regions_of_a_vcf(folder, name, region):
     assert positions(carbon.read_vcf(folder / name, "c")) == [*PLACES, 250]
 
 
+@pytest.mark.parametrize("name", ["v.vcf", "plain.vcf"])
+def test_regions_without_two_positions(folder, name):
+    """The same with and without contigs in the header."""
+    assert positions(carbon.read_vcf(folder / name, "c:51-")) == [51, 120, 200, 250]
+    for region, message in (
+        ("c:51", "samtools reads it .* bcftools .*; write c:51- or c:51-51"),
+        ("c:-51", "write it as contig:first-last"),
+        ("c:", "write it as contig:first-last"),
+    ):
+        with pytest.raises(GenomeError, match=message):
+            carbon.read_vcf(folder / name, region)
+
+
 def test_what_is_no_region(folder):
     assert positions(carbon.read_vcf(folder / "v.vcf", "d:1-2")) == []
     with pytest.raises(GenomeError, match="the header declares no contig 'chrc'"):

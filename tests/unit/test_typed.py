@@ -19,9 +19,9 @@ from carbon.genome import (
     spliced,
 )
 from carbon.genome.genome import Genome
-from carbon.genome.notation import cds_position, read_bases, read_variant
-from tests.helpers.demo import GENE, write_genome
-from tests.helpers.files import write_fasta
+from carbon.genome.notation import cds_position, read_bases, read_variant, write_vcf_of_texts
+from tests.helpers.demo import GENE, add_transcript, write_genome
+from tests.helpers.files import random_bases, write_fasta
 
 
 @pytest.fixture(scope="module", params="+-")
@@ -142,6 +142,77 @@ def test_the_first_base_of_an_intron(genome):
             read_variant(f"{GENE}:c.{place}G>A", reference, annotation)
 
 
+@pytest.mark.parametrize(
+    ("edit", "first", "last"),
+    [  # Exons are bases 101-500 and 601-1000 of the strand, and the CDS begins at 111.
+        ("390+100del", 600, 600),
+        ("391-100_391-1del", 501, 600),
+        ("390_390+2del", 500, 502),
+        ("389_391-1del", 499, 600),
+    ],
+)
+def test_a_deletion_at_an_intron(genome, edit, first, last):
+    """A deletion with an end in the intron has the bases of the genome between its ends."""
+    reference, annotation = genome
+    strand, contig = annotation.genes[0].strand, reference.fetch(Interval("VIII", 0, 1400))
+    found = applied(reference, read_variant(f"{GENE}:c.{edit}", reference, annotation))
+    if strand == "-":
+        contig, found = reverse_complement(contig), reverse_complement(found)
+    assert found == contig[: first - 1] + contig[last:]
+
+
+def transcript_named(name, start, end, **marks):
+    return Transcript(name, "c", "+", ((start, end),), ((start, end),), False, "here", **marks)
+
+
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [  # c.28 is the base 27 after the start of the CDS; a deletion has the base before it.
+        ("t1:c.28del", 126),
+        ("t2:c.28del", 226),
+        ("same:c.28del", 126),
+        ("alone:c.28del", 126),
+        ("g:c.28del", "2 transcripts of gene 'g' number .* differently; .* such as t1, t2"),
+        ("g:c.250del", "2 transcripts of gene 'g' number .* differently; .* such as t1$"),
+        ("g:c.999del", "the CDS has 300 bases, not 999"),
+        ("t3:c.28del", "transcript 't3' has no annotated start; c. positions are unknown"),
+        ("none:c.28del", "gene 'none' has no annotated start; c. positions are unknown"),
+    ],
+)
+def test_the_transcript_that_counts(tmp_path, text, position):
+    t1, t2 = transcript_named("t1", 100, 400), transcript_named("t2", 200, 420)
+    t3 = transcript_named("t3", 300, 601, phase_bp=1, has_start=False)
+    t4 = transcript_named("t4", 100, 500)
+    kinds = {"g": (t1, t2, t3), "same": (t1, t4), "alone": (t3, t1), "none": (t3,)}
+    name = text.partition(":")[0]
+    kind = name if name in kinds else "g"
+    gene = Gene(kind, kind, "", Interval("c", 100, 601), "+", kinds[kind])
+    fasta = write_fasta(tmp_path / "c.fa", {"c": random_bases(700, seed=1)})
+    with Reference(fasta) as reference:
+        annotation = Annotation(fasta, (gene,), ())
+        if isinstance(position, str):
+            with pytest.raises(TypedError, match=position):
+                read_variant(text, reference, annotation)
+        else:
+            assert read_variant(text, reference, annotation).position == position
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"{GENE}:c.4T>A", f"--variant '{GENE}:c.4T>A': c. positions count in t1, t2\n"),
+        ("t2:c.4T>A", ""),
+        ("VIII:114 T>A", ""),
+    ],
+)
+def test_the_command_reports_the_transcripts_of_a_gene(tmp_path, capsys, text, message):
+    fasta, gff = write_genome(tmp_path, "VIII")
+    add_transcript(gff, "VIII")
+    write_vcf_of_texts(tmp_path / "v.vcf", [text], fasta, gff)
+    assert "VIII\t114\t" in (tmp_path / "v.vcf").read_text()
+    assert capsys.readouterr().err == message
+
+
 def test_a_base_before_the_contig_is_none(tmp_path):
     fasta = write_fasta(tmp_path / "z.fa", {"z": "ATGACC"})
     transcript = Transcript("t", "z", "+", ((0, 6),), ((0, 6),), False, "here")
@@ -168,6 +239,17 @@ def test_a_base_before_the_contig_is_none(tmp_path):
         (f"{GENE}:c.4?", "?", "G>T, del, dup"),
         (f"{GENE}:c.4insA", "insA", "between two neighbours"),
         (f"{GENE}:c.4_5ins", "ins", "names no bases"),
+        (f"{GENE}:c.4_6T>A", "T>A", "length of REF is 1 and of its place 3"),
+        (f"{GENE}:c.4TA>GC", "TA>GC", "length of REF is 2 and of its place 1; .* c.28_29TA>GC"),
+        (f"{GENE}:c.6_4del", "6_4del", "c.6_4 is reversed"),
+        (f"{GENE}:c.391-5_390+5del", "391", "c.391-5_390[+]5 is reversed"),
+        (f"{GENE}:c.390+101del", "390", "does not lie in an intron next to base 390"),
+        (f"{GENE}:c.390+1_390+500del", "390+500", "does not lie in an intron next to base 390"),
+        (f"{GENE}:c.391-101del", "391", "does not lie in an intron next to base 391"),
+        (f"{GENE}:c.390_391del", "390", "not one stretch of the genome.*genomic coordinates"),
+        (f"{GENE}:c.300_400dup", "300", "not one stretch of the genome"),
+        (f"{GENE}:c.390_391delinsA", "390", "not one stretch of the genome"),
+        (f"{GENE}:c.390_391insA", "390", "not one stretch of the genome"),
     ],
 )
 def test_the_first_wrong_letter(genome, text, stands, message):
