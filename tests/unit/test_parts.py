@@ -5,6 +5,7 @@ import shutil
 import subprocess
 
 import pyarrow.parquet as pq
+import pyBigWig
 import pytest
 
 from carbon.cli import main
@@ -95,7 +96,7 @@ def test_scans_of_regions_are_parts_of_the_scan_of_a_contig(folder, tmp_path, ca
     def scan(name, *place):
         words = ["scan", "--model", f"{folder}/model", "--reference", f"{folder}/r.fa", *place]
         words += ["--window", "120", "--offsets", "0,3", "--strands", "both"]
-        assert main([*words, "--output", f"{tmp_path}/{name}.tsv"]) == 0
+        assert main([*words, "--output", f"{tmp_path}/{name}.tsv", f"{tmp_path}/{name}.bw"]) == 0
         return (tmp_path / f"{name}.tsv").read_text().splitlines()[2:]
 
     whole = scan("whole", "--contig", "c")
@@ -109,6 +110,9 @@ def test_scans_of_regions_are_parts_of_the_scan_of_a_contig(folder, tmp_path, ca
         *(("d", n) for n in range(11, 41)),
     ]  # fmt: skip
     assert some[:100] == scan("first", "--region", "c:1-100")
+    with pyBigWig.open(f"{tmp_path}/some.bw") as track:
+        drawn = [(contig, n + 1) for contig in "cd" for n, _, _ in track.intervals(contig)]
+        assert drawn == places
 
 
 def test_summaries_of_both_sides_are_pooled(folder, tmp_path, capsys):
