@@ -18,7 +18,7 @@ _COUNTS = frozenset(
         *("records", "alleles", "alleles_scored", "alleles_not_scored", "alleles_normalised"),
         *("alleles_by_one_strand", "alleles_unsure", "sequences", "predictions", "without"),
         *("bases_without", "bases", "known_bases", "missing_bases", "tokens_read"),
-        "alleles_embedded",
+        *("alleles_embedded", "alleles_masked"),
     }
 )
 _COUNTERS = frozenset(

@@ -249,7 +249,7 @@ def run_variant_job(
         The summary: the settings; `records`, and `records_left_out` by filter; `alleles`,
         `alleles_scored`, `alleles_not_scored`, and their `reasons`; `alleles_normalised`, which the
         VCF does not write trimmed and left-aligned; `alleles_by_one_strand`, which only one strand
-        distinguishes from REF; `alleles_unsure`, None for a single offset and strand;
+        distinguishes from REF; `alleles_masked`, with a `strand_masked`; `alleles_unsure`, None for a single offset and strand;
         `alleles_without` each requested score; `percentiles_of`, alleles by kind of the background;
         `cds_of_unknown_genetic_code`; and `warnings`, broken rules of the VCF.
 
@@ -450,6 +450,7 @@ class _Counts:
             self._counts["scored"] += columns["delta"] is not None
             self._counts["normalised"] += columns["scored_as"] is not None
             self._counts["one_strand"] += columns["strand_left_out"] is not None
+            self._counts["masked"] += columns["strand_masked"] is not None
             self._counts["unsure"] += is_unsure is True
             self._counts["with_spread"] += is_unsure is not None
             self._reasons[columns["reason"] or ""] += 1
@@ -468,6 +469,7 @@ class _Counts:
             "alleles_not_scored": counts["alleles"] - counts["scored"],
             "alleles_normalised": counts["normalised"],
             "alleles_by_one_strand": counts["one_strand"],
+            "alleles_masked": counts["masked"],
             "alleles_unsure": counts["unsure"] if counts["with_spread"] else None,
             "reasons": _named(self._reasons),
             "percentiles_of": _named(self._percentiles_of),

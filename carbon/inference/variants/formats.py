@@ -60,6 +60,11 @@ COLUMNS: dict[str, Column] = {
     "strand_left_out": Column(
         str, "Strand that cannot tell the alleles apart: CARBON_DELTA is of the other", _BOTH
     ),
+    "strand_masked": Column(
+        str,
+        "Strand on which bases after the variant do not see its alleles, which share their "
+        "k-mers with unknown bases: forward, reverse or both",
+    ),
     "reason": Column(str, "Why there is no CARBON_DELTA"),
     "gene": Column(str, "Gene of CARBON_CONSEQUENCE", ANNOTATION),
     "transcript": Column(str, "Transcript of CARBON_CONSEQUENCE", ANNOTATION),
