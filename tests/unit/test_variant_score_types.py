@@ -246,9 +246,7 @@ def test_offsets_and_one_strand(network, reference, protocol):
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_alleles_next_to_unknown_bases_are_masked_not_without_effect(
-    network, reference, protocol
-):
+def test_alleles_next_to_unknown_bases_are_masked_not_without_effect(network, reference, protocol):
     """Bases 197 to 204 are N, and a 6-mer with an N is one token whatever its other bases are."""
     runner = ModelRunner(LoadedModel(network, NATIVE))
     options = VariantOptions(**PROTOCOLS[protocol], offsets=tuple(range(6)))

@@ -183,9 +183,7 @@ def _records(job: EmbedJob) -> VariantJob:
     )
 
 
-def _rows(
-    results: Iterator[tuple[list[VcfRow], Any]], counts: Counter[str]
-) -> Iterator[AlleleRow]:
+def _rows(results: Iterator[tuple[list[VcfRow], Any]], counts: Counter[str]) -> Iterator[AlleleRow]:
     for block, of_block in results:
         for row, alleles in zip(block, of_block, strict=True):
             for variant, (reason, ref, alt, num_masked) in zip(row.variants, alleles, strict=True):
