@@ -53,3 +53,15 @@ def test_lines_that_are_missing_doubled_or_in_another_order_are_refused(tmp_path
         assert reopened(tmp_path, b"".join(lines[number] for number in order)) is None
     for other in (b"[]\n", b"null\n", b'{"model": "m", "offsets": [0, 3]}\n[[1]]\n', b"\xff\n"):
         assert reopened(tmp_path, other) is None
+
+
+def test_a_block_may_be_longer_than_the_first_line(tmp_path, whole, monkeypatch):
+    """The values of a chromosome, base by base, are one block."""
+    monkeypatch.setattr("carbon.parallel.journal.MAX_BYTES", 100)
+    with Journal(tmp_path / "o.tsv", JOB, resume=False) as journal:
+        journal.add("A" * 1000)
+        content = (tmp_path / NAME).read_bytes()
+    assert reopened(tmp_path, content + b"torn") == ["A" * 1000]
+    (tmp_path / NAME).write_bytes(b"0" * 101)
+    with pytest.raises(UserError, match="line 1 is too long; remove the file"):
+        Journal(tmp_path / "o.tsv", JOB, resume=True)

@@ -249,9 +249,10 @@ def run_variant_job(
         The summary: the settings; `records`, and `records_left_out` by filter; `alleles`,
         `alleles_scored`, `alleles_not_scored`, and their `reasons`; `alleles_normalised`, which the
         VCF does not write trimmed and left-aligned; `alleles_by_one_strand`, which only one strand
-        distinguishes from REF; `alleles_masked`, with a `strand_masked`; `alleles_unsure`, None for a single offset and strand;
-        `alleles_without` each requested score; `percentiles_of`, alleles by kind of the background;
-        `cds_of_unknown_genetic_code`; and `warnings`, broken rules of the VCF.
+        distinguishes from REF; `alleles_masked`, with a `strand_masked`; `alleles_unsure`, None for
+        a single offset and strand; `alleles_without` each requested score; `percentiles_of`,
+        alleles by kind of the background; `cds_of_unknown_genetic_code`; and `warnings`, broken
+        rules of the VCF.
 
     Raises:
         GenomeError: the VCF is malformed, unsorted or of another reference.

@@ -77,8 +77,8 @@ class VariantScore(NamedTuple):
             that `delta` is from the other strand alone; None otherwise.
         strand_masked: `forward`, `reverse` or `both`, the strands with an offset at which the bases
             after the variant do not depend on its allele, because every 6-mer in which REF and ALT
-            differ has an unknown base. `delta` then has only the bases of these 6-mers, and `jsd` and
-            `embedding_distance` leave these offsets out; None if there are none.
+            differ has an unknown base. `delta` then has only the bases of these 6-mers; `jsd` and
+            `embedding_distance` leave these offsets out. None if there are none.
         abs_delta: absolute value of `delta`; like the following, None unless requested.
         jsd: mean Jensen-Shannon divergence in nats, the mean of strands; None if the alleles
             compare no common reference base, or are masked on all strands and offsets.
@@ -132,8 +132,8 @@ class AlleleComparison(NamedTuple):
             none, or unless requested.
         embedding_distance: L2 distance of the mean states of common 6-mers, likewise.
         num_masked: offsets at which the bases after the variant do not depend on the allele,
-            because it shares its 6-mers with unknown bases. `jsd` and `embedding_distance` are means
-            over the other offsets, None if there are none.
+            because it shares its 6-mers with unknown bases. `jsd` and `embedding_distance` are
+            means over the other offsets, None if there are none.
     """
 
     ref_bp: int
