@@ -32,11 +32,13 @@ from carbon.inference.jobs import BackgroundJob, VariantJob, workers_for
 from carbon.inference.options import DEFAULT_SCORES, WINDOW_PROTOCOLS, input_files
 from carbon.inference.variants.annotate import (
     ANNOTATION,
+    BACKGROUND,
     Columns,
     Genes,
     VariantAnnotator,
     background_for,
     calibration_for,
+    other_genome,
     read_genes,
     warn_of_unknown_codes,
 )
@@ -306,6 +308,8 @@ def score_vcf(
         )
         calibration, made = calibration_for(about["background"], job.calibration)
         settings: dict[str, Any] = about["settings"] | percentile | made
+        for name, drawn in ((BACKGROUND, background), ("calibration", calibration)):
+            settings |= other_genome(name, drawn, reference, job.genes)
         scored_header(vcf, settings)
         genes = read_genes(
             job.genes, reference, contig_names(job.genes.contigs, reference.contig_lengths_bp)
