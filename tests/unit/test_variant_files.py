@@ -3,6 +3,7 @@ import json
 import os
 import shutil
 import tempfile
+from hashlib import sha256
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -10,6 +11,7 @@ import pysam
 import pytest
 
 from carbon.cli import main
+from carbon.inference.identity import checksums_of
 from carbon.inference.variants import files as variant_files
 from carbon.io.files import MACHINE
 from carbon.model import save_model
@@ -116,6 +118,16 @@ def test_variants_are_counted_that_are_written_otherwise_or_seen_by_one_strand(
         names = ("scored", "normalised", "by_one_strand", "masked", "without")
         counts = [summary[f"alleles_{name}"] for name in names]
         assert counts == [5, 2, 2, 1, {"delta": 0, "jsd": 1}]
+        weights = {
+            path.name: sha256(path.read_bytes()).hexdigest()
+            for path in (folder / "model").iterdir()
+            if path.name in ("model.safetensors", "tokenizer.json")
+        }
+        lengths_bp = {contig: len(bases) for contig, bases in contigs.items()}
+        expected = checksums_of({"weights": weights}, lengths_bp)
+        assert expected == {name: summary[name] for name in expected}
+        others = checksums_of({"weights": weights | {"model.safetensors": "0"}}, {"e": 1})
+        assert all(expected[name] != others[name] for name in ("model_sha256", "contigs_sha256"))
         assert summary["variants"] == "trimmed and left-aligned before they are scored"
     names, *rows = [
         line.split("\t") for line in (tmp_path / "out.tsv").read_text().splitlines()[1:]

@@ -26,7 +26,7 @@ from carbon.genome.contig_names import names_table
 from carbon.genome.normalize import other_form
 from carbon.genome.notation import write_vcf_of_texts
 from carbon.genome.vcf import RecordFilter
-from carbon.inference.identity import identity_of
+from carbon.inference.identity import checksums_of, identity_of
 from carbon.inference.identity import settings_of as background_settings_of
 from carbon.inference.jobs import BackgroundJob, VariantJob, workers_for
 from carbon.inference.options import DEFAULT_SCORES, WINDOW_PROTOCOLS, input_files
@@ -310,6 +310,7 @@ def score_vcf(
         settings: dict[str, Any] = about["settings"] | percentile | made
         for name, drawn in ((BACKGROUND, background), ("calibration", calibration)):
             settings |= other_genome(name, drawn, reference, job.genes)
+        settings |= checksums_of(about["identity"], reference.contig_lengths_bp)
         scored_header(vcf, settings)
         genes = read_genes(
             job.genes, reference, contig_names(job.genes.contigs, reference.contig_lengths_bp)

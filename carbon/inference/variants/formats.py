@@ -112,8 +112,12 @@ def scored_header(vcf: VcfReader, settings: dict[str, Any]) -> list[str]:
     *lines, columns = vcf.header
     if any(line.startswith("##INFO=<ID=CARBON_") for line in lines):
         raise GenomeError(f"{vcf.path}: already has CARBON_DELTA; give the VCF without scores")
-    apart = ("delta", "spread", ANNOTATION, BACKGROUND, "background_sha256", "percentile")
-    made = "; ".join(f"{name} {value}" for name, value in settings.items() if name not in apart)
+    apart = ("delta", "spread", ANNOTATION, BACKGROUND, "percentile")
+    made = "; ".join(
+        f"{name} {value}"
+        for name, value in settings.items()
+        if name not in apart and not name.endswith("_sha256")
+    )
     added = []
     for name, kind in _fields(settings).items():
         meaning = COLUMNS[name].meaning + (f" ({made})" if name == "delta" else "")
