@@ -87,7 +87,8 @@ def _scratch() -> Iterator[_Scratch]:
 class FileMethods:
     """Methods on files, each with the rows of a command.
 
-    They use the loaded model, unless worker processes are requested: those load their own. Other
+    They use the loaded model, unless worker processes are requested: those load the model's folder,
+    and not weights that were changed in memory (save such a model first). Other
     threads may run meanwhile; in an asyncio program call them by `asyncio.to_thread`. Progress is a
     bar on a terminal and in a notebook, and nothing elsewhere.
 

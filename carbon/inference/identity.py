@@ -1,6 +1,8 @@
 """Identify a model: checksums of its files, and the settings that scores depend on."""
 
 import hashlib
+import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from carbon.__version__ import __version__
@@ -36,6 +38,26 @@ def identity_of(runner: "ModelRunner", model: str) -> dict[str, Any]:
         "device": runner.device.type,
         **tokens_of(runner.vocabulary),
     }
+
+
+def checksums_of(
+    identity: Mapping[str, Any], contig_lengths_bp: Mapping[str, int]
+) -> dict[str, str]:
+    """Return the checksums that outputs store, so that paths with new content do not look equal.
+
+    Args:
+        identity: from `identity_of`.
+        contig_lengths_bp: length by contig of the reference. Its bases are not hashed, so that a
+            compressed or soft-masked copy has the same checksum.
+    """
+    return {
+        "model_sha256": _sha256_of(identity["weights"]),
+        "contigs_sha256": _sha256_of(contig_lengths_bp),
+    }
+
+
+def _sha256_of(values: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def settings_of(runner: "ModelRunner", method: "Method") -> dict[str, Any]:

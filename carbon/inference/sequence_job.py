@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from carbon.batching import in_blocks
+from carbon.errors import UserError
 from carbon.genome import read_sequences
 from carbon.inference.checks import NotFinite
 from carbon.inference.embed import Float32s
@@ -109,7 +110,13 @@ def streaming_reason(source: str, output: Path | None) -> str | None:
 
 
 def is_streamed(options: WorkerOptions, reason: str | None) -> bool:
-    """Return whether one process must compute; report the reason if options have no effect."""
+    """Return whether one process must compute; report the reason if options have no effect.
+
+    Raises:
+        UserError: such a run is to be resumed.
+    """
+    if reason and options.resume:
+        raise UserError(f"--resume: {reason}, without a journal; give files or leave it out")
     if reason and (options.ray or options.processes):
         say(f"{reason}; --processes and --ray have no effect")
     return bool(reason)

@@ -119,5 +119,6 @@ def _columns(reference: Reference, score: VariantScore, added: Sequence[str]) ->
         **{name: getattr(score, name) for name in added},
         "scored_as": None if score.reason else other_form(reference, score.variant),
         "strand_left_out": score.strand_left_out,
+        "strand_masked": score.strand_masked,
         "reason": score.reason,
     }

@@ -281,3 +281,38 @@ def test_a_mistake_is_one_line(folder, tmp_path, capsys, monkeypatch, more, mess
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert line.startswith("error: ") and message in line
     assert not list(tmp_path.iterdir())
+
+
+def test_a_background_of_another_genome_is_reported(folder, tmp_path, capsys):
+    """The model's own background, drawn from contig c1, for variants of other genomes."""
+    given = ["--background", str(folder / "b.json")]
+    assert Background.read(folder / "b.json").drawn["contig_lengths_bp"] == {"c1": len(BASES)}
+    own_bp = len(BASES)
+    for contigs, why in (
+        ({"c1": BASES, "d": "ACGT" * 20}, None),
+        (
+            {"c1": BASES + "A"},
+            f"c1 has {own_bp:,} bp, that of the reference {own_bp + 1:,}",
+        ),
+        ({"chr1": BASES}, "the reference has none of its contigs, such as c1"),
+    ):
+        fasta = write_fasta(tmp_path / "other.fa", contigs)
+        contig = next(iter(contigs))
+        snv = f"{contig}\t115\t.\t{BASES[114]}\tT,A\t.\t.\t."
+        vcf = write_vcf(tmp_path / "other.vcf", [snv])
+        output = tmp_path / "out.tsv"
+        assert score(folder, output, *given, "--reference", str(fasta), "--vcf", str(vcf)) == 0
+        lines = [line for line in capsys.readouterr().err.splitlines() if "another genome" in line]
+        assert len(lines) == (why is not None)
+        stated = settings(output).get("background_genome")
+        assert stated is None if why is None else why in lines[0] and why in stated
+
+
+def test_a_background_of_another_genetic_code_is_reported(folder):
+    content = Background.read(folder / "b.json")
+    content.drawn["annotation"] = "g.gff3"
+    assert content.why_other_genome({"c1": len(BASES)}, None) is None
+    why = content.why_other_genome({"c1": len(BASES)}, "11")
+    assert why == "its genetic code is of the annotation, that of this run 11"
+    del content.drawn["contig_lengths_bp"]  # as in files of earlier versions
+    assert content.why_other_genome({"chr1": 9}, None) is None

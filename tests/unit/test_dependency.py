@@ -86,11 +86,13 @@ def slow_map(network, bases: str, start: int, end: int, offset: int) -> np.ndarr
         for base in set("ACGT") - {text[i]}:
             odds = slow_odds(network, text[:i] + base + text[i + 1 :], at)
             effects[i - at] = np.maximum(effects[i - at], np.abs(odds - reference).max(axis=1))
+        if "N" in text[i // 6 * 6 : i // 6 * 6 + 6]:  # one token, whatever the base is
+            effects[i - at, i - at + 1 :] = np.nan
     return effects
 
 
 def slow_directed(network, start: int, end: int, offsets=(0,)) -> np.ndarray:
-    """Return the merged map of both strands, the mean over offsets."""
+    """Return the merged map of both strands, the mean over the offsets with a value."""
     bases = BASES.upper()
     turned, length_bp = reverse_complement(bases), len(bases)
     parts = [
@@ -98,7 +100,8 @@ def slow_directed(network, start: int, end: int, offsets=(0,)) -> np.ndarray:
         + slow_map(network, turned, length_bp - end, length_bp - start, offset)[::-1, ::-1]
         for offset in offsets
     ]
-    return np.mean(parts, axis=0)
+    present = np.sum([~np.isnan(part) for part in parts], axis=0)
+    return np.where(present, np.nansum(parts, axis=0) / np.maximum(present, 1), np.nan)
 
 
 # In the middle; from the start, where no base is context; to the end; and one base.
@@ -108,15 +111,17 @@ def test_values_are_those_of_whole_forwards(network, model, reference, start, en
     expected = slow_directed(network, start, end)
     np.testing.assert_allclose(found.directed, expected, atol=2e-4)
     np.testing.assert_allclose(found.dependency, np.maximum(expected, expected.T), atol=2e-4)
-    others = end - start - 1
-    if others:
-        np.testing.assert_allclose(found.influence, expected.sum(axis=1) / others, atol=2e-4)
+    np.fill_diagonal(expected, np.nan)
+    assert not found.masked.any()
+    if end - start > 1:
+        np.testing.assert_allclose(found.influence, np.nanmean(expected, axis=1), atol=2e-4)
     else:
         assert np.isnan(found.influence).all()
 
 
 def test_offsets_and_the_mean_of_both_directions(network, model, reference):
-    # With offset 4 the first four bases of the contig end a 6-mer of unknown bases.
+    # With offset 4 the first four bases of the contig end a 6-mer of unknown bases, so that the
+    # values of bases 1 to 3 are those of offset 0.
     place = Interval("c", 1, 12)
     found = model.dependency(
         reference, place, window_bp=WINDOW_BP, offsets=(0, 4), symmetrise="mean"
@@ -125,6 +130,9 @@ def test_offsets_and_the_mean_of_both_directions(network, model, reference):
     np.testing.assert_allclose(found.directed, expected, atol=2e-4)
     np.testing.assert_allclose(found.dependency, (expected + expected.T) / 2, atol=2e-4)
     assert (found.dependency == found.dependency.T).all()
+    assert not found.masked.any()
+    alone = model.dependency(reference, place, window_bp=WINDOW_BP)
+    np.testing.assert_allclose(found.directed[0, 1:], alone.directed[0, 1:], atol=1e-5)
 
 
 @pytest.mark.parametrize("strand", "+-")
@@ -160,13 +168,18 @@ def test_the_reverse_complement_has_the_turned_map(model, reference):
     np.testing.assert_allclose(one.influence, other.influence[::-1], atol=1e-5)
 
 
-def test_unknown_bases_are_missing(model, reference):
-    found = model.dependency(reference, Interval("c", 56, 64))
+def test_unknown_bases_are_missing(network, model, reference):
+    found = model.dependency(reference, Interval("c", 56, 64), window_bp=WINDOW_BP)
     unknown = found.bases.index("N")
     assert unknown == 3 and not found.known[unknown]
     is_missing = np.isnan(found.dependency)
-    assert is_missing[unknown].all() and is_missing[:, unknown].all() and is_missing.sum() == 15
-    assert np.isnan(found.influence[unknown]) and np.isnan(found.influence).sum() == 1
+    assert is_missing[unknown].all() and is_missing[:, unknown].all()
+    expected = slow_directed(network, 56, 64)
+    expected[unknown], expected[:, unknown] = np.nan, np.nan
+    np.testing.assert_allclose(found.directed, expected, atol=2e-4)
+    # The forward 6-mer is bases 54 to 59; the reverse one, from the contig's end, is 57 to 62.
+    assert found.masked.nonzero()[0].tolist() == [0, 1, 2, 4, 5, 6]
+    assert np.isnan(found.influence).nonzero()[0].tolist() == [0, 1, 2, unknown]
 
 
 @given(st.lists(st.floats(-30, 5), min_size=4, max_size=4))
@@ -235,6 +248,8 @@ class TestCommand:
         assert "dependency map, tokens: " in captured.err
         expected = model.dependency(reference, Interval("c", 50, 70), window_bp=WINDOW_BP)
         assert (summary["bases"], summary["known_bases"], summary["missing_bases"]) == (20, 19, 1)
+        assert summary["masked_bases"] == expected.masked.sum() > 0
+        assert f"{summary['masked_bases']} known bases have no dependencies" in captured.err
         assert summary["tokens_read"] == expected.tokens_read
         assert summary["symmetrise"] == "max" and summary["strands"] == "both"
 
@@ -245,7 +260,7 @@ class TestCommand:
         assert "".join(arrays["ref"]) == expected.bases == BASES[50:70].upper()
 
         table = pq.read_table(outputs[0])
-        made = {"outputs", "bases", "known_bases", "missing_bases", "tokens_read"}
+        made = {"outputs", "bases", "known_bases", "missing_bases", "masked_bases", "tokens_read"}
         settings = json.loads(table.schema.metadata[b"carbon"])
         assert settings == {name: v for name, v in summary.items() if name not in made}
         rows = table.to_pylist()

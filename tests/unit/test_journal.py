@@ -72,3 +72,15 @@ def test_a_scratch_output_has_nothing_to_resume(tmp_path, monkeypatch, capsys, i
         assert (folder / NAME).exists() is not is_scratch
     assert bool(synced) is not is_scratch
     assert ("--resume" in capsys.readouterr().err) is not is_scratch
+
+
+def test_a_block_may_be_longer_than_the_first_line(tmp_path, whole, monkeypatch):
+    """The values of a chromosome, base by base, are one block."""
+    monkeypatch.setattr("carbon.parallel.journal.MAX_BYTES", 100)
+    with Journal(tmp_path / "o.tsv", JOB, resume=False) as journal:
+        journal.add("A" * 1000)
+        content = (tmp_path / NAME).read_bytes()
+    assert reopened(tmp_path, content + b"torn") == ["A" * 1000]
+    (tmp_path / NAME).write_bytes(b"0" * 101)
+    with pytest.raises(UserError, match="line 1 is too long; remove the file"):
+        Journal(tmp_path / "o.tsv", JOB, resume=True)

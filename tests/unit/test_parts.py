@@ -5,12 +5,14 @@ import shutil
 import subprocess
 
 import pyarrow.parquet as pq
+import pyBigWig
 import pytest
 
 from carbon.cli import main
 from carbon.errors import GenomeError
 from carbon.genome import Interval
 from carbon.genome.bed import Regions, read_regions
+from carbon.io.tables import chosen_by_ending
 from carbon.model import save_model
 from tests.helpers.files import random_bases, write_fasta, write_vcf
 
@@ -95,7 +97,7 @@ def test_scans_of_regions_are_parts_of_the_scan_of_a_contig(folder, tmp_path, ca
     def scan(name, *place):
         words = ["scan", "--model", f"{folder}/model", "--reference", f"{folder}/r.fa", *place]
         words += ["--window", "120", "--offsets", "0,3", "--strands", "both"]
-        assert main([*words, "--output", f"{tmp_path}/{name}.tsv"]) == 0
+        assert main([*words, "--output", f"{tmp_path}/{name}.tsv", f"{tmp_path}/{name}.bw"]) == 0
         return (tmp_path / f"{name}.tsv").read_text().splitlines()[2:]
 
     whole = scan("whole", "--contig", "c")
@@ -109,6 +111,9 @@ def test_scans_of_regions_are_parts_of_the_scan_of_a_contig(folder, tmp_path, ca
         *(("d", n) for n in range(11, 41)),
     ]  # fmt: skip
     assert some[:100] == scan("first", "--region", "c:1-100")
+    with pyBigWig.open(f"{tmp_path}/some.bw") as track:
+        drawn = [(contig, n + 1) for contig in "cd" for n, _, _ in track.intervals(contig)]
+        assert drawn == places
 
 
 def test_summaries_of_both_sides_are_pooled(folder, tmp_path, capsys):
@@ -183,6 +188,50 @@ def test_a_position_outside_a_contig_counts_as_its_nearest_base():
         True, True, True, False, False, True, True, True,
     ]  # fmt: skip
     assert not regions.holds("d", 0) and not regions.holds("e", 0)
+
+
+@pytest.mark.parametrize("ending", ["tsv", "parquet"])
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        (("c:1-9", "c", 1), ("c:1-9", "c", 1), "its region c:1-9 overlaps c:1-9 of"),
+        (("c:1-9", "c", 1), ("c:9-20", "c", 9), "its region c:9-20 overlaps"),
+        (("c:5-9", "c", 5), ("c", "c", 1), "its region c overlaps c:5-9"),
+        (("c:10-19", "c", 10), ("c:1-9", "c", 1), "begins at c:1, which is not after"),
+        (("a.bed", "c", 7), ("b.bed", "c", 2), "begins at c:2, which is not after"),
+        (("c:1-9", "c", 1), ("c:10-19", "c", 10), None),
+        (("d:1-9", "d", 1), ("c:1-9", "c", 1), None),
+        (("x.bed", "c", 4), ("x.bed", "c", 4), None),  # two records of one position
+    ],
+)
+def test_parts_that_overlap_or_go_back_are_refused(
+    tmp_path, capsys, first, second, message, ending
+):
+    paths = []
+    for name, (region, contig, start) in zip("ab", (first, second), strict=True):
+        paths.append(tmp_path / f"{name}.{ending}")
+        columns = {"contig": str, "position": int, "delta": float}
+        write = chosen_by_ending(paths[-1], "table")
+        with write(paths[-1], columns, {"model": "m", "region": region}) as write_row:
+            write_row((contig, start, 0.5))
+    output = tmp_path / f"o.{ending}"
+    assert main(["join", *map(str, paths), "--output", str(output)]) == (2 if message else 0)
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {paths[1]}: ") and message in error if message else not error
+    assert output.exists() == (message is None)
+
+
+def test_summaries_that_count_twice_are_refused(tmp_path, capsys):
+    for name, summary in (
+        ("a", {"output": "1.tsv", "records": 2, "region": ["c:1-9", "d"]}),
+        ("b", {"output": "2.tsv", "records": 2, "region": "d:4-5"}),
+        ("c", {"output": "1.tsv", "records": 2, "region": "e"}),
+    ):
+        (tmp_path / f"{name}.json").write_text(json.dumps(summary))
+    for name, message in (("b", "region d:4-5 overlaps d of"), ("c", "counts the same output")):
+        paths = [str(tmp_path / f"{part}.json") for part in ("a", name)]
+        assert main(["join", *paths, "--output", str(tmp_path / "o.json")]) == 2
+        assert message in capsys.readouterr().err and not (tmp_path / "o.json").exists()
 
 
 @pytest.mark.parametrize(

@@ -140,6 +140,25 @@ def run(folder, output, *more):
     return main([*words, str(output), "--reference", f"{folder}/r.fa", "--window", "60", *more])
 
 
+def test_alleles_next_to_unknown_bases_are_reported(folder, tmp_path, capsys, model):
+    """One token with an N stands for both alleles, so that both vectors are equal."""
+    fasta = write_fasta(tmp_path / "n.fa", {"n": f"{CONTIG[:60]}NNNNNN{CONTIG[60:120]}"})
+    snv, far = (f"n\t{n}\t.\t{CONTIG[n - 1]}\t" for n in (60, 40))
+    alts = ["ACGT"["TACG".index(CONTIG[n - 1])] for n in (60, 40)]
+    records = [f"{far}{alts[1]}\t.\t.\t.", f"{snv}{alts[0]}\t.\t.\t."]
+    vcf = write_vcf(tmp_path / "n.vcf", records)
+    more = ("--vcf", str(vcf), "--reference", str(fasta))
+    assert run(folder, tmp_path / "o.npz", *more) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["alleles_masked"] == 1
+    assert "1 of 2 alleles share their tokens with an unknown base" in err
+    (vectors,) = model.embed_variants(
+        Reference(fasta), [Variant("n", 59, CONTIG[59], alts[0])], window_bp=60
+    )
+    assert vectors.num_masked == 2
+    assert np.array_equal(vectors.ref, vectors.alt)
+
+
 @pytest.mark.parametrize("ending", ["parquet", "npz"])
 def test_the_command_writes_what_the_method_gives(folder, tmp_path, capsys, model, ending):
     output = tmp_path / f"o.{ending}"

@@ -3,6 +3,7 @@ import json
 import os
 import shutil
 import tempfile
+from hashlib import sha256
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -10,6 +11,7 @@ import pysam
 import pytest
 
 from carbon.cli import main
+from carbon.inference.identity import checksums_of
 from carbon.inference.variants import files as variant_files
 from carbon.io.files import MACHINE
 from carbon.model import save_model
@@ -94,7 +96,10 @@ def test_variants_are_counted_that_are_written_otherwise_or_seen_by_one_strand(
     folder, tmp_path, capsys
 ):
     """Padded, shifted and plain; and a deletion in a run of A at the end of its contig."""
-    contigs = {"e": random_bases(200, 6) + "CAAAAAAAA"}
+    contigs = {
+        "e": random_bases(200, 6) + "CAAAAAAAA",
+        "n": random_bases(60, 7) + "NNNNNN" + random_bases(60, 8),
+    }
     write_fasta(tmp_path / "e.fa", contigs)
     bases = contigs["e"]
     snv_of = {base: other(base) for base in "ACGT"}
@@ -102,18 +107,34 @@ def test_variants_are_counted_that_are_written_otherwise_or_seen_by_one_strand(
                (99, bases[99:102], bases[99] + snv_of[bases[100]] + bases[101]),
                (200, "CA", "C"), (205, "AA", "A")]  # fmt: skip
     records = [f"e\t{at + 1}\t.\t{ref}\t{alt}\t.\t.\t." for at, ref, alt in written]
-    vcf = write_vcf(tmp_path / "in.vcf", sorted(records, key=lambda r: int(r.split("\t")[1])))
-    more = ("--reference", str(tmp_path / "e.fa"), "--window", "60")
+    records.sort(key=lambda record: int(record.split("\t")[1]))
+    next_to_n = contigs["n"][59]
+    records.append(f"n\t60\t.\t{next_to_n}\t{snv_of[next_to_n]}\t.\t.\t.")
+    vcf = write_vcf(tmp_path / "in.vcf", records)
+    more = ("--reference", str(tmp_path / "e.fa"), "--window", "60", "--scores", "jsd")
     for ending in ("tsv", "vcf"):
         assert score(folder, vcf, tmp_path / f"out.{ending}", *more) == 0
         summary = json.loads(capsys.readouterr().out)
-        counts = [summary[f"alleles_{name}"] for name in ("scored", "normalised", "by_one_strand")]
-        assert counts == [4, 2, 2]
+        names = ("scored", "normalised", "by_one_strand", "masked", "without")
+        counts = [summary[f"alleles_{name}"] for name in names]
+        assert counts == [5, 2, 2, 1, {"delta": 0, "jsd": 1}]
+        weights = {
+            path.name: sha256(path.read_bytes()).hexdigest()
+            for path in (folder / "model").iterdir()
+            if path.name in ("model.safetensors", "tokenizer.json")
+        }
+        lengths_bp = {contig: len(bases) for contig, bases in contigs.items()}
+        expected = checksums_of({"weights": weights}, lengths_bp)
+        assert expected == {name: summary[name] for name in expected}
+        others = checksums_of({"weights": weights | {"model.safetensors": "0"}}, {"e": 1})
+        assert all(expected[name] != others[name] for name in ("model_sha256", "contigs_sha256"))
         assert summary["variants"] == "trimmed and left-aligned before they are scored"
     names, *rows = [
         line.split("\t") for line in (tmp_path / "out.tsv").read_text().splitlines()[1:]
     ]
-    padded, plain, left, right = (dict(zip(names, row, strict=True)) for row in rows)
+    *of_e, masked = (dict(zip(names, row, strict=True)) for row in rows)
+    padded, plain, left, right = of_e
+    assert (masked["strand_masked"], masked["jsd"], plain["strand_masked"]) == ("both", ".", ".")
     assert [row["position"] for row in (padded, plain, left, right)] == ["100", "101", "201", "206"]
     assert (padded["ref"], right["ref"]) == (bases[99:102], "AA")  # the columns of the file
     forms = [row["scored_as"] for row in (padded, plain, left, right)]
@@ -122,8 +143,9 @@ def test_variants_are_counted_that_are_written_otherwise_or_seen_by_one_strand(
     assert padded["delta"] == plain["delta"] and left["delta"] == right["delta"]
     assert [row["strand_left_out"] for row in (plain, right)] == [".", "forward"]
     assert right["forward"] == "." and right["reverse"] == right["delta"]
-    *_, last = pysam.VariantFile(str(tmp_path / "out.vcf"))
-    assert last.info["CARBON_STRAND_LEFT_OUT"] == ("forward",) and last.ref == "AA"
+    *_, right, masked = pysam.VariantFile(str(tmp_path / "out.vcf"))
+    assert right.info["CARBON_STRAND_LEFT_OUT"] == ("forward",) and right.ref == "AA"
+    assert masked.info["CARBON_STRAND_MASKED"] == ("both",)
 
 
 def test_a_vcf_without_records_gives_one(folder, tmp_path, capsys):

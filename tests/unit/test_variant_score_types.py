@@ -15,6 +15,7 @@ from carbon.genome.normalize import normalize_variant
 from carbon.inference import ModelRunner, VariantOptions
 from carbon.inference.options import STRANDS_READ, checked_scores, parse_scores
 from carbon.inference.variants import compare_block, method_for
+from carbon.inference.variants.score import STRAND_NAMES
 from carbon.inference.variants.shared_bases import reading_of
 from carbon.model import LoadedModel
 from carbon.tokenizer import NATIVE
@@ -109,7 +110,10 @@ def entropy(p):
 
 
 def by_definition(network, reference, variant, protocol, strand, offset):
-    """Return the divergence and the distance, each None if the alleles share no base or 6-mer."""
+    """Return the divergence and the distance, each None if the alleles share no base or 6-mer.
+
+    False if the network reads the same with both alleles.
+    """
     lefts, texts, same = windows(reference, variant, protocol, strand, offset)
     first = next(n for n, (a, b) in enumerate(zip(*texts, strict=True)) if a != b)
     # By base of the reference after the variant: its index in the whole window.
@@ -118,10 +122,13 @@ def by_definition(network, reference, variant, protocol, strand, offset):
         after = {same + n - len(allele): len(left) + n for n in range(len(text)) if n > first}
         places.append({base: at for base, at in after.items() if base >= 0})
     wholes = [left + text for left, text in zip(lefts, texts, strict=True)]
+    read = [[INDEX.get(token.ljust(6, "A")) for token in chunks(whole)] for whole in wholes]
     shared = [
         base for base in places[0] if base in places[1] and wholes[0][places[0][base]] in "ACGT"
     ]
     assert all(wholes[0][places[0][b]] == wholes[1][places[1][b]] for b in shared)
+    if shared and read[0] == read[1]:
+        return False
     (p, of_ref), (q, of_alt) = (stock_pass(network, whole) for whole in wholes)
     divergences = [
         entropy((p[places[0][b]] + q[places[1][b]]) / 2)
@@ -167,10 +174,14 @@ def check(network, reference, variants, protocol, strands="both", offsets=(0,)):
             for s in read
         ]
         for number, name in enumerate(("jsd", "embedding_distance")):
-            expected = mean([mean([pair[number] for pair in of_strand]) for of_strand in both])
+            expected = mean([mean([p[number] for p in of_strand if p]) for of_strand in both])
             assert getattr(score, name) == (
                 expected if expected is None else pytest.approx(expected, rel=1e-3, abs=1e-5)
             ), (variant, name)
+        masked = [
+            STRAND_NAMES[s] for s, of_strand in zip(read, both, strict=True) if False in of_strand
+        ]
+        assert score.strand_masked == ("both" if len(masked) > 1 else "".join(masked) or None)
         assert score.abs_delta == abs(score.delta)
         if len(plain.ref) == len(plain.alt) == 1:
             expected = entropy_by_definition(network, reference, plain, protocol, read, offsets)
@@ -231,6 +242,28 @@ def test_scores_are_those_of_whole_forwards(network, reference, protocol, varian
 def test_offsets_and_one_strand(network, reference, protocol):
     check(network, reference, [snv(90), at(120, 2, "")], protocol, "both", (0, 1, 4))
     check(network, reference, [snv(91), at(95, 0, "GG")], protocol, "reverse")
+    check(network, reference, [snv(196), snv(206), snv(1)], protocol, "both", (0, 1, 4))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_alleles_next_to_unknown_bases_are_masked_not_without_effect(network, reference, protocol):
+    """Bases 197 to 204 are N, and a 6-mer with an N is one token whatever its other bases are."""
+    runner = ModelRunner(LoadedModel(network, NATIVE))
+    options = VariantOptions(**PROTOCOLS[protocol], offsets=tuple(range(6)))
+    variants = [snv(196), snv(190), at(190, 0, "A")]
+    compared = compare_block(runner, reference, variants, method_for(runner, options, ALL))
+    (near, by_strand), (far, _), (indel, _) = compared
+    # Forward, base 196 is in a 6-mer with 197 unless it is the last of its 6-mer: 5 offsets of 6.
+    # Reverse, base 197 comes before it, in its 6-mer unless 196 is its first: likewise.
+    assert [by_strand[strand].num_masked for strand in "+-"] == [5, 5]
+    assert near.strand_masked == "both" and near.delta and near.jsd and near.embedding_distance
+    assert far.strand_masked is None and indel.strand_masked is None
+    # At offset 0 of the forward strand, base 195 is in the 6-mer of bases 192 to 197.
+    options = VariantOptions(**PROTOCOLS[protocol], strands="forward")
+    method = method_for(runner, options, ALL)
+    ((hidden, _),) = compare_block(runner, reference, [snv(195)], method)
+    assert hidden.strand_masked == "forward" and hidden.delta
+    assert (hidden.jsd, hidden.embedding_distance) == (None, None)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -283,7 +316,8 @@ def test_names_of_scores():
 @given(st.integers(0, 59), st.integers(1, 30))
 def test_a_reading_holds_no_more_than_its_tokens(start, length_bp):
     values = np.random.default_rng(0).normal(size=(15, 30)).astype(np.float32)
-    reading = reading_of(values, 6, start, length_bp)
+    ids = np.arange(15)
+    reading = reading_of(values, ids, 6, start, length_bp)
     for n in range(length_bp):
         token, place = divmod(start + n, 6)
         assert reading.likelihoods[n] == values[token, place]
@@ -292,6 +326,6 @@ def test_a_reading_holds_no_more_than_its_tokens(start, length_bp):
     num_tokens = (start + length_bp - 1) // 6 - start // 6 + 1
     for held in (reading.conditionals.base, reading.likelihoods.base):
         assert held.size <= 30 * num_tokens and held.base is None
-    alone = reading_of(values[:, :6], 6, start, length_bp)
+    alone = reading_of(values[:, :6], ids, 6, start, length_bp)
     assert alone.conditionals.shape == (length_bp, 0)
     np.testing.assert_array_equal(alone.likelihoods, reading.likelihoods)

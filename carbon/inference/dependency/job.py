@@ -32,7 +32,7 @@ from carbon.inference.scan.job import gene_in_one_part
 from carbon.inference.variants.windows import without_usual_k
 from carbon.io.files import atomic_file, check_different_files, errors_naming, output_path
 from carbon.io.tables import chosen_by_ending
-from carbon.progress import progress
+from carbon.progress import progress, say
 from carbon.reports.figures import check_installed, check_picture
 
 if TYPE_CHECKING:
@@ -67,6 +67,12 @@ def run_dependency_job(job: DependencyJob, device: str) -> dict[str, Any]:
     known = int(found.known.sum())
     counts = {"bases": len(found.bases), "known_bases": known}
     counts["missing_bases"] = counts["bases"] - known
+    counts["masked_bases"] = int(found.masked.sum())
+    if counts["masked_bases"]:
+        say(
+            f"warning: {counts['masked_bases']:,} known bases have no dependencies on a strand: "
+            "their tokens have an unknown base at every offset"
+        )
     outputs = [str(path) for path in _written_files(job)]
     return {"outputs": outputs} | counts | {"tokens_read": found.tokens_read} | settings
 

@@ -96,7 +96,8 @@ class DependencyMap(NamedTuple):
         bases: its reference bases, upper-case.
         directed: (bases, bases) float32, e(i, j) in log2 odds: row i is the substituted base,
             column j the affected one. Above the diagonal are values of the forward strand, below
-            it those of the reverse strand; the diagonal is 0. NaN for unknown bases.
+            it those of the reverse strand; the diagonal is 0. NaN for unknown bases, and on a
+            strand on which the k-mer of base i has an unknown base at every offset.
         dependency: `directed`, made symmetric.
         tokens_read: input tokens of the network, with padding.
     """
@@ -113,9 +114,15 @@ class DependencyMap(NamedTuple):
         return _is_known(self.bases)
 
     @property
+    def masked(self) -> NDArray[np.bool_]:
+        """Whether a known base lacks e(i, j) on a strand, (bases,)."""
+        known = self.known
+        return known & np.isnan(self.directed[:, known]).any(axis=1)
+
+    @property
     def influence(self) -> Float32s:
-        """Mean of e(i, j) over the other known bases j, (bases,); NaN if there is none."""
-        others = np.where(self.known, self.known.sum() - 1, 0)
+        """Mean of e(i, j) over the other bases j with a value, (bases,); NaN if there is none."""
+        others = (~np.isnan(self.directed)).sum(axis=1) - 1  # without the base itself
         total = np.nansum(self.directed, axis=1, dtype=np.float64)
         mean = np.full(len(self.bases), np.nan, dtype=np.float32)
         return np.divide(total, others, out=mean, where=others > 0, casting="same_kind")
@@ -152,15 +159,38 @@ def dependency_map(
     directed = np.zeros((len(bases), len(bases)), dtype=np.float32)
     for strand in "+-":
         along_strand = directed if strand == "+" else directed[::-1, ::-1]
-        for offset in method.offsets:
+        seen = _seen(runner, reference, interval, strand, method)
+        num_seen = seen.sum(axis=0, dtype=np.float32)[:, None]
+        for offset, is_seen in zip(method.offsets, seen, strict=True):
             part = strand_map(runner, reference, interval, strand, offset, method, advance)
             check_finite(part, f"region {interval.to_region()}")
-            along_strand += part / np.float32(len(method.offsets))
+            along_strand[is_seen] += part[is_seen] / num_seen[is_seen]
+        is_masked = np.broadcast_to(num_seen == 0, directed.shape)
+        along_strand[np.triu(is_masked, 1)] = np.nan
     unknown = ~_is_known(bases)
     directed[unknown], directed[:, unknown] = np.nan, np.nan
     dependency = _SYMMETRIC[method.symmetrise](directed, directed.T)
     tokens = num_dependency_tokens(runner, reference, interval, method)
     return DependencyMap(interval, bases, directed, dependency, tokens)
+
+
+def _seen(
+    runner: "ModelRunner",
+    reference: Reference,
+    interval: Interval,
+    strand: str,
+    method: DependencyMethod,
+) -> NDArray[np.bool_]:
+    """Return whether later bases see a base, (offsets, bases) along the strand.
+
+    They do not if its k-mer has an unknown base: its one token hides all substitutions.
+    """
+    rows = []
+    for offset in method.offsets:
+        region = _StrandRegion.read(reference, interval, strand, offset, method)
+        is_known = runner.vocabulary.tokens(region.bases).ids != runner.vocabulary.other
+        rows.append(np.repeat(is_known, region.k)[region.context_bp : len(region.bases)])
+    return np.stack(rows)
 
 
 def check_length(interval: Interval, method: DependencyMethod) -> None:

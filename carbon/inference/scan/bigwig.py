@@ -81,9 +81,10 @@ def open_bigwig(path: Path, contig_lengths_bp: Mapping[str, int]) -> Iterator[Wr
 
 
 class _Span:
-    """The written part of a contig: start, end, a checksum and the number of values."""
+    """A written run of bases: contig, start, end, a checksum and the number of values."""
 
-    def __init__(self, start: int) -> None:
+    def __init__(self, contig: str, start: int) -> None:
+        self.contig = contig
         self.start = self.end = start
         self.checksum = self.num_values = 0
 
@@ -99,7 +100,7 @@ def _write_file(path: str, source: IO[bytes]) -> None:
     import pyBigWig
 
     contig_lengths_bp = json.loads(source.readline())
-    written: dict[str, _Span] = {}
+    written: list[_Span] = []
     sink = pyBigWig.open(path, "w")
     sink.addHeader(list(contig_lengths_bp.items()))
     while header := json.loads(source.readline()):  # invalid JSON if the sender died
@@ -109,7 +110,9 @@ def _write_file(path: str, source: IO[bytes]) -> None:
         values = np.frombuffer(source.read(4 * num_bases), dtype="<f4")
         for first, last in _runs(~np.isnan(values)):
             sink.addEntries(contig, start + first, values=values[first:last], span=1, step=1)
-        written.setdefault(contig, _Span(start)).add(values)
+        if not written or (contig, start) != (written[-1].contig, written[-1].end):
+            written.append(_Span(contig, start))
+        written[-1].add(values)
     sink.close()
     _check_room(path, _SPARE_BYTES, sync=True)
     _check_values(path, contig_lengths_bp, written)
@@ -137,20 +140,20 @@ def _check_room(path: str, spare_bytes: int, *, sync: bool = False) -> None:
         raise OSError(os.strerror(ENOSPC))
 
 
-def _check_values(path: str, contig_lengths_bp: dict[str, int], written: dict[str, _Span]) -> None:
+def _check_values(path: str, contig_lengths_bp: dict[str, int], written: list[_Span]) -> None:
     """Raise ValueError unless the file holds exactly the written values."""
     import pyBigWig
 
-    num_values = sum(span.num_values for span in written.values())
+    num_values = sum(span.num_values for span in written)
     with pyBigWig.open(path) as source:
         _expect(source.chroms() == contig_lengths_bp, "its contigs")
         _expect(source.header()["nBasesCovered"] == num_values, "its summary")
-        for contig, span in written.items() if num_values else ():
-            read_back = _Span(span.start)
+        for span in written if num_values else ():
+            read_back = _Span(span.contig, span.start)
             for start in range(span.start, span.end, _READ_BP):
                 end = min(start + _READ_BP, span.end)
-                read_back.add(source.values(contig, start, end, numpy=True).astype(np.float32))
-            _expect(vars(read_back) == vars(span), f"the values of '{contig}'")
+                read_back.add(source.values(span.contig, start, end, numpy=True).astype(np.float32))
+            _expect(vars(read_back) == vars(span), f"the values of '{span.contig}'")
 
 
 def _expect(is_so: bool, what: str) -> None:

@@ -186,6 +186,9 @@ def _checked(job: ScanJob) -> list[ScanWriter]:
         check_installed("pyBigWig")
     if job.gene and not job.annotation:
         raise UserError(f"gene '{job.gene}': give the --annotation that it is in")
+    if job.flank_bp and (job.genome or job.contig):
+        name = "--genome" if job.genome else "--contig"
+        raise UserError(f"--flank {job.flank_bp}: {name} has no bases around it; leave one out")
     if job.method.strands == "gene" and not job.gene:
         raise UserError("--strands gene: give the --gene whose strand to read")
     return writers

@@ -16,6 +16,7 @@ from carbon.genome import (
 from carbon.genome.annotation import cds_of_unknown_code, unknown_code_warnings
 from carbon.inference.options import AnnotationOptions
 from carbon.inference.variants.background import Background
+from carbon.inference.variants.background_file import BackgroundFile
 from carbon.inference.variants.calibration import Calibration
 from carbon.io.files import sha256_of_file
 from carbon.progress import say
@@ -86,6 +87,25 @@ class VariantAnnotator:
 
 ANNOTATION = "annotation"  # the setting that is present if consequences are written
 BACKGROUND = "background"  # the setting that is present if percentiles are written
+
+
+def other_genome(
+    name: str, drawn: BackgroundFile | None, reference: Reference, options: AnnotationOptions
+) -> dict[str, Any]:
+    """Return the setting that a background or calibration is of another genome, and warn of it.
+
+    Args:
+        name: `background` or `calibration`, for the setting and the warning.
+        drawn: the file; None if there is none.
+        reference: reference of the scoring.
+        options: annotation of the scoring.
+    """
+    lengths_bp = reference.contig_lengths_bp
+    why = drawn.why_other_genome(lengths_bp, options.genetic_code) if drawn else None
+    if why is None:
+        return {}
+    say(f"warning: the {name} is of another genome ({why}); make one with `carbon background`")
+    return {f"{name}_genome": f"another: {why}"}
 
 
 class BackgroundChoice(NamedTuple):

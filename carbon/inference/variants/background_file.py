@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -15,6 +15,17 @@ if TYPE_CHECKING:
     from carbon.inference.runner import ModelRunner
 
 _SUM = "sha256"
+_MOST_CONTIGS = 100
+CONTIGS = "contig_lengths_bp"
+"""Entry of `drawn`: lengths of the longest contigs that variants were drawn from."""
+
+
+def longest_contigs(
+    contig_lengths_bp: Mapping[str, int], draw_from: Iterable[str]
+) -> dict[str, int]:
+    """Return the lengths of the longest contigs that variants are drawn from."""
+    lengths_bp = [(name, contig_lengths_bp[name]) for name in draw_from or contig_lengths_bp]
+    return dict(sorted(lengths_bp, key=lambda each: -each[1])[:_MOST_CONTIGS])
 
 
 class BackgroundFile:
@@ -102,6 +113,31 @@ class BackgroundFile:
                 if name in _OTHERS:
                     other = f"was computed with other {_OTHERS[name]}"
                 return f"{other}; use its settings, or create a background with these settings"
+        return None
+
+    def why_other_genome(
+        self, contig_lengths_bp: Mapping[str, int], genetic_code: str | None
+    ) -> str | None:
+        """Return how a genome differs from the one that the variants were drawn from, or None.
+
+        A reference may have some of the contigs. Files of earlier versions state no contigs.
+
+        Args:
+            contig_lengths_bp: length by contig of the reference of a scoring.
+            genetic_code: its `--genetic-code`, or None.
+        """
+        drawn_bp: dict[str, int] = self.drawn.get(CONTIGS, {})
+        shared = [contig for contig in drawn_bp if contig in contig_lengths_bp]
+        if drawn_bp and not shared:
+            return f"the reference has none of its contigs, such as {next(iter(drawn_bp))}"
+        for contig in shared:
+            own_bp, other_bp = drawn_bp[contig], contig_lengths_bp[contig]
+            if own_bp != other_bp:
+                return f"its contig {contig} has {own_bp:,} bp, that of the reference {other_bp:,}"
+        own_code, has_codes = self.drawn.get("genetic_code"), "annotation" in self.drawn
+        if has_codes and own_code != genetic_code:
+            names = [code or "of the annotation" for code in (own_code, genetic_code)]
+            return f"its genetic code is {names[0]}, that of this run {names[1]}"
         return None
 
     def check(self, settings: Mapping[str, Any], name: str) -> None:

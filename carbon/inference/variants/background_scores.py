@@ -22,6 +22,7 @@ from carbon.inference.variants.background import (
     background_of,
     draw_variants,
 )
+from carbon.inference.variants.background_file import CONTIGS, longest_contigs
 from carbon.inference.variants.calibration import (
     LEAST_SITES,
     Calibration,
@@ -158,6 +159,7 @@ def draw(
         "variants_per_kind": drawing.num_variants,
         "seed": drawing.seed,
         "contigs": drawing.draw_from,
+        CONTIGS: longest_contigs(reference.contig_lengths_bp, drawing.draw_from),
         "least_variants": LEAST_VARIANTS,
         "variants": len(drawn),
     }
@@ -222,6 +224,7 @@ def draw_calibration(
         "least_sites": LEAST_SITES,
         "seed": drawing.seed,
         "contigs": drawing.draw_from,
+        CONTIGS: longest_contigs(reference.contig_lengths_bp, drawing.draw_from),
         "sites": len(drawn.sites),
         "neutral_sites": sum(drawn.num_by_context.values()),
     }

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from carbon.inference.model import Model
 
 
+_MASKED = "masked"
+
+
 class AlleleEmbedder:
     """A worker that embeds the alleles of VCF records.
 
@@ -62,12 +65,12 @@ class AlleleEmbedder:
         }
 
     def __call__(self, payload: list[VcfRow]) -> list[list[Any]]:
-        """Return reason, and vectors with REF and with ALT, of the alleles of each record."""
+        """Return the values of `_packed` for the alleles of each record."""
         variants = [variant for row in payload if not row.disagreement for variant in row.variants]
         vectors = self._model.embed_variants(self._reference, variants, **asdict(self._options))
         return [
             [
-                [row.disagreement.reason, None, None]
+                [row.disagreement.reason, None, None, 0]
                 if row.disagreement
                 else _packed(next(vectors))
                 for _ in row.variants
@@ -83,9 +86,11 @@ def _options(job: EmbedJob) -> VariantEmbedOptions:
     )
 
 
-def _packed(vectors: AlleleVectors) -> list[str | None]:
+def _packed(vectors: AlleleVectors) -> list[Any]:
+    """Return the reason, the vectors with REF and with ALT, and the number of masked strands."""
     of_alleles = (vectors.ref, vectors.alt)
-    return [vectors.reason, *(None if v is None else _text(v) for v in of_alleles)]
+    texts = (None if v is None else _text(v) for v in of_alleles)
+    return [vectors.reason, *texts, vectors.num_masked]
 
 
 def _text(vector: Float32s) -> str:
@@ -120,11 +125,14 @@ def run_variant_embed_job(job: EmbedJob, options: WorkerOptions) -> dict[str, An
 
         def write(results: Iterator[tuple[list[VcfRow], Any]]) -> dict[str, Any]:
             counts: Counter[str] = Counter()
-            rows = _counted(_rows(results), counts)
+            rows = _counted(_rows(results, counts), counts)
             with atomic_file(job.output) as path:
                 number = write_vectors(path, rows, about["width"], about["settings"])
-            return {"alleles": number, "alleles_embedded": counts.pop("", 0)} | {
-                "reasons": dict(sorted(counts.items()))
+            return {
+                "alleles": number,
+                "alleles_embedded": counts.pop("", 0),
+                "alleles_masked": counts.pop(_MASKED, 0),
+                "reasons": dict(sorted(counts.items())),
             }
 
         work = Job(
@@ -142,6 +150,11 @@ def run_variant_embed_job(job: EmbedJob, options: WorkerOptions) -> dict[str, An
         counts = run_job(work, workers, write)
     for line in vcf.warning_lines():
         say(line)
+    if num_masked := counts["alleles_masked"]:
+        say(
+            f"warning: {num_masked:,} of {counts['alleles_embedded']:,} alleles share their tokens "
+            "with an unknown base on a strand, and there have the vector of REF"
+        )
     left_out = {name: vcf.left_out[name] for name in ("qual", "filter") if vcf.left_out[name]}
     return {
         "output": str(job.output),
@@ -170,10 +183,11 @@ def _records(job: EmbedJob) -> VariantJob:
     )
 
 
-def _rows(results: Iterator[tuple[list[VcfRow], Any]]) -> Iterator[AlleleRow]:
+def _rows(results: Iterator[tuple[list[VcfRow], Any]], counts: Counter[str]) -> Iterator[AlleleRow]:
     for block, of_block in results:
         for row, alleles in zip(block, of_block, strict=True):
-            for variant, (reason, ref, alt) in zip(row.variants, alleles, strict=True):
+            for variant, (reason, ref, alt, num_masked) in zip(row.variants, alleles, strict=True):
+                counts[_MASKED] += num_masked > 0
                 place = (row.columns[0], variant.position + 1, row.columns[2])
                 alleles_of = (variant.ref, variant.alt)
                 yield AlleleRow(*place, *alleles_of, reason, _vector(ref), _vector(alt))

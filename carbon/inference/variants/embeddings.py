@@ -30,6 +30,7 @@ from carbon.inference.variants.windows import (
     needed_bp,
     room_bp,
 )
+from carbon.tokenizer import KmerVocabulary
 
 if TYPE_CHECKING:
     from carbon.inference.runner import ModelRunner
@@ -47,12 +48,15 @@ class AlleleVectors(NamedTuple):
         reason: why it has no window; None if it has one.
         ref: (width,) float32 with REF, the mean of the strands; None if there is a reason.
         alt: likewise with ALT.
+        num_masked: strands on which both windows are the same tokens, because every 6-mer in which
+            the alleles differ has an unknown base; the two vectors of such a strand are equal.
     """
 
     variant: Variant
     reason: str | None
     ref: Float32s | None = None
     alt: Float32s | None = None
+    num_masked: int = 0
 
 
 class _Windows(NamedTuple):
@@ -116,7 +120,13 @@ def _embedded(
             continue
         of_strands = np.stack(list(islice(vectors, 2 * len(alleles))))
         ref, alt = of_strands[0::2].mean(axis=0), of_strands[1::2].mean(axis=0)
-        yield AlleleVectors(variant, None, ref, alt)
+        num_masked = sum(_are_same_tokens(runner.vocabulary, pair) for pair in alleles)
+        yield AlleleVectors(variant, None, ref, alt, num_masked)
+
+
+def _are_same_tokens(vocabulary: KmerVocabulary, pair: tuple[str, str]) -> bool:
+    ref, alt = (vocabulary.tokens(bases).ids for bases in pair)
+    return np.array_equal(ref, alt)
 
 
 def _windows(reference: Reference, variant: Variant, method: Method, readable_bp: int) -> _Windows:

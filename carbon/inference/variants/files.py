@@ -26,17 +26,19 @@ from carbon.genome.contig_names import names_table
 from carbon.genome.normalize import other_form
 from carbon.genome.notation import write_vcf_of_texts
 from carbon.genome.vcf import RecordFilter
-from carbon.inference.identity import identity_of
+from carbon.inference.identity import checksums_of, identity_of
 from carbon.inference.identity import settings_of as background_settings_of
 from carbon.inference.jobs import BackgroundJob, VariantJob, workers_for
 from carbon.inference.options import DEFAULT_SCORES, WINDOW_PROTOCOLS, input_files
 from carbon.inference.variants.annotate import (
     ANNOTATION,
+    BACKGROUND,
     Columns,
     Genes,
     VariantAnnotator,
     background_for,
     calibration_for,
+    other_genome,
     read_genes,
     warn_of_unknown_codes,
 )
@@ -249,9 +251,10 @@ def run_variant_job(
         The summary: the settings; `records`, and `records_left_out` by filter; `alleles`,
         `alleles_scored`, `alleles_not_scored`, and their `reasons`; `alleles_normalised`, which the
         VCF does not write trimmed and left-aligned; `alleles_by_one_strand`, which only one strand
-        distinguishes from REF; `alleles_unsure`, None for a single offset and strand;
-        `alleles_without` each requested score; `percentiles_of`, alleles by kind of the background;
-        `cds_of_unknown_genetic_code`; and `warnings`, broken rules of the VCF.
+        distinguishes from REF; `alleles_masked`, with a `strand_masked`; `alleles_unsure`, None for
+        a single offset and strand; `alleles_without` each requested score; `percentiles_of`,
+        alleles by kind of the background; `cds_of_unknown_genetic_code`; and `warnings`, broken
+        rules of the VCF.
 
     Raises:
         GenomeError: the VCF is malformed, unsorted or of another reference.
@@ -305,6 +308,9 @@ def score_vcf(
         )
         calibration, made = calibration_for(about["background"], job.calibration)
         settings: dict[str, Any] = about["settings"] | percentile | made
+        for name, drawn in ((BACKGROUND, background), ("calibration", calibration)):
+            settings |= other_genome(name, drawn, reference, job.genes)
+        settings |= checksums_of(about["identity"], reference.contig_lengths_bp)
         scored_header(vcf, settings)
         genes = read_genes(
             job.genes, reference, contig_names(job.genes.contigs, reference.contig_lengths_bp)
@@ -450,6 +456,7 @@ class _Counts:
             self._counts["scored"] += columns["delta"] is not None
             self._counts["normalised"] += columns["scored_as"] is not None
             self._counts["one_strand"] += columns["strand_left_out"] is not None
+            self._counts["masked"] += columns["strand_masked"] is not None
             self._counts["unsure"] += is_unsure is True
             self._counts["with_spread"] += is_unsure is not None
             self._reasons[columns["reason"] or ""] += 1
@@ -468,6 +475,7 @@ class _Counts:
             "alleles_not_scored": counts["alleles"] - counts["scored"],
             "alleles_normalised": counts["normalised"],
             "alleles_by_one_strand": counts["one_strand"],
+            "alleles_masked": counts["masked"],
             "alleles_unsure": counts["unsure"] if counts["with_spread"] else None,
             "reasons": _named(self._reasons),
             "percentiles_of": _named(self._percentiles_of),

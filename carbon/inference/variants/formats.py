@@ -60,6 +60,11 @@ COLUMNS: dict[str, Column] = {
     "strand_left_out": Column(
         str, "Strand that cannot tell the alleles apart: CARBON_DELTA is of the other", _BOTH
     ),
+    "strand_masked": Column(
+        str,
+        "Strand on which bases after the variant do not see its alleles, which share their "
+        "k-mers with unknown bases: forward, reverse or both",
+    ),
     "reason": Column(str, "Why there is no CARBON_DELTA"),
     "gene": Column(str, "Gene of CARBON_CONSEQUENCE", ANNOTATION),
     "transcript": Column(str, "Transcript of CARBON_CONSEQUENCE", ANNOTATION),
@@ -107,8 +112,12 @@ def scored_header(vcf: VcfReader, settings: dict[str, Any]) -> list[str]:
     *lines, columns = vcf.header
     if any(line.startswith("##INFO=<ID=CARBON_") for line in lines):
         raise GenomeError(f"{vcf.path}: already has CARBON_DELTA; give the VCF without scores")
-    apart = ("delta", "spread", ANNOTATION, BACKGROUND, "background_sha256", "percentile")
-    made = "; ".join(f"{name} {value}" for name, value in settings.items() if name not in apart)
+    apart = ("delta", "spread", ANNOTATION, BACKGROUND, "percentile")
+    made = "; ".join(
+        f"{name} {value}"
+        for name, value in settings.items()
+        if name not in apart and not name.endswith("_sha256")
+    )
     added = []
     for name, kind in _fields(settings).items():
         meaning = COLUMNS[name].meaning + (f" ({made})" if name == "delta" else "")

@@ -30,6 +30,7 @@ from carbon.inference.variants.shared_bases import (
     AlleleReading,
     SharedBases,
     divergence,
+    hides_allele,
     reading_of,
     shared_bases,
     state_distance,
@@ -74,11 +75,15 @@ class VariantScore(NamedTuple):
             all scored offsets and strands from their mean; None if there is only one.
         strand_left_out: `forward` or `reverse` if this strand cannot distinguish the alleles, so
             that `delta` is from the other strand alone; None otherwise.
+        strand_masked: `forward`, `reverse` or `both`, the strands with an offset at which the bases
+            after the variant do not depend on its allele, because every 6-mer in which REF and ALT
+            differ has an unknown base. `delta` then has only the bases of these 6-mers; `jsd` and
+            `embedding_distance` leave these offsets out. None if there are none.
         abs_delta: absolute value of `delta`; like the following, None unless requested.
         jsd: mean Jensen-Shannon divergence in nats, the mean of strands; None if the alleles
-            compare no common reference base.
+            compare no common reference base, or are masked on all strands and offsets.
         embedding_distance: L2 distance of mean states, the mean of strands; None if no 6-mer
-            consists of common reference bases alone.
+            consists of common reference bases alone, likewise.
         allele_entropy: in nats; None unless the variant is an SNV.
         calibrated_delta: in nats; None unless the variant is an SNV whose change has a cell in the
             background.
@@ -91,6 +96,7 @@ class VariantScore(NamedTuple):
     reverse: float | None = None
     spread: float | None = None
     strand_left_out: str | None = None
+    strand_masked: str | None = None
     abs_delta: float | None = None
     jsd: float | None = None
     embedding_distance: float | None = None
@@ -125,6 +131,9 @@ class AlleleComparison(NamedTuple):
         jsd: mean Jensen-Shannon divergence over common reference bases, in nats; None if there are
             none, or unless requested.
         embedding_distance: L2 distance of the mean states of common 6-mers, likewise.
+        num_masked: offsets at which the bases after the variant do not depend on the allele,
+            because it shares its 6-mers with unknown bases. `jsd` and `embedding_distance` are
+            means over the other offsets, None if there are none.
     """
 
     ref_bp: int
@@ -133,6 +142,7 @@ class AlleleComparison(NamedTuple):
     alt: NDArray[np.float32]
     jsd: float | None = None
     embedding_distance: float | None = None
+    num_masked: int = 0
 
     @property
     def offset_deltas(self) -> list[float]:
@@ -250,12 +260,18 @@ def _score_of(
     left_out = next((STRAND_NAMES[strand] for strand in prepared.left_out), None)
     both = deltas.get("+"), deltas.get("-")
     return VariantScore(
-        variant, delta, None, *both, spread_of(by_strand), left_out,
+        variant, delta, None, *both, spread_of(by_strand), left_out, _masked(by_strand),
         abs_delta=abs(delta) if "abs_delta" in method.scores else None,
         jsd=divergence,
         embedding_distance=distance,
         allele_entropy=entropy,
     )  # fmt: skip
+
+
+def _masked(by_strand: Mapping[str, AlleleComparison]) -> str | None:
+    """Return the strands on which an unknown base masks the alleles; None if there is none."""
+    names = [STRAND_NAMES[strand] for strand, each in by_strand.items() if each.num_masked]
+    return "both" if len(names) > 1 else next(iter(names), None)
 
 
 def _delta_of(by_strand: Mapping[str, AlleleComparison]) -> float:
@@ -427,12 +443,15 @@ def _comparison(
     shared: SharedBases,
 ) -> AlleleComparison:
     """Return the comparison of the readings of both alleles, one for each offset."""
+    pairs = [pair for pair in zip(ref, alt, strict=True) if not hides_allele(*pair, shared)]
+    seen_ref, seen_alt = [of_ref for of_ref, _ in pairs], [of_alt for _, of_alt in pairs]
     return AlleleComparison(
         *allele_bp,
         np.stack([each.likelihoods for each in ref]),
         np.stack([each.likelihoods for each in alt]),
-        divergence(ref, alt, shared),
-        state_distance(ref, alt, shared),
+        divergence(seen_ref, seen_alt, shared),
+        state_distance(seen_ref, seen_alt, shared),
+        num_masked=len(ref) - len(pairs),
     )
 
 
@@ -573,15 +592,18 @@ def _measured(
         (site, skip_bp): {
             allele: reading_of(
                 each.values,
+                continuation.ids,
                 method.k,
                 tail_bp,
                 len(right),
                 pools.get((site, allele), ()),
                 each.means,
             )
-            for (allele, right), each in zip(rights.items(), of_job, strict=True)
+            for (allele, right), continuation, each in zip(
+                rights.items(), passage.continuations, of_job, strict=True
+            )
         }
-        for ((site, skip_bp), rights), tail_bp, of_job in zip(
-            jobs.items(), tails_bp, drained(measured), strict=True
+        for ((site, skip_bp), rights), passage, tail_bp, of_job in zip(
+            jobs.items(), passages, tails_bp, drained(measured), strict=True
         )
     }

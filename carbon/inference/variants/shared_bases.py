@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 Float32s = NDArray[np.float32]
 Float64s = NDArray[np.float64]
+Int64s = NDArray[np.int64]
 
 
 class SharedBases(NamedTuple):
@@ -71,11 +72,13 @@ class AlleleReading(NamedTuple):
         conditionals: (bases, 4) p of each base given all bases before it; without columns unless
             requested.
         means: mean state of the whole k-mers of a range of bases; None if there are none.
+        ids: (tokens,) ids of the k-mers that hold the bases.
     """
 
     likelihoods: Float32s
     conditionals: Float32s
     means: Mapping[range, Float32s | None]
+    ids: Int64s
 
     def up_to(self, length_bp: int) -> "AlleleReading":
         """Return the reading without later bases."""
@@ -86,6 +89,7 @@ class AlleleReading(NamedTuple):
 
 def reading_of(
     values: Float32s,
+    ids: Int64s,
     k: int,
     start: int,
     length_bp: int,
@@ -96,6 +100,7 @@ def reading_of(
 
     Args:
         values: (tokens, k or 5 k), by `ModelRunner.base_measure`.
+        ids: ids of the k-mers that hold bases of the part.
         k: bases of a token.
         start: the first base of the part.
         length_bp: bases of the part.
@@ -106,7 +111,18 @@ def reading_of(
     part = slice(start % k, start % k + length_bp)
     conditionals = tokens[:, k:].reshape(len(tokens) * k, (values.shape[1] - k) // k)
     by_range = dict(zip(pools, means, strict=True))
-    return AlleleReading(tokens[:, :k].reshape(-1)[part], conditionals[part], by_range)
+    return AlleleReading(tokens[:, :k].reshape(-1)[part], conditionals[part], by_range, ids)
+
+
+def hides_allele(ref: AlleleReading, alt: AlleleReading, shared: SharedBases) -> bool:
+    """Return whether the network reads the same tokens with REF and with ALT.
+
+    This is so if every k-mer in which the alleles differ has an unknown base: its one id replaces
+    the other bases too. Then the bases after the variant do not depend on the allele. An insertion
+    or deletion moves the bases before it to other k-mers, so its tokens differ.
+    """
+    is_aligned = len(shared.ref) > 0 and shared.ref == shared.alt
+    return is_aligned and np.array_equal(ref.ids, alt.ids)
 
 
 def divergence(
@@ -120,9 +136,9 @@ def divergence(
         shared: the bases.
 
     Returns:
-        Mean over offsets and bases; None if no base is shared or the distributions are unknown.
+        Mean over offsets and bases; None without readings, shared bases or distributions.
     """
-    if not ref[0].conditionals.shape[1] or not (known := shared.known).any():
+    if not ref or not ref[0].conditionals.shape[1] or not (known := shared.known).any():
         return None
     of_ref, of_alt = (
         np.stack([each.conditionals[bases.start : bases.stop][known] for each in readings])

@@ -19,6 +19,7 @@ from carbon.genome import Interval, Reference, Variant
 from carbon.inference.passages import continuation_of, padded_length, prefix_of
 from carbon.inference.variants.shared_bases import (
     AlleleReading,
+    Int64s,
     SharedBases,
     reading_of,
     shared_bases,
@@ -221,13 +222,18 @@ def _read(
     pools = tuple(pool for part in own for pool in part.token_pools(part.start, k))
     tile = runner.tile(prefix, continuation_of(bases, vocabulary, pools), _most_kmers(grid))
     found = {}
+
+    def ids_of(before: str, part: _Part) -> Int64s:
+        return vocabulary.tokens(before + part.text).ids
+
     if own:
         measured = runner.measure_tile(tile, measure)
         means = iter(measured.means)
         for part in own:
             of_part = [next(means) for _ in part.pools]
+            ids = ids_of(_before(bases, part.start, k), part)
             found[part.key] = reading_of(
-                measured.values, k, part.start, len(part.text), part.pools, of_part
+                measured.values, ids, k, part.start, len(part.text), part.pools, of_part
             )
     others = [part for part in parts if not part.is_read]
     before = [_before(bases, part.start, k) for part in others]
@@ -240,8 +246,9 @@ def _read(
     ]
     continued = runner.measure_continued(tile, rows, measure)
     for part, left, measured in zip(others, before, drained(continued), strict=True):
+        ids = ids_of(left, part)
         found[part.key] = reading_of(
-            measured.values, k, len(left), len(part.text), part.pools, measured.means
+            measured.values, ids, k, len(left), len(part.text), part.pools, measured.means
         )
     return found
 

@@ -129,6 +129,10 @@ def test_a_stream_is_for_one_process(capsys):
     said = capsys.readouterr().err
     assert said == "standard input is read by one process; --processes and --ray have no effect\n"
     assert not is_streamed(several, None)
+    resumed = WorkerOptions(resume=True)
+    with pytest.raises(UserError, match="--resume: standard input is read by one process, without"):
+        is_streamed(resumed, "standard input is read by one process")
+    assert not is_streamed(resumed, None)
 
 
 def test_a_run_through_the_options(monkeypatch, tmp_path):

@@ -47,16 +47,16 @@ def test_a_hole_in_the_values_is_seen(tmp_path):
     values = values_with_gaps(300_000)
     path = tmp_path / "a.bw"
     write(path, values)
-    span = bigwig._Span(7)
+    span = bigwig._Span("c", 7)
     span.add(values)
     lengths_bp = {"c": len(values) + 50}
-    bigwig._check_values(str(path), lengths_bp, {"c": span})
+    bigwig._check_values(str(path), lengths_bp, [span])
     whole = path.read_bytes()
     for share in (0.1, 0.3, 0.5):
         at = int(share * len(whole))
         path.write_bytes(whole[:at] + bytes(512) + whole[at + 512 :])
         with pytest.raises((ValueError, RuntimeError)):
-            bigwig._check_values(str(path), lengths_bp, {"c": span})
+            bigwig._check_values(str(path), lengths_bp, [span])
 
 
 def test_a_library_that_breaks_its_memory_is_an_error(tmp_path, monkeypatch):

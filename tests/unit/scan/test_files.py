@@ -108,6 +108,8 @@ class TestFiles:
         [
             (["--gene", "TWIN", "--annotation", "{f}/g.gff3"], "copy5 at c1:5-14"),
             (["--region", "c:1-9", "--strands", "gene"], "--gene"),
+            (["--genome", "--flank", "5"], "--flank 5: --genome has no bases around it"),
+            (["--contig", "c", "--flank", "5"], "--flank 5: --contig has no bases around it"),
             (["--region", "c:1-9", "--plot", "{t}/no/a.png"], "does not exist"),
             (["--region", "c:1-9", "--output", "{t}/a.tsv", "{t}/a.tsv"], "named twice"),
             (["--region", "c:1-9", "--model", "{t}/none"], "no such model folder"),

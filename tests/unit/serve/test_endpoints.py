@@ -143,7 +143,7 @@ class TestOthers:
             # One name for one value: that of a table's column and of Python's attribute.
             assert set(each) == {
                 "variant", "delta", "forward", "reverse", "spread", "unsure", "scored_as",
-                "strand_left_out", "reason",
+                "strand_left_out", "strand_masked", "reason",
             }  # fmt: skip
 
     def test_scores_besides_the_delta(self, ask, model, reference):
