@@ -125,7 +125,8 @@ class DependencyMap(NamedTuple):
         others = (~np.isnan(self.directed)).sum(axis=1) - 1  # without the base itself
         total = np.nansum(self.directed, axis=1, dtype=np.float64)
         mean = np.full(len(self.bases), np.nan, dtype=np.float32)
-        return np.divide(total, others, out=mean, where=others > 0, casting="same_kind")
+        np.divide(total, others, out=mean, where=others > 0, casting="same_kind")
+        return mean
 
 
 def _unwatched(tokens: int) -> None:
