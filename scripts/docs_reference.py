@@ -10,7 +10,7 @@ import io
 import json
 import subprocess
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,24 @@ from rich.console import Console
 import carbon
 from carbon.cli import COMMANDS, application
 from carbon.commands import packages
+from carbon.design.measures import MEASURES
 from carbon.finetune.config import (
+    BASELINES,
+    CALIBRATIONS,
+    CLASS_WEIGHTS,
+    HOMOLOGIES,
+    LEAKS,
     METHODS,
     METHODS_OF_KEY,
+    SPLIT_RULES,
+    TOO_LONG,
+    VARIANT_INPUTS,
     FinetuneConfig,
     MethodConfig,
     MethodName,
+)
+from carbon.finetune.config import (
+    FORMATS as LABEL_FORMATS,
 )
 from carbon.genome.consequence_terms import TERMS
 from carbon.inference.variants.annotate import ANNOTATION, BACKGROUND
@@ -43,6 +55,58 @@ RECIPES: dict[str, tuple[type[Recipe], str, str]] = {
     "Training": (TrainConfig, "torchrun --nproc-per-node N -m train --config FILE", "training.md"),
     "A corpus": (BuildConfig, "carbon corpus build --config FILE", "corpus.md"),
     "Labels": (FinetuneConfig, "carbon finetune --config FILE", "finetuning.md"),
+}
+VALUES_OF_KEYS: dict[str, Mapping[str, str]] = {
+    "data.format": {name: each.description for name, each in LABEL_FORMATS.items()},
+    "data.variant_input": VARIANT_INPUTS,
+    "data.split.by": SPLIT_RULES,
+    "data.leaks": LEAKS,
+    "data.homology": HOMOLOGIES,
+    "task.class_weights": CLASS_WEIGHTS,
+    "task.calibration": CALIBRATIONS,
+    "method.name": METHODS,
+    "method.too_long": TOO_LONG,
+    "baselines": BASELINES,
+}
+DESIGN_COLUMNS: dict[str, str] = {
+    "name": "of the design",
+    "NAME": "value of the scoring function NAME, one column for each",
+    "front": "the Pareto front, from 1",
+    "round": "the round that drew the design",
+    "parent": "the design that it was made from",
+    "nats_per_base": "mean negative log-likelihood after the prompt",
+    "gc_content": "GC content, 0 to 1",
+    "lowest_window_gc": "least GC content of the whole windows of `--gc-window`",
+    "highest_window_gc": "greatest GC content of these windows",
+    "longest_run_bp": "longest run of one base",
+    "longest_repeat_bp": "longest repeat, on either strand; 0 if shorter than 5, at most 31",
+    "lowest_fold_kcal": "lowest free energy of a fold, with `--hairpin`",
+    "num_sites": "occurrences of `--sites` on both strands, 0; a palindrome counts once",
+    "num_forbidden": "occurrences of `--forbid`, 0",
+    "num_stops": "stop codons in the frame of `--no-stop`, 0",
+    "required_at": "places of `--require`, from 1",
+    "translation": "the encoded protein, with `--protein`",
+    "edits_to_others": "least edit distance to another design, with `--least-edits`",
+    "edits_to_start": "edit distance to `--start`",
+    "nearest_record": "the record of `--records` that shares most 16-mers",
+    "nearest_shared": "the share of 16-mers",
+    "nearest_edits": "edit distance to the most similar stretch of the nearest record",
+    "bases": "the design",
+}
+"""Columns of `carbon design`; every one of `MEASURES` among them."""
+PREDICT_COLUMNS: dict[str, str] = {
+    "name, bases": "FASTA and FASTQ: the record and its length; of a label of every base: "
+    "`name`, `position`, `base`",
+    "contig, start, end, name, strand": "BED: the interval; of a label of every base also "
+    "`base_number` and `base`",
+    "predicted": "the class, if there are classes",
+    "predicted_NAME": "each output: a probability, or a number in the unit of the training table; "
+    "of a VCF the prediction with ALT",
+    "predicted_NAME_ref, predicted_NAME_delta": "VCF: the prediction with REF, and ALT - REF; not "
+    "of a model that reads both alleles",
+    "predicted_NAME_offset": "VCF and a label of every base: the base of the largest change, "
+    "counted from POS",
+    "sd_NAME": "FASTA, FASTQ and BED: standard deviation over the seeds of an ensemble",
 }
 PACKAGES = ("train.__main__", "data_pipeline.__main__", "eval.__main__",
             "demo.__main__")  # fmt: skip
@@ -150,6 +214,11 @@ def _finetune_keys() -> Iterator[str]:
         meaning = _descriptions_of(schema).get(name, "")
         cells = (f"`{key}`", _takes(field.annotation), *defaults, meaning)
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+    yield "\n### Values of these keys\n\n| key | value | meaning |\n|---|---|---|\n"
+    for key, meanings in VALUES_OF_KEYS.items():
+        for value, meaning in meanings.items():
+            cells = (f"`{key}`", f"`{value}`", meaning)
+            yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
 
 def _dotted(schema: type[Recipe], where: str = "") -> Iterator[tuple[str, type[Recipe], str]]:
@@ -278,6 +347,7 @@ def _formats(root: Path) -> Iterator[str]:
         "| `carbon eval run` | a record a task and model | [evaluation.md](../evaluation.md) |\n"
     )
     yield from _variant_columns()
+    yield from _result_columns()
     yield from _consequence_terms()
     yield from _metadata_tags()
     for title, path in SCHEMAS.items():
@@ -299,6 +369,19 @@ def _variant_columns() -> Iterator[str]:
             f"| `{name}` | `CARBON_{name.upper()}` | {_KINDS[column.kind]} | {column.meaning} | "
             f"{needs} |\n"
         )
+
+
+def _result_columns() -> Iterator[str]:
+    """Yield the columns of designs and of predictions."""
+    assert DESIGN_COLUMNS.keys() >= MEASURES.keys()
+    for command, guide, columns in (
+        ("design", "design.md", DESIGN_COLUMNS),
+        ("predict", "finetuning.md", PREDICT_COLUMNS),
+    ):
+        yield f"\n## Columns of `carbon {command}`\n\nGuide: [{guide}](../{guide}).\n\n"
+        yield "| column | meaning |\n|---|---|\n"
+        for column, meaning in columns.items():
+            yield f"| `{column}` | {meaning} |\n"
 
 
 def _consequence_terms() -> Iterator[str]:

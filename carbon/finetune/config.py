@@ -30,54 +30,71 @@ class FileFormat(NamedTuple):
 
 
 FORMATS: dict[str, FileFormat] = {
-    "csv": FileFormat("a comma-separated table", (".csv", ".csv.gz")),
-    "tsv": FileFormat("a tab-separated table", (".tsv", ".tsv.gz", ".txt", ".txt.gz", ".tab")),
-    "parquet": FileFormat("a Parquet file", (".parquet",)),
-    "datasets": FileFormat("a folder of the library datasets, or a Hugging Face hub id"),
-    "fasta": FileFormat("a FASTA with labels in a table (data.table) or in its record names",
+    "csv": FileFormat("columns of sequences, labels and optional names, separated by commas",
+                      (".csv", ".csv.gz")),
+    "tsv": FileFormat("the same, separated by tabs",
+                      (".tsv", ".tsv.gz", ".txt", ".txt.gz", ".tab")),
+    "parquet": FileFormat("the same; a label may be a list with a value for each base",
+                          (".parquet",)),
+    "datasets": FileFormat("a folder of the library datasets, or a Hugging Face hub id; its splits "
+                           "are a column `split`"),
+    "fasta": FileFormat("sequences; labels in `table`, or in record names after the last "
+                        "`label_after`",
                         (".fa", ".fasta", ".fna", ".fa.gz", ".fasta.gz", ".fna.gz")),
-    "bed": FileFormat("intervals with labels, and a reference", (".bed", ".bed.gz"), windows=True),
-    "vcf": FileFormat("variants of a VCF or BCF with labels in INFO, and a reference",
+    "bed": FileFormat("intervals of `reference` on their strand, or `window_bp` around their "
+                      "middle",
+                      (".bed", ".bed.gz"), windows=True),
+    "vcf": FileFormat("each ALT of a VCF or BCF in `window_bp` of `reference`; labels have one "
+                      "value for each ALT or one for all, flags 1 or 0",
                       (".vcf", ".vcf.gz", ".vcf.bgz", ".bcf"), windows=True),
 }  # fmt: skip
 
 SPLIT_RULES: dict[str, str] = {
-    "files": "data.files names a file for each split",
-    "column": "a column names the split",
+    "files": "`data.files` names a file for each split",
+    "column": "`column` names the split (`train`, `valid`, `dev`, `test` and similar), or "
+    "`validation` and `test` list its values",
     "contig": "contigs are assigned whole",
-    "group": "groups are assigned whole, by a hash of their names",
-    "random": "each example is assigned by a hash of its name",
+    "group": "examples with one value of `column` are assigned together, by a hash of it",
+    "random": "each example is assigned by a hash of its name and `seed`; without names, by a hash "
+    "of its sequence, equal on both strands",
     "homology": "clusters of homologous sequences are assigned whole",
 }
 
 HOMOLOGIES: dict[str, str] = {
-    "auto": "`mmseqs2` if it is installed, else `kmers`",
-    "mmseqs2": "alignments by MMseqs2, over half of the shorter sequence",
-    "kmers": "shared 12-mers, as a share of the shorter sequence's: identity^12",
+    "auto": "`mmseqs2` if the program `mmseqs` is installed, else `kmers`",
+    "mmseqs2": "alignments over at least half of the shorter sequence; at most 1,000 candidates of "
+    "a sequence are aligned",
+    "kmers": "shared 12-mers, at least eight, and identity^12 of the distinct 12-mers of the "
+    "shorter sequence. The sequences of one 12-mer are compared with its first 200 only. Sequences "
+    "under 19 bases are compared whole. Above 20 million bases, a sample of 24-mers is compared",
 }
 
 LEAKS: dict[str, str] = {
     "report": "count and report sequences that occur in two splits",
     "refuse": "end with an error",
-    "drop": "remove them: test takes precedence over validation, validation over train",
+    "drop": "remove them until no pair is detected: test takes precedence over validation, "
+    "validation over train",
 }
 
 CLASS_WEIGHTS: dict[str, str] = {
     "none": "every example has the same weight",
-    "balanced": "every class has the same weight: rows / (classes x rows of the class)",
+    "balanced": "every class has the same total weight: rows / (classes x rows of the class); of "
+    "several labels, each has the weight rows without / rows with it",
 }
 
 CALIBRATIONS: dict[str, str] = {
     "none": "probabilities as trained",
-    "temperature": "logits divided by one number; for `labels` by one for each label",
+    "temperature": "logits divided by one number, for `labels` by one for each label; logits "
+    "change at most 20-fold, and a note names the outputs that reach the bound",
     "platt": "a logistic curve of each logit",
-    "isotonic": "a rising step function of each probability",
+    "isotonic": "a rising step function of each probability; of several classes, each against the "
+    "others, then normalised",
 }
 
 TOO_LONG: dict[str, str] = {
     "refuse": "end with an error that names the record",
     "truncate": "keep the first bases that fit",
-    "tile": "average over windows that fit",
+    "tile": "average over windows that overlap by half: for `probe`, and in prediction",
 }
 
 
@@ -88,7 +105,7 @@ METHODS: dict[str, str] = {
 }
 
 VARIANT_INPUTS: dict[str, str] = {
-    "alt": "the window with ALT alone",
+    "alt": "the window with ALT alone; for a label of every base",
     "ref_and_difference": "vectors of both windows: REF, and ALT - REF",
     "sum_and_distance": "REF + ALT, and |ALT - REF|: the same if the alleles are exchanged",
 }
@@ -329,7 +346,8 @@ class TaskConfig(Recipe):
         names: class names as in the file, in output order (of two classes, the probability of the
             second is predicted); the sorted values of the column if empty.
         transform: transform of numbers, key of `TRANSFORMS`.
-        loss: one of `LOSSES_OF` the type; its first if empty.
+        loss: one of `LOSSES_OF` the type; its first if empty. `correlation` is 1 - Pearson's r,
+            averaged over columns; `correlation_huber` adds 0.2 times the Huber loss.
         class_weights: key of `CLASS_WEIGHTS`.
         calibration: recalibration of probabilities, fitted to the validation split: key of
             `CALIBRATIONS`.
