@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
+from contextlib import chdir
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -94,7 +95,7 @@ def _run_notebook(notebook: Path, page: Path) -> None:
 
     cells = nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]
     no_port = Config({"KernelManager": {"transport": "ipc"}})
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder, chdir(folder):  # names of sockets may be relative to it
         place = {"metadata": {"path": folder}}
         seconds = _NOTEBOOK_SECONDS
         NotebookClient(cells, timeout=seconds, config=no_port, resources=place).execute()
