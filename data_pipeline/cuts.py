@@ -289,13 +289,20 @@ def _utr(transcript: Transcript, *, before: bool) -> tuple[Segment, ...]:
     return tuple(Segment(start, end, transcript.strand) for start, end in in_order)
 
 
-_EXACT_TYPES = {"protein_coding": "cds", "misc_RNA": "misc_RNA", "tmRNA": "tmRNA"}
-_TYPE_ENDINGS = (("pseudogene", "pseudo"), ("tRNA", "tRNA"), ("rRNA", "rRNA"), ("RNA", "ncRNA"))
+_EXACT_TYPES = {
+    **{gene_type.lower(): gene_type for gene_type in GENE_TAG_OF},
+    "protein_coding": "cds",
+    "mrna": "cds",
+}
+_TYPE_ENDINGS = (("pseudogene", "pseudo"), ("trna", "tRNA"), ("rrna", "rRNA"), ("rna", "ncRNA"))
 
 
 def gene_type_of(biotype: str) -> str:
-    """Return the corpus's gene type of an annotation's biotype, or an empty string."""
-    if biotype in GENE_TAG_OF:
-        return biotype
-    endings = (kind for ending, kind in _TYPE_ENDINGS if biotype.endswith(ending))
-    return _EXACT_TYPES.get(biotype) or next(endings, "")
+    """Return the corpus's gene type of an annotation's biotype, or an empty string.
+
+    >>> gene_type_of("Protein_coding"), gene_type_of("ncRNA_gene"), gene_type_of("TEC")
+    ('cds', 'ncRNA', '')
+    """
+    name = biotype.lower().removesuffix("_gene")
+    endings = (kind for ending, kind in _TYPE_ENDINGS if name.endswith(ending))
+    return _EXACT_TYPES.get(name) or next(endings, "")

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from carbon.errors import UserError
 from carbon.genome import Interval
 from carbon.io.files import atomic_folder, sha256_of_file
 from data_pipeline.cuts import AnnotatedAssembly, Dropped, check_cds
@@ -28,7 +27,7 @@ from data_pipeline.inputs.regions import bed_regions
 from data_pipeline.limits import FAMILY, STOPS_AT_INCOMPLETE_CDS
 from data_pipeline.recipe import AssemblyConfig, BuildConfig, may_hold_out
 from data_pipeline.records import Record, Segment, ShardWriter, digests_of, read_bases
-from data_pipeline.sources import SOURCES, Source, divided, source_of, strands_differ
+from data_pipeline.sources import SOURCES, Source, divided, set_alike, source_of
 from data_pipeline.split import held_out_regions, is_fastq, split_of
 
 DROPPED_COLUMNS = ("source", "name", "reason", "assembly", "contig", "start", "end")
@@ -82,13 +81,19 @@ def make_shard(
             warning = found.pop("warning")
             told = {key: value for key, value in (each.to_table() | found).items() if value}
         else:
-            held_out, warning = [], ""
+            held_out = []
+            warning = ""
             maker.add_file(each)
             told = each.config.to_table() | {"path": str(each.path)}
             if is_fastq(each.path):
                 told |= {"mates": str(each.mates or ""), "sample": sample_name(each)}
                 told["split"] = "test" if each.held_out else "train"
         counts = maker.finish()
+        if maker.num_not_compared:
+            warning = (
+                f"warning: {title_of(each)}: {maker.num_not_compared:,} reads were not compared "
+                "for near-equality across train and test; near_duplicates = true compares them"
+            )
         told_held_out = [region.to_region() for region in held_out]
         files = [
             {"path": path, "bytes": Path(path).stat().st_size, "sha256": sha256_of_file(path)}
@@ -102,7 +107,7 @@ def make_shard(
             **({"warning": warning} if warning else {}),
             "counts": counts,
             "both_strands": maker.both_strands,
-            "near_duplicates": sorted(maker.near_duplicates),
+            "near_duplicates": sorted(name for name, near in maker.near_duplicates.items() if near),
             "clades": maker.clades,
         }
         (shard / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
@@ -150,11 +155,13 @@ class _ShardMaker:
         self._waiting: list[_Waiting] = []
         self._waiting_bp = 0
         # Held-out records are included. Of reads, sketches would be more bytes than bases.
-        self._compares_all = may_hold_out(config)
+        self._may_hold_out = may_hold_out(config)
+        self._compares_all = self._may_hold_out
         self._test_share = 0.0
         self.both_strands: dict[str, bool] = {}
-        self.near_duplicates: set[str] = set()
+        self.near_duplicates: dict[str, bool] = {}
         self.clades: dict[str, str] = {}
+        self.num_not_compared = 0
         self._sequences = [
             EvaluationSequences(evaluation_sequences(evaluation), evaluation.shared)
             for evaluation in config.evaluations
@@ -177,7 +184,7 @@ class _ShardMaker:
                 self._drop("annotation", each.name, each.reason, assembly.name)
             self._held_out = EvaluationPlaces(held_out)
             evaluated = [
-                evaluation_places(evaluation, config, lengths_bp)
+                evaluation_places(evaluation, config, lengths_bp, annotation.circular)
                 for evaluation in self._config.evaluations
                 if evaluation.assembly == assembly.name
             ]
@@ -242,10 +249,8 @@ class _ShardMaker:
         }
 
     def _use(self, source: Source) -> None:
-        if self.both_strands.setdefault(source.name, source.both_strands) != source.both_strands:
-            raise UserError(strands_differ(source.name))
-        if source.near_duplicates:
-            self.near_duplicates.add(source.name)
+        set_alike(self.both_strands, "both_strands", source.name, source.both_strands)
+        set_alike(self.near_duplicates, "near_duplicates", source.name, source.near_duplicates)
         if source.clade:
             self.clades[source.name] = source.clade
 
@@ -321,7 +326,9 @@ class _ShardMaker:
             self._drop(source.name, row["name"], reason, *where)
             return
         near = source.near_duplicates or self._compares_all
-        near = near and self._config.keep.near_identity < 1
+        is_asked_for = self._config.keep.near_identity < 1
+        self.num_not_compared += is_asked_for and self._may_hold_out and not near
+        near = near and is_asked_for
         row |= {"digest": digest, "sketch": sketch_of(sequence) if near else None}
         self._count("filtered", source.name, found.length_bp, found.num_masked)
         self._writer.add(row)

@@ -170,6 +170,9 @@ class FilesConfig(Recipe):
             yield "assembly", "reads have none; give the sample instead"
 
 
+_SHARED = 0.5
+
+
 class EvaluationConfig(Recipe):
     """Something that models will be measured on: no record may overlap or contain it."""
 
@@ -179,10 +182,17 @@ class EvaluationConfig(Recipe):
     assembly: str = ""
     """Name of the assembly whose coordinates a BED, VCF or BCF has."""
     margin_bp: Bases = 0
-    """Minimum distance of a record from a place."""
-    shared: float = Field(default=0.5, gt=0, le=1)
+    """Minimum distance of a record from a place; of BED, VCF and BCF only."""
+    shared: float = Field(default=_SHARED, gt=0, le=1)
     """Share of a sequence's 31-mers, on either strand, from which a record counts as containing it,
-    and the reverse."""
+    and the reverse; of FASTA only."""
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Yield keys that the kind of evaluation does not have."""
+        if self.margin_bp and not self.assembly:
+            yield "margin_bp", "is of places, and without an assembly there are none; take it out"
+        if self.shared != _SHARED and self.assembly:
+            yield "shared", "is of sequences, and on an assembly there are places; take it out"
 
 
 class BuildConfig(Recipe):
@@ -233,7 +243,9 @@ class BuildConfig(Recipe):
         for i, name in enumerate(names):
             if name in names[:i]:
                 yield f"assemblies.{i}.name", f"two assemblies are named '{name}'; give each a name"
-        yield from self._problems_of_files()
+        yield from self._problems_of_sources()
+        if len({each.test_share for each in self.files if is_fastq(Path(each.path))}) > 1:
+            yield "files", "test_share of reads is of samples; give all of them the same"
         for i, evaluation in enumerate(self.evaluations):
             if evaluation.assembly not in ("", *names):
                 yield (
@@ -241,22 +253,31 @@ class BuildConfig(Recipe):
                     f"'{evaluation.assembly}': there are {', '.join(names)}",
                 )
 
-    def _problems_of_files(self) -> Iterator[tuple[str, str]]:
-        """Yield files of one source that are not to be read alike, and shares of samples."""
-        first: dict[str, FilesConfig] = {}
-        for i, each in enumerate(self.files):
+    def _problems_of_sources(self) -> Iterator[tuple[str, str]]:
+        """Yield files and regions of one source that are not to be read alike."""
+        named: list[tuple[str, FilesConfig | RegionsConfig]] = [
+            (f"files.{i}", each) for i, each in enumerate(self.files)
+        ]
+        if not self.divide_by:  # else regions of two assemblies may be of two sources
+            named += [
+                (f"assemblies.{i}.regions.{j}", each)
+                for i, assembly in enumerate(self.assemblies)
+                for j, each in enumerate(assembly.regions)
+            ]
+        first: dict[str, FilesConfig | RegionsConfig] = {}
+        for where, each in named:
+            if not each.source or each.source in SOURCES:
+                continue
             like = first.setdefault(each.source, each)
             if (
                 like.both_strands != each.both_strands
                 or like.near_duplicates != each.near_duplicates
             ):
                 yield (
-                    f"files.{i}.source",
-                    f"'{each.source}': say of all its files alike whether they are both_strands, "
+                    f"{where}.source",
+                    f"'{each.source}': say of all its inputs alike whether they are both_strands, "
                     "and near_duplicates",
                 )
-        if len({each.test_share for each in self.files if is_fastq(Path(each.path))}) > 1:
-            yield "files", "test_share of reads is of samples; give all of them the same"
 
 
 def assembly_name(assembly: AssemblyConfig) -> str:

@@ -131,6 +131,10 @@ def source_of(
             input=input_kind,
             near_duplicates=near_duplicates,
         )
+    if near_duplicates and not known.near_duplicates:
+        raise UserError(
+            f"near_duplicates = true for source '{name}', where they stay: name it otherwise"
+        )
     if both_strands not in (None, known.both_strands):
         raise UserError(
             f"both_strands = {both_strands} for source '{name}', which is read otherwise: give it "
@@ -149,12 +153,17 @@ def divided(source: Source, clade: str) -> Source:
     return replace(source, name=f"{source.name}-{clade}", clade=clade) if clade else source
 
 
-def strands_differ(name: str) -> str:
-    """Say that inputs do not agree on whether a source is read on both strands."""
-    return (
-        f"source '{name}': some inputs say that it is read on both strands, and others that it is "
-        "not; say of all alike, or give them names of their own"
-    )
+def set_alike(values: dict[str, bool], key: str, source: str, value: bool) -> None:
+    """Set the value of a source, of which all inputs must say the same.
+
+    Raises:
+        UserError: an input before said something else.
+    """
+    if values.setdefault(source, value) != value:
+        raise UserError(
+            f"source '{source}': some inputs say {key} = true, and others false; say of all alike, "
+            "or give them names of their own"
+        )
 
 
 def _nothing(assembly: AnnotatedAssembly, cut: CutConfig, keep: KeepConfig) -> Found:

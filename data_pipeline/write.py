@@ -26,7 +26,7 @@ from data_pipeline.extract import DROPPED_COLUMNS
 from data_pipeline.inputs.remote import Records
 from data_pipeline.recipe import BuildConfig
 from data_pipeline.records import SPLITS, lengths_of, shard_batches
-from data_pipeline.sources import strands_differ
+from data_pipeline.sources import set_alike
 
 _ROWS_A_GROUP = 1024
 _ONE_LINE = re.compile(r"[\x00-\x1f\x7f]+")
@@ -197,8 +197,7 @@ def _both_strands(summaries: list[dict[str, Any]]) -> dict[str, bool]:
     """Return for each source whether training reads it on either strand."""
     result: dict[str, bool] = {}
     for name, both in (item for each in summaries for item in each["both_strands"].items()):
-        if result.setdefault(name, both) != both:
-            raise UserError(strands_differ(name))
+        set_alike(result, "both_strands", name, both)
     return dict(sorted(result.items()))
 
 

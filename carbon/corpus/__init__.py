@@ -13,6 +13,7 @@ from carbon.corpus.rows import (
 )
 from carbon.corpus.schema import (
     BOTH_STRANDS,
+    HELD_OUT_NAMES,
     SCHEMA,
     Split,
     check_corpus,
@@ -26,6 +27,7 @@ from carbon.corpus.store import RecordStore, open_store
 
 __all__ = [
     "BOTH_STRANDS",
+    "HELD_OUT_NAMES",
     "SCHEMA",
     "SHARE_UNITS",
     "Blend",

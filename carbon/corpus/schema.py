@@ -135,7 +135,8 @@ BOTH_STRANDS = (
     "eukaryote_generator",
     "prokaryote_evo2",
 )
-_HELD_OUT_NAMES = ("test", "valid", "dev", "eval", "heldout", "held_out")
+HELD_OUT_NAMES = ("test", "valid", "dev", "eval", "heldout", "held_out")
+"""Beginnings of the names of files that are held out, where no manifest says so."""
 
 SCHEMA = pa.schema(
     [
@@ -272,7 +273,7 @@ def source_files(corpus: str | Path, source: str, split: Split) -> dict[str, str
         files: dict[str, str | None] = {
             path: None
             for path in listed(f"{root}/{source}", ".parquet")
-            if path.rpartition("/")[2].startswith(_HELD_OUT_NAMES) == is_held_out
+            if path.rpartition("/")[2].startswith(HELD_OUT_NAMES) == is_held_out
         }
     else:
         outputs, prefix = manifest["outputs"], f"{source}/{split}-"

@@ -22,6 +22,7 @@ from carbon.io.files import atomic_file
 from carbon.io.structured import JSON_OBJECT, read_json
 from data_pipeline.dedup.sketch import NUM_HASHES, UInt32s
 from data_pipeline.records import FACTS, ShardTexts, bands_of, shard_sources
+from data_pipeline.sources import set_alike
 
 Ids = NDArray[np.int64]
 GONE = np.dtype([("row", "<i8"), ("because", "<i8"), ("reason", "u1")])
@@ -70,15 +71,24 @@ def _folder(shards: list[Path], work: Path) -> Path:
 
 
 def index_rows(work: Path) -> None:
-    """Write which rows there are, so that later tasks do not look at every shard."""
+    """Write which rows there are, so that later tasks do not look at every shard.
+
+    Raises:
+        UserError: near-duplicates of a source are removed for some inputs only.
+    """
     shards = shards_of(work)
     columns = [_column(shard, source) for shard in shards for source in shard_sources(shard)]
     summaries = [read_json(shard / "summary.json", JSON_OBJECT) for shard in shards]
-    near = sorted({name for summary in summaries for name in summary["near_duplicates"]})
+    is_near: dict[str, bool] = {}
+    for shard, summary in zip(shards, summaries, strict=True):
+        for source in shard_sources(shard):
+            near = source in summary["near_duplicates"]
+            set_alike(is_near, "near_duplicates", source, near)
     path = _folder(shards, work) / _INDEX
     path.parent.mkdir(parents=True, exist_ok=True)
+    index = {"near": sorted(name for name, near in is_near.items() if near), "columns": columns}
     with atomic_file(path) as temporary:
-        temporary.write_text(json.dumps({"near": near, "columns": columns}), encoding="utf-8")
+        temporary.write_text(json.dumps(index), encoding="utf-8")
 
 
 def _column(shard: Path, source: str) -> tuple[str, str, int, bool]:

@@ -17,6 +17,7 @@ from carbon.genome.vcf import holds_variants
 from data_pipeline.inputs.assemblies import names_of
 from data_pipeline.inputs.variant_places import Shortened, variant_places
 from data_pipeline.recipe import AssemblyConfig, EvaluationConfig
+from data_pipeline.records import Record, Segment
 
 _VCF_NAME = re.compile(r"\.vcf(\.b?gz)?$", re.IGNORECASE)
 
@@ -77,10 +78,14 @@ class Found(NamedTuple):
 
 
 def evaluation_places(
-    config: EvaluationConfig, assembly: AssemblyConfig, contig_lengths_bp: Mapping[str, int]
+    config: EvaluationConfig,
+    assembly: AssemblyConfig,
+    contig_lengths_bp: Mapping[str, int],
+    circular: Collection[str] = (),
 ) -> Found:
     """Return the places of a BED, VCF or BCF on an assembly, widened by its margin.
 
+    On a circular contig the margin continues over the origin.
     The file is in the coordinates of the annotation: names and offset of the assembly apply. Its
     content distinguishes VCF or BCF from BED; a VCF without a header is recognised by its name.
 
@@ -90,15 +95,20 @@ def evaluation_places(
     path = Path(config.path)
     names = names_of(assembly, contig_lengths_bp)
     shortened: Counter[Shortened] = Counter()
-    result, num_places = [], 0
+    result, num_places, num_here = [], 0, 0
     is_vcf = holds_variants(path) or _VCF_NAME.search(path.name)
     for place in variant_places(path, shortened) if is_vcf else _bed_places(path):
         num_places += 1
         contig = names.get(place.contig, place.contig)
         start = place.start - assembly.annotation_offset_bp - config.margin_bp
         end = place.end - assembly.annotation_offset_bp + config.margin_bp
-        if end > 0 and start < contig_lengths_bp.get(contig, 0):
-            result.append(Interval(contig, max(0, start), end))
+        length_bp = contig_lengths_bp.get(contig, 0)
+        if end > 0 and start < length_bp:
+            num_here += 1
+            if contig in circular:
+                result += Record(contig, (Segment(start, end, "+"),), "", "").intervals(length_bp)
+            else:
+                result.append(Interval(contig, max(0, start), end))
     if not num_places:
         raise UserError(f"{path}: has no {'record' if is_vcf else 'line'}; take the evaluation out")
     if not result:
@@ -106,7 +116,7 @@ def evaluation_places(
             f"{path}: no place lies on assembly '{config.assembly}', whose contigs are "
             f"{', '.join(list(contig_lengths_bp)[:3])} ...; are they named alike?"
         )
-    return Found(result, _warnings(config, num_places, len(result), shortened))
+    return Found(result, _warnings(config, num_places, num_here, shortened))
 
 
 def _warnings(

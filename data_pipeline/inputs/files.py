@@ -6,12 +6,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from carbon.corpus import HELD_OUT_NAMES
 from carbon.errors import UserError
 from carbon.genome import read_sequences
 from carbon.genome.sequences import BROKEN_GZIP, SequenceLines, open_text
 from carbon.io.structured import open_parquet
 from carbon.tokenizer import GENE_TAG_OF, SPECIES_TAG_OF
 from data_pipeline.cuts import Dropped
+from data_pipeline.inputs.listing import matching
 from data_pipeline.inputs.reads import read_rows
 from data_pipeline.recipe import FilesConfig
 from data_pipeline.split import is_fastq, sample_of
@@ -25,7 +27,8 @@ def file_rows(
     Reads without a base are dropped; in the other formats a record without a base is an error.
 
     Raises:
-        UserError: the file is absent, or of none of the formats; or it does not fit its mates.
+        UserError: the file is absent, or of none of the formats; it does not fit its mates; or it
+            has no record, unless it is one of several Parquet files, such as an empty split.
     """
     constant = {
         "source": config.source,
@@ -57,8 +60,17 @@ def file_rows(
         raise UserError(
             f"{path}: broken after record {number} ({reason}); fetch it again"
         ) from None
-    if not number:
+    if not number and not _is_empty_part(path, config.path):
         raise UserError(f"{path}: has no record; give FASTA, sequences by line, or Parquet")
+
+
+def _is_empty_part(path: Path, pattern: str) -> bool:
+    """Return whether a file is the Parquet of an empty split, beside files with records."""
+    return path.suffix == ".parquet" and any(
+        open_parquet(each, {}, remedy="fetch it again").metadata.num_rows
+        for each in matching(pattern)
+        if each.suffix == ".parquet"
+    )
 
 
 def _completed(row: dict[str, Any], where: str) -> dict[str, Any]:
@@ -133,8 +145,8 @@ def _released_rows(path: Path) -> Iterator[dict[str, Any]]:
             f"{', '.join(parquet.schema_arrow.names)}; is it a corpus?"
         )
     columns = [text, *(c for c in _RELEASED + _OURS if c in parquet.schema_arrow.names)]
-    # A corpus of ours that is read again keeps its test split.
-    split = {"split": "test"} if path.name.startswith("test-") else {}
+    # What another corpus holds out stays held out.
+    split = {"split": "test"} if path.name.startswith(HELD_OUT_NAMES) else {}
     for batch in parquet.iter_batches(batch_size=1024, columns=columns):
         for row in batch.to_pylist():
             row["sequence"] = row.pop(text)

@@ -47,10 +47,10 @@ def sample_name(file: FileInput) -> str:
 
 
 def _paired(config: FilesConfig) -> list[tuple[Path, Path | None]]:
-    paths = _matching(config.path)
+    paths = matching(config.path)
     if not config.mates:
         return [(path, None) for path in paths]
-    mates = _matching(config.mates)
+    mates = matching(config.mates)
     if len(paths) != len(mates):
         raise UserError(
             f"{config.path}: {len(paths)} files, and {len(mates)} of mates ({config.mates}); "
@@ -59,7 +59,8 @@ def _paired(config: FilesConfig) -> list[tuple[Path, Path | None]]:
     return list(zip(paths, mates, strict=True))
 
 
-def _matching(pattern: str) -> list[Path]:
+def matching(pattern: str) -> list[Path]:
+    """Return the files of a pattern, in the order of their names; without wildcards, the path."""
     path = Path(pattern)
     if not any(letter in pattern for letter in "*?["):
         return [path]

@@ -285,7 +285,10 @@ def test_a_change_that_isoforms_disagree_on_is_not_labelled(tmp_path):
     ("biotype", "expected"),
     [("protein_coding", "cds"), ("cds", "cds"), ("tRNA", "tRNA"), ("Mt_tRNA", "tRNA"),
      ("rRNA", "rRNA"), ("snoRNA", "ncRNA"), ("processed_pseudogene", "pseudo"),
-     ("misc_RNA", "misc_RNA"), ("tmRNA", "tmRNA"), ("TEC", "")],
+     ("misc_RNA", "misc_RNA"), ("tmRNA", "tmRNA"), ("TEC", ""),
+     ("mRNA", "cds"), ("Protein_coding", "cds"), ("protein_coding_gene", "cds"), ("CDS", "cds"),
+     ("ncRNA_gene", "ncRNA"), ("tRNA_gene", "tRNA"), ("MT_TRNA", "tRNA"), ("MISC_RNA", "misc_RNA"),
+     ("Pseudogene", "pseudo"), ("IG_V_gene", ""), ("", "")],
 )  # fmt: skip
 def test_gene_types(biotype, expected):
     assert gene_type_of(biotype) == expected

@@ -83,6 +83,32 @@ class TestFiles:
             before = read_source(corpus, "mrna", split).to_pylist()
             assert read_source(tmp_path / "c", "mrna", split).to_pylist() == before
 
+    def test_held_out_files_of_another_corpus_stay_held_out(self, tmp_path):
+        """Also a copy of a held-out record in the other's training file goes."""
+        names = ["dev", "eval_1", "held_out", "heldout", "test-0-of-1", "test", "validation-0"]
+        train, *held_out = (random_bases(300, i) for i in range(1 + len(names)))
+        pq.write_table(pa.table({"text": [train, held_out[-1]]}), tmp_path / "train-0.parquet")
+        for name, bases in zip(names, held_out, strict=True):
+            pq.write_table(pa.table({"text": [bases]}), tmp_path / f"{name}.parquet")
+        settings = [f"files.0.path={tmp_path}/*.parquet", "files.0.source=eukaryote"]
+        assert build(tmp_path / "c", *settings) == 0
+        for split, bases in (("train", [train]), ("test", held_out)):
+            rows = read_source(tmp_path / "c", "eukaryote", split).to_pylist()
+            assert [row["sequence"] for row in rows] == bases
+
+    def test_a_corpus_with_an_empty_split_is_read_again(self, tmp_path, capsys):
+        write_fasta(tmp_path / "a.fa", {"a": random_bases(300, 1)})
+        first = [f"files.0.path={tmp_path}/a.fa", "files.0.source=eukaryote"]
+        assert build(tmp_path / "c", *first) == 0
+        files = tmp_path / "c" / "eukaryote"
+        again = [f"files.0.path={files}/*.parquet", "files.0.source=eukaryote"]
+        assert build(tmp_path / "again", *again) == 0
+        assert rows_of(tmp_path / "again", "eukaryote") == rows_of(tmp_path / "c", "eukaryote")
+        capsys.readouterr()
+        empty = [f"files.1.path={files}/test-*.parquet", "files.1.source=eukaryote"]
+        assert build(tmp_path / "none", *first, *empty) == 2
+        assert "test-00000.parquet: has no record; give" in capsys.readouterr().err
+
     @pytest.mark.parametrize(
         ("columns", "message"),
         [

@@ -8,7 +8,7 @@ import pytest
 from carbon.corpus import read_manifest, read_source
 from data_pipeline.split import held_out_samples, sample_of
 from tests.helpers.curation import build, rows_of
-from tests.helpers.files import random_bases
+from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.schemas import check_manifest
 
 READS = [random_bases(150, i) for i in range(40)]
@@ -200,3 +200,22 @@ def test_broken_files_are_named(tmp_path, capsys, name, content, message):
     (tmp_path / name).write_bytes(content)
     line = refused(capsys, tmp_path, *settings_of(tmp_path / name))
     assert name in line and message in line
+
+
+@pytest.mark.parametrize(("near", "counted"), [("false", 2), ("true", 0)])
+def test_reads_that_are_not_compared_with_held_out_records_are_counted(
+    tmp_path, capsys, near, counted
+):
+    """One of the two reads is a held-out record with one base in 150 changed."""
+    write_fasta(tmp_path / "g.fa", {"c1": READS[0], "c2": READS[1] + READS[2]})
+    changed = READS[0][:75] + {"A": "C"}.get(READS[0][75], "A") + READS[0][76:]
+    (tmp_path / "a.fq").write_text(fastq([changed, READS[9]]))
+    genome = ["genome=" + str(tmp_path / "g.fa"), 'holdout=["c1"]', 'sources=["genome"]']
+    settings = settings_of(tmp_path / "a.fq", f"near_duplicates={near}")
+    assert build(tmp_path / "c", *(f"assemblies.0.{each}" for each in genome), *settings) == 0
+    manifest = read_manifest(tmp_path / "c")
+    assert manifest["sources"]["reads"]["train"]["records"] == (2 if counted else 1)
+    _, reads = manifest["inputs"]
+    told = f"warning: {tmp_path}/a.fq: 2 reads were not compared for near-equality"
+    assert (told in reads.get("warning", "")) == (told in capsys.readouterr().err) == bool(counted)
+    check_manifest(manifest)

@@ -208,3 +208,29 @@ def test_a_file_that_is_cut_off_is_refused(tmp_path, capsys, genome, form):
     assert build(tmp_path / "c", *settings_of(genome, path)) == 2
     assert f"{form}: is broken or cut off" in capsys.readouterr().err
     assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize(
+    ("circular", "expected"),
+    [((), [(0, 105), (898, 1099)]), ({"c1"}, [(902, 1000), (0, 105), (898, 1000), (0, 99)])],
+)
+def test_a_margin_goes_over_the_origin_of_a_circular_contig(tmp_path, circular, expected):
+    """A contig of 1,000 bp, and places at 2-5 and 998-999 with 100 bp on either side."""
+    (tmp_path / "e.bed").write_text("c1\t2\t5\nc1\t998\t999\n")
+    config = EvaluationConfig(path=str(tmp_path / "e.bed"), assembly="g", margin_bp=100)
+    found = evaluation_places(config, AssemblyConfig(genome="g.fa"), {"c1": 1000}, circular)
+    assert [(place.start, place.end) for place in found.places] == expected
+    assert found.warnings == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["path=e.fa", "margin_bp=5"], "evaluations.0.margin_bp: is of places"),
+        (["path=e.bed", "assembly=g", "shared=0.9"], "evaluations.0.shared: is of sequences"),
+    ],
+)
+def test_keys_of_the_other_kind_of_evaluation_are_refused(tmp_path, capsys, settings, message):
+    genome = ["assemblies.0.genome=g.fa", "assemblies.0.name=g"]
+    assert build(tmp_path / "c", *genome, *(f"evaluations.0.{each}" for each in settings)) == 2
+    assert message in capsys.readouterr().err
