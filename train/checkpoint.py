@@ -10,7 +10,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,6 +27,7 @@ from carbon.corpus import TokenRows
 from carbon.errors import UserError
 from carbon.io.files import sha256_of_file, sync_path
 from carbon.io.locks import locked_folder
+from carbon.progress import say
 from train.config import CheckpointConfig, TrainConfig
 from train.distributed.mesh import Ranks, as_placed, local, named_parameters, trained_parameters
 from train.distributed.stage import DecoderStage, stock_name
@@ -96,13 +97,18 @@ class Checkpoints(Saved):
     def save(self, state: RunState) -> None:
         """Copy the state to memory and write it; it takes its name when all of it is on disk.
 
-        With `checkpoint.background` writing continues after this returns; its errors are raised by
-        the next `save` or `finish`.
+        With `checkpoint.background` writing continues after this returns; `finish` raises its
+        errors. If the one before could not be written, that is reported, and this one is on disk
+        when this returns.
 
         Raises:
             OSError: it could not be written, such as on a full disk; earlier ones are untouched.
         """
-        self.finish()
+        failed = self._failure()
+        if failed is not None and not isinstance(failed, OSError):
+            raise failed
+        if failed is not None and self._ranks.is_first:
+            say(f"{failed.filename}: {failed.strerror}; writing the next checkpoint")
         self._saved_at = time.monotonic()
         state.sync = self._sync.to_table()
         table = {"format": FORMAT, "state": state.to_table(), "settings": self._settings}
@@ -115,7 +121,7 @@ class Checkpoints(Saved):
         given = (final, tensors, table, copied)
         self._writing = threading.Thread(target=self._write, args=given, daemon=True)
         self._writing.start()
-        if not self._config.checkpoint.background:
+        if failed is not None or not self._config.checkpoint.background:
             self.finish()
 
     def are_due(self) -> bool:
@@ -132,13 +138,21 @@ class Checkpoints(Saved):
         Raises:
             OSError: it could not be written.
         """
+        failed = self._failure()
+        if failed is not None:
+            raise failed
+
+    def _failure(self) -> BaseException | None:
+        """Wait for the checkpoint in progress; return why it could not be written.
+
+        An OSError is that of all processes, so that all act alike.
+        """
         if self._writing is None:
-            return
+            return None
         self._writing.join()
         self._writing = None
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
+        failed, self._error = self._error, None
+        return failed
 
     def _write(
         self,
@@ -151,15 +165,16 @@ class Checkpoints(Saved):
         try:
             if copied:
                 copied.synchronize()
-            self._on_first(lambda: _made_anew(temporary))
+            self._from_first(lambda: _made_anew(temporary))
             writer = HuggingFaceStorageWriter(str(temporary), save_distributed=True)
             save(tensors, storage_writer=writer, process_group=self._ranks.quiet_group)
             mine = self._mine(self._names_in(temporary))
-            sums = self._together({name: _on_disk(temporary / name) for name in mine})
-            self._on_first(lambda: self._complete(temporary, final, table | {"sha256": sums}))
+            sums = self._together(lambda: {name: _on_disk(temporary / name) for name in mine})
+            self._from_first(lambda: self._complete(temporary, final, table | {"sha256": sums}))
             self._save_seconds = time.monotonic() - self._saved_at
         except BaseException as error:  # handed to the thread that trains
-            shutil.rmtree(temporary, ignore_errors=True)
+            if self._ranks.is_first:  # another process might remove what is begun anew
+                shutil.rmtree(temporary, ignore_errors=True)
             self._error = _first_cause(error, temporary)
 
     def _complete(self, temporary: Path, final: Path, table: dict[str, Any]) -> None:
@@ -186,40 +201,24 @@ class Checkpoints(Saved):
         kept = steps_to_keep([step_of(path) for path in until_now], self._config.checkpoint)
         return [path for path in until_now if step_of(path) not in kept]
 
-    def _on_first(self, work: Callable[[], None]) -> None:
-        """Do something on the first process; if it fails, it has failed on all."""
-        error: list[OSError | None] = [None]
-        if self._ranks.is_first:
-            try:
-                work()
-            except OSError as raised:
-                error = [raised]
-        dist.broadcast_object_list(error, group=self._ranks.quiet_group, group_src=0)
-        if error[0] is not None:
-            raise error[0]
-
     def _names_in(self, folder: Path) -> list[str]:
         """Return a folder's shards as the first process sees them.
 
         A network disk may show less of it to others for a while.
         """
-        names: list[Any] = [None]
-        if self._ranks.is_first:
-            names = [sorted(path.name for path in folder.glob("*.safetensors"))]
-        dist.broadcast_object_list(names, group=self._ranks.quiet_group, group_src=0)
-        return list(names[0])
+        return self._from_first(lambda: sorted(path.name for path in folder.glob("*.safetensors")))
 
     def load_newest(
-        self, *, accept_data_change: bool = False, regular: bool = False
+        self, *, accept_data_change: bool = False, regular_until: int | None = None
     ) -> RunState | None:
         """Load what `newest` finds and return where it stands, None if there is none.
 
         Raises:
-            ModelError: it belongs to another configuration, even if only the data differ, unless
-                that is accepted.
+            ModelError: as `newest`.
+            OSError: as `newest`, or a checkpoint in progress could not be written.
         """
         self.finish()
-        found = self.newest(accept_data_change=accept_data_change, regular=regular)
+        found = self.newest(accept_data_change=accept_data_change, regular_until=regular_until)
         if found is None:
             return None
         path, state = found
@@ -231,6 +230,18 @@ class Checkpoints(Saved):
         load(self._tensors(state), storage_reader=shards, process_group=self._ranks.quiet_group)
         self._copy_to_other_end(state)
         return state
+
+    def roll_back(self, state: RunState) -> RunState:
+        """Load the newest whole periodic checkpoint up to a state, and return where it stands.
+
+        Later ones are of the future of a run that has gone on from an earlier one. The state itself
+        is returned if there is none.
+
+        Raises:
+            ModelError, OSError: as `load_newest`.
+        """
+        last = self._sync.steps_taken(state)
+        return self.load_newest(accept_data_change=True, regular_until=last) or state
 
     def _tensors(self, state: RunState, *, for_save: bool = False) -> dict[str, Tensor]:
         """Return trained weights, moments and outer parameters, by their names; tied ones once.

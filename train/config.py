@@ -203,7 +203,7 @@ class PhaseConfig(Recipe):
     decay_steps: int = Field(default=0, ge=0)
     """Last steps, over which the schedule `wsd` decays."""
     final_learning_rate: float = Field(default=0.0, ge=0)
-    """Learning rate at the end of a decay."""
+    """Learning rate at the end of a decay, at the step after the last."""
     rope_theta: float = Field(default=500_000.0, gt=1)
     """Base of the rotary embedding's wavelengths; larger for longer contexts."""
     until: StageEndName = "tokens"

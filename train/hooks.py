@@ -153,7 +153,7 @@ class Guard:
         first, skipped = bad, state.skipped
         if self.goes_back:
             before = state
-            state = self._checkpoints.load_newest(accept_data_change=True, regular=True) or state
+            state = self._checkpoints.roll_back(state)
             first = state.step
             state.ended = before.ended  # rows follow from where stages have ended
         state.skipped = [*skipped, [first, bad]]
@@ -361,7 +361,7 @@ class StepProfiler:
     """Traces the steps that `compute.profile_steps` names, of this process."""
 
     def __init__(self, config: TrainConfig, ranks: Ranks) -> None:
-        """Prepare; nothing is traced before the first of the steps."""
+        """Prepare; `step` begins with the steps that are finished already."""
         self._steps = config.compute.profile_steps
         self._path = Path(config.output) / "profile" / f"rank-{ranks.rank}.json"
         self._running: profile | None = None
@@ -371,17 +371,17 @@ class StepProfiler:
         self.step(metrics["step"])
 
     def step(self, done: int) -> None:
-        """Record the number of finished steps."""
+        """Record the number of finished steps, which may jump."""
         if not self._steps:
             return
         first, last = self._steps
-        if done == first - 1 and self._running is None:
+        if first - 1 <= done < last and self._running is None:
             activities = [ProfilerActivity.CPU]
             if torch.cuda.is_available():
                 activities.append(ProfilerActivity.CUDA)
             self._running = profile(activities=activities, with_flops=True)
             self._running.start()
-        if done == last and self._running is not None:
+        if done >= last and self._running is not None:
             self._running.stop()
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._running.export_chrome_trace(str(self._path))

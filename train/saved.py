@@ -1,11 +1,13 @@
 """Reading checkpoints: state, settings, verification, weights one at a time."""
 
 import json
+import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, NotRequired
+from typing import Any, NotRequired, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -17,7 +19,7 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from typing_extensions import TypedDict
 
 from carbon.corpus import TokenRows
-from carbon.errors import ModelError
+from carbon.errors import ModelError, UserError
 from carbon.io.files import sha256_of_file
 from carbon.io.structured import read_json
 from carbon.model.save import OnDemand
@@ -27,6 +29,8 @@ from train.distributed.mesh import Ranks
 from train.models.spec import build_network
 from train.models.start import Start
 from train.watch import STAGE_ENDS
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -186,23 +190,27 @@ class Saved:
             say(f"{self._folder}: not checkpoints, left alone: {', '.join(sorted(foreign))}")
 
     def exist(self) -> bool:
-        """Return whether the run has any checkpoint."""
-        return bool(self._all())
+        """Return whether the run has any checkpoint; all processes ask together."""
+        return bool(self._from_first(self._all))
 
     def newest(
-        self, *, accept_data_change: bool = False, regular: bool = False
+        self, *, accept_data_change: bool = False, regular_until: int | None = None
     ) -> tuple[Path, RunState] | None:
-        """Return the newest whole checkpoint and where it stands, None if there is none.
+        """Return the newest whole checkpoint and where it stands, None if the run has none.
 
-        For workers of one launch, the newest that all of them have. With `regular`, only those at
-        `every_steps` count: training must not depend on when a clock or a signal has asked
-        for one.
+        For workers of one launch, the newest that all of them have.
+
+        Args:
+            accept_data_change: of another configuration of data.
+            regular_until: only those at `every_steps` count, up to this step: training must not
+                depend on when a clock or a signal has asked for one. None: all of them.
 
         Raises:
-            ModelError: it belongs to another configuration, even if only the data differ, unless
-                that is accepted.
+            ModelError: one cannot be read, or there are some and none is whole; or it belongs to
+                another configuration, even if only the data differ, unless that is accepted.
+            OSError: the folder cannot be read.
         """
-        found = self._newest_of_all(regular)
+        found = self._newest_of_all(regular_until)
         if found is None:
             return None
         path, table = found
@@ -210,22 +218,27 @@ class Saved:
         check_settings(path, before, self._settings, accept_data_change)
         return path, table["state"]
 
-    def _is_regular(self, path: Path) -> bool:
-        """Return whether any start of the run would have written this checkpoint."""
-        return step_of(path) % self._config.checkpoint.every_steps == 0
-
     def _all(self) -> list[Path]:
-        found = (p for p in self._folder.glob("step-*") if _NAME.fullmatch(p.name))
-        return sorted(found, key=_age)
+        """Return the checkpoints, the oldest first; a folder that cannot be read is an error."""
+        try:
+            names = os.listdir(self._folder)
+        except FileNotFoundError:
+            return []
+        return sorted((self._folder / name for name in names if _NAME.fullmatch(name)), key=_age)
 
-    def _newest_of_all(self, regular: bool) -> tuple[Path, Checkpoint] | None:
+    def _regular(self, last: int) -> list[Path]:
+        """Return the checkpoints up to a step that any start of the run would have written."""
+        every = self._config.checkpoint.every_steps
+        return [p for p in self._all() if step_of(p) <= last and step_of(p) % every == 0]
+
+    def _newest_of_all(self, regular_until: int | None) -> tuple[Path, Checkpoint] | None:
         """Return the newest whole checkpoint for which every worker of this launch has one.
 
         They save together; one that was killed meanwhile may lack the last.
         """
         until = None
         while True:
-            found = self._newest_whole(regular, until)
+            found = self._newest_whole(regular_until, until)
             here = step_of(found[0]) if found else 0
             if self._ranks.num_workers == 1:
                 return found
@@ -236,45 +249,91 @@ class Saved:
                 say(f"{found[0]}: another worker has none of this step; trying the one before")
             until = least
 
-    def _newest_whole(self, regular: bool, until: int | None) -> tuple[Path, Checkpoint] | None:
-        names: list[Any] = [[p for p in self._all() if self._is_regular(p) or not regular]]
-        dist.broadcast_object_list(names, group=self._ranks.quiet_group, group_src=0)
-        for path in reversed(names[0]):
+    def _newest_whole(
+        self, regular_until: int | None, until: int | None
+    ) -> tuple[Path, Checkpoint] | None:
+        paths = self._from_first(
+            self._all if regular_until is None else partial(self._regular, regular_until)
+        )
+        damaged: list[str] = []
+        for path in reversed(paths):
             if until is not None and step_of(path) > until:
                 continue
-            wrong, table = self._verified(path)
-            if table:
-                _check_format(path, table)
-            if table and not wrong:
+            damage, table = self._verified(path)
+            if table and not damage:
                 return path, table
             if self._ranks.is_first:
-                say(f"{path}: is not whole ({wrong}); trying the one before")
+                say(f"{path}: is not whole ({damage}); trying the one before")
+            damaged.append(f"{path.name} ({damage})")
+        if damaged:
+            more = f"; and {len(damaged) - 3} more" if len(damaged) > 3 else ""
+            raise ModelError(
+                f"{self._folder}: holds no whole checkpoint: {'; '.join(damaged[:3])}{more}; "
+                "restore one from a copy, or start anew with another output"
+            )
         return None
 
     def _verified(self, path: Path) -> tuple[str, Checkpoint | None]:
-        """Return the damage of a checkpoint, an empty string if it is whole, and its state.json."""
-        table = None
-        wrong = ""
+        """Return the damage of a checkpoint, an empty string if it is whole, and its state.json.
+
+        Raises:
+            ModelError: a process cannot read it, on all processes. That may pass, so it is no
+                reason to take an older one.
+        """
         try:
-            table = read_json(path / "state.json", Checkpoint, error=ModelError)
-            missing = [name for name in table["sha256"] if not (path / name).is_file()]
-            wrong = f"{missing[0]} is missing" if missing else ""
-            for name in self._mine(sorted(table["sha256"])):
-                if not wrong and sha256_of_file(path / name) != table["sha256"][name]:
-                    wrong = f"{name} differs from its checksum"
-        except (OSError, ModelError) as error:
-            wrong = str(error) or type(error).__name__
-        found = self._together({str(self._ranks.rank): wrong})
-        return next((text for text in found.values() if text), ""), table
+            table = self._from_first(
+                lambda: read_json(path / "state.json", Checkpoint, error=ModelError)
+            )
+            found = self._together(lambda: {str(self._ranks.rank): self._damage(path, table)})
+        except (FileNotFoundError, NotADirectoryError, ModelError) as error:
+            return str(error), None
+        except OSError as error:
+            raise ModelError(
+                f"{path}: cannot be read ({error.strerror or error}); repeat the command when it "
+                "can be, or move it away to go on from the one before"
+            ) from None
+        _check_format(path, table)
+        return next((damage for damage in found.values() if damage), ""), table
+
+    def _damage(self, path: Path, table: Checkpoint) -> str:
+        """Return what is wrong with this process's share of the shards."""
+        for name in self._mine(sorted(table["sha256"])):
+            try:
+                if sha256_of_file(path / name) != table["sha256"][name]:
+                    return f"{name} differs from its checksum"
+            except FileNotFoundError:
+                return f"{name} is missing"
+        return ""
 
     def _mine(self, names: Sequence[str]) -> Sequence[str]:
         """Return this process's share of shards, for what takes long."""
         return names[self._ranks.rank :: self._ranks.world_size]
 
-    def _together(self, mine: dict[str, Any]) -> dict[str, Any]:
+    def _together(self, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Return what this work gives on all processes; if it fails on one, it has on all."""
         found: list[Any] = [None] * self._ranks.world_size
-        dist.all_gather_object(found, mine, group=self._ranks.quiet_group)
+        dist.all_gather_object(found, _result_or_error(work), group=self._ranks.quiet_group)
+        for part in found:
+            if isinstance(part, Exception):
+                raise part
         return dict(sorted(item for part in found for item in part.items()))
+
+    def _from_first(self, work: Callable[[], T]) -> T:
+        """Return what this work gives on the first process; if it fails, it has on all."""
+        found: list[Any] = [_result_or_error(work) if self._ranks.is_first else None]
+        dist.broadcast_object_list(found, group=self._ranks.quiet_group, group_src=0)
+        if isinstance(found[0], Exception):
+            raise found[0]
+        result: T = found[0]
+        return result
+
+
+def _result_or_error(work: Callable[[], T]) -> T | OSError | UserError:
+    """Return what some work gives, or the error of a disk or of a file's content."""
+    try:
+        return work()
+    except (OSError, UserError) as error:
+        return error
 
 
 def _check_format(path: Path, table: Checkpoint) -> None:

@@ -143,13 +143,15 @@ class Trainer:
     def _hooks(self, log: RunLog) -> list[Hook]:
         """Return what follows each step, in this order: checkpoints hold what evaluations found."""
         self._begin(log)
-        hooks: list[Hook] = [StepLog(self, log), StepProfiler(self.config, self.ranks)]
+        profiler = StepProfiler(self.config, self.ranks)
+        hooks: list[Hook] = [StepLog(self, log), profiler]
         if self._evaluator:
             evaluation = Evaluation(self, self.sync, self._evaluator, log)
             is_first_step = self.state.step < self.ranks.num_workers
             if self.start and is_first_step and not self.sync.steps_taken(self.state):
                 evaluation.evaluate()  # the quality of the starting checkpoint
             hooks.append(evaluation)
+        profiler.step(self.state.step)  # the trace of the first step begins before it
         return [*hooks, self._checkpointer]
 
     def _finish(self, log: RunLog) -> None:

@@ -60,10 +60,10 @@ def open_packing(store: RecordStore, row_tokens: int) -> Packing:
     """Return the packing of a store into rows of a length, mapped from disk, and made if missing.
 
     Records are packed in blocks of 65,536, so memory does not grow with their number. The result
-    depends only on the store and the row length.
+    depends only on the store and the row length. One of another format is made anew.
     """
     folder = store.folder / f"rows-{row_tokens}"
-    made_whole(folder, "packing.json", lambda made: _make(store, row_tokens, made))
+    made_whole(folder, "packing.json", lambda made: _make(store, row_tokens, made), _FORMAT)
     info = read_json(folder / "packing.json", _PackingInfo, error=CorpusError, remedy=REMEDY)
     counts = dict.fromkeys(_ARRAYS, info["pieces"]) | {"row_start": info["rows"] + 1}
     arrays = {name: mapped(folder / f"{name}.bin", np.int64, counts[name]) for name in _ARRAYS}

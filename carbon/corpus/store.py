@@ -124,20 +124,22 @@ def open_store(files: Mapping[str, str | None], cache: str | Path, title: str) -
     """
     Path(cache).mkdir(parents=True, exist_ok=True)
     folder = Path(cache) / f"{title}-{_key_of(files, Path(cache))}"
-    made_whole(folder, "store.json", lambda made: _make(files, made, title))
+    made_whole(folder, "store.json", lambda made: _make(files, made, title), _FORMAT)
     return mapped_store(folder, tuple(files))
 
 
-def made_whole(folder: Path, marker: str, make: Callable[[Path], None]) -> None:
+def made_whole(folder: Path, marker: str, make: Callable[[Path], None], number: int) -> None:
     """Make a folder with a JSON marker file, which is written last, unless it is complete.
+
+    It is complete if the marker is there and has this number as its `format`.
 
     If several processes call at once, one makes the folder and the others wait. Leftovers of killed
     processes are removed.
     """
-    if _is_whole(folder / marker):
+    if _is_whole(folder / marker, number):
         return
     with locked_output(folder, wait=True):
-        if _is_whole(folder / marker):
+        if _is_whole(folder / marker, number):
             return
         shutil.rmtree(folder, ignore_errors=True)
         for left in folder.parent.glob(f".*.{glob.escape(folder.name)}"):
@@ -149,12 +151,11 @@ def made_whole(folder: Path, marker: str, make: Callable[[Path], None]) -> None:
                 raise OSError(error.errno, error.strerror or str(error), str(folder)) from None
 
 
-def _is_whole(marker: Path) -> bool:
+def _is_whole(marker: Path, number: int) -> bool:
     try:
-        read_json(marker, JSON_OBJECT)
+        return bool(read_json(marker, JSON_OBJECT).get("format") == number)
     except (OSError, UserError):
         return False
-    return True
 
 
 class _StoreInfo(TypedDict):

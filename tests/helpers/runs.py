@@ -96,7 +96,7 @@ def _train_to_the_end(folder: Path) -> None:
 
 
 def _config_of_trained(folder: Path) -> TrainConfig:
-    return make_config(small_corpus(), folder / "run", "compute.profile_steps=[2, 3]")
+    return make_config(small_corpus(), folder / "run", "compute.profile_steps=[1, 3]")
 
 
 # What a process does in a test

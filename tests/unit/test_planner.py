@@ -295,6 +295,18 @@ def test_memory_by_hand():
     assert memory.whole_gradients == 4 * (ends + 2 * layer) + parameters  # whole, and of the shard
 
 
+def test_memory_of_a_probe_by_hand():
+    """The first process of a pipeline holds the whole network of `tiny` next to its own part."""
+    split = ["parallel.pipeline=2", "phases.0.batch_rows=4", "data.microbatch_tokens=256"]
+    probed = plan(*split, "probe.every_steps=1", processes=2).spans[0].memory
+    first, second = plan(*split, processes=2).spans[0].memory
+    assert (first.probe, second.probe) == (0, 0)
+    parameters = 4 * (184_320 + 2 * 128) + 4224 * 128 + 128
+    assert probed[0].probe == 4 * parameters and probed[1] == second
+    large = dataclasses.replace(first, probe=10**9)
+    assert large.peak == first.weights + first.moments + first.transfers + 10**9
+
+
 def test_memory_of_shared_matrices_by_hand():
     """Halves of all but masks, the input of the first matrices, and the rows that are gathered."""
     (one,) = plan("phases.0.batch_rows=4").spans[0].memory

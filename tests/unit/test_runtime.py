@@ -1,8 +1,12 @@
 """What is set once for a process: the same bits each time, and how often layers are compiled."""
 
+import errno
 import json
 import os
+import shutil
+from dataclasses import asdict
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 import torch
@@ -11,18 +15,21 @@ from torch._inductor import config as inductor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from carbon.errors import ModelError
+from carbon.io.files import sha256_of_file
 from tests.helpers.attention import flash_attn_varlen_func, kernels_on_cpu
 from tests.helpers.compiled import Noted
 from tests.helpers.packed import batch, loss_and_gradients, part
 from train import checkpoint as checkpoint_module
+from train import saved as saved_module
 from train.checkpoint import Checkpoints
 from train.config import CheckpointConfig, ComputeConfig, ParallelConfig
+from train.diloco.sync import OuterSync
 from train.distributed.attention import use_attention
 from train.distributed.mesh import joined_ranks
-from train.hooks import CompiledGraphs, set_up
+from train.hooks import CompiledGraphs, StepProfiler, set_up
 from train.planning.time import peak_flops
 from train.runs.log import _cut_back
-from train.saved import step_of
+from train.saved import FORMAT, RunState, step_of
 
 # CUDA operators that have no way to give the same bits twice, or none that torch would refuse:
 # the documentation of `torch.use_deterministic_algorithms`.
@@ -113,11 +120,36 @@ def test_every_length_is_compiled(num_lengths, compiled):
     torch._dynamo.reset()
 
 
+@pytest.mark.parametrize(
+    ("steps", "done", "traced"),
+    [
+        ([1, 2], [0, 1, 2, 3], [0, 2]),
+        ([2, 3], [0, 1, 2, 3, 4], [1, 3]),
+        ([1, 9], [4, 5, 9, 10], [4, 9]),  # after a resume
+        ([3, 5], [0, 1, 4, 7, 8], [4, 7]),  # steps of others lie between
+        ([3, 5], [0, 1, 6, 7], []),
+    ],
+)
+def test_steps_are_traced(tmp_path, monkeypatch, steps, done, traced):
+    """From the first finished number that has the first step ahead, to the first past the last."""
+    noted, profiler = [], mock.Mock()
+    monkeypatch.setattr("train.hooks.profile", profiler)
+    config = SimpleNamespace(compute=ComputeConfig(profile_steps=steps), output=str(tmp_path))
+    tracing = StepProfiler(config, SimpleNamespace(rank=0))
+    for number in done:
+        before = profiler.return_value.start.call_count + profiler.return_value.stop.call_count
+        tracing.step(number)
+        after = profiler.return_value.start.call_count + profiler.return_value.stop.call_count
+        noted += [number] * (after - before)
+    assert noted == traced
+
+
 def test_what_writes_waits_for_the_copy(tmp_path, monkeypatch):
     order = []
     found = object.__new__(Checkpoints)
-    found._folder, found._ranks, found._error = tmp_path, SimpleNamespace(quiet_group=None), None
-    found._on_first = lambda work: order.append("folder")
+    found._folder, found._error = tmp_path, None
+    found._ranks = SimpleNamespace(quiet_group=None, is_first=True)
+    found._from_first = lambda work: order.append("folder")
 
     def save(*args, **kwargs):
         order.append("save")
@@ -237,6 +269,71 @@ def test_a_checkpoint_is_on_disk_before_it_has_its_name(checkpoints, tmp_path, m
         "shard", "state.json", ".step-00000004.partial", "-> step-00000004.replaced",
         "-> step-00000004", tmp_path.name,
     ]  # fmt: skip
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """Checkpoints of steps 4, 8 and 12 in which a shard is a word, and where each stands."""
+    found = object.__new__(Checkpoints)
+    found._folder, found._settings, found._writing = tmp_path, {}, None
+    found._config = SimpleNamespace(checkpoint=CheckpointConfig(every_steps=4))
+    for step in (4, 8, 12):
+        folder = tmp_path / f"step-{step:08d}"
+        folder.mkdir()
+        (folder / "shard").write_text("word")
+        table = {"format": FORMAT, "settings": {}, "state": asdict(RunState(step=step))}
+        sums = {"shard": sha256_of_file(folder / "shard")}
+        (folder / "state.json").write_text(json.dumps(table | {"sha256": sums}))
+    with joined_ranks(ParallelConfig(), "cpu") as ranks:
+        found._ranks = ranks
+        yield found
+
+
+def test_damaged_checkpoints_alone_are_refused(saved, tmp_path):
+    """A start at step 0 would cut the logs of the run back."""
+    (tmp_path / "step-00000012/shard").write_text("torn")
+    assert saved.newest()[1].step == 8
+    (tmp_path / "step-00000008/shard").unlink()
+    (tmp_path / "step-00000004/state.json").write_text("{")
+    with pytest.raises(ModelError) as refused:
+        saved.newest()
+    said = str(refused.value)
+    assert said.startswith(
+        f"{tmp_path}: holds no whole checkpoint: step-00000012 (shard differs from its checksum); "
+        "step-00000008 (shard is missing); step-00000004 ("
+    )
+    assert "start anew with another output" in said and "\n" not in said
+    for path in tmp_path.iterdir():
+        shutil.rmtree(path)
+    assert saved.newest() is None and not saved.exist()
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.EACCES])
+@pytest.mark.parametrize("place", ["state.json", "shard", "folder"])
+def test_what_cannot_be_read_now_is_no_damage(saved, tmp_path, monkeypatch, number, place):
+    """The error of a disk may pass, so that an older checkpoint would lose work for nothing."""
+    wrong = OSError(number, os.strerror(number), place)
+    where = {
+        "state.json": (saved_module, "read_json"),
+        "shard": (saved_module, "sha256_of_file"),
+        "folder": (saved_module.os, "listdir"),
+    }[place]
+    monkeypatch.setattr(*where, mock.Mock(side_effect=wrong))
+    with pytest.raises(OSError if place == "folder" else ModelError) as refused:
+        saved.newest()
+    assert os.strerror(number) in str(refused.value)
+    if place != "folder":
+        assert str(refused.value).startswith(f"{tmp_path}/step-00000012: cannot be read (")
+
+
+def test_a_rollback_goes_to_no_later_step(saved, monkeypatch):
+    """That of step 12 was torn when the run went on from 8, and can be read again."""
+    saved._sync = OuterSync()
+    monkeypatch.setattr(saved, "load_newest", saved.newest)
+    path, state = saved.roll_back(RunState(step=9))
+    assert path.name == "step-00000008" and state.step == 8
+    state = RunState(step=3)
+    assert saved.roll_back(state) is state
 
 
 def test_a_number_of_all_processes_is_exact():

@@ -32,6 +32,7 @@ class Memory:
         transfers: where a pipeline's messages are received.
         gradients: the shard, fp32, whole once activations are gone.
         update: temporaries of the optimizer's step, none for a fused kernel of a GPU.
+        probe: the whole network, fp32, which the first process puts together to evaluate it.
     """
 
     weights: int
@@ -44,14 +45,16 @@ class Memory:
     transfers: int
     gradients: int
     update: int
+    probe: int
 
     @property
     def peak(self) -> int:
-        """Most at any time: as the last backward begins, or at the optimizer's step."""
+        """Most at any time: as the last backward begins, at the optimizer's step, at a probe."""
         computing = self.gathered + self.whole_gradients + self.activations
         computing += max(self.layer, self.logits)
         updating = self.gradients + self.update
-        return self.weights + self.moments + self.transfers + max(computing, updating)
+        most = max(computing, updating, self.probe)
+        return self.weights + self.moments + self.transfers + most
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,7 @@ class Process:
         optimizer: that updates trained parameters.
         frozen: parameters of the network that are not trained, before sharding.
         added: parameters of adapters.
+        probed: parameters that it puts together for a probe: all, or none.
     """
 
     sizes: Sizes
@@ -81,6 +85,7 @@ class Process:
     optimizer: OptimizerEntry
     frozen: int = 0
     added: int = 0
+    probed: int = 0
 
     @property
     def shard(self) -> int:
@@ -152,6 +157,7 @@ def memory_of(
         transfers=_transfer_bytes(process, tokens // tensor) * num_microbatches,
         gradients=trained,
         update=_update_bytes(process, largest),
+        probe=_FP32_BYTES * process.probed,
     )
 
 

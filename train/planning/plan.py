@@ -138,6 +138,8 @@ def _processes(
     """Return a process of each pipeline rank."""
     sizes = Sizes.of(network)
     attention = attention_of(config.compute.attention, dtype, on_gpu=on_gpu)
+    probes = config.probe.every_steps > 0
+    whole = sizes.num_layers * sizes.layer_parameters + sizes.end_parameters(True, True)
     return [
         Process(
             sizes,
@@ -151,6 +153,7 @@ def _processes(
             ATTENTIONS[attention].has_mask,
             OPTIMIZERS[config.optimizer.name],
             *tuned_parameters(config.model, sizes, [layout.stages[i] for i in stages]),
+            probed=whole if probes and rank == 0 else 0,
         )
         for rank, stages in enumerate(layout.of_rank)
     ]
@@ -264,6 +267,7 @@ def _savings(config: TrainConfig) -> list[tuple[str, object]]:
         ("compute.activation_checkpointing", "full"),
         ("parallel.reduce_each_microbatch", True),
         ("parallel.reshard_after_forward", True),
+        ("probe.every_steps", 0),
     ]
 
 

@@ -65,6 +65,16 @@ class TestStore:
         packing = open_packing(other, 40)
         assert packing.record.tolist() == packing_of(one).record.tolist()
 
+    def test_a_packing_of_another_format_is_made_anew(self, tmp_path):
+        store = open_table(RECORDS, 40, folder=tmp_path).store
+        record = open_packing(store, 40).record.tolist()
+        path = store.folder / "rows-40" / "packing.json"
+        table = json.loads(path.read_text())
+        path.write_text(json.dumps(table | {"format": table["format"] - 1}))
+        (path.parent / "record.bin").write_bytes(bytes(8 * len(record)))
+        assert open_packing(store, 40).record.tolist() == record
+        assert json.loads(path.read_text()) == table
+
     def test_parquet_that_is_not_local(self, tmp_path):
         """`memory://` stands in for any store that fsspec opens."""
         local = open_table(RECORDS, 40, folder=tmp_path)
