@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from carbon.finetune.calibration import odds_of
 from carbon.finetune.results import calibration, certainties, confusion, details_of, losses_of
 from carbon.finetune.split import Examples
 from carbon.finetune.tasks import LabelTask
@@ -87,7 +88,8 @@ def test_groups_are_the_large_ones_and_the_worst_come_first():
     test = examples_of(labels, groups=groups)
     said = np.array([[0.9 if n % 2 else 0.1] for n in range(40)])
     said[3] = 0.01
-    found = details_of(BINARY, {"model": said, "constant": np.full((40, 1), 0.5)}, test)
+    tested = {"model": odds_of(said), "constant": np.zeros((40, 1))}
+    found = details_of(BINARY, tested, said, test)
     assert [(g["group"], g["examples"]) for g in found["groups"]] == [("chr1", 20), ("chr2", 15)]
     # Of chr1 one of ten positives is below all ten negatives: 90 of 100 pairs.
     scores = found["groups"][0]["scores"]
@@ -95,5 +97,5 @@ def test_groups_are_the_large_ones_and_the_worst_come_first():
     assert scores["constant"]["value"] == 0.5 and scores["model"]["low"] < 0.9
     assert found["worst"][0]["name"] == "s3" and len(found["worst"]) == 20
     assert found["worst"][0]["label"] == [1.0] and found["worst"][0]["begins"] == "AAAA"
-    one_group = details_of(BINARY, {"model": said}, examples_of(labels, groups=["g"] * 40))
+    one_group = details_of(BINARY, tested, said, examples_of(labels, groups=["g"] * 40))
     assert one_group["groups"] == []
