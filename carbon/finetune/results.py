@@ -293,7 +293,7 @@ def results_of(
         "examples": {split: len(examples.split(split)) for split in SPLITS},
         "labels": label_counts(task, examples),
         "lengths_bp": {"least": min(lengths_bp), "most": max(lengths_bp)},
-        "drawn_together": "groups" if test.row_groups[:1] != test.names[:1] else "examples",
+        "drawn_together": test.drawn_together,
         "files": list(prepared.files),
         "split_sha256": prepared.split_sha256,
         "notes": list(prepared.notes),

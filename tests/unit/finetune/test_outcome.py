@@ -99,3 +99,12 @@ def test_groups_are_the_large_ones_and_the_worst_come_first():
     assert found["worst"][0]["label"] == [1.0] and found["worst"][0]["begins"] == "AAAA"
     one_group = details_of(BINARY, tested, said, examples_of(labels, groups=["g"] * 40))
     assert one_group["groups"] == []
+
+
+def test_the_unit_of_the_bootstrap_is_that_of_its_groups():
+    """Twelve groups of two, of which the first has the name of its first example."""
+    labels = [[float(n % 2)] for n in range(24)]
+    groups = ["s0" if n < 2 else f"g{n // 2}" for n in range(24)]
+    assert examples_of(labels, groups=groups).drawn_together == "groups"
+    assert examples_of(labels, groups=["a", "b"] * 12).drawn_together == "examples"
+    assert examples_of(labels, groups=[f"g{n}" for n in range(24)]).drawn_together == "examples"
