@@ -1,6 +1,7 @@
 """Read labelled sequences of any format, with a location for each row."""
 
 import difflib
+import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -239,8 +240,8 @@ def _selected(
     """Return the numbers of the rows that `keep` and `below` select."""
     is_selected = np.ones(len(table), dtype=bool)
     for name, values in config.keep.items():
-        texts = text_column(table, name, path, "data.keep")
-        is_selected &= np.isin(np.array(texts, dtype=object), values)
+        column = table.column(find_column(name, table.column_names, path, "data.keep"))
+        is_selected &= [text_of(value) in values for value in column.to_pylist()]
     for name, limit in config.below.items():
         texts = text_column(table, name, path, "data.below")
         numbers = [_number(text, config, name, place, row) for row, text in enumerate(texts)]
@@ -278,6 +279,17 @@ def text_column(table: pa.Table, name: str, path: str, key: str) -> list[str]:
     """Return a column as text; null cells are empty."""
     column = table.column(find_column(name, table.column_names, path, key))
     return ["" if value is None else str(value) for value in column.to_pylist()]
+
+
+def text_of(value: Any) -> str:
+    """Return a cell's text: 1.0 as 1, booleans in lower case, None and NaN as an empty text."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value).strip()
 
 
 def label_column(table: pa.Table, name: str, path: str) -> list[Any]:
