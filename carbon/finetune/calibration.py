@@ -94,7 +94,8 @@ class Calibration:
     def _platt_scores(self, logits: Floats, *, is_one_of: bool) -> Floats:
         """Return the log-odds of each output before classes are normalised."""
         scores = log_odds(logits) if is_one_of else logits
-        return scores * np.array(self.slopes) + np.array(self.intercepts)
+        scaled: Floats = scores * np.array(self.slopes) + np.array(self.intercepts)
+        return scaled
 
 
 def sigmoid(logits: Floats) -> Floats:
