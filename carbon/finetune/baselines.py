@@ -9,11 +9,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from carbon.finetune.calibration import odds_of
 from carbon.finetune.probe import Linear, fit_linear
 from carbon.finetune.split import Examples
 from carbon.finetune.tasks import LabelTask
 from carbon.genome.kmers import NO_BASE, canonical_kmers, digits_of
 
+Floats = NDArray[np.float64]
 Floats32 = NDArray[np.float32]
 
 LARGEST_K = 6
@@ -205,8 +207,8 @@ def fit_cnn(
 
 
 @torch.no_grad()
-def predict_cnn(network: ConvNet, examples: Examples, task: LabelTask) -> Floats32:
-    """Return predictions, (rows, outputs): the mean of the logits of both strands."""
+def predict_cnn(network: ConvNet, examples: Examples, task: LabelTask) -> Floats:
+    """Return `LabelTask.unsaturated`, (rows, outputs), of the mean logits of both strands."""
     network.eval()
     logits = []
     for first in range(0, len(examples), 256):
@@ -218,7 +220,7 @@ def predict_cnn(network: ConvNet, examples: Examples, task: LabelTask) -> Floats
             reverse = torch.cat([each.flip(0) for each in reverse.split(sizes)])
         logits.append(((forward + reverse) / 2).numpy())
     joined = np.concatenate(logits) if logits else np.zeros((0, task.num_outputs))
-    return task.predictions(joined)
+    return task.unsaturated(joined)
 
 
 def _batches(
@@ -262,8 +264,8 @@ def deltas(examples: Examples) -> Floats32:
     return np.nan_to_num(np.array(column, dtype=np.float32).reshape(-1, 1))
 
 
-Predict = Callable[[Examples], Floats32]
-"""Maps examples to predictions, (rows, num_outputs)."""
+Predict = Callable[[Examples], Floats]
+"""Maps examples to what scores take, (rows, num_outputs), as `LabelTask.unsaturated`."""
 Fit = Callable[[Examples, Examples, LabelTask, int], Predict]
 """Maps train and validation split, task and seed to a `Predict`."""
 
@@ -279,7 +281,8 @@ def _constant(train: Examples, validation: Examples, task: LabelTask, seed: int)
         constant = shares[-task.num_outputs :]
     else:
         constant = np.nanmean(train.labels.astype(np.float64), axis=0)
-    return lambda examples: np.tile(constant.astype(np.float32), (len(examples.labels), 1))
+    outputs = constant.astype(np.float32) if task.task_type.is_number else odds_of(constant)
+    return lambda examples: np.tile(outputs, (len(examples.labels), 1))
 
 
 def _linear(
@@ -293,7 +296,7 @@ def _linear(
     linear: Linear = fit_linear(
         (read(sample), sample.labels), (read(validation), validation.labels), task
     ).linear
-    return lambda examples: task.predictions(linear.logits(read(examples)))
+    return lambda examples: task.unsaturated(linear.logits(read(examples)))
 
 
 def _sample(examples: Examples, seed: int) -> Examples:

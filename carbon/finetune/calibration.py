@@ -71,12 +71,31 @@ class Calibration:
         if self.method == "temperature":
             return predict(logits * np.array(self.slopes))
         if self.method == "platt":
-            scores = log_odds(logits) if is_one_of else logits
-            calibrated = sigmoid(scores * np.array(self.slopes) + np.array(self.intercepts))
+            calibrated = sigmoid(self._platt_scores(logits, is_one_of=is_one_of))
         else:
             curves = zip(predict(logits).T, self.before, self.after, strict=True)
             calibrated = np.stack([np.interp(*curve) for curve in curves], axis=1)
         return _normalised(calibrated) if is_one_of else calibrated
+
+    def log_odds(self, logits: Floats, predict: Predict, *, is_one_of: bool) -> Floats:
+        """Return log(p / (1 - p)) of the probabilities of `apply`, finite where those are 0 or 1.
+
+        An isotonic curve that ends at 0 or 1 has infinite log-odds there. Arguments are those of
+        `apply`.
+        """
+        if self.method == "temperature":
+            scores = logits * np.array(self.slopes)
+            return log_odds(scores) if is_one_of else scores
+        if self.method == "platt":
+            scores = self._platt_scores(logits, is_one_of=is_one_of)
+            return log_odds(-np.logaddexp(0.0, -scores)) if is_one_of else scores
+        return odds_of(self.apply(logits, predict, is_one_of=is_one_of))
+
+    def _platt_scores(self, logits: Floats, *, is_one_of: bool) -> Floats:
+        """Return the log-odds of each output before classes are normalised."""
+        scores = log_odds(logits) if is_one_of else logits
+        scaled: Floats = scores * np.array(self.slopes) + np.array(self.intercepts)
+        return scaled
 
 
 def sigmoid(logits: Floats) -> Floats:
@@ -90,6 +109,13 @@ def _normalised(probabilities: Floats) -> Floats:
     shares: Floats = np.full_like(probabilities, 1 / probabilities.shape[1])
     np.divide(probabilities, sums, out=shares, where=sums > 0)
     return shares
+
+
+def odds_of(probabilities: Floats) -> Floats:
+    """Return log(p / (1 - p)), infinite for 0 and 1."""
+    with np.errstate(divide="ignore"):
+        odds: Floats = np.log(probabilities) - np.log1p(-probabilities)
+    return odds
 
 
 def log_odds(logits: Floats) -> Floats:

@@ -42,7 +42,7 @@ FORMATS: dict[str, FileFormat] = {
                         "`label_after`",
                         (".fa", ".fasta", ".fna", ".fa.gz", ".fasta.gz", ".fna.gz")),
     "bed": FileFormat("intervals of `reference` on their strand, or `window_bp` around their "
-                      "middle",
+                      "middle; labels of every base run along the strand",
                       (".bed", ".bed.gz"), windows=True),
     "vcf": FileFormat("each ALT of a VCF or BCF in `window_bp` of `reference`; labels have one "
                       "value for each ALT or one for all, flags 1 or 0",

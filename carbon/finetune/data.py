@@ -1,7 +1,6 @@
 """Labelled examples: transforms, labels of table cells, and their preparation for a run."""
 
 import hashlib
-import math
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -21,7 +20,7 @@ from carbon.finetune.config import (
     TaskConfig,
 )
 from carbon.finetune.homology import LEAK_RULES, Homology, Leak, canonical, find_homology
-from carbon.finetune.readers import SPLIT_COLUMN, Rows, read_rows
+from carbon.finetune.readers import SPLIT_COLUMN, Rows, read_rows, text_of
 from carbon.finetune.split import (
     Examples,
     Labels,
@@ -70,17 +69,6 @@ def read_labels(rows: Rows, config: TaskConfig, unknown: Collection[str]) -> Nam
             "out, or give them one"
         )
     return named
-
-
-def text_of(value: Any) -> str:
-    """Return a cell's text: 1.0 as 1, booleans in lower case, None and NaN as an empty text."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value).strip()
 
 
 def _one_column(rows: Rows, config: TaskConfig) -> Sequence[Any]:
@@ -536,6 +524,12 @@ def _check_long(long: list[int], examples: Examples, method: MethodConfig, room_
     if examples.inputs is not examples.sequences:
         raise UserError(
             f"{problem}; both alleles are read whole: set data.window_bp to {room_bp} or less"
+        )
+    is_cut = method.too_long == "truncate"
+    if is_cut and examples.variants and max(map(len, examples.sequences)) // 2 >= room_bp:
+        raise UserError(
+            f"{problem}; the bases kept end before the variant: set data.window_bp to {room_bp} or "
+            "less"
         )
     if method.too_long == "refuse":
         raise UserError(f"{problem}; set method.too_long to truncate or tile")

@@ -365,18 +365,17 @@ def _run(
         split: np.mean([member.logits[split] for member in members], axis=0)
         for split in ("validation", "test")
     }
-    uncalibrated = prepared.task
-    task = uncalibrated.calibrated(config.task.calibration, logits["validation"], validation.labels)
+    method = config.task.calibration
+    task = prepared.task.calibrated(method, logits["validation"], validation.labels)
     notes = dict.fromkeys(note for member in members for note in member.notes)
     prepared = prepared._replace(
         task=task, notes=(*prepared.notes, *notes, *_calibration_notes(task, len(members)))
     )
     prepared = with_deltas(config, prepared)
     predictions = {split: task.predictions(each) for split, each in logits.items()}
-    before = uncalibrated.predictions(logits["test"]) if task.calibration else None
-    results = results_of(config, prepared, predictions, [m.history for m in members], before)
+    results = results_of(config, prepared, logits, [m.history for m in members])
     if len(members) > 1:
-        of_seeds = [task.predictions(member.logits["test"]) for member in members]
+        of_seeds = [task.unsaturated(member.logits["test"]) for member in members]
         results["of_seeds"] = seed_scores(task, of_seeds, prepared.examples.split("test"))
     if trials:
         results["search"] = plain(list(trials))

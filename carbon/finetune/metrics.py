@@ -1,4 +1,4 @@
-"""Scores of predictions: one table, and how rows and columns of labels become statistics.
+"""Scores of log-odds and numbers: one table, and how rows and columns of labels become statistics.
 
 Each score is a statistic of weights, which count how often a bootstrap drew a row. A score that the
 rows do not define is NaN, such as AUROC with one class. The statistics equal scikit-learn's with
@@ -22,7 +22,7 @@ from carbon.uncertainty import (
 
 Statistics = dict[str, Statistic]
 Of = Callable[[Floats, Floats], Statistic]
-"""Maps predictions (rows, outputs) and true classes or numbers (rows,) to a statistic."""
+"""Maps log-odds or numbers (rows, outputs) and true classes or numbers (rows,) to a statistic."""
 
 
 class Score(NamedTuple):
@@ -39,18 +39,26 @@ class Score(NamedTuple):
     higher_is_better: bool = True
 
 
-def predicted_classes(predictions: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the most probable class of each row; of one output the second above one half."""
+def predicted_classes(predictions: NDArray[Any], threshold: float) -> NDArray[np.int64]:
+    """Return the most probable class of each row; of one output the second above a threshold.
+
+    The threshold is 0.5 for probabilities, and 0 for log-odds.
+    """
     if predictions.shape[1] == 1:
-        return (predictions[:, 0] > 0.5).astype(np.int64)
+        return (predictions[:, 0] > threshold).astype(np.int64)
     classes: NDArray[np.int64] = predictions.argmax(axis=1).astype(np.int64)
     return classes
 
 
-def confusion_cells(predictions: NDArray[Any], truth: NDArray[Any]) -> tuple[NDArray[Any], int]:
-    """Return true class x number of classes + predicted class, (rows,), and the number."""
+def confusion_cells(
+    predictions: NDArray[Any], truth: NDArray[Any], threshold: float
+) -> tuple[NDArray[Any], int]:
+    """Return true class x number of classes + predicted class, (rows,), and the number.
+
+    The threshold is that of `predicted_classes`.
+    """
     number = max(predictions.shape[1], 2)
-    return truth.astype(np.int64) * number + predicted_classes(predictions), number
+    return truth.astype(np.int64) * number + predicted_classes(predictions, threshold), number
 
 
 def _ranked(score: Callable[[Floats, NDArray[np.int64]], Statistic]) -> Of:
@@ -71,7 +79,7 @@ def _confused(by: Callable[[Floats], float]) -> Of:
     """Return a score of the confusion matrix (true, predicted class)."""
 
     def of(predictions: Floats, truth: Floats) -> Statistic:
-        cells, number = confusion_cells(predictions, truth)
+        cells, number = confusion_cells(predictions, truth, threshold=0.0)
 
         def counted(weights: Floats) -> float:
             counts = np.bincount(cells, weights, minlength=number**2).astype(np.float64)

@@ -262,7 +262,7 @@ def validate(
     """Score predictions over all processes, as `carbon predict` makes them."""
     task = finetuned.task
     logits = logits_of(finetuned, examples, method)
-    score = task.score(task.predictions(logits), examples.labels)
+    score = task.score(task.unsaturated(logits), examples.labels)
     known = ~np.isnan(examples.labels).all(axis=1)  # bases that are not read have no logits
     targets = torch.from_numpy(task.targets(examples.labels[known]))
     loss = task.loss_of(torch.from_numpy(logits[known]), targets, alone=True)

@@ -3,7 +3,7 @@
 import base64
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -436,11 +436,26 @@ class VariantSource(Source):
             write_index(self.job.output, max(self.reference.contig_lengths_bp.values()))
 
 
-def keys_of(names: Sequence[str]) -> list[str]:
-    """Return the INFO key of each output; if two names give the same key, all are numbered."""
+_REASON = "PREDICTED_REASON"
+
+
+def keys_of(names: Sequence[str], sides: Iterable[str]) -> list[str]:
+    """Return the INFO key of each output, before the suffixes of its sides."""
     keys = ["PREDICTED_" + _NO_KEY.sub("_", name.upper()).strip("_") for name in names]
-    if len(set(keys)) < len(keys):
-        keys = [f"{key}_{number}" for number, key in enumerate(keys, start=1)]
+    return _numbered_if_equal(keys, list(sides), _REASON)
+
+
+def columns_of(names: Sequence[str], sides: Iterable[str]) -> list[str]:
+    """Return the table column of each output, before the suffixes of its sides."""
+    columns = [f"predicted_{name}" for name in names]
+    return _numbered_if_equal(columns, [suffix.lower() for suffix in sides])
+
+
+def _numbered_if_equal(keys: list[str], suffixes: list[str], *others: str) -> list[str]:
+    """Return keys, all with their numbers if two are equal with suffixes: `x_ref` and `x`."""
+    whole = [*others, *(key + suffix for key in keys for suffix in suffixes)]
+    if len(set(whole)) < len(whole):
+        return [f"{key}_{number}" for number, key in enumerate(keys, start=1)]
     return keys
 
 
@@ -464,8 +479,8 @@ def write_table(
     """Write a row for each allele: its position, and each prediction."""
     names = source.task.output_names
     columns = {
-        f"predicted_{name}{suffix.lower()}": side.type
-        for name in names
+        column + suffix.lower(): side.type
+        for column in columns_of(names, source.sides)
         for suffix, side in source.sides.items()
     }
     writer = chosen_by_ending(path, "table")
@@ -485,7 +500,7 @@ def write_table(
 def write_vcf(path: Path, source: VariantSource, settings: dict[str, Any]) -> Iterator[Any]:
     """Write the VCF with INFO fields added, one value for each ALT."""
     names = source.task.output_names
-    keys = [key + suffix for key in keys_of(names) for suffix in source.sides]
+    keys = [key + suffix for key in keys_of(names, source.sides) for suffix in source.sides]
     opened = pysam.BGZFile(str(path), "w", index=None) if path.suffix == ".gz" else path.open("wb")
     with opened as sink:
         header = _vcf_header(source, settings)
@@ -500,7 +515,7 @@ def write_vcf(path: Path, source: VariantSource, settings: dict[str, Any]) -> It
                 if any(cells[n] is not None for cells in rows)
             ]
             if any(reasons):
-                added.append(f"PREDICTED_REASON={','.join(map(text_of, reasons))}")
+                added.append(f"{_REASON}={','.join(map(text_of, reasons))}")
             sink.write(row.with_info(";".join(added)).encode())
 
         yield write
@@ -512,10 +527,10 @@ def _vcf_header(source: VariantSource, settings: dict[str, Any]) -> list[str]:
     added = [
         f"##INFO=<ID={key}{suffix},Number=A,Type={_TYPES[side.type]},"
         f'Description="{_info_text(name)}, {side.description}">'
-        for key, name in zip(keys_of(names), names, strict=True)
+        for key, name in zip(keys_of(names, source.sides), names, strict=True)
         for suffix, side in source.sides.items()
     ]
-    why = '##INFO=<ID=PREDICTED_REASON,Number=A,Type=String,Description="Why there is none">'
+    why = f'##INFO=<ID={_REASON},Number=A,Type=String,Description="Why there is none">'
     return [*lines, *added, why, f"##carbon_predict={json.dumps(settings)}", columns]
 
 
@@ -554,7 +569,7 @@ def check_job(job: PredictJob) -> str:
     """Return the type of the source after checks that need no model.
 
     Raises:
-        UserError: a file is absent, or `reference` is missing or superfluous.
+        UserError: a file is absent, or `reference` is missing, or an option of places superfluous.
     """
     form = form_of(job.source)
     if str(job.source) == "-" or not job.source.is_file():
@@ -566,8 +581,13 @@ def check_job(job: PredictJob) -> str:
         raise UserError(f"{job.source}: {why}; give a FASTA, FASTQ, BED or VCF file")
     if form != "sequences" and job.reference is None:
         raise UserError(f"{job.source}: has intervals but no sequences; give --reference")
-    if form == "sequences" and job.reference is not None:
-        raise UserError(f"{job.source}: has its own sequences; remove --reference")
+    of_places = {
+        "--reference": job.reference,
+        "--contigs": job.contigs,
+        "--window": job.window_bp,
+    }
+    if form == "sequences" and (wrong := [n for n, x in of_places.items() if x is not None]):
+        raise UserError(f"{job.source}: has its own sequences; remove {' and '.join(wrong)}")
     output_path(job.output)
     check_no_input(job.output, job.source, job.reference, names_table(job.contigs))
     return form
@@ -636,6 +656,7 @@ def run_predict_job(job: PredictJob, dtype: str, workers: Workers) -> dict[str, 
     source = SOURCES[form](manifest, job)
     about = workers.about(in_blocks(source.read(), _BLOCK_RECORDS))  # or more: blocks end earlier
     source.check_window(about["room_bp"])
+    window_bp = manifest.window_bp if job.window_bp is None else job.window_bp
     settings = {
         "model": str(job.model),
         "task": manifest.task.type,
@@ -643,7 +664,7 @@ def run_predict_job(job: PredictJob, dtype: str, workers: Workers) -> dict[str, 
         "strands": job.strands or manifest.strands,
         "too_long": job.too_long or manifest.too_long,
         "variant_input": manifest.variant_input,
-        "window_bp": manifest.window_bp if job.window_bp is None else job.window_bp,
+        "window_bp": None if form == "sequences" else window_bp,
         "dtype": dtype,
     }
     work = Job(

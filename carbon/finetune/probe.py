@@ -97,7 +97,7 @@ def fit_linear(
         folded = Linear(weights, linear.bias - weights @ mean)
         logits = folded.logits(validation[0]).reshape(-1, task.num_outputs)
         labels = validation[1].reshape(-1, task.num_columns)
-        score = task.score(task.predictions(logits), labels)
+        score = task.score(task.unsaturated(logits), labels)
         if best is None or score > best.score or np.isnan(best.score):
             best = LinearFit(folded, strength, score)
     assert best is not None

@@ -1,6 +1,7 @@
 """Read labelled sequences of any format, with a location for each row."""
 
 import difflib
+import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +29,7 @@ from carbon.genome import (
     reverse_complement,
 )
 from carbon.genome.bed import bed_lines, bed_place
+from carbon.genome.contig_names import prefix_hint, shown_names
 from carbon.genome.normalize import normalize_variant
 from carbon.genome.sequences import open_text
 from carbon.genome.vcf import holds_variants
@@ -238,8 +240,8 @@ def _selected(
     """Return the numbers of the rows that `keep` and `below` select."""
     is_selected = np.ones(len(table), dtype=bool)
     for name, values in config.keep.items():
-        texts = text_column(table, name, path, "data.keep")
-        is_selected &= np.isin(np.array(texts, dtype=object), values)
+        column = table.column(find_column(name, table.column_names, path, "data.keep"))
+        is_selected &= [text_of(value) in values for value in column.to_pylist()]
     for name, limit in config.below.items():
         texts = text_column(table, name, path, "data.below")
         numbers = [_number(text, config, name, place, row) for row, text in enumerate(texts)]
@@ -277,6 +279,17 @@ def text_column(table: pa.Table, name: str, path: str, key: str) -> list[str]:
     """Return a column as text; null cells are empty."""
     column = table.column(find_column(name, table.column_names, path, key))
     return ["" if value is None else str(value) for value in column.to_pylist()]
+
+
+def text_of(value: Any) -> str:
+    """Return a cell's text: 1.0 as 1, booleans in lower case, None and NaN as an empty text."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value).strip()
 
 
 def label_column(table: pa.Table, name: str, path: str) -> list[Any]:
@@ -386,7 +399,8 @@ def read_bed(path: str, config: DataConfig) -> Rows:
     """Read the intervals of a BED; those on the reverse strand as reverse complements.
 
     Columns are named by number, from 1, or by the first comment of the file. With `data.tracks`,
-    labels are the values of bigWig files.
+    labels are the values of bigWig files. Labels of every base in a column of the BED run along the
+    strand, like the bases; those of a bigWig are reversed for a reverse strand.
 
     Raises:
         UserError: a line is not BED, lies outside of the reference, or lacks a column.
@@ -401,6 +415,7 @@ def read_bed(path: str, config: DataConfig) -> Rows:
         **({config.split.column: "data.split.column"} if config.split.column else {}),
     }
     reference, others = opened(path, config.reference, config.contigs)
+    names_in = {name: _names_in(source, others) for name, source in tracks.items()}
     number_of: dict[str, int] = {}
     cells: dict[str, list[str]] = {name: [] for name in key_of}
     values: dict[str, list[Any]] = {name: [] for name in tracks}
@@ -424,12 +439,14 @@ def read_bed(path: str, config: DataConfig) -> Rows:
                 raise GenomeError(f"{where}: {error}") from None
             window = _window_place(reference, Interval(contig, start, end), config.window_bp)
             for name, source in tracks.items():
-                values[name].append(_values_of_bases(source, window, strand))
+                values[name].append(_values_of_bases(source, window, strand, names_in[name]))
             sequences.append(bases)
             contigs.append(contig)
             regions.append(f"{contig}:{start + 1}-{end}({strand})")
             places.append(where)
     column: dict[str, Any] = dict(cells)
+    for name, path_of_track in config.tracks.items():
+        _check_contigs(path_of_track, contigs, names_in[name])
     return Rows(
         sequences=sequences,
         labels=values or {name: column[name] for name in label_names},
@@ -437,7 +454,10 @@ def read_bed(path: str, config: DataConfig) -> Rows:
         columns={config.split.column: column[config.split.column]} if config.split.column else {},
         contigs=contigs,
         where=lambda row: places[row],
-        notes=tuple(_unknown_bases(name, arrays) for name, arrays in values.items()),
+        notes=tuple(
+            _unknown_bases(name, arrays, set(contigs) - names_in[name].keys())
+            for name, arrays in values.items()
+        ),
     )
 
 
@@ -462,20 +482,43 @@ def open_bigwig(path: str) -> Any:
     return source
 
 
-def _values_of_bases(source: Any, window: Interval, strand: Strand) -> NDArray[np.float32]:
-    """Return the values of a window along its strand, NaN where the file has none."""
+def _names_in(source: Any, others: Mapping[str, str]) -> dict[str, str]:
+    """Return the bigWig's name of each contig, by the reference's name."""
+    return {others.get(name, name): name for name in source.chroms()}
+
+
+def _check_contigs(path: str, contigs: Sequence[str], names: Mapping[str, str]) -> None:
+    """Raise UserError if a bigWig has none of the contigs of the intervals."""
+    if contigs and names.keys().isdisjoint(contigs):
+        raise UserError(
+            f"{path}: has contigs such as {shown_names(names)}, and none of those of the "
+            f"intervals, such as '{contigs[0]}' (data.tracks)"
+            f"{prefix_hint(names, contigs) or '; give data.contigs, a table of names'}"
+        )
+
+
+def _values_of_bases(
+    source: Any, window: Interval, strand: Strand, names: Mapping[str, str]
+) -> NDArray[np.float32]:
+    """Return the values of a window along its strand, NaN where the file has none.
+
+    `names` are those of `_names_in`.
+    """
     values = np.full(window.end - window.start, np.nan, dtype=np.float32)
-    end = min(window.end, source.chroms(window.contig) or 0)
+    contig = names.get(window.contig)
+    end = min(window.end, source.chroms(contig)) if contig else 0
     if window.start < end:
-        known = source.values(window.contig, window.start, end, numpy=True)
+        known = source.values(contig, window.start, end, numpy=True)
         values[: end - window.start] = known
     return values if strand == "+" else values[::-1]
 
 
-def _unknown_bases(name: str, arrays: Sequence[NDArray[np.float32]]) -> str:
-    """Return a sentence on the bases that a track has no value for."""
+def _unknown_bases(name: str, arrays: Sequence[NDArray[np.float32]], missing: set[str]) -> str:
+    """Return a sentence on the bases that a track has no value for, and on missing contigs."""
     num_unknown = sum(int(np.isnan(values).sum()) for values in arrays)
-    return f"Track {name}: {num_unknown:,} of {sum(map(len, arrays)):,} bases have no value."
+    note = f"Track {name}: {num_unknown:,} of {sum(map(len, arrays)):,} bases have no value."
+    lacks = f" It lacks {len(missing)} contigs of the intervals: {shown_names(sorted(missing))}."
+    return note + lacks * bool(missing)
 
 
 def _bed_header(path: str) -> list[str]:

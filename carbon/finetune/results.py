@@ -42,7 +42,8 @@ Predictions = NDArray[Any]
 
 def details_of(
     task: LabelTask,
-    tested: Mapping[str, Predictions],
+    tested: Mapping[str, Floats],
+    predictions: Predictions,
     test: Examples,
     uncalibrated: Predictions | None = None,
 ) -> dict[str, Any]:
@@ -50,11 +51,11 @@ def details_of(
 
     Args:
         task: the fitted task.
-        tested: predictions, (rows, outputs), of the model first, then of each baseline.
+        tested: `LabelTask.unsaturated`, (rows, outputs), of the model and of each baseline.
+        predictions: of the model, (rows, outputs).
         test: the test split.
         uncalibrated: predictions of the model before a recalibration, if there is one.
     """
-    predictions = next(iter(tested.values()))
     before = predictions[:0] if uncalibrated is None else uncalibrated
     return {
         "confusion": confusion(task, predictions, test.labels),
@@ -72,7 +73,7 @@ def confusion(
     if not task.task_type.one_column:
         return None
     known = ~np.isnan(labels[:, 0])
-    cells, number = confusion_cells(predictions[known], labels[known, 0])
+    cells, number = confusion_cells(predictions[known], labels[known, 0], threshold=0.5)
     counts: list[list[int]] = (
         np.bincount(cells, minlength=number**2).reshape(number, number).tolist()
     )
@@ -116,9 +117,7 @@ def calibration(probabilities: Floats, holds: NDArray[np.bool_]) -> dict[str, An
     return {"bins": bins, "error": float(distance / len(order))}
 
 
-def by_group(
-    task: LabelTask, tested: Mapping[str, Predictions], test: Examples
-) -> list[dict[str, Any]]:
+def by_group(task: LabelTask, tested: Mapping[str, Floats], test: Examples) -> list[dict[str, Any]]:
     """Return the first score of the largest groups, with intervals over the examples of each.
 
     The list is empty with a single group, or if no group has a score.
@@ -133,8 +132,8 @@ def by_group(
         rows = np.flatnonzero(row_groups == group)
         clusters = row_names[rows].tolist() if test.per_base else None
         scores = {
-            name: _first_score(task, predictions[rows], test.labels[rows], clusters)
-            for name, predictions in tested.items()
+            name: _first_score(task, outputs[rows], test.labels[rows], clusters)
+            for name, outputs in tested.items()
         }
         if any(score["value"] is not None for score in scores.values()):
             groups.append({"group": group, "examples": number, "scores": scores})
@@ -142,9 +141,9 @@ def by_group(
 
 
 def _first_score(
-    task: LabelTask, predictions: Predictions, labels: Predictions, clusters: Sequence[str] | None
+    task: LabelTask, outputs: Floats, labels: Predictions, clusters: Sequence[str] | None
 ) -> dict[str, Any]:
-    statistics, rows = task.statistics(predictions, labels)
+    statistics, rows = task.statistics(outputs, labels)
     drawn = [clusters[row] for row in rows] if clusters else None
     first = next(iter(statistics.values()))
     score: dict[str, Any] = plain(bootstrap(first, len(rows), 0, drawn, _RESAMPLES_OF_GROUP))
@@ -247,31 +246,29 @@ def _moments(known: Floats) -> dict[str, float | None]:
 def results_of(
     config: FinetuneConfig,
     prepared: PreparedData,
-    predictions: Mapping[str, Floats32],
+    logits: Mapping[str, Floats],
     histories: list[dict[str, Any]],
-    uncalibrated: Floats32 | None = None,
 ) -> dict[str, Any]:
     """Score the model and the baselines on the same rows, and their differences.
 
     Args:
         config: the run.
         prepared: examples and task.
-        predictions: of the model, for the validation and the test split.
+        logits: of the model, for the validation and the test split.
         histories: of the seeds.
-        uncalibrated: of the model, for the test split, before a recalibration.
 
     Returns:
         Plain values for `results.json`, None where a number is not defined.
     """
     task, examples = prepared.task, prepared.examples
-    baseline_task = replace(task, calibration=None)  # the curves belong to the model's logits
+    uncalibrated = replace(task, calibration=None)  # the curves belong to the model's logits
     test, validation = examples.split("test"), examples.split("validation")
-    tested = {"model": predictions["test"]}
+    tested = {"model": task.unsaturated(logits["test"])}
     for name in config.baselines:
         if name == "delta" and not has_deltas(examples):
             continue
         say(f"baseline: {name}")
-        predict = FITS[name](examples.split("train"), validation, baseline_task, config.seeds[0])
+        predict = FITS[name](examples.split("train"), validation, uncalibrated, config.seeds[0])
         tested[name] = predict(test)
     scored = {
         name: task.scores(outputs, test.labels, test.row_groups) for name, outputs in tested.items()
@@ -281,6 +278,7 @@ def results_of(
         for name, outputs in tested.items()
         if name != "model"
     }
+    before = uncalibrated.predictions(logits["test"]) if task.calibration else None
     lengths_bp = [len(sequence) for sequence in examples.sequences]
     results: dict[str, Any] = plain({
         "task": task.type,
@@ -289,28 +287,28 @@ def results_of(
         "test": scored,
         "model_minus": against,
         "validation": task.scores(
-            predictions["validation"], validation.labels, validation.row_groups
+            task.unsaturated(logits["validation"]), validation.labels, validation.row_groups
         ),
         "seeds": histories,
         "examples": {split: len(examples.split(split)) for split in SPLITS},
         "labels": label_counts(task, examples),
         "lengths_bp": {"least": min(lengths_bp), "most": max(lengths_bp)},
-        "drawn_together": "groups" if test.row_groups[:1] != test.names[:1] else "examples",
+        "drawn_together": test.drawn_together,
         "files": list(prepared.files),
         "split_sha256": prepared.split_sha256,
         "notes": list(prepared.notes),
         "leaks": list(prepared.leaks),
         "homology": {"method": prepared.homology, "identity": config.data.identity},
-        "details": details_of(task, tested, test, uncalibrated),
+        "details": details_of(task, tested, task.predictions(logits["test"]), test, before),
     })  # fmt: skip
     return results
 
 
-def seed_scores(task: LabelTask, members: Sequence[Floats32], test: Examples) -> dict[str, Any]:
-    """Return the scores of each seed's predictions of the test split, their mean and their SD."""
+def seed_scores(task: LabelTask, members: Sequence[Floats], test: Examples) -> dict[str, Any]:
+    """Return the scores of each seed's outputs of the test split, their mean and their SD."""
     each = []
-    for predictions in members:
-        statistics, rows = task.statistics(predictions, test.labels)
+    for outputs in members:
+        statistics, rows = task.statistics(outputs, test.labels)
         each.append({name: of(np.ones(len(rows))) for name, of in statistics.items()})
     summary = {}
     for name in each[0]:

@@ -120,6 +120,11 @@ class Examples:
         return two or self.sequences
 
     @property
+    def drawn_together(self) -> str:
+        """Return what a bootstrap draws whole: `groups` of examples, or `examples`."""
+        return "groups" if MIN_GROUPS <= len(set(self.groups)) < len(self) else "examples"
+
+    @property
     def row_groups(self) -> tuple[str, ...]:
         """Return, for each row, the unit that a bootstrap draws: its group, or else its example.
 

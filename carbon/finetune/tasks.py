@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carbon.errors import UserError
-from carbon.finetune.calibration import Calibration, fit_calibration, sigmoid
+from carbon.finetune.calibration import Calibration, fit_calibration, log_odds, sigmoid
 from carbon.finetune.metrics import (
     Statistics,
     predicted_classes,
@@ -341,6 +341,19 @@ class LabelTask:
             outputs[:, i] = transform.undo(outputs[:, i])
         return outputs.astype(np.float32)
 
+    def unsaturated(self, logits: NDArray[Any]) -> Floats:
+        """Return what scores take, (rows, num_outputs) float64: log-odds, or the predictions.
+
+        A float32 probability is 1 from a logit of about 17, so that its ranks would be lost.
+        """
+        if self.task_type.is_number:
+            return self.predictions(logits).astype(np.float64)
+        logits = np.array(logits, dtype=np.float64)
+        if self.calibration:
+            predict = self.task_type.predict
+            return self.calibration.log_odds(logits, predict, is_one_of=self.is_one_of)
+        return log_odds(logits) if self.is_one_of else logits
+
     def classes_of(self, predictions: NDArray[Any]) -> list[str | None]:
         """Return the name of the predicted class of each row, None if unknown.
 
@@ -348,32 +361,32 @@ class LabelTask:
             predictions: (rows, num_outputs), of a task with classes.
         """
         is_known = ~np.isnan(predictions).any(axis=1)
-        predicted = predicted_classes(np.nan_to_num(predictions)).astype(int).tolist()
+        predicted = predicted_classes(np.nan_to_num(predictions), 0.5).astype(int).tolist()
         pairs = zip(predicted, is_known, strict=True)
         return [self.names[number] if known else None for number, known in pairs]
 
     def scores(
         self,
-        predictions: NDArray[Any],
+        outputs: NDArray[Any],
         labels: NDArray[Any],
         groups: Sequence[str] | None = None,
     ) -> dict[str, Estimate]:
         """Return scores with 95 % intervals; the first is the score that selects checkpoints.
 
         Args:
-            predictions: (rows, num_outputs).
+            outputs: (rows, num_outputs), from `unsaturated`.
             labels: (rows, num_columns), in the unit of the file; NaN are ignored.
             groups: (rows,), from `Examples.row_groups`; the bootstrap draws rows of one group
                 together.
         """
-        return with_intervals(*self.statistics(predictions, labels), groups)
+        return with_intervals(*self.statistics(outputs, labels), groups)
 
-    def score(self, predictions: NDArray[Any], labels: NDArray[Any]) -> float:
+    def score(self, outputs: NDArray[Any], labels: NDArray[Any]) -> float:
         """Return the first of `scores` without its interval, which selects checkpoints.
 
-        Higher is better for every task type.
+        Higher is better for every task type. Arguments are those of `scores`.
         """
-        statistics, rows = self.statistics(predictions, labels)
+        statistics, rows = self.statistics(outputs, labels)
         return next(iter(statistics.values()))(np.ones(len(rows))) if len(rows) else float("nan")
 
     def differences(
@@ -385,7 +398,7 @@ class LabelTask:
     ) -> dict[str, Estimate]:
         """Return first - second of every score, with each resample drawn once for both.
 
-        `first` and `second` are predictions, (rows, num_outputs); the rest is as in `scores`.
+        `first` and `second` are outputs, (rows, num_outputs); the rest is as in `scores`.
         """
         (ours, rows), (theirs, _) = (self.statistics(each, labels) for each in (first, second))
 
@@ -395,11 +408,11 @@ class LabelTask:
         return with_intervals({name: minus(name) for name in ours}, rows, groups)
 
     def statistics(
-        self, predictions: NDArray[Any], labels: NDArray[Any]
+        self, outputs: NDArray[Any], labels: NDArray[Any]
     ) -> tuple[Statistics, NDArray[np.int64]]:
         """Return scores as statistics, and the rows they use: those with any known label."""
         rows = np.flatnonzero(~np.isnan(labels).all(axis=1))
-        known, truth = (np.asarray(each, dtype=np.float64)[rows] for each in (predictions, labels))
+        known, truth = (np.asarray(each, dtype=np.float64)[rows] for each in (outputs, labels))
         of = statistics_of_classes if self.task_type.one_column else statistics_of_columns
         return of(self.task_type.scores, self.names, known, truth), rows
 

@@ -277,14 +277,23 @@ def run_embed_job(
 
     def write(settings: dict[str, Any], vectors: Rows[Float32s]) -> dict[str, Any]:
         written = {name: value for name, value in settings.items() if name != "width"}
-        rows: Iterator[vector_files.Row] = (
-            (name, len(bases), vector) for name, bases, vector in vectors
-        )
+        without = 0
+
+        def counted() -> Iterator[vector_files.Row]:
+            nonlocal without
+            for name, bases, vector in vectors:
+                without += bool(np.isnan(vector).all())
+                yield name, len(bases), vector
+
+        rows = counted()
         if rows_file:
             vector_files.write_parquet(rows_file, rows, settings["width"], written)
             rows = vector_files.read_parquet(rows_file)
         with atomic_file(job.output) as path:
             num_rows = write_vectors(path, rows, settings["width"], written)
-        return {"sequences": num_rows, "width": settings["width"], **written}
+        if without:
+            say(f"warning: {without} sequences have no known base, and no embedding")
+        counts = {"sequences": num_rows, "without": without}
+        return counts | {"width": settings["width"], **written}
 
     return run_sequence_job(source, job, EmbedWorker, options, write)

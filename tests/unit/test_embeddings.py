@@ -138,6 +138,19 @@ def test_what_is_not_possible_is_said_at_once(model, wrong, message):
         model.embed([], **wrong)
 
 
+def test_sequences_without_a_known_base_are_counted(tmp_path, capsys, network):
+    save_model(network, tmp_path / "model")
+    fasta = write_fasta(tmp_path / "s.fa", {"a": random_bases(30), "none": "NNNNNNNN"})
+    words = ["embed", "--model", str(tmp_path / "model"), str(fasta)]
+    assert main([*words, "--output", str(tmp_path / "out.parquet")]) == 0
+    said = capsys.readouterr()
+    summary = json.loads(said.out)
+    assert (summary["sequences"], summary["without"]) == (2, 1)
+    assert "warning: 1 sequences have no known base, and no embedding" in said.err
+    vectors = np.stack(pq.read_table(tmp_path / "out.parquet")["embedding"].to_numpy())
+    assert np.isnan(vectors).all(axis=1).tolist() == [False, True]
+
+
 def test_the_command_writes_parquet_in_row_groups(tmp_path, capsys, model, network, monkeypatch):
     save_model(network, tmp_path / "model")
     records = {f"s{n}": random_bases(1 + n % 90, n) for n in range(110)}

@@ -9,7 +9,7 @@ import torch
 from carbon import Reference, load_finetuned
 from carbon.cli import main
 from carbon.errors import UserError
-from carbon.finetune import job
+from carbon.finetune import data, job
 from carbon.finetune.config import MethodConfig
 from carbon.finetune.data import prepare
 from carbon.finetune.job import as_config, run_finetune
@@ -17,6 +17,7 @@ from carbon.finetune.nested import checked_examples, chromosomes_of
 from carbon.finetune.network import COMBINED, OpenedModel, rows_of
 from carbon.finetune.probe import vectors_of
 from carbon.finetune.readers import pair_of
+from carbon.finetune.split import Examples, LabelledVariant
 from carbon.genome import Variant, reverse_complement
 from carbon.inference.model import Model
 from carbon.model import load_model, save_model
@@ -279,6 +280,17 @@ def test_an_indel_does_not_shift_the_6mers_after_it(tmp_path, network, alt):
 def no_fit(monkeypatch):
     """Let a run that gets as far as fitting fail."""
     monkeypatch.setattr(job, "_run", lambda *args, **kwargs: pytest.fail("it began to fit"))
+
+
+def test_windows_that_would_be_cut_before_the_variant_are_refused():
+    """Of 100 bp around base 50, counted from 0, the first 51 are needed."""
+    variants = (LabelledVariant(Variant("c", 50, "A", "C")),)
+    label = np.zeros((1, 1), np.float32)
+    examples = Examples(("v",), ("A" * 100,), label, ("train",), ("",), variants=variants)
+    cut = MethodConfig(too_long="truncate")
+    data._check_long([0], examples, cut, room_bp=51)
+    with pytest.raises(UserError, match=r"end before the variant: set data\.window_bp to 50 or"):
+        data._check_long([0], examples, cut, room_bp=50)
 
 
 def test_the_deltas_read_what_fits_the_context(folder, tmp_path, network):

@@ -120,6 +120,31 @@ def test_tables_keep_their_types_and_their_lines(tmp_path):
     assert read_rows(csv_config(tmp_path)).where(0).endswith("x.csv line 2")
 
 
+def test_rows_are_kept_by_the_text_of_numbers_and_booleans(tmp_path):
+    table = pa.table({
+        "sequence": ["ACGT", "ACGG", "ACGC"], "label": [0, 1, 0],
+        "fold": [1.0, 2.0, 1.5], "used": [True, False, True],
+    })  # fmt: skip
+    pq.write_table(table, tmp_path / "x.parquet")
+    config = DataConfig(path=str(tmp_path / "x.parquet"))
+    for keep, expected in (
+        ({"fold": ("1", "1.5")}, ["ACGT", "ACGC"]),
+        ({"used": ("true",)}, ["ACGT", "ACGC"]),
+        ({"used": ("false",), "fold": ("2",)}, ["ACGG"]),
+    ):
+        assert list(read_rows(config.replace(keep=keep)).sequences) == expected
+
+
+def test_labels_of_every_base_of_a_bed_run_along_the_strand(tmp_path):
+    write_fasta(tmp_path / "ref.fa", {"chr1": "AACCC"})
+    (tmp_path / "x.bed").write_text("chr1\t0\t5\ta\t0\t-\tgggtt\n")
+    config = DataConfig(
+        path=str(tmp_path / "x.bed"), reference=str(tmp_path / "ref.fa"), labels=("7",)
+    )
+    rows = read_rows(config)
+    assert list(rows.sequences) == ["GGGTT"] and rows.labels["7"] == ["gggtt"]
+
+
 def test_a_row_may_be_of_millions_of_bases(tmp_path):
     columns = {"sequence": ["ACGT" * 700_000, "A"], "label": [0, 1]}
     for name, between in (("x.csv", ","), ("x.tsv.gz", "\t")):

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from carbon.finetune.calibration import odds_of
 from carbon.finetune.results import calibration, certainties, confusion, details_of, losses_of
 from carbon.finetune.split import Examples
 from carbon.finetune.tasks import LabelTask
@@ -87,7 +88,8 @@ def test_groups_are_the_large_ones_and_the_worst_come_first():
     test = examples_of(labels, groups=groups)
     said = np.array([[0.9 if n % 2 else 0.1] for n in range(40)])
     said[3] = 0.01
-    found = details_of(BINARY, {"model": said, "constant": np.full((40, 1), 0.5)}, test)
+    tested = {"model": odds_of(said), "constant": np.zeros((40, 1))}
+    found = details_of(BINARY, tested, said, test)
     assert [(g["group"], g["examples"]) for g in found["groups"]] == [("chr1", 20), ("chr2", 15)]
     # Of chr1 one of ten positives is below all ten negatives: 90 of 100 pairs.
     scores = found["groups"][0]["scores"]
@@ -95,5 +97,14 @@ def test_groups_are_the_large_ones_and_the_worst_come_first():
     assert scores["constant"]["value"] == 0.5 and scores["model"]["low"] < 0.9
     assert found["worst"][0]["name"] == "s3" and len(found["worst"]) == 20
     assert found["worst"][0]["label"] == [1.0] and found["worst"][0]["begins"] == "AAAA"
-    one_group = details_of(BINARY, {"model": said}, examples_of(labels, groups=["g"] * 40))
+    one_group = details_of(BINARY, tested, said, examples_of(labels, groups=["g"] * 40))
     assert one_group["groups"] == []
+
+
+def test_the_unit_of_the_bootstrap_is_that_of_its_groups():
+    """Twelve groups of two, of which the first has the name of its first example."""
+    labels = [[float(n % 2)] for n in range(24)]
+    groups = ["s0" if n < 2 else f"g{n // 2}" for n in range(24)]
+    assert examples_of(labels, groups=groups).drawn_together == "groups"
+    assert examples_of(labels, groups=["a", "b"] * 12).drawn_together == "examples"
+    assert examples_of(labels, groups=[f"g{n}" for n in range(24)]).drawn_together == "examples"

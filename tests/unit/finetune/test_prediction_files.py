@@ -11,7 +11,7 @@ import pytest
 from carbon.cli import main
 from carbon.finetune import predict_job
 from carbon.finetune.predict import FinetunedModel, load_finetuned
-from carbon.finetune.predict_job import PredictJob
+from carbon.finetune.predict_job import PredictJob, columns_of, keys_of
 from carbon.finetune.tasks import LabelTask, Transform
 from carbon.genome import Variant, reverse_complement
 from carbon.parallel.driver import Workers
@@ -277,6 +277,18 @@ class TestVariants:
         assert np.isnan(changes).all() and changes.shape == (2, 4)
 
 
+@pytest.mark.parametrize("names", [("x", "x_ref"), ("x", "X!"), ("a", "b"), ("reason", "b")])
+def test_columns_and_keys_of_outputs_are_distinct(names):
+    suffixes = ("", "_REF", "_DELTA")
+    keys = [key + suffix for key in keys_of(names, suffixes) for suffix in suffixes]
+    assert len({*keys, "PREDICTED_REASON"}) == 7
+    columns = [c + s.lower() for c in columns_of(names, suffixes) for s in suffixes]
+    assert len(set(columns)) == 6
+    assert keys_of(("a", "b"), suffixes) == ["PREDICTED_A", "PREDICTED_B"]
+    assert columns_of(("x", "X!"), suffixes) == ["predicted_x", "predicted_X!"]
+    assert columns_of(("x", "x_ref"), suffixes) == ["predicted_x_1", "predicted_x_ref_2"]
+
+
 def test_a_run_that_was_stopped_goes_on(here, numbers, monkeypatch):
     monkeypatch.setattr(predict_job, "_BLOCK_RECORDS", 4)
     write_fasta(here / "in.fa", {f"s{n}": random_bases(20 + n) for n in range(18)})
@@ -323,6 +335,8 @@ def test_two_processes_write_the_bytes_of_none(here, numbers, monkeypatch, capsy
     [
         ("in.fa", (), "record 'long': has 500 bp, the model reads 282"),
         ("in.fa", ("--reference", "in.fa"), "has its own sequences"),
+        ("in.fa", ("--window", "100"), "has its own sequences; remove --window"),
+        ("in.fa", ("--contigs", "chr"), "has its own sequences; remove --contigs"),
         ("in.bed", (), "give --reference"),
         ("none.fa", (), "no such file"),
         ("in.bed", ("--reference", "in.fa"), "in.bed line 1"),

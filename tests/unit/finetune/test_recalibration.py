@@ -148,17 +148,50 @@ def test_the_recalibration_of_the_model_leaves_the_baselines_as_they_are():
         baselines=("constant", "composition"),
     )
     examples = examples_of(BINARY, 48)
-    predictions = {
-        split: np.linspace(0, 1, len(examples.split(split)), dtype=np.float32)[:, None]
+    logits = {
+        split: np.linspace(-3, 3, len(examples.split(split)), dtype=np.float32)[:, None]
         for split in ("validation", "test")
     }
     reversed_task = replace(BINARY, calibration=Calibration("platt", (-1.0,), (0.0,)))
     plain, recalibrated = (
-        results_of(config, PreparedData(examples, task, (), ""), predictions, [])["test"]
+        results_of(config, PreparedData(examples, task, (), ""), logits, [])["test"]
         for task in (BINARY, reversed_task)
     )
     assert plain["composition"]["auroc"]["value"] > 0.8  # the label is the GC content
-    assert recalibrated == plain
+    assert recalibrated["model"] != plain["model"]
+    assert recalibrated | {"model": plain["model"]} == plain
+
+
+@pytest.mark.parametrize("method", CALIBRATIONS)
+@pytest.mark.parametrize("task", [BINARY, CLASSES, LABELS])
+def test_scores_take_the_log_odds_of_the_probabilities(task, method):
+    logits, labels = overconfident(task.num_outputs)
+    if task is LABELS:
+        labels = np.eye(2)[labels[:, 0].astype(int)]
+    fitted = task.calibrated(method, logits, labels)
+    probabilities = fitted.predictions(logits).astype(np.float64)
+    found = 1 / (1 + np.exp(-fitted.unsaturated(logits)))
+    np.testing.assert_allclose(found, probabilities, rtol=1e-5, atol=1e-7)
+
+
+def test_saturated_probabilities_keep_their_ranks():
+    """Logits around 25, in float32 probabilities of 1; of 16 pairs 15 are in order: 15 / 16."""
+    logits = np.array([[24.0], [24.2], [24.4], [25.0], [24.8], [25.2], [25.4], [25.6]])
+    labels = np.array([[0.0], [0], [0], [0], [1], [1], [1], [1]])
+    assert (BINARY.predictions(logits) == 1).all()
+    assert BINARY.score(BINARY.unsaturated(logits), labels) == 15 / 16
+    # A monotone recalibration does not change ranks, from any slope.
+    for slope in (0.05, 20.0):
+        of_two = replace(BINARY, calibration=Calibration("temperature", (slope,), (0.0,)))
+        assert of_two.score(of_two.unsaturated(logits), labels) == 15 / 16
+        of_platt = replace(BINARY, calibration=Calibration("platt", (slope,), (3.0,)))
+        assert of_platt.score(of_platt.unsaturated(logits), labels) == 15 / 16
+    # Of two classes, the difference of logits ranks as the single logit does.
+    both = np.hstack([np.zeros_like(logits), logits])
+    task = LabelTask("classes", ("no", "yes"), "cross_entropy")
+    assert task.scores(task.unsaturated(both), labels)["auroc"].value == 15 / 16
+    fitted = replace(task, calibration=Calibration("platt", (2.0, 2.0), (0.0, 0.0)))
+    assert fitted.scores(fitted.unsaturated(both), labels)["auroc"].value == 15 / 16
 
 
 @pytest.mark.parametrize(("task", "outputs"), [(BINARY, 1), (CLASSES, 3)])

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from carbon.cli import main
+from carbon.finetune.calibration import odds_of
 from carbon.finetune.config import FinetuneConfig
 from carbon.finetune.data import prepare
 from carbon.finetune.folder import Manifest, read_manifest, write_manifest
@@ -79,7 +80,11 @@ def a_run(tmp_path, kind, method, baselines=("constant",)):
             truth = np.eye(len(task.names))[truth[:, 0].astype(int)]
         said[part] = (0.8 * truth + 0.1).astype(np.float32)
     history = {"seed": 0, "score": 0.6, **HISTORIES[method]}
-    results = results_of(config, prepared, said, [history])
+    logits = said
+    if not task.task_type.is_number:
+        to_logits = np.log if task.is_one_of else odds_of
+        logits = {part: to_logits(each) for part, each in said.items()}
+    results = results_of(config, prepared, logits, [history])
     folder = tmp_path / "run"
     folder.mkdir()
     write_manifest(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import logit
 from scipy.stats import spearmanr
 from sklearn import metrics as sk
 
@@ -82,7 +83,9 @@ def example_of(kind, seed):
 @given(seed=SEEDS)
 def test_scores_are_those_of_scikit_learn(kind, seed):
     names, said, truth = example_of(kind, seed)
-    statistics, rows = LabelTask(kind, names, "").statistics(said, truth[:, None].astype(float))
+    statistics, rows = LabelTask(kind, names, "").statistics(
+        logit(said) if kind == "binary" else said, truth[:, None].astype(float)
+    )
     assert len(rows) == len(truth)
     drawn = np.random.default_rng(seed).integers(len(truth), size=len(truth))
     for chosen in (np.arange(len(truth)), drawn):
@@ -102,7 +105,7 @@ def test_scores_of_columns_are_of_the_rows_where_they_are_known():
     labels = (random.random((40, 2)) < 0.5).astype(float)
     labels[:10, 0] = np.nan
     labels[30:] = np.nan
-    found = LabelTask("labels", ("a", "b"), "").scores(said, labels)
+    found = LabelTask("labels", ("a", "b"), "").scores(logit(said), labels)
     one = sk.roc_auc_score(labels[10:30, 0], said[10:30, 0])
     other = sk.roc_auc_score(labels[:30, 1], said[:30, 1])
     assert found["auroc[a]"].value == pytest.approx(one)

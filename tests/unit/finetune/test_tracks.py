@@ -77,6 +77,22 @@ def test_a_window_beyond_a_track_or_on_another_contig_is_unknown(data, tmp_path,
     one, other = read_rows(data).labels["strong"]
     np.testing.assert_array_equal(one[:10], tracks["weak"][1090:1100])
     assert np.isnan(one[10:]).all() and np.isnan(other).all()
+    assert "It lacks 1 contigs of the intervals: 'chr2'." in read_rows(data).notes[0]
+    assert "lacks" not in read_rows(data).notes[0].replace("It lacks", "", 1)
+
+
+def test_a_track_may_name_contigs_like_the_bed_or_like_the_reference(data, tmp_path, tracks):
+    """The BED and the bigWig have chr1, the reference has 1; or only the bigWig differs."""
+    expected = read_rows(data).labels["weak"]
+    write_fasta(tmp_path / "g.fa", {"1": GENOME})
+    found = read_rows(data.model_copy(update={"contigs": "chr"})).labels["weak"]
+    assert [each.tolist() for each in found] == [each.tolist() for each in expected]
+    bed = (tmp_path / "p.bed").read_text().replace("chr1", "1")
+    (tmp_path / "p.bed").write_text(bed)
+    with pytest.raises(UserError, match=r"strong\.bw: has contigs such as 'chr1'.*--contigs chr"):
+        read_rows(data)
+    found = read_rows(data.model_copy(update={"contigs": "chr"})).labels["weak"]
+    assert [each.tolist() for each in found] == [each.tolist() for each in expected]
 
 
 def test_a_probe_fits_the_numbers_of_each_base_of_a_six_mer(base):
