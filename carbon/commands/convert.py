@@ -47,7 +47,7 @@ def convert(
         source: model folder, or the name of a bundled or Hub model.
         output: folder to write (new or empty), or file.
         to: format of the output.
-        dtype: of the weights; as in SRC if not given.
+        dtype: of the weights; as in the weight files of SRC if not given.
         max_shard_size: of a weights file, such as 5GB.
     """
     from carbon.model.folder import carbon_folder
