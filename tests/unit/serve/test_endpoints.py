@@ -124,6 +124,10 @@ class TestOthers:
             np.testing.assert_allclose(told["bases"], score.bases, atol=2e-5)
         assert found["scores"][2]["nats_per_base"] is None
 
+    def test_rna_has_the_score_of_its_dna(self, ask):
+        found = ask("/score", sequences=["AUGGCCuAAGUC", "ATGGCCtAAGTC"])["scores"]
+        assert found[0] == found[1] and found[0]["known_bases"] == 12
+
     def test_variants(self, ask, model, reference):
         fitting = [f"c:100 {REF}>{ALT}", f"c:100 {REF}>{REF}TT"]
         others = {
