@@ -156,7 +156,7 @@ class Scoring(TaggedRequest):
     Attributes:
         sequences: one or several.
         by, strands: as for `Model.score`.
-        bases: also return the log-likelihood of every base.
+        bases: also return the log-likelihood of every base; null for an unknown one.
     """
 
     items_field = "sequences"
