@@ -83,6 +83,8 @@ def test_what_cannot_be_written_is_told(folder, tmp_path, capsys, monkeypatch):
     save_model(stretched, tmp_path / "long")
     assert main(["convert", str(tmp_path / "long"), *words[2:]]) == 2
     assert "yarn" in capsys.readouterr().err
+    assert main([*words, "--max-shard-size", "5GB"]) == 2
+    assert "--max-shard-size has no effect with --to gguf" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "gguf", None)
     assert main(words) == 2
     assert "pip install 'carbon-dna[gguf]'" in capsys.readouterr().err
