@@ -34,29 +34,34 @@ def convert(
     *,
     to: Literal["folder", "gguf"] = "folder",
     dtype: Dtype | None = None,
-    max_shard_size: Annotated[str, Parameter(converter=_size, n_tokens=1, metavar="SIZE")] = "50GB",
+    max_shard_size: Annotated[
+        str | None, Parameter(converter=_size, n_tokens=1, metavar="SIZE")
+    ] = None,
 ) -> None:
     """Write a model, native or hybrid, as a native stock folder or as a GGUF.
 
     Writes config.json, safetensors and a tokenizer.json that stock transformers and vLLM load. Of a
     hybrid's 155,776 rows it keeps the 4,224 for DNA. Both models score random sequences; if the
     scores differ, nothing is written and the exit code is 1. With --to gguf, DST is one file for
-    llama.cpp.
+    llama.cpp, and nothing is scored.
 
     Args:
         source: model folder, or the name of a bundled or Hub model.
         output: folder to write (new or empty), or file.
         to: format of the output.
-        dtype: of the weights; as in SRC if not given.
-        max_shard_size: of a weights file, such as 5GB.
+        dtype: of the weights; as in the weight files of SRC if not given.
+        max_shard_size: of a weights file, such as 5GB; 50GB if not given.
     """
+    from carbon.errors import UserError
     from carbon.model.folder import carbon_folder
 
+    if to == "gguf" and max_shard_size is not None:
+        raise UserError("--max-shard-size has no effect with --to gguf; take it out")
     carbon_folder(source)  # before anything large is imported
     if to == "gguf":
         _write_gguf(source, output, dtype)
     else:
-        _write_folder(source, output, dtype, max_shard_size)
+        _write_folder(source, output, dtype, max_shard_size or "50GB")
 
 
 def _write_folder(path: str, output: str, dtype: Dtype | None, max_shard_size: str) -> None:

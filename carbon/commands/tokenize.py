@@ -16,7 +16,7 @@ def tokenize(
     decode: bool = False,
     vocabulary: Literal["native", "hybrid"] = "native",
     tags: Tags = (),
-    piece_tokens: Natural = 8192,
+    piece_tokens: Natural | None = None,
 ) -> None:
     """Convert FASTA to token ids, or back.
 
@@ -27,7 +27,7 @@ def tokenize(
         source: FASTA; - for standard input.
         decode: read such lines and write FASTA.
         vocabulary: of the ids.
-        piece_tokens: maximum ids per line.
+        piece_tokens: maximum ids per line; 8192 if not given.
     """
     from carbon.errors import UserError
     from carbon.genome import SequenceChunk, read_chunks
@@ -39,6 +39,9 @@ def tokenize(
     words = HYBRID if vocabulary == "hybrid" else NATIVE
     shown_as = "standard input" if source == "-" else source
     if decode:
+        if tags or piece_tokens is not None:
+            unused = "--tag" if tags else "--piece-tokens"
+            raise UserError(f"{unused} has no effect with --decode; take it out")
         try:
             with open_text(Path(source)) as lines:
                 _write_lines(fasta_lines(lines, shown_as, words))
@@ -52,6 +55,7 @@ def tokenize(
                 yield piece
                 advance(len(piece.bases))
 
+    piece_tokens = 8192 if piece_tokens is None else piece_tokens
     num_kmers = piece_tokens - len(words.prefix(tags))
     if num_kmers < 1:
         raise UserError(f"--piece-tokens {piece_tokens}: leaves no room for a 6-mer")

@@ -29,7 +29,7 @@ from carbon.finetune.split import (
     sequences_of,
 )
 from carbon.finetune.tasks import TASK_TYPES, LabelTask, Transform
-from carbon.genome.alphabet import FASTA_LETTERS, why_protein
+from carbon.genome.alphabet import FASTA_LETTERS, as_dna, why_protein
 from carbon.io.files import content_sha256
 from carbon.tokenizer import K
 
@@ -422,7 +422,7 @@ def _balanced(names: Sequence[str], labels: np.ndarray, one_column: bool) -> tup
 
 
 def _checked_sequences(rows: Rows) -> list[str]:
-    sequences = [sequence.strip().upper() for sequence in rows.sequences]
+    sequences = [as_dna(sequence.strip().upper()) for sequence in rows.sequences]
     for row, sequence in enumerate(sequences):
         if not sequence:
             raise UserError(f"{rows.where(row)}: has no sequence; take the row out")

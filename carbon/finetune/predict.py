@@ -42,7 +42,8 @@ from carbon.inference.score import blocks
 from carbon.io.structured import read_json
 from carbon.model import LoadedModel, model_folder
 from carbon.model.folder import check_tensors
-from carbon.model.load import check_finite_weights, no_bars
+from carbon.model.load import check_finite_weights
+from carbon.model.save import no_bars
 from carbon.tokenizer import KmerVocabulary
 
 Floats32 = NDArray[np.float32]

@@ -17,8 +17,7 @@ IUPAC_DNA = "ACGTURYSWKMBDHVN"
 FASTA_LETTERS = (IUPAC_DNA + IUPAC_DNA.lower() + "-").encode()
 DNA_LETTERS = frozenset(IUPAC_DNA + IUPAC_DNA.lower())
 """Of a sequence; to compare capitals would also accept letters such as ß, whose capital is SS."""
-# U is not a DNA base and counts as unknown, and so does its complement.
-_COMPLEMENT = str.maketrans("ACGTURYSWKMBDHVNacgturyswkmbdhvn", "TGCANYRSWMKVHDBNtgcanyrswmkvhdbn")
+_COMPLEMENT = str.maketrans("ACGTURYSWKMBDHVNacgturyswkmbdhvn", "TGCAAYRSWMKVHDBNtgcaayrswmkvhdbn")
 
 # One-letter codes of amino acids, or a stop, that are not IUPAC codes of DNA.
 _ONLY_PROTEIN = frozenset("EFIJLOPQXZ*")
@@ -75,8 +74,17 @@ def why_protein(letters: bytes) -> str | None:
     )
 
 
-def check_sequence(text: str, where: str = "") -> None:
-    """Check that a text is a DNA sequence: by its letters, and not mostly ambiguity codes.
+def as_dna(bases: str) -> str:
+    """Return bases with U, of RNA, as T, in the same case.
+
+    >>> as_dna("ACGUu")
+    'ACGTt'
+    """
+    return bases.replace("U", "T").replace("u", "t")
+
+
+def checked_sequence(text: str, where: str = "") -> str:
+    """Return a DNA sequence with U as T, checked: by its letters, and not mostly ambiguity codes.
 
     Args:
         text: bases.
@@ -88,10 +96,11 @@ def check_sequence(text: str, where: str = "") -> None:
     check_dna(text, where)
     if why := why_protein(text.encode()):
         raise TypedError(f"{where}: {why}".removeprefix(": "), text, 0)
+    return as_dna(text)
 
 
 def reverse_complement(sequence: str) -> str:
-    """Return the reverse complement, in the same case, with IUPAC codes complemented and U as N.
+    """Return the reverse complement, in the same case, with IUPAC codes complemented and U as T.
 
     >>> reverse_complement("AACGTn")
     'nACGTT'

@@ -21,7 +21,7 @@ import pysam
 from pysam.utils import SamtoolsError
 
 from carbon.errors import GenomeError, UserError
-from carbon.genome.alphabet import FASTA_LETTERS, IUPAC_BASES
+from carbon.genome.alphabet import FASTA_LETTERS, IUPAC_BASES, as_dna
 from carbon.genome.contig_names import prefix_hint, shown_names
 from carbon.genome.interval import Interval
 from carbon.genome.sequences import (
@@ -351,7 +351,7 @@ class Reference:
         self.contig_lengths_bp = dict(zip(names, lengths_bp, strict=True))
 
     def fetch(self, interval: Interval) -> str:
-        """Return the bases of an interval, in the case of the file.
+        """Return the bases of an interval, in the case of the file and with U as T.
 
         Raises:
             GenomeError: the contig is unknown or the interval ends past it.
@@ -381,7 +381,7 @@ class Reference:
 
     def _read(self, contig: str, start: int, end: int) -> str:
         with self._lock:
-            return str(self._fasta.fetch(contig, start, end))
+            return as_dna(self._fasta.fetch(contig, start, end))
 
     def check_ref(self, contig: str, position: int, ref: str, where: str) -> str | None:
         """Check that REF agrees with the reference at `position` (0-based).

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from carbon.errors import GenomeError
 from carbon.genome import gff
-from carbon.genome.alphabet import table_stated
+from carbon.genome.alphabet import as_dna, table_stated
 from carbon.genome.gene_tables import clusters
 from carbon.genome.genes import (
     MITOCHONDRIA,
@@ -568,4 +568,4 @@ def _bases(record: SeqRecord, where: str) -> str:
         bases = ""
     if not bases:
         raise GenomeError(f"{where}: has no sequence; fetch it with its ORIGIN (gbwithparts)")
-    return bases.upper().replace("U", "T")
+    return as_dna(bases.upper())

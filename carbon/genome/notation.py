@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from carbon.errors import GenomeError, TypedError
-from carbon.genome.alphabet import DNA_LETTERS, IUPAC_DNA, check_dna, reverse_complement
+from carbon.genome.alphabet import DNA_LETTERS, IUPAC_DNA, as_dna, check_dna, reverse_complement
 from carbon.genome.annotation import read_gene_file
 from carbon.genome.contig_names import CHR, contig_names
 from carbon.genome.fasta import Reference
@@ -28,7 +28,6 @@ from carbon.progress import say
 
 _BASES = f"[{IUPAC_DNA}{IUPAC_DNA.lower()}]+"
 _EXAMPLES = "such as chr1:10 A>T, chr1-10-A-T or GENE:c.28A>T"
-_TO_T = str.maketrans("Uu", "Tt")
 _CODING = re.compile(r"\s*(\S+?)\s*:\s*c\.")
 _GENOMIC: Elements = (
     ("a position, from 1", re.compile(r"(?:[:\-\s]\s*(?:g\.)?)?(0*[1-9][\d,]{0,14})")),
@@ -81,7 +80,7 @@ def _read_line(line: str, where: str) -> str:
     """Return the bases of a line; a number at its start and blanks are skipped."""
     bases = re.sub(r"^\s*\d+(?=\s)", lambda digits: " " * len(digits[0]), line)
     check_dna(bases, where, DNA_LETTERS.union(filter(str.isspace, bases)))
-    return "".join(bases.split()).translate(_TO_T)
+    return as_dna("".join(bases.split()))
 
 
 def read_variant(text: str, reference: Reference, annotation: Annotation | None) -> Variant:
@@ -113,7 +112,7 @@ def read_variant(text: str, reference: Reference, annotation: Annotation | None)
     contig, at = _contig(text, reference.contig_lengths_bp)
     position, ref, _, alt, _ = read_elements(text, at, _GENOMIC, _EXAMPLES)
     place = int(position.replace(",", "")) - 1
-    return Variant(contig, place, *(each.upper().translate(_TO_T) for each in (ref, alt)))
+    return Variant(contig, place, *(as_dna(each.upper()) for each in (ref, alt)))
 
 
 def write_vcf_of_texts(
@@ -355,7 +354,7 @@ def _place(
 
 
 def _on_contig(bases: str, transcript: Transcript) -> str:
-    bases = bases.upper().translate(_TO_T)
+    bases = as_dna(bases.upper())
     return bases if transcript.strand == "+" else reverse_complement(bases)
 
 

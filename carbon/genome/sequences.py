@@ -147,6 +147,12 @@ def _lines_of(text: IO[str], path: Path) -> Iterator[str]:
 _BLOCK_BYTES = 1 << 16
 _LETTERS_AND_ENDS = FASTA_LETTERS + b"\n"
 
+
+def _as_dna(lines: bytes) -> bytes:
+    """Return lines joined, with U as T."""
+    return lines.replace(b"\n", b"").replace(b"U", b"T").replace(b"u", b"t")
+
+
 Header = tuple[bytes, bytes]  # name and description
 Part = tuple[Header | None, bytes]  # bases of a contig; its first part has the header
 
@@ -338,7 +344,7 @@ class SequenceLines:
         return words[0], words[1].rstrip() if len(words) > 1 else b""
 
     def bases(self, text: bytes, num_further: int = 0) -> bytes:
-        """Return the letters of lines, without blanks at line ends.
+        """Return the letters of lines with U as T, without blanks at line ends.
 
         Args:
             text: whole lines, or a part of a line.
@@ -349,7 +355,7 @@ class SequenceLines:
             GenomeError: a letter is not DNA.
         """
         if self._is_checked:
-            bases = text.replace(b"\n", b"")
+            bases = _as_dna(text)
             return bases.translate(None, b" \t") if b" " in bases or b"\t" in bases else bases
         if text.translate(None, _LETTERS_AND_ENDS):
             text = b"\n".join(line.rstrip(b" \t") for line in text.split(b"\n"))
@@ -359,7 +365,7 @@ class SequenceLines:
                     "is this a protein or a damaged file?",
                     num_further + text.count(b"\n", 0, text.index(wrong)),
                 )
-        return text.replace(b"\n", b"")
+        return _as_dna(text)
 
     def record(self, header: Header, parts: Iterable[bytes]) -> SequenceRecord:
         """Return the record of a header and its bases.

@@ -11,7 +11,7 @@ import numpy as np
 
 from carbon.errors import ModelError, UserError
 from carbon.genome import Interval, Reference, Variant
-from carbon.genome.alphabet import FASTA_LETTERS, why_protein
+from carbon.genome.alphabet import FASTA_LETTERS, as_dna, why_protein
 from carbon.genome.records import Record, variants_of
 
 _LETTERS = frozenset(FASTA_LETTERS.decode())
@@ -52,7 +52,7 @@ def checked_names(name: str, values: Iterable[str]) -> tuple[str, ...]:
 
 
 def checked_dna(sequences: Iterable[str], name: str = "sequences") -> Iterator[str]:
-    """Return an iterator that checks each sequence when it is reached.
+    """Return an iterator over the sequences, with U as T, that checks each when it is reached.
 
     Raises:
         TypeError: immediately, if `sequences` is a single string or cannot be iterated; on reaching
@@ -61,7 +61,7 @@ def checked_dna(sequences: Iterable[str], name: str = "sequences") -> Iterator[s
             ambiguity codes.
     """
     check_several(name, sequences, '["ATGGCC"]')
-    return _each(name, sequences, _check_dna)
+    return map(as_dna, _each(name, sequences, _check_dna))
 
 
 def checked_variants(records: Iterable[Record]) -> Iterator[Variant]:

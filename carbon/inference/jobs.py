@@ -370,11 +370,11 @@ class GenerateJob:
         seed: of the random numbers.
         output: file to write; default: standard output.
         draft: a smaller model, to decode speculatively.
-        draft_tokens: 6-mers it proposes at a time.
+        draft_tokens: 6-mers it proposes at a time; 4 if not given.
         engine: continuous: transformers' continuous batching, for many prompts of different
             lengths.
         right: DNA after a gap; fill the gap between --prompt and it.
-        candidates: number to draw for a gap; the best -n are written.
+        candidates: number to draw for a gap, 16 if not given; the best -n are written.
     """
 
     loading: _Loading
@@ -390,10 +390,20 @@ class GenerateJob:
         default_factory=Constraints
     )
     draft: Annotated[str | None, Option(group=MODEL, metavar="MODEL")] = None
-    draft_tokens: Annotated[Natural, Option(group=MODEL)] = 4
+    draft_tokens: Annotated[Natural | None, Option(group=MODEL)] = None
     engine: Annotated[Engine, Option(group=MODEL)] = "own"
     right: Annotated[str | None, Option(group=INPUT, metavar="DNA")] = None
-    candidates: Annotated[Natural, Option(group=SAMPLING)] = 16
+    candidates: Annotated[Natural | None, Option(group=SAMPLING)] = None
+
+    @property
+    def num_proposed(self) -> int:
+        """6-mers that the draft proposes at a time."""
+        return 4 if self.draft_tokens is None else self.draft_tokens
+
+    @property
+    def num_candidates(self) -> int:
+        """Sequences to draw for the gap."""
+        return 16 if self.candidates is None else self.candidates
 
 
 J = TypeVar("J")

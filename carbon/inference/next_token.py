@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from carbon.errors import TypedError, UserError
 from carbon.genome import short
-from carbon.genome.alphabet import check_sequence
+from carbon.genome.alphabet import checked_sequence
 from carbon.inference.checks import check_finite, check_string
 from carbon.inference.passages import prefix_of
 from carbon.inference.runner import ModelRunner
@@ -105,7 +105,7 @@ def next_token(runner: ModelRunner, context: str, tags: Sequence[str] = ()) -> N
         UserError: the context is not DNA, or the vocabulary lacks a tag.
     """
     check_string("context", context)
-    check_sequence(context, "context")
+    context = checked_sequence(context, "context")
     vocabulary = runner.six_mers
     room_kmers = runner.context_tokens - len(vocabulary.prefix(tuple(tags)))
     used_bp = K * min(len(context) // K, max(room_kmers, 0))

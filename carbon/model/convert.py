@@ -47,17 +47,22 @@ _LAYER_NAMES = {
     "mlp.down_proj": "ffn_down",
 }
 
+_GGUF_DTYPES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+
 
 def write_gguf(network: LlamaForCausalLM, path: Path, name: str) -> None:
     """Write a network with the native rows; matrices in its dtype, vectors in float32.
 
     Raises:
-        UserError: the package gguf is missing, or the context is stretched.
+        UserError: the package gguf is missing, GGUF has not the dtype, or the context is stretched.
     """
     try:
         from gguf import GGUFWriter
     except ModuleNotFoundError:
         raise UserError("gguf is missing: pip install 'carbon-dna[gguf]'") from None
+    if network.dtype not in _GGUF_DTYPES:
+        stored = str(network.dtype).removeprefix("torch.")
+        raise UserError(f"{name}: llama.cpp has no {stored} matrices; give --dtype float32")
     config: Any = network.config
     if config.rope_parameters["rope_type"] != "default":
         raise UserError(
@@ -118,7 +123,6 @@ def _add_tensors(writer: Any, network: LlamaForCausalLM) -> None:
 
     config: Any = network.config
     heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
-    kinds = {torch.float32: GGMLQuantizationType.F32, torch.bfloat16: GGMLQuantizationType.BF16}
     for name, tensor in network.state_dict().items():
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue  # without a head llama.cpp uses the embedding
@@ -126,7 +130,7 @@ def _add_tensors(writer: Any, network: LlamaForCausalLM) -> None:
         if part := heads.get(gguf_name.rpartition(".")[0].rpartition(".")[2]):
             tensor = _paired(tensor, part)
         values = tensor.float().numpy()
-        kind = kinds[tensor.dtype] if tensor.ndim > 1 else GGMLQuantizationType.F32
+        kind = GGMLQuantizationType[_GGUF_DTYPES[tensor.dtype] if tensor.ndim > 1 else "F32"]
         writer.add_tensor(gguf_name, quants.quantize(values, kind), raw_dtype=kind)
 
 

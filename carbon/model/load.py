@@ -4,9 +4,8 @@
 either name.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, reduce
 from inspect import signature
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -14,10 +13,10 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
-from transformers.utils import logging as transformers_logging
 
 from carbon.errors import ModelError, UserError
-from carbon.model.folder import check_memory, model_folder
+from carbon.model.folder import check_memory, model_folder, weight_files
+from carbon.model.save import no_bars, tensor_types
 from carbon.tokenizer import KmerVocabulary, Vocabulary, six_mers
 
 
@@ -68,7 +67,7 @@ def load_model(
 
     Args:
         source: a folder, the name of a bundled model, or `owner/name` on the Hub.
-        dtype: dtype of the weights; `auto` for the dtype of the files.
+        dtype: dtype of the weights; `auto` for that of the weight files, whatever config.json says.
         attention: name of an attention implementation of transformers.
         yarn: factor by which the context is stretched.
 
@@ -79,8 +78,9 @@ def load_model(
     """
     checked = model_folder(source)
     folder, vocabulary = checked.path, checked.vocabulary
-    item_bytes = 2 if dtype == "auto" else dtype.itemsize
-    check_memory(item_bytes * checked.num_parameters, source)
+    if dtype == "auto":
+        dtype = _stored_dtype(folder)
+    check_memory(dtype.itemsize * checked.num_parameters, source)
     try:
         config = AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
         if yarn is not None:
@@ -113,6 +113,13 @@ def load_model(
         raise ModelError(f"{source}: the weights lack {len(missing)} tensors such as {missing[0]}")
     check_finite_weights(network, source)
     return LoadedModel(network.eval(), vocabulary)
+
+
+def _stored_dtype(folder: Path) -> torch.dtype:
+    """Return the smallest dtype that holds all weights of a folder's files exactly."""
+    types = (each for path in weight_files(folder) for each in tensor_types(path).values())
+    dtypes = (each.dtype for each in types if each.dtype.is_floating_point)
+    return reduce(torch.promote_types, dtypes)
 
 
 def check_finite_weights(network: nn.Module, where: str | Path) -> None:
@@ -159,15 +166,3 @@ def stretch(config: LlamaConfig, factor: float) -> None:
 
 def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
-@contextmanager
-def no_bars() -> Iterator[None]:
-    """Hide the progress bars of transformers on stderr, where Carbon prints its own."""
-    shown = transformers_logging.is_progress_bar_enabled()
-    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        yield
-    finally:
-        if shown:
-            transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]

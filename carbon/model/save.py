@@ -21,9 +21,9 @@ from transformers import (
     LlamaForCausalLM,
     PreTrainedConfig,
 )
+from transformers.utils import logging as transformers_logging
 
 from carbon.model.folder import TAGS_KEY
-from carbon.model.load import no_bars
 from carbon.tokenizer import NATIVE, save_stock_tokenizer
 
 # In the library's order: widest alignment first.
@@ -37,6 +37,18 @@ _DTYPES = {
     "U8": torch.uint8,
     "BOOL": torch.bool,
 }
+
+
+@contextmanager
+def no_bars() -> Iterator[None]:
+    """Hide the progress bars of transformers on stderr, where Carbon prints its own."""
+    shown = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        if shown:
+            transformers_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 class TensorType(NamedTuple):

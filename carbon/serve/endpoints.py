@@ -27,6 +27,7 @@ from carbon.serve.options import ServeOptions
 from carbon.serve.schemas import Completion, Embedding, ModelRequest, Scoring
 from carbon.serve.worker import ModelJob
 from carbon.tokenizer import ALL_KNOWN, K, Kmers, decode_kmers
+from carbon.tokenizer.kmer import BASES
 
 Float32s = NDArray[np.float32]
 
@@ -391,8 +392,14 @@ class Scores(Endpoint[Scoring]):
             "known_bases": result.num_known_bases,
             "log_likelihood": result.log_likelihood,
             "nats_per_base": _finite(result.nats_per_base),
-            **({"bases": result.bases.tolist()} if request.bases else {}),
+            **({"bases": _known(result, request.sequences[index])} if request.bases else {}),
         }
+
+
+def _known(score: SequenceScore, sequence: str) -> list[float | None]:
+    """Return the log-likelihood of each base; None where it is unknown."""
+    pairs = zip(score.bases.tolist(), sequence.upper(), strict=True)
+    return [value if base in BASES else None for value, base in pairs]
 
 
 def _base64(vector: Float32s) -> str:

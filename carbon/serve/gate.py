@@ -23,7 +23,7 @@ class RequestGate:
 
     def __init__(self, app: ASGIApp, options: ServeOptions) -> None:
         """Wrap an application."""
-        self._app, self._hosts = app, frozenset(options.allowed_hosts)
+        self._app, self._hosts = app, frozenset(map(str.lower, options.allowed_hosts))
         self._most_bytes = _BYTES_PER_TOKEN * options.most_tokens + _OTHER_BYTES
         self._authorization = f"Bearer {options.token}".encode() if options.token else None
 

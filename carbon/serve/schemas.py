@@ -9,22 +9,17 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, FailFast, Field
 
-from carbon.genome.alphabet import check_sequence
+from carbon.genome.alphabet import checked_sequence
 from carbon.inference import SamplingKeywords
 from carbon.inference.options import By, Mode, Pool, ProtocolName, ScoreName, Strands
 from carbon.tokenizer import K
-
-
-def _dna(text: str) -> str:
-    check_sequence(text)
-    return text
 
 
 def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-Dna = Annotated[str, AfterValidator(_dna)]
+Dna = Annotated[str, AfterValidator(checked_sequence)]
 OneOrMore = Annotated[list[Dna], FailFast(), BeforeValidator(_as_list), Field(min_length=1)]
 Zero = Annotated[float, Field(ge=0, le=0)]
 
@@ -161,7 +156,7 @@ class Scoring(TaggedRequest):
     Attributes:
         sequences: one or several.
         by, strands: as for `Model.score`.
-        bases: also return the log-likelihood of every base.
+        bases: also return the log-likelihood of every base; null for an unknown one.
     """
 
     items_field = "sequences"

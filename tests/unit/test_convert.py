@@ -2,9 +2,11 @@
 
 import json
 import math
+import shutil
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, LlamaForCausalLM
 
 from carbon.cli import main
@@ -95,6 +97,18 @@ def test_rounding_shows_in_the_scores_and_stays_within_the_tolerance(folder, tmp
     rounded = load(folder / "native").model.network.bfloat16().state_dict()
     stored = LlamaForCausalLM.from_pretrained(tmp_path / "out").state_dict()
     assert all(torch.equal(stored[name], tensor) for name, tensor in rounded.items())
+
+
+def test_the_dtype_is_that_of_the_weight_files(folder, tmp_path):
+    """A folder in float32 whose config says bfloat16, as after an edit or a partial copy."""
+    source, output = shutil.copytree(folder / "native", tmp_path / "in"), tmp_path / "out"
+    config = json.loads((source / "config.json").read_text())
+    (source / "config.json").write_text(json.dumps(config | {"dtype": "bfloat16"}))
+    assert main(["convert", str(source), str(output)]) == 0
+    assert json.loads((output / "config.json").read_text())["dtype"] == "float32"
+    before, after = (load_file(each / "model.safetensors") for each in (source, output))
+    assert all(torch.equal(before[name], tensor) for name, tensor in after.items())
+    assert {tensor.dtype for tensor in after.values()} == {torch.float32}
 
 
 @pytest.mark.parametrize("fault", ["shift", "nan"])

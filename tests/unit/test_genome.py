@@ -37,8 +37,18 @@ def test_reverse_complement_twice_is_nothing(sequence):
 def test_reverse_complement_of_codes():
     # R is A or G, so its complement is C or T, which is Y; B is not A, so V is not T.
     assert reverse_complement("ARBNs") == "sNVYT"
-    # U is no base of DNA: unknown on one strand, it is unknown on the other.
-    assert reverse_complement("AUu") == "nNT"
+    assert reverse_complement("AUu") == "aAT"
+
+
+@pytest.mark.parametrize("end", [".fa", ".fa.gz"])
+def test_u_in_a_fasta_is_read_as_t(tmp_path, end):
+    path, text = tmp_path / f"rna{end}", ">a\nACGUuacN\nUUcg\n>b\nGGu \n"
+    path.write_bytes(gzip.compress(text.encode()) if end == ".fa.gz" else text.encode())
+    assert list(read_sequences(path)) == [("a", "ACGTtacNTTcg"), ("b", "GGt")]
+    with Reference(path) as reference:
+        assert reference.fetch(Interval("a", 2, 10)) == "GTtacNTT"
+        assert reference.fetch_circular("a", 8, 16) == "TTcgACGT"
+        assert reference.disagreement("a", 3, "T") is None
 
 
 def test_translation():

@@ -1,6 +1,7 @@
 """A model as GGUF, read back; `tests/servers` holds it against llama.cpp itself."""
 
 import sys
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -62,12 +63,28 @@ def test_what_is_read_back_is_the_model(folder, network, tmp_path, dtype):
     assert tokens[128:130] == ["AAAAAA\ue000", "AAAAAT\ue000"] and tokens[-1] == "GGGGGG\ue000"
 
 
+def test_half_precision_keeps_its_bits_and_double_precision_is_refused(network, tmp_path, capsys):
+    half, output = tmp_path / "half", tmp_path / "m.gguf"
+    save_model(deepcopy(network).half(), half)
+    assert main(["convert", str(half), str(output), "--to", "gguf"]) == 0
+    weight = network.state_dict()["model.layers.1.mlp.gate_proj.weight"].half()
+    np.testing.assert_array_equal(read(output)[1]["blk.1.ffn_gate.weight"], weight.float().numpy())
+    output.unlink()
+    save_model(deepcopy(network).double(), tmp_path / "double")
+    assert main(["convert", str(tmp_path / "double"), str(output), "--to", "gguf"]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()[-1:]
+    assert line.endswith("llama.cpp has no float64 matrices; give --dtype float32")
+    assert not output.exists()
+
+
 def test_what_cannot_be_written_is_told(folder, tmp_path, capsys, monkeypatch):
     words = ["convert", str(folder), str(tmp_path / "m.gguf"), "--to", "gguf"]
     stretched = load(folder, yarn=2.0).model.network
     save_model(stretched, tmp_path / "long")
     assert main(["convert", str(tmp_path / "long"), *words[2:]]) == 2
     assert "yarn" in capsys.readouterr().err
+    assert main([*words, "--max-shard-size", "5GB"]) == 2
+    assert "--max-shard-size has no effect with --to gguf" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "gguf", None)
     assert main(words) == 2
     assert "pip install 'carbon-dna[gguf]'" in capsys.readouterr().err

@@ -181,12 +181,20 @@ class TestScore:
         assert (steps != 0).all()
 
     @pytest.mark.parametrize("strands", ["forward", "reverse", "both"])
-    def test_u_is_as_unknown_as_n_on_either_strand(self, model, strands):
-        rna = "ACGUACGGAUUACGGACCGUacguCGT"
-        unknown = rna.replace("U", "N").replace("u", "n")
-        first, second = model.score([rna, unknown], strands=strands)
+    def test_rna_is_read_as_its_dna(self, model, strands):
+        rna, dna = "ACGUACGGAUUACGGACCGUacguCGT", "ACGTACGGATTACGGACCGTacgtCGT"
+        first, second = model.score([rna, dna], strands=strands)
         np.testing.assert_array_equal(first.bases, second.bases)
-        assert first.num_known_bases == second.num_known_bases == 22
+        assert first.num_known_bases == second.num_known_bases == len(rna)
+        one, other = model.embed([rna, dna])
+        np.testing.assert_array_equal(one, other)
+
+    def test_rna_prompts_are_read_as_their_dna(self, model):
+        drawn = model.generate(["AUGGCCU", "ATGGCCT", "augGCCT"], 20, seed=1)
+        assert drawn == model.generate(["ATGGCCT"] * 3, 20, seed=1) and len(set(drawn)) > 1
+        assert model.infill("GAUu", "uAC", 9) == model.infill("GATt", "tAC", 9)
+        rna, dna = (model.next_token(context) for context in ("AUGGCU", "ATGGCT"))
+        np.testing.assert_array_equal(rna.log_probabilities, dna.log_probabilities)
 
     def test_tags_that_leave_no_room_are_refused(self):
         """14 tokens: `<dna>`, 11 tags and two 6-mers, in windows that overlap by one."""

@@ -27,7 +27,7 @@ from carbon.genome import (
     sequences,
     unpack_genbank,
 )
-from carbon.genome.alphabet import check_sequence, why_protein
+from carbon.genome.alphabet import checked_sequence, why_protein
 from carbon.genome.gff import read_features
 from carbon.inference.checks import checked_dna
 from data_pipeline.inputs.evaluations import evaluation_places
@@ -413,14 +413,14 @@ def test_a_sequence_of_codes_for_several_bases_looks_like_a_protein(tmp_path, le
     fastq = tmp_path / "s.fq"
     fastq.write_text(f"@second\n{letters}\n+\n{'I' * len(letters)}\n")
     if share is None:
-        check_sequence(letters)
+        checked_sequence(letters)
         assert [bases for _, bases in read_sequences(path)] == ["ACGT", letters]
         return
     message = f"{share} letters are codes for two or three bases; is this a protein"
     for read in (
         lambda: read_sequences(path),  # before the first record
         lambda: list(read_sequences(fastq)),
-        lambda: check_sequence(letters, "prompt 1"),
+        lambda: checked_sequence(letters, "prompt 1"),
         lambda: list(checked_dna(["ACGT", letters])),
     ):
         with pytest.raises(UserError, match=f"(record 'second'|prompt 1|item 2): {message}"):

@@ -319,13 +319,20 @@ def test_bad_lines_are_named(lines, message):
 def test_the_command_reads_and_writes_streams(capsys, monkeypatch):
     def run(given, *words):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(given))))
-        assert main(["tokenize", "--piece-tokens", "3", *words]) == 0
+        assert main(["tokenize", *words]) == 0
         return capsys.readouterr().out
 
     fasta = ">a\nACGTACGTNACGTA\n>b\n"
-    lines = run(fasta.encode())
+    lines = run(fasta.encode(), "--piece-tokens", "3")
     assert lines.splitlines()[1:3] == ["a\t0\t12\t2 850 1\t1:GTNACG", "a\t12\t14\t2 1152\t0:TA"]
     assert run(lines.encode(), "--decode") == fasta
+    assert run(b">a\nACGuACGU\n").endswith("a\t0\t8\t2 850 3456\t1:GT\n")
+
+
+@pytest.mark.parametrize("words", [("--tag", "<fungi_species>"), ("--piece-tokens", "3")])
+def test_decoding_refuses_what_is_of_tokens(words, capsys):
+    assert main(["tokenize", "--decode", *words]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {words[0]} has no effect with --decode")
 
 
 def test_a_named_pipe_is_read_once(tmp_path):

@@ -49,7 +49,7 @@ def generate_continuously(
     Raises:
         UserError: a prompt or tag is invalid, or this engine does not support the task.
     """
-    rows_for_prompts(prompts, task)  # raises errors of prompts
+    prompts = [row.prompt for row in rows_for_prompts(prompts, task)]
     _check_task(task)
     starts = _first_bases(runner, prompts, task, samples or samples_of(prompts))
     ids = [

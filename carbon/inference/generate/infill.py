@@ -1,12 +1,13 @@
 """Fill a gap: draw candidates after the left context, and rank them with the right context."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from carbon.errors import UserError
-from carbon.genome.alphabet import check_sequence
+from carbon.genome.alphabet import as_dna, checked_sequence
 from carbon.inference.checks import check_finite, check_string
 from carbon.inference.generate.generate import generate
 from carbon.inference.generate.prompts import Task, check_amount
@@ -55,7 +56,8 @@ def infill(
     if num_candidates < 1:
         raise UserError(f"{num_candidates} candidates: give 1 or more")
     check_amount(num_candidates, task.length_bp)
-    check_sequence(task.right, "right context")
+    left = as_dna(left)
+    task = replace(task, right=checked_sequence(task.right, "right context"))
     room = _room_for_left(runner, left, task)
     drawn = generate(runner, [left] * num_candidates, task, draft, advance)
     fillings = _measured(runner, left, list(dict.fromkeys(drawn)), task, room)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from carbon.batching import in_blocks
+from carbon.errors import UserError
 from carbon.genome import read_sequences
 from carbon.inference.checks import NotFinite
 from carbon.inference.generate.prompts import Task, check_amount, samples_of
@@ -62,7 +63,7 @@ def settings_of(job: GenerateJob, dtype: str) -> dict[str, Any]:
         "dtype": dtype,
         "yarn": job.loading.yarn,
         "draft": job.draft,
-        "draft_tokens": job.draft_tokens if job.draft else None,
+        "draft_tokens": job.num_proposed if job.draft else None,
         "engine": job.engine if job.engine != "own" else None,
         "seed": job.seed,
         "tags": "".join(job.tags),
@@ -80,6 +81,7 @@ def run_generate_job(job: GenerateJob, options: WorkerOptions) -> None:
     Raises:
         UserError: an option or a prompt is invalid, or the output cannot be written.
     """
+    _check_options(job)
     if job.output:
         output_path(job.output)
         check_no_input(job.output, job.prompts)
@@ -100,6 +102,19 @@ def run_generate_job(job: GenerateJob, options: WorkerOptions) -> None:
             _draw_in_blocks(job, job.output, workers)
 
 
+def _check_options(job: GenerateJob) -> None:
+    """Raise UserError for options that would have no effect, and for too few candidates."""
+    if job.draft_tokens is not None and not job.draft:
+        raise UserError("--draft-tokens is of a draft; give --draft, or take it out")
+    if job.candidates is not None and job.right is None:
+        raise UserError("--candidates is of a gap; give --right, or take it out")
+    if job.right is not None and job.num_samples > job.num_candidates:
+        raise UserError(
+            f"-n {job.num_samples}: only {job.num_candidates} candidates are drawn; raise "
+            "--candidates"
+        )
+
+
 def _draw_streamed(job: GenerateJob, device: str) -> None:
     """Draw all sequences in this process, without a journal."""
     if not job.output:
@@ -115,7 +130,7 @@ def _draft_of(job: GenerateJob, device: str) -> "Draft | None":
 
     if not job.draft:
         return None
-    return Draft(replace(job.loading, model=job.draft, yarn=None).load(device), job.draft_tokens)
+    return Draft(replace(job.loading, model=job.draft, yarn=None).load(device), job.num_proposed)
 
 
 def _lines(job: GenerateJob, device: str) -> list[str]:
@@ -235,12 +250,12 @@ def _continue(job: GenerateJob, model: "Model", draft: "Draft | None") -> Iterat
 def _fill(job: GenerateJob, model: "Model", draft: "Draft | None") -> Iterator[Record]:
     right = job.right or ""
 
-    with progress("bases", job.candidates * job.length_bp) as advance:
+    with progress("bases", job.num_candidates * job.length_bp) as advance:
         fillings = model.infill(
             job.prompt,
             right,
             job.length_bp,
-            candidates=job.candidates,
+            candidates=job.num_candidates,
             draft=draft,
             advance=advance,
             seed=job.seed,
@@ -248,10 +263,15 @@ def _fill(job: GenerateJob, model: "Model", draft: "Draft | None") -> Iterator[R
             constraints=job.constraints,
             **changed(job.sampling),
         )
+    if len(fillings) < job.num_samples:
+        say(
+            f"the {job.num_candidates} candidates have {len(fillings)} distinct fillings, fewer "
+            f"than -n {job.num_samples}; raise --candidates or --temperature"
+        )
     for rank, filling in enumerate(fillings[: job.num_samples]):
         facts = {
             "rank": rank,
-            "candidates": job.candidates,
+            "candidates": job.num_candidates,
             "prompt_bp": len(job.prompt),
             "right_bp": len(right),
             "score": f"{filling.score:.4f}",

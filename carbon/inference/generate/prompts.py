@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carbon.errors import UserError
-from carbon.genome.alphabet import check_sequence
+from carbon.genome.alphabet import checked_sequence
 from carbon.inference.generate.automaton import Automaton, AutomatonState, automaton_for
 from carbon.inference.options import Constraints, SamplingRule
 from carbon.tokenizer import (
@@ -203,8 +203,7 @@ def rows_for_prompts(
             large.
     """
     check_amount(len(prompts), task.length_bp)
-    for n, prompt in enumerate(prompts, start=1):
-        check_sequence(prompt, f"prompt {n}")
+    prompts = [checked_sequence(prompt, f"prompt {n}") for n, prompt in enumerate(prompts, start=1)]
     automaton = None
     if task.constraints:
         automaton = automaton_for(task.constraints, prompts, task.length_bp, task.right)

@@ -235,6 +235,15 @@ def test_letters_of_every_case_and_code_are_taken(tmp_path):
     assert found.examples.sequences == tuple(s.upper() for s in sequences)
 
 
+def test_rna_is_read_as_its_dna(tmp_path):
+    sequences = [random_bases(40, seed=i) for i in range(20)]
+    rna = [sequence.replace("T", "Uu"[i % 2]) for i, sequence in enumerate(sequences)]
+    path = write_text(tmp_path / "y.csv", ",", {"sequence": rna, "label": [0, 1] * 10})
+    split = SplitConfig(by="random", validation_share=0.3, test_share=0.3, seed=3)
+    read = prepare(DataConfig(path=path, split=split), TaskConfig(type="binary"))
+    assert read.examples.sequences == tuple(sequences)
+
+
 def test_a_protein_of_letters_of_dna_is_refused_as_when_it_is_predicted(tmp_path):
     sequences = [random_bases(40, seed=1), "MAVSKVYARSVYDSRGN"]
     path = write_text(tmp_path / "y.csv", ",", {"sequence": sequences, "label": [0, 1]})

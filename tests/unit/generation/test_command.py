@@ -78,6 +78,14 @@ def test_a_gap_is_filled(folder, capsys):
     assert float(facts["score"]) == pytest.approx(parts, abs=2e-4)
 
 
+def test_equal_fillings_are_counted(folder, capsys):
+    words = ["--prompt", "ACGTA", "--right", "GGATC", "--temperature", "0", "-n", "3"]
+    assert run(folder, *words) == 0
+    captured = capsys.readouterr()
+    assert captured.out.count(">") == 1
+    assert "the 16 candidates have 1 distinct fillings, fewer than -n 3" in captured.err
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -85,6 +93,10 @@ def test_a_gap_is_filled(folder, capsys):
         "--draft-tokens 0 --draft {f}/draft",
         "--right ACG --prompts {f}/p.fa",
         "--right ACG --candidates 0",
+        "--right ACG --candidates 4 -n 5",
+        "--right ACG -n 17",
+        "--candidates 4",
+        "--draft-tokens 4",
         "-n 0",
         "--output {f}/absent/out.fa",
         "--prompts {f}/p.fa -n 500001",

@@ -121,8 +121,15 @@ class TestOthers:
         ):
             assert told["log_likelihood"] == pytest.approx(score.log_likelihood, abs=1e-4)
             assert (told["length_bp"], told["known_bases"]) == score[:2]
-            np.testing.assert_allclose(told["bases"], score.bases, atol=2e-5)
+            known = [value for value in told["bases"] if value is not None]
+            np.testing.assert_allclose(known, score.bases[: len(known)], atol=2e-5)
+        assert [each["bases"].count(None) for each in found["scores"]] == [0, 2, 1]
+        assert found["scores"][1]["bases"][4:] == [None, None]
         assert found["scores"][2]["nats_per_base"] is None
+
+    def test_rna_has_the_score_of_its_dna(self, ask):
+        found = ask("/score", sequences=["AUGGCCuAAGUC", "ATGGCCtAAGTC"])["scores"]
+        assert found[0] == found[1] and found[0]["known_bases"] == 12
 
     def test_variants(self, ask, model, reference):
         fitting = [f"c:100 {REF}>{ALT}", f"c:100 {REF}>{REF}TT"]

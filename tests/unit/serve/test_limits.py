@@ -1,5 +1,6 @@
 """Limits of the server: the cost of requests, their form, stalled clients, and batches."""
 
+import asyncio
 import json
 import socket
 import threading
@@ -10,8 +11,10 @@ import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from starlette.responses import JSONResponse
 
-from carbon.serve import ConnectionLimits
+from carbon.serve import ConnectionLimits, ServeOptions
+from carbon.serve.gate import RequestGate
 from carbon.serve.streams import DONE
 from carbon.serve.worker import ModelThread
 from tests.helpers.processes import waits_for
@@ -140,6 +143,19 @@ def _received(connection):
     while part := connection.recv(65_536):
         parts.append(part)
     return b"".join(parts)
+
+
+@pytest.mark.parametrize(("host", "status"), [("LAB.example", 200), ("other.example", 400)])
+def test_names_of_hosts_have_no_case(host, status):
+    async def app(scope, receive, send):
+        await JSONResponse({})(scope, receive, send)
+
+    async def ask():
+        gate = RequestGate(app, ServeOptions(name="tiny", allowed_hosts=("Lab.Example",)))
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(gate)) as client:
+            return await client.get(f"http://{host}/health", headers={"Host": host})
+
+    assert asyncio.run(ask()).status_code == status
 
 
 HEAD = b"POST /score HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
