@@ -10,6 +10,10 @@ class Html(str):
     """Markup of the demo's own, which a cell of a table shows unescaped."""
 
 
+class Number(str):
+    """A number that is formatted already, aligned in a table as numbers are."""
+
+
 def escape(text: object) -> str:
     """Return text escaped for HTML, so that a browser shows it literally."""
     return html.escape(str(text))
@@ -77,6 +81,8 @@ def share_box(link: str, title: str, sentence: str) -> str:
 def _cell(value: object) -> str:
     if isinstance(value, Html):
         return f"<td>{value}</td>"
+    if isinstance(value, Number):
+        return f'<td class="number">{escape(value)}</td>'
     if isinstance(value, float):
         return f'<td class="number">{value:.4g}</td>'
     if isinstance(value, int):

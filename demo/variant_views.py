@@ -6,7 +6,7 @@ from typing import Any
 from carbon.genome import Interval, Variant
 from carbon.genome.genome import Genome
 from demo import figures as f
-from demo.markup import Html, download, escape, facts, link_chip, paragraph, table, tsv
+from demo.markup import Html, Number, download, escape, facts, link_chip, paragraph, table, tsv
 from demo.panel import Result
 from demo.words import in_words, many, named, spaced
 
@@ -108,7 +108,7 @@ def _allele_cells(row: Result) -> tuple[str, str, str, str]:
     return (
         place,
         consequence,
-        f"{delta:+.2f}",
+        Number(f"{delta:+.2f}"),
         in_words(delta, row["unsure"], "it", "the reference"),
     )
 

@@ -27,7 +27,7 @@ from carbon.genome import (
     sequences,
     unpack_genbank,
 )
-from carbon.genome.alphabet import checked_sequence, why_protein
+from carbon.genome.alphabet import as_dna, checked_sequence, why_protein
 from carbon.genome.gff import read_features
 from carbon.inference.checks import checked_dna
 from data_pipeline.inputs.evaluations import evaluation_places
@@ -162,15 +162,16 @@ def names_and_bases(found) -> list[tuple[str, str]]:
 )
 def test_records_are_the_same_through_every_door(of_format, packing, found, layout, block):
     data = PACKINGS[packing](laid_out(found, of_format, layout))
+    expected = [record._replace(bases=as_dna(record.bases)) for record in found]
     with small_blocks(block):
-        assert through_file(read_records, data) == found
-        assert through_stdin(read_records, data) == found
+        assert through_file(read_records, data) == expected
+        assert through_stdin(read_records, data) == expected
 
 
 @given(found=records, layout=layouts, block=st.integers(1, 60), piece_bp=st.integers(1, 40))
 def test_pieces_joined_are_records(found, layout, block, piece_bp):
     data = laid_out(found, as_fasta, layout)
-    expected = [(record.name, record.bases) for record in found]
+    expected = [(record.name, as_dna(record.bases)) for record in found]
     with small_blocks(block):
         assert through_file(lambda path: from_pieces(path, piece_bp), data) == expected
         assert through_stdin(lambda path: from_pieces(path, piece_bp), data) == expected

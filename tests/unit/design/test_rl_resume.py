@@ -89,12 +89,13 @@ def test_a_run_that_was_killed_goes_on_with_the_same_bytes(start, killed, monkey
     assert contents(stopped) == before
 
 
-def test_resume_of_nothing_begins(start, killed, monkeypatch):
-    monkeypatch.chdir(killed)
-    (killed / "other").mkdir()
-    (killed / "other/mine.txt").touch()
+def test_resume_of_nothing_begins(start, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "killer.py").write_text(KILLER)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/mine.txt").touch()
     assert main(words(start, "other", "--resume")) == 2
-    assert [path.name for path in (killed / "other").iterdir()] == ["mine.txt"]
+    assert [path.name for path in (tmp_path / "other").iterdir()] == ["mine.txt"]
 
 
 def test_from_python_with_a_callable(start, tmp_path):
