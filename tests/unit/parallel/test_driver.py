@@ -17,6 +17,7 @@ from carbon.parallel.driver import MOST_IN_FLIGHT, Block, Workers, run_job
 from carbon.parallel.engines import Answer, InProcess, Seat
 from carbon.parallel.journal import Journal
 from tests.helpers.parallel import WHOLE, Doubler, job_of, processes, run, this_process
+from tests.helpers.processes import waits_for
 
 
 @pytest.fixture(autouse=True)
@@ -233,10 +234,13 @@ class Varied:
         self.folder, self.name, self.values = folder, name, (first, later)
 
     def __call__(self):
-        path = self.folder / "made"
-        number = len(path.read_text()) if path.exists() else 0
-        path.write_text("x" * (number + 1))
-        return Doubler(self.folder, {self.name: self.values[min(number, 1)]})
+        try:
+            (self.folder / "first").touch(exist_ok=False)
+        except FileExistsError:
+            (self.folder / "later").touch()
+            return Doubler(self.folder, {self.name: self.values[1]})
+        waits_for((self.folder / "later").exists, 60)
+        return Doubler(self.folder, {self.name: self.values[0]})
 
 
 @pytest.mark.parametrize(

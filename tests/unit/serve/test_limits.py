@@ -1,6 +1,5 @@
 """Limits of the server: the cost of requests, their form, stalled clients, and batches."""
 
-import asyncio
 import json
 import socket
 import threading
@@ -17,6 +16,7 @@ from carbon.serve import ConnectionLimits, ServeOptions
 from carbon.serve.gate import RequestGate
 from carbon.serve.streams import DONE
 from carbon.serve.worker import ModelThread
+from tests.helpers.coroutines import run_coroutine
 from tests.helpers.processes import waits_for
 from tests.helpers.serve import BASES, serving
 
@@ -155,7 +155,7 @@ def test_names_of_hosts_have_no_case(host, status):
         async with httpx.AsyncClient(transport=httpx.ASGITransport(gate)) as client:
             return await client.get(f"http://{host}/health", headers={"Host": host})
 
-    assert asyncio.run(ask()).status_code == status
+    assert run_coroutine(ask()).status_code == status
 
 
 HEAD = b"POST /score HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
