@@ -10,19 +10,12 @@ from playwright.sync_api import expect
 
 from carbon.genome import Variant
 from demo.panels import PANELS
-from tests.helpers.demo import panel_of
+from tests.helpers.demo import genbank_record, panel_of
 from tests.helpers.files import random_bases, write_fasta, write_vcf
 from tests.helpers.server import asked
 
 OWN = ("start", "variant")  # pages that every run visits here, at two widths
 HOSTILE = "<img src=x onerror=window.hacked=1>"
-GENBANK = """LOCUS       own       900 bp    DNA     linear   UNK 01-JAN-2020
-FEATURES             Location/Qualifiers
-     gene            101..700
-                     /gene="XYZ1"
-ORIGIN
-{bases}//
-"""
 _OUTSIDE = """[...document.querySelectorAll("[href], [src], [action]")]
   .map((e) => e.href?.baseVal ?? e.href ?? e.src ?? e.action)
   .filter((url) => url && !url.startsWith(location.origin) && !/^(data|blob|#)/.test(url))"""
@@ -122,16 +115,14 @@ def test_a_gene_lights_up_again_on_demand(visitor):
                 ("region", "C1:1-90", "gene?input=C1"),
                 ("bases", "ACGTTGCATTAGCATGACGTTGCA", "gene?input=ACGT"),
                 ("FASTA", ">mine\nACGTTGCATTAGCATGACGTTGCA", "gene?input=%3Emine"),
-                ("GenBank", GENBANK, "gene?input=LOCUS"),
+                ("GenBank", genbank_record(), "gene?input=LOCUS"),
             ]
         ),
     ],
 )
 def test_a_paste_of_each_kind_leads_to_its_page(visitor, text, path):
-    bases = random_bases(900, seed=3).lower()
-    rows = "".join(f"{at + 1:>9} {bases[at : at + 60]}\n" for at in range(0, 900, 60))
     visitor.open("/")
-    visitor.page.locator("#input textarea").fill(text.format(bases=rows))
+    visitor.page.locator("#input textarea").fill(text)
     visitor.page.get_by_role("button", name="Go", exact=True).click()
     visitor.page.wait_for_url(lambda url: url.startswith(visitor.address + path))
     visitor.leaving.clear()

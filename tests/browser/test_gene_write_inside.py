@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tests.helpers.files import random_bases
+from tests.helpers.demo import genbank_record
 from tests.helpers.run_lines import step_line
 
 _RANGE = "document.querySelector('#view-track .js-plotly-plot').layout.xaxis.range"
@@ -19,13 +19,6 @@ _NOTE_DRAWING = """window.groups = 0; window.removed = 0; new MutationObserver((
     groups += count(change.addedNodes); removed += count(change.removedNodes);
   }
 }).observe(document, { subtree: true, childList: true });"""
-GENBANK = """LOCUS       own       900 bp    DNA     linear   UNK 01-JAN-2020
-FEATURES             Location/Qualifiers
-     gene            101..700
-                     /gene="XYZ1"
-ORIGIN
-{bases}//
-"""
 
 
 @pytest.mark.parametrize("page", ["gene", "write", "inside"])
@@ -40,10 +33,8 @@ def test_a_page_answers_its_example_at_two_widths(visitor, page):
 
 
 def test_a_pasted_genbank_record_lists_its_genes(visitor):
-    bases = random_bases(900, seed=3).lower()
-    rows = "".join(f"{at + 1:>9} {bases[at : at + 60]}\n" for at in range(0, 900, 60))
     visitor.open("/gene")
-    visitor.field("Gene, region, variant or DNA").fill(GENBANK.format(bases=rows))
+    visitor.field("Gene, region, variant or DNA").fill(genbank_record())
     visitor.press("Read")
     visitor.page.locator("#view-genes").get_by_role("link", name="XYZ1").click()
     visitor.page.locator("#view-facts").get_by_text("own:1-800").wait_for()

@@ -32,6 +32,19 @@ _EXONS, _CDS = ((101, 500), (601, 1000)), ((111, 500), (601, 930))  # 1-based; 2
 _CONTIG_BP = 1400
 
 
+def genbank_record() -> str:
+    """Return a record of 900 bases, `own`, with the gene XYZ1."""
+    bases = random_bases(900, seed=3).lower()
+    rows = "".join(f"{at + 1:>9} {bases[at : at + 60]}\n" for at in range(0, 900, 60))
+    return f"""LOCUS       own       900 bp    DNA     linear   UNK 01-JAN-2020
+FEATURES             Location/Qualifiers
+     gene            101..700
+                     /gene="XYZ1"
+ORIGIN
+{rows}//
+"""
+
+
 def write_genome(folder: Path, contig: str = "c1", strand: str = "+") -> tuple[Path, Path]:
     """Write a FASTA of 1,400 bases and a GFF3 of one gene of two exons; return both paths."""
     bases = list(random_bases(_CONTIG_BP, seed=5))

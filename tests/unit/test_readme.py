@@ -61,11 +61,11 @@ def told_and_made(scored: Path) -> None:
 
 @pytest.mark.nightly
 def test_the_demo(tmp_path):
-    """Started as it stands, it answers with the bundled chromosome, and Ctrl-C ends it."""
-    (line,) = re.findall(r"^\.venv/bin/python (-m demo.*?) +#", README, re.M)
+    """Started as it stands, it answers with a gene of the bundled chromosome, and Ctrl-C ends it."""
+    (line,) = re.findall(r"^\.venv/bin/(carbon demo.*?) +#", README, re.M)
     port = free_port()
     process = subprocess.Popen(
-        [sys.executable, *line.split(), "--port", str(port)],
+        [sys.executable, "-m", *line.split(), "--port", str(port)],
         cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True,
         # What a shell starts in the background is deaf to Ctrl-C, and so is what that starts.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
@@ -74,8 +74,8 @@ def test_the_demo(tmp_path):
         assert process.stderr is not None
         told = next(line for line in process.stderr if line.startswith(("open", "error")))
         assert told == f"open http://127.0.0.1:{port}/ (stop with Ctrl-C)\n"
-        read = Client(f"http://127.0.0.1:{port}", verbose=False).predict(api_name="/read")
-        assert read["region"].startswith("VIII:") and 0 < read["nats_per_base"] < 2
+        inside = Client(f"http://127.0.0.1:{port}", verbose=False).predict(api_name="/inside")
+        assert inside["sequence"].startswith("ATGGCTGTCTCTAAAGTTTACGCT")  # of ENO2
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(60)
