@@ -61,7 +61,7 @@ def told_and_made(scored: Path) -> None:
 
 @pytest.mark.nightly
 def test_the_demo(tmp_path):
-    """Started as it stands, it answers with a gene of the bundled chromosome, and Ctrl-C ends it."""
+    """Started as it stands, it shows a gene of the bundled chromosome, and Ctrl-C ends it."""
     (line,) = re.findall(r"^\.venv/bin/(carbon demo.*?) +#", README, re.M)
     port = free_port()
     process = subprocess.Popen(
