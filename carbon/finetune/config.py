@@ -200,7 +200,8 @@ class SplitConfig(Recipe):
         by: key of `SPLIT_RULES`.
         column: column of the splits (`column`), groups (`group`) or contigs (`contig`; the contig
             of a BED or VCF record if no column is named).
-        validation: values of the column that mark the validation split, or its contigs or groups.
+        validation: values of the column that mark the validation split, or its contigs or groups,
+            as text; of Parquet 1 is `"1"`, also in a column of floats, and true `"true"`.
         test: values that mark the test split.
         validation_share: share of all examples (groups, contigs) for validation, if none are named.
         test_share: share for test, if none are named.
