@@ -159,7 +159,7 @@ def compare(
         chosen = [each for each in scored if known[each.variant][0] in kinds]
         labels = np.array([known[each.variant][0] == kinds[0] for each in chosen], np.int64)
         genes = [known[each.variant][1] for each in chosen]
-        values = {
+        values: dict[str, NDArray[np.float64]] = {
             score: sign * np.array([getattr(each, score) for each in chosen], float)
             for score, sign in SIGNS.items()
         }
