@@ -87,8 +87,8 @@ CALIBRATIONS: dict[str, str] = {
     "temperature": "logits divided by one number, for `labels` by one for each label; logits "
     "change at most 20-fold, and a note names the outputs that reach the bound",
     "platt": "a logistic curve of each logit",
-    "isotonic": "a rising curve of the log-odds of each output; of several classes, each against the "
-    "others, then normalised",
+    "isotonic": "a rising curve of log-odds; of several classes, each against the others, then "
+    "normalised",
 }
 
 TOO_LONG: dict[str, str] = {
