@@ -6,13 +6,16 @@ Variants are drawn at random places of a contig that the model was not trained o
 missense changes and frameshifts of 1 bp in coding sequence, and their controls. AUROC and average
 precision of each score of `tiled` and of a linear probe have 95 % intervals over genes. The probe
 predicts a block of 50 kbp from the others. The defaults took
-half an hour on a busy core.
+half an hour on a busy core. `--output` writes the estimates as JSON, by comparison and score, for
+the card of the bundled model.
 """
 
 import argparse
+import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +36,7 @@ from carbon.genome import (
 from carbon.inference import Model
 from carbon.inference.options import ScoreName
 from carbon.inference.variants.embeddings import AlleleVectors
+from carbon.io.files import atomic_file
 from carbon.metrics import auroc, average_precision
 from carbon.progress import say
 from carbon.uncertainty import bootstrap
@@ -53,6 +57,8 @@ BLOCK_BP = 50_000
 
 Known = dict[Variant, tuple[str, str]]
 """Kind and gene of each variant."""
+Measures = dict[str, dict[str, Any]]
+"""Fields of an `Estimate` by the name of the measure."""
 
 
 def main() -> None:
@@ -67,6 +73,7 @@ def main() -> None:
     parser.add_argument(
         "--sites", type=int, default=100, help="neutral sites of a calibration cell"
     )
+    parser.add_argument("--output", type=Path, help="JSON of all estimates")
     arguments = parser.parse_args()
     model = carbon.load(arguments.model)
     with Reference(arguments.genome) as genome:
@@ -74,7 +81,11 @@ def main() -> None:
         annotation = read_annotation(arguments.annotation, genome, contig_names=names)
         region = from_region(arguments.region, genome.contig_lengths_bp)
         known = draw(genome, Consequences(genome, annotation), region, arguments.each)
-        compare(model, genome, annotation, region.contig, known, arguments.sites)
+        estimates = compare(model, genome, annotation, region.contig, known, arguments.sites)
+    if arguments.output:
+        arguments.output.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_file(arguments.output) as path:
+            path.write_text(json.dumps(estimates, indent=1) + "\n", encoding="utf-8")
 
 
 def draw(genome: Reference, consequences: Consequences, region: Interval, most: int) -> Known:
@@ -129,8 +140,8 @@ def compare(
     contig: str,
     known: Known,
     sites_per_context: int,
-) -> None:
-    """Print AUROC and average precision of each score and of a probe, for each comparison."""
+) -> dict[str, dict[str, Measures]]:
+    """Return AUROC and average precision by comparison and score or probe, and print them."""
     neutral = [
         each for each in intergenic(annotation, genome.contig_lengths_bp) if each.contig == contig
     ]
@@ -143,18 +154,23 @@ def compare(
         )
     )
     vectors = {each.variant: each for each in model.embed_variants(genome, list(known))}
+    estimates: dict[str, dict[str, Measures]] = {}
     for name, kinds in COMPARISONS.items():
         chosen = [each for each in scored if known[each.variant][0] in kinds]
         labels = np.array([known[each.variant][0] == kinds[0] for each in chosen], np.int64)
         genes = [known[each.variant][1] for each in chosen]
-        for score, sign in SIGNS.items():
-            values = np.array([getattr(each, score) for each in chosen], float)
-            print_measures(f"{name}, {score}", sign * values, labels, genes)
+        values: dict[str, NDArray[np.float64]] = {
+            score: sign * np.array([getattr(each, score) for each in chosen], float)
+            for score, sign in SIGNS.items()
+        }
         features = np.array([difference(vectors[each.variant]) for each in chosen])
         blocks = [f"{each.variant.position // BLOCK_BP}" for each in chosen]
-        print_measures(
-            f"{name}, probe", nested_probe(features, labels, blocks).scores, labels, genes
-        )
+        values |= {"linear probe": nested_probe(features, labels, blocks).scores}
+        measured = {each: measures(values[each], labels, genes) for each in values}
+        estimates[name] = {score: each for score, each in measured.items() if each}
+        for score, each in estimates[name].items():
+            print(f"{name}, {score}: {shown(each)}", flush=True)
+    return estimates
 
 
 def difference(vectors: AlleleVectors) -> NDArray[np.float32]:
@@ -164,20 +180,29 @@ def difference(vectors: AlleleVectors) -> NDArray[np.float32]:
     return np.concatenate([vectors.ref, vectors.alt - vectors.ref])
 
 
-def print_measures(
-    name: str, values: NDArray[np.float64], labels: NDArray[np.int64], genes: Sequence[str]
-) -> None:
-    """Print both measures of the variants that have the score."""
+def measures(
+    values: NDArray[np.float64], labels: NDArray[np.int64], genes: Sequence[str]
+) -> Measures:
+    """Return both measures of the variants that have the score; empty without both labels."""
     has = ~np.isnan(values)
     if len(set(labels[has].tolist())) < 2:
-        return
+        return {}
     clusters = [gene for gene, each in zip(genes, has, strict=True) if each]
-    line = [f"{name}: {int(has.sum())} variants"]
+    estimates: Measures = {}
     for title, measure in (("AUROC", auroc), ("average precision", average_precision)):
-        estimate = bootstrap(measure(values[has], labels[has]), int(has.sum()), clusters=clusters)
-        value, low, high = estimate[:3]
-        line.append(f"{title} {value:.3f} [{low:.3f}, {high:.3f}]")
-    print(", ".join(line), flush=True)
+        estimate = bootstrap(measure(values[has], labels[has]), len(clusters), clusters=clusters)
+        estimates[title] = estimate._asdict()
+    return estimates
+
+
+def shown(estimates: Measures) -> str:
+    """Return measures as text."""
+    number = next(iter(estimates.values()))["num_samples"]
+    parts = (
+        f"{title} {each['value']:.3f} [{each['low']:.3f}, {each['high']:.3f}]"
+        for title, each in estimates.items()
+    )
+    return ", ".join([f"{number} variants", *parts])
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ Which source a record is of, the table in `data_pipeline.sources` says.
 """
 
 import itertools
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
@@ -294,7 +295,13 @@ _EXACT_TYPES = {
     "protein_coding": "cds",
     "mrna": "cds",
 }
-_TYPE_ENDINGS = (("pseudogene", "pseudo"), ("trna", "tRNA"), ("rrna", "rRNA"), ("rna", "ncRNA"))
+# A word that ends with tRNA is not one, such as vaultRNA; a pseudogenic_tRNA is a pseudogene.
+_TYPE_PATTERNS = (
+    ("pseudogen", "pseudo"),
+    ("(?<![a-z])trna$", "tRNA"),
+    ("(?<![a-z])rrna$", "rRNA"),
+    ("rna$", "ncRNA"),
+)
 
 
 def gene_type_of(biotype: str) -> str:
@@ -304,5 +311,5 @@ def gene_type_of(biotype: str) -> str:
     ('cds', 'ncRNA', '')
     """
     name = biotype.lower().removesuffix("_gene")
-    endings = (kind for ending, kind in _TYPE_ENDINGS if name.endswith(ending))
-    return _EXACT_TYPES.get(name) or next(endings, "")
+    kinds = (kind for pattern, kind in _TYPE_PATTERNS if re.search(pattern, name))
+    return _EXACT_TYPES.get(name) or next(kinds, "")

@@ -21,9 +21,9 @@ from data_pipeline.cuts import Dropped
 from data_pipeline.dedup import dedup_steps
 from data_pipeline.dedup.rows import Rows, index_rows
 from data_pipeline.extract import make_shard
-from data_pipeline.inputs.listing import Input, inputs_of, paths_of
+from data_pipeline.inputs.listing import Input, inputs_of, may_hold_out, paths_of
 from data_pipeline.inputs.remote import with_inputs_here
-from data_pipeline.recipe import AssemblyConfig, BuildConfig, may_hold_out
+from data_pipeline.recipe import AssemblyConfig, BuildConfig
 from data_pipeline.records import BASES_A_BATCH, Record
 from data_pipeline.sources import Source
 from data_pipeline.split import is_fastq

@@ -22,10 +22,17 @@ from data_pipeline.inputs.evaluations import (
     evaluation_sequences,
 )
 from data_pipeline.inputs.files import file_rows
-from data_pipeline.inputs.listing import FileInput, inputs_of, paths_of, sample_name, title_of
+from data_pipeline.inputs.listing import (
+    FileInput,
+    inputs_of,
+    may_hold_out,
+    paths_of,
+    sample_name,
+    title_of,
+)
 from data_pipeline.inputs.regions import bed_regions
 from data_pipeline.limits import FAMILY, STOPS_AT_INCOMPLETE_CDS
-from data_pipeline.recipe import AssemblyConfig, BuildConfig, may_hold_out
+from data_pipeline.recipe import AssemblyConfig, BuildConfig
 from data_pipeline.records import Record, Segment, ShardWriter, digests_of, read_bases
 from data_pipeline.sources import SOURCES, Source, divided, set_alike, source_of
 from data_pipeline.split import held_out_regions, is_fastq, split_of

@@ -285,13 +285,6 @@ def assembly_name(assembly: AssemblyConfig) -> str:
     return assembly.name or assembly.genome.replace("\\", "/").rpartition("/")[2].split(".fa")[0]
 
 
-def may_hold_out(config: BuildConfig) -> bool:
-    """Return whether a record can be held out, by the recipe or by a corpus that is read again."""
-    return any(assembly.holdout for assembly in config.assemblies) or any(
-        file.test_share or file.path.endswith(".parquet") for file in config.files
-    )
-
-
 # From the root of a lineage to the species types of the released corpus; the first that is there.
 _SPECIES_TYPES = (
     ("Mammalia", "mam"),

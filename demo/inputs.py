@@ -9,8 +9,9 @@ from carbon.errors import TypedError, UserError
 from carbon.genome import Interval, Variant
 from carbon.genome.alphabet import DNA_LETTERS
 from carbon.genome.contig_names import CHR, contig_names
-from carbon.genome.genes import Gene, find_gene, near_names
+from carbon.genome.genes import Gene, Transcript, find_gene, near_names
 from carbon.genome.genome import Genome
+from carbon.genome.notation import same_variant
 from demo.letters import check_is_dna, looks_like_protein
 from demo.protein_changes import CHANGE, read_change, variant_of_change
 
@@ -211,8 +212,13 @@ def _read_protein_change(text: str, genome: Genome, paste: object, gene: str) ->
     assert change is not None
     if not name:
         raise UserError(f"{text}: in which gene? give GENE {text}")
-    own = gene_named(genome, name)
-    return _detected(genome, variant_of_change(genome, own, change), own)
+    own, spelled = gene_named(genome, name), _spelled_name(genome, name)
+    assert genome.annotation is not None  # it has the gene
+
+    def variant_in(transcript: Transcript) -> Variant:
+        return variant_of_change(genome, own, transcript, change)
+
+    return _detected(genome, same_variant(text, spelled, genome.annotation, variant_in), own)
 
 
 def _detected(genome: Genome, variant: Variant, gene: Gene | None = None) -> Detected:

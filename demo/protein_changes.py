@@ -9,7 +9,7 @@ from Bio.Data.IUPACData import protein_letters_3to1
 from carbon.errors import UserError
 from carbon.genome import Interval, Variant, reverse_complement, snv_effect
 from carbon.genome.annotation import code_of
-from carbon.genome.genes import Gene
+from carbon.genome.genes import Gene, Transcript
 from carbon.genome.genome import Genome
 from demo.central_dogma import Residue, residues
 
@@ -51,16 +51,24 @@ def read_change(text: str) -> ProteinChange | None:
     return ProteinChange(ref, int(match["number"]), ref if alt == "=" else alt)
 
 
-def variant_of_change(genome: Genome, gene: Gene, change: ProteinChange) -> Variant:
+def variant_of_change(
+    genome: Genome, gene: Gene, transcript: Transcript, change: ProteinChange
+) -> Variant:
     """Return the variant with the fewest changed bases that makes a change; of equals, the first.
 
+    Args:
+        genome: genome of the gene.
+        gene: a gene.
+        transcript: its transcript that numbers the residues.
+        change: the changed amino acid.
+
     Raises:
-        UserError: the gene has no such residue, or an intron divides the codon where two of its
+        UserError: the protein has no such residue, or an intron divides the codon where two of its
             bases would change.
     """
-    residue = _residue(genome, gene, change)
+    residue = _residue(genome, gene, transcript, change)
     codon = "".join(_base(genome, gene, place) for place in residue.places)
-    code = code_of(gene.transcripts[0])
+    code = code_of(transcript)
     assert code is not None  # `residues` is empty without a code
     codons = [c for c in _codons_of(code.amino_acids, code.stops, change.alt) if c != codon]
     if not codons:
@@ -114,8 +122,8 @@ def _snvs_of_codon(genome: Genome, gene: Gene, residue: Residue) -> dict[str, Va
     return {term: snvs[term] for term in _SHOWN_TERMS if term in snvs}
 
 
-def _residue(genome: Genome, gene: Gene, change: ProteinChange) -> Residue:
-    protein = residues(genome.reference, gene.transcripts[0]) if gene.transcripts else []
+def _residue(genome: Genome, gene: Gene, transcript: Transcript, change: ProteinChange) -> Residue:
+    protein = residues(genome.reference, transcript)
     if not protein:
         raise UserError(f"{gene.name}: has no coding sequence to count residues in; give bases")
     if change.number > len(protein):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Trains the bundled model again, from the FASTA (dna.toplevel) and the GTF of Saccharomyces cerevisiae
-# R64-1-1 (Ensembl, release 96): an hour and a half on two cores. Equal files, libraries and processors
+# R64-1-1 (Ensembl, release 96): two hours on two cores. Equal files, libraries and processors
 # give equal bytes.
 #
 #   GENOME=R64-1-1.fa.gz ANNOTATION=R64-1-1.96.gtf.gz OUTPUT=my_yeast bash runs/yeast.sh
@@ -54,6 +54,9 @@ step "$work/records/heldout_likelihood/yeast.json" carbon eval run --model yeast
   --codon-periodic "$genome,$annotation,$corpus" --output "$work/records" --resume
 step "$work/eval/heldout/results.json" carbon eval report "$work/records" \
   --output "$work/eval/heldout"
+
+step "$work/eval/variant_scores/results.json" python bench/known_variants.py "$work/model" "$genome" \
+  --annotation "$annotation" --region VIII --output "$work/eval/variant_scores/results.json"
 
 # 4. The folder of the model, with card and chromosome VIII.
 step "$out" python runs/yeast_model.py --genome "$genome" --annotation "$annotation" \

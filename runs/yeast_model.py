@@ -36,6 +36,8 @@ _HEADLINES = {
     "heldout consequences yeast groups damage stop_gained": ("roc_auc", "AUROC of new stop codons"),
 }
 """Results that stand in the metadata of the card, with their metric and name."""
+VARIANT_SCORES = "variant_scores"
+"""Evaluation by `bench/known_variants.py`."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -185,6 +187,8 @@ def card(
     environment = Environment(
         loader=loader, undefined=StrictUndefined, trim_blocks=True, keep_trailing_newline=True
     )
+    others = {name: each for name, each in results.items() if name != VARIANT_SCORES}
+    scored = results.get(VARIANT_SCORES, {})
     parts = (part.partition("\n") for part in run_card.split("\n## ")[1:])
     return environment.get_template("yeast_card.md").render(
         front=front(entry, results),
@@ -193,8 +197,11 @@ def card(
         k=K,
         tokens=config.longest_context_tokens,
         overlap=overlap_of(results),
-        estimates=estimates_of(results),
+        estimates=estimates_of(others),
+        variant_scores=scored,
+        score_names=list(dict.fromkeys(name for each in scored.values() for name in each)),
         number=lambda estimate, key: f"{estimate[key]:.4f}" if key in estimate else "",
+        interval=lambda each: f"{each['value']:.3f} [{each['low']:.3f}, {each['high']:.3f}]",
         sections={name: text for name, _, text in parts},
     )
 

@@ -255,8 +255,11 @@ class Evaluator:
 class Evaluation:
     """Periodic evaluation on held-out records, by the first process while the others wait."""
 
-    def __init__(self, run: Run, sync: OuterSync, evaluator: Evaluator, log: RunLog) -> None:
-        """Evaluate the outer parameters of workers, or else the weights."""
+    def __init__(self, run: Run, sync: OuterSync, evaluator: Evaluator | None, log: RunLog) -> None:
+        """Evaluate the outer parameters of workers, or else the weights.
+
+        The first process has the evaluator.
+        """
         self._run, self._sync, self._evaluator, self._log = run, sync, evaluator, log
 
     def after_step(self, metrics: Metrics) -> None:
@@ -269,7 +272,9 @@ class Evaluation:
         run = self._run
         with self._sync.outer_params_loaded():
             network = run.gathered()
-        measures: list[Any] = [self._evaluator.measure(network) if network is not None else None]
+        measures: list[Any] = [None]
+        if self._evaluator and network is not None:
+            measures = [self._evaluator.measure(network)]
         dist.broadcast_object_list(measures, group=run.ranks.group, group_src=0)
         run.state.gaps.append(measures[0]["recovery"] - measures[0]["recovery_bf16"])
         step = run.state.step

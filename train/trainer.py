@@ -102,7 +102,9 @@ class Trainer:
         )
         self.state = RunState()
         self.guard = Guard(config.guard, self.checkpoints)
-        self._evaluator = Evaluator(config) if config.probe.every_steps else None
+        is_evaluated = bool(config.probe.every_steps)
+        # The first process alone measures. If it fails, it ends all.
+        self._evaluator = Evaluator(config) if is_evaluated and ranks.is_first else None
         self._meter = Meter(ranks, self.parts[0].config)
         self._folder = Path(config.output)
         self._graphs = CompiledGraphs(config.compute)
@@ -145,7 +147,7 @@ class Trainer:
         self._begin(log)
         profiler = StepProfiler(self.config, self.ranks)
         hooks: list[Hook] = [StepLog(self, log), profiler]
-        if self._evaluator:
+        if self.config.probe.every_steps:
             evaluation = Evaluation(self, self.sync, self._evaluator, log)
             is_first_step = self.state.step < self.ranks.num_workers
             if self.start and is_first_step and not self.sync.steps_taken(self.state):

@@ -105,6 +105,7 @@ def serve(
             name=name,
             reference=opened,
             annotation=_annotation(genes, opened),
+            genetic_code=genes.genetic_code,
             background=_background(model, loading.model, background) if uses_own else None,
             calibration=Calibration.read(calibration) if calibration else None,
             finetuned=_finetuned(folders, device, loading.dtype),

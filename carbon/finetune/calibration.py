@@ -23,23 +23,24 @@ class Calibration:
         method: key of `CALIBRATIONS`, but not `none`.
         slopes: of `temperature` and `platt`: the factor of each output's logit.
         intercepts: of `platt`: the number that is added to each output's scaled logit.
-        before: of `isotonic`: for each output, probabilities in rising order.
-        after: the calibrated probability of each; between them it is interpolated.
+        corner_log_odds: of `isotonic`: for each output, log-odds in rising order; none for an
+            output that keeps its probabilities.
+        corner_probabilities: the calibrated probability of each; between them it is interpolated.
     """
 
     method: str
     slopes: tuple[float, ...] = ()
     intercepts: tuple[float, ...] = ()
-    before: tuple[tuple[float, ...], ...] = ()
-    after: tuple[tuple[float, ...], ...] = ()
+    corner_log_odds: tuple[tuple[float, ...], ...] = ()
+    corner_probabilities: tuple[tuple[float, ...], ...] = ()
 
     @property
     def num_outputs(self) -> int:
         """Outputs that it was fitted to; 0 if its numbers do not fit together."""
-        is_curve = self.method == "isotonic"
-        parts = (self.before, self.after) if is_curve else (self.slopes, self.intercepts)
-        pairs = zip(self.before, self.after, strict=False)
-        is_whole = len(parts[0]) == len(parts[1]) and all(len(x) == len(y) > 0 for x, y in pairs)
+        curves = self.corner_log_odds, self.corner_probabilities
+        parts = curves if self.method == "isotonic" else (self.slopes, self.intercepts)
+        pairs = zip(*curves, strict=False)
+        is_whole = len(parts[0]) == len(parts[1]) and all(len(x) == len(y) for x, y in pairs)
         return len(parts[0]) * is_whole
 
     def notes(self, names: Sequence[str]) -> list[str]:
@@ -73,8 +74,9 @@ class Calibration:
         if self.method == "platt":
             calibrated = sigmoid(self._platt_scores(logits, is_one_of=is_one_of))
         else:
-            curves = zip(predict(logits).T, self.before, self.after, strict=True)
-            calibrated = np.stack([np.interp(*curve) for curve in curves], axis=1)
+            scores = log_odds(logits) if is_one_of else logits
+            curves = zip(scores.T, self.corner_log_odds, self.corner_probabilities, strict=True)
+            calibrated = np.stack([_on_curve(*curve) for curve in curves], axis=1)
         return _normalised(calibrated) if is_one_of else calibrated
 
     def log_odds(self, logits: Floats, predict: Predict, *, is_one_of: bool) -> Floats:
@@ -103,6 +105,11 @@ def sigmoid(logits: Floats) -> Floats:
     return 0.5 * (1 + np.tanh(0.5 * logits))
 
 
+def _on_curve(scores: Floats, corners: Sequence[float], probabilities: Sequence[float]) -> Floats:
+    """Return the probabilities of a curve at log-odds, (rows,); without corners, their own."""
+    return np.interp(scores, corners, probabilities) if corners else sigmoid(scores)
+
+
 def _normalised(probabilities: Floats) -> Floats:
     """Return rows that sum to 1; equal shares where all are 0."""
     sums = probabilities.sum(axis=1, keepdims=True)
@@ -127,7 +134,7 @@ def log_odds(logits: Floats) -> Floats:
 
 
 def fit_calibration(
-    method: str, logits: Floats, labels: NDArray[Any], predict: Predict, *, is_one_of: bool
+    method: str, logits: Floats, labels: NDArray[Any], *, is_one_of: bool
 ) -> Calibration:
     """Return the recalibration that fits labels best.
 
@@ -136,7 +143,6 @@ def fit_calibration(
         logits: (rows, outputs) of the validation split.
         labels: (rows, columns): class indices of `is_one_of`, otherwise a column of 0 and 1 for
             each output. NaN are ignored.
-        predict: maps logits to probabilities.
         is_one_of: as in `Calibration.apply`.
     """
     logits = np.asarray(logits, dtype=np.float64)
@@ -148,28 +154,25 @@ def fit_calibration(
             slope = _slope(lambda slope: _cross_entropy(slope * logits, chosen))
             return Calibration(method, (slope,) * logits.shape[1], (0.0,) * logits.shape[1])
         labels = np.eye(logits.shape[1])[classes]
-    columns = list(_known_columns(logits, labels, predict, is_one_of=is_one_of))
+    columns = list(_known_columns(log_odds(logits) if is_one_of else logits, labels))
     if method == "isotonic":
-        curves = [_isotonic(probabilities, events) for _, probabilities, events in columns]
-        before, after = zip(*curves, strict=True)
-        return Calibration(method, before=before, after=after)
+        curves = [_isotonic(scores, events) for scores, events in columns]
+        corners, probabilities = zip(*curves, strict=True)
+        return Calibration(method, corner_log_odds=corners, corner_probabilities=probabilities)
     fit = {"temperature": _temperature, "platt": _platt}[method]
     fits = [
         fit(scores, events) if len(np.unique(events)) > 1 else (1.0, 0.0)
-        for scores, _, events in columns
+        for scores, events in columns
     ]
     slopes, intercepts = zip(*fits, strict=True)
     return Calibration(method, slopes, intercepts)
 
 
-def _known_columns(
-    logits: Floats, labels: NDArray[Any], predict: Predict, *, is_one_of: bool
-) -> Iterator[tuple[Floats, Floats, Floats]]:
-    """Yield log-odds, probabilities and events of each output, where its label is known."""
-    scores, probabilities = log_odds(logits) if is_one_of else logits, predict(logits)
-    for score, probability, label in zip(scores.T, probabilities.T, labels.T, strict=True):
+def _known_columns(scores: Floats, labels: NDArray[Any]) -> Iterator[tuple[Floats, Floats]]:
+    """Yield log-odds and events of each output, where its label is known."""
+    for score, label in zip(scores.T, labels.T, strict=True):
         known = ~np.isnan(label)
-        yield score[known], probability[known], label[known].astype(np.float64)
+        yield score[known], label[known].astype(np.float64)
 
 
 def _slope(loss: Callable[[float], float]) -> float:
@@ -214,15 +217,16 @@ def _platt(scores: Floats, events: Floats) -> tuple[float, float]:
     return float(model.coef_[0, 0]), float(model.intercept_[0])
 
 
-def _isotonic(probabilities: Floats, events: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _isotonic(scores: Floats, events: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the corners of the rising curve with the smallest squared error.
 
-    It is the identity for a single value: a class that is absent would be impossible for ever.
+    Its places are log-odds, which keep the order of logits that all have the probability 1. For a
+    single value it has no corners: a class that is absent would be impossible for ever.
     """
     from sklearn.isotonic import IsotonicRegression
 
     if len(np.unique(events)) < 2:
-        return (0.0, 1.0), (0.0, 1.0)
+        return (), ()
     model = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip")
-    model.fit(probabilities, events)
+    model.fit(scores, events)
     return tuple(model.X_thresholds_.tolist()), tuple(model.y_thresholds_.tolist())

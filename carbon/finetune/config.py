@@ -87,8 +87,8 @@ CALIBRATIONS: dict[str, str] = {
     "temperature": "logits divided by one number, for `labels` by one for each label; logits "
     "change at most 20-fold, and a note names the outputs that reach the bound",
     "platt": "a logistic curve of each logit",
-    "isotonic": "a rising step function of each probability; of several classes, each against the "
-    "others, then normalised",
+    "isotonic": "a rising curve of log-odds; of several classes, each against the others, then "
+    "normalised",
 }
 
 TOO_LONG: dict[str, str] = {
@@ -200,7 +200,8 @@ class SplitConfig(Recipe):
         by: key of `SPLIT_RULES`.
         column: column of the splits (`column`), groups (`group`) or contigs (`contig`; the contig
             of a BED or VCF record if no column is named).
-        validation: values of the column that mark the validation split, or its contigs or groups.
+        validation: values of the column that mark the validation split, or its contigs or groups,
+            as text; of Parquet 1 is `"1"`, also in a column of floats, and true `"true"`.
         test: values that mark the test split.
         validation_share: share of all examples (groups, contigs) for validation, if none are named.
         test_share: share for test, if none are named.

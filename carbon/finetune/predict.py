@@ -115,6 +115,7 @@ class FinetunedModel:
         *,
         strands: Strands | None = None,
         too_long: str | None = None,
+        with_sd: bool = False,
     ) -> Iterator[Floats32]:
         """Yield the prediction of each sequence, in order: probabilities, or numbers in their unit.
 
@@ -126,15 +127,18 @@ class FinetunedModel:
                 recipe's setting, `both` by default.
             too_long: `refuse`, `truncate` or `tile` sequences longer than the context. None takes
                 the recipe's setting.
+            with_sd: append to the outputs the SD of each one over the members of an ensemble, with
+                Bessel's correction.
 
         Yields:
-            (outputs,) float32 for each sequence, or (bases, outputs) for a label of every base. NaN
-            if no base is known, and for bases that were cut off.
+            (outputs,) float32 for each sequence, or (bases, outputs) for a label of every base;
+            twice as many outputs with SDs. NaN if no base is known, and for bases that were cut
+            off.
 
         Raises:
             TypeError: `sequences` is a single string or a file name, or an item is not a string.
-            UserError: an option is invalid, a sequence is too long, or it has a letter that is not
-                DNA.
+            UserError: an option is invalid, a sequence is too long, it has a letter that is not
+                DNA, or SDs are requested of a single network.
         """
         strands = strands or self.manifest.strands
         if self.reads_pairs and too_long not in (None, "refuse"):
@@ -145,8 +149,10 @@ class FinetunedModel:
         too_long = too_long or self.manifest.too_long
         check_choice("strands", strands, STRANDS_READ)
         check_choice("too_long", too_long, TOO_LONG)
+        if with_sd and self.num_networks == 1:
+            raise UserError("with_sd: the model is a single network; train one with several seeds")
         check: Any = _checked_alleles if self.reads_pairs else checked_dna
-        return self._predicted(check(sequences), strands, too_long)
+        return self._predicted(check(sequences), strands, too_long, with_sd)
 
     @property
     def reads_pairs(self) -> bool:
@@ -154,12 +160,12 @@ class FinetunedModel:
         return num_alleles(self.manifest.variant_input) > 1
 
     def _predicted(
-        self, sequences: Iterable[Input], strands: Strands, too_long: str
+        self, sequences: Iterable[Input], strands: Strands, too_long: str, with_sd: bool
     ) -> Iterator[Floats32]:
         num_done = 0
         for block in blocks(sequences, input_bp):
             names = [f"sequence {num_done + n}" for n in range(1, len(block) + 1)]
-            yield from self.predict_block(block, names, strands, too_long)
+            yield from self.predict_block(block, names, strands, too_long, with_sd=with_sd)
             num_done += len(block)
 
     def predict_block(

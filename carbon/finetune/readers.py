@@ -270,9 +270,11 @@ def place_in(path: str, first_line: int) -> Callable[[int], str]:
 
 
 def split_columns(table: pa.Table, path: str, config: DataConfig) -> Mapping[str, Sequence[str]]:
-    """Return the column that determines splits, if the rule uses one."""
-    name = config.split.column
-    return {name: text_column(table, name, path, "data.split.column")} if name else {}
+    """Return the column that determines splits, if the rule uses one, as `text_of` its cells."""
+    if not (name := config.split.column):
+        return {}
+    column = table.column(find_column(name, table.column_names, path, "data.split.column"))
+    return {name: [text_of(value) for value in column.to_pylist()]}
 
 
 def text_column(table: pa.Table, name: str, path: str, key: str) -> list[str]:

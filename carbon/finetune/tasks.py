@@ -276,9 +276,8 @@ class LabelTask:
         if method == "none":
             return self
         known = ~np.isnan(logits).any(axis=1)
-        predict = self.task_type.predict
         calibration = fit_calibration(
-            method, logits[known], labels[known], predict, is_one_of=self.is_one_of
+            method, logits[known], labels[known], is_one_of=self.is_one_of
         )
         return replace(self, calibration=calibration)
 

@@ -5,11 +5,11 @@ Sequences: bases, or one FASTA record. An error names the first wrong letter.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from carbon.errors import GenomeError, TypedError
+from carbon.errors import GenomeError, TypedError, UserError
 from carbon.genome.alphabet import DNA_LETTERS, IUPAC_DNA, as_dna, check_dna, reverse_complement
 from carbon.genome.annotation import read_gene_file
 from carbon.genome.contig_names import CHR, contig_names
@@ -223,11 +223,33 @@ class _Place(NamedTuple):
 def _coding_variant(
     text: str, at: int, name: str, reference: Reference, annotation: Annotation
 ) -> Variant:
-    """Return the variant that is the same in all transcripts that a name may refer to."""
+    def variant_in(transcript: Transcript) -> Variant:
+        return _edited(text, at, transcript, reference)
+
+    return same_variant(text, name, annotation, variant_in)
+
+
+def same_variant(
+    text: str, name: str, annotation: Annotation, variant_in: Callable[[Transcript], Variant]
+) -> Variant:
+    """Return the variant that is the same in all transcripts that a name may refer to.
+
+    These are the transcript with the name, or all of the gene whose CDS has its start codon.
+
+    Args:
+        text: variant notation, for messages.
+        name: of a gene or transcript.
+        annotation: annotation with the gene.
+        variant_in: returns the variant by the numbering of a transcript, or raises UserError.
+
+    Raises:
+        TypedError: no transcript fits, or they number the variant differently.
+        UserError: `variant_in` raises it for all transcripts.
+    """
     transcripts = _numbering_transcripts(text, name, annotation)
-    outcomes = [_outcome(text, at, transcript, reference) for transcript in transcripts]
+    outcomes = [_outcome(variant_in, transcript) for transcript in transcripts]
     variants = [each for each in outcomes if isinstance(each, Variant)]
-    errors = [each for each in outcomes if isinstance(each, TypedError)]
+    errors = [each for each in outcomes if isinstance(each, UserError)]
     if not variants:
         raise errors[0]
     if errors or len(set(variants)) > 1:
@@ -242,11 +264,11 @@ def _coding_variant(
 
 
 def _outcome(
-    text: str, at: int, transcript: Transcript, reference: Reference
-) -> Variant | TypedError:
+    variant_in: Callable[[Transcript], Variant], transcript: Transcript
+) -> Variant | UserError:
     try:
-        return _edited(text, at, transcript, reference)
-    except TypedError as error:
+        return variant_in(transcript)
+    except UserError as error:
         return error
 
 
@@ -258,7 +280,10 @@ def _numbering_transcripts(text: str, name: str, annotation: Annotation) -> tupl
     if not fit:
         what = "transcript" if named else "gene"
         raise TypedError(
-            f"{what} '{name}' has no annotated start; c. positions are unknown", text, 0, name
+            f"{what} '{name}' has no annotated start; positions in its CDS are unknown",
+            text,
+            0,
+            name,
         )
     return fit
 

@@ -41,19 +41,22 @@ def identity_of(runner: "ModelRunner", model: str) -> dict[str, Any]:
 
 
 def checksums_of(
-    identity: Mapping[str, Any], contig_lengths_bp: Mapping[str, int]
+    identity: Mapping[str, Any], contig_lengths_bp: Mapping[str, int] | None = None
 ) -> dict[str, str]:
     """Return the checksums that outputs store, so that paths with new content do not look equal.
 
     Args:
         identity: from `identity_of`.
-        contig_lengths_bp: length by contig of the reference. Its bases are not hashed, so that a
-            compressed or soft-masked copy has the same checksum.
+        contig_lengths_bp: length by contig of the reference, if there is one. Its bases are not
+            hashed, so that a compressed or soft-masked copy has the same checksum.
+
+    Returns:
+        `model_sha256`, and `contigs_sha256` of a reference.
     """
-    return {
-        "model_sha256": _sha256_of(identity["weights"]),
-        "contigs_sha256": _sha256_of(contig_lengths_bp),
-    }
+    checksums = {"model_sha256": _sha256_of(identity["weights"])}
+    if contig_lengths_bp is not None:
+        checksums["contigs_sha256"] = _sha256_of(contig_lengths_bp)
+    return checksums
 
 
 def _sha256_of(values: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ from carbon.errors import UserError
 from carbon.genome import read_sequences
 from carbon.inference.checks import NotFinite
 from carbon.inference.embed import Float32s
-from carbon.inference.identity import identity_of
+from carbon.inference.identity import checksums_of, identity_of
 from carbon.inference.jobs import EmbedJob, ScoreJob, model_worker, workers_for
 from carbon.inference.score import PER_BASE, PER_SEQUENCE, SequenceScore
 from carbon.io import vectors as vector_files
@@ -56,9 +56,10 @@ class SequenceWorker(ABC, Generic[T]):
         """Describe the model and the method; `source` is the file, for messages."""
         self.model, self.job, self._source = model, job, source
         named = {"model": job.loading.model, "yarn": model.yarn, **asdict(job.method)}
+        identity = identity_of(model.runner, job.loading.model)
         self.about: dict[str, Any] = {
-            "settings": named | {"dtype": model.dtype} | self.facts(),
-            "identity": identity_of(model.runner, job.loading.model),
+            "settings": named | {"dtype": model.dtype} | self.facts() | checksums_of(identity),
+            "identity": identity,
         }
 
     @abstractmethod

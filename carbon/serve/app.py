@@ -21,6 +21,7 @@ from carbon.__version__ import __version__
 from carbon.errors import UserError
 from carbon.genome import Consequences
 from carbon.inference import Model
+from carbon.inference.variants.annotate import other_genome
 from carbon.io.structured import JSON_OBJECT, parse_json
 from carbon.serve.endpoints import Completions, Embeddings, Endpoint, Scores
 from carbon.serve.errors import error, http_error, server_error, short
@@ -116,7 +117,7 @@ def _endpoints(model: Model, options: ServeOptions, thread: ModelThread) -> list
         Completions(*common),
         Embeddings(*common),
         Scores(*common),
-        Variants(*common, _consequences(options)),
+        Variants(*common, _consequences(options), _other_genomes(options)),
     ]
     if options.finetuned:
         from carbon.serve.predictions import Predictions
@@ -129,6 +130,16 @@ def _consequences(options: ServeOptions) -> Consequences | None:
     if options.reference is None or options.annotation is None:
         return None
     return Consequences(options.reference, options.annotation)
+
+
+def _other_genomes(options: ServeOptions) -> dict[str, str]:
+    """Return which percentiles and calibrated deltas are of another genome, and warn of it."""
+    notes: dict[str, str] = {}
+    if options.reference:
+        for name in ("background", "calibration"):
+            drawn = getattr(options, name)
+            notes |= other_genome(name, drawn, options.reference, options.genetic_code)
+    return notes
 
 
 def _add_pages(app: FastAPI, options: ServeOptions, thread: ModelThread, metrics: Metrics) -> None:

@@ -28,6 +28,7 @@ class ServeOptions:
         name: of the model, for clients.
         reference: for variants.
         annotation: of the reference, for consequences of variants.
+        genetic_code: table of its CDS without transl_table, or None.
         background: for percentiles of variants.
         calibration: for calibrated deltas of variants.
         finetuned: fine-tuned models by name, for predictions.
@@ -43,6 +44,7 @@ class ServeOptions:
     name: str
     reference: Reference | None = None
     annotation: Annotation | None = None
+    genetic_code: str | None = None
     background: Background | None = None
     calibration: Calibration | None = None
     finetuned: Mapping[str, "FinetunedModel"] = field(default_factory=dict)

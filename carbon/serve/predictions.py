@@ -38,7 +38,10 @@ class Predictions(Endpoint[Prediction]):
             finetuned.check_lengths(sequences, names)
 
         def run(batch: list[str]) -> list[Any]:
-            return list(finetuned.predict(batch, strands=strands, too_long=too_long))
+            with_sd = finetuned.num_networks > 1
+            return list(
+                finetuned.predict(batch, strands=strands, too_long=too_long, with_sd=with_sd)
+            )
 
         num_rows = len(STRANDS_READ[strands]) * (1 + finetuned.task.per_base)
         num_rows *= finetuned.num_networks
@@ -54,7 +57,8 @@ class Predictions(Endpoint[Prediction]):
     def entry(self, request: Prediction, index: int, result: Float32s) -> dict[str, Any]:
         """Return the predicted class, if the task has classes, and the value of each output.
 
-        A label of every base has lists, with an item for each base.
+        An ensemble also has the SD of each output over its members. A label of every base has
+        lists, with an item for each base.
 
         Raises:
             NotFinite: a value is infinite; NaN means that no base is known.
@@ -64,11 +68,14 @@ class Predictions(Endpoint[Prediction]):
         task = self._finetuned(request).task
         values = result.astype(object)
         values[np.isnan(result)] = None
-        predicted = dict(zip(task.output_names, values.T.tolist(), strict=True))
+        columns, width = values.T.tolist(), task.num_outputs
+        numbers = {"predicted": dict(zip(task.output_names, columns[:width], strict=True))}
+        if len(columns) > width:
+            numbers["sd"] = dict(zip(task.output_names, columns[width:], strict=True))
         if not task.task_type.one_column:
-            return {"predicted": predicted}
-        classes = task.classes_of(np.atleast_2d(result))
-        return {"class": classes if task.per_base else classes[0], "predicted": predicted}
+            return numbers
+        classes = task.classes_of(np.atleast_2d(result)[:, :width])
+        return {"class": classes if task.per_base else classes[0], **numbers}
 
     def _finetuned(self, request: Prediction) -> FinetunedModel:
         if request.model is None and len(self.model_names) > 1:

@@ -1,7 +1,7 @@
 """The endpoint of variants: deltas, consequences and percentiles."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from carbon.errors import UserError
@@ -35,6 +35,7 @@ class Variants(Endpoint[VariantScoring]):
     example: ClassVar = {"variants": ["VIII:451496 G>A"]}
 
     consequences: Consequences | None = None  # of all requests, as it indexes every gene
+    other_genomes: Mapping[str, str] = field(default_factory=dict)  # from `other_genome`
 
     def job(self, request: VariantScoring, emit: Emit | None = None) -> ModelJob:
         """Score the variants; one that contradicts the reference gets a reason instead."""
@@ -82,14 +83,14 @@ class Variants(Endpoint[VariantScoring]):
         return ModelJob(self._batch_key(request), variants, tokens, run)
 
     def head(self, request: VariantScoring) -> dict[str, Any]:
-        """Return what the percentiles mean, or why there are none."""
+        """Return what the percentiles mean or why there are none, and files of other genomes."""
         background = self.options.background
         why = self._why_no_percentile(self._method(request))
         if background is None or why:
             meaning = f"none: {why}"
         else:
             meaning = percentile_meaning(background, self.model.dtype)
-        return {**super().head(request), "percentile": meaning}
+        return {**super().head(request), "percentile": meaning, **self.other_genomes}
 
     def entry(self, request: VariantScoring, index: int, result: Columns) -> dict[str, Any]:
         """Return the columns of a variant."""

@@ -41,6 +41,14 @@ def inputs_of(config: BuildConfig) -> list[Input]:
     ]
 
 
+def may_hold_out(config: BuildConfig) -> bool:
+    """Return whether a record can be held out, by the recipe or by a corpus that is read again."""
+    return any(assembly.holdout for assembly in config.assemblies) or any(
+        file.test_share or any(path.suffix == ".parquet" for path in matching(file.path))
+        for file in config.files
+    )
+
+
 def sample_name(file: FileInput) -> str:
     """Return whose reads a file holds."""
     return file.config.sample or sample_of(file.path, paired=file.mates is not None)

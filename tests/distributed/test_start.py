@@ -32,6 +32,7 @@ from train.config import ParallelConfig
 from train.planning.pipeline import PIPELINE_SCHEDULES
 from train.planning.plan import plan_of
 from train.schedule import Schedule
+from train.trainer import Trainer
 
 CONTEXT_TOKENS = 128
 TUNINGS = {
@@ -222,7 +223,10 @@ def test_a_layout_trains_as_one_process(corpus, starts, tmp_path, name, tune, pa
 
 @pytest.mark.nightly
 def test_adapters_on_shared_rows_train_and_are_probed_as_alone(corpus, starts, tmp_path):
-    """By two processes as by one: losses, a probe before and behind the steps, and the export."""
+    """By two processes as by one: losses, a probe before and behind the steps, and the export.
+
+    The first process alone reads the held-out records.
+    """
     words = ("data.microbatch_tokens=128", "probe.every_steps=4", "probe.source=mrna",
              "probe.heldout_bp=600", "probe.sites=2")  # fmt: skip
     config = going_on(corpus, tmp_path, starts / "native", "lora", *words)
@@ -237,6 +241,11 @@ def test_adapters_on_shared_rows_train_and_are_probed_as_alone(corpus, starts, t
         for key in alone.keys() & {"loss", "gradient_norm", "heldout_nats_per_base"}:
             assert shared[key] == pytest.approx(alone[key], rel=1e-3), key
     assert_close(weights[2], weights[1])
+    assert run_ranks(2, reads_held_out, one, parallel=one.parallel) == [True, False]
+
+
+def reads_held_out(ranks, config):
+    return Trainer(config, ranks)._evaluator is not None
 
 
 def test_resuming_gives_the_same_bits(finished, tmp_path):

@@ -285,6 +285,8 @@ def test_a_change_that_isoforms_disagree_on_is_not_labelled(tmp_path):
     ("biotype", "expected"),
     [("protein_coding", "cds"), ("cds", "cds"), ("tRNA", "tRNA"), ("Mt_tRNA", "tRNA"),
      ("rRNA", "rRNA"), ("snoRNA", "ncRNA"), ("processed_pseudogene", "pseudo"),
+     ("vaultRNA", "ncRNA"), ("vault_RNA", "ncRNA"), ("stRNA", "ncRNA"), ("5S_rRNA", "rRNA"),
+     ("pseudogenic_tRNA", "pseudo"), ("pseudogenic_rRNA", "pseudo"), ("tRNA_pseudogene", "pseudo"),
      ("misc_RNA", "misc_RNA"), ("tmRNA", "tmRNA"), ("TEC", ""),
      ("mRNA", "cds"), ("Protein_coding", "cds"), ("protein_coding_gene", "cds"), ("CDS", "cds"),
      ("ncRNA_gene", "ncRNA"), ("tRNA_gene", "tRNA"), ("MT_TRNA", "tRNA"), ("MISC_RNA", "misc_RNA"),

@@ -121,6 +121,11 @@ def test_a_coding_position_refers_to_the_typed_transcript(tmp_path):
     with pytest.raises(TypedError, match="name a transcript instead, such as t1") as raised:
         found("abc:c.391del", own)
     assert (raised.value.wrong, raised.value.near) == (GENE, ("t1",))
+    # Residue 131, the first of the second exon, is bases 391 to 393; the second transcript has 130.
+    assert found("T1:p.A131P", own).interval.start == 600
+    with pytest.raises(TypedError, match="2 transcripts of gene 'ABC' number this position diff"):
+        found("abc:p.A131P", own)
+    assert found("abc:p.Y2*", own).text == STOP  # both number it alike
 
 
 def test_a_change_without_a_gene_needs_one(genome):
@@ -136,7 +141,9 @@ def test_a_protein_change_has_the_named_consequence(tmp_path, strand):
     terms = {"*": "stop_gained", "N": "missense_variant", "Y": "synonymous_variant"}
     for number in (2, 7, 132):  # codon 132 is the second of the second exon
         for alt, term in terms.items():
-            variant = variant_of_change(own, gene, ProteinChange("Y", number, alt))
+            variant = variant_of_change(
+                own, gene, *gene.transcripts, ProteinChange("Y", number, alt)
+            )
             assert consequences.of(variant).consequence == term
             assert consequences.of(variant).codon == number
 
@@ -144,7 +151,7 @@ def test_a_protein_change_has_the_named_consequence(tmp_path, strand):
 def test_a_change_on_the_reverse_strand_is_complemented(tmp_path):
     own = Genome.open(*write_genome(tmp_path, strand="-"))
     (gene,) = own.annotation.genes
-    variant = variant_of_change(own, gene, ProteinChange("Y", 2, "*"))
+    variant = variant_of_change(own, gene, *gene.transcripts, ProteinChange("Y", 2, "*"))
     assert variant == Variant("c1", 1400 - 116, *map(reverse_complement, "CA"))
 
 

@@ -67,6 +67,27 @@ def written(folder, command, *words):
     return pq.read_table(output)
 
 
+def test_outputs_store_checksums_of_model_and_reference(folder):
+    sequences, reference = folder / "s.fa", ["--reference", folder / "r.fa"]
+    region = [*reference, "--region", "c:100-110", "--window", 60]
+    runs = {
+        "variants --window 60": ["--vcf", folder / "v.vcf", *reference],
+        "embed --window 60": ["--vcf", folder / "v.vcf", *reference],
+        "scan": region,
+        "dependency": region,
+        "score": [sequences],
+        "embed": [sequences],
+    }
+    found = {}
+    for command, words in runs.items():
+        settings = json.loads(written(folder, command, *words).schema.metadata[b"carbon"])
+        found[command] = (settings["model_sha256"], settings.get("contigs_sha256"))
+    model, contigs = found.pop("variants --window 60")
+    of_reference = [*found.values()][:3]
+    assert of_reference == [(model, contigs)] * 3 and contigs
+    assert [*found.values()][3:] == [(model, None)] * 2
+
+
 def check_equal(table, expected):
     """Compare rows, types and settings exactly; a NaN equals a NaN."""
     found = table.to_arrow()

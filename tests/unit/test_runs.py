@@ -152,7 +152,8 @@ def test_the_bundled_model_is_trained_and_measured(start, tmp_path, files):
     place = {"OUTPUT": "new", "WORK": "a work"}
     ended = start("yeast.sh", "--set", "seed=3", **files, **place)
     assert ended.code == 0
-    build, train, export, convert, background, data, measure, report, make = ended.commands[1:]
+    build, train, export, convert, background, *evaluations, make = ended.commands[1:]
+    data, measure, report, scores = evaluations
     work = tmp_path / "a work"
     assert f"output={work}/corpus" in build and f"data.corpus={work}/corpus" in train
     assert train[-4:] == ["--set", "seed=3", "--resume", "auto"]
@@ -162,6 +163,8 @@ def test_the_bundled_model_is_trained_and_measured(start, tmp_path, files):
         f"{work}/corpus" in data and measure[measure.index("--model") + 1] == f"yeast={work}/model"
     )
     assert report[-1] == f"{work}/eval/heldout"
+    assert scores[:3] == ["python", "bench/known_variants.py", f"{work}/model"]
+    assert scores[-1] == f"{work}/eval/variant_scores/results.json"
     assert make[-1] == str(tmp_path / "new")
     (tmp_path / "new").rmdir()
     again = start("yeast.sh", "--set", "seed=3", **files, **place)

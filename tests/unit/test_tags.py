@@ -9,7 +9,7 @@ from carbon.corpus import SpanRows, open_packed, open_store, ordered_rows
 from carbon.corpus import store as stores
 from carbon.errors import ConfigError, UserError
 from carbon.tokenizer import NATIVE, TAGS, Tag, encode, native_tokens, tags_of, vocabulary
-from data_pipeline.cuts import _EXACT_TYPES, _TYPE_ENDINGS
+from data_pipeline.cuts import _EXACT_TYPES, _TYPE_PATTERNS
 from data_pipeline.inputs.files import file_rows
 from data_pipeline.recipe import _SPECIES_TYPES, BuildConfig, FilesConfig
 from tests.helpers.files import random_bases
@@ -124,4 +124,4 @@ def test_what_is_taken_from_annotation_and_taxonomy_is_in_the_table():
     species = {tag.code for tag in tags_of("species")}
     genes = {tag.code for tag in tags_of("gene")}
     assert {code for _, code in _SPECIES_TYPES} <= species
-    assert {*_EXACT_TYPES.values(), *(code for _, code in _TYPE_ENDINGS)} <= genes
+    assert {*_EXACT_TYPES.values(), *(code for _, code in _TYPE_PATTERNS)} <= genes

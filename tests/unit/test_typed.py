@@ -175,8 +175,8 @@ def transcript_named(name, start, end, **marks):
         ("g:c.28del", "2 transcripts of gene 'g' number .* differently; .* such as t1, t2"),
         ("g:c.250del", "2 transcripts of gene 'g' number .* differently; .* such as t1$"),
         ("g:c.999del", "the CDS has 300 bases, not 999"),
-        ("t3:c.28del", "transcript 't3' has no annotated start; c. positions are unknown"),
-        ("none:c.28del", "gene 'none' has no annotated start; c. positions are unknown"),
+        ("t3:c.28del", "transcript 't3' has no annotated start; positions in its CDS are unknown"),
+        ("none:c.28del", "gene 'none' has no annotated start; positions in its CDS are unknown"),
     ],
 )
 def test_the_transcript_that_counts(tmp_path, text, position):

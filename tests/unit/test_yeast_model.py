@@ -41,6 +41,8 @@ RESULTS = {
         }
     }
 }
+_MEASURED = {"AUROC": {"value": 0.983, "low": 0.971, "high": 0.99234}}
+SCORED = {"missense": {"delta": _MEASURED}, "new stops": {"delta": _MEASURED, "jsd": _MEASURED}}
 RUN_CARD = "".join(
     f"\n## {name}\n\nThe {name} of the run.\n"
     for name in ("Use", "Training", "Data", "Results", "Limits")
@@ -66,7 +68,8 @@ def genome(tmp_path):
 def material(folder: Path, network, genome) -> dict[str, Path]:
     """Lay out what a run, a corpus and an evaluation leave, under a folder of any name."""
     work, run, corpus = (folder / name for name in ("work", "run", "corpus"))
-    for path in (work / "export", work / "eval" / "heldout", run, corpus):
+    evaluations = {"heldout": RESULTS, "variant_scores": SCORED}
+    for path in (work / "export", *(work / "eval" / name for name in evaluations), run, corpus):
         path.mkdir(parents=True)
     save_model(network, work / "model")
     (work / "export" / "curves.png").write_bytes(b"a picture")
@@ -79,7 +82,8 @@ def material(folder: Path, network, genome) -> dict[str, Path]:
     manifest = {"recipe": {"output": str(corpus)}, "inputs": [one]}
     manifest |= {"held_out": ["VIII:1-601"], "outputs": {}, "sources": {}}
     (corpus / "manifest.json").write_text(json.dumps(manifest))
-    (work / "eval" / "heldout" / "results.json").write_text(json.dumps(RESULTS))
+    for name, results in evaluations.items():
+        (work / "eval" / name / "results.json").write_text(json.dumps(results))
     return {"run": run, "corpus": corpus, "work": work}
 
 
@@ -115,10 +119,13 @@ def test_the_folder_has_everything_and_no_path(made, tmp_path, genome):
     corpus = json.loads((made / "corpus.json").read_text())
     assert [file["path"] for file in corpus["inputs"][0]["files"]] == [p.name for p in genome[:2]]
     assert corpus["inputs"][0]["files"][0]["sha256"] == sha256_of_file(genome[0])
-    assert json.loads((made / "results.json").read_text()) == {"heldout": RESULTS}
+    results = json.loads((made / "results.json").read_text())
+    assert results == {"heldout": RESULTS, "variant_scores": SCORED}
     text = (made / "README.md").read_text()
     assert "| heldout, heldout_likelihood, yeast | 1.2987 | 1.2901 | 1.3055 |" in text
     assert "| heldout, heldout_likelihood, Markov 6 | 1.3544 |  |  |" in text
+    assert "\n| score | missense | new stops |\n|---|---|---|\n| delta | 0.983 [0.971" in text
+    assert "\n| jsd |  | 0.983 [0.971, 0.992] |\n\n## Training" in text
     assert "was held out of training; none of its 8 31-mers occurs in" in text
     assert re.findall(r"The (\w+) of the run", text) == ["Training", "Data", "Results"]
 

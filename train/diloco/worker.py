@@ -178,7 +178,7 @@ class DilocoWorker(OuterSync):
         """Return the outer state, unsent residuals, and means that are not applied yet."""
         kinds = self._outer.tensors()
         kinds |= {f"arrived-{number}": mean for number, (_, mean, _) in self._arrived.items()}
-        if self._is_alone:  # a pseudo-gradient that is sent again begins from it
+        if self._may_send_again():  # from this residual
             kinds["residual-before"] = self._residuals_before
         return self._weights.as_saved(kinds)
 
@@ -222,6 +222,10 @@ class DilocoWorker(OuterSync):
         self._exchanges.append(Exchange(self._round, plan, numbers, is_last, report, left))
         self._residuals_before = dict(self._outer.residuals)
         self._dispatch(self._exchanges[-1])
+
+    def _may_send_again(self) -> bool:
+        """Return whether the round of a pseudo-gradient may lack a quorum."""
+        return bool(self._config.store and self._exchanges and not self._config.rounds_ahead)
 
     def _send_again(self, exchange: Exchange) -> None:
         """Send a pseudo-gradient again, including the steps that this worker took alone."""
@@ -342,10 +346,15 @@ class DilocoWorker(OuterSync):
             store.snapshots.save(self._outer.snapshot())
 
     def _go_on_alone(self, exchange: Exchange) -> None:
-        """Take another round of steps before looking for a round that lacks a quorum."""
+        """Take another round of steps before looking for a round that lacks a quorum.
+
+        A worker that is stopped while it waits for a quorum waits again when it resumes.
+        """
         self.stopped = self._ranks.shared(self._wants_to_stop())
+        if self.stopped and not self._is_alone:
+            return
         exchange.left = self._budget()
-        if self.stopped or self._is_alone:
+        if self._is_alone:
             return
         self._is_alone = True
         few = f"round {exchange.round}: fewer than {self._config.min_workers} workers are there"

@@ -26,6 +26,7 @@ from carbon.inference.dependency.maps import (
     num_dependency_tokens,
     timed_tokens,
 )
+from carbon.inference.identity import checksums_of, identity_of
 from carbon.inference.jobs import DependencyJob
 from carbon.inference.options import input_files
 from carbon.inference.scan.job import gene_in_one_part
@@ -60,6 +61,8 @@ def run_dependency_job(job: DependencyJob, device: str) -> dict[str, Any]:
     with _open(job) as opened:
         runner, method = _checked_method(job, device, opened.place)
         settings = _settings_of(job, runner, opened.place, method)
+        identity = identity_of(runner, job.loading.model)
+        settings |= checksums_of(identity, opened.reference.contig_lengths_bp)
         tokens = num_dependency_tokens(runner, opened.reference, opened.place, method)
         with progress("dependency map, tokens", tokens) as advance:
             found = dependency_map(runner, opened.reference, opened.place, method, advance)

@@ -22,7 +22,7 @@ from carbon.genome import (
 from carbon.genome.bed import Regions, read_regions
 from carbon.genome.contig_names import names_table
 from carbon.genome.genes import find_gene
-from carbon.inference.identity import identity_of
+from carbon.inference.identity import checksums_of, identity_of
 from carbon.inference.jobs import ScanJob, workers_for
 from carbon.inference.options import PROTOCOLS, SIDES, STRANDS_READ, Strands, input_files
 from carbon.inference.scan.formats import ScanWriter
@@ -318,6 +318,7 @@ def _run(job: ScanJob, scan: OpenedScan, workers: Workers) -> dict[str, Any]:
     about = workers.about(_expected_blocks(scan))
     method = ScanMethod(**about["method"])
     settings = settings_of(job, about["model"], scan.places, method)
+    settings |= checksums_of(about["identity"], scan.reference.contig_lengths_bp)
 
     def blocks() -> Iterator[list[ScanWindow]]:
         return window_blocks(scan.reference, scan.places, method, about["windows"])

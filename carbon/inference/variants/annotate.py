@@ -90,18 +90,18 @@ BACKGROUND = "background"  # the setting that is present if percentiles are writ
 
 
 def other_genome(
-    name: str, drawn: BackgroundFile | None, reference: Reference, options: AnnotationOptions
-) -> dict[str, Any]:
+    name: str, drawn: BackgroundFile | None, reference: Reference, genetic_code: str | None
+) -> dict[str, str]:
     """Return the setting that a background or calibration is of another genome, and warn of it.
 
     Args:
         name: `background` or `calibration`, for the setting and the warning.
         drawn: the file; None if there is none.
         reference: reference of the scoring.
-        options: annotation of the scoring.
+        genetic_code: `--genetic-code` of the scoring, or None.
     """
     lengths_bp = reference.contig_lengths_bp
-    why = drawn.why_other_genome(lengths_bp, options.genetic_code) if drawn else None
+    why = drawn.why_other_genome(lengths_bp, genetic_code) if drawn else None
     if why is None:
         return {}
     say(f"warning: the {name} is of another genome ({why}); make one with `carbon background`")

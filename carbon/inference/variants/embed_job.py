@@ -11,7 +11,7 @@ import numpy as np
 from carbon.batching import in_blocks
 from carbon.errors import UserError
 from carbon.genome import Reference, VcfRow
-from carbon.inference.identity import identity_of
+from carbon.inference.identity import checksums_of, identity_of
 from carbon.inference.jobs import EmbedJob, VariantJob, workers_for
 from carbon.inference.options import AnnotationOptions, VariantEmbedOptions, input_files
 from carbon.inference.variants.embeddings import (
@@ -121,13 +121,15 @@ def run_variant_embed_job(job: EmbedJob, options: WorkerOptions) -> dict[str, An
     ):
         vcf = reader_of(records, records.vcf, reference)
         about = workers.about(in_blocks(vcf, EMBEDDED_PER_BLOCK))
+        checksums = checksums_of(about["identity"], reference.contig_lengths_bp)
+        settings = about["settings"] | checksums
         filters = {"filters": records.filters, "min_qual": records.min_qual}
 
         def write(results: Iterator[tuple[list[VcfRow], Any]]) -> dict[str, Any]:
             counts: Counter[str] = Counter()
             rows = _counted(_rows(results, counts), counts)
             with atomic_file(job.output) as path:
-                number = write_vectors(path, rows, about["width"], about["settings"])
+                number = write_vectors(path, rows, about["width"], settings)
             return {
                 "alleles": number,
                 "alleles_embedded": counts.pop("", 0),
@@ -138,10 +140,7 @@ def run_variant_embed_job(job: EmbedJob, options: WorkerOptions) -> dict[str, An
         work = Job(
             description="embedding variants",
             output=job.output,
-            settings=about["settings"]
-            | about["identity"]
-            | filters
-            | fingerprints(records, records.vcf),
+            settings=settings | about["identity"] | filters | fingerprints(records, records.vcf),
             check=lambda: checked_records(vcf, reference, records),
             blocks=lambda: in_blocks(vcf, EMBEDDED_PER_BLOCK),
             payload=lambda block: [row._replace(columns=()) for row in block],
@@ -161,7 +160,7 @@ def run_variant_embed_job(job: EmbedJob, options: WorkerOptions) -> dict[str, An
         **counts,
         "records_left_out": left_out,
         "width": about["width"],
-        **about["settings"],
+        **settings,
     }
 
 

@@ -309,7 +309,7 @@ def score_vcf(
         calibration, made = calibration_for(about["background"], job.calibration)
         settings: dict[str, Any] = about["settings"] | percentile | made
         for name, drawn in ((BACKGROUND, background), ("calibration", calibration)):
-            settings |= other_genome(name, drawn, reference, job.genes)
+            settings |= other_genome(name, drawn, reference, job.genes.genetic_code)
         settings |= checksums_of(about["identity"], reference.contig_lengths_bp)
         scored_header(vcf, settings)
         genes = read_genes(

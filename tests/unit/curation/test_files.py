@@ -12,6 +12,7 @@ from carbon.io.locks import locked_output
 from data_pipeline import build as building
 from tests.helpers.curation import assembly, build, rows_of
 from tests.helpers.files import place_gene, random_bases, write_fasta
+from tests.helpers.near_duplicates import mutated
 from tests.helpers.schemas import check_manifest
 
 
@@ -84,16 +85,19 @@ class TestFiles:
             assert read_source(tmp_path / "c", "mrna", split).to_pylist() == before
 
     def test_held_out_files_of_another_corpus_stay_held_out(self, tmp_path):
-        """Also a copy of a held-out record in the other's training file goes."""
+        """Also copies of held-out records in the other's training file go, and similar ones."""
         names = ["dev", "eval_1", "held_out", "heldout", "test-0-of-1", "test", "validation-0"]
         train, *held_out = (random_bases(300, i) for i in range(1 + len(names)))
-        pq.write_table(pa.table({"text": [train, held_out[-1]]}), tmp_path / "train-0.parquet")
-        for name, bases in zip(names, held_out, strict=True):
-            pq.write_table(pa.table({"text": [bases]}), tmp_path / f"{name}.parquet")
-        settings = [f"files.0.path={tmp_path}/*.parquet", "files.0.source=eukaryote"]
-        assert build(tmp_path / "c", *settings) == 0
+        similar = mutated(held_out[0], 0.01, 1)
+        (tmp_path / "in").mkdir()
+        texts = {"train-0": [train, held_out[-1], similar]}
+        texts |= {name: [bases] for name, bases in zip(names, held_out, strict=True)}
+        for name, bases in texts.items():
+            pq.write_table(pa.table({"text": bases}), tmp_path / "in" / f"{name}.parquet")
+        own = ["files.0.source=own", "files.0.both_strands=true"]
+        assert build(tmp_path / "c", f"files.0.path={tmp_path}/in/*", *own) == 0
         for split, bases in (("train", [train]), ("test", held_out)):
-            rows = read_source(tmp_path / "c", "eukaryote", split).to_pylist()
+            rows = read_source(tmp_path / "c", "own", split).to_pylist()
             assert [row["sequence"] for row in rows] == bases
 
     def test_a_corpus_with_an_empty_split_is_read_again(self, tmp_path, capsys):

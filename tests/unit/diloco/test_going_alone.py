@@ -7,6 +7,7 @@ import torch
 
 from train.config import WorkersConfig
 from train.diloco import worker as module
+from train.diloco.codecs import CODECS
 from train.diloco.rounds import Plan, RoundRecord, WorkerReport
 from train.diloco.streaming import UnsentWork
 from train.runs.record import Work
@@ -45,6 +46,7 @@ class Scripted:
 
     Attributes:
         sent: reports, in order.
+        parts: encoded pseudo-gradients, in order.
         members: of rounds that have taken place; OWN is this worker's last report.
         plan: in the records.
     """
@@ -53,11 +55,13 @@ class Scripted:
 
     def __init__(self):
         self.sent: list[WorkerReport] = []
+        self.parts: list[dict[str, torch.Tensor]] = []
         self.members: dict[int, tuple[WorkerReport, ...]] = {}
         self.plan = Plan.first(2, EVERY)
 
     def send(self, exchange, parts):
         self.sent.append(exchange.report)
+        self.parts.append(parts)
 
     def wait_for(self, exchange, wait):
         if exchange.round not in self.members:
@@ -92,7 +96,7 @@ def start(monkeypatch):
     """Return a function that begins a worker, and gives it with its transport and its log."""
     monkeypatch.setattr(module, "WholeWeights", OneWeight)
 
-    def make(table=None, **how):
+    def make(table=None, saved=None, **how):
         given = {"count": 2, "store": "unused", "every_steps": EVERY, "codec": "fp32",
                  "momentum": 0.0, "learning_rate": 1.0}  # fmt: skip
         config = SimpleNamespace(workers=WorkersConfig(**(given | how)))
@@ -102,6 +106,8 @@ def start(monkeypatch):
         monkeypatch.setattr(worker, "_opened", lambda: transport)
         if table is not None:
             worker.expect(table)
+            for name, room in worker.tensors().items():
+                room.copy_(saved[name])
         worker.begin(SimpleNamespace(step=0), log, lambda: False)
         return worker, transport, log
 
@@ -245,11 +251,27 @@ def test_a_stop_while_alone_keeps_what_was_not_sent_before(start):
     assert worker._is_alone
     table, saved = worker.to_table(), worker.tensors()
     assert saved["worker.residual-before.w"].item() == 0.25
-    again, _, _ = start(table, codec="top2")
-    for name, room in again.tensors().items():
-        room.copy_(saved[name])
+    again, _, _ = start(table, saved, codec="top2")
     again._weights.value = worker._weights.value.clone()
     for one in (worker, again):
         take(one, EVERY - 1)
     assert torch.equal(again._outer.residuals["w"], worker._outer.residuals["w"])
     assert again._unsent.works == worker._unsent.works
+
+
+def test_a_stop_while_waiting_for_a_quorum_keeps_the_residual(start):
+    """The worker waits again when it resumes, and what it sends again has its whole residual."""
+    worker, _, _ = start(codec="top2")
+    worker._outer.residuals["w"].fill_(0.25)
+    worker._wants_to_stop = lambda: True
+    take(worker, EVERY)
+    assert worker.stopped and not worker._is_alone
+    table, saved = worker.to_table(), worker.tensors()
+    again, transport, log = start(table, saved, codec="top2")
+    again._weights.value = worker._weights.value.clone()
+    assert [kind for kind, _ in log.events] == ["alone"]  # it has waited, in vain
+    take(again, EVERY)
+    # Six steps of 0.1, and the residual, which decays; a single number is sent as it is.
+    expected = 6 * 0.1 + CODECS["top2"].feedback * 0.25
+    assert transport.parts[-1]["w:magnitudes"][0, 0].item() == pytest.approx(expected)
+    assert (transport.sent[-1].extra, transport.sent[-1].steps) == (1, 6)

@@ -120,7 +120,7 @@ def test_tables_keep_their_types_and_their_lines(tmp_path):
     assert read_rows(csv_config(tmp_path)).where(0).endswith("x.csv line 2")
 
 
-def test_rows_are_kept_by_the_text_of_numbers_and_booleans(tmp_path):
+def test_rows_are_kept_and_split_by_the_text_of_numbers_and_booleans(tmp_path):
     table = pa.table({
         "sequence": ["ACGT", "ACGG", "ACGC"], "label": [0, 1, 0],
         "fold": [1.0, 2.0, 1.5], "used": [True, False, True],
@@ -133,6 +133,9 @@ def test_rows_are_kept_by_the_text_of_numbers_and_booleans(tmp_path):
         ({"used": ("false",), "fold": ("2",)}, ["ACGG"]),
     ):
         assert list(read_rows(config.replace(keep=keep)).sequences) == expected
+    for column, texts in (("fold", ["1", "2", "1.5"]), ("used", ["true", "false", "true"])):
+        split = SplitConfig(by="group", column=column)
+        assert read_rows(config.replace(split=split)).columns == {column: texts}
 
 
 def test_labels_of_every_base_of_a_bed_run_along_the_strand(tmp_path):

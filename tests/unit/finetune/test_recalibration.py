@@ -53,19 +53,20 @@ class Scores(ClassifierMixin, BaseEstimator):
         return features.argmax(axis=1)
 
 
-def by_sklearn(method, scores, labels):
-    """Return the probabilities of each class after scikit-learn's own calibration."""
+def by_sklearn(method, scores, labels, others):
+    """Return the probabilities of each class of others after scikit-learn's own calibration."""
     number = max(2, scores.shape[1])
     method = {"platt": "sigmoid"}.get(method, method)
     model = CalibratedClassifierCV(FrozenEstimator(Scores(number)), method=method)
-    return model.fit(scores, labels[:, 0].astype(int)).predict_proba(scores)
+    return model.fit(scores, labels[:, 0].astype(int)).predict_proba(others)
 
 
 @pytest.mark.parametrize("method", ["platt", "isotonic"])
 def test_two_classes_as_scikit_learn(method):
     logits, labels = overconfident(1)
-    found = BINARY.calibrated(method, logits, labels).predictions(logits)
-    expected = by_sklearn(method, logits, labels)[:, 1:]
+    others = logits + 0.01
+    found = BINARY.calibrated(method, logits, labels).predictions(others)
+    expected = by_sklearn(method, logits, labels, others)[:, 1:]
     np.testing.assert_allclose(found, expected, atol=2e-4)
 
 
@@ -75,7 +76,8 @@ def test_many_classes_as_scikit_learn(method):
     shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     np.testing.assert_allclose(log_odds(logits), np.log(shares / (1 - shares)), atol=1e-6)
     found = CLASSES.calibrated(method, logits, labels).predictions(logits)
-    expected = by_sklearn(method, np.log(shares / (1 - shares)), labels)
+    odds = np.log(shares / (1 - shares))
+    expected = by_sklearn(method, odds, labels, odds)
     np.testing.assert_allclose(found, expected, atol=2e-4)
     np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-6)
 
@@ -117,7 +119,7 @@ def test_the_calibration_error_falls_and_the_fit_survives_a_file(tmp_path, metho
     path = tmp_path / "finetune.json"
     torn = json.loads(path.read_text())
     torn["task"]["names"] = ["a", "b"]
-    torn["task"]["calibration"]["slopes"] = torn["task"]["calibration"]["before"] = []
+    torn["task"]["calibration"]["slopes"] = torn["task"]["calibration"]["corner_log_odds"] = []
     path.write_text(json.dumps(torn))
     with pytest.raises(ModelError, match=r"task\.calibration does not fit"):
         read_manifest(tmp_path)
@@ -212,10 +214,16 @@ def test_an_isotonic_curve_never_makes_an_absent_class_impossible():
     logits, labels = overconfident(3)
     present = labels[:, 0] < 2  # no row of the third class
     fitted = CLASSES.calibrated("isotonic", logits[present], labels[present])
-    assert fitted.calibration.before[2] == fitted.calibration.after[2] == (0.0, 1.0)
+    assert fitted.calibration.corner_log_odds[2] == ()
     certain = np.array([[-5.0, -5.0, 5.0]])
     assert fitted.predictions(certain)[0, 2] > 0.5
     one_valued = LABELS.calibrated("isotonic", logits[:, :2], np.zeros((len(logits), 2)))
     np.testing.assert_allclose(
         one_valued.predictions(logits[:, :2]), LABELS.predictions(logits[:, :2]), atol=1e-6
     )
+
+
+def test_an_isotonic_curve_orders_logits_whose_probabilities_are_1():
+    logits = np.repeat([[38.0], [45.0]], 3, axis=0)
+    fitted = BINARY.calibrated("isotonic", logits, (logits > 40).astype(float))
+    assert fitted.predictions(np.array([[38.0], [45.0], [50.0]])).tolist() == [[0.0], [1.0], [1.0]]

@@ -185,6 +185,7 @@ class TestOthers:
         (found,) = answer["variants"]
         assert found["calibrated_delta"] == pytest.approx(found["delta"] - 0.25, abs=1e-6)
         assert refused.status_code == 400 and "window_bp 120, not window_bp 90" in refused.text
+        assert "calibration_genome" not in answer
         foreign = Calibration({**about, "settings": made.settings | {"weights_sha256": "0"}})
         options = ServeOptions(name="tiny", reference=reference, calibration=foreign)
         with pytest.raises(UserError, match="computed with other model weights"):
@@ -229,9 +230,25 @@ class TestOthers:
             assert each["delta"] is each["consequence"] is each["percentile"] is None
         assert other["percentile"].startswith("none: was made with window_bp 120, not window_bp 90")
         assert "percentile" not in other["variants"][0]
+        assert "background_genome" not in found
         with serving(model, name="tiny", reference=reference) as address:
             plain = ask(variants=snvs, **how)
         assert plain["percentile"].startswith("none: the server has no background")
+
+    def test_a_background_of_another_genome_is_reported(self, model, reference, capsys):
+        """By the rule of `carbon variants`: a contig of another length, another genetic code."""
+        settings = settings_of(model.runner, model.variant_method())
+        about = {"kinds_by": "change", "kinds": {}, "percents": [], "settings": settings}
+        drawn = {"contig_lengths_bp": {"c": len(BASES)}, "genetic_code": "4", "annotation": "g"}
+        made = Background(json.loads(json.dumps({**about, "drawn": drawn})))
+        options = {"background": made, "reference": reference}
+        for code, why in (("4", None), ("11", "its genetic code is 4, that of this run 11")):
+            with serving(model, name="tiny", genetic_code=code, **options) as address:
+                question = {"variants": [f"c:100 {REF}>{ALT}"], "window_bp": 90}
+                answer = httpx.post(f"{address}/variants", json=question, timeout=60).json()
+            warned = capsys.readouterr().err
+            assert (f"warning: the background is of another genome ({why})" in warned) == bool(why)
+            assert answer.get("background_genome") == (why and f"another: {why}")
 
     def test_what_is_served(self, client, address):
         assert [each.id for each in client.models.list()] == ["tiny"]

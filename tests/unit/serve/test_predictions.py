@@ -11,6 +11,7 @@ import pytest
 import carbon
 from carbon.errors import UserError
 from carbon.finetune.config import MethodConfig
+from carbon.finetune.predict import EnsembleNetwork, FinetunedModel
 from carbon.inference.checks import NotFinite
 from carbon.inference.score import overlapping_windows
 from carbon.serve import ServeOptions, make_app
@@ -100,6 +101,29 @@ def test_each_network_of_an_ensemble_counts(model, finetuned):
         endpoint = Predictions(model, ServeOptions(name="tiny", finetuned={"levels": each}))
         tokens.append(endpoint.job(Prediction(sequences=SEQUENCES)).num_tokens)
     assert tokens[1] == 3 * tokens[0] > 0
+
+
+def test_an_ensemble_has_its_sd(model, finetuned, tmp_path, network):
+    single = finetuned["promoter"]
+    folder = base_folder(tmp_path, network)
+    other = finetuned_of(folder, BINARY, MethodConfig(name="full"), 9)[0]
+    ensemble = FinetunedModel(
+        EnsembleNetwork([single.network, other.network]).eval(),
+        single.vocabulary,
+        replace(single.manifest, members=("seed-0", "seed-1")),
+    )
+    with serving(model, name="tiny", finetuned={"both": ensemble}) as address:
+        answer = httpx.post(f"{address}/predict", json={"sequences": SEQUENCES}, timeout=60).json()
+    (of_yes,) = single.output_names
+    alone = zip(single.predict(SEQUENCES[:2]), other.predict(SEQUENCES[:2]), strict=True)
+    *known, unknown = answer["predictions"]
+    for each, (p, q) in zip(known, alone, strict=True):
+        # Of two values the SD with Bessel's correction is |p - q| / sqrt(2).
+        assert each["sd"] == {of_yes: pytest.approx(abs(p[0] - q[0]) / 2**0.5, abs=1e-6)}
+        assert each["sd"][of_yes] > 1e-4
+    assert unknown["sd"] == unknown["predicted"] == {of_yes: None}
+    with pytest.raises(UserError, match="single network"):
+        single.predict(SEQUENCES, with_sd=True)
 
 
 def test_windows_of_other_kmers_are_counted(model, tmp_path):
