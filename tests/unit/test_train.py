@@ -155,7 +155,7 @@ def test_the_log_tells_no_time_before_it_is_known(tmp_path, monkeypatch, capsys)
     with RunLog(config, SimpleNamespace(is_first=True), Schedule(config), 0) as log:
         for step, seconds in enumerate((900, 11, 11, 11, 11), start=1):
             now[0] += seconds
-            log.step({"step": step, "stage": "ce", **numbers}, 650)
+            log.step({"step": step, "phase": "ce", **numbers}, 650)
     ends = [line.rpartition("tokens/s")[2] for line in capsys.readouterr().err.splitlines()]
     # 646 and 645 steps of 11 seconds.
     assert ends == ["", "", "", ", 1:58:26 left", ", 1:58:15 left"]
