@@ -211,7 +211,7 @@ def test_a_plan_without_a_corpus(monkeypatch, capsys):
     words = ["--config", recipe, "--dry-run", "--set", "data.corpus=no corpus here"]
     assert main([*words, "--world-size", "8"]) == 0
     said = capsys.readouterr()
-    assert "no corpus here: is not there" in said.err
+    assert "no corpus here: not found" in said.err
     config = TrainConfig.from_table(read_recipe(recipe, (), 8), recipe)
     plan = plan_of(config, Schedule(config), 8)
     hours = f"{sum(span.flops for span in plan.spans[:1]) / 2e9 / 3600:,.2f}"
