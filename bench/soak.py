@@ -289,7 +289,7 @@ class Files:
         self._run("data_pipeline.__main__", f'{build} --set assemblies.0.sources=["genome"]')
         (good / "run").mkdir()
         steps = [
-            {"step": n, "tokens": 64 * n, "stage": "ce", "objective": "ce", "context_tokens": 64,
+            {"step": n, "tokens": 64 * n, "phase": "ce", "objective": "ce", "context_tokens": 64,
              "loss": 8.0, "nats_per_base": 1.4, "marginal_nats_per_base": 1.4, "gradient_norm": 1.0,
              "learning_rate": 1e-3, "tokens_per_second": 100.0, "mfu": None}
             for n in range(1, 30)

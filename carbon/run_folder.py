@@ -51,7 +51,7 @@ class RunLines:
     @property
     def boundaries(self) -> list[int]:
         """Indices in `steps` at which another phase begins."""
-        pairs = itertools.pairwise((line["stage"], line["objective"]) for line in self.steps)
+        pairs = itertools.pairwise((line["phase"], line["objective"]) for line in self.steps)
         return [i for i, (before, after) in enumerate(pairs, start=1) if before != after]
 
     def last(self, num_steps: int) -> "RunLines":
@@ -107,7 +107,7 @@ class _AnyLine(TypedDict):
 
 class _Step(_AnyLine):
     tokens: NonNegativeInt
-    stage: str
+    phase: str
     objective: str
     loss: NotRequired[_Number]
     nats_per_base: NotRequired[_Number]

@@ -153,7 +153,7 @@ def _say_what_is_not_there(manifest: dict[str, Any]) -> None:
         reasons[name.rpartition(":")[2]] += times
     if reasons:
         told = ", ".join(f"{reason} {times:,}" for reason, times in reasons.most_common(4))
-        say(f"left out: {told}{' ...' if len(reasons) > 4 else ''}; all stand in dropped.tsv")
+        say(f"left out: {told}{' ...' if len(reasons) > 4 else ''}; dropped.tsv lists all")
     for source, splits in manifest["sources"].items():
         if not splits["train"]["records"]:
             say(

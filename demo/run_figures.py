@@ -154,7 +154,7 @@ def _title(row: _Row, switches: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _stage_name(switch: Mapping[str, Any]) -> str:
-    name, objective = str(switch["stage"])[:16], objective_named(str(switch["objective"])).short
+    name, objective = str(switch["phase"])[:16], objective_named(str(switch["objective"])).short
     return objective if name.upper() == objective.upper() else f"{name} ({objective})"
 
 

@@ -143,7 +143,7 @@ def _round(line: Line, steps: Sequence[Line]) -> dict[str, Any]:
 
 def _switch(lines: RunLines, place: int) -> dict[str, Any]:
     """Return the step, tokens, name and objective of the start of a training phase."""
-    return {key: lines.steps[place].get(key) for key in ("step", "tokens", "stage", "objective")}
+    return {key: lines.steps[place].get(key) for key in ("step", "tokens", "phase", "objective")}
 
 
 def _points(lines: RunLines, groups: Sequence[Any]) -> dict[str, Values]:
@@ -208,13 +208,13 @@ def recorded_text(result: Result) -> str:
 def run_text(result: Result) -> str:
     """Return a run in numbers."""
     points, switches = result["points"], result["switches"]
-    now = switches[-1] if switches else {"stage": "not begun", "objective": "-"}
+    now = switches[-1] if switches else {"phase": "not begun", "objective": "-"}
     planned = result["planned_tokens"]
     share = f" ({min(100, 100 * result['tokens'] / planned):.0f} %)" if planned else ""
     text = facts([
         ("run", result["run"]),
         ("model", result["model"]),
-        ("phase", f"{now['stage']} ({now['objective']})"),
+        ("phase", f"{now['phase']} ({now['objective']})"),
         ("step", f"{result['step']:,}"),
         ("tokens", f"{result['tokens']:,} of {planned:,}{share}"),
         ("nats per base", _last(points["nats_per_base"], ".4f")),

@@ -206,7 +206,7 @@ def _check_corpus(config: "TrainConfig", course: "Schedule") -> None:
 
     corpus = config.data.corpus
     if "://" not in corpus and not Path(corpus).exists():
-        say(f"{corpus}: is not there, and not checked; the plan does without")
+        say(f"{corpus}: not found, so not checked against the recipe")
         return
     sys.stdout.write(f"#\n# rows that are read: {len(open_rows(config, course)):,}\n")
 

@@ -113,9 +113,9 @@ def check_settings(path: Path, before: dict[str, Any], now: dict[str, Any], acce
         return
     told = [f"{n} was {before.get(n)}, is {now.get(n)}" for n in changed[:3]]
     more = f", and {len(changed) - 3} more" if len(changed) > 3 else ""
-    remedy = "resume with those of its run, or name another output"
+    remedy = f"give --config {path.parents[1] / 'config.toml'}, or name another output"
     if only_data:
-        remedy += ", or go on with other data by --accept-data-change"
+        remedy += ", or continue with other data by --accept-data-change"
     raise ModelError(f"{path}: has other settings: {'; '.join(told)}{more}; {remedy}")
 
 

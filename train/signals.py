@@ -68,7 +68,7 @@ class StopSignals:
             self._end(heard, "stopped before the first step; nothing was to be saved")
         elif not self.name:
             self._heard_at, self.name = time.monotonic(), heard.name
-            self._say(f"{heard.name}: ending the step and saving; once more stops at once")
+            self._say(f"{heard.name}: finishes the step and saves; a second signal stops at once")
         elif time.monotonic() - self._heard_at > SECONDS_APART:
             self._end(heard, "stopped at once; --resume auto goes on from the newest checkpoint")
 

@@ -224,7 +224,7 @@ class Trainer:
         state = self.state
         if span.number != self._stage_before():
             state.history, state.gaps = [], []
-            log.event(state.step, "stage", f"stage {span.number}, {span.stage.name!r}, begins")
+            log.event(state.step, "phase", f"phase {span.number}, {span.stage.name!r}, begins")
         state.stage = span.number
         for part in self.parts:
             part.set_rope_theta(span.stage.rope_theta, self.ranks.device)
@@ -251,7 +251,7 @@ class Trainer:
         metrics = {
             "step": self.state.step + 1,
             "tokens": span.tokens_by(self.state.step + 1),
-            "stage": span.stage.name,
+            "phase": span.stage.name,
             "objective": span.stage.objective,
             "context_tokens": span.context_tokens,
             **dict(zip(names, values, strict=True)),

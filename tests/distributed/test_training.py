@@ -399,6 +399,7 @@ def test_what_may_not_be_resumed(finished, tmp_path):
     other = config.replace(seed=99)
     ((kind, message),) = run_ranks(1, run_to_the_end, other, True)
     assert kind is ModelError and "seed was 0, is 99" in message
+    assert f"give --config {config.output}/config.toml" in message
     assert "--accept-data-change" not in message
     other = on_one_strand(config, tmp_path)
     ((kind, message),) = run_ranks(1, run_to_the_end, other, True)

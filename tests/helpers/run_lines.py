@@ -40,10 +40,10 @@ final_learning_rate = 1e-4
 
 
 def step_line(step: int, first: str = "first", switch: int = 40, **changes: Any) -> dict[str, Any]:
-    """Return the line of a step in `metrics.jsonl`; the second stage begins after `switch`."""
-    stage, objective = (first, "ce") if step <= switch else ("second", "blend")
+    """Return the line of a step in `metrics.jsonl`; the second phase begins after `switch`."""
+    phase, objective = (first, "ce") if step <= switch else ("second", "blend")
     return {
-        "step": step, "tokens": 1024 * step, "stage": stage, "objective": objective,
+        "step": step, "tokens": 1024 * step, "phase": phase, "objective": objective,
         "context_tokens": 256, "loss": 8.0 if step <= switch else 1.3,
         "nats_per_base": 1.4 - step / 1000, "marginal_nats_per_base": 1.4 - step / 2000,
         "learning_rate": 1e-3, "gradient_norm": 1 / step, "tokens_per_second": 2048.0, "mfu": None,

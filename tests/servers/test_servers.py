@@ -80,7 +80,7 @@ def vllm(tmp_path_factory):
     """Start the server as the page does, and run what the page asks of it."""
     with served_by_vllm("serving.md", tmp_path_factory.mktemp("vllm")) as address:
         found: dict = {}
-        for containing in ("import requests", "def marginal_bounds", "prompt_logprobs ="):
+        for containing in ("import requests", "def log_likelihood", "prompt_logprobs ="):
             exec(block_of(containing).replace("http://localhost:8000", address), found)
         yield found
 

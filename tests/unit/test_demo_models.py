@@ -39,7 +39,7 @@ def run(tmp_path_factory):
     torch.manual_seed(7)
     save_model(LlamaForCausalLM(small_config()), folder / "export")
     (folder / "config.toml").write_text('[model]\npreset = "tiny"\n[data]\ncorpus = "/no/flies"\n')
-    line = {"stage": "ce", "objective": "ce", "loss": 1.0, "tokens_per_second": 1.0}
+    line = {"phase": "ce", "objective": "ce", "loss": 1.0, "tokens_per_second": 1.0}
     steps = [line | {"step": n, "tokens": 1800 * n} for n in (1, 2)]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
     return folder

@@ -62,7 +62,7 @@ def test_what_is_answered(lab):
     result = values_of_run(lab)
     assert (result["run"], result["model"], result["step"]) == ("deep/mine", "tiny", 60)
     assert (result["tokens"], result["planned_tokens"]) == (61_440, 61_440)
-    starts = [(s["step"], s["stage"], s["objective"]) for s in result["switches"]]
+    starts = [(s["step"], s["phase"], s["objective"]) for s in result["switches"]]
     assert starts == [(1, "first", "ce"), (41, "second", "blend")]
     points = result["points"]
     assert points["step"] == list(range(1, 61)) and points["mfu"] == [None] * 60

@@ -85,7 +85,7 @@ def test_a_weight_is_a_share(name, weight):
 def changes_of(folder, names: list[str]) -> list[str]:
     """Return the changes of a run with ten steps under each of these objectives."""
     lines = [
-        {"step": step, "tokens": 100 * step, "objective": names[(step - 1) // 10], "stage": "s",
+        {"step": step, "tokens": 100 * step, "objective": names[(step - 1) // 10], "phase": "s",
          "nats_per_base": 1.3, "marginal_nats_per_base": 1.3}
         for step in range(1, 10 * len(names) + 1)
     ]  # fmt: skip
@@ -109,8 +109,8 @@ def test_the_report_and_the_demo_take_any_name(tmp_path, after):
     (change,) = changes_of(tmp_path, ["older", after])
     assert change.endswith(f"changes from older to {known.label}.")
     switches = [
-        {"step": 1, "tokens": 1, "stage": "first", "objective": "older"},
-        {"step": 11, "tokens": 11, "stage": "second", "objective": after},
+        {"step": 1, "tokens": 1, "phase": "first", "objective": "older"},
+        {"step": 11, "tokens": 11, "phase": "second", "objective": after},
     ]
     points = {"step": [1, 20], "tokens": [1, 20], "loss": [1.0, 2.0]}
     result = {"run": "r", "step": 20, "tokens": 20, "switches": switches, "points": points}

@@ -451,7 +451,7 @@ def test_a_plan_is_printed_as_comments(capsys):
     print_plan(plan_of(config, Schedule(config), 4, peak_flops=1e15), 4)
     printed = capsys.readouterr().out
     assert tomllib.loads(config.to_toml() + printed) == tomllib.loads(config.to_toml())
-    assert "4 processes: pipeline 2 x replicate 1 x shard 2; bfloat16" in printed
+    assert "processes: 4 (pipeline 2 x replicate 1 x shard 2); bfloat16" in printed
     assert "0 to 2" in printed and "1,279,104 parameters" in printed
     assert "MiB of the fullest process" in printed
 

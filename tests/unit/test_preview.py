@@ -128,7 +128,7 @@ def test_the_realised_mixture(folder, rows):
         stream = (sample.source, sample.row_tokens)
         read[stream] = read.get(stream, 0) + 1
     mixture = mixture_of(rows, course)
-    found = {(m["stage"], m["context_tokens"], m["source"]): m["rows"] for m in mixture}
+    found = {(m["phase"], m["context_tokens"], m["source"]): m["rows"] for m in mixture}
     assert found == counted
     for line in mixture:
         name, row_tokens = line["source"], line["context_tokens"]

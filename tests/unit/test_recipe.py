@@ -104,7 +104,7 @@ def test_a_plan_that_does_not_fit_is_refused_with_what_to_change(capsys):
     said = capsys.readouterr()
     (line,) = said.err.splitlines()
     assert "# plan: {" in said.out  # which it is that does not fit, can be seen
-    assert "stage 'ce' takes 147 GB" in line and "of a GPU that has 80, of which 70" in line
+    assert "phase 'ce' takes 147 GB" in line and "of a GPU that has 80, of which 70" in line
     assert line.endswith("set compute.activation_checkpointing = 'full'")
     assert dry_run(*words, *too_much, "--gpu-gb", "1000") == 0
     assert dry_run("--world-size", "8", "--gpu-gb", "24") == 2  # the layout is for 80

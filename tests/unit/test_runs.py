@@ -236,7 +236,7 @@ def test_a_short_run_is_timed(monkeypatch):
         Path(config.output).mkdir()
         speeds = [1, 1, 900, 1000, 5000]
         lines = [
-            {"step": n, "tokens": n, "stage": "ce", "objective": "ce", "tokens_per_second": s}
+            {"step": n, "tokens": n, "phase": "ce", "objective": "ce", "tokens_per_second": s}
             for n, s in enumerate(speeds, start=1)
         ]
         (Path(config.output) / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))

@@ -206,8 +206,8 @@ def test_a_crash_while_a_checkpoint_takes_its_name_leaves_a_whole_one(
     ("text", "kept", "message"),
     [
         ('{"step": 1}\n{"step": 2}\n{"step": 3}\n', [1, 2], ""),
-        ('{"step": 1}\n{"step": 2, "stage": "', [1], "line 2: is torn and left out"),
-        (b'{"step": 1}\n{"step": 2, "stage": "\xc3', [1], "line 2: is torn and left out"),
+        ('{"step": 1}\n{"step": 2, "phase": "', [1], "line 2: is torn and left out"),
+        (b'{"step": 1}\n{"step": 2, "phase": "\xc3', [1], "line 2: is torn and left out"),
         ('{"step": 1}\n{"step": 2', [1], "line 2: is torn and left out"),
         ('{"step": 1}\n{"st\n{"step": 2}\n', None, "line 2: Invalid JSON"),
         ('{"step": -1}\n', None, "line 1: step: Input should be greater than or equal to 0"),

@@ -56,7 +56,7 @@ def test_a_second_one_ends_it_at_once(heard, second, capsys):
     with pytest.raises(Ended, match=str(128 + second)):
         hear(second, 2.5)
     first, last = capsys.readouterr().err.splitlines()
-    assert first.endswith("ending the step and saving; once more stops at once")
+    assert first.endswith("finishes the step and saves; a second signal stops at once")
     assert last.startswith(f"{second.name}: stopped at once; --resume auto goes on")
 
 

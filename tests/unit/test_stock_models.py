@@ -705,9 +705,8 @@ class TestRefusals:
 
     def test_documents_and_commands_agree_on_what_is_refused(self):
         root = Path(carbon.__file__).parents[1]
-        for page in ("docs/models.md", "CHANGELOG.md"):
-            text = " ".join((root / page).read_text().replace("`", "").split())
-            assert NEEDS_SIX_MERS in text, page
+        text = " ".join((root / "docs/models.md").read_text().replace("`", "").split())
+        assert NEEDS_SIX_MERS in text
         commands = {
             path.stem.removesuffix("_token")
             for path in (root / "carbon" / "commands").glob("*.py")

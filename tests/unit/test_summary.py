@@ -102,7 +102,7 @@ class TestSummary:
         }
         assert {name: page.table[name] for name in totals} == totals
         recipe = {
-            "stage": ["first", "second"],
+            "phase": ["first", "second"],
             "objective": ["ce", "blend"],
             "weight of FNS": ["-", "0.5 to 0.9"],
             "steps taken": ["40", "20"],
@@ -128,7 +128,7 @@ class TestSummary:
         for first, stage, objective in ((1, "a", "ce"), (4, "b", "fns"), (7, "c", "fns"),
                                         (10, "d", "ce")):  # fmt: skip
             for line in steps[first - 1 :]:
-                line |= {"stage": stage, "objective": objective}
+                line |= {"phase": stage, "objective": objective}
         run = write_run(tmp_path / "run", steps, [], [])
         ce, fns = (OBJECTIVES[name].label for name in ("ce", "fns"))
         sentences = [
@@ -206,7 +206,7 @@ class TestSummary:
     def test_no_mean_reaches_over_a_boundary(self, tmp_path):
         steps = [step_line(n, nats_per_base=1.0 + (n > 4001)) for n in range(1, 9001)]
         for line in steps:
-            line["stage"] = "first" if line["step"] <= 4001 else "second"
+            line["phase"] = "first" if line["step"] <= 4001 else "second"
         record = read_run(write_run(tmp_path / "run", steps))
         assert record.boundaries == [40, 4001]  # the objective changes at the one, the name at both
         values = np.asarray(loss_figure(record).axes[0].lines[0].get_ydata())
@@ -224,7 +224,7 @@ class TestSummary:
         events = [{"step": 1, "event": "<i>", "message": "<script>alert(1)</script>"}]
         run = write_run(tmp_path / "<img src=x>", steps, events=events, first=first)
         text, page = page_of(run)
-        assert page.table["stage"] == [first, "second"]
+        assert page.table["phase"] == [first, "second"]
         assert page.rows[-1] == ["1", "<i>", "<script>alert(1)</script>"]
         assert "<script" not in text and "<img" not in text and "<b>" not in text
         assert html.escape("<img src=x>") in text
@@ -258,7 +258,7 @@ class TestCard:
         assert "2 steps were skipped" in text
         assert " ".join(objective_changes(read_run(run))) in text
         rows = card_rows(text)
-        assert ["stage", "first", "second"] in rows and ["steps taken", "40", "20"] in rows
+        assert ["phase", "first", "second"] in rows and ["steps taken", "40", "20"] in rows
         for source, splits in manifest["sources"].items():
             counts = [f"{splits[s][k]:,}" for s in ("train", "test") for k in ("records", "bases")]
             read = "none" if source == "promoter" else "first, second"
@@ -339,5 +339,5 @@ class TestCard:
         run = write_run(tmp_path / "[x](y) <script>", steps, first="a|b <b>")
         write_card(run, export, corpus_manifest=None, parameters=5)
         text = (export / "README.md").read_text()
-        assert ["stage", "a|b <b>", "second"] in card_rows(text)
+        assert ["phase", "a|b <b>", "second"] in card_rows(text)
         assert "<script>" not in text and "<b>" not in text and "\\[x\\](y)" in text

@@ -155,7 +155,7 @@ def test_the_log_tells_no_time_before_it_is_known(tmp_path, monkeypatch, capsys)
     with RunLog(config, SimpleNamespace(is_first=True), Schedule(config), 0) as log:
         for step, seconds in enumerate((900, 11, 11, 11, 11), start=1):
             now[0] += seconds
-            log.step({"step": step, "stage": "ce", **numbers}, 650)
+            log.step({"step": step, "phase": "ce", **numbers}, 650)
     ends = [line.rpartition("tokens/s")[2] for line in capsys.readouterr().err.splitlines()]
     # 646 and 645 steps of 11 seconds.
     assert ends == ["", "", "", ", 1:58:26 left", ", 1:58:15 left"]
@@ -211,7 +211,7 @@ def test_a_plan_without_a_corpus(monkeypatch, capsys):
     words = ["--config", recipe, "--dry-run", "--set", "data.corpus=no corpus here"]
     assert main([*words, "--world-size", "8"]) == 0
     said = capsys.readouterr()
-    assert "no corpus here: is not there" in said.err
+    assert "no corpus here: not found" in said.err
     config = TrainConfig.from_table(read_recipe(recipe, (), 8), recipe)
     plan = plan_of(config, Schedule(config), 8)
     hours = f"{sum(span.flops for span in plan.spans[:1]) / 2e9 / 3600:,.2f}"

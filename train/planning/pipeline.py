@@ -197,7 +197,7 @@ def num_microbatches(parallel: ParallelConfig, span: Phase, num_readers: int, at
         return count
     problem = schedule_of(parallel).problem(pipe_of(parallel, count))
     if rows % at_once:
-        problem = f"microbatches of {at_once} rows do not divide {rows} rows of a reader"
+        problem = f"microbatches of {at_once} rows do not divide {rows} rows per rank"
     if problem:
         raise ConfigError(
             f"phases.{span.number} ('{span.stage.name}'): {problem}; change microbatch_tokens, "

@@ -38,7 +38,7 @@ class PhasePlan:
     """Steps over which rows have one length.
 
     Attributes:
-        reader_rows: rows of a batch that a reader reads.
+        reader_rows: rows of a batch of one data-parallel rank.
         microbatch_rows: of them at once.
         idle_share: of a step, that a process of a pipeline waits.
         flops: operations of all processes, including recomputation.
@@ -46,7 +46,7 @@ class PhasePlan:
         memory: of a process of each pipeline rank.
     """
 
-    stage: str
+    phase: str
     context_tokens: int
     batch_rows: int
     reader_rows: int
@@ -176,7 +176,7 @@ def _plan_of_span(
     checkpointing = ACTIVATION_CHECKPOINTINGS[config.compute.activation_checkpointing]
     flops = num_tokens * forward * (3 + checkpointing.repeats_forward)
     return PhasePlan(
-        stage=span.stage.name,
+        phase=span.stage.name,
         context_tokens=span.context_tokens,
         batch_rows=span.batch_rows,
         reader_rows=span.batch_rows // readers,
@@ -226,7 +226,7 @@ def check_fits(planned: Planned, config: TrainConfig, processes: int, gpu_bytes:
         return
     fullest = max(plan.spans, key=lambda span: max(memory.peak for memory in span.memory))
     raise ConfigError(
-        f"stage {fullest.stage!r} takes {_gb(plan.peak_bytes)} GB of a GPU that has "
+        f"phase {fullest.phase!r} takes {_gb(plan.peak_bytes)} GB of a GPU that has "
         f"{_gb(gpu_bytes)}, of which {_gb(room)} can be planned for (docs/plan.md); "
         f"{_remedy(planned, config, processes, plan, room)}"
     )

@@ -16,12 +16,12 @@ _SHOWN_BP = 12
 def print_rows(rows: TokenRows, course: Schedule, first: int, count: int) -> None:
     """Print samples `first` to `first + count` of the run, a line each.
 
-    A row is described by its first segment: where the record lies, the strand and frame it is read
+    A row is described by its first segment: where the record lies, the strand and offset it is read
     in, its tags, and its first and last bases as the model reads them.
     """
     header = (
-        *("row", "stage", "tokens", "source", "pieces", "record", "place"),
-        *("strand", "frame", "tags", "bases"),
+        *("row", "phase", "tokens", "source", "segments", "record", "place"),
+        *("strand", "offset", "tags", "bases"),
     )
     table: list[tuple[str, ...]] = [header]
     names = list(native_tokens())
@@ -66,7 +66,7 @@ def _strand(told: dict[str, Any], reverse: bool) -> str:
 def mixture_of(rows: TokenRows, course: Schedule) -> list[dict[str, Any]]:
     """Return what each span draws of each source of its mixture, also where that is nothing.
 
-    A span is a stage, or a part of one that has rows of another length. Tokens count bare
+    A span is a phase, or a part of one that has rows of another length. Tokens count bare
     samples, without padding, in the mean; epochs count how often the source's rows of that length
     have been read since the run began.
     """
@@ -79,7 +79,7 @@ def mixture_of(rows: TokenRows, course: Schedule) -> list[dict[str, Any]]:
             filled = packing.num_tokens / packing.num_rows
             line = {
                 "span": number,
-                "stage": span.stage.name,
+                "phase": span.stage.name,
                 "context_tokens": span.context_tokens,
                 "source": name,
                 "rows": int(counts[place]),
@@ -96,12 +96,12 @@ def mixture_of(rows: TokenRows, course: Schedule) -> list[dict[str, Any]]:
 def print_mixture(mixture: list[dict[str, Any]]) -> None:
     """Print what `mixture_of` gives."""
     header = (
-        *("stage", "context", "source", "rows", "share of rows", "wanted"),
+        *("phase", "context", "source", "rows", "share of rows", "of mixture"),
         *("tokens", "padding", "epochs by its end"),
     )
     rows = [
         (
-            line["stage"],
+            line["phase"],
             f"{line['context_tokens']:,}",
             line["source"],
             f"{line['rows']:,}",
@@ -121,7 +121,7 @@ def draw_mixture(mixture: list[dict[str, Any]], path: str | Path) -> None:
     from matplotlib.figure import Figure
 
     of = {(m["span"], m["source"]): m for m in mixture}
-    spans = {m["span"]: f"{m['stage']}\n{m['context_tokens']:,} tokens" for m in mixture}
+    spans = {m["span"]: f"{m['phase']}\n{m['context_tokens']:,} tokens" for m in mixture}
     sources = list(dict.fromkeys(m["source"] for m in mixture))
     figure = Figure(figsize=(9, 0.5 * len(spans) + 2.2), layout="constrained")
     tokens, epochs = figure.subplots(1, 2, sharey=True)

@@ -15,7 +15,7 @@ def print_plan(plan: Plan, num_devices: int) -> None:
     layout = plan.layout
     mib = plan.peak_bytes < 2**30
     lines = [
-        f"{plan.world_size} processes: {_mesh(layout.mesh)}; {plan.dtype}",
+        f"processes: {plan.world_size} ({_mesh(layout.mesh)}); {plan.dtype}",
         f"{plan.num_parameters:,} parameters{_trained(plan)}",
         "",
         *_rank_table(plan),
@@ -74,7 +74,7 @@ def _rank_table(plan: Plan) -> list[str]:
 def _span_table(plan: Plan, num_devices: int) -> list[str]:
     rows: list[TableRow] = [
         (
-            *("stage", "context", "batch rows", "rows a reader", "microbatch", "microbatches"),
+            *("phase", "context", "batch rows", "rows a rank", "microbatch", "microbatches"),
             *("steps", "tokens", "FLOP", "idle %", "hours", "device-hours"),
         )
     ]
@@ -84,7 +84,7 @@ def _span_table(plan: Plan, num_devices: int) -> list[str]:
             hours = (span.seconds / 3600, span.seconds * num_devices / 3600)
         rows.append(
             (
-                *(span.stage, span.context_tokens, span.batch_rows, span.reader_rows),
+                *(span.phase, span.context_tokens, span.batch_rows, span.reader_rows),
                 *(span.microbatch_rows, span.num_microbatches, span.num_steps, span.num_tokens),
                 *(f"{span.flops:.3g}", 100 * span.idle_share, *hours),
             )
@@ -112,9 +112,9 @@ def _duration(seconds: float) -> str:
 
 def _memory_table(plan: Plan, unit: int) -> list[str]:
     names = [field.name for field in fields(Memory)]
-    rows: list[TableRow] = [("stage", "rank", *(name.replace("_", " ") for name in names), "peak")]
+    rows: list[TableRow] = [("phase", "rank", *(name.replace("_", " ") for name in names), "peak")]
     for span in plan.spans:
         rank, memory = max(enumerate(span.memory), key=lambda found: found[1].peak)
         sizes = [getattr(memory, name) / unit for name in (*names, "peak")]
-        rows.append((f"{span.stage} {span.context_tokens}", rank, *sizes))
+        rows.append((f"{span.phase} {span.context_tokens}", rank, *sizes))
     return text_table(rows).splitlines()

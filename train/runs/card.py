@@ -207,7 +207,7 @@ def _data(config: TrainConfig, manifest: Mapping[str, Any] | None) -> str:
             for key in ("records", "bases")
         ]
         rows.append((source, *map(shown, counts), ", ".join(readers) or "none"))
-    header = ("source", "records", "bases", "held-out records", "bases", "read by stages")
+    header = ("source", "records", "bases", "held-out records", "bases", "phases that read it")
     return f"\n## Data\n\n{table(rows, header)}{_held_out(manifest)}{_inputs(manifest)}"
 
 

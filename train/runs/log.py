@@ -111,7 +111,7 @@ class RunLog:
             else (f"{metrics['nats_per_base']:.4f} nats per base")
         )
         return (
-            f"{metrics['stage']} {metrics['step']:,}/{total_steps:,}: {what}, "
+            f"{metrics['phase']} {metrics['step']:,}/{total_steps:,}: {what}, "
             f"rate {metrics['learning_rate']:.2e}, {metrics['tokens_per_second']:,.0f} tokens/s"
             f"{mfu}{self._left}"
         )
@@ -169,7 +169,7 @@ class RunLog:
         """Write down where the loss fell in stairs, if it did."""
         lines = _lines_of(self._folder / "metrics.jsonl")
         losses = [math.nan if "skipped" in line else line["nats_per_base"] for line in lines]
-        stages = itertools.pairwise(line["stage"] for line in lines)
+        stages = itertools.pairwise(line["phase"] for line in lines)
         boundaries = [i for i, (before, after) in enumerate(stages, start=1) if before != after]
         for stair in staircase(losses, boundaries=boundaries):
             message = f"the loss falls by {stair.height_nats:.3f} nats per base in a stair"

@@ -96,9 +96,9 @@ def beginning(config: TrainConfig) -> str:
 
 
 def recipe_rows(record: RunRecord) -> list[tuple[str, ...]]:
-    """Return the recipe as a table: settings down, stages across, their names first."""
+    """Return the recipe as a table: settings down, phases across, their names first."""
     stages = record.config.phases
-    taken = Counter(line["stage"] for line in record.steps)
+    taken = Counter(line["phase"] for line in record.steps)
     if len({stage.name for stage in stages}) < len(stages):
         taken.clear()  # lines of phases of one name cannot be distinguished
     columns = [_settings(stage, taken) for stage in stages]
@@ -122,7 +122,7 @@ def _settings(stage: PhaseConfig, taken: Counter[str]) -> dict[str, str]:
     weights = " to ".join(f"{weight:g}" for weight in stage.fns_weight)
     parts = (f"{part.steps:,} steps of {part.context_tokens:,}" for part in stage.length_warmup)
     return {
-        "stage": stage.name,
+        "phase": stage.name,
         "objective": stage.objective,
         "weight of FNS": weights,
         "tokens": f"{stage.tokens:,}",

@@ -205,7 +205,7 @@ def _curves(record: RunRecord) -> str:
         _picture("Throughput.", _figure(record, _SPEED, "tokens / s", axis="zero")),
         _picture("Share of peak FLOP/s (MFU).", _figure(record, _MFU, "share", axis="zero")),
     )
-    text = f"On training rows.{means} Dashed lines are where a stage begins"
+    text = f"On training rows.{means} Dashed lines are where a phase begins"
     text += ", crosses are steps that were skipped." if _skipped(record) else "."
     changes = html.escape(" ".join(objective_changes(record)))
     return html_section("Curves", f"{text} {changes}".rstrip(), html_grid(pictures))
@@ -339,14 +339,14 @@ def _finish(axes: Any, unit: str, axis: _Axis) -> None:
 
 
 def _mark_stages(axes: Any, record: RunRecord) -> None:
-    """Draw where stages begin, with their names above, and skipped steps."""
+    """Draw where phases begin, with their names above, and skipped steps."""
     if not record.steps:
         return
     over = axes.get_xaxis_transform()
     first, last = axes.get_xlim()
     free = [first, first]  # where the two lines of names have room from
     for place in (0, *record.boundaries):
-        step, name = record.steps[place]["step"], record.steps[place]["stage"][:_NAME_LETTERS]
+        step, name = record.steps[place]["step"], record.steps[place]["phase"][:_NAME_LETTERS]
         if place:
             axes.axvline(step - 0.5, color=GREY, linestyle="--", linewidth=1)
         width = (last - first) * (0.01 + 0.02 * len(name))
