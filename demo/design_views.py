@@ -67,7 +67,7 @@ def front_figure(candidates: Sequence[Result]) -> Figure:
         yaxis={"title": {"text": "nats per base; lower is likelier"}, "autorange": "reversed"},
         shapes=[{"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": CHANCE_NATS,
                  "y1": CHANCE_NATS, "line": {"color": GREY, "width": 1, "dash": "dash"}}],
-        annotations=[{"xref": "paper", "x": 1, "xanchor": "right", "y": CHANCE_NATS,
+        annotations=[{"xref": "paper", "x": 0, "xanchor": "left", "y": CHANCE_NATS,
                       "yanchor": "bottom", "showarrow": False, "text": "a blind guess"}],
     )  # fmt: skip
 

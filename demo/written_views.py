@@ -61,10 +61,10 @@ def comparison(result: Result) -> str:
     sides = {"written by the model": result, "random DNA": result["random"]}
     rows = [
         (name, f"{_nats(side):.3f}", f"{100 * gc_share(side['bases']):.0f} %",
-         _longest_codons(result["prompt"] + side["bases"]))
+         f"{_longest_codons(result['prompt'] + side['bases'])} codons, with the input")
         for name, side in sides.items()
     ]  # fmt: skip
-    header = ("", "nats per base", "GC", "codons of the longest open frame, with the input")
+    header = ("", "nats per base", "GC", "longest open frame")
     return table(header, rows, "Fewer nats are likelier; a blind guess has 1.386.")
 
 
