@@ -54,8 +54,8 @@ class Inside(Panel):
     views: ClassVar[tuple[View, ...]] = (
         View("tokens", "html", "The sequence as tokens, at six phases"),
         View("answer", "html", "The prediction in numbers"),
-        View("marginals", "figure", "Probability of each base at the six places"),
-        View("map", "figure", "Probabilities of the 4,096 6-mers: rows are the first three bases"),
+        View("marginals", "figure", "Probability of each base at six places: click one to fix it"),
+        View("map", "figure", "Probabilities of the 4,096 6-mers: click one to compare with it"),
         View("top", "html", "The likeliest 6-mers"),
         View("losses", "figure", "Losses of the true 6-mer and its one-base neighbours"),
         View("training", "html", "The training in numbers"),

@@ -77,7 +77,7 @@ class VariantEffect(Panel):
         View("verdict", "html", "The variant in words"),
         View("alleles", "html", "Changes side by side"),
         View("strip", "figure", "SNVs of the gene by consequence, these changes marked"),
-        View("map", "figure", "Every SNV around the variant, and the bases that cause its delta"),
+        View("map", "figure", "The part of each base in the delta; below, every SNV: click one"),
         View("tsv", "html", "Download"),
         View("table", "html", "The variants of your VCF"),
     )
