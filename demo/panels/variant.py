@@ -76,7 +76,7 @@ class VariantEffect(Panel):
     views: ClassVar[tuple[View, ...]] = (
         View("verdict", "html", "The variant in words"),
         View("alleles", "html", "Changes side by side"),
-        View("strip", "figure", "SNVs of the gene by consequence, these changes marked"),
+        View("strip", "figure", "SNVs of the gene or region by consequence, these changes marked"),
         View("map", "figure", "The part of each base in the delta; below, every SNV: click one"),
         View("tsv", "html", "Download"),
         View("table", "html", "The variants of your VCF"),
