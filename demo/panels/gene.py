@@ -137,10 +137,8 @@ class Gene(Panel):
 
     def python(self, values: Values) -> str:
         detected = self._detected(values)
-        place, (reference, before, _) = (
-            _computed(detected, values),
-            shown_reference(detected.genome),
-        )
+        place = _computed(detected, values)
+        reference, before, _ = shown_reference(detected.genome)
         options = "".join(f", {name}={value!r}" for name, value in self._options(values).items())
         if values["view"] == MAP:
             lines = (f"    result = model.dependency(genome, place{options})\n"

@@ -200,10 +200,8 @@ class Inside(Panel):
 def _prediction(result: Result) -> dict[str, Any]:
     """Return the distribution, free and with the fixed bases, and the losses."""
     true, fixed = result["losses"][0], result["fixed"]
-    p, conditional = (
-        np.array(result["probabilities"]),
-        np.array(result["conditional_probabilities"]),
-    )
+    p = np.array(result["probabilities"])
+    conditional = np.array(result["conditional_probabilities"])
     index, best = kmer_index(true["kmer"]), result["top"][0]["kmer"]
     header, is_fixed = ["6-mer", "probability"], fixed != FREE
     rows = [[each["kmer"], each["probability"]] for each in result["top"]]
