@@ -1,10 +1,11 @@
-"""The page `/api`: the panels' endpoints for programs, described by the same fields."""
+"""Plain pages: `/api`, which describes the endpoints, and the answer to unknown addresses."""
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from demo.fields import Field
 from demo.markup import escape, table
@@ -26,18 +27,28 @@ Errors are sentences. Parameters that are not given keep their defaults.</p>"""
 
 def api_page(panels: Sequence[Panel]) -> Callable[[Request], Awaitable[HTMLResponse]]:
     """Return the handler of `/api`."""
-    body = "".join(map(_section, panels))
-    title = "Use the demo from a program"
-    text = (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
-        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style>'
-        f"<h1>{title}</h1>{_INTRODUCTION}{body}</html>"
-    )
+    text = _page("Use the demo from a program", _INTRODUCTION + "".join(map(_section, panels)))
 
     async def respond(request: Request) -> HTMLResponse:
         return HTMLResponse(text)
 
     return respond
+
+
+async def no_page(request: Request, error: HTTPException) -> Response:
+    """Return a page that leads to the first one, or JSON to a program."""
+    if "text/html" not in request.headers.get("accept", ""):
+        return JSONResponse({"detail": error.detail}, 404)
+    title = f"There is no page {escape(request.url.path)}"
+    return HTMLResponse(_page(title, '<p><a href="/">Go to the first page</a></p>'), 404)
+
+
+def _page(title: str, body: str) -> str:
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style>'
+        f"<h1>{title}</h1>{body}</html>"
+    )
 
 
 def _section(panel: Panel) -> str:

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from demo.api_page import api_page
+from demo.api_page import api_page, no_page
 from demo.lab import Lab
 from demo.limits import Limits
 from demo.page import Page, Shell
@@ -79,6 +79,7 @@ def _launch_options(
 ) -> Mapping[str, Any]:
     return {
         "app_kwargs": {
+            "exception_handlers": {404: no_page},
             "routes": [
                 Route("/carbon/plotly.js", _plotly),
                 Route("/carbon/genes.json", _genes(lab)),

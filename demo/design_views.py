@@ -13,6 +13,7 @@ from demo.markup import facts, table
 from demo.panel import Result
 
 _COLUMNS = ("name", "value", "nats_per_base", "round", "bases")
+_COPIED = ("name", "nats_per_base", "round", "parent", "bases")
 
 
 def candidates_to_json(history: Sequence[Candidate]) -> list[dict[str, Any]]:
@@ -27,15 +28,7 @@ def candidates_to_json(history: Sequence[Candidate]) -> list[dict[str, Any]]:
     """
     front = set(fronts(np.array([[c.values[0], -c.nats_per_base] for c in history]), 1)[0])
     candidates = [
-        {
-            "name": c.name,
-            "value": c.values[0],
-            "nats_per_base": c.nats_per_base,
-            "round": c.round,
-            "parent": c.parent,
-            "front": n in front,
-            "bases": c.bases,
-        }
+        {"value": c.values[0], "front": n in front} | {name: getattr(c, name) for name in _COPIED}
         for n, c in enumerate(history)
     ]
     return sorted(candidates, key=lambda each: (-each["value"], each["nats_per_base"]))
@@ -67,7 +60,7 @@ def front_figure(candidates: Sequence[Result]) -> Figure:
         yaxis={"title": {"text": "nats per base; lower is likelier"}, "autorange": "reversed"},
         shapes=[{"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": CHANCE_NATS,
                  "y1": CHANCE_NATS, "line": {"color": GREY, "width": 1, "dash": "dash"}}],
-        annotations=[{"xref": "paper", "x": 1, "xanchor": "right", "y": CHANCE_NATS,
+        annotations=[{"xref": "paper", "x": 0, "xanchor": "left", "y": CHANCE_NATS,
                       "yanchor": "bottom", "showarrow": False, "text": "a blind guess"}],
     )  # fmt: skip
 

@@ -79,6 +79,11 @@ def gene_axis(domain: tuple[float, float], num_genes: int) -> dict[str, Any]:
     return {"domain": list(domain), "visible": False, "fixedrange": True, "range": span}
 
 
+def stacked_axes(number: int) -> list[str]:
+    """Return Plotly's suffixes of the y axes of stacked rows: none, then 2, 3 and so on."""
+    return ["", *map(str, range(2, number + 1))]
+
+
 def plain(text: str) -> str:
     """Return text that Plotly shows literally; Plotly would interpret some markup otherwise."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,7 +1,7 @@
 """What the Gene page computes of a region, in rounds that let other visitors take turns."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,14 +15,8 @@ WINDOW_BP, DOWNSTREAM_BP, MAP_PHASES = 768, 48, (0, 3)
 _PIECE_BP = 60  # of a constraint track, in one round
 _LN2 = float(np.log(2))
 
-
-class Compute(Protocol):
-    """Function that yields progress, and at last the values of a region."""
-
-    def __call__(
-        self, model: Model, reference: Reference, place: Interval, options: Mapping[str, Any]
-    ) -> Iterator[Progress | Result]:
-        """Yield progress, then a mapping that JSON can hold."""
+Compute = Callable[[Model, Reference, Interval, Mapping[str, Any]], Iterator[Progress | Result]]
+"""Function of a region that yields progress, and at last values that JSON can hold."""
 
 
 class Measure(NamedTuple):

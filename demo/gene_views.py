@@ -12,6 +12,7 @@ from demo import figures as f
 from demo.arrays import SMOOTHED_BP, as_lists, smoothed
 from demo.central_dogma import residues
 from demo.logo import letter_heights, logo_polygons
+from demo.panel import Result
 
 _MOST_LETTERS_BP = 150  # in view: fewer bases are drawn as letters
 _LEAST_TOP_BITS = 0.5
@@ -19,13 +20,15 @@ _LEAST_LETTER_PIXELS = 8
 _LAST_PERCENTILE = 99.5  # a few extremes would leave all other cells pale
 
 Floats = NDArray[np.float64]
+_Drawn = tuple[list[dict[str, Any]], dict[str, Any]]
+"""Traces, and what the axis of bits adds."""
 
 
 def track_figure(
     genome: Genome,
     interval: Interval,
     view: Interval,
-    result: dict[str, Any],
+    result: Result,
     title: str,
     marked: Sequence[int],
     *,
@@ -52,7 +55,7 @@ def track_figure(
         height=420,
         meta={"follows": turns_into_letters},
         showlegend=False,
-        xaxis=f.position_axis(view, anchor="y2"),
+        xaxis=f.position_axis(view, anchor="y2" if genes else "y"),
         yaxis={"domain": [0.34, 1], "fixedrange": True, "title": {"text": title}}
         | axis,
         yaxis2=f.gene_axis((0, 0.24), len(genes)),
@@ -94,9 +97,7 @@ def map_figure(interval: Interval, cells: Floats, pairs: Sequence[tuple[int, int
     )
 
 
-def _area(
-    genome: Genome, interval: Interval, view: Interval, result: dict[str, Any]
-) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def _area(genome: Genome, interval: Interval, view: Interval, result: Result) -> _Drawn:
     heights = smoothed(np.array(result["bits"], dtype=float))
     trace = {
         "type": "scatter", "mode": "lines", "fill": "tozeroy", "name": "bits",
@@ -104,12 +105,10 @@ def _area(
         "line": {"color": f.BLUE, "width": 1},
         "hovertemplate": f"%{{x:,d}}: %{{y:.2f}} bits, mean of {SMOOTHED_BP} bases<extra></extra>",
     }  # fmt: skip
-    return [trace], {}
+    return [trace], {"title": {"text": f"bits, mean of {SMOOTHED_BP} bases"}}
 
 
-def _bars(
-    genome: Genome, interval: Interval, view: Interval, result: dict[str, Any]
-) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def _bars(genome: Genome, interval: Interval, view: Interval, result: Result) -> _Drawn:
     trace = {
         "type": "bar", "name": "bits", "x0": interval.start + 1, "dx": 1, "y": result["bits"],
         "marker": {"color": f.BLUE}, "text": list(result["bases"]), "textposition": "none",
@@ -118,9 +117,7 @@ def _bars(
     return [trace], {}
 
 
-def _letters(
-    genome: Genome, interval: Interval, view: Interval, result: dict[str, Any]
-) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def _letters(genome: Genome, interval: Interval, view: Interval, result: Result) -> _Drawn:
     """Return a logo with both strands below it, and amino acids; also just outside the view."""
     start = max(interval.start, view.start - view.length_bp)
     end = min(interval.end, view.end + view.length_bp)

@@ -2,9 +2,9 @@
 
 import gc
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from carbon.errors import UserError
@@ -33,6 +33,7 @@ def shown_name(source: str) -> str:
     return source.rstrip("/").removesuffix(f"/{EXPORT}").rpartition("/")[2]
 
 
+@dataclass(eq=False)
 class Lab:
     """A model and the genomes.
 
@@ -52,27 +53,20 @@ class Lab:
         example: a gene of that genome, or a region if the genome has no genes.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        model_name: str,
-        genome: Genome,
-        runs: Path,
-        known_genes: Mapping[str, str] = MappingProxyType({}),
-        learned: Learning | None = None,
-        allowed: AllowedModels | None = None,
-    ) -> None:
-        """Store the arguments."""
-        self.model = model
-        self.model_name = model_name
-        self.genome, self.is_simulated = genome, _is_simulated(genome.reference)
-        self.runs = runs
-        self.known_genes = known_genes
-        self.learned = learned
-        self.allowed = allowed
+    model: Model
+    model_name: str
+    genome: Genome
+    runs: Path
+    known_genes: Mapping[str, str] = field(default_factory=dict)
+    learned: Learning | None = None
+    allowed: AllowedModels | None = None
+
+    def __post_init__(self) -> None:
+        self.is_simulated = _is_simulated(self.genome.reference)
         self.first: Lab = self
         self.panels: dict[type, Any] = {}
-        self.example = Example(genome, next(iter(known_genes), None) or example_gene(genome))
+        name = next(iter(self.known_genes), None) or example_gene(self.genome)
+        self.example = Example(self.genome, name)
         self._uploaded: LruCache[Genome] = LruCache(_CACHED_GENOMES)
         self._others: LruCache[Lab] = LruCache(_CACHED_MODELS)
 

@@ -7,7 +7,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zipfile import BadZipFile
 
 import numpy as np
@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 
 from carbon.errors import UserError
 from carbon.genome import Interval, Reference
+from carbon.genome.genome import Genome
 from carbon.inference.model import Model
 from carbon.inference.options import ScanKeywords
 from carbon.inference.scan import join_chunks
 from carbon.io.files import atomic_file
-from demo.arrays import SMOOTHED_BP, smoothed
+from demo import figures as f
+from demo.arrays import SMOOTHED_BP, as_lists, smoothed
 
 HOW: ScanKeywords = {"strands": "both", "offsets": "all"}
 """How the region is read: what a base is worth by all that can be known of it."""
@@ -31,6 +33,8 @@ CAPTIONS = {
     300: "{gene} lights up.",
     9000: "The end: {gene} stands out.",
 }
+_MOVE = {"mode": "immediate", "transition": {"duration": 0}}
+_SHOW, _PLAY = (_MOVE | {"frame": {"duration": ms, "redraw": True}} for ms in (0, 700))
 
 
 class Learning(NamedTuple):
@@ -109,13 +113,46 @@ def read_learning(path: Path) -> Learning:
             start, end = archive["span"].tolist()
             interval = Interval(str(archive["contig"]), start, end)
             return Learning(interval, tuple(archive["steps"].tolist()), archive["nats_per_base"])
-    except (
-        OSError,
-        EOFError,
-        ValueError,
-        KeyError,
-        AttributeError,
-        TypeError,
-        BadZipFile,
-    ) as error:
+    except (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile) as error:
         raise UserError(f"{path}: holds no scans of a training ({error})") from None
+
+
+def learning_figure(learned: Learning, genome: Genome, gene: str) -> f.Figure:
+    """Return the track above the genes at the last step, and frames of all steps to replay."""
+    place, steps, heights = learned.interval, learned.steps, learned.smoothed_bits()
+    track = as_lists(heights, 3)
+    frames: list[dict[str, Any]] = [
+        {"name": f"{step:,}", "traces": [0], "data": [{"y": bits}],
+         "layout": {"title": {"text": _caption(step, gene)}}}
+        for step, bits in zip(steps, track, strict=True)
+    ]  # fmt: skip
+    genes = genome.genes_in(place)
+    drawn = f.figure(
+        [{"type": "scatter", "mode": "lines", "fill": "tozeroy", "x": f.positions(place),
+          "y": track[-1], "line": {"color": f.BLUE, "width": 1},
+          "name": f"mean of {SMOOTHED_BP} bases"},
+         *f.gene_traces(genes, place, "y2")],
+        height=460,
+        title={"x": 0, "y": 0.97, "yanchor": "top", "font": {"size": 14}}
+        | frames[-1]["layout"]["title"],
+        margin={"l": 50, "r": 12, "t": 60, "b": 90},
+        showlegend=False,
+        xaxis=f.position_axis(place, anchor="y2", fixedrange=True),
+        yaxis={"domain": [0.4, 1], "fixedrange": True, "title": {"text": "bits, of 2"},
+               "range": [float(np.nanmin(heights)), 1.05 * float(np.nanmax(heights))]},
+        yaxis2=f.gene_axis((0, 0.36), len(genes)),
+        sliders=[_slider([frame["name"] for frame in frames])],
+    )  # fmt: skip
+    return drawn | {"frames": frames, "plays": _PLAY}
+
+
+def _slider(names: Sequence[str]) -> dict[str, Any]:
+    """Return a slider of frames that stands at the last."""
+    steps = [{"label": name, "method": "animate", "args": [[name], _SHOW]} for name in names]
+    return {"active": len(names) - 1, "y": -0.2, "pad": {"t": 8},
+            "currentvalue": {"visible": False}, "steps": steps}  # fmt: skip
+
+
+def _caption(step: int, gene: str) -> str:
+    text = [text for first, text in CAPTIONS.items() if first <= step][-1]
+    return f"<b>Step {step:,} of the training</b><br>{text.format(gene=f.plain(gene))}"

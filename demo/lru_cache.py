@@ -12,7 +12,6 @@ class LruCache(Generic[T]):
     """LRU cache that creates one value at a time."""
 
     def __init__(self, most: int) -> None:
-        """Limit the cache to `most` values."""
         self._most = most
         self._made: OrderedDict[Hashable, T] = OrderedDict()
         self._lock = Lock()

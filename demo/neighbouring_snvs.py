@@ -8,7 +8,8 @@ import numpy as np
 
 from carbon.genome import Annotation, Consequences, Interval, Reference, Variant, snv_effect
 from carbon.genome.consequence_terms import TERMS
-from carbon.genome.genes import Gene
+from carbon.genome.consequences import SnvEffect, effect_on
+from carbon.genome.genes import Gene, Transcript
 from carbon.genome.genome import Genome
 from carbon.genome.normalize import normalize_variant
 from carbon.inference import Model, VariantKeywords
@@ -20,6 +21,7 @@ NO_CONSEQUENCE = "unknown"  # no annotation, or an annotation that does not desc
 _ORDER = (*TERMS, NO_CONSEQUENCE)
 _BATCH = 16  # variants between two reports of progress
 _MOST_STRIP_BP = 3000
+_COPIED = ("delta", "forward", "reverse", "spread", "unsure", "strand_left_out", "reason")
 
 
 def score_values(score: VariantScore, reference: Reference) -> dict[str, Any]:
@@ -27,25 +29,29 @@ def score_values(score: VariantScore, reference: Reference) -> dict[str, Any]:
     return {
         "variant": score.variant.to_text(),
         "scored_as": normalize_variant(reference, score.variant).to_text(),
-        "delta": score.delta,
-        "forward": score.forward,
-        "reverse": score.reverse,
-        "spread": score.spread,
-        "unsure": score.unsure,
-        "strand_left_out": score.strand_left_out,
-        "reason": score.reason,
-    }
+    } | {name: getattr(score, name) for name in _COPIED}
 
 
 def effect_values(genome: Genome, variant: Variant) -> list[dict[str, Any]]:
-    """Return the effect of an SNV on the first transcript of each gene that contains it."""
+    """Return the effect of a variant on the first transcript of each gene that contains it.
+
+    Returns:
+        `gene`, `term` and `change` of each, as in `SnvEffect`; other variants have no `change`.
+    """
     variant = normalize_variant(genome.reference, variant)
     effects = (
-        (gene.name, snv_effect(genome.reference, transcript, variant))
+        (gene.name, _effect(genome.reference, transcript, variant))
         for gene in genome.genes_in(variant.interval)
         for transcript in gene.transcripts[:1]
     )
     return [{"gene": name, **effect._asdict()} for name, effect in effects if effect]
+
+
+def _effect(reference: Reference, transcript: Transcript, variant: Variant) -> SnvEffect | None:
+    if len(variant.ref) == len(variant.alt) == 1:
+        return snv_effect(reference, transcript, variant)
+    effect = effect_on(reference, transcript, variant)
+    return SnvEffect(effect.term, "") if effect else None
 
 
 def consequences_in(

@@ -14,11 +14,10 @@ from demo.fields import Field, Values, checked_values
 from demo.header import model_details, page_header
 from demo.limits import Limits
 from demo.markup import escape, link_chip, share_box
-from demo.panel import MODEL, Panel, Progress, Result
+from demo.panel import MODEL, SCRIPT, Panel, Progress, Result
 from demo.preview import Card, Previews
 from demo.turns import Turns, Waiting
 from demo.uploads import without_folders
-from demo.views import SCRIPT, component_of
 
 _LOG = logging.getLogger("carbon.demo")
 _UNEXPECTED = "an unexpected error occurred; the server's log has the details"
@@ -48,7 +47,6 @@ class Page:
     """Adds a panel's widgets to the open page and handles their events."""
 
     def __init__(self, page: gr.Blocks, panel: Panel, shell: Shell) -> None:
-        """Create the widgets and connect their events."""
         self.panel, self.shell = panel, shell
         self.views: dict[str, gr.HTML] = {}
         gr.HTML(page_header(shell.pages, panel.path))
@@ -90,7 +88,7 @@ class Page:
     def _add_views(self, *, hero: bool) -> None:
         for view in self.panel.views:
             if (view.name in self.panel.hero) == hero:
-                self.views[view.name] = component_of(view)
+                self.views[view.name] = view.component()
 
     def _inputs(self) -> list[gr.components.Component]:
         fields = self.panel.fields

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
+import gradio as gr
+
 from demo.fields import Field, Kind, Values, link_to
 from demo.lab import Lab
-from demo.markup import link_chip
+from demo.markup import escape, link_chip
 from demo.preview import Card
 
 MODEL = "base_model"  # name of the field that selects the model
@@ -28,18 +30,44 @@ class Progress:
     unit: str
 
 
+SCRIPT = '<script src="/carbon/assets/demo.js"></script>'
+_PLOTLY = '<script src="/carbon/plotly.js"></script>'
+_FIGURE = (
+    '<p class="caption">{label}</p><div class="figure" role="group" aria-label="{label}"></div>'
+)
+_BASES = (
+    '<div class="strip" tabindex="0" role="group" aria-label="{label}; the arrow keys move along"'
+    '></div><div class="tip" role="status" aria-live="polite"></div><div class="key">probability '
+    + "".join(f'<span class="p{n}">{10 * n}</span>' for n in range(10))
+    + "100 %; paler: your bases</div>"
+)
+
+
 class View(NamedTuple):
     """Part of the page that shows a part of an answer.
 
     Attributes:
         name: key in the mapping that `show` returns.
         kind: markup, a Plotly figure, or bases with their probabilities.
-        label: heading, also read by screen readers.
+        label: caption of a figure; name of the view for screen readers.
     """
 
     name: str
     kind: ViewKind
     label: str
+
+    def component(self) -> gr.HTML:
+        """Return the Gradio widget; `assets/demo.js` draws figures and bases."""
+        if self.kind == "html":
+            return gr.HTML(elem_id=f"view-{self.name}")
+        template = _FIGURE if self.kind == "figure" else _BASES
+        return gr.HTML(
+            value=None,
+            html_template=template.format(label=escape(self.label)),
+            js_on_load=f"window.carbon.{self.kind}(element, props, trigger, watch)",
+            head=SCRIPT + (_PLOTLY if self.kind == "figure" else ""),
+            elem_id=f"view-{self.name}",
+        )
 
 
 class Example(NamedTuple):
@@ -106,7 +134,6 @@ class Panel(ABC):
                 setattr(cls, attribute, cls.title)
 
     def __init__(self, lab: Lab) -> None:
-        """Store the state that all panels share."""
         self.lab = lab
         self.refresh()
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from carbon.genome import fasta_text
-from demo.figures import BLUE, GREY, ORANGE, Figure, figure, plain
+from demo.figures import BLUE, GREY, ORANGE, Figure, figure, plain, stacked_axes
 from demo.markup import download, facts, paragraph, shortened, table, tsv
 from demo.panel import Result
 from demo.words import named
@@ -37,25 +37,22 @@ def prediction_facts(result: Result) -> str:
 def prediction_figure(result: Result) -> Figure:
     """Return a row for each output: bars of sequences, or lines along the bases of the first."""
     outputs = result["outputs"][:_MOST_DRAWN]
-    per_base = result["per_base"]
-    tracks = list((_lines if per_base else _bars)(result, len(outputs)))
-    height = 1 / len(outputs)
+    per_base, suffixes, height = result["per_base"], stacked_axes(len(outputs)), 1 / len(outputs)
     axes = {
-        f"yaxis{n or ''}": {
+        f"yaxis{suffix}": {
             "domain": [1 - (n + 1) * height + _GAP * height, 1 - n * height - _GAP * height],
             "title": {"text": plain(shortened(output))},
             **({} if result["task"] in ("numbers", "tracks") else {"range": [0, 1]}),
         }
-        for n, output in zip(_axis_numbers(len(outputs)), outputs, strict=True)
+        for n, (suffix, output) in enumerate(zip(suffixes, outputs, strict=True))
     }
     along = f"base of {shortened(result['names'][0])}" if per_base else ""
-    last = f"y{_axis_numbers(len(outputs))[-1] or ''}"
     kind = {} if per_base else {"type": "category"}
     return figure(
-        tracks,
+        list((_lines if per_base else _bars)(result, suffixes)),
         height=max(_LEAST_HEIGHT, _ROW_HEIGHT * len(outputs)),
         showlegend=False,
-        xaxis={"anchor": last, "title": {"text": plain(along)}, **kind},
+        xaxis={"anchor": f"y{suffixes[-1]}", "title": {"text": plain(along)}, **kind},
         **axes,
     )
 
@@ -90,7 +87,7 @@ def _filled(rows: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
     return (["" if value is None else value for value in row] for row in rows)
 
 
-def _bars(result: Result, number: int) -> Iterator[dict[str, Any]]:
+def _bars(result: Result, suffixes: Sequence[str]) -> Iterator[dict[str, Any]]:
     names = [plain(shortened(name)) for name in result["names"]]
     values, colors = list(result["predictions"]), [BLUE] * len(names)
     if variant := result["variant"]:
@@ -101,23 +98,18 @@ def _bars(result: Result, number: int) -> Iterator[dict[str, Any]]:
     labels = [
         name if names.count(name) == 1 else f"{name} ({n})" for n, name in enumerate(names, 1)
     ]
-    for at, axis in enumerate(_axis_numbers(number)):
+    for at, suffix in enumerate(suffixes):
         yield {
             "type": "bar", "x": labels, "y": [each[at] for each in values],
-            "yaxis": f"y{axis or ''}", "marker": {"color": colors},
+            "yaxis": f"y{suffix}", "marker": {"color": colors},
         }  # fmt: skip
 
 
-def _lines(result: Result, number: int) -> Iterator[dict[str, Any]]:
+def _lines(result: Result, suffixes: Sequence[str]) -> Iterator[dict[str, Any]]:
     first = result["predictions"][0]
-    for at, axis in enumerate(_axis_numbers(number)):
+    for at, suffix in enumerate(suffixes):
         yield {
             "type": "scatter", "mode": "lines", "x": list(range(1, len(first) + 1)),
-            "y": [each[at] for each in first], "yaxis": f"y{axis or ''}",
+            "y": [each[at] for each in first], "yaxis": f"y{suffix}",
             "line": {"color": BLUE, "width": 1.5},
         }  # fmt: skip
-
-
-def _axis_numbers(number: int) -> list[int]:
-    """Return Plotly's numbers of the axes: the first has no number, the second is 2."""
-    return [n + 1 if n else 0 for n in range(number)]

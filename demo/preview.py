@@ -36,7 +36,6 @@ class Previews:
     """Cards of the states that were answered last, by their links."""
 
     def __init__(self, pages: Iterable[tuple[str, Card]]) -> None:
-        """Store the card that each page has before an answer, by path."""
         self._pages = dict(pages)
         self._states: OrderedDict[str, Card] = OrderedDict()
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from carbon.losses.objectives import objective_named
-from demo.figures import BLUE, GREY, Figure, figure, plain
+from demo.figures import BLUE, GREY, Figure, figure, plain, stacked_axes
 
 _ROW_PIXELS = 105
 _HEAD_PIXELS = 75
@@ -83,20 +83,20 @@ def run_curves(result: Mapping[str, Any], axis: str, zoom_key: str) -> Figure:
     axes: dict[str, Any] = {}
     titles = []
     top = 1.0
-    for n, (row, curves) in enumerate(rows, start=1):
-        key = "" if n == 1 else str(n)
+    suffixes = stacked_axes(len(rows))
+    for suffix, (row, curves) in zip(suffixes, rows, strict=False):
         bottom = max(0.0, top - row.height * _ROW_PIXELS / pixels)
         domain = [bottom, top - _GAP_PIXELS / pixels]
-        axes[f"yaxis{key}"] = {"domain": domain, "automargin": True, **row.axis}
+        axes[f"yaxis{suffix}"] = {"domain": domain, "automargin": True, **row.axis}
         titles.append(_note(_title(row, result["switches"]), 0, domain[1]) | {"xref": "paper"})
-        traces += [trace | {"yaxis": f"y{key}"} for trace in curves]
+        traces += [trace | {"yaxis": f"y{suffix}"} for trace in curves]
         top = bottom
     shapes, names = _stages(result, along)
     return figure(
         traces,
         height=pixels + _HEAD_PIXELS + _FOOT_PIXELS,
         margin={"l": 50, "r": 12, "t": _HEAD_PIXELS, "b": _FOOT_PIXELS},
-        xaxis={"title": {"text": along}, "anchor": f"y{len(rows)}" if len(rows) > 1 else "y"},
+        xaxis={"title": {"text": along}, "anchor": f"y{suffixes[-1]}"},
         legend={"orientation": "h", "y": -55 / max(pixels, 1), "yanchor": "top", "x": 0},
         hovermode="x",
         uirevision=f"{result['run']} {axis} {zoom_key}",

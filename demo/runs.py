@@ -47,7 +47,6 @@ class Runs:
     """Run folders under the demo's `--runs`, and the run that made the model of a lab."""
 
     def __init__(self, lab: Lab) -> None:
-        """Create a cache of the runs that were read last."""
         self._lab = lab
         self._cache: LruCache[RunLines] = LruCache(_CACHED_RUNS)
 

@@ -34,7 +34,6 @@ class OwnPages:
     """Adds the headers to every response, and title and preview of the state to each page."""
 
     def __init__(self, app: ASGIApp, previews: Previews) -> None:
-        """Wrap an application."""
         self.app, self.previews = app, previews
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -87,7 +86,6 @@ class BodyLimits:
     """
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
-        """Wrap an application."""
         self.app, self.limits = app, limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -100,7 +100,7 @@ def marginal_bars(
         bargap=0.15,
         xaxis={"title": {"text": "place in the 6-mer, and base"}, "fixedrange": True,
                "tickfont": {"size": 10}, "tickangle": 0, "dtick": 1},
-        yaxis={"title": {"text": "P(base)"}, "range": [0, 1.12 * top], "fixedrange": True},
+        yaxis={"title": {"text": "probability"}, "range": [0, 1.12 * top], "fixedrange": True},
     )  # fmt: skip
 
 

@@ -1,11 +1,14 @@
-"""Genomes and sequences that a visitor uploads or pastes."""
+"""Genomes, sequences and variants that a visitor uploads or pastes."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from carbon.errors import UserError
+from carbon.genome import Variant, VcfReader
 from carbon.genome.alphabet import FASTA_LETTERS, check_dna
 from carbon.genome.contig_names import CHR
 from carbon.genome.fasta import Reference
@@ -13,6 +16,7 @@ from carbon.genome.genbank import is_genbank, unpack_genbank
 from carbon.genome.genome import Genome
 from carbon.genome.notation import read_lines
 from carbon.genome.sequences import fasta_text, read_sequences
+from carbon.genome.vcf import COLUMNS
 from carbon.io.files import scratch_folder
 from carbon.pretrained import BUNDLED_MODELS
 from demo.letters import check_is_dna
@@ -24,6 +28,13 @@ GENBANK_ENDINGS = (".gb", ".gbk", ".gbff", ".genbank")
 _PASTED = "pasted"
 _IN_FASTA = frozenset(FASTA_LETTERS.decode())
 GENOME_ENDINGS = FASTA_ENDINGS + ANNOTATION_ENDINGS + GENBANK_ENDINGS
+
+
+class Listed(NamedTuple):
+    """A variant of a VCF, and the reason if its REF disagrees with the reference."""
+
+    variant: Variant
+    reason: str | None
 
 
 def genome_in_files(files: Sequence[str]) -> Genome:
@@ -138,6 +149,36 @@ def sequences_in_text(text: str, most: int) -> list[tuple[str, str]]:
     if len(records) > most:
         raise UserError(f"{len(records)} sequences; give {most} at most")
     return records
+
+
+def first_variants(files: Sequence[str], reference: Reference, most: int) -> list[Listed]:
+    """Return the first variants of a VCF; an empty list without a file.
+
+    Raises:
+        UserError: there are several files.
+        GenomeError: the VCF is malformed in the part that is read.
+    """
+    if len(files) > 1:
+        raise UserError(f"{len(files)} VCFs are given; give one")
+    rows = (row for path in files for row in VcfReader(path, reference))
+    each = (
+        Listed(variant, row.disagreement.reason if row.disagreement else None)
+        for row in rows
+        for variant in row.variants
+    )
+    return list(islice(each, most))
+
+
+def printed_vcf(variants: Iterable[Variant], path: str) -> str:
+    """Return a shell command that writes a VCF of variants, sorted by position."""
+    ordered = sorted(variants, key=lambda variant: (variant.contig, variant.position))
+    records = [
+        (v.contig.replace("\\", "\\\\"), v.position + 1, ".", v.ref, v.alt, ".", ".", ".")
+        for v in ordered
+    ]
+    lines = ("\\t".join(map(str, columns)) for columns in (COLUMNS, *records))
+    text = "".join(f"{line}\\n" for line in ("##fileformat=VCFv4.2", *lines))
+    return f"printf '%b' {shlex.quote(text)} > {path}"
 
 
 def without_folders(message: str, files: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ from carbon.genome import Interval, Variant
 from carbon.genome.genome import Genome
 from demo import figures as f
 from demo.markup import Html, Number, download, escape, facts, link_chip, paragraph, table, tsv
+from demo.neighbouring_snvs import NO_CONSEQUENCE
 from demo.panel import Result
 from demo.words import in_words, many, named, spaced
 
@@ -56,7 +57,7 @@ def _strands(result: Result) -> str:
     if result["spread"] is None:
         return f"{result['method']['strands']} only"
     signs = f"{result['forward']:+.2f} forward, {result['reverse']:+.2f} reverse"
-    return f"{signs}: {'they disagree' if result['unsure'] else 'they agree'}"
+    return f"{signs}: {'opposite signs' if result['unsure'] else 'the same sign'}"
 
 
 def _standing(result: Result) -> str:
@@ -70,9 +71,10 @@ def _standing(result: Result) -> str:
     like = len(snvs["deltas"][term])
     drawn = "all" if like == snvs["all"][term] else f"a random {like} of"
     verb = "is" if snvs["lower"] == 1 else "are"
+    alike = "" if term == NO_CONSEQUENCE else f" with this consequence ({spaced(term)})"
     return (
-        f"Of {drawn} {many(snvs['all'][term], 'SNV')} of {snvs['region']} with this consequence "
-        f"({spaced(term)}), {snvs['lower']} {verb} less likely."
+        f"Of {drawn} {many(snvs['all'][term], 'SNV')} of {snvs['region']}{alike}, "
+        f"{snvs['lower']} {verb} less likely."
     )
 
 
@@ -133,8 +135,8 @@ def effect_map(genome: Genome, result: Result) -> f.Figure | None:
         barmode="overlay",
         bargap=0,
         showlegend=True,
-        xaxis=f.position_axis(window, anchor="y2", tickangle=0),
-        yaxis={"domain": [0.64, 1], "title": {"text": "nats of a base"}},
+        xaxis=f.position_axis(window, anchor="y2" if genes else "y3", tickangle=0),
+        yaxis={"domain": [0.64, 1], "title": {"text": "part of the delta"}},
         yaxis2=f.gene_axis((0, 0.13), len(genes)),
         yaxis3={"domain": [0.2, 0.56], "title": {"text": "ALT"}, "fixedrange": True,
                 "type": "category", "autorange": "reversed"},
@@ -162,7 +164,7 @@ def snv_strip(result: Result) -> f.Figure | None:
         for term, values in deltas.items()
     ]  # fmt: skip
     own, *others = zip(result["alleles"], snvs["consequences"], strict=True)
-    traces.append(_marks("next to it", others, rows, f.BLUE, "circle"))
+    traces.append(_marks("compared with it", others, rows, f.BLUE, "circle"))
     traces.append(_marks("this variant", [own], rows, f.ORANGE, "diamond"))
     return f.figure(
         [trace for trace in traces if trace["x"]],

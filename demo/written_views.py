@@ -61,10 +61,10 @@ def comparison(result: Result) -> str:
     sides = {"written by the model": result, "random DNA": result["random"]}
     rows = [
         (name, f"{_nats(side):.3f}", f"{100 * gc_share(side['bases']):.0f} %",
-         _longest_codons(result["prompt"] + side["bases"]))
+         f"{_longest_codons(result['prompt'] + side['bases'])} codons{_with_input(result)}")
         for name, side in sides.items()
     ]  # fmt: skip
-    header = ("", "nats per base", "GC", "codons of the longest open frame, with the input")
+    header = ("", "nats per base", "GC", "longest open frame")
     return table(header, rows, "Fewer nats are likelier; a blind guess has 1.386.")
 
 
@@ -74,7 +74,11 @@ def frames_table(result: Result) -> str:
     if not frames:
         return paragraph(f"No open reading frame has {_LEAST_CODONS} codons.")
     header = ("open frame", "codons", "ends with", "protein")
-    return table(header, map(_row, frames), "Open reading frames from an ATG, with the input")
+    return table(header, map(_row, frames), f"Open reading frames from an ATG{_with_input(result)}")
+
+
+def _with_input(result: Result) -> str:
+    return ", with the input" if result["prompt"] else ""
 
 
 def _nats(side: Result) -> float:

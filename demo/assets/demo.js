@@ -11,8 +11,9 @@ window.carbon = (() => {
 
   const whenLoaded = (work) => (window.Plotly ? work() : setTimeout(() => whenLoaded(work), 30));
 
-  const template = (element) => {
-    const ink = getComputedStyle(element).color;
+  const template = () => {
+    // A property of Gradio's theme, because the colour of an element fades when day turns to night.
+    const ink = getComputedStyle(document.body).getPropertyValue("--body-text-color").trim();
     const axis = { gridcolor: "rgba(128,128,128,0.25)", zerolinecolor: "rgba(128,128,128,0.5)",
                    linecolor: "rgba(128,128,128,0.5)", automargin: true };
     return { layout: {
@@ -56,7 +57,7 @@ window.carbon = (() => {
                        doubleClick: layout.meta?.follows ? "autosize" : "reset+autosize",
                        modeBarButtonsToRemove: ["lasso2d", "select2d", "toImage", "sendChartToCloud", "sendDataToCloud"],
                        modeBarButtonsToAdd: ["PNG", "SVG"].map((kind) => saves(kind, target)) };
-      Plotly.react(target, { data: fit, layout: { ...layout, template: template(element) }, config,
+      Plotly.react(target, { data: fit, layout: { ...layout, template: template() }, config,
                              frames });
       if (!target.dataset.listens) {
         target.dataset.listens = "yes";
@@ -221,6 +222,7 @@ window.carbon = (() => {
   const links = (trigger) => {
     document.title = document.querySelector("meta[property='og:title']").content;
     carryAlong();
+    document.querySelector("nav.pages [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
     document.addEventListener("input", (event) => {
       if (event.target.closest?.("#input")) suggest(event.target);
     });

@@ -47,7 +47,6 @@ class Gene(Panel):
     )
 
     def make_fields(self) -> tuple[Field, ...]:
-        """Return the inputs."""
         return (
             input_field(self.lab.example.name),
             Field("view", "Show", TRACK, "choice", tuple(MEASURES), asks=True),
@@ -64,7 +63,6 @@ class Gene(Panel):
         )  # fmt: skip
 
     def examples(self) -> tuple[Example, ...]:
-        """Return well-known genes, and the other views."""
         gene, genome, known = self.lab.example.name, self.lab.genome, self.lab.known_genes
         genes = genome.annotation.genes if genome.annotation else ()
         folded = [each.name for each in genes if stem_pairs(genome.reference, each)]
@@ -92,7 +90,6 @@ class Gene(Panel):
             yield item if isinstance(item, Progress) else {"region": place.to_region()} | item
 
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
-        """Return the figure of the view, with its caption and numbers."""
         detected, measure = self._detected(values), MEASURES[values["view"]]
         genome = detected.genome
         place = from_region(result["region"], genome.reference.contig_lengths_bp)
@@ -130,7 +127,6 @@ class Gene(Panel):
         )
 
     def card(self, values: Values, result: Result) -> Card:
-        """Return the preview of this state, with the track as its picture."""
         measure = MEASURES[values["view"]]
         title = f"{shortened(self._detected(values).text)}: {values['view']}"
         if values["view"] == MAP:
@@ -140,12 +136,9 @@ class Gene(Panel):
         return Card(title, measure.caption, tuple(float(bar.mean()) for bar in bars))
 
     def python(self, values: Values) -> str:
-        """Return the program."""
         detected = self._detected(values)
-        place, (reference, before, _) = (
-            _computed(detected, values),
-            shown_reference(detected.genome),
-        )
+        place = _computed(detected, values)
+        reference, before, _ = shown_reference(detected.genome)
         options = "".join(f", {name}={value!r}" for name, value in self._options(values).items())
         if values["view"] == MAP:
             lines = (f"    result = model.dependency(genome, place{options})\n"
@@ -162,7 +155,6 @@ class Gene(Panel):
         )
 
     def commands(self, values: Values) -> list[Command]:
-        """Return the command line."""
         detected = self._detected(values)
         reference, _, before = shown_reference(detected.genome)
         name, output = ("dependency", "map.npz") if values["view"] == MAP else ("scan", "scan.tsv")

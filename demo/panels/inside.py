@@ -54,8 +54,8 @@ class Inside(Panel):
     views: ClassVar[tuple[View, ...]] = (
         View("tokens", "html", "The sequence as tokens, at six phases"),
         View("answer", "html", "The prediction in numbers"),
-        View("marginals", "figure", "Probability of each base at the six places"),
-        View("map", "figure", "Probabilities of the 4,096 6-mers: rows are the first three bases"),
+        View("marginals", "figure", "Probability of each base at six places: click one to fix it"),
+        View("map", "figure", "Probabilities of the 4,096 6-mers: click one to compare with it"),
         View("top", "html", "The likeliest 6-mers"),
         View("losses", "figure", "Losses of the true 6-mer and its one-base neighbours"),
         View("training", "html", "The training in numbers"),
@@ -65,7 +65,6 @@ class Inside(Panel):
     )
 
     def __init__(self, lab: Lab) -> None:
-        """Find the training runs."""
         self._runs = Runs(lab)
         super().__init__(lab)
 
@@ -75,7 +74,6 @@ class Inside(Panel):
         return _REFRESH_SECONDS if self._runs.names else None
 
     def make_fields(self) -> tuple[Field, ...]:
-        """Return the inputs."""
         runs = (OWN, *self._runs.names)
         return (
             input_field(self.lab.example.name, info="the model predicts its last six bases"),
@@ -91,7 +89,6 @@ class Inside(Panel):
         )  # fmt: skip
 
     def examples(self) -> tuple[Example, ...]:
-        """Return further examples."""
         donor = self.lab.example.donor(_CONTEXT_BP, K)
         intron = {"input": donor} if donor else {}
         label = "An intron begins" if donor else "It begins with GT"
@@ -119,7 +116,6 @@ class Inside(Panel):
         }
 
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
-        """Return the three sections: tokens, prediction, training."""
         training = result["training"]
         return {
             "tokens": tokens_view(result["sequence"][-_TOKENS_BP:], result["readings"]),
@@ -129,7 +125,6 @@ class Inside(Panel):
         }
 
     def questions(self, values: Values, result: Result) -> Sequence[tuple[str, str]]:
-        """Return links that take this input to other pages."""
         text = values["input"]
         return (
             ("See the whole sequence", input_link("/gene", text)),
@@ -137,14 +132,12 @@ class Inside(Panel):
         )
 
     def card(self, values: Values, result: Result) -> Card:
-        """Return the preview of this state, with the likeliest 6-mers as its picture."""
         best, fixed = result["top"][0], result["fixed"]
         subject = "The model" if fixed == FREE else f"Given {fixed}, the model"
         sentence = f"{subject} expects {best['kmer']} next, at {100 * best['probability']:.1f} %."
         return Card(self.title, sentence, tuple(each["probability"] for each in result["top"]))
 
     def python(self, values: Values) -> str:
-        """Return the program."""
         context, kmer = self._split(values)
         program = (
             "import carbon\nfrom carbon.inference import kmer_index, near_misses\n"
@@ -179,7 +172,6 @@ class Inside(Panel):
         )
 
     def commands(self, values: Values) -> list[Command]:
-        """Return the command lines."""
         context, _ = self._split(values)
         lines: list[Command] = [
             f"# {_FASTA}: download it on this page",
@@ -208,10 +200,8 @@ class Inside(Panel):
 def _prediction(result: Result) -> dict[str, Any]:
     """Return the distribution, free and with the fixed bases, and the losses."""
     true, fixed = result["losses"][0], result["fixed"]
-    p, conditional = (
-        np.array(result["probabilities"]),
-        np.array(result["conditional_probabilities"]),
-    )
+    p = np.array(result["probabilities"])
+    conditional = np.array(result["conditional_probabilities"])
     index, best = kmer_index(true["kmer"]), result["top"][0]["kmer"]
     header, is_fixed = ["6-mer", "probability"], fixed != FREE
     rows = [[each["kmer"], each["probability"]] for each in result["top"]]
@@ -223,7 +213,7 @@ def _prediction(result: Result) -> dict[str, Any]:
             ("true 6-mer", true["kmer"]),
             ("its probability", f"{100 * p[index]:.2g} %"),
             ("its rank", f"{result['rank']:,} of 4,096"),
-            ("cross-entropy, nats", f"{true['cross_entropy_nats']:.4f}"),
+            ("cross-entropy, nats a token", f"{true['cross_entropy_nats']:.4f}"),
             ("FNS, nats a base", f"{true['fns_nats']:.4f}"),
             ("context", f"{len(result['context']):,} bp"),
             *([(f"probability of {fixed}", f"{100 * p[conditional > 0].sum():.3g} %")]

@@ -22,8 +22,7 @@ from demo.lru_cache import LruCache
 from demo.panel import Command, Example, Panel, Progress, Result, View
 from demo.pieces import pieces_of_kinds
 from demo.prediction_views import prediction_facts, prediction_figure, prediction_tables
-from demo.uploads import sequences_in_text, shown_reference, without_folders
-from demo.variant_files import printed_vcf
+from demo.uploads import printed_vcf, sequences_in_text, shown_reference, without_folders
 
 _NEWEST = "newest"
 _PASTED, _VCF = "sequences.fa", "variant.vcf"
@@ -50,17 +49,14 @@ class Predict(Panel):
 
     @classmethod
     def is_available(cls, lab: Lab) -> bool:
-        """Return whether there is a fine-tuned model."""
         return bool(_folders(lab))
 
     def __init__(self, lab: Lab) -> None:
-        """Create a cache of the models that were opened last."""
         self._pieces = _pieces(lab)
         super().__init__(lab)
         self._models: LruCache[FinetunedModel] = LruCache(_CACHED_MODELS)
 
     def make_fields(self) -> tuple[Field, ...]:
-        """Return the inputs."""
         return (
             Field("model", "Model", _NEWEST, "choice", (_NEWEST, *_folders(self.lab)),
                   info="the folders of `carbon finetune` on this machine"),
@@ -75,7 +71,6 @@ class Predict(Panel):
         )  # fmt: skip
 
     def examples(self) -> tuple[Example, ...]:
-        """Return models, and a variant."""
         names = self.fields[0].choices[1:3]
         variant = self.lab.example.first_variant().to_text()
         changed = {"variant": variant, "window_bp": _EXAMPLE_WINDOW_BP}
@@ -126,7 +121,6 @@ class Predict(Panel):
         }
 
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
-        """Return facts, figure, tables and downloads."""
         return {
             "facts": prediction_facts(result),
             "figure": prediction_figure(result),
@@ -134,7 +128,6 @@ class Predict(Panel):
         }
 
     def python(self, values: Values) -> str:
-        """Return the program."""
         _, folder = self._folder(values["model"])
         strands = _strands(values)
         option = f", strands={strands!r}" if strands else ""
@@ -162,7 +155,6 @@ class Predict(Panel):
         return program
 
     def commands(self, values: Values) -> list[Command]:
-        """Return the command lines."""
         _, folder = self._folder(values["model"])
         words = ["carbon", "predict", "--model", str(folder)]
         strands = _strands(values)

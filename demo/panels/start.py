@@ -26,7 +26,7 @@ from demo.figures import (
 )
 from demo.gene_summary import described
 from demo.lab import Lab
-from demo.learning import learning_figure
+from demo.learning_curves import learning_figure
 from demo.markup import escape, link_chip
 from demo.panel import Command, Panel, Progress, Result, View
 from demo.preview import Card
@@ -59,7 +59,6 @@ class Start(Panel):
     )
 
     def __init__(self, lab: Lab) -> None:
-        """Describe the model of the lab."""
         self.sentence = _sentence(lab)
         super().__init__(lab)
 
@@ -115,12 +114,12 @@ class Start(Panel):
         }
 
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
-        """Return the learning figure, and the primer's figures with their texts."""
         if not result:
             return {}
-        cut = self._cut_gene
+        cut, lab = self._cut_gene, self.lab
         return {
-            "learning": learning_figure(self.lab),
+            "learning": learning_figure(lab.learned, lab.genome, lab.example.name)
+                        if lab.learned else None,
             "caption": self._caption,
             "honest": f'<p class="honest">{escape(_DOES_NOT_KNOW)}</p>',
             "splicing": text.splicing(described(self.lab.genome.reference, cut, cut.transcripts[0])
@@ -134,7 +133,6 @@ class Start(Panel):
         }  # fmt: skip
 
     def python(self, values: Values) -> str:
-        """Return the program."""
         return (
             "import carbon\n\n"
             f"model = carbon.load({self.lab.model_name!r})\n"
@@ -144,12 +142,10 @@ class Start(Panel):
         )
 
     def commands(self, values: Values) -> list[Command]:
-        """Return the command line."""
         prompt = self._sequence[:-K]
         return [["carbon", "next", "--model", self.lab.model_name, "--prompt", prompt]]
 
     def card(self, values: Values, result: Result) -> Card:
-        """Return the preview of the learning figure."""
         learned = self.lab.learned
         heights = learned.smoothed_bits()[-1] if learned else ()
         return Card(self.heading, self.sentence, tuple(map(float, heights)))
@@ -228,10 +224,10 @@ def _marginals_figure(marginals: list[list[float]], true: str) -> Figure:
     places = [f"{n}<br>{base}" for n, base in enumerate(true, start=1)]
     shares = np.array(marginals)
     traces = [
-        {"type": "bar", "name": base, "x": places, "y": shares[:, n].round(4).tolist(),
-         "marker": {"color": BASE_COLORS[base]},
+        {"type": "bar", "name": base, "x": places, "marker": {"color": color},
+         "y": shares[:, BASES.index(base)].round(4).tolist(),
          "hovertemplate": f"{base}: %{{y:.1%}}<extra></extra>"}
-        for n, base in enumerate(BASES)
+        for base, color in BASE_COLORS.items()
     ]  # fmt: skip
     return figure(
         traces,

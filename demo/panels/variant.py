@@ -23,8 +23,15 @@ from demo.lru_cache import LruCache
 from demo.panel import Command, Example, Panel, Pick, Progress, Result, View
 from demo.preview import Card
 from demo.protein_changes import changes_side_by_side
-from demo.uploads import is_pasted, pasted_link, shown_reference, without_folders
-from demo.variant_files import Listed, first_variants, printed_vcf
+from demo.uploads import (
+    Listed,
+    first_variants,
+    is_pasted,
+    pasted_link,
+    printed_vcf,
+    shown_reference,
+    without_folders,
+)
 from demo.words import named
 
 _PROTOCOL: Literal["centered"] = "centered"
@@ -69,20 +76,18 @@ class VariantEffect(Panel):
     views: ClassVar[tuple[View, ...]] = (
         View("verdict", "html", "The variant in words"),
         View("alleles", "html", "Changes side by side"),
-        View("strip", "figure", "SNVs of the gene by consequence, these changes marked"),
-        View("map", "figure", "Every SNV around the variant, and the bases that cause its delta"),
+        View("strip", "figure", "SNVs of the gene or region by consequence, these changes marked"),
+        View("map", "figure", "The part of each base in the delta; below, every SNV: click one"),
         View("tsv", "html", "Download"),
         View("table", "html", "The variants of your VCF"),
     )
 
     def __init__(self, lab: Lab) -> None:
-        """Create the caches of scores and consequences."""
         self._scores: LruCache[snvs.Scores] = LruCache(_CACHED)
         self._terms: LruCache[dict[Variant, str]] = LruCache(_CACHED)
         super().__init__(lab)
 
     def make_fields(self) -> tuple[Field, ...]:
-        """Return the inputs."""
         example = self.lab.example
         most_bp = self.lab.model.variant_method(protocol=_PROTOCOL).window_bp
         return (
@@ -104,7 +109,6 @@ class VariantEffect(Panel):
         )  # fmt: skip
 
     def examples(self) -> tuple[Example, ...]:
-        """Return the changes of the example gene, and another gene's splice site."""
         example, genes = self.lab.example, self.lab.known_genes
         changes = example.variants()
         return (
@@ -256,7 +260,6 @@ class VariantEffect(Panel):
         yield result | {"vcf": rows, "vcf_has_more": len(question.listed) > len(shown)}
 
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
-        """Return words, tables, figures and downloads."""
         question = self._question(values)
         field = _field_of(question.genome)
 
@@ -282,19 +285,17 @@ class VariantEffect(Panel):
         question = self._question(values)
         gene, pasted = question.gene, is_pasted(question.genome)
         text = values[INPUT] if pasted else result["variant"]
-        links = [("What does the model expect along this gene?", input_link("/gene", text))]
+        links = [("What does the model expect around it?", input_link("/gene", text))]
         if gene and not pasted:
             write = f"How would the model write {gene.name}?"
             links.append((write, input_link("/write", gene.name)))
         return links
 
     def card(self, values: Values, result: Result) -> Card:
-        """Return the verdict, with the least likely SNV at each base as picture."""
         lowest = [min((d for d in row if d is not None), default=0.0) for row in result["deltas"]]
         return Card(views.title_of(result), views.first_sentence(result), tuple(-d for d in lowest))
 
     def python(self, values: Values) -> str:
-        """Return the program."""
         question = self._question(values)
         options = ", ".join(f"{k}={v!r}" for k, v in _options(values).items())
         reference, before, _ = shown_reference(question.genome)
@@ -323,7 +324,6 @@ class VariantEffect(Panel):
         )
 
     def commands(self, values: Values) -> list[Command]:
-        """Return the command lines; the first writes a VCF of the variants side by side."""
         question = self._question(values)
         reference, _, before = shown_reference(question.genome)
         score = ["carbon", "variants", "--model", self.lab.model_name, "--reference", reference,

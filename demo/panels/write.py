@@ -23,7 +23,7 @@ from demo.arrays import as_lists
 from demo.design_views import candidates_to_json, design_table, front_figure, search_facts
 from demo.fields import Field, Values, input_field, input_link
 from demo.folders import find_folders, folder_named
-from demo.markup import download
+from demo.markup import download, paragraph
 from demo.openings import opening_bases
 from demo.panel import Command, Example, Panel, Progress, Result, View
 from demo.preview import Card
@@ -33,6 +33,10 @@ CONTINUE = "continue it"
 _GOALS = {"GC window": "gc_window", "motif pair": "motif_pair", "codons of yeast": "yeast_codons"}
 _FINETUNED = "finetuned: "
 _PROTEIN = "MSKGEELFTGVVPILVELDGDVNGHK"  # of GFP, its first 26
+_ABOUT_PROTEIN = (
+    "These are codons for the protein under More settings; the main field and the number of bases "
+    "do not apply."
+)
 _BEST, _TIMEOUT_SECONDS = 8, 60
 _MOST_DESIGN_BP = 300
 _PROMPT_BP, _MOST_PROMPT_BP, _LINE_BP = 60, 6000, 60
@@ -44,7 +48,7 @@ class Write(Panel):
 
     heading = "Let the model write"
     sentence = (
-        "The model writes DNA, base by base or towards a goal. What it writes is a hypothesis, "
+        "The model writes DNA, freely or towards a goal. What it writes is a hypothesis, "
         "not a tested sequence."
     )
     views: ClassVar[tuple[View, ...]] = (
@@ -59,7 +63,6 @@ class Write(Panel):
     )
 
     def make_fields(self) -> tuple[Field, ...]:
-        """Return the inputs."""
         known = self.lab.model.model.six_mers.tags
         species = ("", *(tag for tag in SPECIES_TAGS if tag in known))
         genes = ("", *(tag for tag in GENE_TAGS if tag in known))
@@ -90,14 +93,16 @@ class Write(Panel):
         )  # fmt: skip
 
     def examples(self) -> tuple[Example, ...]:
-        """Return examples of both ways to write."""
         return (
-            Example("Codons for a protein", {"protein": _PROTEIN}),
+            Example("Codons for a protein", {"input": "", "protein": _PROTEIN}),
             Example("An open reading frame", {"input": "ATGGCC", "no_stop_frame": "0"}),
             Example("Always the likeliest", {"temperature": 0.0}),
             Example("No EcoRI site", {"forbid": "GAATTC", "gc_least": 0.3, "gc_most": 0.5}),
             Example("Goal: two motifs", {"input": "", "goal": "motif pair", "length_bp": 60}),
-            Example("Goal: codons of yeast", {"goal": "codons of yeast", "protein": _PROTEIN}),
+            Example(
+                "Goal: codons of yeast",
+                {"input": "", "goal": "codons of yeast", "protein": _PROTEIN},
+            ),
         )
 
     def buttons(self) -> Mapping[str, Callable[[Values, Result], Values]]:
@@ -115,11 +120,12 @@ class Write(Panel):
         """Return the growing views; comparisons follow after the last base."""
         shown: dict[str, Any] = dict.fromkeys((view.name for view in self.views), "")
         shown |= dict.fromkeys(view.name for view in self.views if view.kind != "html")
+        note = paragraph(_ABOUT_PROTEIN) if values["protein"] else ""
         if candidates := result.get("candidates"):
             best = candidates[:_BEST]
             return shown | {
                 "front": front_figure(candidates),
-                "note": search_facts(candidates, values["calls"]),
+                "note": note + search_facts(candidates, values["calls"]),
                 "designs": design_table(best),
                 "saved": download("designs.fa", self._fasta(values, best)),
             }
@@ -128,14 +134,13 @@ class Write(Panel):
         if not is_complete:
             return shown
         return shown | {
-            "note": about_repeats(values["temperature"], result["bases"]),
+            "note": note + about_repeats(values["temperature"], result["bases"]),
             "comparison": comparison(result),
             "frames": frames_table(result),
             "saved": download("written.fa", self._fasta(values, [result])),
         }
 
     def questions(self, values: Values, result: Result) -> Sequence[tuple[str, str]]:
-        """Return links that take what was written to other pages."""
         candidates = result.get("candidates")
         bases = candidates[0]["bases"] if candidates else result["prompt"] + result["bases"]
         return (
@@ -144,7 +149,6 @@ class Write(Panel):
         )
 
     def card(self, values: Values, result: Result) -> Card:
-        """Return the preview of this state."""
         if candidates := result.get("candidates"):
             best = f"The best of {len(candidates):,} designs: {candidates[0]['value']:.2f}."
             return Card(f"Designed: {values['goal']}", best)
@@ -152,7 +156,6 @@ class Write(Panel):
         return Card("Written by a model", sentence, tuple(result["probabilities"][:120]))
 
     def python(self, values: Values) -> str:
-        """Return the program."""
         load = f"model = carbon.load({self.lab.model_name!r})\n"
         if values["goal"] == CONTINUE:
             arguments = f"[{self._prompt(values)!r}], {_length_bp(values)}"
@@ -168,7 +171,6 @@ class Write(Panel):
         )
 
     def commands(self, values: Values) -> list[Command]:
-        """Return the command line."""
         is_design = values["goal"] != CONTINUE
         name = "design" if is_design else "generate"
         words: list[object] = ["carbon", name, "--model", self.lab.model_name,

@@ -172,6 +172,12 @@ def test_what_the_browser_is_told(lab, address):
     assert "<script>alert" not in requests.get(address + "/gene", headers=host).text
 
 
+def test_an_unknown_address_leads_to_the_first_page(address):
+    page = requests.get(f"{address}/<b>x", headers={"Accept": "text/html"})
+    assert page.status_code == 404 and 'href="/"' in page.text and "<b>x" not in page.text
+    assert requests.get(f"{address}/nothing").json() == {"detail": "Not Found"}
+
+
 def test_the_minute_goes_by():
     now = [0.0]
     limits = Limits(calls_per_minute=2, clock=lambda: now[0])

@@ -162,8 +162,8 @@ def test_every_number_of_a_variant_is_the_one_delta_of_the_library(panel, lab, s
     [
         ({"delta": -7.0, "unsure": False, "spread": 0.5}, "1,100 times less likely", "disagree"),
         ({"delta": 1.25, "unsure": False, "spread": 0.5}, "3.5 times more likely", "less likely"),
-        ({"delta": -0.3, "unsure": True, "spread": 2.0}, "disagree about which", "they agree"),
-        ({"delta": -7.0, "unsure": None, "spread": None}, "forward only", "agree"),
+        ({"delta": -0.3, "unsure": True, "spread": 2.0}, "disagree about which", "the same sign"),
+        ({"delta": -7.0, "unsure": None, "spread": None}, "forward only", "sign"),
     ],
 )
 def test_verdicts_follow_from_the_numbers(panel, score, says, never):
@@ -211,6 +211,7 @@ def test_an_indel_has_no_rank_and_no_mark(panel):
         result["snvs"]["consequences"][0] is None
         and "with this consequence" not in shown["verdict"]
     )
+    assert result["effects"] == [{"gene": "ABC", "term": "frameshift_variant", "change": ""}]
     assert all(trace.get("name") != "this variant" for trace in shown["strip"]["data"])
 
 
