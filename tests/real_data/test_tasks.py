@@ -19,10 +19,9 @@ from carbon.genome import (
     read_annotation,
     reverse_complement,
     spliced,
-    translate,
 )
 from carbon.genome.codon_usage import favourites, read_codon_usage
-from eval.baselines import MarkovModel, UniformModel
+from eval.baselines import MarkovModel
 from eval.contract import Options
 from eval.models import CarbonModel
 from eval.tasks import TASKS
@@ -108,102 +107,6 @@ def test_codon_tables_agree_with_genomes(real_data, group, table):
     assert np.corrcoef(here, [usage[codon] for codon in GENETIC_CODE])[0, 1] > 0.99
     counted = favourites({codon: float(counts[codon]) for codon in GENETIC_CODE})
     assert sum(counted[a] == codon for a, codon in favourites(usage).items()) >= 19
-
-
-SPECIES = {
-    "fng": "s_cerevisiae_4932",
-    "inv": "c_elegans_6239",
-    "fly": "d_melanogaster_7227",
-    "mam": "h_sapiens_9606",
-}
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("group", SPECIES)
-def test_synonymous_codons_of_genomes(real_data, tmp_path, group):
-    """Every row keeps protein, length and flanks, on both strands; the real one is the genome's."""
-    _, fasta, annotation = source(real_data, group)
-    output = tmp_path / "s.parquet"
-    usage = real_data / f"codon_usage/{SPECIES[group]}.csv"
-    TASKS["synonymous_codons"].build(
-        output, reference=fasta, annotation=annotation, codon_usage=usage, species=group,
-        num_examples=300,
-    )  # fmt: skip
-    rows = rows_of(output)
-    assert len(rows) == 300 or group == "mam"
-    assert {row["strand"] for row in rows} == {"+", "-"}
-    best = set(favourites(read_codon_usage(usage)).values())
-    with Reference(fasta) as reference:
-        for row in rows:
-            original, sequence = row["original_sequence"], row["sequence"]
-            where = Interval(row["chr"], row["window_genome_start"], row["window_genome_end"])
-            read = reference.fetch(where).upper()
-            assert original == (read if row["strand"] == "+" else reverse_complement(read))
-            assert len(sequence) == len(original) <= 8192 and sequence != original
-            a, b = row["patch_start_in_seq"], row["patch_end_in_seq"]
-            assert (original[:a], original[b:]) == (sequence[:a], sequence[b:])
-            assert translate(original[a:b]) == translate(sequence[a:b])
-            changed = [(original[at : at + 3], sequence[at : at + 3]) for at in range(a, b, 3)]
-            assert sum(x != y for x, y in changed) == row["n_codons_changed"] > 0
-            assert {y for _, y in changed if GENETIC_CODE[y] != "*"} <= best
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("group", ["pro", "pln", "mam"])
-def test_expansions_of_genomes(real_data, tmp_path, group):
-    """Patches begin a codon of the CDS as the annotation has it, and keep its length."""
-    _, fasta, annotation = source(real_data, group)
-    output = tmp_path / "t.parquet"
-    task = TASKS["triplet_expansion"]
-    report = task.build(output, reference=fasta, annotation=annotation, num_examples=200)
-    rows = rows_of(output)
-    assert report.rows == len(rows) > 30
-    with Reference(fasta) as reference:
-        transcripts = {
-            t.transcript_id: t
-            for gene in read_annotation(annotation, reference).genes
-            for t in gene.transcripts
-        }
-        for row in rows:
-            transcript = transcripts[row["transcript_id"]]
-            cds = spliced(reference, transcript.contig, transcript.cds, transcript.strand).upper()
-            a, b = row["patch_start_in_seq"], row["patch_end_in_seq"]
-            at = cds.index(row["original_sequence"][row["cds_start_in_seq"] :])
-            frame = (at + a - row["cds_start_in_seq"]) % 3
-            assert frame == 0 and b - a == 30
-            assert row["sequence"][a:b] == "CAG" * 10
-            assert len(row["sequence"]) == len(row["original_sequence"])
-    table = task.read(output)
-    results = list(task.run(UniformModel(), task.examples(table, Options())))
-    assert len(results) == len(rows)
-
-
-@pytest.mark.nightly
-def test_niah_of_three_kingdoms(real_data, tmp_path):
-    task = TASKS["genomic_niah"]
-    output = tmp_path / "n.parquet"
-    sources = [source(real_data, group) for group in ("fng", "pro", "mam")]
-    task.build(output, sources=sources, context_length_tokens=[1024, 16_500], num_examples=15)
-    rows = rows_of(output)
-    assert Counter(row["kingdom"] for row in rows) == {"fng": 40, "pro": 40, "mam": 40}
-    genomes = {}
-    for group, fasta, _ in sources:
-        with Reference(fasta) as reference:
-            genomes[group] = [
-                reference.fetch(Interval(contig, 0, length_bp)).upper()
-                for contig, length_bp in reference.contig_lengths_bp.items()
-            ]
-    for row in rows:
-        body = row["prompt"][:-24]
-        assert set(body) == set("ACGT") and len(body) == 6 * (row["context_length_tokens"] - 1) - 48
-        for start in sorted(row["needle_starts"], reverse=True):
-            body = body[:start] + body[start + 48 :]
-        if row["context_length_tokens"] == 1024:
-            assert any(body in contig for contig in genomes[row["kingdom"]])
-    summary = task.summarise(
-        list(task.run(UniformModel(), task.examples(task.read(output), Options(max_samples=40))))
-    )
-    assert summary.value.value == 0
 
 
 def snvs_of_people(real_data: Path, num_rows: int) -> tuple[Path, list[dict]]:

@@ -72,21 +72,16 @@ def test_consequences_in_a_vcf(folder, tmp_path):
             read = [unquote(value) if name == "gene" and value else value for value in read]
             assert read == list(values), name
     assert records[0].info["X"] == 1 and len(records[0].info["CARBON_DELTA"]) == 3
-    # What is annotated is scored, and scored again by nothing.
-    again = ["variants", "--model", str(folder / "model"), "--reference", str(folder / "r.fa")]
-    assert main([*again, "--vcf", str(output), "--output", str(tmp_path / "x.tsv")]) == 2
 
 
 def test_consequences_in_tables(folder, tmp_path):
-    for ending in ("tsv", "json", "parquet"):
+    for ending in ("tsv", "parquet"):
         output = tmp_path / f"out.{ending}"
         assert score(folder, output, "--annotation", str(folder / "g.gff3")) == 0
     expected = [each for record in EXPECTED for each in record]
     table = pq.read_table(tmp_path / "out.parquet")
     assert [tuple(row[name] for name in FIELDS) for row in table.to_pylist()] == expected
     assert str(table.schema.field("codon").type) == "int64"
-    rows = json.loads((tmp_path / "out.json").read_text())["rows"]
-    assert [tuple(row[name] for name in FIELDS) for row in rows] == expected
     settings, names, *lines = (tmp_path / "out.tsv").read_text(encoding="utf-8").splitlines()
     assert json.loads(settings[2:])["annotation"] == "g.gff3"
     found = [dict(zip(names.split("\t"), line.split("\t"), strict=True)) for line in lines]
