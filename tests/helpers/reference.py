@@ -3,6 +3,7 @@
 import functools
 import itertools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -157,3 +158,12 @@ def stock_log_likelihood(network, window: str, by: str) -> float:
         else:
             total += sum(math.log(p[has_base].sum()) for has_base in known)
     return total
+
+
+def stock_delta(network, lefts: Sequence[str], texts: Sequence[str], by: str = "chain") -> float:
+    """Return the log-likelihood of the text of ALT behind its left less that of REF."""
+    ref, alt = (
+        stock_log_likelihood(network, left + text, by) - stock_log_likelihood(network, left, by)
+        for left, text in zip(lefts, texts, strict=True)
+    )
+    return alt - ref

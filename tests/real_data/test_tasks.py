@@ -5,17 +5,13 @@ from pathlib import Path
 
 import datasets
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from carbon.errors import GenomeError
 from carbon.genome import (
     GENETIC_CODE,
     Interval,
     Reference,
-    Variant,
-    VcfReader,
     read_annotation,
     reverse_complement,
     spliced,
@@ -23,7 +19,6 @@ from carbon.genome import (
 from carbon.genome.codon_usage import favourites, read_codon_usage
 from eval.baselines import MarkovModel
 from eval.contract import Options
-from eval.models import CarbonModel
 from eval.tasks import TASKS
 from eval.tasks.common.building import Source
 from eval.tasks.common.coding import coding_exons
@@ -107,54 +102,3 @@ def test_codon_tables_agree_with_genomes(real_data, group, table):
     assert np.corrcoef(here, [usage[codon] for codon in GENETIC_CODE])[0, 1] > 0.99
     counted = favourites({codon: float(counts[codon]) for codon in GENETIC_CODE})
     assert sum(counted[a] == codon for a, codon in favourites(usage).items()) >= 19
-
-
-def snvs_of_people(real_data: Path, num_rows: int) -> tuple[Path, list[dict]]:
-    folder = real_data / "variants_chr20"
-    fasta = folder / "GRCh37.chr20_1M_2M.fa.gz"
-    rows = []
-    with Reference(fasta) as reference:
-        for record in VcfReader(folder / "1000G_phase3.chr20_1M_2M.vcf.gz", reference):
-            variant = record.variants[0]
-            if len(variant.ref) == len(variant.alt) == 1 and len(record.variants) == 1:
-                rows.append(
-                    {"chrom": variant.contig, "pos": variant.position + 1, "ref": variant.ref,
-                     "alt": variant.alt, "label": len(rows) % 2}
-                )  # fmt: skip
-            if len(rows) == num_rows:
-                break
-    return fasta, rows
-
-
-@pytest.mark.nightly
-def test_variants_of_people_become_windows(real_data, tmp_path, model):
-    fasta, rows = snvs_of_people(real_data, 600)
-    table = tmp_path / "list.parquet"
-    pq.write_table(pa.Table.from_pylist(rows), table)
-    task = TASKS["traitgym_mendelian"]
-    output = tmp_path / "w.parquet"
-    report = task.build(output, table=table, reference=fasta)
-    inside = [row for row in rows if row["pos"] > 4096]
-    assert report.rows + report.dropped.get("stands_twice", 0) == len(inside)
-    built = task.read(output)
-    with Reference(fasta) as reference:
-        for row in built.to_pylist()[::50]:
-            at = row["pos"] - 1
-            expected = reference.fetch(Interval(row["chrom"], at - 4096, at + 4096)).upper()
-            assert row["ref_seq"] == expected and row["var_seq"][4096] == row["alt"]
-    # What a row's window gives is what the place in the FASTA gives.
-    options = Options(max_samples=25, sizes={"window_bp": 120})
-    examples = task.examples(built, options)
-    results = list(task.run(CarbonModel(model, "tiny"), examples))
-    with Reference(fasta) as reference:
-        for example, result in zip(examples, results, strict=True):
-            row = example.data["row"]
-            there = Variant(row["chrom"], row["pos"] - 1, row["ref"], row["alt"])
-            (score,) = model.score_variants(
-                reference, [there], protocol="centered", window_bp=120, strands="both"
-            )
-            assert result["score"] == pytest.approx(-score.delta, abs=2e-5)
-    # One base further nothing agrees.
-    pq.write_table(pa.Table.from_pylist([row | {"pos": row["pos"] + 1} for row in rows]), table)
-    with pytest.raises(GenomeError, match="is it the assembly"):
-        task.build(output, table=table, reference=fasta)

@@ -68,7 +68,6 @@ T = "ID=t;Parent=g"
 GENE = ("gene", 101, 400, "+", ".", "ID=g")
 MRNA = ("mRNA", 101, 400, "+", ".", T)
 TWO_EXONS = [("exon", 101, 190, "+", ".", "Parent=t"), ("exon", 301, 400, "+", ".", "Parent=t")]
-FIRST_UTR = ("five_prime_UTR", 101, 120, "+", ".", "Parent=t")
 
 
 def utrs_and_cds(strand):
@@ -396,85 +395,87 @@ def test_one_transcript_id_at_two_loci_of_a_gtf(tmp_path, lines, strand):
     assert term_at(reference, annotation, 350).consequence == "intergenic_variant"
 
 
-# What is left out.
+# What has no consequence, and is never intergenic: lines, what is left out, gene and places.
+
+WIDE = ("gene", 201, 300, "+", ".", "ID=q;Name=q")
+SPLICED = "ID=p;Parent=g;exception=trans-splicing"
+UTRS = [(f"{end}_prime_UTR", at, at + 19, "+", ".", "Parent=t")
+        for end, at in (("five", 101), ("three", 381))]  # fmt: skip
+UNTOLD = {
+    "a gene without a strand": (
+        [("gene", 301, 390, ".", ".", "ID=g;Name=x")], [("g", "no_strand")], "x", [300, 389]),
+    "a gene of an unknown strand with a CDS": (
+        [("gene", 301, 390, "?", ".", "ID=g;Name=x"), ("CDS", 321, 350, ".", 0, "ID=p;Parent=g")],
+        [("g", "no_strand")], "x", [330, 380]),
+    "a CDS whose parent is not there": (
+        [("CDS", 301, 330, "+", 0, "ID=p;Parent=y;gene=x"),
+         ("CDS", 361, 390, "+", 0, "ID=p;Parent=y;gene=x")],
+        [("y", "parent_not_in_file")], "x", [300, 345]),
+    "a CDS whose parent is elsewhere": (
+        [("CDS", 301, 330, "+", 0, "ID=p;Parent=y"), ("mRNA", 1, 30, "+", ".", "ID=y", "c2")],
+        [("y", "parent_on_another_contig"), ("y", "transcript_without_exons")], None, [310]),
+    "a transcript without exons": (
+        [("tRNA", 301, 390, "+", ".", "ID=r;gene=x")], [("r", "transcript_without_exons")], "x",
+        [350]),
+    "parts whose order nothing tells": (
+        [("gene", 301, 330, "+", ".", "ID=g;Name=x"), ("gene", 361, 390, "-", ".", "ID=g"),
+         ("CDS", 301, 330, "+", 0, SPLICED), ("CDS", 361, 390, "-", 0, SPLICED)],
+        [("g", "trans_splicing")], "x", [310, 370]),
+    "UTRs below a gene of two coding transcripts": (
+        [GENE, ("five_prime_UTR", 101, 120, "+", ".", "Parent=g"),
+         *(line for name, at in (("t", 121), ("u", 201)) for line in (
+             ("mRNA", 101, 400, "+", ".", f"ID={name};Parent=g"),
+             ("CDS", at, at + 59, "+", 0, f"ID=p{name};Parent={name}")))],
+        [("g", "utr_without_cds")], "g", [100, 110, 350]),
+    "UTRs without a CDS": ([GENE, MRNA, *UTRS], [("t", "utr_without_cds")], "g", [110, 200, 390]),
+    "a feature past the end that nothing uses": (
+        [("tmRNA", BP - 50, BP + 40, "+", ".", "ID=s;gene=x")],
+        [("s", "past_the_end_of_the_contig")], "x", [BP - 51, BP - 1]),
+    "a transcript without exons that is wider than its gene": (
+        [WIDE, ("mRNA", 201, 300, "+", ".", "ID=t;Parent=q"),
+         ("exon", 201, 300, "+", ".", "Parent=t"), ("mRNA", 201, 450, "+", ".", "ID=w;Parent=q")],
+        [("w", "transcript_without_exons")], "w", [350, 449]),
+    **{
+        f"a gene line of strand {strand} over a CDS of strand -": (
+            [("gene", 201, 500, strand, ".", "ID=q;Name=q"),
+             ("CDS", 301, 390, "-", 0, "ID=p;Parent=q")],
+            [], "q", [200, 250, 480, 499])
+        for strand in ".+"
+    },
+    "a gene line without a strand over transcripts of both": (
+        [("gene", 201, 500, ".", ".", "ID=q;Name=q"),
+         ("mRNA", 301, 330, "+", ".", "ID=a;Parent=q"), ("exon", 301, 330, "+", ".", "Parent=a"),
+         ("mRNA", 361, 390, "-", ".", "ID=b;Parent=q"), ("exon", 361, 390, "-", ".", "Parent=b")],
+        [], "q", [200, 345, 499]),
+    "a transcript line wider than its gene and exons": (
+        [WIDE, ("mRNA", 201, 450, "+", ".", "ID=t;Parent=q"),
+         ("exon", 211, 300, "+", ".", "Parent=t")],
+        [], "q", [200, 350, 449]),
+    "a transcript line wider than its exons": (
+        [("mRNA", 201, 450, "+", ".", "ID=q;Name=q"), ("exon", 211, 300, "+", ".", "Parent=q")],
+        [], "q", [200, 350, 449]),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("lines", "name", "reason", "gene", "inside"),
-    [
-        ([("gene", 301, 390, ".", ".", "ID=g;Name=abc")], "g", "no_strand", "abc", 320),
-        ([("gene", 301, 390, "?", ".", "ID=g;Name=abc"),
-          ("CDS", 321, 350, ".", 0, "ID=p;Parent=g")], "g", "no_strand", "abc", 380),
-        ([("CDS", 301, 330, "+", 0, "ID=p;Parent=x;gene=abc"),
-          ("CDS", 361, 390, "+", 0, "ID=p;Parent=x;gene=abc")],
-         "x", "parent_not_in_file", "abc", 345),
-        ([("CDS", 301, 330, "+", 0, "ID=p;Parent=y"), ("mRNA", 1, 30, "+", ".", "ID=y", "c2")],
-         "y", "parent_on_another_contig", None, 310),
-        ([("tRNA", 301, 390, "+", ".", "ID=r;gene=trnA")],
-         "r", "transcript_without_exons", "trnA", 350),
-        ([("gene", 301, 330, "+", ".", "ID=g;Name=abc"), ("gene", 361, 390, "-", ".", "ID=g"),
-          ("CDS", 301, 330, "+", 0, "ID=p;Parent=g;exception=trans-splicing"),
-          ("CDS", 361, 390, "-", 0, "ID=p;Parent=g;exception=trans-splicing")],
-         "g", "trans_splicing", "abc", 370),
-    ],
-)  # fmt: skip
-def test_what_is_left_out_is_never_intergenic(tmp_path, capsys, lines, name, reason, gene, inside):
-    reference, annotation = read(tmp_path, gff3(*block(101), *lines))
-    left_out = next(each for each in annotation.left_out if each.name == name)
-    assert (left_out.reason, left_out.gene) == (reason, gene)
-    assert term_at(reference, annotation, inside) == (gene, *[None] * 5)
-    assert term_at(reference, annotation, 250).consequence == "intergenic_variant"
-    assert f"1 {reason} (e.g. {name})" in capsys.readouterr().err
-    lengths_bp = reference.contig_lengths_bp
-    gaps = [gap for gap in intergenic(annotation, lengths_bp) if gap.contig == "c1"]
-    assert not any(gap.start <= inside < gap.end for gap in gaps)
+@pytest.mark.parametrize("case", UNTOLD)
+def test_what_has_no_consequence_is_never_intergenic(tmp_path, capsys, case):
+    lines, left_out, gene, places = UNTOLD[case]
+    reference, annotation = read(tmp_path, gff3(*block(101, contig="c2"), *lines))
+    assert [(each.name, each.reason) for each in annotation.left_out] == left_out
+    error = capsys.readouterr().err
+    assert all(f"1 {reason} (e.g. {name})" in error for name, reason in left_out)
+    assert term_at(reference, annotation, 80).consequence == "intergenic_variant"
+    gaps = [gap for gap in intergenic(annotation, reference.contig_lengths_bp)]
     pieces = list(pieces_of_kinds(reference, annotation, 100, 10))
     starts = [int(p.name.split(":")[1].split("-")[0]) - 1 for p in pieces
               if p.description == "intergenic" and p.name.startswith("c1:")]  # fmt: skip
-    assert starts and not any(start <= inside < start + 10 for start in starts)
-
-
-def left_out_of(annotation):
-    return [(each.name, each.reason) for each in annotation.left_out]
-
-
-def test_lines_that_are_left_out_alone(tmp_path):
-    """UTRs below a gene of two coding transcripts, or without a CDS; BED; wide; past the end."""
-    two = [
-        line
-        for name, at in (("t", 121), ("u", 201))
-        for line in (
-            ("mRNA", 101, 400, "+", ".", f"ID={name};Parent=g"),
-            ("CDS", at, at + 59, "+", 0, f"ID=p{name};Parent={name}"),
-        )
-    ]
-    utr = ("five_prime_UTR", 101, 120, "+", ".", "Parent=g")
-    _, annotation = read(tmp_path, gff3(GENE, utr, *two))
-    assert [t.exons for t in transcripts_of(annotation)] == [((120, 180),), ((200, 260),)]
-    assert left_out_of(annotation) == [("g", "utr_without_cds")]
-    alone = [("gene", 101, 400, "+", ".", "ID=g;Name=abc"), MRNA, FIRST_UTR,
-             ("three_prime_UTR", 381, 400, "+", ".", "Parent=t"),
-             ("gene", 501, 600, "+", ".", "ID=h")]  # fmt: skip
-    reference, annotation = read(tmp_path, gff3(*alone))
-    assert left_out_of(annotation) == [("t", "utr_without_cds")]
-    assert term_at(reference, annotation, 200) == ("abc", *[None] * 5)
-    bed = "c1\t100\t160\tabc\t0\t+\nc1\t300\t360\tdef\t0\t.\n"
-    reference, annotation = read(tmp_path, bed, "a.bed")
-    assert left_out_of(annotation) == [("def", "no_strand")]
-    assert term_at(reference, annotation, 320) == ("def", *[None] * 5)
-    wide = [
-        ("gene", 201, 300, "+", ".", "ID=q;Name=q"), ("mRNA", 201, 300, "+", ".", "ID=t;Parent=q"),
-        ("exon", 201, 300, "+", ".", "Parent=t"), ("mRNA", 201, 450, "+", ".", "ID=w;Parent=q"),
-    ]  # fmt: skip
-    reference, annotation = read(tmp_path, gff3(*wide))
-    assert left_out_of(annotation) == [("w", "transcript_without_exons")]
-    free = list(intergenic(annotation, reference.contig_lengths_bp))
-    assert not any(i.contig == "c1" and i.start < 450 and i.end > 200 for i in free)
-    past = ("tmRNA", BP - 50, BP + 40, "+", ".", "ID=s;gene=ssrA")
-    reference, annotation = read(tmp_path, gff3(*block(101), past))
-    assert left_out_of(annotation) == [("s", "past_the_end_of_the_contig")]
-    assert annotation.left_out[0].intervals == (Interval("c1", BP - 51, BP),)
-    assert term_at(reference, annotation, BP - 10).consequence is None
+    for place in places:
+        assert term_at(reference, annotation, place) == (gene, *[None] * 5)
+        assert not any(gap.contig == "c1" and gap.start <= place < gap.end for gap in gaps)
+        assert starts and not any(start <= place < start + 10 for start in starts)
+    if case.endswith("over a CDS of strand -"):
+        (found,) = (each for each in annotation.genes if each.name == "q")
+        assert (found.interval, found.strand) == (Interval("c1", 200, 500), "-")
 
 
 def test_no_simulated_control_lies_in_what_is_left_out(tmp_path):
@@ -529,8 +530,8 @@ def trans_spliced_protein(parts):
 PARTS = [(100, 150, "-"), (300, 350, "+"), (400, 441, "+")]
 
 
-def trans_spliced_lines(tmp_path, form, *more_lines):
-    """`part` stands on the gene, on its exons, or exons have numbers; or nothing tells the order.
+def trans_spliced_lines(tmp_path, form):
+    """`part` stands on the gene, on its exons, or exons have numbers.
 
     The random bases have stop codons inside, which a stated genetic code explains.
     """
@@ -550,7 +551,7 @@ def trans_spliced_lines(tmp_path, form, *more_lines):
     for part, (start, end, strand) in zip((1, 2, 2), PARTS, strict=True):
         more = f";part={part}" if form == "exon" else ""
         lines.append(("CDS", start + 1, end, strand, 0, told + more))
-    return read(tmp_path, gff3(*lines[::-1], *more_lines))
+    return read(tmp_path, gff3(*lines[::-1]))
 
 
 def trans_spliced_genbank(tmp_path):
@@ -605,16 +606,6 @@ def test_a_trans_spliced_gene_has_codons(tmp_path, form):
     assert intron.consequence == "intron_variant"
 
 
-def test_an_order_that_is_unknown_gives_no_codons(tmp_path):
-    reference, annotation = trans_spliced_lines(tmp_path, "unknown", *block(601))
-    assert left_out_of(annotation) == [("rps", "trans_splicing")]
-    assert annotation.left_out[0].intervals[0] == Interval("c1", 100, 150)
-    assert [gene.name for gene in annotation.genes] == ["abc"]
-    for place in (120, 310, 420):
-        assert term_at(reference, annotation, place) == ("rps", *[None] * 5)
-    assert term_at(reference, annotation, 200).consequence == "intergenic_variant"
-
-
 def test_a_trans_spliced_cds_without_a_genetic_code_is_not_judged_by_its_stops(tmp_path):
     """A part alone has no stop codon inside, which the whole CDS of both parts has."""
     first, second = "ATGGCTGCTGCTGCTTG", "AGCTGCTGCTGCTGCTTAA"  # codon 6, TGA, is over the joint
@@ -636,47 +627,6 @@ def test_a_trans_spliced_cds_without_a_genetic_code_is_not_judged_by_its_stops(t
     # TAA to TAC at the end would be `stop_lost`.
     lost = Consequences(reference, annotation).of(Variant("c1", 85, "A", "C"))
     assert lost.consequence == "coding_sequence_variant"
-
-
-COVERED = {
-    **{
-        f"a gene line of strand {strand} over a CDS of strand -": (
-            [("gene", 201, 500, strand, ".", "ID=q;Name=q"),
-             ("CDS", 301, 390, "-", 0, "ID=p;Parent=q")],
-            [200, 250, 480, 499],
-        )
-        for strand in ".?+"
-    },
-    "a gene line without a strand over transcripts of both": (
-        [("gene", 201, 500, ".", ".", "ID=q;Name=q"),
-         ("mRNA", 301, 330, "+", ".", "ID=a;Parent=q"), ("exon", 301, 330, "+", ".", "Parent=a"),
-         ("mRNA", 361, 390, "-", ".", "ID=b;Parent=q"), ("exon", 361, 390, "-", ".", "Parent=b")],
-        [200, 345, 499],
-    ),
-    "a transcript line wider than its gene and exons": (
-        [("gene", 201, 300, "+", ".", "ID=q;Name=q"),
-         ("mRNA", 201, 450, "+", ".", "ID=t;Parent=q"), ("exon", 211, 300, "+", ".", "Parent=t")],
-        [200, 350, 449],
-    ),
-    "a transcript line wider than its exons": (
-        [("mRNA", 201, 450, "+", ".", "ID=q;Name=q"), ("exon", 211, 300, "+", ".", "Parent=q")],
-        [200, 350, 449],
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", COVERED)
-def test_a_line_of_a_gene_or_transcript_covers_its_bases(tmp_path, case):
-    lines, places = COVERED[case]
-    reference, annotation = read(tmp_path, gff3(*lines))
-    for place in places:
-        found = term_at(reference, annotation, place)
-        assert (found.gene, found.consequence) == ("q", None), place
-    free = list(intergenic(annotation, reference.contig_lengths_bp))
-    assert not any(i.contig == "c1" and i.start <= p < i.end for i in free for p in places)
-    if lines[-1][0] == "CDS":
-        (gene,) = annotation.genes
-        assert (gene.interval, gene.strand) == (Interval("c1", 200, 500), "-")
 
 
 @pytest.mark.parametrize("strand", ["+", "."])

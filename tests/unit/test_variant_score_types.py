@@ -21,7 +21,7 @@ from carbon.model import LoadedModel
 from carbon.tokenizer import NATIVE
 from tests.conftest import small_config
 from tests.helpers.files import random_bases, write_fasta
-from tests.helpers.reference import HAS_BASE, INDEX, centered_pair, chunks, stock_log_likelihood
+from tests.helpers.reference import HAS_BASE, INDEX, centered_pair, chunks, stock_delta
 
 ALL = ("delta", "abs_delta", "jsd", "embedding_distance", "allele_entropy")
 TILE_BP, CONTEXT_BP, DOWNSTREAM_BP, STEP_BP = 150, 48, 20, 78  # (150 - 48 - 20) // 6 * 6
@@ -42,7 +42,7 @@ BASES = (
     + "GNNNRNNNNT"
     + random_bases(50, 3)
     + "A" * 9
-    + random_bases(65, 4)
+    + random_bases(95, 4)
 )
 LENGTH_BP = len(BASES)
 BEHIND_UNKNOWN = 229  # the T
@@ -97,15 +97,6 @@ def first_difference(texts):
     pairs = enumerate(zip(*texts, strict=False))
     place, different = next(((n, pair) for n, pair in pairs if len(set(pair)) > 1), (None, "N"))
     return place if set(different) <= set("ACGT") else None
-
-
-def delta_of(network, lefts, texts, by="chain"):
-    """Return the log-likelihood of the compared bases of ALT less that of REF."""
-    ref, alt = (
-        stock_log_likelihood(network, left + text, by) - stock_log_likelihood(network, left, by)
-        for left, text in zip(lefts, texts, strict=True)
-    )
-    return alt - ref
 
 
 BY_BASE = np.array([[HAS_BASE[place, base] for base in "ATCG"] for place in range(6)], dtype=float)
@@ -194,7 +185,7 @@ def check(network, reference, variants, protocol, strands="both", offsets=(0,)):
         read = {strand: found for strand, found in read.items() if found[0]}
         assert set(by_strand) == set(read) and (score.reason is None) == bool(read), variant
         for strand, found in read.items():
-            expected = np.mean([delta_of(network, *each[:2]) for each in found])
+            expected = np.mean([stock_delta(network, *each[:2]) for each in found])
             assert getattr(score, STRAND_NAMES[strand]) == pytest.approx(expected, abs=1e-4)
         if score.reason:
             continue
@@ -224,7 +215,7 @@ def entropy_by_definition(network, reference, variant, protocol, strands, offset
             for base in "ACGT".replace(variant.ref, ""):
                 alt = Variant("c", variant.position, variant.ref, base)
                 lefts, texts, _ = windows(reference, alt, protocol, strand, offset)
-                totals[base] += delta_of(network, lefts, texts) / len(strands) / len(offsets)
+                totals[base] += stock_delta(network, lefts, texts) / len(strands) / len(offsets)
     weights = np.exp(list(totals.values()))
     return entropy(weights / weights.sum())
 
@@ -287,7 +278,7 @@ def test_deltas_by_marginals(network, reference, protocol):
     for variant, (score, _) in zip(variants, scores, strict=True):
         plain = normalize_variant(reference, variant)
         lefts, texts, _ = windows(reference, plain, protocol, "-", 2)
-        expected = delta_of(network, lefts, texts, "marginals")
+        expected = stock_delta(network, lefts, texts, "marginals")
         assert score.delta == pytest.approx(expected, abs=1e-4)
 
 

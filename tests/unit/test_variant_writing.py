@@ -16,7 +16,7 @@ from eval.baselines import CpgModel, MarkovModel, TransitionModel, UniformModel
 from eval.contract import Reading
 from eval.markov import Training, pieces_of, unlabelled
 from tests.helpers.files import place_gene, random_bases, write_fasta
-from tests.helpers.reference import right_end_pair, stock_log_likelihood, ways_to_write
+from tests.helpers.reference import right_end_pair, stock_delta, ways_to_write
 
 GENE, GFF3, _ = place_gene()
 # Repeats before the gene, in its CDS (15 bases again and again, 109 to 240), and behind it.
@@ -110,11 +110,9 @@ def test_right_end_in_a_repeat_compares_up_to_the_first_base_that_differs(
             reverse_complement(variant.ref), reverse_complement(variant.alt),
         )  # fmt: skip
         for bases, v, found in ((BASES, variant, score.forward), (turned, back, score.reverse)):
-            (left, ref), (_, alt) = right_end_pair(bases, v, 96, offset)
-            assert bases is turned or len(ref) > longer
-            expected = stock_log_likelihood(network, left + alt, by) - stock_log_likelihood(
-                network, left + ref, by
-            )
+            lefts, texts = zip(*right_end_pair(bases, v, 96, offset), strict=True)
+            assert bases is turned or len(texts[0]) > longer
+            expected = stock_delta(network, lefts, texts, by)
             assert found == pytest.approx(expected, abs=1e-4)
             assert found != 0
         assert score.delta == (score.forward + score.reverse) / 2

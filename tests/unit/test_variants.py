@@ -32,8 +32,8 @@ from tests.helpers.reference import (
     HAS_BASE,
     centered_pair,
     right_end_pair,
+    stock_delta,
     stock_distribution,
-    stock_log_likelihood,
 )
 
 BASES = random_bases(600, 9)
@@ -66,28 +66,6 @@ VARIANTS = [
     variant_at(590, 1, other(590) + "GGTTAACC"),
     variant_at(250, 1, BASES[250:256] + "C"),  # longer by a 6-mer
 ]
-
-
-def centered_delta(network, pair, by):
-    """Whole windows less what is before the variant, which both measures sum up base by base."""
-    ref, alt = (
-        stock_log_likelihood(network, whole, by) - stock_log_likelihood(network, left, by)
-        for left, whole in pair
-    )
-    return alt - ref
-
-
-@pytest.mark.parametrize(
-    ("by", "strand", "offset"),
-    [("chain", "+", 0), ("chain", "-", 5), ("marginals", "+", 5), ("marginals", "-", 0)],
-)
-def test_centered_compares_all_from_the_variant_on(model, network, reference, by, strand, offset):
-    options = {"window_bp": 120, "by": by, "strands": NAMES[strand], "offsets": (offset,)}
-    scores = model.score_variants(reference, VARIANTS, **options)
-    for variant, score in zip(VARIANTS, scores, strict=True):
-        plain = normalize_variant(reference, variant)
-        pair = centered_pair(reference, plain, 120, strand, offset)
-        assert score.delta == pytest.approx(centered_delta(network, pair, by), abs=1e-4)
 
 
 def drawn_by_prefix():
@@ -152,11 +130,7 @@ def test_right_end_one_variant_at_a_time(model, network, reference, by, offsets)
         back = Variant("c", start, reverse_complement(variant.ref), reverse_complement(variant.alt))
         for bases, v, found in ((BASES, variant, score.forward), (turned, back, score.reverse)):
             pairs = [right_end_pair(bases, v, 120, offset) for offset in offsets]
-            deltas = [
-                stock_log_likelihood(network, left + alt, by)
-                - stock_log_likelihood(network, left + ref, by)
-                for (left, ref), (_, alt) in pairs
-            ]
+            deltas = [stock_delta(network, *zip(*pair, strict=True), by) for pair in pairs]
             assert found == pytest.approx(np.mean(deltas), abs=1e-4)
         assert score.delta == pytest.approx((score.forward + score.reverse) / 2)
 
@@ -250,8 +224,9 @@ def test_shared_stems_give_the_difference_of_whole_windows(roomy, reference):
     options = {"window_bp": 420, "by": "chain", "strands": "forward"}
     scores = list(roomy.score_variants(reference, VARIANTS, **options))
     for variant, score in zip(VARIANTS, scores, strict=True):
-        pair = centered_pair(reference, normalize_variant(reference, variant), 420, "+")
-        expected = centered_delta(roomy.model.network, pair, "chain")
+        pairs = centered_pair(reference, normalize_variant(reference, variant), 420, "+")
+        lefts, texts = zip(*((left, whole[len(left) :]) for left, whole in pairs), strict=True)
+        expected = stock_delta(roomy.model.network, lefts, texts)
         assert score.delta == pytest.approx(expected, abs=1e-4)
     backwards = list(roomy.score_variants(reference, VARIANTS[::-1], **options))
     assert backwards[::-1] == scores

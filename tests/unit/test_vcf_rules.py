@@ -177,8 +177,8 @@ def test_a_broken_rule_is_named_and_refused_if_scores_rest_on_it(tmp_path, broke
     path = tmp_path / "x.vcf"
     num_records = write_broken(path, [broken])
     is_harmless = broken in HARMLESS
-    column = COLUMNS.split("\t")[min(broken.columns, default=0)]
-    place = f"line {len(HEADER) + 2}: " if broken.header else f"record 2.*(columns|{column} ')"
+    column = [*COLUMNS[1:].split("\t"), *["columns"] * 3][min(broken.columns, default=0)]
+    place = f"line {len(HEADER) + 2}: " if broken.header else f"record 2.*{column}"
     for strict in (True, False):
         if is_harmless and not strict:
             vcf = VcfReader(path, ANYWHERE)
@@ -370,8 +370,8 @@ def test_files_that_are_no_vcf_or_cut_off(tmp_path):
     whole = write(tmp_path / "x.vcf", [{}]).read_bytes()
     path, line = tmp_path / "cut.vcf.gz", len(HEADER) + 3
     for cut, strict, message in (
-        (whole[: whole.index(b"#CHROM")], False, f"line {line - 1}: .* the line of columns"),
-        (whole[: whole.index(b"\n#CHROM")], False, f"line {line - 1}: .* the line of columns"),
+        (whole[: whole.index(b"#CHROM")], False, f"line {line - 2}: .* the line of columns"),
+        (whole[: whole.index(b"\n#CHROM")], False, f"line {line - 2}: .* the line of columns"),
         (whole[:-1], True, f"line {line}: has no line end"),
         (whole.replace(b"GT", b"\xe9"), False, f"line {len(HEADER)}: is not UTF-8"),
         (bytes(range(253, 0, -1)) * 40, False, "is not a VCF"),
