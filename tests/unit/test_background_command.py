@@ -232,6 +232,7 @@ def test_kinds_by_consequence_need_an_annotation(folder, tmp_path, capsys):
     assert pq.read_table(tmp_path / "out.parquet").column_names[-1] == "percentile_of"
 
 
+@pytest.mark.nightly
 def test_a_run_that_was_stopped_goes_on(folder, tmp_path, capsys, monkeypatch):
     output = tmp_path / "b.json"
     stopped = interrupted_after(2, background_job.score_variants)

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carbon.errors import GenomeError, TypedError
@@ -55,6 +55,7 @@ def test_numbers_of_a_cds_are_those_of_a_walk_along_it(transcript):
             cds_position(transcript, number)
 
 
+@settings(max_examples=25)
 @given(transcripts(), st.data())
 def test_a_coding_change_changes_the_cds_alone(tmp_path_factory, transcript, data):
     """The variant is put into the contig, and the CDS read from that: it differs as was typed."""

@@ -313,14 +313,9 @@ def test_an_index_for_places_that_are_far(folder, tmp_path, capsys):
 
 def test_records_by_qual_and_filter(folder, tmp_path, capsys):
     """The check, the count and the run see the same records; a wrong REF is left out, too."""
-    records = [
-        snv(50, "40\tPASS\t."),
-        snv(60, "20\tPASS\t."),
-        snv(70, ".\tPASS\t."),
-        snv(80, "40\tq10\t."),
-        snv(90, "40\t.\t.").replace("c\t90\t", "c\t91\t"),
-        snv(100, "40\tq10;PASS\t."),
-    ]
+    fields = ("40\tPASS", "20\tPASS", ".\tPASS", "40\tq10", "40\t.", "40\tq10;PASS")
+    records = [snv(50 + 10 * n, f"{field}\t.") for n, field in enumerate(fields)]
+    records[4] = records[4].replace("c\t90\t", "c\t91\t")
     vcf = write_vcf(tmp_path / "a.vcf", records)
     chosen = ("--min-qual", "30", "--filters", "PASS")
     assert score(folder, vcf, tmp_path / "o.vcf", *chosen) == 0
