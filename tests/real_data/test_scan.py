@@ -1,37 +1,10 @@
-"""Scans of real genomes: genes by name, SNVs of people, ends of chromosomes."""
-
-from itertools import islice
+"""Scans of real genomes: the end of a chromosome, and a whole genome."""
 
 import numpy as np
 import pytest
 
-from carbon.genome import Interval, Reference, VcfReader
+from carbon.genome import Interval, Reference
 from carbon.inference import join_chunks
-
-YEAST = "yeast/Saccharomyces_cerevisiae.R64-1-1"
-ECOLI = "ecoli_k12/GCF_000005845.2_ASM584v2_genomic"
-
-
-@pytest.mark.nightly
-def test_snvs_of_people(real_data, model):
-    """With equal contexts a look-up in a scan is what `right_end` gives, one by one."""
-    folder = real_data / "variants_chr20"
-    how = {"combine": "token_start", "window_bp": 102, "least_context_bp": 96}
-    with Reference(folder / "GRCh37.chr20_1M_2M.fa.gz") as reference:
-        rows = VcfReader(folder / "1000G_phase3.chr20_1M_2M.vcf.gz", reference)
-        variants = [v for row in islice(rows, 5000, 5300) for v in row.variants]
-        snvs = [v for v in variants if len(v.ref) == len(v.alt) == 1][:200]
-        first, last = snvs[0].position, snvs[-1].position
-        where = Interval(snvs[0].contig, first, last + 1)
-        scan = join_chunks(model.scan(reference, where, **how))
-        alone = {"protocol": "right_end", "window_bp": 96, "strands": "forward"}
-        scores = model.score_variants(reference, snvs, **alone)
-        deltas = [score.delta for score in scores]
-    found = [scan.deltas[v.position - first, "ACGT".index(v.alt)] for v in snvs]
-    assert len(snvs) == 200
-    np.testing.assert_allclose(found, deltas, atol=1e-4)
-    # <dna> and 16 6-mers a base, which `right_end` reads for each of its three SNVs.
-    assert scan.tokens_read == pytest.approx(17 * where.length_bp, rel=0.01)
 
 
 def test_the_end_of_a_chromosome(real_data, model):

@@ -148,10 +148,10 @@ def test_a_position_outside_a_contig_counts_as_its_nearest_base():
     assert not regions.holds("d", 0) and not regions.holds("e", 0)
 
 
-def write_part(path, rows, by="x", region="c"):
+def write_part(path, rows, by="x", **settings):
     """Write (contig, position, delta) by row."""
     write, columns = chosen_by_ending(path, "table"), {"contig": str, "position": int, "d": float}
-    with write(path, columns, {"by": by, "region": region}) as write_row:
+    with write(path, columns, {"by": by, **settings}) as write_row:
         for row in rows:
             write_row(row)
     return path
