@@ -251,12 +251,12 @@ def test_a_run_that_was_stopped_goes_on(folder, tmp_path, capsys, monkeypatch):
     ("more", "message"),
     [
         (["--sites-per-context", "5"], "--sites-per-context: only a background with --neighbour"),
-        (["--neutral", "g.gff3"], "--neutral: only a background with --neighbour-bp"),
+        (["--neutral", "{}/g.gff3"], "--neutral: only a background with --neighbour-bp"),
         (["--neighbour-bp", "5"], "--variants-per-kind: a background with --neighbour-bp has no"),
     ],
 )
 def test_options_of_another_background_are_refused(folder, tmp_path, capsys, more, message):
-    assert make(folder, tmp_path / "b.json", *more) == 2
+    assert make(folder, tmp_path / "b.json", *(word.format(folder) for word in more)) == 2
     assert message in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
