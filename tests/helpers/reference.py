@@ -3,6 +3,7 @@
 import functools
 import itertools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -142,18 +143,27 @@ def stock_distribution(network, prefix: str) -> np.ndarray:
     return logits.softmax(0).numpy()
 
 
+@functools.lru_cache(maxsize=100_000)
 def stock_log_likelihood(network, window: str, by: str) -> float:
-    """Sum over a window's known bases, token by token, each from a forward over all before it."""
+    """Sum over a window's known bases, token by token, by one whole stock forward."""
+    tokens = chunks(window.upper())
+    ids = [2, *(128 + INDEX[c] if c in INDEX else 1 for c in tokens[:-1])]
+    with torch.inference_mode():
+        logits = network(torch.tensor([ids])).logits[0, :, 128 : 128 + 4096].double()
     total = 0.0
-    window = window.upper()
-    for at in range(0, len(window), 6):
-        p = stock_distribution(network, window[:at])
-        known = [(j, b) for j, b in enumerate(window[at : at + 6]) if b in "ACGT"]
+    for p, token in zip(logits.softmax(1).numpy(), tokens, strict=False):
+        known = [HAS_BASE[j, base] for j, base in enumerate(token) if base in "ACGT"]
         if by == "chain":
-            agree = np.ones(4096, dtype=bool)
-            for j, base in known:
-                agree &= HAS_BASE[j, base]
-            total += math.log(p[agree].sum())
+            total += math.log(p[np.logical_and.reduce(known)].sum()) if known else 0.0
         else:
-            total += sum(math.log(p[HAS_BASE[j, base]].sum()) for j, base in known)
+            total += sum(math.log(p[has_base].sum()) for has_base in known)
     return total
+
+
+def stock_delta(network, lefts: Sequence[str], texts: Sequence[str], by: str = "chain") -> float:
+    """Return the log-likelihood of the text of ALT behind its left less that of REF."""
+    ref, alt = (
+        stock_log_likelihood(network, left + text, by) - stock_log_likelihood(network, left, by)
+        for left, text in zip(lefts, texts, strict=True)
+    )
+    return alt - ref

@@ -1,64 +1,16 @@
 """Genetic codes of real mitochondria and genomes, and the small case of a table 4."""
 
 import gzip
-import json
 import re
 
 import pytest
 from Bio.Seq import Seq
 
-from carbon.cli import main
 from carbon.genome import Consequences, Reference, Variant, effect_on, read_gene_file, spliced
 from carbon.genome.annotation import cds_of_unknown_code
-from carbon.model import save_model
 from tests.helpers.files import write_fasta
 
 YEAST = "yeast/Saccharomyces_cerevisiae.R64-1-1"
-RIGHT = {
-    "TGA>TGG": ("synonymous_variant", "6", "W"),
-    "TGG>TGA": ("synonymous_variant", "11", "W"),
-    "other": ("missense_variant", "21", "S/A"),
-}
-UNTOLD = ("coding_sequence_variant", ".", ".")
-
-
-@pytest.mark.parametrize(
-    ("annotation", "more", "expected", "counts"),
-    [
-        ("ncbi.gff3", (), RIGHT, {}),
-        ("ncbi.gff3", ("--genetic-code", "1"), RIGHT, {}),
-        ("ensembl.gff3", ("--genetic-code", "Chromosome=4"), RIGHT, {}),
-        (
-            "ensembl.gff3",
-            (),
-            RIGHT | {"TGA>TGG": UNTOLD, "TGG>TGA": UNTOLD},
-            {"stop_codon_inside": 1},
-        ),
-    ],
-)
-def test_the_case_of_table_4(
-    real_data, tmp_path, capsys, network, annotation, more, expected, counts
-):
-    save_model(network, tmp_path / "model")
-    case = real_data.parent / "cases" / "07_genetic_code"
-    output = tmp_path / "out.tsv"
-    words = ["variants", "--model", str(tmp_path / "model"), "--window", "48"]
-    words += [
-        "--reference",
-        str(case / "g.fa"),
-        "--vcf",
-        str(case / "v.vcf"),
-        "--annotation",
-        str(case / annotation),
-    ]
-    assert main([*words, "--output", str(output), *more]) == 0
-    assert json.loads(capsys.readouterr().out)["cds_of_unknown_genetic_code"] == counts
-    _, names, *lines = output.read_text().splitlines()
-    rows = [dict(zip(names.split("\t"), line.split("\t"), strict=True)) for line in lines]
-    columns = ("consequence", "codon", "amino_acids")
-    assert {row["id"]: tuple(row[name] for name in columns) for row in rows} == expected
-
-
 # Genes of the human mitochondrion (NC_012920), and what MITOMAP says of changes in them. By the
 # standard code 6930 is G>R, 14484 is I>V, and 7444 and 7445 are no stop codon.
 GENES = [("COX1", 5904, 7445, "+"), ("ND6", 14149, 14673, "-"), ("ATP6", 8527, 9207, "+")]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from carbon.corpus import open_packing, open_store, read_manifest, read_source, source_files
+from carbon.corpus import open_packing, open_store, read_manifest, source_files
 from carbon.genome import (
     GENETIC_CODE,
     Reference,
@@ -15,16 +15,11 @@ from carbon.genome import (
     unpack_genbank,
 )
 from carbon.io.files import sha256_of_file
-from data_pipeline.__main__ import main
-from tests.real_data.test_real_genomes import CRESS, ECOLI, FLY, HUMAN9, WORM, YEAST
+from tests.helpers.curation import build, rows_of
+from tests.real_data.test_real_genomes import ECOLI, HUMAN9, YEAST
 
 GENBANK = "ecoli_k12/GCF_000005845.2_ASM584v2_genomic.gbff.gz"
 CHR21 = "human_chr21/GRCh38.chr21_24985581_26000306.fa.gz"
-
-
-def build(output, *settings):
-    words = [w for item in (f"output={output}", *settings) for w in ("--set", item)]
-    return main(["build", *words])
 
 
 def of(real_data, files, number=0, **settings):
@@ -32,10 +27,6 @@ def of(real_data, files, number=0, **settings):
     if len(files) > 1:
         settings["annotation"] = real_data / files[1]
     return [f"assemblies.{number}.{key}={value}" for key, value in settings.items()]
-
-
-def rows_of(corpus, source):
-    return [row for s in ("train", "test") for row in read_source(corpus, source, s).to_pylist()]
 
 
 @pytest.fixture(scope="module")
@@ -47,26 +38,11 @@ def yeast(real_data, tmp_path_factory):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(
-    "files", [ECOLI, FLY, WORM, CRESS, HUMAN9], ids=lambda files: files[0].partition("/")[2]
-)
-def test_a_genome_builds_as_it_is(real_data, tmp_path, files):
-    """Incomplete CDS are marked and dropped, not trained on."""
-    assert build(tmp_path / "c", *of(real_data, files)) == 0
-    has_records(tmp_path / "c")
-
-
-def has_records(corpus):
-    manifest = read_manifest(corpus)
-    for source in ("eukaryote", "mrna"):
-        assert manifest["sources"][source]["train"]["records"] > 0
-        assert manifest["sources"][source]["test"]["records"] > 0
-
-
-@pytest.mark.nightly
 def test_every_cds_of_the_yeast_corpus_translates(real_data, yeast):
     """Those of the nucleus: the mitochondrion has another code."""
-    has_records(yeast)
+    manifest = read_manifest(yeast)
+    for source in ("eukaryote", "mrna"):
+        assert all(manifest["sources"][source][split]["records"] > 0 for split in ("train", "test"))
     kept = {row["name"] for row in rows_of(yeast, "mrna")}
     checked = 0
     with Reference(real_data / YEAST[0]) as reference:
@@ -79,8 +55,7 @@ def test_every_cds_of_the_yeast_corpus_translates(real_data, yeast):
                 assert "*" not in protein[:-1] and protein[-1] == "*", t.transcript_id
                 checked += 1
     assert checked > 6300
-    dropped = read_manifest(yeast)["dropped"]
-    assert dropped["mrna:near_duplicate"] > 50
+    assert manifest["dropped"]["mrna:near_duplicate"] > 50
 
 
 @pytest.mark.nightly
@@ -135,56 +110,6 @@ def test_proteins_are_those_of_the_record(real_data, path, total, different):
                     same = protein.rstrip("*") in proteins[gene.gene_id]
                     right, wrong = right + same, wrong + (not same)
     assert (right + wrong, wrong) == (total, different)
-
-
-@pytest.mark.nightly
-def test_slippage(real_data):
-    """The ribosome reads one base of SARS-CoV-2 twice; dnaX of E. coli is a product of slipping."""
-    folder = real_data / "small_genomes/sars_cov_2"
-    with Reference(folder / "EMN908947.fa") as reference:
-        annotation = read_annotation(folder / "ribosomal-slippage.gff", reference)
-        ((transcript,),) = (gene.transcripts for gene in annotation.genes)
-        assert transcript.cds == ((13462, 13468), (13467, 13473))
-        assert transcript.exons == ((13462, 13473),)
-        bases = spliced(reference, transcript.contig, transcript.cds, "+")
-        whole = spliced(reference, transcript.contig, ((13462, 13473),), "+")
-        assert bases == whole[:6] + whole[5:]
-    with Reference(real_data / ECOLI[0]) as reference:
-        genes = {g.name: g for g in read_annotation(real_data / ECOLI[1], reference).genes}
-        lengths = sorted(t.cds_length_bp for t in genes["dnaX"].transcripts)
-        assert lengths == [1296, 1932]
-        (prfb,) = genes["prfB"].transcripts
-        assert len(prfb.cds) == 2 and len(prfb.exons) == 1 and prfb.cds_length_bp % 3 == 0
-
-
-@pytest.mark.nightly
-def test_a_part_of_a_chromosome_needs_its_offset(real_data, tmp_path, capsys):
-    annotation = real_data / "human_chr21/ensembl.gff3.gz"
-    name = '{"21" = "21:24985581-26000306"}'
-    common = {"annotation": annotation, "contig_names": name, "species_type": "mam"}
-    common |= {"holdout": "[]", "incomplete_cds": "drop"}
-    assert build(tmp_path / "c", *of(real_data, [CHR21], **common)) == 2
-    line = capsys.readouterr().err.strip().splitlines()[-1]
-    assert "ensembl.gff3.gz line " in line and "has 1014726 bases" in line
-    assert "annotation_offset_bp" in line
-    settings = of(real_data, [CHR21], annotation_offset_bp=24_985_580, **common)
-    assert build(tmp_path / "c", *settings) == 0
-    rows = rows_of(tmp_path / "c", "mrna")
-    assert len(rows) > 10 and all(len(row["sequence"]) > 60 for row in rows)
-    assert read_manifest(tmp_path / "c")["dropped"]["annotation:outside_of_the_sequence"] > 100
-    with Reference(real_data / CHR21) as reference:
-        annotation = read_annotation(
-            annotation, reference, contig_names={"21": "21:24985581-26000306"}, offset_bp=24_985_580
-        )
-        stops_of = {}
-        for t in (t for g in annotation.genes for t in g.transcripts if t.cds):
-            cds = spliced(reference, t.contig, t.cds, t.strand).upper()
-            codons = [cds[i : i + 3] for i in range(0, len(cds) - 2, 3)]
-            if codons[0] == "ATG":
-                stops = [i for i, codon in enumerate(codons) if GENETIC_CODE[codon] == "*"]
-                stops_of[t.transcript_id] = [i - len(codons) for i in stops]
-        # Of 17, one begins inside its gene, and two (one twice) end before their stop codon.
-        assert sorted(stops_of.values()) == [[], []] + [[-1]] * 14
 
 
 @pytest.mark.nightly

@@ -1,70 +1,10 @@
-"""Scans of real genomes: genes by name, SNVs of people, ends of chromosomes."""
-
-import json
-from itertools import islice
+"""Scans of real genomes: the end of a chromosome, and a whole genome."""
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
-from carbon.cli import main
-from carbon.genome import Interval, Reference, VcfReader, read_annotation
-from carbon.genome.genes import find_gene
+from carbon.genome import Interval, Reference
 from carbon.inference import join_chunks
-from carbon.model import save_model
-
-YEAST = "yeast/Saccharomyces_cerevisiae.R64-1-1"
-ECOLI = "ecoli_k12/GCF_000005845.2_ASM584v2_genomic"
-
-
-@pytest.mark.nightly
-def test_a_gene_of_yeast(real_data, tmp_path, network, capsys):
-    """ACT1 lies on the reverse strand of VI, with an intron of 309 bases."""
-    save_model(network, tmp_path / "model")
-    fasta = real_data / f"{YEAST}.dna.toplevel.fa.gz"
-    output = tmp_path / "act1.parquet"
-    words = ["--gene", "ACT1", "--annotation", real_data / f"{YEAST}.96.gtf.gz"]
-    words += ["--flank", "50", "--strands", "gene", "--plot", tmp_path / "act1.png"]
-    words += ["--model", tmp_path / "model", "--reference", fasta, "--output", output]
-    assert main(["scan", *map(str, words)]) == 0
-    summary = json.loads(capsys.readouterr().out)
-    assert (summary["region"], summary["strands"]) == ("VI:53210-54746", "reverse")
-    table = pq.read_table(output).to_pydict()
-    with Reference(fasta) as reference:
-        expected = reference.fetch(Interval("VI", 53_209, 54_746))
-    assert "".join(table["ref"]) == expected and table["position"][0] == 53_210
-    assert (tmp_path / "act1.png").stat().st_size > 50_000
-
-
-@pytest.mark.nightly
-def test_names_of_ecoli(real_data):
-    with Reference(real_data / f"{ECOLI}.fna.gz") as reference:
-        annotation = read_annotation(real_data / f"{ECOLI}.gff.gz", reference)
-    gene = find_gene(annotation, "lacZ")
-    assert (gene.interval.to_region(), gene.strand) == ("NC_000913.3:363231-366305", "-")
-    assert find_gene(annotation, "b0344") == gene
-
-
-@pytest.mark.nightly
-def test_snvs_of_people(real_data, model):
-    """With equal contexts a look-up in a scan is what `right_end` gives, one by one."""
-    folder = real_data / "variants_chr20"
-    how = {"combine": "token_start", "window_bp": 102, "least_context_bp": 96}
-    with Reference(folder / "GRCh37.chr20_1M_2M.fa.gz") as reference:
-        rows = VcfReader(folder / "1000G_phase3.chr20_1M_2M.vcf.gz", reference)
-        variants = [v for row in islice(rows, 5000, 5300) for v in row.variants]
-        snvs = [v for v in variants if len(v.ref) == len(v.alt) == 1][:200]
-        first, last = snvs[0].position, snvs[-1].position
-        where = Interval(snvs[0].contig, first, last + 1)
-        scan = join_chunks(model.scan(reference, where, **how))
-        alone = {"protocol": "right_end", "window_bp": 96, "strands": "forward"}
-        scores = model.score_variants(reference, snvs, **alone)
-        deltas = [score.delta for score in scores]
-    found = [scan.deltas[v.position - first, "ACGT".index(v.alt)] for v in snvs]
-    assert len(snvs) == 200
-    np.testing.assert_allclose(found, deltas, atol=1e-4)
-    # <dna> and 16 6-mers a base, which `right_end` reads for each of its three SNVs.
-    assert scan.tokens_read == pytest.approx(17 * where.length_bp, rel=0.01)
 
 
 def test_the_end_of_a_chromosome(real_data, model):

@@ -1,85 +1,25 @@
-"""Datasets built from real genomes: yeast, E. coli, worm, fly, cress, human 9, 20 and 21."""
+"""Codon usage of the coding exons that datasets are built from, of yeast and E. coli."""
 
 from collections import Counter
-from pathlib import Path
 
-import datasets
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from carbon.errors import GenomeError
 from carbon.genome import (
     GENETIC_CODE,
-    Interval,
     Reference,
-    Variant,
-    VcfReader,
     read_annotation,
-    reverse_complement,
     spliced,
-    translate,
 )
 from carbon.genome.codon_usage import favourites, read_codon_usage
-from eval.baselines import MarkovModel, UniformModel
-from eval.contract import Options
-from eval.models import CarbonModel
-from eval.tasks import TASKS
-from eval.tasks.common.building import Source
 from eval.tasks.common.coding import coding_exons
-from tests.helpers.tasks import training_on
 
 YEAST = "yeast/Saccharomyces_cerevisiae.R64-1-1"
 ECOLI = "ecoli_k12/GCF_000005845.2_ASM584v2_genomic"
 SOURCES = {
     "fng": (f"{YEAST}.dna.toplevel.fa.gz", f"{YEAST}.96.gtf.gz"),
     "pro": (f"{ECOLI}.fna.gz", f"{ECOLI}.gff.gz"),
-    "inv": tuple(f"invertebrates_and_cress/C.elegans.{end}.gz" for end in ("fa", "gff")),
-    "fly": tuple(f"invertebrates_and_cress/D.melanogaster.{end}.gz" for end in ("fa", "gff")),
-    "pln": tuple(f"invertebrates_and_cress/A.thaliana.{end}.gz" for end in ("fa", "gff")),
-    "mam": (
-        "human_chr9/GRCh38.chr9_1_1000000.fa.gz",
-        "human_chr9/GRCh38.91.chr9_1_1000000.gtf.gz",
-    ),
 }
-
-
-def source(real_data: Path, group: str) -> Source:
-    return Source(group, *(real_data / name for name in SOURCES[group]))
-
-
-def rows_of(path: Path) -> list[dict]:
-    return pq.read_table(path).to_pylist()
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-
-
-@pytest.mark.nightly
-def test_recovery_of_six_groups(real_data, tmp_path):
-    task = TASKS["sequence_recovery"]
-    output = tmp_path / "r.parquet"
-    sources = [source(real_data, group) for group in SOURCES]
-    report = task.build(output, sources=sources, num_examples=20)
-    rows = rows_of(output)
-    assert Counter(row["type"] for row in rows) == dict.fromkeys(SOURCES, 20)
-    assert len(report.inputs) == 12
-    for row in rows[::7]:
-        with Reference(real_data / SOURCES[row["type"]][0]) as reference:
-            label = reference.fetch(Interval(row["record_id"], row["start"], row["end"])).upper()
-        assert row["label"] == (label if row["strand"] == "+" else reverse_complement(label))
-        assert len(row["sequence"]) == 6144
-    # Read again as the published dataset is, and asked of a Markov model: better than chance.
-    table = task.read(output)
-    with Reference(sources[0].fasta) as reference:
-        bases = reference.fetch(Interval("IV", 0, 1_500_000))
-    markov = MarkovModel(6, training_on(6, [bases]))
-    results = list(task.run(markov, task.examples(table, Options())))
-    summary = task.summarise(results)
-    assert set(summary.groups["group"]) == set(SOURCES) and summary.value.value > 0.26
 
 
 @pytest.mark.parametrize(
@@ -93,7 +33,7 @@ def test_codon_tables_agree_with_genomes(real_data, group, table):
     """Usage counted here from the CDS that the builders take, against Kazusa's."""
     usage = read_codon_usage(real_data / f"codon_usage/{table}.csv")
     counts: Counter[str] = Counter()
-    _, fasta, annotation = source(real_data, group)
+    fasta, annotation = (real_data / name for name in SOURCES[group])
     with Reference(fasta) as reference:
         genes = {}
         for exon in coding_exons(reference, read_annotation(annotation, reference), Counter()):
@@ -108,150 +48,3 @@ def test_codon_tables_agree_with_genomes(real_data, group, table):
     assert np.corrcoef(here, [usage[codon] for codon in GENETIC_CODE])[0, 1] > 0.99
     counted = favourites({codon: float(counts[codon]) for codon in GENETIC_CODE})
     assert sum(counted[a] == codon for a, codon in favourites(usage).items()) >= 19
-
-
-SPECIES = {
-    "fng": "s_cerevisiae_4932",
-    "inv": "c_elegans_6239",
-    "fly": "d_melanogaster_7227",
-    "mam": "h_sapiens_9606",
-}
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("group", SPECIES)
-def test_synonymous_codons_of_genomes(real_data, tmp_path, group):
-    """Every row keeps protein, length and flanks, on both strands; the real one is the genome's."""
-    _, fasta, annotation = source(real_data, group)
-    output = tmp_path / "s.parquet"
-    usage = real_data / f"codon_usage/{SPECIES[group]}.csv"
-    TASKS["synonymous_codons"].build(
-        output, reference=fasta, annotation=annotation, codon_usage=usage, species=group,
-        num_examples=300,
-    )  # fmt: skip
-    rows = rows_of(output)
-    assert len(rows) == 300 or group == "mam"
-    assert {row["strand"] for row in rows} == {"+", "-"}
-    best = set(favourites(read_codon_usage(usage)).values())
-    with Reference(fasta) as reference:
-        for row in rows:
-            original, sequence = row["original_sequence"], row["sequence"]
-            where = Interval(row["chr"], row["window_genome_start"], row["window_genome_end"])
-            read = reference.fetch(where).upper()
-            assert original == (read if row["strand"] == "+" else reverse_complement(read))
-            assert len(sequence) == len(original) <= 8192 and sequence != original
-            a, b = row["patch_start_in_seq"], row["patch_end_in_seq"]
-            assert (original[:a], original[b:]) == (sequence[:a], sequence[b:])
-            assert translate(original[a:b]) == translate(sequence[a:b])
-            changed = [(original[at : at + 3], sequence[at : at + 3]) for at in range(a, b, 3)]
-            assert sum(x != y for x, y in changed) == row["n_codons_changed"] > 0
-            assert {y for _, y in changed if GENETIC_CODE[y] != "*"} <= best
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("group", ["pro", "pln", "mam"])
-def test_expansions_of_genomes(real_data, tmp_path, group):
-    """Patches begin a codon of the CDS as the annotation has it, and keep its length."""
-    _, fasta, annotation = source(real_data, group)
-    output = tmp_path / "t.parquet"
-    task = TASKS["triplet_expansion"]
-    report = task.build(output, reference=fasta, annotation=annotation, num_examples=200)
-    rows = rows_of(output)
-    assert report.rows == len(rows) > 30
-    with Reference(fasta) as reference:
-        transcripts = {
-            t.transcript_id: t
-            for gene in read_annotation(annotation, reference).genes
-            for t in gene.transcripts
-        }
-        for row in rows:
-            transcript = transcripts[row["transcript_id"]]
-            cds = spliced(reference, transcript.contig, transcript.cds, transcript.strand).upper()
-            a, b = row["patch_start_in_seq"], row["patch_end_in_seq"]
-            at = cds.index(row["original_sequence"][row["cds_start_in_seq"] :])
-            frame = (at + a - row["cds_start_in_seq"]) % 3
-            assert frame == 0 and b - a == 30
-            assert row["sequence"][a:b] == "CAG" * 10
-            assert len(row["sequence"]) == len(row["original_sequence"])
-    table = task.read(output)
-    results = list(task.run(UniformModel(), task.examples(table, Options())))
-    assert len(results) == len(rows)
-
-
-@pytest.mark.nightly
-def test_niah_of_three_kingdoms(real_data, tmp_path):
-    task = TASKS["genomic_niah"]
-    output = tmp_path / "n.parquet"
-    sources = [source(real_data, group) for group in ("fng", "pro", "mam")]
-    task.build(output, sources=sources, context_length_tokens=[1024, 16_500], num_examples=15)
-    rows = rows_of(output)
-    assert Counter(row["kingdom"] for row in rows) == {"fng": 40, "pro": 40, "mam": 40}
-    genomes = {}
-    for group, fasta, _ in sources:
-        with Reference(fasta) as reference:
-            genomes[group] = [
-                reference.fetch(Interval(contig, 0, length_bp)).upper()
-                for contig, length_bp in reference.contig_lengths_bp.items()
-            ]
-    for row in rows:
-        body = row["prompt"][:-24]
-        assert set(body) == set("ACGT") and len(body) == 6 * (row["context_length_tokens"] - 1) - 48
-        for start in sorted(row["needle_starts"], reverse=True):
-            body = body[:start] + body[start + 48 :]
-        if row["context_length_tokens"] == 1024:
-            assert any(body in contig for contig in genomes[row["kingdom"]])
-    summary = task.summarise(
-        list(task.run(UniformModel(), task.examples(task.read(output), Options(max_samples=40))))
-    )
-    assert summary.value.value == 0
-
-
-def snvs_of_people(real_data: Path, num_rows: int) -> tuple[Path, list[dict]]:
-    folder = real_data / "variants_chr20"
-    fasta = folder / "GRCh37.chr20_1M_2M.fa.gz"
-    rows = []
-    with Reference(fasta) as reference:
-        for record in VcfReader(folder / "1000G_phase3.chr20_1M_2M.vcf.gz", reference):
-            variant = record.variants[0]
-            if len(variant.ref) == len(variant.alt) == 1 and len(record.variants) == 1:
-                rows.append(
-                    {"chrom": variant.contig, "pos": variant.position + 1, "ref": variant.ref,
-                     "alt": variant.alt, "label": len(rows) % 2}
-                )  # fmt: skip
-            if len(rows) == num_rows:
-                break
-    return fasta, rows
-
-
-@pytest.mark.nightly
-def test_variants_of_people_become_windows(real_data, tmp_path, model):
-    fasta, rows = snvs_of_people(real_data, 600)
-    table = tmp_path / "list.parquet"
-    pq.write_table(pa.Table.from_pylist(rows), table)
-    task = TASKS["traitgym_mendelian"]
-    output = tmp_path / "w.parquet"
-    report = task.build(output, table=table, reference=fasta)
-    inside = [row for row in rows if row["pos"] > 4096]
-    assert report.rows + report.dropped.get("stands_twice", 0) == len(inside)
-    built = task.read(output)
-    with Reference(fasta) as reference:
-        for row in built.to_pylist()[::50]:
-            at = row["pos"] - 1
-            expected = reference.fetch(Interval(row["chrom"], at - 4096, at + 4096)).upper()
-            assert row["ref_seq"] == expected and row["var_seq"][4096] == row["alt"]
-    # What a row's window gives is what the place in the FASTA gives.
-    options = Options(max_samples=25, sizes={"window_bp": 120})
-    examples = task.examples(built, options)
-    results = list(task.run(CarbonModel(model, "tiny"), examples))
-    with Reference(fasta) as reference:
-        for example, result in zip(examples, results, strict=True):
-            row = example.data["row"]
-            there = Variant(row["chrom"], row["pos"] - 1, row["ref"], row["alt"])
-            (score,) = model.score_variants(
-                reference, [there], protocol="centered", window_bp=120, strands="both"
-            )
-            assert result["score"] == pytest.approx(-score.delta, abs=2e-5)
-    # One base further nothing agrees.
-    pq.write_table(pa.Table.from_pylist([row | {"pos": row["pos"] + 1} for row in rows]), table)
-    with pytest.raises(GenomeError, match="is it the assembly"):
-        task.build(output, table=table, reference=fasta)

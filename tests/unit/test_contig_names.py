@@ -1,6 +1,5 @@
 """Contigs under two names: the switch, the table, and everywhere that a reference meets a file."""
 
-import gzip
 import json
 
 import pyarrow.parquet as pq
@@ -13,7 +12,6 @@ from carbon.errors import GenomeError
 from carbon.genome import Interval, contig_names, region_by_name
 from carbon.model import save_model
 from tests.helpers.files import place_gene, random_bases, write_fasta, write_vcf
-from tests.helpers.processes import interrupted_after
 
 BASES, GFF3, _ = place_gene()
 OTHER = random_bases(300, 8)
@@ -48,6 +46,7 @@ class TestNames:
     @pytest.mark.parametrize(
         ("text", "message"),
         [
+            (None, r"t.tsv: no such file; give a table .* or chr"),
             ("", "t.tsv: has no row"),
             ("1\n", "t.tsv line 1: 1 columns where there must be two"),
             ("1\tchr1\n2\tchr2\tx\n", "t.tsv line 2: 3 columns where there must be two"),
@@ -57,18 +56,10 @@ class TestNames:
         ],
     )
     def test_a_broken_table_is_one_line(self, tmp_path, text, message):
-        (tmp_path / "t.tsv").write_text(text)
-        with pytest.raises(GenomeError) as error:
+        if text is not None:
+            (tmp_path / "t.tsv").write_text(text)
+        with pytest.raises(GenomeError, match=message):
             contig_names(tmp_path / "t.tsv", ["chr1", "chr2"])
-        assert message in str(error.value) and "\n" not in str(error.value)
-
-    def test_no_table(self, tmp_path):
-        with pytest.raises(GenomeError, match=r"absent: no such file; give a table .* or chr"):
-            contig_names(tmp_path / "absent", ["chr1"])
-        packed = gzip.compress(b"1\tchr1\n" * 900)
-        (tmp_path / "t.gz").write_bytes(packed[:20])
-        with pytest.raises(GenomeError, match="broken after line"):
-            contig_names(tmp_path / "t.gz", ["chr1"])
 
     def test_a_region_under_the_files_name(self):
         lengths_bp = {"chr1": 100, "HLA:1": 50}
@@ -105,63 +96,38 @@ def run(verb, folder, *words, reference="r.fa"):
 def test_variants_keep_the_names_of_the_vcf(folder, tmp_path, capsys):
     """By the switch and by a table."""
     given = ("--vcf", folder / "in.vcf")
-    for ending, contigs in (("vcf", "chr"), ("parquet", folder / "names.tsv")):
-        here = ("--output", tmp_path / f"renamed.{ending}", "--contigs", contigs)
+    plain = ("--output", tmp_path / "plain.vcf")
+    assert run("variants", folder, *given, *plain, reference="as_file.fa") == 0
+    texts = [(tmp_path / "plain.vcf").read_text()]
+    for name, contigs in (("switch", "chr"), ("table", folder / "names.tsv")):
+        here = ("--output", tmp_path / f"{name}.vcf", "--contigs", contigs)
         capsys.readouterr()
         assert run("variants", folder, *given, *here) == 0
         assert json.loads(capsys.readouterr().out)["contigs"] == str(contigs)
-        plain = ("--output", tmp_path / f"plain.{ending}")
-        assert run("variants", folder, *given, *plain, reference="as_file.fa") == 0
-    rows, plain_rows = (
-        pq.read_table(tmp_path / f"{name}.parquet").to_pylist() for name in ("renamed", "plain")
-    )
-    assert rows == plain_rows and [row["contig"] for row in rows] == ["20", "20", "MT"]
-    texts = [(tmp_path / f"{name}.vcf").read_text() for name in ("renamed", "plain")]
-    records, plain_records = (
-        [line for line in text.splitlines() if line[0] != "#"] for text in texts
-    )
-    assert records == plain_records and all("CARBON_DELTA" in line for line in records)
-    assert '"contigs": "chr"' in texts[0] and '"contigs"' not in texts[1]
+        texts.append((tmp_path / f"{name}.vcf").read_text())
+    plain, *renamed = ([x for x in text.splitlines() if x[0] != "#"] for text in texts)
+    assert renamed == [plain] * 2 and all("CARBON_DELTA" in line for line in plain)
+    assert [line.split("\t")[0] for line in plain] == ["20", "20", "MT"]
+    assert '"contigs": "chr"' in texts[1] and '"contigs"' not in texts[0]
 
 
-def test_another_table_is_another_run(folder, tmp_path, capsys, monkeypatch):
-    """The journal of a run that was stopped knows the table by what is in it."""
-    from carbon.parallel.journal import Journal
-
-    table = tmp_path / "t.tsv"
-    table.write_text("20\tchr20\nMT\tchrM\n")
-    words = ("--vcf", folder / "in.vcf", "--output", tmp_path / "o.tsv")
-    with monkeypatch.context() as patch:
-        patch.setattr(Journal, "read", interrupted_after(0, print))
-        assert run("variants", folder, *words, "--contigs", table) == 130
-    table.write_text("20\tchr20\nMT\tchrM\nX\tchrX\n")
-    for more in (("--contigs", table), ("--skip-mismatches",)):
-        capsys.readouterr()
-        assert run("variants", folder, *words, *more, "--resume") == 2
-        assert "contigs" in capsys.readouterr().err.partition("differs in")[2]
-
-
-def test_a_table_is_not_overwritten(folder, tmp_path, capsys):
+def test_a_table_is_not_overwritten(folder, tmp_path):
+    """test_resumes.py has that another table is another run."""
     table = tmp_path / "names.tsv"
     table.write_text("20\tchr20\nMT\tchrM\n")
     words = ("--vcf", folder / "in.vcf", "--contigs", table, "--output", table)
     assert run("variants", folder, *words) == 2
-    assert "an input too" in capsys.readouterr().err
     assert table.read_text() == "20\tchr20\nMT\tchrM\n"
 
 
 def test_a_scan_takes_region_contig_and_gene_under_the_files_names(folder, tmp_path, capsys):
-    places = {
-        "region": ("--region", "20:101-280"),
-        "gene": ("--gene", "ABC", "--annotation", folder / "genes.gff3"),
-        "contig": ("--contig", "20"),
-    }
     capsys.readouterr()
-    for name, words in places.items():
-        output = ("--output", tmp_path / f"{name}.parquet", "--contigs", "chr")
-        assert run("scan", folder, *words, *output) == 0
-        region = "chr20:1-400" if name == "contig" else "chr20:101-280"
+    for words, region in (
+        (("--region", "20:101-280"), "chr20:101-280"),
+        (("--gene", "ABC", "--annotation", folder / "genes.gff3"), "chr20:101-280"),
+        (("--contig", "20"), "chr20:1-400"),
+    ):
+        output = tmp_path / "o.parquet"
+        assert run("scan", folder, *words, "--output", output, "--contigs", "chr") == 0
         assert json.loads(capsys.readouterr().out)["region"] == region
-    tables = [pq.read_table(tmp_path / f"{name}.parquet") for name in ("region", "gene")]
-    assert tables[0].equals(tables[1])
-    assert set(tables[0]["contig"].to_pylist()) == {"chr20"}
+        assert set(pq.read_table(output)["contig"].to_pylist()) == {"chr20"}

@@ -1,18 +1,20 @@
 """Files that are whole or absent: what is on the disk when, and who writes under which name."""
 
+import errno
 import os
 import shutil
 import signal
-import threading
 import traceback
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from itertools import count
 from pathlib import Path
 
 import pytest
 
+from carbon.errors import GenomeError
+from carbon.genome import Reference
 from carbon.io import files
-from carbon.io.files import atomic_file, atomic_folder
+from carbon.io.files import atomic_file, atomic_folder, errors_naming
 
 
 @pytest.fixture
@@ -135,33 +137,7 @@ def test_what_is_killed_at_any_moment_is_whole_or_absent(tmp_path, kind):
         assert sorted(path.name for path in folder.iterdir()) == ["a", "b"]
 
 
-def test_a_file_system_that_cannot_sync_folders_is_no_error(tmp_path, monkeypatch):
-    fsync = os.fsync
-
-    def of_files(handle: int) -> None:
-        if os.path.isdir(f"/proc/self/fd/{handle}"):
-            raise OSError(22, "Invalid argument")
-        fsync(handle)
-
-    monkeypatch.setattr(files.os, "fsync", of_files)
-    with atomic_folder(tmp_path / "a") as temporary:
-        (temporary / "x").write_text("whole")
-    assert (tmp_path / "a" / "x").read_text() == "whole"
-
-
-def test_a_disk_that_fails_leaves_the_earlier_file(tmp_path, monkeypatch):
-    (tmp_path / "a.txt").write_text("old")
-
-    def fail(handle: int) -> None:
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(files.os, "fsync", fail)
-    with pytest.raises(OSError, match="Input/output error"), atomic_file(tmp_path / "a.txt") as new:
-        new.write_text("new")
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a.txt": "old"}
-
-
-def test_two_writers_of_one_path_never_share_a_temporary_name(tmp_path, monkeypatch):
+def test_two_writers_of_one_path_never_share_a_temporary_name(tmp_path):
     """Also not in two containers of equal host name, whose processes have equal numbers."""
     with atomic_file(tmp_path / "a.txt") as first, atomic_file(tmp_path / "a.txt") as second:
         assert first != second
@@ -171,21 +147,43 @@ def test_two_writers_of_one_path_never_share_a_temporary_name(tmp_path, monkeypa
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
 
-def test_threads_that_write_one_path_leave_one_whole_file(tmp_path):
-    texts = [f"{number}\n" * 100_000 for number in range(8)]
-    errors = []
+@pytest.mark.parametrize(("of_folders", "left"), [(True, "new"), (False, "old")])
+def test_a_disk_that_fails_leaves_the_earlier_file(tmp_path, monkeypatch, of_folders, left):
+    """But a file system that cannot sync folders is no error."""
+    (tmp_path / "a.txt").write_text("old")
+    fsync = os.fsync
 
-    def write(text: str) -> None:
-        try:
-            with atomic_file(tmp_path / "a.txt") as temporary, temporary.open("w") as sink:
-                sink.writelines(text.splitlines(keepends=True))
-        except OSError as error:
-            errors.append(error)
+    def fail(handle: int) -> None:
+        if os.path.isdir(f"/proc/self/fd/{handle}") == of_folders:
+            raise OSError(5, "Input/output error")
+        fsync(handle)
 
-    threads = [threading.Thread(target=write, args=(text,)) for text in texts]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == [] and (tmp_path / "a.txt").read_text() in texts
-    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+    monkeypatch.setattr(files.os, "fsync", fail)
+    with (
+        nullcontext() if of_folders else pytest.raises(OSError, match="Input/output error"),
+        atomic_file(tmp_path / "a.txt") as new,
+    ):
+        new.write_text("new")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a.txt": left}
+
+
+def test_what_stands_in_the_way_is_named(tmp_path):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    os.mkfifo(tmp_path / "pipe")
+    expected = {
+        "absent": "no such file",
+        "": "is a folder",
+        "loop": "symbolic link",
+        "pipe": "pipe",
+    }
+    for name, words in expected.items():
+        with pytest.raises(GenomeError, match=words):
+            Reference(tmp_path / name)
+
+
+def test_an_output_without_room_has_its_name_and_the_words_of_the_system():
+    arrow = "Error writing bytes to file. Detail: [errno 28] No space left on device"
+    with pytest.raises(OSError) as error, errors_naming("out.parquet"):
+        raise OSError(errno.ENOSPC, arrow)
+    told = error.value.filename, error.value.strerror
+    assert told == ("out.parquet", "No space left on device")

@@ -27,19 +27,11 @@ def files(folder, *, mark="", contig="c1", cds=CDS):
     return fasta, folder / "g.gff3"
 
 
-@pytest.mark.parametrize("stated", [True, False])
-def test_the_demo_translates_by_the_code_of_the_gene(tmp_path, stated):
-    fasta, genes = files(tmp_path, mark=";transl_table=4" if stated else "")
-    genome = Genome.open(fasta, genes, None, None if stated else "4")
+def test_a_genome_opened_with_a_code(tmp_path):
+    genome = Genome.open(*files(tmp_path), None, "4")
     (gene,) = genome.annotation.genes
     protein = "".join(each.amino_acid for each in residues(genome.reference, gene.transcripts[0]))
     assert protein == read_by(4, CDS)
-
-
-def test_the_demo_translates_no_mitochondrion_of_unknown_code(tmp_path):
-    genome = Genome.open(*files(tmp_path, contig="MT"))
-    (gene,) = genome.annotation.genes
-    assert residues(genome.reference, gene.transcripts[0]) == []
 
 
 @pytest.mark.parametrize("is_genbank", [True, False])

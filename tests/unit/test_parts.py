@@ -9,9 +9,10 @@ import pyBigWig
 import pytest
 
 from carbon.cli import main
-from carbon.errors import GenomeError
+from carbon.errors import GenomeError, UserError
 from carbon.genome import Interval
 from carbon.genome.bed import Regions, read_regions
+from carbon.io import join, tables
 from carbon.io.tables import chosen_by_ending
 from carbon.model import save_model
 from tests.helpers.files import random_bases, write_fasta, write_vcf
@@ -47,22 +48,22 @@ def score(folder, output, *more):
     return main([*words, *more])
 
 
-@pytest.mark.parametrize("ending", ["tsv", "parquet"])
+@pytest.mark.parametrize("ending", ["tsv", pytest.param("parquet", marks=pytest.mark.nightly)])
 def test_joined_parts_are_the_whole(folder, tmp_path, capsys, ending):
     assert score(folder, tmp_path / f"whole.{ending}") == 0
     whole = capsys.readouterr().out
-    join, summaries = [], []
+    parts, summaries = [], []
     for number, region in enumerate(REGIONS):
-        join.append(str(tmp_path / f"{number}.{ending}"))
-        assert score(folder, join[-1], "--region", region) == 0
+        parts.append(str(tmp_path / f"{number}.{ending}"))
+        assert score(folder, parts[-1], "--region", region) == 0
         summaries.append(tmp_path / f"{number}.json")
         summaries[-1].write_text(capsys.readouterr().out)
-    assert main(["join", *join, "--output", str(tmp_path / f"joined.{ending}")]) == 0
+    assert main(["join", *parts, "--output", str(tmp_path / f"joined.{ending}")]) == 0
     joined = tmp_path / f"joined.{ending}"
     assert joined.read_bytes() == (tmp_path / f"whole.{ending}").read_bytes()
     assert main(["join", *map(str, summaries), "--output", str(tmp_path / "joined.json")]) == 0
     summary = json.loads((tmp_path / "joined.json").read_text())
-    assert summary.pop("output") == join and summary.pop("region") == REGIONS
+    assert summary.pop("output") == parts and summary.pop("region") == REGIONS
     expected = json.loads(whole)
     expected.pop("output")
     assert summary == expected
@@ -79,30 +80,28 @@ def test_regions_of_a_file_are_those_of_the_whole(folder, tmp_path, capsys):
     assert (summary["records"], summary["region"]) == (4, "two.bed")
 
 
+@pytest.mark.nightly
 def test_parts_of_bgzip_vcfs_are_joined_by_bcftools(folder, tmp_path):
     if shutil.which("bcftools") is None:
         pytest.skip("bcftools is not installed")
-    join = []
+    parts = []
     for number, region in enumerate(REGIONS):
-        join.append(str(tmp_path / f"{number}.vcf.gz"))
-        assert score(folder, join[-1], "--region", region) == 0
+        parts.append(str(tmp_path / f"{number}.vcf.gz"))
+        assert score(folder, parts[-1], "--region", region) == 0
     joined = tmp_path / "joined.vcf.gz"
-    subprocess.run(["bcftools", "concat", "--naive", "-o", joined, *join], check=True)
+    subprocess.run(["bcftools", "concat", "--naive", "-o", joined, *parts], check=True)
     assert score(folder, tmp_path / "whole.vcf") == 0
     text = subprocess.run(["bgzip", "-dc", joined], check=True, capture_output=True).stdout
     assert text == (tmp_path / "whole.vcf").read_bytes()
 
 
-def test_scans_of_regions_are_parts_of_the_scan_of_a_contig(folder, tmp_path, capsys):
+def test_regions_of_a_scan_are_read_once_and_in_order(folder, tmp_path):
     def scan(name, *place):
         words = ["scan", "--model", f"{folder}/model", "--reference", f"{folder}/r.fa", *place]
         words += ["--window", "120", "--offsets", "0,3", "--strands", "both"]
         assert main([*words, "--output", f"{tmp_path}/{name}.tsv", f"{tmp_path}/{name}.bw"]) == 0
         return (tmp_path / f"{name}.tsv").read_text().splitlines()[2:]
 
-    whole = scan("whole", "--contig", "c")
-    join = [row for n, region in enumerate(REGIONS[:4]) for row in scan(n, "--region", region)]
-    assert [row.split("\t")[:2] for row in join] == [row.split("\t")[:2] for row in whole]
     (tmp_path / "some.bed").write_text("d\t10\t40\nc\t0\t100\nc\t200\t260\nc\t250\t300\n")
     some = scan("some", "--regions-file", f"{tmp_path}/some.bed")
     places = [(row.split("\t")[0], int(row.split("\t")[1])) for row in some]
@@ -126,12 +125,12 @@ def test_summaries_of_both_sides_are_pooled(folder, tmp_path, capsys):
         return json.loads(summary)
 
     whole = scan("whole", "c:101-140")
-    parts = [scan("a", "c:101-102"), scan("b", "c:103-126"), scan("d", "c:127-140")]
-    names = [f"{tmp_path}/{name}.json" for name in "abd"]
+    parts = [scan("a", "c:101-102"), scan("b", "c:103-140")]
+    names = [f"{tmp_path}/{name}.json" for name in "ab"]
     assert main(["join", *names, "--output", f"{tmp_path}/o.json"]) == 0
     joined = json.loads((tmp_path / "o.json").read_text())
-    assert joined.pop("outputs") == [f"{tmp_path}/{name}.tsv" for name in "abd"]
-    assert joined.pop("region") == ["c:101-102", "c:103-126", "c:127-140"]
+    assert joined.pop("outputs") == [f"{tmp_path}/{name}.tsv" for name in "ab"]
+    assert joined.pop("region") == ["c:101-102", "c:103-140"]
     assert joined.pop("tokens_read") == sum(part["tokens_read"] for part in parts)
     positions = joined.pop("log_p_ref_by_position_in_kmer")
     expected = whole.pop("log_p_ref_by_position_in_kmer")
@@ -141,53 +140,21 @@ def test_summaries_of_both_sides_are_pooled(folder, tmp_path, capsys):
     assert joined == {name: whole[name] for name in joined} and joined["missing_bases"] == 0
 
 
-def test_summaries_of_embedded_variants_are_added(folder, tmp_path, capsys):
-    counts = []
-    for number, region in enumerate(("c:1-120", "c:121-500")):
-        words = ["embed", "--model", f"{folder}/model", "--vcf", f"{folder}/in.vcf", "--reference"]
-        words += [f"{folder}/r.fa", "--window", "60", "--skip-mismatches", "--region", region]
-        assert main([*words, "--output", f"{tmp_path}/{number}.parquet"]) == 0
-        summary = capsys.readouterr().out
-        (tmp_path / f"{number}.json").write_text(summary)
-        counts.append(json.loads(summary)["alleles_embedded"])
-    names = [f"{tmp_path}/{number}.json" for number in (0, 1)]
-    assert main(["join", *names, "--output", f"{tmp_path}/o.json"]) == 0
-    assert json.loads((tmp_path / "o.json").read_text())["alleles_embedded"] == sum(counts)
-
-
-def test_what_cannot_be_joined_is_one_line(folder, tmp_path, capsys):
-    assert score(folder, tmp_path / "a.tsv", "--region", "c:1-120") == 0
-    assert score(folder, tmp_path / "b.tsv", "--region", "c:121-500", "--by", "marginals") == 0
-    (tmp_path / "c.tsv").write_text("not a table\n")
-    (tmp_path / "d.tsv").write_text((tmp_path / "a.tsv").read_text().rstrip("\n"))
-    (tmp_path / "e.parquet").write_text("not a table\n")
-    (tmp_path / "f.json").write_text("[]")
-    capsys.readouterr()
-    for names, message in (
-        (["a.tsv", "b.tsv"], "b.tsv: differs from"),
-        (["a.tsv", "a.tsv"], "a.tsv: is named twice"),
-        (["a.tsv", "c.tsv"], "c.tsv: "),
-        (["a.tsv", "d.tsv"], "d.tsv: is cut off"),
-        (["a.tsv", "e.parquet"], "e.parquet: give parts that end in .tsv"),
-        (["none.tsv"], "none.tsv: no such file"),
-    ):
-        paths = [str(tmp_path / name) for name in names]
-        assert main(["join", *paths, "--output", str(tmp_path / "o.tsv")]) == 2
-        (line,) = capsys.readouterr().err.splitlines()
-        assert message in line and not (tmp_path / "o.tsv").exists()
-    for name in ("e.parquet", "f.json"):
-        output = tmp_path / f"o.{name.partition('.')[2]}"
-        assert main(["join", str(tmp_path / name), "--output", str(output)]) == 2
-        assert len(capsys.readouterr().err.splitlines()) == 1 and not output.exists()
-    assert main(["join", str(tmp_path / "a.tsv"), "--output", str(tmp_path / "o.vcf")]) == 2
-
-
 def test_a_position_outside_a_contig_counts_as_its_nearest_base():
     regions = Regions([Interval("c", 0, 10), Interval("c", 490, 500)], LENGTHS_BP)
     assert [regions.holds("c", n) for n in (-1, 0, 9, 10, 489, 490, 499, 500)] == [
         True, True, True, False, False, True, True, True,
     ]  # fmt: skip
     assert not regions.holds("d", 0) and not regions.holds("e", 0)
+
+
+def write_part(path, rows, by="x", **settings):
+    """Write (contig, position, delta) by row."""
+    write, columns = chosen_by_ending(path, "table"), {"contig": str, "position": int, "d": float}
+    with write(path, columns, {"by": by, **settings}) as write_row:
+        for row in rows:
+            write_row(row)
+    return path
 
 
 @pytest.mark.parametrize("ending", ["tsv", "parquet"])
@@ -204,21 +171,54 @@ def test_a_position_outside_a_contig_counts_as_its_nearest_base():
         (("x.bed", "c", 4), ("x.bed", "c", 4), None),  # two records of one position
     ],
 )
-def test_parts_that_overlap_or_go_back_are_refused(
-    tmp_path, capsys, first, second, message, ending
-):
-    paths = []
-    for name, (region, contig, start) in zip("ab", (first, second), strict=True):
-        paths.append(tmp_path / f"{name}.{ending}")
-        columns = {"contig": str, "position": int, "delta": float}
-        write = chosen_by_ending(paths[-1], "table")
-        with write(paths[-1], columns, {"model": "m", "region": region}) as write_row:
-            write_row((contig, start, 0.5))
+def test_parts_that_overlap_or_go_back_are_refused(tmp_path, first, second, message, ending):
+    paths = [
+        write_part(tmp_path / f"{name}.{ending}", [(contig, start, 0.5)], region=region)
+        for name, (region, contig, start) in zip("ab", (first, second), strict=True)
+    ]
     output = tmp_path / f"o.{ending}"
-    assert main(["join", *map(str, paths), "--output", str(output)]) == (2 if message else 0)
-    error = capsys.readouterr().err
-    assert error.startswith(f"error: {paths[1]}: ") and message in error if message else not error
+    if message:
+        with pytest.raises(UserError, match=f"^{paths[1]}: .*{message}"):
+            join.join_parts(paths, output)
+    else:
+        join.join_parts(paths, output)
     assert output.exists() == (message is None)
+
+
+def test_what_cannot_be_joined(tmp_path):
+    write_part(tmp_path / "a.tsv", [("c", 1, 0.5)])
+    write_part(tmp_path / "b.tsv", [("c", 200, 0.5)], by="y")
+    (tmp_path / "c.tsv").write_text("not a table\n")
+    (tmp_path / "d.tsv").write_text((tmp_path / "a.tsv").read_text().rstrip("\n"))
+    (tmp_path / "e.parquet").write_text("not a table\n")
+    (tmp_path / "f.json").write_text("[]")
+    for names, wrong in (
+        (["a.tsv", "b.tsv"], "b.tsv: differs from"),
+        (["a.tsv", "a.tsv"], "a.tsv: is named twice"),
+        (["a.tsv", "c.tsv"], "c.tsv: "),
+        (["d.tsv"], "d.tsv: is cut off"),
+        (["a.tsv", "e.parquet"], "e.parquet: give parts that end in .tsv"),
+        (["e.parquet"], "e.parquet: "),
+        (["f.json"], "f.json: "),
+    ):
+        output = tmp_path / f"o.{names[0].partition('.')[2]}"
+        with pytest.raises(UserError, match=wrong):
+            join.join_parts([tmp_path / name for name in names], output)
+        assert not output.exists()
+
+
+def test_a_joined_parquet_has_the_row_groups_of_one_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "PARQUET_ROWS", 7)
+    monkeypatch.setattr(join, "PARQUET_ROWS", 7)
+    rows = [(f"r{n:02}", n, None if n % 3 else n / 7) for n in range(20)]
+    whole = write_part(tmp_path / "whole.parquet", rows)
+    cut = [
+        write_part(tmp_path / f"{name}.parquet", some)
+        for name, some in (("a", rows[:3]), ("b", []), ("c", rows[3:]))
+    ]
+    join.join_parts(cut, tmp_path / "joined.parquet")
+    assert (tmp_path / "joined.parquet").read_bytes() == whole.read_bytes()
+    assert pq.ParquetFile(whole).num_row_groups == 3
 
 
 def test_summaries_that_count_twice_are_refused(tmp_path, capsys):
@@ -235,52 +235,20 @@ def test_summaries_that_count_twice_are_refused(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "intervals"),
     [
+        ("c\t9\t9\nc\t20\t30\nc\t40\t40\n", (Interval("c", 20, 30),)),  # and two left out
         ("e\t0\t5\n", "line 1: no contig 'e'"),
         ("c\t0\t501\n", "line 1: ends past the 500 bases"),
         ("c\t9\t9\n", "has no region"),
-        ("", "has no region"),
         ("c\t5\n", "is not a BED line"),
     ],
 )
-def test_a_file_of_regions_that_is_wrong(tmp_path, text, message):
-    path = tmp_path / "r.bed"
-    path.write_text(text)
-    with pytest.raises(GenomeError, match=message):
-        read_regions(None, path, LENGTHS_BP, {})
-
-
-def test_regions_without_bases_are_counted(tmp_path, capsys):
-    path = tmp_path / "r.bed"
-    path.write_text("c\t9\t9\nc\t20\t30\nc\t40\t40\n")
-    regions = read_regions(None, path, LENGTHS_BP, {})
-    assert regions.intervals == (Interval("c", 20, 30),)
-    assert capsys.readouterr().err == (
-        f"{path}: left out 2 regions without bases, start = end (first: {path} line 1)\n"
-    )
-
-
-def test_a_joined_parquet_has_the_row_groups_of_one_run(tmp_path, monkeypatch):
-    from carbon.io import join, tables
-
-    monkeypatch.setattr(tables, "PARQUET_ROWS", 7)
-    monkeypatch.setattr(join, "PARQUET_ROWS", 7)
-    columns = {"name": str, "number": int, "value": float}
-    rows = [(f"r{n}", n, None if n % 3 else n / 7) for n in range(20)]
-
-    def write(name, some):
-        with tables.write_parquet(tmp_path / name, columns, {"by": "x"}) as sink:
-            for row in some:
-                sink(row)
-        return tmp_path / name
-
-    whole = write("whole.parquet", rows)
-    cut = [
-        write("a.parquet", rows[:3]),
-        write("b.parquet", rows[3:3]),
-        write("c.parquet", rows[3:]),
-    ]
-    join.join_parts(cut, tmp_path / "joined.parquet")
-    assert (tmp_path / "joined.parquet").read_bytes() == whole.read_bytes()
-    assert pq.ParquetFile(whole).num_row_groups == 3
+def test_a_file_of_regions(tmp_path, capsys, text, intervals):
+    (tmp_path / "r.bed").write_text(text)
+    if isinstance(intervals, str):
+        with pytest.raises(GenomeError, match=intervals):
+            read_regions(None, tmp_path / "r.bed", LENGTHS_BP, {})
+        return
+    assert read_regions(None, tmp_path / "r.bed", LENGTHS_BP, {}).intervals == intervals
+    assert "left out 2 regions without bases" in capsys.readouterr().err

@@ -71,12 +71,8 @@ def test_regions_of_a_vcf(folder, name, region):
 def test_regions_without_two_positions(folder, name):
     """The same with and without contigs in the header."""
     assert positions(carbon.read_vcf(folder / name, "c:51-")) == [51, 120, 200, 250]
-    for region, message in (
-        ("c:51", "samtools reads it .* bcftools .*; write c:51- or c:51-51"),
-        ("c:-51", "write it as contig:first-last"),
-        ("c:", "write it as contig:first-last"),
-    ):
-        with pytest.raises(GenomeError, match=message):
+    for region in ("c:51", "c:-51", "c:"):
+        with pytest.raises(GenomeError, match="write"):
             carbon.read_vcf(folder / name, region)
 
 
@@ -116,17 +112,13 @@ def test_variants_of_other_libraries(folder):
         variants_of("c:5 A>T")
 
 
-def test_variants_of_cyvcf2(folder):
-    cyvcf2 = pytest.importorskip("cyvcf2")
+def test_variants_and_regions_of_cyvcf2_and_pyranges(folder):
+    pyranges, cyvcf2 = (pytest.importorskip(name) for name in ("pyranges", "cyvcf2"))
+    table = pd.DataFrame({"Chromosome": ["c"], "Start": [49], "End": [120]})
+    assert positions(carbon.read_vcf(folder / "v.vcf", pyranges.PyRanges(table))) == [50, 51, 120]
     own = [variant for record in carbon.read_vcf(folder / "v.vcf") for variant in record.variants]
     records = cyvcf2.VCF(str(folder / "v.vcf"))
     assert [each for record in records for each in variants_of(record)] == own
-
-
-def test_regions_of_pyranges(folder):
-    pyranges = pytest.importorskip("pyranges")
-    table = pd.DataFrame({"Chromosome": ["c"], "Start": [49], "End": [120]})
-    assert positions(carbon.read_vcf(folder / "v.vcf", pyranges.PyRanges(table))) == [50, 51, 120]
 
 
 def test_a_model_scores_records_where_it_scores_variants(folder, model):

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carbon.errors import GenomeError, TypedError
@@ -55,6 +55,7 @@ def test_numbers_of_a_cds_are_those_of_a_walk_along_it(transcript):
             cds_position(transcript, number)
 
 
+@settings(max_examples=25)
 @given(transcripts(), st.data())
 def test_a_coding_change_changes_the_cds_alone(tmp_path_factory, transcript, data):
     """The variant is put into the contig, and the CDS read from that: it differs as was typed."""
@@ -94,73 +95,6 @@ def test_forms_of_one_variant(genome, form):
     assert read_variant(f"VIII-1034-{ref}-U", reference, None) == rna
 
 
-def applied(reference, variant):
-    contig = reference.fetch(Interval("VIII", 0, 1400))
-    place = variant.interval
-    assert contig[place.start : place.end] == variant.ref
-    return contig[: place.start] + variant.alt + contig[place.end :]
-
-
-@pytest.mark.parametrize(
-    ("edit", "changed"),
-    [  # The CDS begins ATGTACCAATTA, as tests/helpers/demo.py writes it.
-        ("4T>A", "ATGAACCAATTA"),
-        ("4del", "ATGACCAATTA"),
-        ("4_6del", "ATGCAATTA"),
-        ("4_6delTAC", "ATGCAATTA"),
-        ("4_6dup", "ATGTACTACCAATTA"),
-        ("4_5insGG", "ATGTGGACCAATTA"),
-        ("4_5delinsGGG", "ATGGGGCCAATTA"),
-        ("4delinsUU", "ATGTTACCAATTA"),
-    ],
-)
-def test_edits_of_a_cds(genome, edit, changed):
-    reference, annotation = genome
-    for name in (GENE, "g1", "t1"):
-        variant = read_variant(f"{name}:c.{edit}", reference, annotation)
-        contig = reference.fetch(Interval("VIII", 0, 1400))
-        found = applied(reference, variant)
-        if annotation.genes[0].strand == "-":
-            contig, found = reverse_complement(contig), reverse_complement(found)
-        assert contig[110:122] == "ATGTACCAATTA"
-        assert found == contig[:110] + changed + contig[122:]
-
-
-def test_the_first_base_of_an_intron(genome):
-    """The first exon codes 390 bases, and GT follows."""
-    reference, annotation = genome
-    variant = read_variant(f"{GENE}:c.390+1G>A", reference, annotation)
-    forward = annotation.genes[0].strand == "+"
-    assert variant == (
-        Variant("VIII", 500, "G", "A") if forward else Variant("VIII", 899, "C", "T")
-    )
-    with pytest.raises(TypedError, match="from the edge of an exon"):
-        read_variant(f"{GENE}:c.380+1G>A", reference, annotation)
-    # It would end in the intron too, but nobody counts there from the middle of an exon.
-    for place in ("389+3", "390-1"):
-        with pytest.raises(TypedError, match="from the edge of an exon"):
-            read_variant(f"{GENE}:c.{place}G>A", reference, annotation)
-
-
-@pytest.mark.parametrize(
-    ("edit", "first", "last"),
-    [  # Exons are bases 101-500 and 601-1000 of the strand, and the CDS begins at 111.
-        ("390+100del", 600, 600),
-        ("391-100_391-1del", 501, 600),
-        ("390_390+2del", 500, 502),
-        ("389_391-1del", 499, 600),
-    ],
-)
-def test_a_deletion_at_an_intron(genome, edit, first, last):
-    """A deletion with an end in the intron has the bases of the genome between its ends."""
-    reference, annotation = genome
-    strand, contig = annotation.genes[0].strand, reference.fetch(Interval("VIII", 0, 1400))
-    found = applied(reference, read_variant(f"{GENE}:c.{edit}", reference, annotation))
-    if strand == "-":
-        contig, found = reverse_complement(contig), reverse_complement(found)
-    assert found == contig[: first - 1] + contig[last:]
-
-
 def transcript_named(name, start, end, **marks):
     return Transcript(name, "c", "+", ((start, end),), ((start, end),), False, "here", **marks)
 
@@ -197,80 +131,6 @@ def test_the_transcript_that_counts(tmp_path, text, position):
             assert read_variant(text, reference, annotation).position == position
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (f"{GENE}:c.4T>A", f"--variant '{GENE}:c.4T>A': c. positions count in t1, t2\n"),
-        ("t2:c.4T>A", ""),
-        ("VIII:114 T>A", ""),
-    ],
-)
-def test_the_command_reports_the_transcripts_of_a_gene(tmp_path, capsys, text, message):
-    fasta, gff = write_genome(tmp_path, "VIII")
-    add_transcript(gff, "VIII")
-    write_vcf_of_texts(tmp_path / "v.vcf", [text], fasta, gff)
-    assert "VIII\t114\t" in (tmp_path / "v.vcf").read_text()
-    assert capsys.readouterr().err == message
-
-
-def test_a_base_before_the_contig_is_none(tmp_path):
-    fasta = write_fasta(tmp_path / "z.fa", {"z": "ATGACC"})
-    transcript = Transcript("t", "z", "+", ((0, 6),), ((0, 6),), False, "here")
-    genes = (Gene("g", "g", "", Interval("z", 0, 6), "+", (transcript,)),)
-    with Reference(fasta) as reference:
-        variant = read_variant("g:c.1_2del", reference, Annotation(fasta, genes, ()))
-    assert variant == Variant("z", 0, "ATG", "G")
-
-
-@pytest.mark.parametrize(
-    ("text", "stands", "message"),
-    [
-        ("VIII:1034 Q>T", "Q", "REF, in bases"),
-        ("VIII:1034 A>", "", "it ends where ALT"),
-        ("VIII:1034 A>T.", ".", "nothing more"),
-        ("VIII:x A>T", "x", "a position"),
-        ("VIII:0 A>T", "0", "a position"),
-        ("VII:10 A>T", "VII", "no contig 'VII'; near names: VIII"),
-        ("", "", "no contig"),
-        (f"{GENE}:c.9999A>T", "9999", "the CDS has 720 bases"),
-        (f"{GENE}:c.xA>T", "x", "a position in the CDS"),
-        (f"{GENE}:c.4A>T", "A>T", "the reference has T there"),
-        (f"{GENE}:c.4_6delGGG", "GGG", "the reference has TAC there"),
-        (f"{GENE}:c.4?", "?", "G>T, del, dup"),
-        (f"{GENE}:c.4insA", "insA", "between two neighbours"),
-        (f"{GENE}:c.4_5ins", "ins", "names no bases"),
-        (f"{GENE}:c.4_6T>A", "T>A", "length of REF is 1 and of its place 3"),
-        (f"{GENE}:c.4TA>GC", "TA>GC", "length of REF is 2 and of its place 1; .* c.28_29TA>GC"),
-        (f"{GENE}:c.6_4del", "6_4del", "c.6_4 is reversed"),
-        (f"{GENE}:c.391-5_390+5del", "391", "c.391-5_390[+]5 is reversed"),
-        (f"{GENE}:c.390+101del", "390", "does not lie in an intron next to base 390"),
-        (f"{GENE}:c.390+1_390+500del", "390+500", "does not lie in an intron next to base 390"),
-        (f"{GENE}:c.391-101del", "391", "does not lie in an intron next to base 391"),
-        (f"{GENE}:c.390_391del", "390", "not one stretch of the genome.*genomic coordinates"),
-        (f"{GENE}:c.300_400dup", "300", "not one stretch of the genome"),
-        (f"{GENE}:c.390_391delinsA", "390", "not one stretch of the genome"),
-        (f"{GENE}:c.390_391insA", "390", "not one stretch of the genome"),
-    ],
-)
-def test_the_first_wrong_letter(genome, text, stands, message):
-    reference, annotation = genome
-    with pytest.raises(TypedError, match=message) as raised:
-        read_variant(text, reference, annotation)
-    error = raised.value
-    assert error.text[error.at :].startswith(stands) and "\n" not in str(error)
-    if stands and not error.wrong:
-        assert f"letter {error.at + 1}:" in str(error)
-
-
-def test_near_names(genome):
-    reference, annotation = genome
-    with pytest.raises(TypedError, match="near names: ABC") as raised:
-        read_variant("abd:c.4T>A", reference, annotation)
-    assert (raised.value.wrong, raised.value.near) == ("abd", ("ABC",))
-    with pytest.raises(GenomeError, match="no annotation"):
-        read_variant("ABC:c.4T>A", reference, None)
-
-
 @given(st.text("ACGTNacgtnRy", min_size=1, max_size=99), st.integers(1, 30))
 def test_bases_in_any_dress(bases, width):
     lines = [bases[at : at + width] for at in range(0, len(bases), width)]
@@ -279,22 +139,6 @@ def test_bases_in_any_dress(bases, width):
     numbered = (f"{1 + n * width:>9} {line}" for n, line in enumerate(lines))
     assert read_bases("\n".join(numbered)) == bases
     assert read_bases(re.sub("T", "U", bases).replace("t", "u")) == bases
-
-
-@pytest.mark.parametrize(
-    ("text", "at", "message"),
-    [
-        ("ACGEFIL", 3, "letter 4: 'E' is not a DNA letter"),
-        (">a\nACG\nAC-", 2, "line 3 letter 3: '-'"),
-        (">a\nACG\n>b\nAC", 0, "line 3 begins a second sequence"),
-        ("  1 ACX", 6, "letter 7: 'X'"),
-    ],
-)
-def test_the_first_letter_that_is_no_base(text, at, message):
-    with pytest.raises(TypedError, match=message) as raised:
-        read_bases(text)
-    assert raised.value.at == at
-    assert ("protein" in str(raised.value)) == (text[at] in "EX")
 
 
 def test_arguments_in_a_locale_of_ascii_name_contigs_and_genes(tmp_path):
@@ -315,7 +159,92 @@ def test_arguments_in_a_locale_of_ascii_name_contigs_and_genes(tmp_path):
         genome.variant("\ud800:1 A>C")
 
 
-def test_a_variant_is_parsed_in_the_names_of_a_genome(tmp_path):
+@pytest.mark.parametrize(
+    ("edit", "first", "last", "new"),
+    [  # The strand has exons at 101-500 and 601-1000; the CDS begins at 111 with ATGTACCAATTA.
+        ("4T>A", 114, 114, "A"),
+        ("4del", 114, 114, ""),
+        ("4_6delTAC", 114, 116, ""),
+        ("4_6dup", 114, 116, "TACTAC"),
+        ("4_5insGG", 114, 115, "TGGA"),
+        ("4_5delinsGGG", 114, 115, "GGG"),
+        ("4delinsUU", 114, 114, "TT"),
+        # With an end in the intron it has the bases of the genome between its ends.
+        ("390+1G>A", 501, 501, "A"),
+        ("390+100del", 600, 600, ""),
+        ("391-100_391-1del", 501, 600, ""),
+        ("390_390+2del", 500, 502, ""),
+        ("389_391-1del", 499, 600, ""),
+    ],
+)
+def test_edits_of_a_cds(genome, edit, first, last, new):
+    reference, annotation = genome
+    contig = reference.fetch(Interval("VIII", 0, 1400))
+    for name in (GENE, "g1", "t1"):
+        variant = read_variant(f"{name}:c.{edit}", reference, annotation)
+        start, end = variant.interval.start, variant.interval.end
+        assert contig[start:end] == variant.ref
+        found, read = contig[:start] + variant.alt + contig[end:], contig
+        if annotation.genes[0].strand == "-":
+            found, read = reverse_complement(found), reverse_complement(read)
+        assert read[110:122] == "ATGTACCAATTA"
+        assert found == read[: first - 1] + new + read[last:]
+
+
+@pytest.mark.parametrize(
+    ("text", "stands", "message"),
+    [
+        ("VIII:1034 Q>T", "Q", "REF, in bases"),
+        ("VIII:1034 A>", "", "it ends where ALT"),
+        ("VIII:1034 A>T.", ".", "nothing more"),
+        ("VIII:x A>T", "x", "a position"),
+        ("VII:10 A>T", "VII", "no contig 'VII'; near names: VIII"),
+        ("", "", "it ends where a contig|no contig"),
+        ("abd:c.4T>A", "abd", "near names: ABC"),
+        (f"{GENE}:c.9999A>T", "9999", "the CDS has 720 bases"),
+        (f"{GENE}:c.xA>T", "x", "a position in the CDS"),
+        (f"{GENE}:c.4A>T", "A>T", "the reference has T there"),
+        (f"{GENE}:c.4_6delGGG", "GGG", "the reference has TAC there"),
+        (f"{GENE}:c.4?", "?", "G>T, del, dup"),
+        (f"{GENE}:c.4insA", "insA", "between two neighbours"),
+        (f"{GENE}:c.4_5ins", "ins", "names no bases"),
+        (f"{GENE}:c.4_6T>A", "T>A", "length of REF is 1 and of its place 3"),
+        (f"{GENE}:c.4TA>GC", "TA>GC", "length of REF is 2 and of its place 1; .* c.28_29TA>GC"),
+        (f"{GENE}:c.6_4del", "6_4del", "c.6_4 is reversed"),
+        (f"{GENE}:c.391-5_390+5del", "391", "c.391-5_390[+]5 is reversed"),
+        (f"{GENE}:c.390+101del", "390", "does not lie in an intron next to base 390"),
+        (f"{GENE}:c.390+1_390+500del", "390+500", "does not lie in an intron next to base 390"),
+        (f"{GENE}:c.391-101del", "391", "does not lie in an intron next to base 391"),
+        *((f"{GENE}:c.{place}G>A", "", "from the edge of an exon")
+          for place in ("380+1", "389+3", "390-1")),
+        *((f"{GENE}:c.{edit}", "3", "not one stretch of the genome")
+          for edit in ("390_391del", "300_400dup", "390_391delinsA", "390_391insA")),
+    ],
+)  # fmt: skip
+def test_the_first_wrong_letter(genome, text, stands, message):
+    reference, annotation = genome
+    with pytest.raises(TypedError, match=message) as raised:
+        read_variant(text, reference, annotation)
+    error = raised.value
+    assert error.text[error.at :].startswith(stands) and "\n" not in str(error)
+    if stands and not error.wrong:
+        assert f"letter {error.at + 1}:" in str(error)
+
+
+def test_the_first_letter_that_is_no_base():
+    for text, at, message in (
+        ("ACGEFIL", 3, "letter 4: 'E' is not a DNA letter"),
+        (">a\nACG\nAC-", 2, "line 3 letter 3: '-'"),
+        (">a\nACG\n>b\nAC", 0, "line 3 begins a second sequence"),
+        ("  1 ACX", 6, "letter 7: 'X'"),
+    ):
+        with pytest.raises(TypedError, match=message) as raised:
+            read_bases(text)
+        assert raised.value.at == at
+        assert ("protein" in str(raised.value)) == (text[at] in "EX")
+
+
+def test_a_variant_is_parsed_in_the_names_of_a_genome(tmp_path, capsys):
     fasta, gff = write_genome(tmp_path, "VIII", "+")
     genome = Genome.open(fasta, gff)
     with genome.reference as reference:
@@ -325,5 +254,21 @@ def test_a_variant_is_parsed_in_the_names_of_a_genome(tmp_path):
         assert coding == read_variant(f"{GENE}:c.4T>A", reference, genome.annotation)
         with pytest.raises(TypedError, match="no contig 'IX'"):
             Variant.parse("IX:1 A>T", genome)
-        with pytest.raises(TypedError, match="letter 8: '>' stands where REF"):
-            Variant.parse("VIII:1 >T", genome)
+        with pytest.raises(GenomeError, match="no annotation"):
+            read_variant("ABC:c.4T>A", reference, None)
+    # The command reports the transcripts of a gene that has several.
+    add_transcript(gff, "VIII")
+    for text, told in ((f"{GENE}:c.4T>A", "c. positions count in t1, t2"), ("t2:c.4T>A", "")):
+        write_vcf_of_texts(tmp_path / "v.vcf", [text], fasta, gff)
+        assert "VIII\t114\t" in (tmp_path / "v.vcf").read_text()
+        error = capsys.readouterr().err
+        assert told in error and bool(told) == bool(error)
+
+
+def test_a_base_before_the_contig_is_none(tmp_path):
+    fasta = write_fasta(tmp_path / "z.fa", {"z": "ATGACC"})
+    transcript = Transcript("t", "z", "+", ((0, 6),), ((0, 6),), False, "here")
+    genes = (Gene("g", "g", "", Interval("z", 0, 6), "+", (transcript,)),)
+    with Reference(fasta) as reference:
+        variant = read_variant("g:c.1_2del", reference, Annotation(fasta, genes, ()))
+    assert variant == Variant("z", 0, "ATG", "G")

@@ -8,12 +8,10 @@ import pysam
 import pytest
 
 from carbon.cli import main
-from carbon.inference.variants import files as variant_files
 from carbon.model import save_model
 from tests.helpers.files import place_gene, write_fasta, write_vcf
-from tests.helpers.processes import interrupted_after
 
-BASES, GFF3, GTF = place_gene()
+BASES, GFF3, _ = place_gene()
 NAME = "a;b=c,d%e\té f"
 FIELDS = ("gene", "transcript", "consequence", "codon", "codons", "amino_acids")
 # A synonymous change and a stop in one record, a frameshift, an intron, no gene.
@@ -34,7 +32,6 @@ def folder(tmp_path_factory, network):
     write_fasta(folder / "r.fa", {"c1": BASES})
     encoded = "a%3Bb%3Dc%2Cd%25e%09é f"
     (folder / "g.gff3").write_text(GFF3.replace("Name=ABC", f"Name={encoded}"), encoding="utf-8")
-    (folder / "g.gtf").write_text(GTF)
     base = BASES[299]
     write_vcf(
         folder / "in.vcf",
@@ -72,39 +69,19 @@ def test_consequences_in_a_vcf(folder, tmp_path):
             read = [unquote(value) if name == "gene" and value else value for value in read]
             assert read == list(values), name
     assert records[0].info["X"] == 1 and len(records[0].info["CARBON_DELTA"]) == 3
-    # What is annotated is scored, and scored again by nothing.
-    again = ["variants", "--model", str(folder / "model"), "--reference", str(folder / "r.fa")]
-    assert main([*again, "--vcf", str(output), "--output", str(tmp_path / "x.tsv")]) == 2
 
 
 def test_consequences_in_tables(folder, tmp_path):
-    for ending in ("tsv", "json", "parquet"):
+    for ending in ("tsv", "parquet"):
         output = tmp_path / f"out.{ending}"
         assert score(folder, output, "--annotation", str(folder / "g.gff3")) == 0
     expected = [each for record in EXPECTED for each in record]
     table = pq.read_table(tmp_path / "out.parquet")
     assert [tuple(row[name] for name in FIELDS) for row in table.to_pylist()] == expected
     assert str(table.schema.field("codon").type) == "int64"
-    rows = json.loads((tmp_path / "out.json").read_text())["rows"]
-    assert [tuple(row[name] for name in FIELDS) for row in rows] == expected
     settings, names, *lines = (tmp_path / "out.tsv").read_text(encoding="utf-8").splitlines()
     assert json.loads(settings[2:])["annotation"] == "g.gff3"
     found = [dict(zip(names.split("\t"), line.split("\t"), strict=True)) for line in lines]
     for row, values in zip(found, expected, strict=True):
         for name, value in zip(FIELDS, values, strict=True):
             assert row[name] == ("." if value is None else str(value).replace("\t", "%09"))
-
-
-def test_an_annotation_is_part_of_what_a_resumed_run_must_repeat(
-    folder, tmp_path, capsys, monkeypatch
-):
-    given = ["--annotation", str(folder / "g.gff3")]
-    monkeypatch.setattr(variant_files, "_RECORDS_PER_BLOCK", 1)
-    stopped = interrupted_after(2, variant_files.score_variants)
-    with monkeypatch.context() as patched:
-        patched.setattr(variant_files, "score_variants", stopped)
-        assert score(folder, tmp_path / "out.tsv", *given) == 130
-    capsys.readouterr()
-    for other in ([], ["--annotation", str(folder / "g.gtf")]):
-        assert score(folder, tmp_path / "out.tsv", *other, "--resume") == 2
-        assert "differs in: annotation" in capsys.readouterr().err

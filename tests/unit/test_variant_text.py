@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carbon.errors import GenomeError, TypedError
+from carbon.errors import GenomeError
 from carbon.genome import Variant
 
 
@@ -34,23 +34,3 @@ def test_variants_are_read_in_other_ways_too():
                   "chr1-5-A", "chr1:5 A>T,G", "chr1:" + "9" * 5000 + " A>T"):  # fmt: skip
         with pytest.raises(GenomeError, match="write it as contig:position REF>ALT"):
             Variant.parse(wrong)
-
-
-@pytest.mark.parametrize(
-    ("text", "at", "message"),
-    [
-        ("", 0, "letter 1: it ends where a contig"),
-        ("chr1", 4, "letter 5: it ends where a position"),
-        ("chr1:0 A>T", 5, "letter 6: '0' stands where a position"),
-        ("chr1:x A>T", 5, "letter 6: 'x' stands where a position"),
-        ("chr1:5 ?>T", 7, "letter 8: '.' stands where REF"),
-        ("chr1:5 A", 8, "letter 9: it ends where > and ALT"),
-        ("chr1:5 A>", 9, "letter 10: it ends where ALT"),
-        ("chr1:5 A>T,G", 10, "letter 11: ',' stands where nothing more"),
-        ("HLA-A*01:01:5 A>", 16, "letter 17: it ends where ALT"),
-    ],
-)
-def test_the_first_wrong_letter_is_named(text, at, message):
-    with pytest.raises(TypedError, match=message) as raised:
-        Variant.parse(text)
-    assert raised.value.at == at and "\n" not in str(raised.value)
