@@ -37,7 +37,7 @@ def one_process(corpus, tmp_path_factory):
 
 
 def config_of(corpus, factory) -> TrainConfig:
-    more = ("data.microbatch_tokens=64", *steps_of_each(1))
+    more = ("data.microbatch_tokens=128", *steps_of_each(1))
     return make_config(corpus, factory.mktemp("tensor") / "run", *more)
 
 

@@ -64,7 +64,7 @@ def make_config(corpus: Path, output: Path, *more: str) -> TrainConfig:
     return TrainConfig.load(
         RECIPE,
         [
-            f"data.corpus={corpus}", f"output={output}", "data.microbatch_tokens=192",
+            f"data.corpus={corpus}", f"output={output}", "data.microbatch_tokens=256",
             *(f"phases.{i}.context_tokens={n}" for i, n in enumerate(CONTEXTS)),
             *(f"phases.{i}.batch_rows={BATCH_TOKENS // n}" for i, n in enumerate(CONTEXTS)),
             "phases.1.rope_theta=5e6", "checkpoint.every_steps=2", "checkpoint.every_minutes=0",
