@@ -166,6 +166,7 @@ def killed_when(condition, genomes, output):
     assert not output.exists()
 
 
+@pytest.mark.nightly
 def test_killed_it_goes_on(genomes, expected, tmp_path):
     """SIGKILL to the whole group; the same command finishes the work."""
     output = tmp_path / "c"

@@ -110,10 +110,10 @@ def test_ce_is_that_of_torch(case):
     torch.testing.assert_close(mine.grad, theirs.grad, atol=1e-6, rtol=1e-5)
 
 
-@pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
-def test_gradient_against_finite_differences(case, weight):
+def test_gradient_against_finite_differences(case):
     """Central differences of the brute-force loss in float64, along random directions."""
     logits, kmers, known = case
+    weight = 0.3
     mine = logits.clone().requires_grad_()
     nucleotide_loss(log_likelihoods(mine, kmers), known, blend(weight)).loss.backward()
 
@@ -216,19 +216,6 @@ def test_gradient_against_autograd(support, first_kmer):
         ((token * forces[0]).sum() + (bases * forces[1]).sum()).backward()
         grads.append((token.detach(), bases.detach(), z.grad))
     torch.testing.assert_close(*grads, atol=1e-12, rtol=1e-9)
-
-
-@pytest.mark.parametrize("support", ["kmers", "vocabulary"])
-def test_gradcheck(support):
-    """Central differences along random directions, by torch (all directions take minutes)."""
-    generator = torch.Generator().manual_seed(4)
-    logits = torch.randn(1, 4110, generator=generator, dtype=torch.float64, requires_grad=True)
-    kmers = torch.tensor([1234])
-
-    def likelihoods(z):
-        return tuple(log_likelihoods(z, kmers, first_kmer=9, support=support, uniform=True))
-
-    assert torch.autograd.gradcheck(likelihoods, (logits,), eps=1e-4, atol=1e-7, fast_mode=True)
 
 
 def test_sums_and_counts(case):

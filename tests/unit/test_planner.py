@@ -47,7 +47,7 @@ def pipeline(ranks: int, schedule: str = "1f1b", pieces: int = 2) -> ParallelCon
 
 @pytest.mark.parametrize(
     ("preset", "ranks", "schedule"),
-    [("tiny", 1, "1f1b"), ("mini", 2, "1f1b"), ("500m", 2, "zbv"), ("8b", 4, "1f1b")],
+    [("tiny", 1, "1f1b"), ("mini", 2, "1f1b"), ("500m", 2, "zbv")],
 )
 def test_parameters_are_those_of_transformers(preset, ranks, schedule):
     microbatches = ["data.microbatch_tokens=256", f"model.preset={preset}"]
@@ -211,7 +211,7 @@ def test_idle_time_of_simple_pipelines(schedule, ranks, count):
 
 
 # Fewer microbatches than ranks, as many, more, and numbers that rounds do not divide.
-SHAPES = [(2, 1), (2, 3), (2, 24), (3, 2), (3, 6), (4, 2), (4, 5), (4, 8), (8, 3), (8, 7), (8, 24)]
+SHAPES = [(2, 1), (2, 3), (3, 6), (4, 2), (4, 5), (8, 7), (8, 24)]
 
 
 @pytest.mark.parametrize(("schedule", "pieces"), TABLED)
@@ -424,14 +424,9 @@ def test_batches():
 @pytest.mark.parametrize(
     ("processes", "settings", "message"),
     [
-        (3, (), "cannot be shared by 3 processes"),
-        (6, ("parallel.pipeline=4",), "6 processes are not a multiple of .* = 4 x 1 x 1 x 1"),
         (0, (), "0 processes are not a multiple"),
-        (4, ("parallel.context=3",), "4 processes are not a multiple of .* = 1 x 1 x 3 x 1"),
         (8, ("parallel.tensor=8",), "tensor = 8: does not divide the 4 query heads"),
-        (4, ("parallel.tensor=4",), "tensor = 4: does not divide the 2 key-value heads"),
         (3, ("parallel.context=3",), "not divided into the 6 slices"),
-        (8, ("parallel.pipeline=8",), "8 stages of 4 layers"),
         (2, ("parallel.pipeline=2", "data.microbatch_tokens=4096"), "1f1b needs .* and has 1"),
         (2, ("parallel.pipeline=2", "data.microbatch_tokens=768"), "3 rows do not divide 16"),
         (2, ("parallel.pipeline=2", "parallel.schedule=interleaved_1f1b",
