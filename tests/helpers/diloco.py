@@ -66,8 +66,7 @@ def train_workers(count, steps, every, outer, inner, *, dtype=torch.float64, dat
     Args:
         outer: learning rate and momentum.
         inner: makes an optimizer of parameters.
-        how: of Streaming DiLoCo: `parts` (names by fragment), `offsets`, `delay`, `alpha`; and
-            `weights`, from a step to the shares of the workers in the mean, else all alike.
+        how: of Streaming DiLoCo: `parts` (names by fragment), `offsets`, `delay`, `alpha`.
 
     Returns:
         The outer state, and the workers' weights.
@@ -78,7 +77,6 @@ def train_workers(count, steps, every, outer, inner, *, dtype=torch.float64, dat
     parts = how.get("parts", (tuple(state.params),))
     offsets = how.get("offsets", (0,) * len(parts))
     delay, alpha = how.get("delay", 0), how.get("alpha", 0.0)
-    weights = how.get("weights", lambda step: [1] * count)
     sent = {}
     for step in range(1, steps + 1):
         for worker, (network, optimizer) in enumerate(zip(networks, optimizers, strict=True)):
@@ -87,7 +85,7 @@ def train_workers(count, steps, every, outer, inner, *, dtype=torch.float64, dat
             local = [{name: weights_of(n)[name] for name in names} for n in networks]
             if step > offset and (step - offset) % every == 0:
                 gradients = [pseudo_gradient(state.params, own) for own in local]
-                sent[number, step + delay] = mean(gradients, weights(step))
+                sent[number, step + delay] = mean(gradients, [1] * count)
             if (number, step) in sent:
                 take_outer_step(state, sent.pop((number, step)), *outer)
                 for network, own in zip(networks, local, strict=True):

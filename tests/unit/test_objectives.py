@@ -7,7 +7,6 @@ import pytest
 from carbon.errors import ConfigError
 from carbon.losses.objectives import CE, FNS, OBJECTIVES, Objective, objective_named
 from carbon.run_folder import read_lines
-from demo.run_figures import run_curves
 from eval.report.page import objective_changes
 from train.config import PhaseConfig
 from train.schedule import objective_at
@@ -40,13 +39,6 @@ def test_weights_sum_to_one(entry):
     for done in (0, 2, 5):
         objective = entry.at(done, 5, tuple(some_weights(entry)))
         assert objective.token + objective.bases + objective.uniform == pytest.approx(1)
-
-
-def test_an_objective_carries_its_words(entry):
-    objective = entry.at(1, 2, tuple(some_weights(entry)))
-    assert (objective.label, objective.unit) == (entry.label, entry.unit)
-    assert all((entry.name, entry.label, entry.short, entry.meaning, entry.unit))
-    assert OBJECTIVES[entry.name] is objective_named(entry.name) is entry
 
 
 def test_a_stage_of_it_loads_and_goes_from_its_first_objective_to_its_last(entry):
@@ -103,20 +95,11 @@ def test_the_report_names_every_change(tmp_path):
 
 
 @pytest.mark.parametrize("after", [*OBJECTIVES, "<of> $another$ version"])
-def test_the_report_and_the_demo_take_any_name(tmp_path, after):
+def test_the_report_takes_any_name(tmp_path, after):
     known = objective_named(after)
     assert known.label == (OBJECTIVES[after].label if after in OBJECTIVES else after)
     (change,) = changes_of(tmp_path, ["older", after])
     assert change.endswith(f"changes from older to {known.label}.")
-    switches = [
-        {"step": 1, "tokens": 1, "stage": "first", "objective": "older"},
-        {"step": 11, "tokens": 11, "stage": "second", "objective": after},
-    ]
-    points = {"step": [1, 20], "tokens": [1, 20], "loss": [1.0, 2.0]}
-    result = {"run": "r", "step": 20, "tokens": 20, "switches": switches, "points": points}
-    layout = run_curves(result | {"probes": [], "rounds": []}, "steps", "")["layout"]
-    shown = known.short.replace("<", "&lt;").replace(">", "&gt;")
-    assert f"second ({shown})" in [note["text"] for note in layout["annotations"]]
 
 
 def test_a_run_that_went_back_over_a_change_has_it_once(tmp_path):

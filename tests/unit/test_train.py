@@ -117,12 +117,8 @@ def test_a_course_has_no_gap_and_no_overlap():
             {"schedule": "wsd", "warmup_steps": 5, "decay_steps": 8},
             "5 and decay_steps 8 are more than the 10 steps",
         ),
-        ({"warmup_steps": 100}, "100 and decay_steps 0 are more"),
         ({"decay_steps": 2}, "only the schedule 'wsd'"),
         ({"final_learning_rate": 2.0}, "give 0 to learning_rate = 1.0"),
-        ({"learning_rate": math.inf}, "learning_rate: expected a finite number, got inf"),
-        ({"tokens": 10**22}, "tokens: expected less than 4611686018427387904"),
-        ({"mixture": {"a": 0.7, "b": 0.2999999}}, "mixture: sums to 0.9999998999999999"),
     ],
 )
 def test_schedules_and_numbers_must_fit(changes, message):

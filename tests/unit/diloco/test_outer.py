@@ -28,7 +28,7 @@ from tests.helpers.diloco import (
 from train.diloco.outer import Agreement, mean_of, pseudo_gradient, weighted_mean
 from train.diloco.streaming import fragments
 
-STEPS = 50
+STEPS = 20
 DTYPES = pytest.mark.parametrize(
     ("dtype", "tolerance"), [(torch.float64, 1e-13), (torch.float32, 5e-6)]
 )
@@ -126,13 +126,12 @@ def test_one_worker_without_momentum_is_lookahead(dtype, tolerance):
     assert largest_difference(state.params, slow) < tolerance
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_four_workers_that_read_the_same_are_one(dtype):
+def test_four_workers_that_read_the_same_are_one():
     def same(worker, step, dtype):
         return batch_of(0, step, dtype)
 
-    four, _ = train_workers(4, STEPS, 10, NESTEROV, adamw, dtype=dtype, data=same)
-    one, _ = train_workers(1, STEPS, 10, NESTEROV, adamw, dtype=dtype)
+    four, _ = train_workers(4, STEPS, 10, NESTEROV, adamw, dtype=torch.float32, data=same)
+    one, _ = train_workers(1, STEPS, 10, NESTEROV, adamw, dtype=torch.float32)
     assert same_bits(four.params, one.params) and same_bits(four.momentum, one.momentum)
 
 
@@ -189,8 +188,10 @@ def test_norms_and_cosines_are_sums_of_fp64():
 # Outer steps
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-@pytest.mark.parametrize(("rate", "momentum"), [(0.7, 0.9), (1.0, 0.0), (0.4, 0.5)])
+@pytest.mark.parametrize(
+    ("rate", "momentum", "dtype"),
+    [(0.7, 0.9, torch.float32), (0.7, 0.9, torch.float64), (1.0, 0.0, torch.float32)],
+)
 def test_an_outer_step_has_the_bits_of_torch(rate, momentum, dtype):
     start = random_weights(0, dtype)
     parameters = {name: torch.nn.Parameter(x.clone()) for name, x in start.items()}
