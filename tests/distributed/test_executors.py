@@ -1,6 +1,5 @@
 """One recipe on every executor: processes, Ray (started), Slurm (its commands stood in for)."""
 
-import json
 import os
 import signal
 import stat
@@ -51,16 +50,6 @@ def expected(genomes, tmp_path_factory):
 def command(genomes, output, *settings):
     words = words_of(genomes, output, *settings)
     return [sys.executable, "-m", "carbon", "corpus", "build", *words]
-
-
-@pytest.mark.nightly
-def test_two_workers_give_the_same_bytes(genomes, expected, tmp_path, capfd):
-    assert main(["build", *words_of(genomes, tmp_path / "c", "executor.workers=2")]) == 0
-    told, said = capfd.readouterr()
-    assert read_manifest(tmp_path / "c")["outputs"] == expected
-    # What is said is ours alone, a line an input; and stdout is the result.
-    assert all(line.endswith(" records") for line in said.splitlines())
-    assert json.loads(told)["mrna"]["train"]["records"] > 0
 
 
 def make_folder(parent, rank):

@@ -159,20 +159,6 @@ def run_with_a_signal(ranks, config: TrainConfig, spoilt_at=None):
     return full_weights(trainer)
 
 
-@pytest.mark.nightly
-def test_a_stage_that_a_signal_ends(corpus, tmp_path):
-    """One step of the first stage is left out, and a resumed run knows."""
-    config = make_config(corpus, tmp_path / "run")
-    weights, _ = run_ranks(2, run_with_a_signal, config)
-    folder = tmp_path / "run"
-    assert [line["objective"] for line in lines_of(folder)] == ["ce", "fns", "fns"]
-    assert [line["tokens"] for line in lines_of(folder)] == [n * BATCH_TOKENS for n in (1, 2, 3)]
-    assert "told so: 'ce' ends" in (folder / "events.jsonl").read_text()
-    shutil.rmtree(folder / "checkpoints" / "step-00000003")
-    again, _ = run_ranks(2, run_to_the_end, config, True)
-    assert_equal(again, weights)
-
-
 def test_a_rollback_to_before_a_signal(corpus, tmp_path):
     """The checkpoint is that of step 0; the stage has ended all the same, and stays ended."""
     more = ("guard.policy=rollback", "checkpoint.every_steps=10")

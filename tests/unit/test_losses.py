@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from carbon.losses import (
     LogLikelihoods,
-    LossSums,
     chain,
     chain_conditionals,
     chain_probabilities,
@@ -283,20 +282,6 @@ def test_trap_marginals_below_the_smallest_float(height):
         nucleotide_loss(LogLikelihoods(token, bases), known, blend(0.5)).loss.backward()
         grads.append(z.grad.double())
     torch.testing.assert_close(*grads, atol=1e-7, rtol=2e-4)
-
-
-def test_trap_a_mean_of_means(case):
-    """Two halves of unequal counts: adding sums and dividing once is the mean of the whole."""
-    logits, kmers, known = case
-    whole = nucleotide_loss(log_likelihoods(logits, kmers), known, FNS)
-    halves = [
-        nucleotide_loss(log_likelihoods(logits[part], kmers[part]), known[part], FNS)
-        for part in (slice(0, 1), slice(1, 4))
-    ]
-    added = LossSums(*(a + b for a, b in zip(*halves, strict=True)))
-    torch.testing.assert_close(added, whole)
-    mean_of_means = sum(half.nats_per_token for half in halves) / 2
-    assert abs(mean_of_means - whole.nats_per_token) > 1e-3
 
 
 @pytest.mark.parametrize("shape", [(0,), (2, 3)])
