@@ -32,6 +32,7 @@ def random_head(num_tokens: int, width: int) -> tuple[Tensor, Tensor, Tensor, Te
 
 def stage_of(**changes: Any) -> PhaseConfig:
     """Return a stage of one step of CE over a row of 16 tokens, but for what is changed."""
-    row = {"tokens": 16, "context_tokens": 16, "batch_rows": 1, "mixture": {"a": 1.0}}
-    rate = {"learning_rate": 1.0, "schedule": "constant"}
-    return PhaseConfig(**({"name": "s", "objective": "ce"} | row | rate | changes))
+    settings: dict[str, Any] = {"name": "s", "objective": "ce", "mixture": {"a": 1.0}}
+    settings |= {"tokens": 16, "context_tokens": 16, "batch_rows": 1}
+    settings |= {"learning_rate": 1.0, "schedule": "constant"}
+    return PhaseConfig(**settings | changes)
