@@ -163,7 +163,7 @@ METHODS = [
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_store_has_the_bytes_of_a_group(method, corpus, tmp_path):
-    config = config_of(corpus, tmp_path, steps=16, **method, count=2)
+    config = config_of(corpus, tmp_path, steps=12, **method, count=2)
     (steps, losses, one), (_, _, two) = run_ranks(2, train, config, ParallelConfig(), 2)
     others = learn_together(config, tmp_path / "store")
     assert (steps, losses) == others[0][:2]
