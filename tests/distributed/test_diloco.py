@@ -22,6 +22,7 @@ from tests.helpers.runs import (
     full_weights,
     lines_of,
     make_config,
+    make_small_config,
     run_to_the_end,
     steps_of_each,
     without_pictures,
@@ -40,7 +41,7 @@ STEPS = 8  # of all workers
 def config_of(corpus, folder, microbatch_tokens=512, steps=STEPS, **workers):
     more = [f"data.microbatch_tokens={microbatch_tokens}", *steps_of_each(steps // 2),
             "checkpoint.every_steps=1000", "phases.0.schedule=constant"]  # fmt: skip
-    config = make_config(corpus, folder, *more)
+    config = make_small_config(corpus, folder, *more)
     return config.replace(workers=WorkersConfig(**workers))
 
 

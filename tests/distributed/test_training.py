@@ -30,6 +30,7 @@ from tests.helpers.runs import (
     full_weights,
     lines_of,
     make_config,
+    make_small_config,
     run_to_the_end,
     spoil,
     steps_of_each,
@@ -162,7 +163,7 @@ def run_with_a_signal(ranks, config: TrainConfig, spoilt_at=None):
 def test_a_rollback_to_before_a_signal(corpus, tmp_path):
     """The checkpoint is that of step 0; the stage has ended all the same, and stays ended."""
     more = ("guard.policy=rollback", "checkpoint.every_steps=10")
-    config = make_config(corpus, tmp_path / "run", *more)
+    config = make_small_config(corpus, tmp_path / "run", *more)
     run_ranks(1, run_with_a_signal, config, 1)
     folder = tmp_path / "run"
     assert [line["objective"] for line in lines_of(folder)] == ["ce", "fns", "fns"]
@@ -206,7 +207,7 @@ POLICIES = {
 )
 def test_a_gradient_that_is_no_number_on_one_rank(corpus, tmp_path, names):
     """All ranks leave the step out, roll back, or stop, as the policy says; the rest goes on."""
-    config = make_config(corpus, tmp_path)
+    config = make_small_config(corpus, tmp_path)
     results = run_ranks(2, run_with_nan, config, [(name, POLICIES[name][0]) for name in names])
     assert results[0] == results[1]
     for name, found in zip(names, results[0], strict=True):
@@ -242,7 +243,7 @@ def run_saving_always(ranks, config):
 def test_a_rollback_does_not_depend_on_the_clock(corpus, tmp_path):
     """Back to step 2, though there is a checkpoint of step 3: steps 3 and 4 are left out."""
     more = ("phases.1.tokens=1536", "guard.policy=rollback", "checkpoint.keep=1")
-    config = make_config(corpus, tmp_path / "run", *more)
+    config = make_small_config(corpus, tmp_path / "run", *more)
     (found, skipped), _ = run_ranks(2, run_saving_always, config)
     assert skipped == [[2, 3]]
     assert found == ["step-00000004", "step-00000005"]  # of two a regular one, and the newest
@@ -420,7 +421,7 @@ def test_other_data_can_be_accepted(finished, tmp_path):
 
 
 def test_a_signal_saves_and_the_same_command_goes_on(corpus, tmp_path, capsys, monkeypatch):
-    config = make_config(corpus, tmp_path / "run", "checkpoint.every_steps=1000")
+    config = make_small_config(corpus, tmp_path / "run", "checkpoint.every_steps=1000")
     metrics_of = Trainer._metrics
 
     def with_a_signal(trainer, *given):
@@ -435,7 +436,7 @@ def test_a_signal_saves_and_the_same_command_goes_on(corpus, tmp_path, capsys, m
     said = capsys.readouterr().err.splitlines()
     assert said[-1] == "SIGTERM: saved; go on with --resume auto"
     assert [path.name for path in (tmp_path / "run/checkpoints").iterdir()] == ["step-00000002"]
-    whole = make_config(corpus, tmp_path / "whole")
+    whole = make_small_config(corpus, tmp_path / "whole")
     run_ranks(1, run_to_the_end, whole)
     with without_pictures():
         assert main(words_for(config)) == 0
@@ -458,7 +459,7 @@ def test_a_second_run_in_a_folder_is_refused_and_changes_nothing(finished, tmp_p
 def test_a_full_disk_is_one_error_and_nothing_is_lost(corpus, tmp_path, capsys, monkeypatch):
     """One checkpoint fits, and is kept whole when the next does not."""
     short = (*steps_of_each(1), "checkpoint.every_steps=1")
-    config = make_config(corpus, tmp_path / "run", *short)
+    config = make_small_config(corpus, tmp_path / "run", *short)
     folders = []
 
     class OfASmallDisk(checkpoint.HuggingFaceStorageWriter):
