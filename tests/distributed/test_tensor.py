@@ -5,7 +5,13 @@ import pytest
 import torch
 
 from tests.helpers.ranks import run_ranks
-from tests.helpers.runs import assert_close, full_weights, make_config, steps_of_each
+from tests.helpers.runs import (
+    assert_close,
+    full_weights,
+    make_config,
+    make_small_config,
+    steps_of_each,
+)
 from train.config import ParallelConfig, TrainConfig
 
 # CE, then FNS over rows of 6-mers that are divided, with tied embeddings at both ends.
@@ -38,7 +44,7 @@ def one_process(corpus, tmp_path_factory):
 
 def config_of(corpus, factory) -> TrainConfig:
     more = ("data.microbatch_tokens=128", *steps_of_each(1))
-    return make_config(corpus, factory.mktemp("tensor") / "run", *more)
+    return make_small_config(corpus, factory.mktemp("tensor") / "run", *more)
 
 
 @pytest.mark.parametrize(("size", "parallel"), LAYOUTS)

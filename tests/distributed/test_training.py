@@ -93,7 +93,7 @@ def test_a_run_folder_holds_what_it_promises(finished):
         assert any("mm" in event.get("name", "") for event in trace["traceEvents"])
 
 
-def test_a_model_folder_and_a_page_at_any_time(finished, tmp_path, capsys, monkeypatch):
+def test_a_model_folder_at_any_time(finished, tmp_path, capsys, monkeypatch):
     """The folder is that of the run's end, and one weight is in memory at a time."""
     config, weights = finished
     alive, counts, load_one = weakref.WeakSet(), [], saved.load
@@ -113,6 +113,10 @@ def test_a_model_folder_and_a_page_at_any_time(finished, tmp_path, capsys, monke
     assert same_files(tmp_path / "model", Path(config.output) / "export")
     assert main(["export", *words, "--output", f"{tmp_path}/model"]) == 2
     assert "exists already" in capsys.readouterr().err
+
+
+@pytest.mark.nightly
+def test_a_page_at_any_time(finished, tmp_path, capsys):
     config = copy_of(finished, tmp_path, up_to_step=4)
     assert main(["summary", "--config", f"{config.output}/config.toml"]) == 0
     assert "summary.html" in capsys.readouterr().out
