@@ -1,6 +1,5 @@
 """One recipe on every executor: processes, Ray (started), Slurm (its commands stood in for)."""
 
-import json
 import os
 import signal
 import stat
@@ -51,16 +50,6 @@ def expected(genomes, tmp_path_factory):
 def command(genomes, output, *settings):
     words = words_of(genomes, output, *settings)
     return [sys.executable, "-m", "carbon", "corpus", "build", *words]
-
-
-@pytest.mark.nightly
-def test_two_workers_give_the_same_bytes(genomes, expected, tmp_path, capfd):
-    assert main(["build", *words_of(genomes, tmp_path / "c", "executor.workers=2")]) == 0
-    told, said = capfd.readouterr()
-    assert read_manifest(tmp_path / "c")["outputs"] == expected
-    # What is said is ours alone, a line an input; and stdout is the result.
-    assert all(line.endswith(" records") for line in said.splitlines())
-    assert json.loads(told)["mrna"]["train"]["records"] > 0
 
 
 def make_folder(parent, rank):
@@ -146,34 +135,6 @@ def test_slurm_scripts_run_the_same_steps(genomes, expected, tmp_path):
     assert len(submitted) == 8  # extract, index, four of deduplication, write, publish
     assert all("--dependency=afterok" in line for line in submitted[1:])
     assert read_manifest(tmp_path / "c")["outputs"] == expected
-
-
-def files_in(folder):
-    """Return the names of all files of a folder, in which others may make and remove folders."""
-    return [name for _, _, names in os.walk(folder) for name in names]
-
-
-def killed_when(condition, genomes, output):
-    """Start the build, kill its whole group as soon as something is so, and start it again."""
-    process = subprocess.Popen(
-        command(genomes, output), cwd=ROOT, start_new_session=True, stderr=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-    )  # fmt: skip
-    waits_for(lambda: condition() or process.poll() is not None)
-    assert process.poll() is None, "it had ended before"
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    assert not output.exists()
-
-
-def test_killed_it_goes_on(genomes, expected, tmp_path):
-    """SIGKILL to the whole group; the same command finishes the work."""
-    output = tmp_path / "c"
-    killed_when(
-        lambda: any(name.endswith(".parquet") for name in files_in(tmp_path)), genomes, output
-    )
-    assert main(["build", *words_of(genomes, output)]) == 0
-    assert read_manifest(output)["outputs"] == expected
 
 
 ATTACKED = """

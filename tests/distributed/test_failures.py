@@ -46,7 +46,6 @@ with StopSignals() as told, joined_ranks(ParallelConfig(), "cpu") as ranks:
         dist.all_reduce(torch.ones(1))
         time.sleep(0.01)
 """
-NIGHTLY = {"marks": pytest.mark.nightly}
 
 
 def launched(worker, text, launcher="train.launch", count=2):
@@ -60,13 +59,10 @@ def launched(worker, text, launcher="train.launch", count=2):
     )  # fmt: skip
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("launcher", "count", "code"),
-    [
-        ("train.launch", 1, 137),
-        pytest.param("train.launch", 2, 137, **NIGHTLY),
-        pytest.param("torch.distributed.run", 2, 1, **NIGHTLY),
-    ],
+    [("train.launch", 1, 137), ("train.launch", 2, 137), ("torch.distributed.run", 2, 1)],
 )
 def test_a_killed_process_is_one_line(launcher, count, code, tmp_path):
     """It names rank, signal and likely cause; who lost a connection to it has nothing to add."""

@@ -52,43 +52,6 @@ def same_runs(config, other) -> bool:
     return same and exported(config.output) == exported(other.output)
 
 
-@pytest.mark.nightly
-def test_workers_end_with_a_killed_launcher_and_a_resume_is_right(start, corpus, tmp_path):
-    """The metrics and weights of the resumed run are those of an uninterrupted one, bit for bit."""
-    long = (*steps_of_each(12), "checkpoint.every_steps=3")
-    config = make_config(corpus, tmp_path / "run", *long)
-    launcher = launch(start, config, "--nproc-per-node", "2")
-    waits_for(lambda: has_steps(config, 5))
-    launcher.kill()
-    _, said = launcher.communicate(timeout=LIMIT_SECONDS)  # until the last worker has ended
-    assert said.count(f"the launcher (process {launcher.pid}) is gone; its processes end") == 1
-    assert not has_steps(config, 24), "the workers had finished before they ended"
-    whole = make_config(corpus, tmp_path / "whole", *long)
-    run_ranks(2, run_to_the_end, whole)
-    run_ranks(2, run_to_the_end, config, True)
-    assert "resume" in {line["event"] for line in lines_of(config.output, "events")}
-    assert same_runs(config, whole)
-
-
-@pytest.mark.nightly
-def test_a_second_run_while_the_workers_of_a_killed_launcher_end(start, corpus, tmp_path):
-    config = make_config(corpus, tmp_path / "run", *steps_of_each(20))
-    first = launch(start, config, "--nproc-per-node", "2")
-    waits_for(lambda: has_steps(config, 10))
-    first.kill()
-    second = launch(start, config, "--nproc-per-node", "2")  # at once
-    _, said = second.communicate(timeout=LIMIT_SECONDS)
-    if second.returncode:  # refused, while the workers ended
-        assert "in use by process" in said
-        first.communicate(timeout=LIMIT_SECONDS)
-        second = launch(start, config, "--nproc-per-node", "2")
-        _, said = second.communicate(timeout=LIMIT_SECONDS)
-    assert second.returncode == 0, said
-    whole = make_config(corpus, tmp_path / "whole", *steps_of_each(20))
-    run_ranks(2, run_to_the_end, whole)
-    assert same_runs(config, whole)
-
-
 def kill(launcher, victim):
     """Send SIGKILL to the launcher, its process group, or one of its workers."""
     if victim == "group":

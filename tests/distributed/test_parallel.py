@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch.torch_version import TorchVersion
 
 from tests.helpers.ranks import run_ranks
-from tests.helpers.runs import assert_close, assert_equal, full_weights, make_config, steps_of_each
+from tests.helpers.runs import assert_close, full_weights, make_config, steps_of_each
 from train.config import ComputeConfig, ParallelConfig
 from train.data import batches, open_rows
 from train.distributed.context import ContextShard
@@ -36,7 +36,7 @@ SCHEDULES = [
 
 
 def config_of(corpus, folder):
-    return make_config(corpus, folder / "run", "data.microbatch_tokens=64", *steps_of_each(1))
+    return make_config(corpus, folder / "run", "data.microbatch_tokens=128", *steps_of_each(1))
 
 
 def plain_loop(config):
@@ -137,7 +137,7 @@ def layout(pipeline, replicate, context, schedule="1f1b", kind="none", each=Fals
     return parallel, ComputeConfig(activation_checkpointing=kind)
 
 
-# Every pair of pipeline, replicate, context and shard above 1, schedules and ways to recompute.
+# Each of pipeline, replicate, context and shard above 1; what goes with what is in `all_layouts`.
 LAYOUTS = {
     1: [layout(1, 1, 1)],
     2: [
@@ -145,12 +145,7 @@ LAYOUTS = {
         layout(1, 2, 1, each=True),
         layout(1, 1, 2, kind="selective"),
     ],
-    4: [
-        layout(2, 1, 1, "zbv"),
-        layout(2, 2, 1, "1f1b", "selective"),
-        layout(1, 2, 2, kind="full"),
-        layout(2, 1, 2, "interleaved_zero_bubble"),
-    ],
+    4: [layout(2, 1, 1, "zbv"), layout(1, 2, 2, kind="full")],
 }
 
 
@@ -199,15 +194,10 @@ def test_layouts_equal_the_plain_loop(world_size, layouts, corpus, plain, tmp_pa
     ("world_size", "layouts"),
     [
         (1, [layout(1, 1, 1)]),
-        pytest.param(
-            2,
-            [layout(2, 1, 1), layout(1, 2, 1, each=True), layout(1, 1, 2)],
-            marks=pytest.mark.nightly,
-        ),
+        pytest.param(2, [layout(2, 1, 1), layout(1, 1, 2)], marks=pytest.mark.nightly),
         pytest.param(2, [(ParallelConfig(tensor=2), ComputeConfig())], marks=pytest.mark.nightly),
-        pytest.param(4, [layout(2, 2, 1), layout(2, 1, 2)], marks=pytest.mark.nightly),
     ],
-    ids=["1", "2", "tensor 2", "4"],
+    ids=["1", "2", "tensor 2"],
 )
 def test_soft_masked_bases_weigh_what_they_do_in_the_plain_loop(world_size, layouts, soft_masked):
     config, expected = soft_masked
@@ -215,28 +205,6 @@ def test_soft_masked_bases_weigh_what_they_do_in_the_plain_loop(world_size, layo
         world_size, train_all, config, layouts, apart=world_size > 1, limit_seconds=3000
     )
     compare_all(results, layouts, expected)
-
-
-def save_and_resume(ranks, config):
-    """Save after one step; return the weights at the end of a new trainer that loads it."""
-    from train.trainer import Trainer
-
-    trainer = Trainer(config, ranks)
-    next(trainer.steps())
-    trainer.checkpoints.save(trainer.state)
-    trainer.checkpoints.finish()
-    resumed = Trainer(config, ranks, resumes=True)
-    assert resumed.load()
-    return [line["loss"] for line in resumed.steps()], full_weights(resumed)
-
-
-@pytest.mark.nightly
-def test_a_run_with_soft_masks_resumes_to_the_same_bits(soft_masked, tmp_path):
-    config = soft_masked[0].replace(output=str(tmp_path / "run"))
-    ((metrics, weights),) = run_ranks(1, train_all, config, [layout(1, 1, 1)])[0]
-    losses, resumed = run_ranks(1, save_and_resume, config)[0]
-    assert losses == [metrics[1]["loss"]]
-    assert_equal(resumed, weights)
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,8 @@
 """Runs that go on from a model: native or hybrid, whole, by adapters, or the last layers."""
 
 import itertools
-import json
 import shutil
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +23,9 @@ from tests.helpers.runs import (
     lines_of,
     make_config,
     run_to_the_end,
-    run_with_pictures,
+    steps_of_each,
     take_steps,
+    without_pictures,
 )
 from tests.helpers.schemas import check_run
 from train.__main__ import main
@@ -40,25 +41,17 @@ TUNINGS = {
     "lora": ("model.lora_rank=4", 'model.lora_targets=["q_proj", "v_proj", "up_proj"]'),
     "last": ("model.last_layers=1",),
 }
+# Of the last stage; adapters also work by themselves where it is that of the start.
+THETAS = {"whole": 5e6, "lora": 5e5, "last": 5e6}
 
 
 @pytest.fixture(scope="module")
 def starts(tmp_path_factory) -> Path:
-    """Hold `native`, `hybrid` (tied, one file) and `untied` (bfloat16, in shards, no biases).
-
-    `deep` is native and has four layers. `native_twice` is tied and has its head all the same;
-    `native_apart` is untied, with a head that is equal.
-    """
+    """Hold `native`, `hybrid` (tied, one file), `untied` (bfloat16, in shards), `deep` (native)."""
     folder = tmp_path_factory.mktemp("starts")
     torch.manual_seed(0)
     config = small_config(CONTEXT_TOKENS)
     save_model(LlamaForCausalLM(config).eval(), folder / "native")
-    for name, is_tied in (("native_twice", True), ("native_apart", False)):
-        shutil.copytree(folder / "native", folder / name)
-        with_config(folder / name, tie_word_embeddings=is_tied)
-        tensors = load_file(folder / name / "model.safetensors")
-        tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].clone()
-        save_file(tensors, folder / name / "model.safetensors", metadata={"format": "pt"})
     config.vocab_size, config.pad_token_id = HYBRID.size, HYBRID.pad
     LlamaForCausalLM(config).save_pretrained(folder / "hybrid")
     config.tie_word_embeddings = False
@@ -68,11 +61,6 @@ def starts(tmp_path_factory) -> Path:
     config.num_hidden_layers = 4
     save_model(LlamaForCausalLM(config).eval(), folder / "deep")
     return folder
-
-
-def with_config(folder, **changes):
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | changes))
 
 
 def going_on(corpus, output, start, tune="whole", *more):
@@ -100,10 +88,8 @@ def first_batch(ranks, config):
 
 
 @pytest.mark.parametrize(
-    ("name", "tune"),
-    [("native", "whole"), ("hybrid", "lora"), ("untied", "whole"), ("native_twice", "whole"),
-     ("native_apart", "whole")],
-)  # fmt: skip
+    ("name", "tune"), [("native", "whole"), ("hybrid", "lora"), ("untied", "whole")]
+)
 def test_the_first_loss_is_what_scoring_finds(corpus, starts, tmp_path, name, tune):
     config = going_on(corpus, tmp_path / "run", starts / name, tune)
     ((found, read),) = run_ranks(1, first_batch, config)
@@ -117,15 +103,26 @@ def test_the_first_loss_is_what_scoring_finds(corpus, starts, tmp_path, name, tu
     assert (name != "native") or any(tags for _, tags in read)
 
 
-@pytest.fixture(scope="module", params=TUNINGS)
-def finished(request, corpus, starts, tmp_path_factory):
-    """A run of one process, its configuration and its weights; the hybrid for adapters."""
-    tune = request.param
-    name = {"whole": "hybrid", "lora": "hybrid", "last": "untied"}[tune]
-    output = tmp_path_factory.mktemp(tune) / "run"
-    config = going_on(corpus, output, starts / name, tune)
-    (weights,) = run_ranks(1, run_with_pictures, config)
-    return config, weights
+@pytest.fixture(scope="module")
+def run_of(corpus, starts, tmp_path_factory):
+    """Return a run of one process by its tuning: its configuration and its weights."""
+
+    @cache
+    def run(tune):
+        name = {"whole": "hybrid", "lora": "hybrid", "last": "untied"}[tune]
+        output = tmp_path_factory.mktemp(tune) / "run"
+        theta = f"phases.1.rope_theta={THETAS[tune]}"
+        short = (*steps_of_each(1), "checkpoint.every_steps=1", theta)
+        config = going_on(corpus, output, starts / name, tune, *short)
+        (weights,) = run_ranks(1, run_to_the_end, config)
+        return config, weights
+
+    return run
+
+
+@pytest.fixture(params=TUNINGS)
+def finished(request, run_of):
+    return run_of(request.param)
 
 
 def test_an_export_has_the_layout_that_the_start_had(finished):
@@ -156,8 +153,7 @@ def test_an_export_has_the_layout_that_the_start_had(finished):
         targets = config.model.lora_targets
         assert {n.split(".")[-2] for n in changed} == set(targets)
     stock = AutoModelForCausalLM.from_pretrained(after)
-    assert stock.config.rope_parameters["rope_theta"] == 5e6
-    assert "load" in (after / "README.md").read_text()
+    assert stock.config.rope_parameters["rope_theta"] == THETAS[config.model.tune]
 
 
 def test_an_export_of_a_checkpoint_is_that_of_the_run(finished, tmp_path):
@@ -165,17 +161,16 @@ def test_an_export_of_a_checkpoint_is_that_of_the_run(finished, tmp_path):
     config, _ = finished
     (tmp_path / "run.toml").write_text(config.to_toml(), encoding="utf-8")
     words = ["--config", f"{tmp_path}/run.toml", "--output", f"{tmp_path}/model"]
-    assert main(["export", *words]) == 0
+    with without_pictures():
+        assert main(["export", *words]) == 0
     assert same_files(tmp_path / "model", Path(config.output) / "export")
 
 
-def test_peft_loads_the_adapter_by_itself(corpus, starts, tmp_path):
+def test_peft_loads_the_adapter_by_itself(run_of):
     from peft import PeftModel
 
-    start = starts / "hybrid"
-    config = going_on(corpus, tmp_path / "run", start, "lora", "phases.1.rope_theta=5e5")
-    run_ranks(1, run_to_the_end, config)
-    export = tmp_path / "run" / "export"
+    config, _ = run_of("lora")
+    start, export = config.model.start, Path(config.output) / "export"
     ids = torch.randint(HYBRID.first_kmer, HYBRID.first_kmer + NUM_KMERS, (2, 40))
     with torch.no_grad():
         alone = AutoModelForCausalLM.from_pretrained(start)
@@ -212,9 +207,9 @@ ALL_SCHEDULES = [
 @pytest.mark.parametrize(("name", "tune", "parallel"), LAYOUTS + ALL_SCHEDULES)
 def test_a_layout_trains_as_one_process(corpus, starts, tmp_path, name, tune, parallel):
     config = going_on(corpus, tmp_path / "r", starts / name, tune, "data.microbatch_tokens=128")
-    ((expected, weights),) = run_ranks(1, take_steps, config, 4)
+    ((expected, weights),) = run_ranks(1, take_steps, config, 3)
     one = config.replace(parallel=parallel)
-    (found, there), _ = run_ranks(2, take_steps, one, 4, parallel=parallel)
+    (found, there), _ = run_ranks(2, take_steps, one, 3, parallel=parallel)
     for line, wanted in zip(found, expected, strict=True):
         for key in ("loss", "gradient_norm"):
             assert line[key] == pytest.approx(wanted[key], rel=1e-4)
@@ -248,13 +243,12 @@ def reads_held_out(ranks, config):
     return Trainer(config, ranks)._evaluator is not None
 
 
-def test_resuming_gives_the_same_bits(finished, tmp_path):
+def test_resuming_gives_the_same_bits_and_saves_nothing_that_is_frozen(finished, tmp_path):
     config, weights = finished
     again = config.replace(output=str(tmp_path / "run"))
     shutil.copytree(config.output, again.output)
-    for path in (tmp_path / "run" / "checkpoints").glob("step-00000004"):
-        shutil.rmtree(path)
-    saved = load_file(next((tmp_path / "run" / "checkpoints").glob("*2/*.safetensors")))
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "step-00000002")
+    saved = load_file(next((tmp_path / "run" / "checkpoints").glob("*1/*.safetensors")))
     has_frozen = any("embed_tokens" in name for name in saved)
     assert has_frozen == (config.model.tune == "whole")
     (there,) = run_ranks(1, run_to_the_end, again, True)
@@ -265,7 +259,7 @@ def test_resuming_gives_the_same_bits(finished, tmp_path):
 def test_a_start_that_has_changed_is_refused(corpus, starts, tmp_path):
     start = tmp_path / "start"
     shutil.copytree(starts / "native", start)
-    config = going_on(corpus, tmp_path / "run", start, "last")
+    config = going_on(corpus, tmp_path / "run", start, "last", *steps_of_each(1))
     assert isinstance(run_ranks(1, run_to_the_end, config)[0], dict)
     tensors = load_file(start / "model.safetensors")
     tensors["model.norm.weight"][3] += 0.5
@@ -276,7 +270,7 @@ def test_a_start_that_has_changed_is_refused(corpus, starts, tmp_path):
 
 def test_rows_that_no_row_names_stay(corpus, starts, tmp_path):
     """Tags of other species and `</dna>` have no gradient, and weight decay leaves them alone."""
-    config = going_on(corpus, tmp_path / "run", starts / "native")
+    config = going_on(corpus, tmp_path / "run", starts / "native", "whole", *steps_of_each(1))
     run_ranks(2, run_to_the_end, config)
     before, after = (
         load(path).model.network.get_input_embeddings().weight
@@ -289,15 +283,15 @@ def test_rows_that_no_row_names_stay(corpus, starts, tmp_path):
 
 def test_old_and_new_are_probed_from_before_the_first_step(corpus, starts, tmp_path):
     words = (
-        f"data.replay_corpus={corpus}", "probe.every_steps=4", "probe.source=mrna",
+        f"data.replay_corpus={corpus}", "probe.every_steps=2", "probe.source=mrna",
         'probe.also=["replay_eukaryote"]', "probe.heldout_bp=600", "probe.sites=2",
-        "phases.0.mixture={ mrna = 0.75, replay_eukaryote = 0.25 }",
+        "phases.0.mixture={ mrna = 0.75, replay_eukaryote = 0.25 }", *steps_of_each(1),
     )  # fmt: skip
     config = going_on(corpus, tmp_path / "run", starts / "native", "whole", *words)
     assert isinstance(run_ranks(1, run_to_the_end, config)[0], dict)
     check_run(tmp_path / "run", "metrics", "probes")
     probes = lines_of(tmp_path / "run", "probes")
-    assert [probe["step"] for probe in probes] == [0, 4]
+    assert [probe["step"] for probe in probes] == [0, 2]
     old = [probe["heldout_nats_per_base_of_replay_eukaryote"] for probe in probes]
     assert old[0] != old[1] and old[0] != probes[0]["heldout_nats_per_base"]
 
@@ -305,22 +299,11 @@ def test_old_and_new_are_probed_from_before_the_first_step(corpus, starts, tmp_p
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["model.start=no such"], "no such: no such folder"),
         (["model.preset=5m"], "model.preset = '5m' has hidden_size 256, and"),
         (["phases.1.context_tokens=256"], "context_tokens = 256: "),
-        (["model.tune=lora", "model.lora_rank=0"], "lora_rank: expected 1 or more, got 0"),
-        (
-            ["model.tune=lora", 'model.lora_targets=["query"]'],
-            "lora_targets.0: expected 'q_proj', ",
-        ),
-        (
-            ["model.tune=lora", 'model.lora_targets=["embed_tokens"]'],
-            "or 'down_proj', got 'embed_tokens'",
-        ),
         (["model.tune=last", "model.last_layers=3"], "has 2 layers"),
         (["model.tune=last"], "last_layers: 0 trains nothing; give 1 or more"),
         (["model.last_layers=1"], "last_layers: 1: only tune = 'last' has that"),
-        (["model.start=", "model.tune=lora", "model.preset=tiny"], "tune: 'lora' needs start"),
         (["model.start="], "model.preset: is missing"),
     ],
 )
@@ -364,11 +347,9 @@ def counted(ranks, config):
 @pytest.mark.parametrize(
     ("name", "tune", "optimizer"),
     [
-        ("native", "whole", "adamw"),
         ("untied", "lora", "adamw"),
         ("native", "last", "adamw"),
         ("native", "whole", "muon"),
-        ("native", "last", "muon"),
     ],
 )
 def test_the_plan_counts_what_is_trained(corpus, starts, tmp_path, tune, name, optimizer):

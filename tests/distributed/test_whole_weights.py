@@ -12,13 +12,8 @@ from tests.helpers.runs import make_config
 from train.config import ParallelConfig
 
 LAYOUTS = {
-    1: [ParallelConfig()],
     3: [ParallelConfig()],  # no side of a matrix is a multiple of it
-    4: [
-        ParallelConfig(pipeline=2, schedule="zbv"),
-        ParallelConfig(replicate=2),
-        ParallelConfig(pipeline=4),
-    ],
+    4: [ParallelConfig(pipeline=2, schedule="zbv"), ParallelConfig(replicate=2)],
 }
 
 

@@ -79,7 +79,7 @@ def expected() -> Step:
 
 
 # On the CPU the stand-ins for kernels make what is compiled slow: it is left to the nightly tests.
-ON_CPU = {"as_shipped", "varlen", "flash_attention_2", "full"}
+ON_CPU = {"as_shipped", "full"}
 CASES = [
     pytest.param(
         device, kind, marks=[pytest.mark.nightly] if device == "cpu" and kind not in ON_CPU else []

@@ -11,9 +11,13 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import torch
+from transformers import LlamaForCausalLM
 
 from carbon.errors import UserError
+from carbon.model import save_model
 from data_pipeline.__main__ import main as data_pipeline
+from tests.conftest import small_config
 from tests.helpers.artefacts import built
 from tests.helpers.ranks import run_ranks
 from train.config import TrainConfig
@@ -64,7 +68,7 @@ def make_config(corpus: Path, output: Path, *more: str) -> TrainConfig:
     return TrainConfig.load(
         RECIPE,
         [
-            f"data.corpus={corpus}", f"output={output}", "data.microbatch_tokens=192",
+            f"data.corpus={corpus}", f"output={output}", "data.microbatch_tokens=256",
             *(f"phases.{i}.context_tokens={n}" for i, n in enumerate(CONTEXTS)),
             *(f"phases.{i}.batch_rows={BATCH_TOKENS // n}" for i, n in enumerate(CONTEXTS)),
             "phases.1.rope_theta=5e6", "checkpoint.every_steps=2", "checkpoint.every_minutes=0",
@@ -72,6 +76,17 @@ def make_config(corpus: Path, output: Path, *more: str) -> TrainConfig:
             *steps_of_each(2), *more,
         ],
     )  # fmt: skip
+
+
+def make_small_config(corpus: Path, output: Path, *more: str) -> TrainConfig:
+    """Return the same of a network of two narrow layers, whose steps take half the time."""
+    start = built("start", _save_small) / "model"
+    return make_config(corpus, output, "model.preset=", f"model.start={start}", *more)
+
+
+def _save_small(folder: Path) -> None:
+    torch.manual_seed(0)
+    save_model(LlamaForCausalLM(small_config(max(CONTEXTS))).eval(), folder / "model")
 
 
 def steps_of_each(steps: int) -> tuple[str, str]:

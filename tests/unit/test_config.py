@@ -74,33 +74,22 @@ def test_toml_reads_back_to_the_same_value(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"nmae": "x"}, "nmae: unknown key; did you mean 'name'?"),
         ({"xyz": "x"}, "xyz: unknown key; known keys are name, inner, parts, shares, seeds"),
-        ({"inner": {"rate": 1, "rat": 1}}, "inner.rat: unknown key; did you mean 'rate'?"),
         ({"parts": [{"rate": 1, "rat": 1}]}, "parts.0.rat: unknown key; did you mean 'rate'?"),
         ({"inner": {"rate": 1, "speed": 1}}, "inner.speed: is gone, take it out: rate says it"),
-        ({"inner": {}}, "inner.rate: is missing; it has no default"),
         ({"inner": 3}, "inner: expected a table, got 3"),
-        ({"inner": {"rate": "x"}}, "inner.rate: expected a number, got 'x'"),
-        ({"inner": {"rate": -1}}, "inner.rate: expected more than 0, got -1"),
         ({"inner": {"rate": 9}}, "inner.rate: expected less than 9, got 9"),
-        ({"inner": {"rate": 1, "kind": "c"}}, "inner.kind: expected 'a' or 'b', got 'c'"),
         ({"parts": [{"rate": True}]}, "parts.0.rate: expected a number, got true"),
         ({"parts": {}}, "parts: expected an array, got a table"),
-        ({"parts": [3]}, "parts.0: expected a table, got 3"),
         ({"on": 1}, "on: expected true or false, got 1"),
-        ({"limit": 1.5}, "limit: expected a whole number, got 1.5"),
         ({"shares": {"p": "q"}}, "shares.p: expected a number, got 'q'"),
         ({"shares": [1]}, "shares: expected a table, got an array"),
-        ({"inner": {"rate": math.nan}}, "inner.rate: expected a finite number, got nan"),
         ({"shares": {"p": math.inf}}, "shares.p: expected a finite number, got inf"),
         ({"limit": 2**63}, "limit: expected a whole number of less than 2^63, got 9223372036854"),
         ({"name": "a\0b"}, "name: expected text without a zero byte, got 'a"),
         ({"shares": {"a\0b": 1}}, "shares: expected text without a zero byte, got 'a"),
-        ({"name": 3}, "name: expected text, got 3"),
         ({"name": " "}, "name: expected a name, got ' '"),
         ({"seeds": []}, "seeds: expected one or more, got []"),
-        ({"seeds": ["a"]}, "seeds.0: expected a whole number, got 'a'"),
         ({"limit": 13}, "limit: 13 is unlucky; give 12\nf: inner.rate: goes with 12"),
         ({"limit": 14}, "all of it is wrong"),
     ],
@@ -110,28 +99,6 @@ def test_what_does_not_fit_is_named(change, message):
         Outer.from_table(GOOD | change, "f")
     assert str(error.value).startswith(f"f: {message}")
     assert len(str(error.value).splitlines()) == len(message.splitlines())
-
-
-def test_all_mistakes_are_listed_at_once():
-    """Ten in a recipe of a run, each in its line."""
-    words = [
-        "seeed=1",
-        'phases.0.batch_rows="two"',
-        "optimizer.beta1=2.0",
-        'compute.device="tpu"',
-        "data.workers=-1",
-        'guard.policy="x"',
-        "tracker=1",
-        "probe.sites=0",
-        "checkpoint.kep=1",
-        "parallel.timeout_seconds=2.5",
-    ]
-    with pytest.raises(ConfigError) as error:
-        TrainConfig.load(RECIPES / "tiny.toml", words)
-    lines = str(error.value).splitlines()
-    assert len(lines) == 10
-    for word in words:
-        assert any(f"tiny.toml: {word.partition('=')[0]}: " in line for line in lines), word
 
 
 def test_values_made_in_python_are_checked_too():
@@ -170,15 +137,6 @@ def test_an_override_makes_the_first_of_an_array():
     assert table == {"assemblies": [{"genome": "a.fa"}, {"genome": "b.fa"}], "output": "o"}
     with pytest.raises(ConfigError, match="'3' is not one of 0 to 1"):
         with_overrides({}, ["assemblies.0.genome=a.fa", "assemblies.3.genome=b.fa"])
-
-
-@pytest.mark.parametrize("text", ["name = \n", f"name = {'1' * 5000}\n"])
-def test_files_that_are_no_toml(tmp_path, text):
-    with pytest.raises(ConfigError, match="no such file"):
-        Outer.load(tmp_path / "absent.toml")
-    (tmp_path / "bad.toml").write_text(text)
-    with pytest.raises(ConfigError, match=r"bad\.toml: not valid TOML: "):
-        Outer.load(tmp_path / "bad.toml")
 
 
 def test_a_recipe_is_read_without_what_it_names():
@@ -229,24 +187,11 @@ def test_the_published_recipe():
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("phases.0.mixture.mrna=0.5", "phases.0.mixture: sums to 1.25; give"),
         ("phases.0.mixture={a=0.00005,b=0.99995}", "multiple of 1/10000"),
         ("phases.0.batch_rows=0", "phases.0.batch_rows: expected 1 or more, got 0"),
-        ("model.preset=huge", "model.preset: expected 'tiny', '3m', '5m', 'mini'"),
         ("phases=[]", "phases: expected one or more, got []"),
-        ("optimizer.beta1=2.0", "optimizer.beta1: expected less than 1, got 2.0"),
         ("optimizer.clip_norm=0.0", "optimizer.clip_norm: expected more than 0, got 0.0"),
-        ("phases.0.warmup_steps=-1", "phases.0.warmup_steps: expected 0 or more, got -1"),
-        ('output=" "', "output: expected a name, got ' '"),
-        ('phases.0.name=""', "phases.0.name: expected a name, got ''"),
-        ("seed=-1", "seed: expected 0 or more, got -1"),
         ("data.workers=5000", "data.workers: expected 1024 or less, got 5000"),
-        (
-            "parallel.timeout_seconds=1000000000000",
-            "timeout_seconds: expected 2592000 or less, got 1000000000000",
-        ),
-        ("optimizer.weight_decay=inf", "weight_decay: expected a finite number, got inf"),
-        ("checkpoint.every_minutes=-0.5", "checkpoint.every_minutes: expected 0 or more, got -0.5"),
     ],
 )
 def test_training_settings_are_checked(override, message):
@@ -263,23 +208,12 @@ def test_build_settings_are_checked():
             {"assemblies": [one | {"species_type": "dragon"}]},
             "assemblies.0.species_type: expected 'mam', .* got 'dragon'",
         ),
-        (
-            {"assemblies": [one | {"sources": ["dna"]}]},
-            "assemblies.0.sources.0: expected one of eukaryote, .* got 'dna'",
-        ),
         ({"assemblies": [one, one]}, "two assemblies are named 'g'"),
         ({"assemblies": []}, "assemblies: give at least one of assemblies and files"),
-        ({"files": [{"path": "p", "source": "x"}]}, "files.0.source: 'x': give one of eukaryote"),
-        (
-            {"files": [{"path": "p", "source": "mrna", "test_share": 1.0}]},
-            "files.0.test_share: expected less than 1, got 1.0",
-        ),
-        ({"cut": {"flank_bp": -1}}, "cut.flank_bp: expected 0 or more, got -1"),
         (
             {"keep": {"min_record_bp": 9, "max_record_bp": 8}},
             "keep.min_record_bp: 9: give max_record_bp = 8 at most",
         ),
-        ({"keep": {"near_identity": 0.5}}, "keep.near_identity: expected 0.8 or more, got 0.5"),
         (
             {"executor": {"kind": "slurm"}},
             "executor.partition: is missing; kind = 'slurm' needs it",
@@ -288,7 +222,6 @@ def test_build_settings_are_checked():
             {"evaluations": [{"path": "p", "assembly": "h"}]},
             "evaluations.0.assembly: 'h': there are g",
         ),
-        ({"executor": {"cpus_per_task": 0}}, "executor.cpus_per_task: expected 1 or more, got 0"),
     ):
         with pytest.raises(ConfigError, match=message):
             BuildConfig.from_table(base | wrong, "f")

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from carbon import devices
-from carbon.cli import main
 from carbon.errors import UserError
 from train.config import ParallelConfig
 from train.distributed import attention, float8
@@ -74,23 +73,6 @@ def test_a_usable_gpu_is_used(node):
     node(has_gpu=True, usable=True)
     assert devices.uses_gpu("auto") and devices.uses_gpu("cuda") and not devices.uses_gpu("cpu")
     assert devices.default_device() == "cuda" and devices.why_no_cuda() is None
-
-
-def test_a_recipe_that_meets_a_broken_gpu_ends_in_one_line(node, tmp_path, capsys, monkeypatch):
-    from train.__main__ import main as train
-
-    node(has_gpu=True, says=OLD_DRIVER)
-    words = ["--config", "train/recipes/tiny.toml", "--set", f"output={tmp_path / 'run'}"]
-    monkeypatch.setattr("sys.argv", ["train", *words, "--set", "data.corpus=nowhere"])
-    assert train() == 2
-    (line,) = [x for x in capsys.readouterr().err.splitlines() if x.startswith("error")]
-    assert "too old" in line and not (tmp_path / "run").exists()
-
-
-def test_doctor_tells(node, capsys):
-    node(has_gpu=True, says=OLD_DRIVER)
-    assert main(["doctor"]) == 0
-    assert "too old" in capsys.readouterr().out
 
 
 def used(capability, installed, monkeypatch) -> dict[str, tuple[str, str]]:

@@ -95,7 +95,6 @@ def recipe(tune: str = "whole", stage: dict | None = None, **compute) -> TrainCo
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"dtype": "float32"}, "all else is in bf16 then; leave dtype out"),
         ({"tune": "lora"}, "does not go with model.tune = 'lora'"),
         ({"stage": {"context_tokens": 24}}, r"read \[24\] tokens of a row .* give multiples of 16"),
     ],

@@ -39,14 +39,11 @@ def materialised(hidden, weight, kmers, known, objective, first_kmer, support):
 @pytest.mark.parametrize(
     ("objective", "support", "chunk_tokens"),
     [
-        (CE, "kmers", 7),
         (CE, "vocabulary", None),
         (blend(0.4), "kmers", 64),
-        (blend(0.4), "vocabulary", 7),
-        (FNS, "kmers", None),
         (FNS, "vocabulary", 50),
         (ALL_THREE, "kmers", 1),
-        (ALL_THREE, "vocabulary", 64),
+        (ALL_THREE, "vocabulary", 7),
     ],
 )
 def test_it_equals_materialised_logits(case, support, objective, chunk_tokens):
@@ -54,17 +51,6 @@ def test_it_equals_materialised_logits(case, support, objective, chunk_tokens):
     expected = run(materialised, case, **common)
     found = run(head_loss, case, chunk_tokens=chunk_tokens, **common)
     torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-10)
-
-
-def test_gradcheck(case):
-    hidden, weight, kmers, known = (part[:2] for part in case)
-    weight = case[1][:, :2].clone().requires_grad_()
-    hidden = hidden[:, :2].clone().requires_grad_()
-
-    def loss(h, w):
-        return head_loss(h, w, kmers, known, blend(0.5), first_kmer=40, chunk_tokens=1).loss
-
-    assert torch.autograd.gradcheck(loss, (hidden, weight), eps=1e-4, atol=1e-7, fast_mode=True)
 
 
 def test_bf16_arguments_are_summed_in_fp32(case):
@@ -106,7 +92,7 @@ def test_only_the_gradients_that_are_needed_are_computed(case, needed, monkeypat
 
 @pytest.mark.parametrize(
     ("dtype", "scale"),
-    [(torch.bfloat16, 1 / 257), (torch.bfloat16, 1 / 3001), (torch.float16, 65536.0)],
+    [(torch.bfloat16, 1 / 257), (torch.float16, 65536.0)],
 )
 def test_a_loss_may_be_scaled_by_anything(case, dtype, scale):
     """The scale is not rounded to the arguments' dtype, and fp16 does not overflow before it."""
@@ -146,19 +132,6 @@ def test_under_autocast_only_the_products_are_in_bf16(case):
     torch.testing.assert_close(sums.loss.detach(), expected.loss)
     outside = log_likelihoods(logits, case[2], first_kmer=32)
     torch.testing.assert_close(of_logits, outside, rtol=0, atol=0)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"support": "vocab"}, "give 'kmers' or 'vocabulary'"),
-        ({"chunk_tokens": 0}, "give 1 or more"),
-        ({"first_kmer": 151_672}, "has no 6-mers from row 151672"),
-    ],
-)
-def test_arguments_that_make_no_sense(case, wrong, message):
-    with pytest.raises(ValueError, match=message):
-        head_loss(*case, **({"objective": FNS, "first_kmer": 32} | wrong))
 
 
 def test_no_token_at_all(case):
@@ -214,9 +187,9 @@ def test_compile_takes_it_as_one_operator(case, backend):
     torch.testing.assert_close(found, gradients(network, ids, case[2], known, True))
 
 
-@pytest.mark.parametrize("factors", [(None, None), (torch.rand(N), torch.rand(N, 6))])
-def test_the_operator_is_well_formed(case, factors):
+def test_the_operator_is_well_formed(case):
     """torch's own checks: schema, fake tensors, autograd registration, dynamic shapes."""
+    factors = torch.rand(N), torch.rand(N, 6)
     hidden, weight, kmers, known = case
     arguments = (hidden.clone().requires_grad_(), weight[:4096].clone().requires_grad_())
     torch.library.opcheck(

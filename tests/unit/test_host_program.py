@@ -14,7 +14,6 @@ import pytest
 import torch
 
 import carbon
-from carbon import progress
 from carbon.model import save_model
 from tests.helpers.files import random_bases, write_fasta, write_vcf
 
@@ -133,9 +132,3 @@ def test_a_bar_on_a_terminal_and_in_a_notebook(folder, monkeypatch, is_notebook)
     model.score_vcf(folder / "v.vcf", reference=folder / "r.fa", window_bp=60)
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.getvalue())
     assert "scoring variants" in text and "1/1" in text
-
-
-def test_lines_come_back_after_a_call_that_fails():
-    with pytest.raises(ZeroDivisionError), progress.bars_only():
-        raise ZeroDivisionError
-    assert progress._has_lines.get()

@@ -56,15 +56,6 @@ def test_who_is_gone_before_it_is_watched_is_not_watched(sleeping):
     assert list(Neighbours({0: sleeping[0].pid}).killed(0.01)) == []
 
 
-def test_a_line_names_rank_signal_and_likely_cause():
-    line = death_of(3, 9)
-    assert line.startswith("process 3 was killed by SIGKILL, most likely by the kernel for want of")
-    assert "scheduler" in line and "--resume auto" in line and "\n" not in line
-    assert "SIGSEGV, most likely a fault in native code" in death_of(0, 11)
-    assert "process 0 was killed by SIGUSR1; all" in death_of(0, signal.SIGUSR1)
-    assert "process 0 was killed by signal 50; all" in death_of(0, 50)  # of real time
-
-
 @pytest.fixture
 def store():
     return HashStore()

@@ -100,13 +100,6 @@ def test_a_second_run_is_refused_in_one_line(tmp_path, holding, capsys):
     )
 
 
-def test_another_user_is_told_what_to_remove(tmp_path, holding, monkeypatch):
-    """In a folder such as `/tmp`, nobody else may replace the lock of a process that has ended."""
-    monkeypatch.setattr(locks.os, "getuid", lambda: os.geteuid() + 1)
-    with pytest.raises(UserError, match=r"if it has ended, its user can remove .*/run/\.lock"):
-        locked_folder(tmp_path / "run").__enter__()
-
-
 def test_a_lock_that_only_another_user_can_remove_is_named(tmp_path, monkeypatch):
     here = locks._us()
     write_lock(tmp_path, host=here.hostname, pid=os.getpid(), start=here.start - 1)
@@ -141,7 +134,7 @@ def test_a_killed_run_leaves_its_folder_free_at_once(tmp_path, holding, capsys, 
     assert capsys.readouterr().err == ""  # it did not wait
 
 
-def test_a_process_that_has_the_number_of_an_ended_one_does_not_hold_its_lock(tmp_path, system):
+def test_a_process_that_has_the_number_of_an_ended_one_does_not_hold_its_lock(tmp_path):
     here = locks._us()
     write_lock(tmp_path / "run", host=here.hostname, pid=os.getpid(), start=here.start - 1)
     assert is_free(tmp_path / "run")
@@ -222,7 +215,7 @@ def test_threads_of_one_process_exclude_each_other(tmp_path):
 
 @pytest.mark.parametrize(
     ("system", "content"),
-    [("exchanges names", "of another machine"), ("exchanges names", ""), ("only renames", "{torn")],
+    [("exchanges names", "of another machine"), ("only renames", "{torn")],
     indirect=["system"],
 )
 def test_of_many_that_take_an_abandoned_lock_one_holds_it(tmp_path, content, system):
@@ -283,7 +276,7 @@ ELSEWHERE = {
 }
 
 
-HERE_AND_THERE = pytest.mark.parametrize(
+@pytest.mark.parametrize(
     ("system", "where"),
     [
         ("exchanges names", "container"),
@@ -292,9 +285,6 @@ HERE_AND_THERE = pytest.mark.parametrize(
     ],
     indirect=["system"],
 )
-
-
-@HERE_AND_THERE
 def test_another_machine_holds_it_until_its_lease_ends(tmp_path, capsys, where, system):
     lock = write_lock(tmp_path / "run", **ELSEWHERE[where])
     os.utime(lock, (1, 1))
@@ -304,15 +294,13 @@ def test_another_machine_holds_it_until_its_lease_ends(tmp_path, capsys, where, 
     assert "holds it; waiting at most 1 s" in capsys.readouterr().err
 
 
-@HERE_AND_THERE
-def test_another_machine_that_renews_its_lease_keeps_it(tmp_path, monkeypatch, where, system):
-    lock = write_lock(tmp_path / "run", **ELSEWHERE[where])
+def test_another_machine_that_renews_its_lease_keeps_it(tmp_path):
+    lock = write_lock(tmp_path / "run")
     content = lock.read_text()
     timer = threading.Timer(0.3, os.utime, (lock, (1, 1)))
     timer.start()
-    pid = ELSEWHERE[where].get("pid", 7)
     with (
-        pytest.raises(UserError, match=f"in use by process {pid} on "),
+        pytest.raises(UserError, match="in use by process 7 on node3"),
         locked_folder(tmp_path / "run"),
     ):
         pass

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from carbon.losses import (
     LogLikelihoods,
-    LossSums,
     chain,
     chain_conditionals,
     chain_probabilities,
@@ -110,10 +109,10 @@ def test_ce_is_that_of_torch(case):
     torch.testing.assert_close(mine.grad, theirs.grad, atol=1e-6, rtol=1e-5)
 
 
-@pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
-def test_gradient_against_finite_differences(case, weight):
+def test_gradient_against_finite_differences(case):
     """Central differences of the brute-force loss in float64, along random directions."""
     logits, kmers, known = case
+    weight = 0.3
     mine = logits.clone().requires_grad_()
     nucleotide_loss(log_likelihoods(mine, kmers), known, blend(weight)).loss.backward()
 
@@ -218,19 +217,6 @@ def test_gradient_against_autograd(support, first_kmer):
     torch.testing.assert_close(*grads, atol=1e-12, rtol=1e-9)
 
 
-@pytest.mark.parametrize("support", ["kmers", "vocabulary"])
-def test_gradcheck(support):
-    """Central differences along random directions, by torch (all directions take minutes)."""
-    generator = torch.Generator().manual_seed(4)
-    logits = torch.randn(1, 4110, generator=generator, dtype=torch.float64, requires_grad=True)
-    kmers = torch.tensor([1234])
-
-    def likelihoods(z):
-        return tuple(log_likelihoods(z, kmers, first_kmer=9, support=support, uniform=True))
-
-    assert torch.autograd.gradcheck(likelihoods, (logits,), eps=1e-4, atol=1e-7, fast_mode=True)
-
-
 def test_sums_and_counts(case):
     logits, kmers, known = case
     likelihoods = log_likelihoods(logits, kmers)
@@ -296,20 +282,6 @@ def test_trap_marginals_below_the_smallest_float(height):
         nucleotide_loss(LogLikelihoods(token, bases), known, blend(0.5)).loss.backward()
         grads.append(z.grad.double())
     torch.testing.assert_close(*grads, atol=1e-7, rtol=2e-4)
-
-
-def test_trap_a_mean_of_means(case):
-    """Two halves of unequal counts: adding sums and dividing once is the mean of the whole."""
-    logits, kmers, known = case
-    whole = nucleotide_loss(log_likelihoods(logits, kmers), known, FNS)
-    halves = [
-        nucleotide_loss(log_likelihoods(logits[part], kmers[part]), known[part], FNS)
-        for part in (slice(0, 1), slice(1, 4))
-    ]
-    added = LossSums(*(a + b for a, b in zip(*halves, strict=True)))
-    torch.testing.assert_close(added, whole)
-    mean_of_means = sum(half.nats_per_token for half in halves) / 2
-    assert abs(mean_of_means - whole.nats_per_token) > 1e-3
 
 
 @pytest.mark.parametrize("shape", [(0,), (2, 3)])

@@ -54,22 +54,23 @@ def test_without_context_and_with_unknown_bases(model, network):
         np.testing.assert_allclose(token.probabilities, expected, rtol=1e-4, atol=1e-9)
 
 
-@pytest.mark.parametrize("pattern", ["A.....", "..TA..", "ACG.C.", "ACGTCG", "......"])
+@pytest.mark.parametrize("pattern", ["..TA..", "ACG.C.", "ACGTCG"])
 def test_fixed_bases_against_explicit_sums(model, pattern):
     token = model.next_token(CONTEXT)
     p = token.probabilities.astype(float).tolist()
     wanted = pattern.replace(".", "?")
+    whole = mass(p, wanted)
     given = token.given(pattern.lower())
     assert given.fixed == pattern and given.context == CONTEXT
     for kmer in [*KMERS[::37], pattern.replace(".", "A")]:
         agrees = all(w in (".", h) for w, h in zip(pattern, kmer, strict=True))
-        expected = p[INDEX[kmer]] / mass(p, wanted) if agrees else 0.0
+        expected = p[INDEX[kmer]] / whole if agrees else 0.0
         assert given.probabilities[INDEX[kmer]] == pytest.approx(expected, rel=1e-4, abs=1e-12)
     for place in range(6):
         for n, base in enumerate("ATCG"):
             both = wanted[:place] + base + wanted[place + 1 :]
             agrees = pattern[place] in (".", base)
-            expected = mass(p, both) / mass(p, wanted) if agrees else 0.0
+            expected = mass(p, both) / whole if agrees else 0.0
             assert given.marginals[place, n] == pytest.approx(expected, rel=1e-4, abs=1e-9)
 
 

@@ -7,29 +7,14 @@ import pytest
 from carbon.errors import ConfigError
 from carbon.losses.objectives import CE, FNS, OBJECTIVES, Objective, objective_named
 from carbon.run_folder import read_lines
-from demo.run_figures import run_curves
 from eval.report.page import objective_changes
-from train.config import PhaseConfig
+from tests.helpers.objectives import stage_of
 from train.schedule import objective_at
 
 
 @pytest.fixture(params=OBJECTIVES, name="entry")
 def each_entry(request):
     return OBJECTIVES[request.param]
-
-
-def stage_of(name: str, **changes) -> PhaseConfig:
-    table = {
-        "name": "s",
-        "objective": name,
-        "tokens": 80,
-        "mixture": {"a": 1.0},
-        "context_tokens": 16,
-        "batch_rows": 1,
-        "learning_rate": 1.0,
-        "schedule": "constant",
-    }
-    return PhaseConfig.from_table(table | changes, "recipe.toml")
 
 
 def some_weights(entry) -> list[float]:
@@ -42,29 +27,22 @@ def test_weights_sum_to_one(entry):
         assert objective.token + objective.bases + objective.uniform == pytest.approx(1)
 
 
-def test_an_objective_carries_its_words(entry):
-    objective = entry.at(1, 2, tuple(some_weights(entry)))
-    assert (objective.label, objective.unit) == (entry.label, entry.unit)
-    assert all((entry.name, entry.label, entry.short, entry.meaning, entry.unit))
-    assert OBJECTIVES[entry.name] is objective_named(entry.name) is entry
-
-
 def test_a_stage_of_it_loads_and_goes_from_its_first_objective_to_its_last(entry):
     weights = some_weights(entry)
-    stage = stage_of(entry.name, fns_weight=weights)
+    stage = stage_of(objective=entry.name, fns_weight=weights, tokens=80)
     given = tuple(weights)
     assert stage.num_steps == 5
     assert objective_at(stage, 0) == entry.at(0, 1, given)
     assert objective_at(stage, 1) == entry.at(1, 4, given)
     assert objective_at(stage, 4) == entry.at(1, 1, given)
-    single = stage_of(entry.name, fns_weight=weights, tokens=16)
+    single = stage_of(objective=entry.name, fns_weight=weights)
     assert objective_at(single, 0) == entry.at(0, 1, given)
 
 
 def test_a_stage_of_it_takes_its_own_number_of_weights(entry):
     for wrong in ([0.5] * (entry.num_fns_weights + 1), [1.5] * entry.num_fns_weights or [0.5]):
-        with pytest.raises(ConfigError, match=r"recipe.toml: fns_weight.*: "):
-            stage_of(entry.name, fns_weight=wrong)
+        with pytest.raises(ConfigError, match="fns_weight"):
+            stage_of(objective=entry.name, fns_weight=wrong)
 
 
 def test_the_two_that_everybody_knows():
@@ -103,20 +81,11 @@ def test_the_report_names_every_change(tmp_path):
 
 
 @pytest.mark.parametrize("after", [*OBJECTIVES, "<of> $another$ version"])
-def test_the_report_and_the_demo_take_any_name(tmp_path, after):
+def test_the_report_takes_any_name(tmp_path, after):
     known = objective_named(after)
     assert known.label == (OBJECTIVES[after].label if after in OBJECTIVES else after)
     (change,) = changes_of(tmp_path, ["older", after])
     assert change.endswith(f"changes from older to {known.label}.")
-    switches = [
-        {"step": 1, "tokens": 1, "phase": "first", "objective": "older"},
-        {"step": 11, "tokens": 11, "phase": "second", "objective": after},
-    ]
-    points = {"step": [1, 20], "tokens": [1, 20], "loss": [1.0, 2.0]}
-    result = {"run": "r", "step": 20, "tokens": 20, "switches": switches, "points": points}
-    layout = run_curves(result | {"probes": [], "rounds": []}, "steps", "")["layout"]
-    shown = known.short.replace("<", "&lt;").replace(">", "&gt;")
-    assert f"second ({shown})" in [note["text"] for note in layout["annotations"]]
 
 
 def test_a_run_that_went_back_over_a_change_has_it_once(tmp_path):

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from bench.bubbles import Action, handovers, idle_of, replayed
+from bench.bubbles import Action, replayed
 from bench.bubbles import idle_share as share_of_step
 from carbon.errors import ConfigError
 from carbon.model import PRESETS
@@ -47,7 +47,7 @@ def pipeline(ranks: int, schedule: str = "1f1b", pieces: int = 2) -> ParallelCon
 
 @pytest.mark.parametrize(
     ("preset", "ranks", "schedule"),
-    [("tiny", 1, "1f1b"), ("mini", 2, "1f1b"), ("500m", 2, "zbv"), ("8b", 4, "1f1b")],
+    [("tiny", 1, "1f1b"), ("mini", 2, "1f1b"), ("500m", 2, "zbv")],
 )
 def test_parameters_are_those_of_transformers(preset, ranks, schedule):
     microbatches = ["data.microbatch_tokens=256", f"model.preset={preset}"]
@@ -166,23 +166,6 @@ def simulated(table: list[list[Action]], num_pieces: int) -> tuple[float, list[i
     return share_of_step(step), kept
 
 
-def test_idle_time_of_one_step_by_hand():
-    """Two ranks, one microbatch: F 1 s, B 2 s on stage 0; F 2 s, B 4 s on stage 1; 0.5 s between.
-
-    Rank 0 computes from 0 to 1 and from 8 to 10, rank 1 from 1.5 to 7.5: 9 of 20 seconds.
-    """
-    seconds = {("F", 0): 1.0, ("B", 0): 2.0, ("F", 1): 2.0, ("B", 1): 4.0}
-    table = [[Action("F", stage, 0), Action("B", stage, 0)] for stage in (0, 1)]
-    step = replayed(table, 2, lambda action: seconds[action[:2]], handover_seconds=0.5)
-    assert share_of_step(step) == pytest.approx(1 - 9 / 20)
-    assert handovers(step, 2) == [0.5]
-    # Its own times again: a replay of a recorded step is that step.
-    idle = idle_of([step])
-    assert idle.measured == idle.unhidden == pytest.approx(1 - 9 / 20)
-    assert idle.uneven == pytest.approx(1 - 9 / 18)
-    assert idle.stage_seconds == [3.0, 6.0]
-
-
 ORDERS = {"gpipe": gpipe, "1f1b": one_f_one_b}
 """Of the schedules that hold one piece a rank; torch has no tables of them."""
 
@@ -211,7 +194,7 @@ def test_idle_time_of_simple_pipelines(schedule, ranks, count):
 
 
 # Fewer microbatches than ranks, as many, more, and numbers that rounds do not divide.
-SHAPES = [(2, 1), (2, 3), (2, 24), (3, 2), (3, 6), (4, 2), (4, 5), (4, 8), (8, 3), (8, 7), (8, 24)]
+SHAPES = [(2, 1), (2, 3), (3, 6), (4, 2), (4, 5), (8, 7), (8, 24)]
 
 
 @pytest.mark.parametrize(("schedule", "pieces"), TABLED)
@@ -424,14 +407,9 @@ def test_batches():
 @pytest.mark.parametrize(
     ("processes", "settings", "message"),
     [
-        (3, (), "cannot be shared by 3 processes"),
-        (6, ("parallel.pipeline=4",), "6 processes are not a multiple of .* = 4 x 1 x 1 x 1"),
         (0, (), "0 processes are not a multiple"),
-        (4, ("parallel.context=3",), "4 processes are not a multiple of .* = 1 x 1 x 3 x 1"),
         (8, ("parallel.tensor=8",), "tensor = 8: does not divide the 4 query heads"),
-        (4, ("parallel.tensor=4",), "tensor = 4: does not divide the 2 key-value heads"),
         (3, ("parallel.context=3",), "not divided into the 6 slices"),
-        (8, ("parallel.pipeline=8",), "8 stages of 4 layers"),
         (2, ("parallel.pipeline=2", "data.microbatch_tokens=4096"), "1f1b needs .* and has 1"),
         (2, ("parallel.pipeline=2", "data.microbatch_tokens=768"), "3 rows do not divide 16"),
         (2, ("parallel.pipeline=2", "parallel.schedule=interleaved_1f1b",

@@ -58,11 +58,8 @@ def test_what_is_set_by_hand_goes_above_the_layout(recipe):
 @pytest.mark.parametrize(
     ("layout", "message"),
     [
-        ("[layouts.8]\nseed = 2", r"layouts.8.seed: unknown key"),
         ("[layouts.8.compute]\ndtype = 'float32'", r"layouts.8.compute.dtype: unknown key"),
-        ("[layouts.8.data]\ncorpus = 'x'", r"layouts.8.data.corpus: unknown key"),
         ("[layouts.8.parallel]\npipeline = 0", r"layouts.8.parallel.pipeline: expected 1"),
-        ("[layouts.eight]\nparallel = {}", r"layouts.eight: name a layout by a number"),
         ("[layouts.08]\nparallel = {}", r"layouts.08: name a layout by a number"),
         ("[layouts]\n8 = 1", r"layouts.8: expected a table, got 1"),
     ],

@@ -1,10 +1,6 @@
 """The scripts of `runs/`: what they call, skip and refuse; a small quickstart from end to end."""
 
-import gzip
-import importlib
-import io
 import json
-from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -169,44 +165,6 @@ def test_the_bundled_model_is_trained_and_measured(start, tmp_path, files):
     (tmp_path / "new").rmdir()
     again = start("yeast.sh", "--set", "seed=3", **files, **place)
     assert list(map(name_of, again.commands[1:])) == ["runs/yeast_model.py"]
-
-
-def in_this_process(command: list[str]) -> int:
-    """Run a command in this process; one process trains."""
-    words = command[1:]
-    entry = "carbon.cli"
-    if command[0] == "python":
-        at = len(words) - words[::-1].index("-m")
-        entry, words = f"{words[at]}.__main__", words[at + 1 :]
-    with redirect_stdout(io.StringIO()):
-        return int(importlib.import_module(entry).main(words))
-
-
-@pytest.mark.nightly
-def test_a_small_quickstart(tmp_path, few_resamples):
-    """On the smallest genome that every step has something to do with."""
-    less = []
-    for stage, tokens in enumerate((2560, 1024)):
-        for setting in (f"tokens={tokens}", "context_tokens=128", "batch_rows=4"):
-            less += ["--set", f"phases.{stage}.{setting}"]
-    less += ["--set", "phases.0.warmup_steps=1"]
-    sizes = {"GENOME_BP": "60000", "VARIANTS": "30", "SITES": "20", "PROCESSES": "1"}
-    place = {"folder": tmp_path, "pipes": tmp_path}
-    (tmp_path / "q").mkdir()
-    ended = run_script("quickstart.sh", *less, answer=in_this_process, **place, OUTPUT="q", **sizes)
-    assert ended.code == 0, ended.err
-    output = tmp_path / "q"
-    results = json.loads((output / "results.json").read_text())
-    training, tasks = results["training"], results["tasks"]
-    assert training["phase_changes"] == [6]  # 2,560 tokens are 5 batches of 4 x 128
-    assert 1.3 < training["nats_per_base_first"] < 1.45
-    values = {name: task["values"]["model"]["value"] for name, task in tasks.items()}
-    assert set(values) == {"heldout_likelihood", "genome_recovery", "labelled_variants"}
-    assert 1 < values["heldout_likelihood"] < 2 and 0 <= values["genome_recovery"] <= 1
-    page = (output / "report.html").read_text()
-    assert page.count("<svg") >= 6 and "Generated" in page
-    with gzip.open(output / "scored.vcf.gz", "rt") as lines:
-        assert sum("CARBON_DELTA=" in line for line in lines if line[0] != "#") > 5
 
 
 TINY = str(ROOT / "train" / "recipes" / "tiny.toml")

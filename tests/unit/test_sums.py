@@ -86,9 +86,3 @@ def test_a_model_is_known_by_its_content(tmp_path, network):
     replace_unnoticed(weights, weights.read_bytes()[-8:], bytes(8))
     changed = identity_of(model.runner, str(folder))
     assert {name for name in before if changed[name] != before[name]} == {"weights"}
-
-
-def test_a_model_that_is_named_has_an_identity():
-    model = carbon.load("yeast", device="cpu")
-    found = identity_of(model.runner, "yeast")["weights"]["model.safetensors"]
-    assert len(found) == 64

@@ -10,10 +10,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import torch
 
 from carbon.errors import UserError
-from tests.helpers.ranks import run_ranks
 from train.runs.trackers import TRACKERS, open_tracker
 
 ROOT = Path(__file__).parents[2]
@@ -123,24 +121,6 @@ def test_a_tracker_that_does_not_start_ends_a_run_with_one_line(tmp_path, monkey
     with pytest.raises(UserError, match=r"'wandb' does not start \(api_key .*\); log in"):
         tracker.log(1, {"loss": 1.0})
     tracker.close()
-
-
-def open_all(ranks, folder):
-    """Return the number of threads before and after a tracker is opened and has logged."""
-    torch.set_num_threads(3)
-    os.environ.pop("OMP_NUM_THREADS", None)
-    os.environ |= {"RANK": str(ranks.rank), "LOCAL_RANK": str(ranks.rank), "WORLD_SIZE": "2"}
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
-    tracker = open_tracker("tensorboard", folder / str(ranks.rank), {})
-    tracker.log(1, {"loss": 1.0})
-    tracker.close()
-    return torch.get_num_threads(), len(list((folder / str(ranks.rank)).rglob("events.*")))
-
-
-@pytest.mark.nightly
-def test_a_tracker_changes_no_number_of_threads_on_any_process(tmp_path):
-    pytest.importorskip("tensorboard")
-    assert run_ranks(2, open_all, tmp_path, apart=True) == [(3, 1), (3, 1)]
 
 
 @pytest.mark.parametrize("name", [name for name, kind in TRACKERS.items() if kind.package])

@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 import datasets
-import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, TrainingArguments
 
@@ -59,20 +58,6 @@ def test_fns_in_a_stock_trainer(tmp_path):
     assert mean_loss(model) < 0.6 * expected
     evaluated = trainer.evaluate(trainer.train_dataset.select([0]))["eval_loss"]
     assert abs(evaluated - mean_loss(model, TEXTS[:1])) < 2e-4
-
-
-@pytest.mark.nightly
-def test_under_the_autocast_of_the_trainer(tmp_path):
-    """Products are then in bf16, and the loss is that of fp32 within their rounding."""
-    losses, dtypes = [], []
-    for bf16 in (False, True):
-        trainer = trainer_of_the_page(tmp_path / str(bf16), max_steps=1, bf16=bf16)
-        product = trainer.model.model.layers[0].mlp.up_proj
-        product.register_forward_hook(lambda _, __, output: dtypes.append(output.dtype))
-        losses.append(losses_of(trainer)[0])
-    assert set(dtypes[: len(dtypes) // 2]) == {torch.float32}
-    assert set(dtypes[len(dtypes) // 2 :]) == {torch.bfloat16}
-    assert abs(losses[0] - losses[1]) < 0.02
 
 
 @torch.no_grad()

@@ -60,11 +60,6 @@ def test_the_page_shows_rounds_and_this_worker_s_own_time(run):
     assert "30.0 seconds" in page
 
 
-def test_a_foreign_line_does_not_stop_the_page(run):
-    (run / "rounds.jsonl").write_text('{"step": 3}\n')
-    assert "workers: 1. This" in write_summary(run).read_text(encoding="utf-8")
-
-
 def test_the_panel_draws_rounds_along_steps_and_tokens(run, tmp_path):
     runs = Runs(lab_without_a_model(tmp_path / "runs"))
     result = runs.values(runs.names[0], 0)
