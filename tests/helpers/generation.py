@@ -1,8 +1,10 @@
 """What the tests of generation share."""
 
 import math
+from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from Bio.Seq import Seq
 from transformers import LlamaForCausalLM, LlamaModel
@@ -27,11 +29,13 @@ def other_network(seed: int, vocabulary=NATIVE, context_tokens: int = 48) -> Mod
     return Model(LoadedModel(LlamaForCausalLM(config).eval(), vocabulary))
 
 
-def poor_in_memory(monkeypatch, most_rows: int, from_pass: int = 0) -> list[int]:
+def poor_in_memory(
+    monkeypatch: pytest.MonkeyPatch, most_rows: int, from_pass: int = 0
+) -> list[int]:
     """Let passes of more rows run out of memory; return the rows of each pass, as they come."""
-    forward, passes = LlamaModel.forward, []
+    forward, passes = LlamaModel.forward, list[int]()
 
-    def poor(self, input_ids, **more):
+    def poor(self: LlamaModel, input_ids: torch.Tensor, **more: Any) -> Any:
         passes.append(len(input_ids))
         if len(input_ids) > most_rows and len(passes) > from_pass:
             raise torch.OutOfMemoryError("no more")

@@ -252,8 +252,6 @@ def test_a_mistake_is_one_line(folder, tmp_path, capsys, monkeypatch, more, name
         (["--neutral", "n.bed", "--annotation", "g.gff3"], "or --neutral BED"),
         (["--neutral", "n.bed", "--protocol", "right_end"], "right_end has only"),
         (["--neutral", "n.bed", "--draw-from", "c2"], "no contig 'c2'"),
-        (["--neutral", "n.bed", "--seed", "-1"], "seed -1: give"),
-        (["--neutral", "n.bed", "--sites-per-context", "0"], "sites per context 0"),
         (["--neutral", "n.bed", "--neighbour-bp", "4"], "give 3, 5 or 7"),
     ],
 )
@@ -287,5 +285,10 @@ def test_python_refuses_a_calibration_of_other_options(folder):
             )
         with pytest.raises(TypeError, match="scores: a single str"):
             model.score_variants(reference, [], scores="jsd")
-        with pytest.raises(UserError, match="neutral: no contig 'x'"):
-            model.calibration(reference, [Interval("x", 0, 9)], window_bp=24)
+        for contig, options, message in (
+            ("x", {}, "neutral: no contig 'x'"),
+            ("c1", {"seed": -1}, "seed -1: give"),
+            ("c1", {"sites_per_context": 0}, "sites per context 0"),
+        ):
+            with pytest.raises(UserError, match=message):
+                model.calibration(reference, [Interval(contig, 2, 42)], window_bp=24, **options)

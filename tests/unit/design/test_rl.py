@@ -227,6 +227,7 @@ def test_what_stands_in_the_way_of_a_run(start, functions, capsys, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "3")
     assert tune(start, "--output", "o") == 2
     assert "group 16" in capsys.readouterr().err  # is not shared evenly
+    monkeypatch.delenv("WORLD_SIZE")
     monkeypatch.setitem(sys.modules, "trl", None)
     assert tune(start, "--output", "o") == 2
     assert "pip install 'carbon-dna[rl]'" in capsys.readouterr().err

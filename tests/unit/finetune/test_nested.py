@@ -9,7 +9,7 @@ from carbon.finetune.nested import nested_probe
 from carbon.finetune.probe import LOGISTIC_C
 
 
-def data(rows=80, chromosomes=4, seed=0):
+def data(rows=120, chromosomes=4, seed=0):
     random = np.random.default_rng(seed)
     features = random.normal(size=(rows, 6))
     labels = (features[:, 0] + random.normal(size=rows) > 0).astype(np.int64)

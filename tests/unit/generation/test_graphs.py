@@ -87,7 +87,7 @@ class TestText:
         [
             ("token", {}, 48),
             ("base", {"temperature": 0.0}, 160),
-            ("token", {"top_k": 9, "top_p": 0.8}, 160),
+            ("chain", {"top_k": 9, "top_p": 0.8}, 160),
         ],
     )
     def test_it_is_that_of_the_plain_way(self, mode, options, context_tokens):
@@ -96,7 +96,7 @@ class TestText:
         expected = model.generate(PROMPTS[::3], 130, seed=4, mode=mode, **options)
         with graphs_on_cpu(7) as made:
             assert model.generate(PROMPTS[::3], 130, seed=4, mode=mode, **options) == expected
-        assert sum(graph.num_replays for graph in made) > 5
+        assert sum(graph.num_replays for graph in made) > 2
 
     def test_a_graph_is_captured_once_for_rows_and_places(self):
         """35 6-mers behind 100: the first from the prompt, 7 at a time to 128 places and beyond."""

@@ -147,6 +147,8 @@ class TestOthers:
         for name in names:
             assert found[name] == pytest.approx(getattr(score, name), abs=1e-5)
         assert "abs_delta" not in found
+        wrong = ask("/variants", expected=400, variants=snv, scores=["calibrated_delta"])
+        assert "start carbon serve with --calibration" in json.dumps(wrong)
 
     def test_calibrated_deltas(self, model, reference):
         how = {"window_bp": 120}
@@ -235,8 +237,7 @@ class TestOthers:
         ("/score", {"sequences": "ACGT", "by": "luck"}, "by", "'chain'"),
         ("/variants", {"variants": ["c:1"]}, "variants", "'c:1'"),
         ("/variants", {"variants": ["c:1 A>C"], "window_bp": 10**6}, "window_bp", "window"),
-        ("/variants", {"variants": ["c:1 A>C"], "scores": ["calibrated_delta"]}, "scores",
-         "start carbon serve with --calibration"),
+        ("/variants", {"variants": ["c:1 A>C"], "offsets": [7]}, "offsets", "7"),
     ],
 )  # fmt: skip
 def test_a_wrong_question_is_told_in_a_line_with_its_field(ask, path, question, param, message):

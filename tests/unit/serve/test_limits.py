@@ -20,7 +20,7 @@ from tests.helpers.coroutines import run_coroutine
 from tests.helpers.processes import waits_for
 from tests.helpers.serve import BASES, serving
 
-LIMITS = ConnectionLimits(most_connections=4, timeout_seconds=0.4, grace_seconds=0.4)
+LIMITS = ConnectionLimits(most_connections=4, timeout_seconds=1, grace_seconds=0.5)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,8 @@ def test_names_of_other_hosts_are_refused(host, status):
         await JSONResponse({})(scope, receive, send)
 
     async def ask():
-        gate = RequestGate(app, ServeOptions(name="tiny", allowed_hosts=("Lab.Example",)))
+        hosts = (*ServeOptions(name="tiny").allowed_hosts, "Lab.Example")
+        gate = RequestGate(app, ServeOptions(name="tiny", allowed_hosts=hosts))
         async with httpx.AsyncClient(transport=httpx.ASGITransport(gate)) as client:
             return await client.get("http://localhost/health", headers={"Host": host})
 
@@ -225,7 +226,7 @@ def test_a_stream_that_outlasts_the_grace_is_cut_off(model):
 
 
 def test_a_small_question_does_not_wait_for_a_large_one(model):
-    large, small = {"sequences": [BASES * 6] * 12}, {"sequences": ["ACGT"]}
+    large, small = {"sequences": [BASES * 6] * 16}, {"sequences": ["ACGT"]}
     with serving(model, name="tiny", most_tokens=10**7, most_items=10**6) as address:
         thread = threading.Thread(target=httpx.post, args=(f"{address}/score",),
                                   kwargs={"json": large, "timeout": 600})  # fmt: skip
