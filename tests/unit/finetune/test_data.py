@@ -222,9 +222,9 @@ def test_files_and_splits_of_datasets_are_parts(tmp_path):
 def test_letters_of_every_case_and_code_are_taken(tmp_path, read, expected):
     rests = [random_bases(40, seed=i) for i in range(20)]
     sequences = [read[i % len(read)] + rest for i, rest in enumerate(rests)]
-    path = write_text(tmp_path / "y.csv", ",", {"sequence": sequences, "label": [0, 1] * 10})
+    path = write_text(tmp_path / "y.csv", ",", {"sequence": sequences, "label": range(20)})
     split = SplitConfig(by="random", validation_share=0.3, test_share=0.3, seed=3)
-    found = prepare(DataConfig(path=path, split=split), TaskConfig(type="binary")).examples
+    found = prepare(DataConfig(path=path, split=split), TaskConfig(type="numbers")).examples
     assert list(found.sequences) == [expected[i % len(read)] + x for i, x in enumerate(rests)]
 
 

@@ -257,8 +257,10 @@ class TestProbe:
 
     def stored(self, tmp_path, base, found, task):
         """Write what a probe found, and load it again."""
-        sha256, layer = weights_sha256(base), found.best.layer
-        manifest = Manifest("probe", str(base), sha256, task, layer=layer, norm=False)
+        manifest = Manifest(
+            method="probe", base=str(base), base_sha256=weights_sha256(base), task=task,
+            layer=found.best.layer, norm=False,
+        )  # fmt: skip
         finetuned, opened = with_linear(load_model(base), found.linear, manifest)
         (tmp_path / "probe").mkdir()
         write_finetuned(tmp_path / "probe", finetuned.network, opened, finetuned.manifest)
