@@ -206,6 +206,20 @@ def test_leaks_of_a_large_family_are_all_counted_and_none_remains(monkeypatch):
     assert [note.split(" sequences")[0] for note in notes[:2]] == ["30 of 36", "5 of 5"]
 
 
+def test_pairs_that_appear_after_a_removal_are_removed_too(monkeypatch):
+    """As if only one pair were computed at a time, and no sequence known to be incomplete."""
+
+    def first_pair(forms, identity):
+        pairs = np.array([(0, 1)] * (len(forms) > 1), dtype=np.int64).reshape(-1, 2)
+        return homology.Pairs(pairs, np.zeros(len(forms), dtype=bool))
+
+    monkeypatch.setitem(homology.PAIRS, "kmers", first_pair)
+    sequences = sorted(homology.canonical(random_bases(40, n)) for n in range(4))
+    examples = examples_of(sequences, ["test", "train", "train", "train"])
+    remaining, notes, leaks = LEAK_RULES["drop"](examples, find_homology(sequences, "kmers", 0.9))
+    assert remaining.splits == ("test",) and leaks == [] and notes[0].startswith("3 of 3")
+
+
 def test_one_substitution_of_a_short_sequence():
     """A substitution in the middle changes 12 of the 12-mers: 8 remain of 31 bases, 7 of 30."""
     for length, number in ((30, 0), (31, 1)):
