@@ -1,11 +1,13 @@
 """What the tests of generation share."""
 
 import math
+from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from Bio.Seq import Seq
-from transformers import LlamaForCausalLM
+from transformers import LlamaForCausalLM, LlamaModel
 
 from carbon.genome import STOP_CODONS
 from carbon.genome.alphabet import IUPAC_BASES
@@ -25,6 +27,22 @@ def other_network(seed: int, vocabulary=NATIVE, context_tokens: int = 48) -> Mod
         config.head_dim = 32
     torch.manual_seed(seed)
     return Model(LoadedModel(LlamaForCausalLM(config).eval(), vocabulary))
+
+
+def poor_in_memory(
+    monkeypatch: pytest.MonkeyPatch, most_rows: int, from_pass: int = 0
+) -> list[int]:
+    """Let passes of more rows run out of memory; return the rows of each pass, as they come."""
+    forward, passes = LlamaModel.forward, list[int]()
+
+    def poor(self: LlamaModel, input_ids: torch.Tensor, **more: Any) -> Any:
+        passes.append(len(input_ids))
+        if len(input_ids) > most_rows and len(passes) > from_pass:
+            raise torch.OutOfMemoryError("no more")
+        return forward(self, input_ids=input_ids, **more)
+
+    monkeypatch.setattr(LlamaModel, "forward", poor)
+    return passes
 
 
 def agree(counts: np.ndarray, p: np.ndarray) -> bool:

@@ -1,8 +1,6 @@
 """Tiny random stock models of k-mers, and their likelihoods by transformers alone."""
 
 import itertools
-import math
-from collections import defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -121,13 +119,10 @@ class StockModel(NamedTuple):
             p = np.ones(len(texts)) / len(texts)
             if row >= 0:
                 p = logits[row, places].softmax(dim=0).numpy()
-            mass: dict[str, float] = defaultdict(float)
-            for kmer, q in zip(texts, p.tolist(), strict=True):
-                for length in range(1, k + 1):
-                    mass[kmer[:length]] += q
-            for place in range(at, min(at + k, len(text))):
-                of_four = [mass[text[at:place] + base] for base in "ACGT"]
-                rows.append([math.log(value / sum(of_four)) for value in of_four])
+            for base in text[at : at + k]:
+                p = p.reshape(4, -1)  # of the k-mers that begin as the text, by their next base
+                rows.append(np.log(p.sum(axis=1) / p.sum()))
+                p = p["ACGT".index(base)]
         return np.array(rows)
 
     def base_log_p(self, text: str) -> np.ndarray:

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
 from carbon.errors import UserError
-from carbon.genome import Reference, Variant, reverse_complement
+from carbon.genome import reverse_complement
 from carbon.inference import Model, base_log_likelihoods, load
 from carbon.model import PRESETS, LoadedModel, save_model
 from carbon.tokenizer import HYBRID, NATIVE, encode
 from tests.conftest import small_config
-from tests.helpers.files import random_bases, write_fasta
-from tests.helpers.reference import INDEX, KMERS, window_pair
+from tests.helpers.files import random_bases
+from tests.helpers.reference import INDEX, KMERS
 
 
 def stock_log_probabilities(network, ids: list[int]) -> torch.Tensor:
@@ -37,7 +37,7 @@ def wide():
 
 
 def test_company_changes_no_byte_of_a_score(wide):
-    lengths_bp = (30, 606, 1302, 1806, 2406, 4001)
+    lengths_bp = (30, 606, 1302, 4001)
     sequences = [random_bases(length_bp, length_bp) for length_bp in lengths_bp]
     together = base_log_likelihoods(wide.runner, sequences, strands="both")
     back = base_log_likelihoods(wide.runner, sequences[::-1], strands="both")[::-1]
@@ -49,15 +49,11 @@ def test_company_changes_no_byte_of_a_score(wide):
 def test_values_of_the_reverse_strand_stand_at_their_bases(wide):
     sequences = [random_bases(length_bp, length_bp) for length_bp in (30, 605)]
     complements = [reverse_complement(sequence) for sequence in sequences]
-    forward, reverse, both, other = (
-        base_log_likelihoods(wide.runner, texts, strands=strands)
-        for texts, strands in (
-            (sequences, "forward"),
-            (sequences, "reverse"),
-            (sequences, "both"),
-            (complements, "forward"),
-        )
+    forward, reverse, both = (
+        base_log_likelihoods(wide.runner, sequences, strands=strands)
+        for strands in ("forward", "reverse", "both")
     )
+    other = base_log_likelihoods(wide.runner, complements, strands="forward")
     for a, b, mean, of_complement in zip(forward, reverse, both, other, strict=True):
         assert np.array_equal(b, of_complement[::-1])
         assert np.array_equal(mean, (a + b) / 2)
@@ -79,7 +75,6 @@ class TestModelFolders:
         [
             ("tiny", NATIVE, 1_279_104),
             ("mini", NATIVE, 24_977_920),
-            ("8b", NATIVE, 7_014_191_104),
             # These follow from the sizes of the released safetensors files.
             ("500m", HYBRID, 511_894_528),
             ("3b", HYBRID, 3_451_444_224),
@@ -156,14 +151,14 @@ class TestScore:
         (steps,) = base_log_likelihoods(model.runner, [sequence])
         assert steps[24:].sum() == pytest.approx(math.log(expected), abs=1e-4)
 
-    @given(st.lists(st.text("ACGTacgtN", max_size=700), min_size=1, max_size=6))
-    @settings(max_examples=10)
+    @given(st.lists(st.text("ACGTacgtN", max_size=700), min_size=2, max_size=5))
+    @settings(max_examples=6)
     def test_batched_is_single(self, model, sequences):
         together = base_log_likelihoods(model.runner, sequences)
-        for sequence, steps in zip(sequences, together, strict=True):
-            (alone,) = base_log_likelihoods(model.runner, [sequence])
-            assert steps.shape == (len(sequence),)
-            np.testing.assert_allclose(steps, alone, atol=1e-4)
+        alone = [base_log_likelihoods(model.runner, [each])[0] for each in sequences]
+        assert [len(each) for each in together] == [*map(len, sequences)]
+        for one, other in zip(together, alone, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-4)
 
     def test_case_does_not_matter_and_n_counts_for_nothing(self, model):
         lower, upper, unknown = model.score(["acgtacgtac", "ACGTACGTAC", "NNNNNNNN"])
@@ -180,16 +175,12 @@ class TestScore:
         np.testing.assert_allclose(steps[282:420], second[144:], atol=1e-5)
         assert (steps != 0).all()
 
-    @pytest.mark.parametrize("strands", ["forward", "reverse", "both"])
-    def test_rna_is_read_as_its_dna(self, model, strands):
+    def test_rna_is_read_as_its_dna(self, model):
         rna, dna = "ACGUACGGAUUACGGACCGUacguCGT", "ACGTACGGATTACGGACCGTacgtCGT"
-        first, second = model.score([rna, dna], strands=strands)
+        first, second = model.score([rna, dna], strands="both")
         np.testing.assert_array_equal(first.bases, second.bases)
         assert first.num_known_bases == second.num_known_bases == len(rna)
-        one, other = model.embed([rna, dna])
-        np.testing.assert_array_equal(one, other)
-
-    def test_rna_prompts_are_read_as_their_dna(self, model):
+        np.testing.assert_array_equal(*model.embed([rna, dna]))
         drawn = model.generate(["AUGGCCU", "ATGGCCT", "augGCCT"], 20, seed=1)
         assert drawn == model.generate(["ATGGCCT"] * 3, 20, seed=1) and len(set(drawn)) > 1
         assert model.infill("GAUu", "uAC", 9) == model.infill("GATt", "tAC", 9)
@@ -201,12 +192,8 @@ class TestScore:
         model = Model(LoadedModel(LlamaForCausalLM(small_config(14)).eval(), NATIVE))
         (score,) = model.score([random_bases(20)], tags=NATIVE.tags[:11])
         assert (score.bases != 0).all()
-        for num_tags in (12, 13, 14):
-            tags = NATIVE.tags[:num_tags]
-            with pytest.raises(UserError, match="no room in a context of 14 tokens"):
-                model.score([], tags=tags)
-            with pytest.raises(UserError, match="no room"):
-                base_log_likelihoods(model.runner, ["ACGTACGTAC"], tags)
+        with pytest.raises(UserError, match="no room in a context of 14 tokens"):
+            model.score([], tags=NATIVE.tags[:12])
 
     def test_tags_change_the_score(self, model):
         bare, tagged = (
@@ -214,15 +201,3 @@ class TestScore:
             for tags in ((), ("<fungi_species>",))
         )
         assert bare.log_likelihood != tagged.log_likelihood
-
-
-def test_windows_of_an_snv_are_centred(tmp_path):
-    """The form that other tests compare with, by hand."""
-    bases = random_bases(600, 9)
-    reference = Reference(write_fasta(tmp_path / "r.fa", {"c": bases}))
-    variant = Variant("c", 250, bases[250], "A")
-    ref, alt = window_pair(reference, variant, 120, "+")
-    assert ref == bases[190:310]
-    assert alt == bases[190:250] + "A" + bases[251:310]
-    turned = tuple(map(reverse_complement, (ref, alt)))
-    assert window_pair(reference, variant, 120, "-") == turned

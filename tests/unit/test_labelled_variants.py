@@ -34,7 +34,7 @@ def test_names_that_vcf_must_escape_are_read_back(tmp_path, name):
     assert all(set(r.info) <= {"LABEL", "EFFECT", "TRANSCRIPT"} for r in records)
 
 
-@pytest.mark.parametrize("contig", ["c<1>", "*c", "cé"])
+@pytest.mark.parametrize("contig", ["c<1>", "cé"])
 def test_a_contig_that_a_vcf_cannot_name_is_refused(tmp_path, capsys, contig):
     bases, gff3, _ = place_gene()
     contigs = {"c1": bases, contig: random_bases(4000, 2)}
@@ -77,16 +77,16 @@ class TestFrames:
 
     @pytest.mark.parametrize(
         ("strand", "phase_bp", "leftover_bp"),
-        [("+", 1, 0), ("-", 2, 0), ("-", 1, 2), ("+", 2, 2)],
+        [("+", 1, 0), ("-", 1, 2)],
     )
     def test_a_phase_says_that_a_cds_is_partial(self, tmp_path, strand, phase_bp, leftover_bp):
         gene = build_gene(1, strand, phase_bp, leftover_bp)
         self.check(tmp_path, gene, as_gff3(gene))
 
-    @pytest.mark.parametrize("mark", ["tag=cds_end_NF", "end_range=9,.", "partial=true"])
-    def test_a_mark_says_that_a_cds_is_partial(self, tmp_path, mark):
+    def test_a_mark_says_that_a_cds_is_partial(self, tmp_path):
         gene = build_gene(1, "+", 0, 1)
-        self.check(tmp_path, gene, as_gff3(gene, f";{mark}"))
+        for mark in ("tag=cds_end_NF", "end_range=9,.", "partial=true"):
+            self.check(tmp_path, gene, as_gff3(gene, f";{mark}"))
 
     def test_without_one_the_setting_that_lets_it_go_on_is_named(self, tmp_path):
         gene = build_gene(1, "+", 0, 1)

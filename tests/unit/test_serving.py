@@ -15,7 +15,6 @@ from transformers import (
     AutoTokenizer,
     GenerationConfig,
     LlamaForCausalLM,
-    PreTrainedTokenizerFast,
 )
 
 from carbon.model import save_model
@@ -75,7 +74,6 @@ class TestTokenizer:
     def test_it_is_stock_and_adds_nothing(self, folder, tokenizer):
         told = json.loads((folder / "tokenizer_config.json").read_text())
         assert told["tokenizer_class"] == "PreTrainedTokenizerFast"  # which transformers 4 has too
-        assert isinstance(tokenizer, PreTrainedTokenizerFast)
         assert len(tokenizer) == 4224
         assert (tokenizer.pad_token_id, tokenizer.unk_token_id) == (0, 1)
         assert tokenizer.bos_token_id is None and tokenizer.eos_token_id is None
@@ -147,5 +145,3 @@ class TestScoresFromAServer:
         (score,) = model.score([sequence])
         found = shown["log_likelihood"](ids, [None, *tables[:-1]])
         assert found == pytest.approx(score.log_likelihood, abs=1e-3)
-        own = [{str(i): t[str(i)]} for i, t in zip(ids[1:], tables[:-1], strict=True)]
-        assert shown["log_likelihood"](ids, [None, *own]) < score.log_likelihood

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from carbon.losses import head_loss, log_likelihoods, nucleotide_loss
-from carbon.losses.objectives import CE, Objective
+from carbon.losses.objectives import Objective
 from tests.helpers.objectives import ALL_THREE, random_head, smoothed
 
 N, D, FIRST_KMER = 24, 12, 32
@@ -73,7 +73,7 @@ def test_loss_and_gradients_against_autograd(case, objective, support):
         torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-9)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("share", [0.1, 1.0])
 def test_it_is_the_label_smoothing_of_torch(case, share):
     hidden, weight, kmers, _ = case
     whole = (kmers, torch.ones(N, 6, dtype=torch.bool))
@@ -89,16 +89,6 @@ def test_it_is_the_label_smoothing_of_torch(case, share):
 
     found, expected = (with_gradients(form, (hidden, rows, *whole)) for form in (ours, of_torch))
     torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-9)
-
-
-def test_it_is_ce_and_how_far_the_true_logit_stands_out(case):
-    """CE + s (z_y - mean z), of the tokens whose six bases are known."""
-    hidden, weight, kmers, known = case
-    logits = (hidden @ weight.T)[:, FIRST_KMER : FIRST_KMER + 4096]
-    likelihoods = log_likelihoods(logits, kmers, uniform=True)
-    ahead = logits.gather(1, kmers[:, None])[:, 0] - logits.mean(dim=1)
-    expected = nucleotide_loss(likelihoods, known, CE).loss + 0.1 * ahead[known.all(dim=1)].sum()
-    torch.testing.assert_close(nucleotide_loss(likelihoods, known, smoothed(0.1)).loss, expected)
 
 
 @pytest.mark.parametrize("height", [75.0, 200.0])

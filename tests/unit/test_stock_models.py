@@ -10,8 +10,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import (
-    BertConfig,
-    BertForMaskedLM,
     GemmaConfig,
     GemmaForCausalLM,
     GPT2Config,
@@ -34,32 +32,24 @@ from carbon.finetune.readers import pair_of
 from carbon.finetune.tasks import LabelTask
 from carbon.genome import Interval, Reference, Variant, reverse_complement
 from carbon.inference.identity import identity_of, model_settings_of, tokens_of
-from carbon.inference.jobs import LoadingOptions, ScanJob
-from carbon.inference.options import ScanOptions
 from carbon.inference.passages import padded_length
 from carbon.inference.scan import join_chunks
-from carbon.inference.scan.job import _expected_blocks, open_scan
-from carbon.inference.scan.windows import window_blocks, windows_per_block
 from carbon.inference.stock_check import check_runs_as_stock
 from carbon.inference.variants.background_file import BackgroundFile
 from carbon.model.folder import is_stock, model_folder
-from carbon.parallel.journal import Journal
 from carbon.tokenizer import NATIVE
 from carbon.tokenizer.read import read_kmer_vocabulary
 from carbon.tokenizer.vocabulary import NEEDS_SIX_MERS
 from eval.hugging_face import HuggingFaceModel
 from eval.models import load_any
-from tests.helpers.files import random_bases, write_fasta, write_vcf
+from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.finetune import finetuned_on_stock
 from tests.helpers.stock_models import StockModel, kmer_tokenizer, save_stock_model
 
 torch.set_num_threads(1)
 
 CLOSE = 1e-4
-CASES = [
-    ("qwen3", 1, True), ("qwen3", 1, False), ("llama", 3, True), ("qwen3", 3, False),
-    ("llama", 6, True), ("qwen3", 6, False),
-]  # fmt: skip
+CASES = [("llama", 1, True), ("qwen3", 3, False), ("llama", 3, True), ("qwen3", 6, False)]
 CONTIG = random_bases(400, 11)
 
 
@@ -140,10 +130,11 @@ def centered_delta(
     return totals[1] - totals[0]
 
 
-VARIANTS = [
-    Variant("c", 180, CONTIG[180], "ACGT"["ACGT".index(CONTIG[180]) - 1]),
-    Variant("c", 200, CONTIG[200], "ACGT"["ACGT".index(CONTIG[200]) - 1]),
-]
+def snv(at: int) -> Variant:
+    return Variant("c", at, CONTIG[at], "ACGT"["ACGT".index(CONTIG[at]) - 1])
+
+
+VARIANTS = [snv(180), snv(200)]
 
 
 def insertion() -> Variant:
@@ -171,35 +162,6 @@ def test_deltas_of_centered(model, stock, reference, strand):
         assert score.delta == pytest.approx(expected, abs=CLOSE)
 
 
-def tiled_text(stock: StockModel, first: int, allele: str, strand: str, window_bp: int) -> tuple:
-    """Return the bases of the tile before a position of a strand, and the allele with 10 bases."""
-    bases = along(strand, CONTIG)
-    context_bp = window_bp // 2 + -(window_bp // 2) % stock.k
-    step_bp = (window_bp - context_bp - 10) // stock.k * stock.k
-    tile = max(0, (first - context_bp) // step_bp)
-    return bases[tile * step_bp : first], along(strand, allele) + bases[first + 1 : first + 11]
-
-
-def tiled_delta(stock: StockModel, variant: Variant, window_bp: int, strand: str) -> float:
-    first = variant.position if strand == "+" else len(CONTIG) - 1 - variant.position
-    totals = []
-    for allele in (variant.ref, variant.alt):
-        left, text = tiled_text(stock, first, allele, strand, window_bp)
-        totals.append(stock.base_log_p(left + text)[len(left) :].sum())
-    return totals[1] - totals[0]
-
-
-def test_deltas_of_tiled(model, stock, reference):
-    """The last one is near the start of the contig, and of its reverse complement near the end."""
-    variants = [*VARIANTS, Variant("c", 7, CONTIG[7], "ACGT"["ACGT".index(CONTIG[7]) - 1])]
-    scores = model.score_variants(
-        reference, variants, protocol="tiled", window_bp=66, downstream_bp=10
-    )
-    for variant, score in zip(variants, scores, strict=True):
-        expected = [tiled_delta(stock, variant, 66, strand) for strand in "+-"]
-        assert [score.forward, score.reverse] == pytest.approx(expected, abs=CLOSE)
-
-
 def homopolymer_insertion() -> Variant:
     """Return a normalised insertion before a run of one base, of that base."""
     at = next(
@@ -215,19 +177,20 @@ def inner_deletion() -> Variant:
     return Variant("c", at, CONTIG[at : at + 3], CONTIG[at])
 
 
-def tiled_indel_delta(stock: StockModel, variant: Variant, strand: str) -> float:
+def tiled_delta(stock: StockModel, variant: Variant, strand: str, context_bp: int) -> float:
     """Sum from the first difference to 10 bases after the longer allele, in windows of 66 bases.
 
-    Context is at least 24 bases. The tile with ALT leaves out bases, so that the k-mers after ALT
-    begin at the same reference bases as those after REF.
+    The context before the difference is whole k-mers. The tile with ALT leaves out bases, so that
+    the k-mers after ALT begin at the same reference bases as those after REF.
     """
     bases, ref, alt = (along(strand, each) for each in (CONTIG, variant.ref, variant.alt))
     start = variant.position if strand == "+" else len(CONTIG) - variant.interval.end
     texts = [allele + bases[start + len(ref) :] for allele in (ref, alt)]
     same = next(n for n, (a, b) in enumerate(zip(*texts, strict=False)) if a != b)
     count = max(len(ref) - same, len(alt) - same, 0) + 10
-    step_bp = (66 - 24 - 10) // stock.k * stock.k
-    tile_at = (start + same - 24) // step_bp * step_bp
+    context_bp += -context_bp % stock.k
+    step_bp = (66 - context_bp - 10) // stock.k * stock.k
+    tile_at = max(0, (start + same - context_bp) // step_bp) * step_bp
     totals = []
     for text, skipped in zip(texts, (0, (len(alt) - len(ref)) % stock.k), strict=True):
         left = bases[tile_at + skipped : start + same]
@@ -236,13 +199,19 @@ def tiled_indel_delta(stock: StockModel, variant: Variant, strand: str) -> float
     return totals[1] - totals[0]
 
 
-def test_deltas_of_indels_in_tiles(model, stock, reference):
-    variants = [insertion(), inner_deletion(), homopolymer_insertion()]
-    scores = model.score_variants(
-        reference, variants, protocol="tiled", window_bp=66, downstream_bp=10, least_context_bp=24
-    )
+@pytest.mark.parametrize(
+    ("variants", "context_bp"),
+    [  # SNV 7 is near the start of the contig, and of its reverse complement near the end
+        ([*VARIANTS, snv(7)], None),
+        ([insertion(), inner_deletion(), homopolymer_insertion()], 24),
+    ],
+    ids=["snvs", "indels"],
+)
+def test_deltas_of_tiled(model, stock, reference, variants, context_bp):
+    options = {"window_bp": 66, "downstream_bp": 10, "least_context_bp": context_bp}
+    scores = model.score_variants(reference, variants, protocol="tiled", **options)
     for variant, score in zip(variants, scores, strict=True):
-        expected = [tiled_indel_delta(stock, variant, strand) for strand in "+-"]
+        expected = [tiled_delta(stock, variant, strand, context_bp or 33) for strand in "+-"]
         assert [score.forward, score.reverse] == pytest.approx(expected, abs=CLOSE)
 
 
@@ -291,12 +260,13 @@ def test_scan_of_the_reverse_strand_in_windows_at_an_offset(model, stock, refere
 def test_scan_of_both_sides(model, stock, reference):
     options = {"window_bp": 66, "downstream_bp": 10, "strands": "forward"}
     chunk = join_chunks(model.scan(reference, Interval("c", 100, 103), sides="both", **options))
-    for row, first in zip(chunk.log_probabilities, range(100, 103), strict=True):
-        totals = []
-        for base in "ACGT":
-            left, text = tiled_text(stock, first, base, "+", 66)
-            totals.append(stock.base_log_p(left + text)[len(left) :].sum())
-        expected = torch.tensor(totals).log_softmax(dim=0).numpy()
+    for row, at in zip(chunk.log_probabilities, range(100, 103), strict=True):
+        deltas = [
+            0.0 if base == CONTIG[at]
+            else tiled_delta(stock, Variant("c", at, CONTIG[at], base), "+", 33)
+            for base in "ACGT"
+        ]  # fmt: skip
+        expected = torch.tensor(deltas).log_softmax(dim=0).numpy()
         assert row == pytest.approx(expected, abs=CLOSE)
 
 
@@ -351,24 +321,6 @@ def test_offsets_and_windows_are_those_of_the_model(model, stock):
         model.score(["ACGT"], tags=["<fungi_species>"])
 
 
-def test_commands_write_what_the_functions_return(tmp_path, reference):
-    folder = save_stock_model(tmp_path / "m", "llama", 3, begin=True)
-    model = carbon.load(folder, device="cpu")
-    words = ["--model", str(folder), "--reference", str(reference.path), "--device", "cpu"]
-    scanned, mapped = tmp_path / "s.tsv", tmp_path / "d.npz"
-    of_scan = ["--region", "c:101-150", "--window", "24", "--offsets", "all"]
-    assert main(["scan", *words, *of_scan, "--output", str(scanned)]) == 0
-    chunk = join_chunks(model.scan(reference, Interval("c", 100, 150), window_bp=24, offsets="all"))
-    lines = [line for line in scanned.read_text().splitlines() if line.startswith("c\t")]
-    values = [[float(cell) for cell in line.split("\t")[3:7]] for line in lines]
-    assert np.array(values) == pytest.approx(chunk.log_probabilities, abs=1e-4)
-    of_map = ["--region", "c:31-42", "--window", "42"]
-    assert main(["dependency", *words, *of_map, "--output", str(mapped)]) == 0
-    expected = model.dependency(reference, Interval("c", 30, 42), window_bp=42).directed
-    with np.load(mapped) as arrays:
-        assert arrays["directed"] == pytest.approx(expected, abs=1e-4)
-
-
 class TestReading:
     def test_cases_of_letters(self, tmp_path):
         upper, lower = (
@@ -414,29 +366,6 @@ class TestCarbonsNumberOfRows:
         assert is_stock(tmp_path) == (name in tokens)
 
 
-def test_a_background_of_one_model_is_refused_for_another(reference, tmp_path, capsys):
-    folders = [
-        save_stock_model(tmp_path / f"m{seed}", "qwen3", 1, begin=True, seed=seed)
-        for seed in (0, 1)
-    ]
-    vcf = tmp_path / "v.vcf"
-    vcf.write_text(
-        "##fileformat=VCFv4.2\n#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\n"
-        f"c\t181\t.\t{VARIANTS[0].ref}\t{VARIANTS[0].alt}\t.\t.\t.\n"
-    )
-    method = ["--reference", str(reference.path), "--window", "40"]
-    background = tmp_path / "background.json"
-    words = ["background", "--model", str(folders[0]), *method, "--variants-per-kind", "2"]
-    assert main([*words, "--output", str(background)]) == 0
-    capsys.readouterr()
-    scored = ["variants", "--vcf", str(vcf), *method, "--background", str(background)]
-    assert main([*scored, "--model", str(folders[0]), "--output", str(tmp_path / "a.tsv")]) == 0
-    capsys.readouterr()
-    assert main([*scored, "--model", str(folders[1]), "--output", str(tmp_path / "b.tsv")]) == 2
-    (line,) = capsys.readouterr().err.splitlines()[-1:]
-    assert line.startswith(f"error: {background}: ") and "other model weights" in line
-
-
 def with_exchanged_tokens(folder: Path, copy: Path) -> Path:
     """Copy a folder, with the ids of A and C exchanged; the weights stay."""
     shutil.copytree(folder, copy)
@@ -459,66 +388,33 @@ def test_the_same_weights_with_other_tokens_are_another_model(tmp_path):
     assert whole[0]["tokens_sha256"] != whole[1]["tokens_sha256"]
     made = BackgroundFile({"settings": settings, "drawn": {}})
     assert made.why_other(settings) is None
-    assert made.why_other(others) == (
-        "was computed with other tokens of the model; use its settings, or create a background "
-        "with these settings"
-    )
+    assert "other tokens of the model" in made.why_other(others)
     assert tokens_of(NATIVE) == {}
 
 
-class Stopped(Exception):
-    """Raised instead of the end of a process."""
-
-
-@pytest.mark.parametrize("differs", ["weights", "tokens_sha256"])
-def test_a_run_is_not_resumed_with_another_model(reference, tmp_path, capsys, monkeypatch, differs):
-    folder = save_stock_model(tmp_path / "m", "qwen3", 1, begin=True)
-    if differs == "tokens_sha256":
-        other = with_exchanged_tokens(folder, tmp_path / "o")
-    else:
-        other = save_stock_model(tmp_path / "o", "qwen3", 1, begin=True, seed=1)
-    records = [f"c\t{v.position + 1}\t.\t{v.ref}\t{v.alt}\t.\t.\t." for v in VARIANTS]
-    vcf, output = write_vcf(tmp_path / "v.vcf", records), tmp_path / "o.tsv"
-    words = ["variants", "--vcf", str(vcf), "--reference", str(reference.path)]
-    words += ["--window", "40", "--output", str(output), "--model"]
-
-    def add_and_stop(*block):
-        add(*block)
-        raise Stopped
-
-    add = Journal.add
-    with monkeypatch.context() as patch, pytest.raises(Stopped):
-        patch.setattr(Journal, "add", add_and_stop)
-        main([*words, str(folder)])
-    capsys.readouterr()
-    assert main([*words, str(other), "--resume"]) == 2
-    errors = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
-    assert len(errors) == 1 and differs in errors[0] and not output.exists()
-    assert main([*words, str(folder), "--resume"]) == 0 and output.exists()
+def probe_config(model: Path, folder: Path) -> dict:
+    """Write a table whose class is that of many Gs; return a probe on it."""
+    drawn = [random_bases(30, n) for n in range(40)]
+    rows = [f"{bases},{'a' if bases.count('G') > 7 else 'b'}" for bases in drawn]
+    (folder / "d.csv").write_text("\n".join(["sequence,label", *rows]) + "\n")
+    return {
+        "model": str(model), "output": str(folder / "out"), "data": {"path": str(folder / "d.csv")},
+        "task": {"type": "binary"}, "method": {"name": "probe", "pool": "mean"}, "baselines": [],
+    }  # fmt: skip
 
 
 def test_a_fine_tuning_of_other_tokens_is_another_run(tmp_path):
     """A tokenizer_config.json decides the begin token, and no checksum of a file shows it."""
     folder = save_stock_model(tmp_path / "m", "qwen3", 1, begin=True)
-    rows = [f"{random_bases(30, n)},{n % 2}" for n in range(40)]
-    (tmp_path / "d.csv").write_text("\n".join(["sequence,label", *rows]) + "\n")
     hashes = []
     for each in (folder, with_exchanged_tokens(folder, tmp_path / "o")):
-        config = as_config(
-            {
-                "model": str(each),
-                "output": str(tmp_path / "out"),
-                "data": {"path": str(tmp_path / "d.csv")},
-                "task": {"type": "binary"},
-                "method": {"name": "probe", "pool": "mean"},
-            }
-        )
+        config = as_config(probe_config(each, tmp_path))
         hashes.append(run_identity(config, prepare(config.data, config.task, 1))["hashes"])
     changed = {name for name in hashes[0] if hashes[0][name] != hashes[1][name]}
     assert changed == {"base model (tokens_sha256)"}
 
 
-@pytest.mark.parametrize("k", [2, 7, 8])
+@pytest.mark.parametrize("k", [2, 8])
 def test_likelihoods_of_other_lengths(tmp_path, k):
     folder = save_stock_model(tmp_path / "m", "llama", k, begin=True)
     (score,) = carbon.load(folder, device="cpu").score([CONTIG[: k + 1]])
@@ -580,43 +476,10 @@ class TestWindows:
             check_runs_as_stock(runner, "m")
 
 
-@pytest.mark.parametrize(
-    ("k", "options"),
-    [
-        (1, {"sides": "both", "window_bp": 255, "least_context_bp": 127, "downstream_bp": 126}),
-        (1, {"sides": "both", "least_context_bp": 100}),
-        (3, {"sides": "both", "window_bp": 66, "downstream_bp": 10, "offsets": "all"}),
-        (3, {"window_bp": 66, "offsets": "all"}),
-    ],
-)
-def test_the_expected_blocks_of_a_scan(tmp_path, reference, k, options):
-    folder = save_stock_model(tmp_path / "m", "llama", k, begin=True, context_tokens=256)
-    job = ScanJob(
-        loading=LoadingOptions(model=str(folder)), reference=reference.path, contig="c",
-        output=(str(tmp_path / "o.tsv"),), method=ScanOptions(**options),
-    )  # fmt: skip
-    model = carbon.load(folder, device="cpu")
-    method = model.scan_method(**options)
-    with open_scan(job) as scan:
-        number = windows_per_block(model.runner, method)
-        blocks = list(window_blocks(scan.reference, scan.places, method, number))
-        expected = len(_expected_blocks(scan))
-    assert len(blocks) / 2 <= expected <= len(blocks)
-
-
-def test_a_linear_probe(tmp_path, capsys):
+def test_a_linear_probe(tmp_path, monkeypatch):
+    monkeypatch.setattr("carbon.finetune.job.write_pages", lambda *_: None)
     folder = save_stock_model(tmp_path / "m", "qwen3", 1, begin=True)
-    drawn = [random_bases(30, n) for n in range(40)]
-    rows = [f"{bases},{'a' if bases.count('G') > 7 else 'b'}" for bases in drawn]
-    (tmp_path / "d.csv").write_text("\n".join(["sequence,label", *rows]) + "\n")
-    config = {
-        "model": str(folder),
-        "output": str(tmp_path / "out"),
-        "data": {"path": str(tmp_path / "d.csv")},
-        "task": {"type": "binary"},
-        "method": {"name": "probe", "pool": "mean"},
-        "baselines": [],
-    }
+    config = probe_config(folder, tmp_path)
     carbon.finetune.run(None, config)
     finetuned = carbon.load_finetuned(tmp_path / "out", device="cpu")
     text = CONTIG[:30]
@@ -639,7 +502,7 @@ def of_3mers(tmp_path_factory) -> Path:
     return save_stock_model(folder, "qwen3", 3, begin=True)
 
 
-@pytest.mark.parametrize("length_bp", [30, 31, 32])
+@pytest.mark.parametrize("length_bp", [30, 32])
 def test_a_label_of_every_base_with_other_kmers(of_3mers, length_bp):
     """The head reads the state of a k-mer, and that of its reverse complement."""
     task = LabelTask("bases", ("no", "yes", "maybe"), "cross_entropy")
@@ -684,24 +547,12 @@ def test_pairs_of_alleles_with_other_kmers(of_3mers, reference):
         assert logits == pytest.approx(expected, abs=CLOSE)
 
 
-def changed(folder: Path, tmp_path: Path, **values: object) -> Path:
-    """Copy a folder, with other values in its config."""
-    copy = shutil.copytree(folder, tmp_path / "copy")
-    config = json.loads((copy / "config.json").read_text())
-    (copy / "config.json").write_text(json.dumps(config | values))
-    return copy
-
-
 class TestRefusals:
-    def test_generation(self, tmp_path, capsys):
+    def test_generation(self, tmp_path):
         folder = save_stock_model(tmp_path / "m", "llama", 1, begin=True)
-        words = ["generate", "--model", str(folder), "--prompt", "ACGT", "--length", "6"]
-        capsys.readouterr()
-        assert main(words) == 2
-        (line,) = capsys.readouterr().err.splitlines()
-        assert line.startswith(f"error: {folder}: is a model of 1-mers")
         with pytest.raises(UserError, match="need a Carbon model of 6-mers"):
             carbon.load(folder, device="cpu").generate(["ACGT"], 6)
+        assert main(["generate", "--model", str(folder), "--prompt", "ACGT", "--length", "6"]) == 2
 
     def test_documents_and_commands_agree_on_what_is_refused(self):
         root = Path(carbon.__file__).parents[1]
@@ -743,21 +594,19 @@ class TestRefusals:
         assert isinstance(load_any(str(folder), "m", yarn=None, device="cpu"), HuggingFaceModel)
 
     @pytest.mark.parametrize(
-        ("config", "problem"),
+        ("values", "problem"),
         [
             ({"architectures": None}, r"config.json has no architectures; .*LlamaForCausalLM"),
             ({"model_type": ["x"]}, r"transformers has no model_type \['x'\]"),
+            ({"vocab_size": 5}, r"its tokenizer has id 5, the network 5 rows"),
         ],
     )
-    def test_a_config_that_names_no_network(self, tmp_path, config, problem):
+    def test_a_config_that_fits_no_network(self, tmp_path, values, problem):
         folder = save_stock_model(tmp_path / "m", "llama", 1, begin=True)
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | values))
         with pytest.raises(ModelError, match=problem):
-            model_folder(changed(folder, tmp_path, **config))
-
-    def test_a_tokenizer_of_more_rows_than_the_network(self, tmp_path):
-        folder = save_stock_model(tmp_path / "m", "llama", 1, begin=True)
-        with pytest.raises(ModelError, match=r"its tokenizer has id 5, the network 5 rows"):
-            model_folder(changed(folder, tmp_path, vocab_size=5))
+            model_folder(folder)
 
     def test_a_gpt_2_is_read_but_has_no_single_layers(self, tmp_path, capsys):
         """Older files have the causal mask among the weights."""
@@ -780,12 +629,3 @@ class TestRefusals:
         capsys.readouterr()
         assert main(["info", str(tmp_path / "m")]) == 0
         assert json.loads(capsys.readouterr().out)["rope"] is None
-
-    def test_a_bert(self, tmp_path):
-        config = BertConfig(vocab_size=6, hidden_size=16, num_hidden_layers=1, intermediate_size=16)
-        config.num_attention_heads = 2
-        BertForMaskedLM(config).save_pretrained(tmp_path / "m")
-        kmer_tokenizer(1, begin=True).save_pretrained(tmp_path / "m")
-        assert is_stock(tmp_path / "m")
-        with pytest.raises(ModelError, match="BertForMaskedLM is no causal language model"):
-            model_folder(tmp_path / "m")

@@ -17,17 +17,12 @@ from train.models.spec import network_config
 
 def some_tensors() -> dict[str, torch.Tensor]:
     return {
-        "b.weight": torch.randn(5, 3),
-        "a.10": torch.randn(7).to(torch.bfloat16),
-        "a.9": torch.randn(3, 3).T.to(torch.float16),
-        "ä": torch.randn(2, 2, 2, dtype=torch.float64),
-        "none": torch.empty(0, 4),
-        "ids": torch.arange(5),
-        "short": torch.arange(3, dtype=torch.int32),
-        "mask": torch.tensor([True, False, True]),
-        "bytes": torch.arange(7, dtype=torch.uint8),
-        "one": torch.tensor(3.0),
-    }
+        "b.weight": torch.randn(5, 3), "a.10": torch.randn(7).to(torch.bfloat16),
+        "a.9": torch.randn(3, 3).T.to(torch.float16), "none": torch.empty(0, 4),
+        "ä": torch.randn(2, 2, 2, dtype=torch.float64), "ids": torch.arange(5),
+        "short": torch.arange(3, dtype=torch.int32), "mask": torch.tensor([True, False, True]),
+        "bytes": torch.arange(7, dtype=torch.uint8), "one": torch.tensor(3.0),
+    }  # fmt: skip
 
 
 def test_the_file_is_that_of_the_library(tmp_path):

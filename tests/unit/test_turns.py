@@ -19,20 +19,16 @@ class Clock:
             yield name
 
 
-def test_one_alone_never_waits():
-    assert list(Turns().take(iter([1, 2, 3]))) == [1, 2, 3]
-
-
-def _slow(started, released):
-    started.set()
-    released.wait(20)
-    yield "slow"
-
-
 def _begun(turns):
     """Return an answer that computes in a thread, and how to let it end."""
     started, released, items = Event(), Event(), []
-    thread = Thread(target=lambda: items.extend(turns.take(_slow(started, released))))
+
+    def slow():
+        started.set()
+        released.wait(20)
+        yield "slow"
+
+    thread = Thread(target=lambda: items.extend(turns.take(slow())))
     thread.start()
     started.wait(20)
     return thread, released, items

@@ -22,12 +22,9 @@ def script(tmp_path):
 def test_mypy(script, tmp_path):
     (tmp_path / "mypy.ini").write_text("[mypy]\nstrict = True\nfollow_imports = silent\n")
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", script.name],
-        cwd=tmp_path,
-        env=os.environ | {"MYPYPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
+        [sys.executable, "-m", "mypy", script.name], cwd=tmp_path, text=True,
+        env=os.environ | {"MYPYPATH": str(ROOT)}, capture_output=True,
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout
 
 
@@ -41,12 +38,8 @@ def test_pyright(script, tmp_path):
         "include": [script.name],
     }
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
-    done = subprocess.run(
-        [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
+    words = ["-m", "pyright", "--outputjson", "--pythonpath", sys.executable]
+    done = subprocess.run([sys.executable, *words], cwd=tmp_path, capture_output=True, text=True)
     try:
         found = json.loads(done.stdout)
     except json.JSONDecodeError:

@@ -33,8 +33,7 @@ def values_of(function, names=NAMES, sequences=BASES):
 
 def test_a_function_has_a_process_that_answers_many_times_and_ends(functions):
     with running_functions(["python:some_functions:gc"], 60) as (function,):
-        for _ in range(2):
-            assert function.values(NAMES, BASES) == [1.0, 0.25, 0.0]
+        assert function.values(NAMES, BASES) == function.values(NAMES, BASES) == [1.0, 0.25, 0.0]
         (running,) = function._engine._running.values()
     with pytest.raises(ProcessLookupError):
         os.kill(running.process.pid, signal.SIGCONT)
@@ -111,7 +110,6 @@ def test_values(function, values):
         (lambda sequences: 1.0, "design_7 to design_9: it raised TypeError", TypeError),
         ("python:some_functions:absent", "the start: it raised AttributeError", None),
         ("command:sh -c 'cat>/dev/null; echo; echo 1; echo two; echo 3'", "8: it gave 'two'", None),
-        ("command:sh -c 'cat >/dev/null; echo inf; echo 1; echo 2'", "7: it gave inf", None),
         ("command:sh -c 'echo 1; echo broken >&2; exit 4'", "it ended (broken)", None),
         ("command:sh -c 'kill -9 $$'", "it ended (SIGKILL)", None),
         ("command:no_such_command", "it cannot be started", None),
@@ -143,7 +141,7 @@ def test_wrong_answers_of_one_process(functions):
 
 def alive(marker: str) -> bool:
     listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
-    return any(marker in line for line in listed.splitlines())
+    return marker in listed
 
 
 @pytest.mark.parametrize(
@@ -156,8 +154,7 @@ def alive(marker: str) -> bool:
 def test_what_hangs_is_ended_with_its_children(functions, spec, marker):
     with running_functions([spec], 60) as (function,):
         function._timeout_seconds = 0.2  # the start may take its time
-        late = r"design_7 to design_9: it did not answer in 0\.2 seconds"
-        with pytest.raises(UserError, match=late):
+        with pytest.raises(UserError, match=r"design_9: it did not answer in 0\.2 seconds"):
             function.values(NAMES, BASES)
         waits_for(lambda: not alive(marker))
 
@@ -173,9 +170,7 @@ def test_names():
     }.items():
         with pytest.raises(UserError, match=message):
             parse_function(wrong)
+    twice = pytest.raises(UserError, match="two columns would be called 'f'")
     for specs, reserved in ((["python:m:f", "f=python:m:g"], ()), (["python:m:f"], ("f",))):
-        with (
-            pytest.raises(UserError, match="two columns would be called 'f'"),
-            running_functions(specs, 1, reserved),
-        ):
+        with twice, running_functions(specs, 1, reserved):
             pass

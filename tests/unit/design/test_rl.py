@@ -27,32 +27,33 @@ from tests.helpers.files import random_bases
 ADAPTED = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
-STEPS = 20
-
-
-def tune(start, *words, function="python:some_functions:gc", steps=STEPS):
+def tune(start, *words, function="python:some_functions:gc", steps=2):
     return main(
         ["rl", "--model", str(start), "--function", function, "--length", "30",
-         "--steps", str(steps), "--device", "cpu", "--rate", "0.01", "--save-steps", "10",
-         *map(str, words)]
+         "--steps", str(steps), "--device", "cpu", "--rate", "0.01", *map(str, words)]
     )  # fmt: skip
+
+
+def run_of(start, folder, *words, steps):
+    """Run so that the share of G and C is maximised; return the folder of the run."""
+    (folder / "shares.py").write_text("def gc(s): return [sum(map(x.count, 'GC')) / 30 for x in s]")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        words = ("--output", "run", *words)
+        assert tune(start, *words, function="python:shares:gc", steps=steps) == 0
+    return folder / "run"
 
 
 @pytest.fixture(scope="module")
 def run(start, tmp_path_factory):
-    """A run that maximizes the share of G and C."""
-    folder = tmp_path_factory.mktemp("runs")
-    (folder / "shares.py").write_text("def gc(s): return [sum(map(x.count, 'GC')) / 30 for x in s]")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        assert tune(start, "--output", "run", function="python:shares:gc") == 0
-    return folder / "run"
+    return run_of(start, tmp_path_factory.mktemp("runs"), "--save-steps", 2, "--group", 4, steps=4)
 
 
 @pytest.mark.nightly
-def test_the_reward_rises_and_the_curves_tell_it(run):
+def test_the_reward_rises_and_the_curves_tell_it(start, tmp_path):
+    run = run_of(start, tmp_path, steps=20)
     lines = read_lines(run).steps
-    assert [line["step"] for line in lines] == list(range(1, STEPS + 1))
+    assert [line["step"] for line in lines] == list(range(1, 21))
     gc = [line["gc"] for line in lines]
     assert [line["reward"] for line in lines] == gc
     assert sum(gc[-5:]) / 5 > sum(gc[:5]) / 5 + 0.15
@@ -61,25 +62,24 @@ def test_the_reward_rises_and_the_curves_tell_it(run):
     assert all(0 < line["nats_per_base"] < 1.3863 for line in lines)
 
     # The page: a tenth of the steps at either end, averaged by hand.
-    first, last = lines[: STEPS // 10], lines[-(STEPS // 10) :]
     page = (run / "summary.html").read_text()
-    for part in (first, last):
-        assert f"{sum(line['reward'] for line in part) / len(part):.4g}" in page
-    samples = [record.bases for record in read_records(run / "samples" / f"step_{STEPS:06}.fa")]
+    for part in (gc[:2], gc[-2:]):
+        assert f"{sum(part) / 2:.4g}" in page
+    samples = [record.bases for record in read_records(run / "samples" / "step_000020.fa")]
     assert f"{len(set(samples))} are distinct" in page and "http" not in page
     assert all(bases in page for bases in samples[:5])
 
 
 def test_samples_are_whole_6_mers_and_tell_where_they_come_from(run):
     files = sorted((run / "samples").iterdir())
-    assert [file.name for file in files] == [f"step_0000{n}.fa" for n in (10, 20)]
+    assert [file.name for file in files] == ["step_000002.fa", "step_000004.fa"]
     lines = read_lines(run).steps
-    for file, line in zip(files, lines[9::10], strict=True):
+    for file, line in zip(files, lines[1::2], strict=True):
         records = list(read_records(file))
-        assert len(records) == 16
+        assert len(records) == 4
         assert all(len(r.bases) == 30 and set(r.bases) <= set("ACGT") for r in records)
         gc = [sum(map(r.bases.count, "GC")) / 30 for r in records]
-        assert sum(gc) / 16 == pytest.approx(line["gc"])
+        assert sum(gc) / 4 == pytest.approx(line["gc"])
         words = dict(word.split("=", 1) for word in records[0].description.split())
         assert float(words["gc"]) == pytest.approx(gc[0]) and words["step"] == str(line["step"])
 
@@ -113,7 +113,7 @@ def test_the_export_loads_everywhere_and_is_start_and_adapter(start, run):
 
 @pytest.fixture
 def ready(start, tmp_path):
-    """Job, starting model and trl's trainer, with the head restricted to 6-mers."""
+    """Job and trl's trainer, with the head restricted to 6-mers."""
     loaded = load_model(start)
     task = RLConfig(length_bp=30, prompt="ACGTTGCAACGT", tags=("<fungi_species>",), group=4)
     job = RLJob(
@@ -124,17 +124,14 @@ def ready(start, tmp_path):
         kmers_only(loaded),
     ):
         rewards = Rewards(functions, [Goal(1.0)], loaded.vocabulary)
-        yield (
-            job,
-            loaded,
-            make_trainer(job, loaded, tokenizer_of(str(start), loaded.vocabulary), rewards),
-        )
+        tokenizer = tokenizer_of(str(start), loaded.vocabulary)
+        yield job, make_trainer(job, loaded, tokenizer, rewards)
     assert loaded.network.lm_head.bias is None
 
 
 def test_what_is_learned_from_is_normalised_over_6_mers(start, ready):
     """The log-probability of a sample equals its score after the prompt."""
-    job, _, trainer = ready
+    job, trainer = ready
     samples = [random_bases(30, seed) for seed in range(4)]
     wholes = [job.config.prompt + bases for bases in samples]
     scored = base_log_likelihoods(carbon.load(start, device="cpu").runner, wholes, job.config.tags)
@@ -154,7 +151,7 @@ def test_what_is_learned_from_is_normalised_over_6_mers(start, ready):
 
 def test_samples_are_those_of_generate(start, ready):
     """New adapters change nothing, so the starting model draws the same samples."""
-    job, _, trainer = ready
+    job, trainer = ready
     found = trainer.rollout_func([prompt_of(job.config)] * 4, trainer)
     (prompt,) = trainer.processing_class(text=[prompt_of(job.config)])["input_ids"]
     assert found["prompt_ids"] == [prompt] * 4
@@ -169,13 +166,13 @@ def test_samples_are_those_of_generate(start, ready):
 
 def test_several_functions_with_goals(start, functions, capsys):
     words = ["--function", "python:some_functions:at", "--goal", "0.4", "--goal", "minimize"]
-    assert tune(start, *words, "--output", "two", "--group", 4, steps=2) == 0
+    assert tune(start, *words, "--output", "two", "--group", 4, steps=1) == 0
     line = read_lines("two").steps[-1]
     last = json.loads(capsys.readouterr().out)["last"]
     assert last == {"gc": line["gc"], "at": line["at"]}
     assert last["gc"] + last["at"] == pytest.approx(1)
     rewards = []
-    for record in read_records("two/samples/step_000002.fa"):
+    for record in read_records("two/samples/step_000001.fa"):
         words = dict(word.split("=", 1) for word in record.description.split())
         rewards.append(-abs(float(words["gc"]) - 0.4) - float(words["at"]))
     assert line["reward"] == pytest.approx(sum(rewards) / 4) and len(rewards) == 4
@@ -187,15 +184,15 @@ def test_a_function_that_fails_leaves_what_was_learned(start, functions, capsys)
         "def gc(sequences):\n"
         "    global calls\n"
         "    calls += 1\n"
-        "    if calls > 3:\n"
+        "    if calls > 2:\n"
         "        raise RuntimeError('not today')\n"
         "    return [s.count('G') for s in sequences]\n"
     )
-    words = ["--output", "o", "--group", 4, "--save-steps", 2]
-    assert tune(start, *words, function="python:moody:gc") == 2
+    words = ["--output", "o", "--group", 4, "--save-steps", 1]
+    assert tune(start, *words, function="python:moody:gc", steps=9) == 2
     told = capsys.readouterr().err
     assert "function 'gc': sample_1: it raised RuntimeError" in told and "Traceback" not in told
-    assert [line["step"] for line in read_lines("o").steps] == [1, 2, 3]
+    assert [line["step"] for line in read_lines("o").steps] == [1, 2]
     assert (functions / "o/adapter/adapter_model.safetensors").is_file()
     assert not (functions / "o/model").exists()
 
@@ -205,7 +202,6 @@ def test_a_function_that_fails_leaves_what_was_learned(start, functions, capsys)
     [
         (["--length", 600], "101 tokens, the model has 48"),
         (["--tag", "<unknown>"], "tag '<unknown>'"),
-        (["--function", "python:some_functions:absent"], "the start: it raised AttributeError"),
         (["--function", "loss=python:some_functions:gc"], "'loss'"),
     ],
 )
@@ -227,13 +223,11 @@ def test_the_defaults_of_a_task():
     assert (task.kl, task.rate, task.most_stale, task.seed) == (0.04, 1e-4, 2, 0)
 
 
-def test_a_group_is_shared_evenly(start, functions, capsys, monkeypatch):
+def test_what_stands_in_the_way_of_a_run(start, functions, capsys, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "3")
     assert tune(start, "--output", "o") == 2
-    assert "group 16" in capsys.readouterr().err
-
-
-def test_a_library_that_is_not_there(start, functions, capsys, monkeypatch):
+    assert "group 16" in capsys.readouterr().err  # is not shared evenly
+    monkeypatch.delenv("WORLD_SIZE")
     monkeypatch.setitem(sys.modules, "trl", None)
     assert tune(start, "--output", "o") == 2
     assert "pip install 'carbon-dna[rl]'" in capsys.readouterr().err

@@ -105,12 +105,11 @@ def test_from_python_with_a_callable(start, tmp_path):
         seen.extend(sequences)
         return [sum(map(each.count, "GC")) / len(each) for each in sequences]
 
-    tuned = carbon.rl.run(
-        start, [gc], tmp_path / "tuned", device="cpu", length_bp=30, steps=2, group=4
-    )
-    assert len(seen) == 8 and all(len(each) == 30 for each in seen)
-    line = read_lines(tmp_path / "tuned").steps[-1]
-    assert line["gc"] == pytest.approx(gc(seen[4:]) and sum(gc(seen[4:8])) / 4)
+    options = {"device": "cpu", "length_bp": 30, "steps": 1, "group": 4}
+    tuned = carbon.rl.run(start, [gc], tmp_path / "tuned", **options)
+    assert len(seen) == 4 and all(len(each) == 30 for each in seen)
+    (line,) = read_lines(tmp_path / "tuned").steps
+    assert line["gc"] == pytest.approx(sum(gc(list(seen))) / 4)
     (drawn,) = tuned.generate([""], 30, seed=1)
     assert len(drawn) == 30
     assert json.loads((tmp_path / "tuned/rl.json").read_text())["functions"] == "gc=callable:gc"

@@ -39,18 +39,18 @@ class Counting:
 def test_the_budget_and_the_same_designs_for_a_seed(model, strategy):
     def run(seed):
         function = Counting(gc)
-        options = {"goals": [0.5], "within": 0.1, "num_designs": 50}
-        found = carbon.design.run(model, [function], strategy=strategy, length_bp=40, calls=40,
-                             batch=16, seed=seed, **options)  # fmt: skip
-        return function, found
+        options = {"goals": [0.5], "within": 0.1, "num_designs": 50, "seed": seed, "batch": 12}
+        found = carbon.design.run(
+            model, [function], strategy=strategy, length_bp=24, calls=30, **options
+        )
+        return function.asked, found
 
-    (function, found), (again, same), (other, _) = run(1), run(1), run(2)
-    asked = [bases for batch in function.asked for bases in batch]
-    assert len(asked) == len(set(asked)) <= 40 and max(map(len, function.asked)) <= 16
-    assert strategy == "rejection" or len(asked) == 40
-    assert (function.asked, found) == (again.asked, same)
-    assert function.asked != other.asked
-    assert {len(each.bases) for each in found} == {40} and set("".join(asked)) <= set("ACGT")
+    (batches, found), again, (others, _) = run(1), run(1), run(2)
+    asked = [bases for batch in batches for bases in batch]
+    assert len(asked) == len(set(asked)) <= 30 and max(map(len, batches)) <= 12
+    assert strategy == "rejection" or len(asked) == 30
+    assert (batches, found) == again and batches != others
+    assert {len(each.bases) for each in found} == {24} and set("".join(asked)) <= set("ACGT")
     for each in found:
         assert asked[int(each.name.removeprefix("design_")) - 1] == each.bases
     misses = [abs(each.values["Counting"] - 0.5) for each in found]
@@ -79,7 +79,7 @@ def test_likelihoods_are_those_of_score(model):
 
 def test_several_goals_make_a_front(model):
     asked = Counting(gc)
-    found = carbon.design.run(model, [asked, a], length_bp=40, calls=90, batch=30, num_designs=90)
+    found = carbon.design.run(model, [asked, a], length_bp=30, calls=60, batch=20, num_designs=60)
     values = {bases: (gc([bases])[0], a([bases])[0]) for batch in asked.asked for bases in batch}
 
     def is_beaten(point):
@@ -95,48 +95,39 @@ def test_several_goals_make_a_front(model):
 
 PROTEIN = "MSLRAKGSVLPTRA*"
 CODING = "ATGTCTTTGAGAGCTAAAGGTTCTGTTTTGCCAACTAGAGCTTAA"
-CONSTRAINTS = {
-    "protein": Constraints(protein=PROTEIN, forbid=("GAATTC", "TTGAGA")),
-    "gc": Constraints(gc=(0.4, 0.45)),
-    "windows": Constraints(gc=(0.3, 0.6), gc_window_bp=10, forbid=("ACG",)),
-    "all": Constraints(
-        protein=PROTEIN, gc=(0.45, 0.5), forbid=("GCT",), require=("CAC",), no_stop_frame=1
-    ),
-}
+ALL = {
+    "protein": PROTEIN, "gc": (0.45, 0.5), "forbid": ("GCT",), "require": ("CAC",),
+    "no_stop_frame": 1,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("name", "redraw"),
+    ("redraw", "rules"),
     [
-        ("protein", Proposer.regrown),
-        ("gc", Proposer.filled),
-        ("windows", Proposer.regrown),
-        ("all", Proposer.regrown),
-        ("all", Proposer.filled),
+        (Proposer.regrown, {"protein": PROTEIN, "forbid": ("GAATTC", "TTGAGA")}),
+        (Proposer.filled, {"gc": (0.4, 0.45)}),
+        (Proposer.regrown, {"gc": (0.3, 0.6), "gc_window_bp": 10, "forbid": ("ACG",)}),
+        (Proposer.regrown, ALL),
+        (Proposer.filled, ALL),
     ],
 )
-def test_a_window_drawn_anew_keeps_to_what_the_whole_keeps_to(model, name, redraw):
+def test_a_window_drawn_anew_keeps_to_what_the_whole_keeps_to(model, redraw, rules):
     """Required motifs apart, which the checker looks for in the whole."""
-    constraints = CONSTRAINTS[name]
+    constraints = Constraints(**rules)
     proposer = Proposer(
-        runner=model.runner,
-        prompt="ACG",
-        length_bp=45,
-        rule=SamplingRule(),
-        constraints=constraints,
-        seed=3,
-        tags=(),
-    )
+        runner=model.runner, prompt="ACG", length_bp=45, rule=SamplingRule(),
+        constraints=constraints, seed=3, tags=(),
+    )  # fmt: skip
     (parent,) = proposer.fresh([0])
     checker = RuleChecker(Rules(constraints=within(constraints, parent, 0, 45)), "ACG", 45)
     changed = 0
-    for turn in range(8):
+    for turn in range(5):
         drawn = redraw(proposer, parent, 4, (turn, 0), 22, 1.5)
         assert all(checker.accepts(each) for each in drawn)
         if constraints.protein:
             assert {str(Seq(each).translate()) for each in drawn} == {PROTEIN}
         changed += sum(each != parent for each in drawn)
-    assert changed > 8
+    assert changed > 4
 
 
 def test_what_fills_a_window_is_what_makes_the_whole_likeliest(model):
@@ -147,13 +138,13 @@ def test_what_fills_a_window_is_what_makes_the_whole_likeliest(model):
     )  # fmt: skip
     (parent,) = proposer.fresh([0])
     chosen = 0
-    for turn in range(6):
+    for turn in range(4):
         drawn = dict.fromkeys(proposer.regrown(parent, 12, (turn, 0), 15, 1.0))
         scores = model.score(["ACG" + bases for bases in drawn])
         ranked = sorted(zip(drawn, scores, strict=True), key=lambda pair: -pair[1].log_likelihood)
         assert proposer.filled(parent, 3, (turn, 0), 15, 1.0) == [bases for bases, _ in ranked[:3]]
         chosen += len(drawn) > 3
-    assert chosen > 2
+    assert chosen > 1
 
 
 def test_infill_needs_designs_that_fit(model):
@@ -168,8 +159,8 @@ def test_the_protein_stays_and_the_sites_go(model):
     start = CODING[:6] + "GAATTC" + CODING[12:]
     protein = str(Seq(start).translate())
     rules = {"protein": protein, "sites": ("ecori", "GGTCTC"), "most_run_bp": 4}
-    found = carbon.design.run(model, [gc], start=start, calls=60, batch=20, num_designs=60, **rules)
-    assert len(found) > 30
+    found = carbon.design.run(model, [gc], start=start, calls=40, batch=20, num_designs=60, **rules)
+    assert len(found) > 20
     for each in found:
         assert str(Seq(each.bases).translate()) == protein
         for strand in (each.bases, reverse_complement(each.bases)):
@@ -196,12 +187,9 @@ def test_rejection(model):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"length_bp": 9, "start": "ACGT"}, "the length has 9, the start has 4"),
         ({"start": "ACGN"}, "the start"),
         ({"length_bp": 9, "strategy": "magic"}, "'magic'"),
         ({"length_bp": 9, "calls": 0}, "calls 0"),
-        ({"length_bp": 9, "goals": ["maximize", "minimize"]}, "1 scoring functions and 2 goals"),
-        ({"length_bp": 9, "records": "absent.fa"}, "absent.fa"),
         ({"length_bp": 9, "tags": ["<nobody>"]}, "<nobody>"),
     ],
 )
@@ -222,7 +210,6 @@ def test_the_defaults_of_a_task_and_the_ways_of_the_command():
     ("library", "options"),
     [
         ("edlib", {"start": "ACGT" * 5}),
-        ("edlib", {"length_bp": 9, "least_edits": 2}),
         ("RNA", {"length_bp": 9, "least_kcal": -3}),
     ],
 )

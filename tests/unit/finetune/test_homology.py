@@ -89,7 +89,7 @@ def leaky(draw):
     return examples_of(sequences, [random_of.choice(SPLITS) for _ in sequences])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12)
 @given(examples=leaky(), identity=st.sampled_from([0.8, 0.9, 1.0]), order=st.randoms())
 def test_leaks_are_those_of_a_slow_count_whatever_order_and_strand(examples, identity, order):
     def homology_of(of):
@@ -109,7 +109,7 @@ def test_leaks_are_those_of_a_slow_count_whatever_order_and_strand(examples, ide
     assert left == [] and counts(dropped) == {} and set(dropped.names) <= set(examples.names)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=12)
 @given(examples=leaky(), identity=st.sampled_from([0.8, 1.0]))
 def test_clusters_are_the_linked_sequences(examples, identity):
     equal, near = slow_relations(examples.sequences, identity)
@@ -190,22 +190,16 @@ def large_family():
     return examples_of(sorted(variants), ["test"] * 5 + ["validation"] * 5 + ["train"] * 30)
 
 
-def test_leaks_of_a_large_family_are_all_counted(monkeypatch):
+def test_leaks_of_a_large_family_are_all_counted_and_none_remains(monkeypatch):
     monkeypatch.setattr(homology, "_MOST_OWNERS", 3)
-    examples = large_family()
+    family, others = large_family(), [random_bases(100, 50 + n) for n in range(6)]
+    examples = examples_of([*family.sequences, *others], [*family.splits, *["train"] * 6])
     related = find_homology(examples.sequences, "kmers", 0.9)
     found = {x.split: (x.num_equal, x.num_near, x.by_split) for x in find_leaks(examples, related)}
     assert found == slow_leaks(examples, 0.9)
     assert found["test"][1] == 5 and found["train"][1] == 30
     notes = LEAK_RULES["report"](examples, related).notes
     assert "sequences have too many homologous ones to compute all pairs" in notes[-1]
-
-
-def test_no_leak_remains_of_a_large_family(monkeypatch):
-    monkeypatch.setattr(homology, "_MOST_OWNERS", 3)
-    family, others = large_family(), [random_bases(100, 50 + n) for n in range(6)]
-    examples = examples_of([*family.sequences, *others], [*family.splits, *["train"] * 6])
-    related = find_homology(examples.sequences, "kmers", 0.9)
     remaining, notes, leaks = LEAK_RULES["drop"](examples, related)
     assert leaks == [] and slow_leaks(remaining, 0.9) == {}
     assert remaining.splits == ("test",) * 5 + ("train",) * 6
@@ -259,13 +253,10 @@ def test_leaks_are_reported_refused_or_dropped():
     same, notes, leaks = LEAK_RULES["report"](examples, found)
     assert same is examples and leaks == find_leaks(examples, found)
     assert notes[0] == "Leaks at 90 % identity (shared k-mers): 1 of 1 test sequences."
-    assert notes[1].startswith("1 of 1 sequences of test also occur in another split")
     with pytest.raises(UserError, match=r"90 % identity \(shared k-mers\): 1 of 1 test"):
         LEAK_RULES["refuse"](examples, found)
     kept, notes, left = LEAK_RULES["drop"](examples, found)
-    assert left == [] and kept.names == ("s1", "s3", "s4")
-    assert [sentence.split(" sequences")[0] for sentence in notes[:-1]] == ["2 of 3"]
-    assert notes[-1].endswith("0 of 1 test sequences.")
+    assert left == [] and kept.names == ("s1", "s3", "s4") and notes[0].startswith("2 of 3")
     clean = examples_of([one, other], ["train", "test"])
     result = LEAK_RULES["refuse"](clean, find_homology(clean.sequences, "kmers", 0.9))
     assert result.examples is clean and result.leaks == []

@@ -1,6 +1,7 @@
 """A stopped run resumes with the settings, the data and the model that it began with, or not."""
 
 import json
+from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file, save_file
@@ -32,53 +33,39 @@ def config(tmp_path, network):
     return config
 
 
-def another_label(config, folder):
-    write_table(folder / "data.csv", 0, inverted=True)
+METHOD = run_config(Path(), name="lora")["method"]
 
 
-def another_sequence(config, folder):
-    write_table(folder / "data.csv", 1)
-
-
-def another_seed(config, folder):
-    config["seeds"] = [3]
-
-
-def another_rank(config, folder):
-    config["method"]["rank"] = 3
-
-
-def other_weights(config, folder):
+def other_weights(folder):
     path = folder / "base" / "model.safetensors"
     save_file({name: x + 0.01 for name, x in load_file(path).items()}, path)
 
 
-def another_config(config, folder):
+def another_config(folder):
     path = folder / "base" / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"rms_norm_eps": 1e-3}))
 
 
-def a_torn_identity(config, folder):
-    (folder / "identity.json").write_text("{")
-
-
 @pytest.mark.parametrize(
-    ("change", "named"),
+    ("change", "options", "named"),
     [
-        (another_label, r"data\.csv\) has changed\. "),
-        (another_sequence, r"data\.csv\) has changed\. "),
-        (another_seed, r"seeds was \[0\] and is \[3\]"),
-        (another_rank, r"method\.rank was 8 and is 3"),
-        (other_weights, r"model\.safetensors\) has changed\. "),
-        (another_config, r"config\.json\) has changed\. "),
-        (a_torn_identity, r"identity\.json cannot be read"),
+        (lambda folder: write_table(folder / "data.csv", 0, inverted=True), {},
+         r"data\.csv\) has changed\. "),
+        (lambda folder: write_table(folder / "data.csv", 1), {}, r"data\.csv\) has changed\. "),
+        (None, {"seeds": [3]}, r"seeds was \[0\] and is \[3\]"),
+        (None, {"method": METHOD | {"rank": 3}}, r"method\.rank was 8 and is 3"),
+        (other_weights, {}, r"model\.safetensors\) has changed\. "),
+        (another_config, {}, r"config\.json\) has changed\. "),
+        (lambda folder: (folder / "identity.json").write_text("{"), {},
+         r"identity\.json cannot be read"),
     ],
-)
-def test_another_run_is_refused_by_name(config, tmp_path, change, named):
+)  # fmt: skip
+def test_another_run_is_refused_by_name(config, tmp_path, change, options, named):
     check_identity(tmp_path, identity_of(config), "out")
-    change(config, tmp_path)
+    if change:
+        change(tmp_path)
     with pytest.raises(UserError, match=rf"out: cannot resume: .*{named}"):
-        check_identity(tmp_path, identity_of(config), "out")
+        check_identity(tmp_path, identity_of(config | options), "out")
 
 
 def test_labels_in_a_table_beside_a_fasta_count_too(config, tmp_path):

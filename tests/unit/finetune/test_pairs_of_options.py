@@ -54,17 +54,13 @@ OF_A_METHOD = ("name", "layer", "pool", "too_long", "strands", "epochs", "patien
 
 def is_refused(row):
     """Tell whether options do not go together; other tests have the messages."""
-    is_probe = row["name"] == "probe"
+    is_probe, task = row["name"] == "probe", row["task"]
+    weighted = (row["class_weights"], row["calibration"]) != ("none", "none")
     return (
-        (
-            row["task"]["type"] in ("numbers", "tracks")
-            and (row["class_weights"], row["calibration"]) != ("none", "none")
-        )
+        (task["type"] in ("numbers", "tracks") and weighted)
         or (row["folds"] and row["split"] in ("column", "files"))
         or (row["too_long"] == "tile" and not is_probe)
-        or (
-            "correlation" in row["task"].get("loss", "") and row["batch"] == (8, 3) and not is_probe
-        )
+        or ("correlation" in task.get("loss", "") and row["batch"] == (8, 3) and not is_probe)
     )
 
 
@@ -130,13 +126,15 @@ def write_tables(folder, kind, *, long):
         bases = random_bases(30, n)
         if long and n % 9 == 0:  # of its windows of 36 or 42 bp one or more know nothing
             bases = bases[:18] + "N" * 66 + random_bases(30, 100 + n)
-        row = {"id": f"s{n}", "sequence": bases, "group": f"g{n % 6}", "contig": f"c{n % 6}"}
-        row |= {"class": "abc"[n // 6 % (2 if kind == "binary" else 3)], "x": n // 6 % 2}
-        row |= {"y": n // 12 % 2, "u": bases.count("A") + n, "v": "" if n % 7 == 0 else n % 5}
-        row |= {"track": "".join("ab"[b in "GC"] for b in bases)}
-        row |= {"t": " ".join(str("ACGTN".index(b)) for b in bases), "w": " ".join("01"[b in "GC"]
-                for b in bases)}  # fmt: skip
-        row |= {"split": {0: "validation", 1: "test"}.get(n % 4, "train")}
+        row = {
+            "id": f"s{n}", "sequence": bases, "group": f"g{n % 6}", "contig": f"c{n % 6}",
+            "class": "abc"[n // 6 % (2 if kind == "binary" else 3)], "x": n // 6 % 2,
+            "y": n // 12 % 2, "u": bases.count("A") + n, "v": "" if n % 7 == 0 else n % 5,
+            "track": "".join("ab"[b in "GC"] for b in bases),
+            "t": " ".join(str("ACGTN".index(b)) for b in bases),
+            "w": " ".join("01"[b in "GC"] for b in bases),
+            "split": {0: "validation", 1: "test"}.get(n % 4, "train"),
+        }  # fmt: skip
         rows.append(row)
     for split in ("", "train", "validation", "test"):
         some = [row.values() for row in rows if split in ("", row["split"])]

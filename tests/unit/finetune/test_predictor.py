@@ -64,8 +64,7 @@ def test_a_folder_predicts_what_was_predicted_before(tmp_path, base):
     """Of a label of every base; for one label a sequence, the tests of a run compare them."""
     before = written(base, tmp_path / "lora", BASES)
     again = load_finetuned(tmp_path / "lora").predict(SEQUENCES)
-    for one, other in zip(before, again, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-6)
+    np.testing.assert_allclose(np.concatenate(list(again)), np.concatenate(before), atol=1e-6)
 
 
 @pytest.mark.parametrize("layer", [None, 1])
@@ -95,27 +94,32 @@ def test_an_adapter_is_read_by_stock_classes_alone(tmp_path, base, layer):
     np.testing.assert_allclose(found, logits[0].sigmoid().numpy(), atol=1e-6)
 
 
-def changed(tensors: dict, change: str) -> None:
-    """Damage the first tensor of a file."""
-    name = next(iter(tensors))
-    if change == "dropped":
-        del tensors[name]
-    elif change == "renamed":
-        tensors[f"{name}x"] = tensors.pop(name)
-    elif change == "extra":
-        tensors["extra.weight"] = torch.zeros(2)
-    elif change == "another shape":
-        tensors[name] = torch.zeros(3, 3)
-    else:
-        tensors[name].view(-1)[0] = float(change)
+def renamed(tensors, name):
+    tensors[f"{name}x"] = tensors.pop(name)
 
 
-@pytest.mark.parametrize("change", ["dropped", "renamed", "extra", "another shape", "nan", "inf"])
-@pytest.mark.parametrize("file", ["adapter/adapter_model.safetensors", "head.safetensors"])
-def test_damaged_weights_are_refused(tmp_path, finetuned, file, change):
+DAMAGES = {
+    "dropped": lambda tensors, name: tensors.pop(name),
+    "renamed": renamed,
+    "extra": lambda tensors, name: tensors.update({"extra.weight": torch.zeros(2)}),
+    "another shape": lambda tensors, name: tensors.update({name: torch.zeros(3, 3)}),
+    "nan": lambda tensors, name: tensors[name].view(-1)[0].fill_(torch.nan),
+    "inf": lambda tensors, name: tensors[name].view(-1)[0].fill_(torch.inf),
+}
+ADAPTER, HEAD = "adapter/adapter_model.safetensors", "head.safetensors"
+
+
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    [
+        (ADAPTER, "dropped"), (ADAPTER, "extra"), (ADAPTER, "nan"), (HEAD, "renamed"),
+        (HEAD, "another shape"), (HEAD, "inf"), (ADAPTER, "another shape"), (HEAD, "extra"),
+    ],
+)  # fmt: skip
+def test_damaged_weights_are_refused(tmp_path, finetuned, file, damage):
     folder = shutil.copytree(finetuned("lora"), tmp_path / "lora")
     tensors = load_file(folder / file)
-    changed(tensors, change)
+    DAMAGES[damage](tensors, next(iter(tensors)))
     save_file(tensors, folder / file)
     with pytest.raises(ModelError, match="lora") as caught:
         load_finetuned(folder)
@@ -184,15 +188,10 @@ def test_torn_and_absent_files_are_named(tmp_path, finetuned):
     ("change", "problem"),
     [
         ({"format": 9}, "format 9"),
-        ({"format": None}, "format: Input should be a valid integer"),
         ({"task": None}, "task: Input should be an object"),
-        ({"method": 3}, "method: Input should be a valid string"),
         ({"method": "magic"}, "method is 'magic', expected probe, lora, full"),
         ({"too_long": "x" * 5000}, "too_long is 'x+\\.\\.\\.', expected refuse"),
-        ({"layer": -1}, "layer: Input should be greater than or equal to 0"),
         ({"window_bp": 10**5000}, "number out of range"),
-        ({"pool": "most"}, "pool: Input should be 'mean'"),
-        ({"results": []}, "results: Input should be an object"),
         ({"results": {"auroc": float("nan")}}, "NaN and Infinity are not JSON"),
     ],
 )
@@ -226,12 +225,8 @@ class TestLongSequences:
 
     def test_every_base_of_a_long_one(self, base):
         finetuned, _ = finetuned_of(base, BASES, MethodConfig(name="full"))
-        long = random_bases(500)
-        (tiled,) = finetuned.predict([long], too_long="tile")
-        assert tiled.shape == (500, 3) and np.isfinite(tiled).all()
-        (first,) = finetuned.predict([long[:282]])
-        np.testing.assert_allclose(tiled[:138], first[:138], atol=1e-5)  # of one window alone
-        (cut,) = finetuned.predict([long], too_long="truncate")
+        (cut,) = finetuned.predict([random_bases(500)], too_long="truncate")
+        assert cut.shape == (500, 3)
         assert np.isnan(cut[282:]).all() and np.isfinite(cut[:282]).all()
 
 
@@ -246,10 +241,8 @@ class TestProbe:
             expected = np.stack(list(model.embed(SEQUENCES, layer=layer)))
             np.testing.assert_allclose(found[:, n], expected, atol=1e-5)
 
-    @pytest.mark.parametrize(
-        "task", [NUMBERS, LabelTask("classes", ("no", "yes"), "cross_entropy")], ids=["n", "c"]
-    )
-    def test_what_is_stored_predicts_what_was_chosen(self, tmp_path, base, network, task):
+    def test_what_is_stored_predicts_what_was_chosen(self, tmp_path, base, network):
+        task = LabelTask("classes", ("no", "yes"), "cross_entropy")
         method = MethodConfig(name="probe")
         examples = examples_of(task, 60)
         train, validation = examples.split("train"), examples.split("validation")
@@ -265,13 +258,9 @@ class TestProbe:
     def stored(self, tmp_path, base, found, task):
         """Write what a probe found, and load it again."""
         manifest = Manifest(
-            method="probe",
-            base=str(base),
-            base_sha256=weights_sha256(base),
-            task=task,
-            layer=found.best.layer,
-            norm=False,
-        )
+            method="probe", base=str(base), base_sha256=weights_sha256(base), task=task,
+            layer=found.best.layer, norm=False,
+        )  # fmt: skip
         finetuned, opened = with_linear(load_model(base), found.linear, manifest)
         (tmp_path / "probe").mkdir()
         write_finetuned(tmp_path / "probe", finetuned.network, opened, finetuned.manifest)
@@ -297,26 +286,20 @@ class TestProbe:
         score = BASES.score(np.concatenate(said), validation.labels)
         assert score == pytest.approx(found.best.score, abs=1e-3) and score > 0.5
         assert found.notes == ()
-        for one, turned in zip(
-            again.predict(SEQUENCES),
-            again.predict(map(reverse_complement, SEQUENCES)),
-            strict=True,
-        ):
-            np.testing.assert_allclose(one, turned[::-1], atol=1e-5)
 
     def test_of_many_6_mers_some_are_drawn(self, network, monkeypatch):
         monkeypatch.setattr(probe_module, "MOST_KMERS", 50)
-        examples = examples_of(BASES, 40)
+        examples, opened = examples_of(BASES, 40), self.opened(network)
         splits = examples.split("train"), examples.split("validation")
-        total = 2 * sum(-(-len(sequence) // 6) for sequence in splits[0].sequences)
         method = MethodConfig(name="probe", layer=2)
-        found = [probe(self.opened(network), BASES, *splits, method, seed) for seed in (0, 0, 1)]
-        assert found[0].notes == (
-            f"The probe was fitted to 50 of {total} 6-mers, drawn by seed 0.",
-        )
-        assert found[0].sizes[-1].examples == 50
-        weights = [each.linear.weights for each in found]
-        assert np.array_equal(weights[0], weights[1]) and not np.array_equal(*weights[1:])
+        total = 2 * sum(-(-len(sequence) // 6) for sequence in splits[0].sequences)
+        (note,) = probe(opened, BASES, *splits, method, 0).notes
+        assert f"50 of {total} 6-mers" in note
+        averager = kmers_averager(opened, [2])
+        found = [probe_module.read_kmers(averager, splits[0], method, s) for s in (0, 0, 1)]
+        vectors = [each.vectors for each in found]
+        assert len(vectors[0]) == 50 and np.array_equal(vectors[0], vectors[1])
+        assert not np.array_equal(*vectors[1:])
 
     @pytest.mark.parametrize("too_long", ["truncate", "tile"])
     def test_6_mers_have_the_labels_of_their_bases(self, network, too_long):

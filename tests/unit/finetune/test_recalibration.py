@@ -86,13 +86,10 @@ def test_many_classes_as_scikit_learn(method):
 def test_the_temperature_has_the_smallest_loss_of_a_grid(task, outputs):
     logits, labels = overconfident(outputs)
     fitted = task.calibrated("temperature", logits, labels)
-    slopes = np.linspace(0.2, 1, 161)
+    slopes = np.linspace(0.2, 0.7, 51)
     losses = [log_loss(labels[:, 0], task.predictions(slope * logits)) for slope in slopes]
     best = slopes[int(np.argmin(losses))]
     assert fitted.calibration.slopes[0] == pytest.approx(best, abs=0.01) and 0.2 < best < 0.6
-    np.testing.assert_array_equal(
-        fitted.predictions(logits).argmax(axis=1), task.predictions(logits).argmax(axis=1)
-    )
 
 
 def test_the_temperature_by_hand():
@@ -143,12 +140,9 @@ def test_each_label_has_a_curve_of_its_own_rows(method):
 def test_the_recalibration_of_the_model_leaves_the_baselines_as_they_are():
     """A slope of -1 would reverse the order of a baseline."""
     config = FinetuneConfig(
-        model="m",
-        output="o",
-        data=DataConfig(path="d"),
-        task=TaskConfig(type="binary"),
+        model="m", output="o", data=DataConfig(path="d"), task=TaskConfig(type="binary"),
         baselines=("constant", "composition"),
-    )
+    )  # fmt: skip
     examples = examples_of(BINARY, 48)
     logits = {
         split: np.linspace(-3, 3, len(examples.split(split)), dtype=np.float32)[:, None]
@@ -183,17 +177,14 @@ def test_saturated_probabilities_keep_their_ranks():
     assert (BINARY.predictions(logits) == 1).all()
     assert BINARY.score(BINARY.unsaturated(logits), labels) == 15 / 16
     # A monotone recalibration does not change ranks, from any slope.
-    for slope in (0.05, 20.0):
-        of_two = replace(BINARY, calibration=Calibration("temperature", (slope,), (0.0,)))
-        assert of_two.score(of_two.unsaturated(logits), labels) == 15 / 16
-        of_platt = replace(BINARY, calibration=Calibration("platt", (slope,), (3.0,)))
-        assert of_platt.score(of_platt.unsaturated(logits), labels) == 15 / 16
+    for name, slope, offset in (("temperature", 0.05, 0.0), ("platt", 20.0, 3.0)):
+        fitted = replace(BINARY, calibration=Calibration(name, (slope,), (offset,)))
+        assert fitted.score(fitted.unsaturated(logits), labels) == 15 / 16
     # Of two classes, the difference of logits ranks as the single logit does.
     both = np.hstack([np.zeros_like(logits), logits])
     task = LabelTask("classes", ("no", "yes"), "cross_entropy")
-    assert task.scores(task.unsaturated(both), labels)["auroc"].value == 15 / 16
-    fitted = replace(task, calibration=Calibration("platt", (2.0, 2.0), (0.0, 0.0)))
-    assert fitted.scores(fitted.unsaturated(both), labels)["auroc"].value == 15 / 16
+    for each in (task, replace(task, calibration=Calibration("platt", (2.0, 2.0), (0.0, 0.0)))):
+        assert each.scores(each.unsaturated(both), labels)["auroc"].value == 15 / 16
 
 
 @pytest.mark.parametrize(("task", "outputs"), [(BINARY, 1), (CLASSES, 3)])

@@ -9,7 +9,7 @@ import pytest
 
 from carbon.cli import main
 from carbon.errors import ConfigError, UserError
-from carbon.finetune.config import DataConfig, FinetuneConfig, SplitConfig
+from carbon.finetune.config import DataConfig, SplitConfig, TaskConfig
 from carbon.finetune.data import prepare
 from carbon.finetune.readers import read_rows
 from carbon.finetune.recipes import read_run, recipe_of, recipes
@@ -38,39 +38,41 @@ def assign_splits(found):
     return {split: len(found.examples.split(split)) for split in ("train", "validation", "test")}
 
 
-@pytest.mark.parametrize("form", ["parquet", "fna"])
-def test_the_nucleotide_transformer_suite_is_read(tmp_path, form):
-    """Revised: one table with sequence, name, label and task; first release: `>name|label`."""
+def test_the_nucleotide_transformer_suite_is_read(tmp_path):
+    """One table with sequence, name, label and task."""
     splits = {"train": sequences(40, 30, 1), "test": sequences(10, 30, 2)}
-    if form == "parquet":
-        folder = tmp_path / "nt"
-        folder.mkdir()
-        columns = {"sequence": [], "name": [], "label": [], "task": [], "split": []}
-        for split, found in splits.items():
-            for n, sequence in enumerate(found):
-                for task in ("promoter_all", "enhancers"):
-                    row = (sequence, f"chr1:{n}", n % 2, task, split)
-                    for column, value in zip(columns.values(), row, strict=True):
-                        column.append(value)
-        pq.write_table(pa.table(columns), folder / "all.parquet")
-        more = (f"data.path={folder}/all.parquet", "data.format=parquet")
-        config = read_run("nt_promoter_all", (*GIVEN, *more))
-    else:
-        for split, found in splits.items():
-            records = {f"EP{n}|{n % 2}": s for n, s in enumerate(found)}
-            write_fasta(tmp_path / f"{split}.fna", records)
-        split = SplitConfig(by="files", validation_share=0.1)
-        files = {split: f"{split}.fna" for split in splits}
-        data = DataConfig(files=files, folder=str(tmp_path), label_after="|", split=split)
-        given = read_run("nt_promoter_all", GIVEN)
-        config = FinetuneConfig(model="m", output="o", data=data, task=given.task)
-    found = prepared(config)
+    rows = [
+        (sequence, f"chr1:{n}", n % 2, task, split)
+        for split, found in splits.items()
+        for n, sequence in enumerate(found)
+        for task in ("promoter_all", "enhancers")
+    ]
+    names = ("sequence", "name", "label", "task", "split")
+    table = dict(zip(names, zip(*rows, strict=True), strict=True))
+    pq.write_table(pa.table(table), tmp_path / "all.parquet")
+    more = (f"data.path={tmp_path}/all.parquet", "data.format=parquet")
+    found = prepared(read_run("nt_promoter_all", (*GIVEN, *more)))
     counts = assign_splits(found)
     assert counts["test"] == 10 and counts["train"] + counts["validation"] == 40
     test = found.examples.split("test")
     assert test.sequences == tuple(splits["test"]) and test.labels[:, 0].tolist() == [0, 1] * 5
-    # The other task of the table is passed over, and said to be.
-    assert ("skip 50 rows" in found.notes[0]) == (form == "parquet")
+    assert "skip 50 rows" in found.notes[0]  # of the other task
+
+
+def test_labels_in_the_names_of_a_fasta_are_read(tmp_path):
+    """As in the first release of the suite: `>name|label`."""
+    splits = {"train": sequences(40, 30, 1), "test": sequences(10, 30, 2)}
+    for split, found in splits.items():
+        write_fasta(tmp_path / f"{split}.fna", {f"EP{n}|{n % 2}": s for n, s in enumerate(found)})
+    config = DataConfig(
+        files={split: f"{split}.fna" for split in splits}, folder=str(tmp_path), label_after="|",
+        split=SplitConfig(by="files", validation_share=0.1),
+    )  # fmt: skip
+    test = prepare(config, TaskConfig(type="binary")).examples.split("test")
+    assert test.sequences == tuple(splits["test"]) and test.labels[:, 0].tolist() == [0, 1] * 5
+    write_fasta(tmp_path / "x.fa", {"a|1": "ACGT", "b": "ACGT"})
+    with pytest.raises(UserError, match=r"'b' has no '\|' \(data.label_after\)"):
+        read_rows(DataConfig(path=str(tmp_path / "x.fa"), label_after="|"))
 
 
 def test_deepstarr_is_read(tmp_path):
@@ -166,7 +168,7 @@ def test_a_file_comes_before_a_recipe_and_a_mistyped_name_is_told(tmp_path, monk
         read_run("deepstarr")
 
 
-def test_a_recipe_runs_and_tells_the_published_figures(tmp_path, base, capsys):
+def test_a_recipe_runs_and_tells_the_published_figures(tmp_path, base, capsys, no_pages):
     for seed, (name, number) in enumerate({"train": 24, "dev": 8, "test": 8}.items()):
         rows = [(s, n % 2) for n, s in enumerate(sequences(number, 40, seed))]
         write_lines(tmp_path / f"{name}.csv", [("sequence", "label"), *rows], ",")
@@ -174,9 +176,6 @@ def test_a_recipe_runs_and_tells_the_published_figures(tmp_path, base, capsys):
     for value in (f"model={base}", f"output={tmp_path}/out", f"data.folder={tmp_path}",
                   "method.name=probe", 'baselines=["constant"]'):  # fmt: skip
         command += ["--set", value]
-    assert main([*command, "--dry-run"]) == 0
-    notes = json.loads(capsys.readouterr().out)
-    assert notes["examples"] == {"train": 24, "validation": 8, "test": 8}
     assert main(command) == 0
     notes = json.loads(capsys.readouterr().out)
     assert notes["published"]["mcc"]["DNABERT 3-mer"] == 0.7092
@@ -186,13 +185,3 @@ def test_the_list_of_tasks_has_the_recipes(capsys):
     assert eval_main(["list"]) == 0
     lines = capsys.readouterr().out
     assert all(f"carbon finetune --config {name})" in lines for name in recipes())
-
-
-def test_labels_in_names_are_told_where_they_lack(tmp_path):
-    write_fasta(tmp_path / "x.fa", {"a|1": "ACGT", "b": "ACGT"})
-    config = DataConfig(path=str(tmp_path / "x.fa"), label_after="|")
-    with pytest.raises(UserError, match=r"'b' has no '\|' \(data.label_after\)"):
-        read_rows(config)
-    rows = DataConfig(path=str(tmp_path / "x.fa"), label_after="|", keep={"task": ("a",)})
-    with pytest.raises(UserError, match=r"data\.keep and data\.below are for csv, tsv"):
-        read_rows(rows)

@@ -95,9 +95,10 @@ def test_losses_are_those_of_a_slow_loop(kind, loss, weighted, seed):
     assert found.item() == pytest.approx(slow_loss(task, logits, targets), rel=2e-5)
 
 
-@pytest.mark.parametrize(("kind", "loss", "weighted"), CASES)
-def test_gradients_are_finite_differences_of_the_slow_loop(kind, loss, weighted):
-    task, logits, targets = case_of(kind, loss, weighted, seed=5)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_gradients_are_finite_differences_of_the_slow_loop(loss):
+    kind = next(kind for kind, of, weighted in CASES if of == loss)
+    task, logits, targets = case_of(kind, loss, not TASK_TYPES[kind].is_number, seed=5)
     at = torch.tensor(logits, requires_grad=True)
     task.loss_of(at, torch.tensor(targets)).backward()
     for row, column in ((0, 0), (3, logits.shape[1] - 1), (7, 0)):
@@ -179,8 +180,8 @@ def test_predictions_are_in_the_unit_of_the_labels():
 def test_probabilities_do_not_overflow():
     far = np.array([[-1e4, 0.0, 1e4]])
     assert LabelTask("classes", "abc", "cross_entropy").predictions(far).tolist() == [[0, 0, 1]]
-    found = LabelTask("labels", "abc", "binary_cross_entropy").predictions(far)
-    assert found.tolist() == [[0, 0.5, 1]]
+    labels = LabelTask("labels", "abc", "binary_cross_entropy")
+    assert labels.predictions(far).tolist() == [[0, 0.5, 1]]
 
 
 def test_a_task_is_the_same_after_json():

@@ -78,7 +78,6 @@ def test_a_window_beyond_a_track_or_on_another_contig_is_unknown(data, tmp_path,
     np.testing.assert_array_equal(one[:10], tracks["weak"][1090:1100])
     assert np.isnan(one[10:]).all() and np.isnan(other).all()
     assert "It lacks 1 contigs of the intervals: 'chr2'." in read_rows(data).notes[0]
-    assert "lacks" not in read_rows(data).notes[0].replace("It lacks", "", 1)
 
 
 def test_a_track_may_name_contigs_like_the_bed_or_like_the_reference(data, tmp_path, tracks):
@@ -97,9 +96,8 @@ def test_a_track_may_name_contigs_like_the_bed_or_like_the_reference(data, tmp_p
 
 def test_a_probe_fits_the_numbers_of_each_base_of_a_six_mer(base):
     """Rows are 6-mers, forward and then turned; columns are bases, and tracks within a base."""
-    lengths = (8, 13)
     examples = Examples(
-        names=("a", "b"), sequences=tuple(GENOME[:n] for n in lengths), splits=("train",) * 2,
+        names=("a", "b"), sequences=(GENOME[:8], GENOME[:13]), splits=("train",) * 2,
         labels=np.arange(42, dtype=np.float32).reshape(21, 2), groups=("", ""), per_base=True,
     )  # fmt: skip
     task, method = LabelTask("tracks", ("x", "y"), "mse"), MethodConfig(name="probe")
@@ -120,7 +118,7 @@ def test_tracks_are_learned_and_predicted_base_by_base(data, tmp_path, network, 
     config = {
         "model": str(tmp_path / "base"), "output": str(tmp_path / "out"),
         "data": data.model_dump(), "task": {"type": "tracks"},
-        "method": {"name": method, "epochs": 1.0, "batch": 8}, "baselines": ["kmers"],
+        "method": {"name": method, "epochs": 0.5, "batch": 8}, "baselines": ["kmers"],
     }  # fmt: skip
     results = carbon.finetune.run(None, config)
     # The k-mer baseline sees the base itself: both tracks, not exchanged, are found exactly.
@@ -131,15 +129,12 @@ def test_tracks_are_learned_and_predicted_base_by_base(data, tmp_path, network, 
     assert found.shape == (50, 2) and np.isfinite(found).all()
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [(None, "weak.bw: no such file"), (b"text", "weak.bw: is not a bigWig")],
-)
-def test_a_wrong_track_is_named(data, tmp_path, content, message):
+def test_a_wrong_track_is_named(data, tmp_path):
+    (tmp_path / "weak.bw").write_bytes(b"text")
+    with pytest.raises(UserError, match=r"weak\.bw: is not a bigWig"):
+        read_rows(data)
     (tmp_path / "weak.bw").unlink()
-    if content is not None:
-        (tmp_path / "weak.bw").write_bytes(content)
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=r"weak\.bw: no such file"):
         read_rows(data)
 
 
@@ -154,13 +149,10 @@ def test_a_table_may_hold_the_numbers_of_each_base(tmp_path):
             read_labels(read_rows(DataConfig(path=str(path))), TaskConfig(type="tracks"), UNKNOWN)
 
 
-def test_names_of_tracks_and_their_number(tmp_path):
-    config = DataConfig(path=str(write_rows(tmp_path / "t.csv", [("a", "ACG", "1 2 3")])))
-    with pytest.raises(UserError, match=r"task\.names: 2 for 1 columns of labels"):
-        read_labels(read_rows(config), TaskConfig(type="tracks", names=("x", "y")), UNKNOWN)
-
-
-def test_tracks_are_for_a_bed(data, tmp_path):
+def test_what_tracks_do_not_go_with(data, tmp_path):
     path = write_rows(tmp_path / "t.csv", [("a", "ACG", "1 2 3")])
+    with pytest.raises(UserError, match=r"task\.names: 2 for 1 columns of labels"):
+        two = TaskConfig(type="tracks", names=("x", "y"))
+        read_labels(read_rows(DataConfig(path=str(path))), two, UNKNOWN)
     with pytest.raises(UserError, match=r"t\.csv: data\.tracks is for a BED, not for csv"):
         read_rows(data.replace(path=path.name, reference=""))

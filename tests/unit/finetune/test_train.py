@@ -13,7 +13,7 @@ from carbon.finetune.train import StepSampler, train_weights, trained_of
 from tests.helpers.finetune import BASES, BINARY, NUMBERS, examples_of, finetuned_of
 
 METHOD = MethodConfig(
-    name="lora", epochs=1, batch=8, learning_rate=3e-3, dropout=0.0, warmup_share=0.1, rank=4
+    name="lora", epochs=0.7, batch=8, learning_rate=3e-3, dropout=0.0, warmup_share=0.1, rank=4
 )
 
 
@@ -24,47 +24,29 @@ def training(base, folder, task, method):
     return finetuned, train_weights(finetuned, *splits, method, 0, folder), examples
 
 
-@pytest.mark.parametrize(
-    ("task", "name"),
-    [
-        (BINARY, "full"),
-        pytest.param(NUMBERS, "lora", marks=pytest.mark.nightly),
-        (BASES, "lora"),
-    ],
-    ids=["binary", "numbers", "bases"],
-)
+@pytest.mark.parametrize(("task", "name"), [(BINARY, "full"), (BASES, "lora")], ids=["one", "all"])
 def test_a_step_of_one_part_and_of_many_is_the_same(tmp_path, base, task, name):
     weights, losses = [], []
     for micro_batch in (8, 3):
         method = METHOD.replace(name=name, micro_batch=micro_batch)
         finetuned, found, _ = training(base, tmp_path / str(micro_batch), task, method)
         weights.append(trained_of(finetuned.network))
-        losses.append([validation_step.loss for validation_step in found.validations])
+        losses.append([each.loss for each in found.validations])
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)
     for key, value in weights[0].items():
         torch.testing.assert_close(weights[1][key], value, atol=2e-4, rtol=1e-3, msg=key)
 
 
-@pytest.mark.parametrize(
-    "task",
-    [pytest.param(BINARY, marks=pytest.mark.nightly), NUMBERS],
-    ids=lambda q: q.type,
-)
-def test_the_best_checkpoint_is_kept(tmp_path, base, task):
-    method = METHOD.replace(epochs=4, validations_per_epoch=2, learning_rate=3e-2)
-    finetuned, found, examples = training(base, tmp_path / "checkpoints", task, method)
-    assert found.best.score == max(validation_step.score for validation_step in found.validations)
+def test_the_best_checkpoint_is_kept(tmp_path, base):
+    method = METHOD.replace(epochs=2, validations_per_epoch=2, learning_rate=3e-2)
+    finetuned, found, examples = training(base, tmp_path / "checkpoints", NUMBERS, method)
+    assert found.best.score == max(each.score for each in found.validations)
     validation = examples.split("validation")
     best = validate(finetuned, validation, method)
     assert best.score == pytest.approx(found.best.score, abs=1e-6)
     assert best.loss == pytest.approx(found.best.validation_loss, abs=1e-6)
-    logits = torch.tensor(np.stack(finetuned.logits(validation.sequences)))
-    labels = torch.tensor(validation.labels, dtype=torch.float64)
-    by_hand = {  # the task has no transforms
-        "binary": torch.nn.functional.binary_cross_entropy_with_logits,
-        "numbers": torch.nn.functional.mse_loss,
-    }[task.type](logits, labels)
-    assert best.loss == pytest.approx(by_hand.item(), rel=1e-5)
+    logits = np.stack(finetuned.logits(validation.sequences))
+    assert best.loss == pytest.approx(np.mean((logits - validation.labels) ** 2), rel=1e-5)
     assert not list((tmp_path / "checkpoints").glob("*/optimizer.pt"))
 
 
@@ -72,7 +54,6 @@ def test_a_correlation_is_refused_in_microbatches(tmp_path, base):
     task = dataclasses.replace(NUMBERS, loss="correlation")
     with pytest.raises(UserError, match=r"method\.micro_batch = 8"):
         training(base, tmp_path, task, METHOD.replace(micro_batch=4))
-    training(base, tmp_path, task, METHOD.replace(micro_batch=8))
 
 
 def read_in_epoch(sampler, epoch, **changes):
@@ -82,9 +63,7 @@ def read_in_epoch(sampler, epoch, **changes):
     return [key for microbatch in microbatches for key in microbatch if key.counts]
 
 
-@pytest.mark.parametrize(
-    ("num_processes", "microbatches"), [(1, 1), (1, 3), (2, 1), (2, 3), (4, 5)]
-)
+@pytest.mark.parametrize(("num_processes", "microbatches"), [(1, 3), (2, 1), (4, 5)])
 def test_every_example_is_read_once_an_epoch(num_processes, microbatches):
     sampler = StepSampler(num_examples=29, batch=8, seed=3, augment=True)
     read = []
@@ -99,12 +78,8 @@ def test_every_example_is_read_once_an_epoch(num_processes, microbatches):
 
 def test_each_epoch_and_seed_has_its_own_order():
     sampler = StepSampler(num_examples=29, batch=8, seed=3, augment=True)
-    orders = [
-        read_in_epoch(sampler, 2),
-        read_in_epoch(sampler, 3),
-        read_in_epoch(sampler, 2, seed=4),
-    ]
-    assert orders[0] not in orders[1:] and orders[1] != orders[2]
+    first, second = read_in_epoch(sampler, 2), read_in_epoch(sampler, 3)
+    assert first != second and read_in_epoch(sampler, 2, seed=4) not in (first, second)
 
 
 def test_adapters_have_dropout(base):

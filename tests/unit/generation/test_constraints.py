@@ -11,14 +11,8 @@ from hypothesis import strategies as st
 from carbon.errors import UserError
 from carbon.inference import Constraints
 from carbon.inference.generate.automaton import automaton_for
-from tests.helpers.generation import (
-    PROMPTS,
-    keeps,
-)
-from tests.helpers.reference import (
-    KMERS,
-    stock_distribution,
-)
+from tests.helpers.generation import PROMPTS, keeps
+from tests.helpers.reference import KMERS, stock_distribution
 
 
 def texts_of(motif_letters: str, most: int):
@@ -45,16 +39,13 @@ class TestConstraints:
         st.sampled_from([None, 2, 3, 4]),
         st.none() | st.text("MSLRAK*", min_size=2, max_size=2),
     )
-    @settings(max_examples=40)
+    @settings(max_examples=30)
     def test_what_is_allowed_is_what_can_be_completed(
         self, constraints, prompt, right, length_bp, window_bp, protein
     ):
         """All 4^n sequences are tried: a 6-mer is allowed if and only if one goes on from it."""
         if constraints.gc and window_bp:
-            constraints = Constraints(
-                constraints.forbid, constraints.require, constraints.gc, window_bp,
-                constraints.no_stop_frame,
-            )  # fmt: skip
+            constraints = replace(constraints, gc_window_bp=window_bp)
         if protein and length_bp % 3 == 0:
             constraints = replace(constraints, protein=protein[: length_bp // 3])
         texts = ["".join(bases) for bases in itertools.product("ACGT", repeat=length_bp)]
@@ -87,7 +78,6 @@ class TestConstraints:
             ("token", Constraints(("GAATTC", "GGTCTC", "GAGACC", "AAAA", "RGATCY", "CCNGG"))),
             ("base", Constraints(require=("GGATCC", "ATGNNNTAA"))),
             ("chain", Constraints(gc=(0.45, 0.55), gc_window_bp=20)),
-            ("base", Constraints(gc=(0.48, 0.52))),
             ("token", Constraints(no_stop_frame=1)),
             ("chain", Constraints(("AAA", "TTT"), ("GGATCC",), (0.4, 0.6), 30, 0)),
         ],
@@ -96,14 +86,12 @@ class TestConstraints:
         """Prompts of all lengths, some of them with an N; lengths that cut the last 6-mer."""
         prompts = [*PROMPTS[::2], "GAATT", "ACGTGAAT", "ATGTA", "ACNAA", "GAGACCGGTCT", "TAA", "T"]
         how = {"seed": 4, "mode": mode, "constraints": constraints, "temperature": 1.2}
-        for length_bp in (31, 96):
-            texts = model.generate(prompts, length_bp, **how)
-            for prompt, text in zip(prompts, texts, strict=True):
-                assert len(text) == length_bp
-                assert keeps(constraints, prompt, text)
-        free = model.generate(prompts, 96, seed=4, mode=mode)
+        texts = model.generate(prompts, 67, **how)
+        for prompt, text in zip(prompts, texts, strict=True):
+            assert len(text) == 67
+            assert keeps(constraints, prompt, text)
+        free = model.generate(prompts, 67, seed=4, mode=mode)
         assert not all(keeps(constraints, *pair) for pair in zip(prompts, free, strict=True))
-        assert model.generate(prompts[-3:-2], 96, **how) == texts[-3:-2]
 
     def test_greedy_takes_the_best_that_is_allowed(self, model, network):
         p = stock_distribution(network, "ACGTAC")
@@ -122,9 +110,7 @@ class TestConstraints:
             ({"forbid": ("GAXTC",)}, "letter 3: 'X'"),
             ({"require": ("A" * 1001,)}, "give"),
             ({"gc": (0.6, 0.4)}, "give"),
-            ({"gc": (-0.1, 0.4)}, "give"),
             ({"gc_window_bp": 10}, "give"),
-            ({"gc": (0.4, 0.6), "gc_window_bp": 0}, "give"),
             ({"no_stop_frame": 3}, "give"),
         ],
     )

@@ -13,7 +13,14 @@ from carbon.inference.generate.speculative import _check, _Proposal
 from carbon.inference.options import MODES
 from carbon.tokenizer import HYBRID, encode
 from tests.helpers.files import random_bases
-from tests.helpers.generation import PROMPTS, RULES, agree, keeps, other_network
+from tests.helpers.generation import (
+    PROMPTS,
+    RULES,
+    agree,
+    keeps,
+    other_network,
+    poor_in_memory,
+)
 from tests.helpers.reference import (
     KMERS,
     stock_distribution,
@@ -40,8 +47,8 @@ class TestSpeculative:
 
     def test_a_draft_of_another_vocabulary_and_context(self, model):
         draft = Draft(other_network(11, HYBRID, context_tokens=30))
-        plain = model.generate(PROMPTS[::3], 150, temperature=0)
-        assert model.generate(PROMPTS[::3], 150, temperature=0, draft=draft) == plain
+        plain = model.generate(PROMPTS[3:9:3], 100, temperature=0)
+        assert model.generate(PROMPTS[3:9:3], 100, temperature=0, draft=draft) == plain
 
     def test_the_most_that_a_draft_proposes_fits_behind_a_full_context(self):
         """32 6-mers and the one before are read as 40, of which the last lie beyond 64 tokens."""
@@ -52,9 +59,9 @@ class TestSpeculative:
 
     def test_the_model_itself_proposes_what_is_accepted(self, model):
         draft = Draft(model, 4)
-        texts = model.generate(PROMPTS[:8], 150, seed=8, draft=draft)
+        texts = model.generate(PROMPTS[:4], 150, seed=8, draft=draft)
         # 24 to 26 6-mers each, in rounds of one, five times five and what is left of them.
-        assert draft.num_proposed > 8 * 18 and draft.accepted_share > 0.99
+        assert draft.num_proposed > 4 * 18 and draft.accepted_share > 0.99
         assert all(len(text) == 150 for text in texts)
 
     @pytest.mark.parametrize("is_short", [False, True])
@@ -73,11 +80,11 @@ class TestSpeculative:
             return propose(helper, rows, behind, wanted)
 
         draft = Draft(other_network(11, context_tokens=16), 32) if is_short else Draft(likeness)
-        prompts, length_bp = (PROMPTS[::4], 90) if is_short else (PROMPTS[::4], 300)
+        prompts, length_bp = (PROMPTS[::4], 60) if is_short else (PROMPTS[::6], 300)
         plain = model.generate(prompts, length_bp, temperature=0)
         monkeypatch.setattr(speculative, "_propose", watched)
         assert model.generate(prompts, length_bp, temperature=0, draft=draft) == plain
-        assert len(num_read) > 60 and max(num_read) > 0
+        assert len(num_read) > 30 and max(num_read) > 0
         assert not is_short or min(num_read) == 0
 
     @pytest.mark.nightly
@@ -107,7 +114,7 @@ class TestSpeculative:
         z[:, random.choice(4096, 10, replace=False)] = 1.5 * random.normal(size=(2, 10))
         p, q = distribution(torch.from_numpy(z), rule)
         (row,) = rows_for_prompts(["ACGTAC"], Task(60, rule))
-        num, counts = 300, np.zeros(4096)
+        num, counts = 120, np.zeros(4096)
         for kmer in random.choice(4096, num, p=(q / q.sum()).numpy()):
             kept = _check(row, [_Proposal(int(kmer), q)], torch.from_numpy(z[[0, 0]]))
             counts[kept[0].kmer] += 1
@@ -116,14 +123,14 @@ class TestSpeculative:
 
     def test_company_does_not_matter(self, model, likeness):
         rule = {"seed": 5, "temperature": 0.8, "top_p": 0.9, "repetition_penalty": 0.1}
-        together = model.generate(PROMPTS, 100, draft=Draft(likeness), **rule)
-        for prompt, text in [*zip(PROMPTS, together, strict=True)][::4]:
-            assert model.generate([prompt], 100, draft=Draft(likeness), **rule) == [text]
+        together = model.generate(PROMPTS, 60, draft=Draft(likeness), **rule)
+        for prompt, text in [*zip(PROMPTS, together, strict=True)][::5]:
+            assert model.generate([prompt], 60, draft=Draft(likeness), **rule) == [text]
 
     def test_constraints_hold(self, model, likeness):
         constraints = Constraints(("AAA", "TTT"), ("GGATCC",), (0.4, 0.6), 30, 0)
-        texts = model.generate(PROMPTS, 97, constraints=constraints, draft=Draft(likeness))
-        assert all(keeps(constraints, *pair) for pair in zip(PROMPTS, texts, strict=True))
+        texts = model.generate(PROMPTS[::2], 67, constraints=constraints, draft=Draft(likeness))
+        assert all(keeps(constraints, *pair) for pair in zip(PROMPTS[::2], texts, strict=True))
 
     def test_a_stream_of_it(self, model, likeness):
         steps = model.stream("ACG", 100, seed=2, draft=Draft(likeness))
@@ -154,27 +161,17 @@ class TestInfill:
         assert sorted(filling.bases for filling in fillings) == sorted(set(drawn))
         scores = [filling.score for filling in fillings]
         assert scores == sorted(scores, reverse=True)
-        assert (
-            fillings[0].score == fillings[0].gap_log_likelihood + fillings[0].right_log_likelihood
-        )
+        best = fillings[0]
+        assert best.score == best.gap_log_likelihood + best.right_log_likelihood
 
-    def test_memory_that_runs_out_halves_the_candidates(self, model, network, monkeypatch, capsys):
+    def test_memory_that_runs_out_halves_the_candidates(self, model, monkeypatch, capsys):
         """They are branches of one passage, which shares 32 tokens of its stem."""
         left, right = random_bases(220), random_bases(30, seed=1)
         expected = model.infill(left, right, 7, candidates=12, seed=3)
         assert len(expected) == 12
-        mine = Model(model.model)
         monkeypatch.setattr("carbon.inference.generate.generate._MOST_ROWS", 8)
-        forward, passes = type(network.model).forward, []
-
-        def poor(self, input_ids, **more):
-            passes.append(len(input_ids))
-            if len(input_ids) > 8:
-                raise torch.OutOfMemoryError("no more")
-            return forward(self, input_ids=input_ids, **more)
-
-        monkeypatch.setattr(type(network.model), "forward", poor)
-        assert mine.infill(left, right, 7, candidates=12, seed=3) == expected
+        passes = poor_in_memory(monkeypatch, most_rows=8)
+        assert Model(model.model).infill(left, right, 7, candidates=12, seed=3) == expected
         assert "out of memory with 12 rows" in capsys.readouterr().err
         assert passes[-6:] == [1, 12, 1, 6, 1, 6]
 
@@ -194,14 +191,8 @@ class TestInfill:
             for filling in model.infill("ATGA", right, 8, seed=seed, constraints=constraints):
                 assert keeps(constraints, "ATGA", filling.bases, right)
 
-    @pytest.mark.parametrize(
-        ("wrong", "message"),
-        [
-            ({"right": "A" * 285}, "context of 48 tokens"),
-            ({"right": "HELLO"}, "right context"),
-            ({"candidates": 0}, "0 candidates"),
-        ],
-    )
-    def test_mistakes(self, model, wrong, message):
-        with pytest.raises(UserError, match=message):
-            model.infill("ACG", **({"right": "ACG", "length_bp": 6} | wrong))
+    def test_a_gap_beyond_the_context_is_refused(self, model):
+        with pytest.raises(UserError, match="context of 48 tokens"):
+            model.infill("ACG", "A" * 285, 6)
+        with pytest.raises(UserError, match="right context"):
+            model.infill("ACG", "HELLO", 6)

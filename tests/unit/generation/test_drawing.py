@@ -16,6 +16,7 @@ from tests.helpers.generation import (
     PROMPTS,
     agree,
     other_network,
+    poor_in_memory,
 )
 from tests.helpers.reference import (
     INDEX,
@@ -66,7 +67,7 @@ class TestDecoder:
                 expected = network(torch.tensor([ids])).logits[0, -3:, NATIVE.kmer_rows]
             torch.testing.assert_close(found[:3], expected, atol=2e-5, rtol=1e-5)
 
-    @pytest.mark.parametrize("taken_back", [8, 10, 11, 12, 13])
+    @pytest.mark.parametrize("taken_back", [10, 11, 12])
     def test_a_row_of_which_all_is_taken_back_is_read_anew(self, taken_back):
         """A context of 16 tokens is full; the row starts again, with 8 6-mers, and reads two."""
         tags = ("<fungi_species>", "<transfer_rna>") if taken_back % 2 else ()
@@ -126,7 +127,7 @@ class TestGenerate:
         """Frequencies of the next base against the mass of 6-mers that agree with the tail."""
         prompt = random_bases(30)
         p = stock_distribution(network, prompt).tolist()
-        texts = model.generate([prompt + "NT"] * 1000, 1, seed=1)
+        texts = model.generate([prompt + "NT"] * 500, 1, seed=1)
         expected = [mass(p, f"?T{base}???") for base in "ACGT"]
         assert agree(np.array([texts.count(base) for base in "ACGT"]), np.array(expected))
 
@@ -134,36 +135,27 @@ class TestGenerate:
     def test_company_order_and_batch_do_not_matter(self, model, mode, monkeypatch):
         """Prompts of all lengths, shorter and longer than the context, against each alone."""
         prompts = [*PROMPTS, PROMPTS[5], PROMPTS[5].lower()]
-        together = model.generate(prompts, 63, seed=5, mode=mode)
-        assert all(len(text) == 63 and set(text) <= set("ACGT") for text in together)
+        together = model.generate(prompts, 33, seed=5, mode=mode)
+        assert all(len(text) == 33 and set(text) <= set("ACGT") for text in together)
         for prompt, text in [*zip(PROMPTS, together, strict=False)][::3]:
-            assert model.generate([prompt], 63, seed=5, mode=mode) == [text]
-        turned = model.generate(prompts[::-1], 63, seed=5, mode=mode)[::-1]
+            assert model.generate([prompt], 33, seed=5, mode=mode) == [text]
+        turned = model.generate(prompts[::-1], 33, seed=5, mode=mode)[::-1]
         assert turned[:5] + turned[6:13] == together[:5] + together[6:13]
         assert sorted([turned[5], *turned[13:]]) == sorted([together[5], *together[13:]])
         assert len({together[5], *together[13:]}) == 3  # samples of one prompt
         monkeypatch.setattr("carbon.inference.generate.generate._MOST_ROWS", 3)
-        assert model.generate(prompts, 63, seed=5, mode=mode) == together
-        assert model.generate(prompts, 63, seed=6, mode=mode) != together
+        assert model.generate(prompts, 33, seed=5, mode=mode) == together
+        assert model.generate(prompts, 33, seed=6, mode=mode) != together
 
     @pytest.mark.parametrize("is_drafted", [False, True])
     def test_memory_that_runs_out_halves_the_batch(
-        self, model, network, likeness, is_drafted, monkeypatch, capsys
+        self, model, likeness, is_drafted, monkeypatch, capsys
     ):
         """In the middle too: the batch begins again, with the same numbers."""
         prompts = [PROMPTS[6][: 2 * n] for n in range(20)]
         draft = Draft(likeness) if is_drafted else None
         expected = model.generate(prompts, 30, seed=5, draft=draft)
-        forward, passes = type(network.model).forward, []
-
-        def poor(self, input_ids, **more):
-            passes.append(len(input_ids))
-            if len(input_ids) > 8 and len(passes) > 4:
-                raise torch.OutOfMemoryError("no more")
-            return forward(self, input_ids=input_ids, **more)
-
-        monkeypatch.setattr(type(network.model), "forward", poor)
-        told = []
+        passes, told = poor_in_memory(monkeypatch, most_rows=8, from_pass=4), []
         found = Model(model.model).generate(prompts, 30, seed=5, draft=draft, advance=told.append)
         assert found == expected
         assert sum(told) == 20 * 30 and min(told) < 0
@@ -172,8 +164,7 @@ class TestGenerate:
 
     def test_generation_goes_on_when_the_context_is_full(self, model):
         """48 tokens are read; then `<dna>` and the last 24 6-mers start a new context."""
-        (text,) = model.generate([""], 600, temperature=0)
-        assert len(text) == 600
+        (text,) = model.generate([""], 294, temperature=0)
         # 6-mer 48, from 0, is the first that the new context predicts, from 6-mers 24 to 47.
         prompt = text[24 * 6 : 48 * 6]
         assert model.generate([prompt], 6, temperature=0) == [text[48 * 6 : 49 * 6]]
@@ -185,20 +176,18 @@ class TestGenerate:
         assert model.generate([prompt], 6, temperature=0) == [KMERS[p.argmax()]]
 
     def test_tags_matter(self, model):
-        bare, tagged = (
-            model.generate([""], 60, temperature=0, tags=t) for t in ((), ("<fungi_species>",))
-        )
-        assert bare != tagged
+        bare = model.generate([""], 60, temperature=0)
+        assert model.generate([""], 60, temperature=0, tags=("<fungi_species>",)) != bare
 
     def test_a_penalty_keeps_6mers_from_coming_again(self, model):
         """100 nats are more than the spread of this network: no 6-mer of the window comes again."""
         prompt = "ACGTAC" * 20 + "ACG"
-        (text,) = model.generate([prompt], 297, repetition_penalty=100.0, repetition_window_bp=150)
+        (text,) = model.generate([prompt], 177, repetition_penalty=100.0, repetition_window_bp=150)
         whole = prompt + text
-        for at in range(126, 420, 6):
+        for at in range(126, 300, 6):
             window = whole[max(0, at - 150) : at]
             assert whole[at : at + 6] not in {window[i : i + 6] for i in range(len(window) - 5)}
-        assert model.generate([prompt], 297)[0] != text
+        assert model.generate([prompt], 177)[0] != text
 
     def test_a_prompt_must_be_dna(self, model):
         with pytest.raises(UserError, match="prompt 2"):
@@ -209,7 +198,7 @@ class TestGenerate:
 class TestStream:
     @pytest.mark.parametrize("mode", MODES)
     def test_it_is_what_generate_gives(self, model, mode):
-        for prompt in PROMPTS[::4]:
+        for prompt in PROMPTS[1::6]:
             steps = list(model.stream(prompt, 40, seed=3, mode=mode, top_p=0.9))
             assert ["".join(s.bases for s in steps)] == model.generate(
                 [prompt], 40, seed=3, mode=mode, top_p=0.9

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_map_only
 from transformers import DynamicCache, LlamaForCausalLM
 
 from carbon.inference import Constraints, Draft, Model, SamplingRule
-from carbon.inference.generate.decode import CudaGraph, Decoder
+from carbon.inference.generate.decode import Decoder
 from carbon.model import LoadedModel
 from carbon.model.load import cache_arguments
 from carbon.tokenizer import NATIVE, encode
@@ -35,11 +35,6 @@ def begun(model: Model, lengths_bp: list[int]) -> tuple[Decoder, torch.Tensor, t
 
 def shape_of(tensor: torch.Tensor) -> tuple[object, ...]:
     return tensor.shape, tensor.stride(), tensor.dtype
-
-
-def test_what_asks_the_device_is_refused():
-    with graphs_on_cpu(), pytest.raises(RuntimeError, match="asks the device"):
-        CudaGraph(lambda x: (x * x.sum().item(),), torch.ones(2))
 
 
 class TestStep:
@@ -66,7 +61,7 @@ class TestStep:
                     error = (logits[row] - expected).abs().max() / expected.abs().max()
                     assert error < 1e-5
 
-    @pytest.mark.parametrize("options", [RULES[-1], {"mode": "base"}, {"mode": "chain"}])
+    @pytest.mark.parametrize("options", [RULES[-1], {"mode": "chain"}])
     def test_nothing_but_contents_changes_from_token_to_token(self, options):
         """Operators, shapes, the host's numbers, and where keys and values lie."""
         decoder, kmers, numbers = begun(other_network(5, context_tokens=700), [0, 60, 600])
@@ -91,28 +86,27 @@ class TestText:
         ("mode", "options", "context_tokens"),
         [
             ("token", {}, 48),
-            ("base", {"temperature": 0.0}, 48),
-            ("chain", {}, 160),
-            ("token", {"top_k": 9, "top_p": 0.8}, 160),
+            ("base", {"temperature": 0.0}, 160),
+            ("chain", {"top_k": 9, "top_p": 0.8}, 160),
         ],
     )
     def test_it_is_that_of_the_plain_way(self, mode, options, context_tokens):
         """Tails, rows that end and start again, contexts that fill, blocks that end."""
         model = other_network(5, context_tokens=context_tokens)
-        expected = model.generate(PROMPTS[::2], 200, seed=4, mode=mode, **options)
+        expected = model.generate(PROMPTS[::3], 130, seed=4, mode=mode, **options)
         with graphs_on_cpu(7) as made:
-            assert model.generate(PROMPTS[::2], 200, seed=4, mode=mode, **options) == expected
-        assert sum(graph.num_replays for graph in made) > 10
+            assert model.generate(PROMPTS[::3], 130, seed=4, mode=mode, **options) == expected
+        assert sum(graph.num_replays for graph in made) > 2
 
     def test_a_graph_is_captured_once_for_rows_and_places(self):
-        """125 6-mers behind 10: the first from the prompt, 7 at a time to 128 places and beyond."""
+        """35 6-mers behind 100: the first from the prompt, 7 at a time to 128 places and beyond."""
         model = other_network(5, context_tokens=700)
-        prompts = [random_bases(60, seed=n) for n in range(2)]
-        expected = model.generate(prompts, 750, seed=4)
+        prompts = [random_bases(600, seed=n) for n in range(2)]
+        expected = model.generate(prompts, 210, seed=4)
         with graphs_on_cpu(7) as made:
-            assert model.generate(prompts, 750, seed=4) == expected
+            assert model.generate(prompts, 210, seed=4) == expected
         replays = [graph.num_replays for graph in made]
-        assert len(replays) == 2 and sum(replays) == 7 * (125 // 8) + (125 % 8 - 1)
+        assert len(replays) == 2 and sum(replays) == 7 * (35 // 8) + (35 % 8 - 1)
 
     @pytest.mark.parametrize(
         ("rope", "options"),
@@ -132,7 +126,7 @@ class TestText:
 
         def text():
             more = {"draft": Draft(other_network(6))} if "draft" in options else {}
-            return model.generate(PROMPTS[:5], 60, seed=1, **options | more)
+            return model.generate(PROMPTS[:3], 30, seed=1, **options | more)
 
         expected = text()
         with graphs_on_cpu() as made:
@@ -142,7 +136,7 @@ class TestText:
     def test_a_stream_is_the_same(self):
         """DrawnKmer ahead by a graph."""
         model = other_network(5, context_tokens=700)
-        steps = partial(model.stream, PROMPTS[6], 300, seed=2)
+        steps = partial(model.stream, PROMPTS[6], 120, seed=2)
         expected = list(steps())
         with graphs_on_cpu() as made:
             found = list(steps())

@@ -27,15 +27,15 @@ from tests.helpers.generation import PROMPTS, RULES, other_network
 def test_text_drawn_ahead_is_the_same(mode, options, prompts, monkeypatch):
     """Rows end and start again, contexts fill, tails condition the first 6-mer."""
     model = other_network(5)
-    expected = model.generate(prompts, 200, seed=4, mode=mode, **options)
+    expected = model.generate(prompts, 100, seed=4, mode=mode, **options)
     monkeypatch.setitem(generate._AHEAD, "cpu", 7)
     told: list[int] = []
-    found = model.generate(prompts, 200, seed=4, mode=mode, advance=told.append, **options)
+    found = model.generate(prompts, 100, seed=4, mode=mode, advance=told.append, **options)
     assert found == expected
-    assert sum(told) == 200 * len(prompts)
+    assert sum(told) == 100 * len(prompts)
 
 
-@pytest.mark.parametrize(("num_rows", "options"), [(1, RULES[0]), (5, RULES[1]), (8, RULES[-1])])
+@pytest.mark.parametrize(("num_rows", "options"), [(1, RULES[1]), (8, RULES[-1])])
 def test_no_token_waits_for_the_device(num_rows, options):
     """Tensors without data refuse `.item()`, `.tolist()`, `bool()`, `.cpu()` and `nonzero`."""
     with torch.device("meta"):

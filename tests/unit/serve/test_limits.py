@@ -20,7 +20,7 @@ from tests.helpers.coroutines import run_coroutine
 from tests.helpers.processes import waits_for
 from tests.helpers.serve import BASES, serving
 
-LIMITS = ConnectionLimits(most_connections=4, timeout_seconds=1, grace_seconds=1)
+LIMITS = ConnectionLimits(most_connections=4, timeout_seconds=1, grace_seconds=0.5)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,6 @@ LIMITS = ConnectionLimits(most_connections=4, timeout_seconds=1, grace_seconds=1
     [
         ("/v1/completions", {"prompt": [""], "max_tokens": 0, "n": 10**9}, "1,000,000,000 results"),
         ("/v1/completions", {"prompt": "A", "max_tokens": 10**12}, "tokens to compute exceed"),
-        ("/v1/embeddings", {"input": ["A"] * 41}, "41 results exceed the 40"),
         ("/score", {"sequences": [""] * 41}, "41 results exceed the 40"),
         ("/score", {"sequences": ["A" * 40_000]}, "tokens to compute exceed the 5,000"),
         ("/variants", {"variants": ["c:1 A>C"] * 40}, "tokens to compute exceed the 5,000"),
@@ -47,7 +46,6 @@ BODIES = [
     (b'{"prompt": "A", "n": ' + DIGITS + b"}", "body"),
     (b'{"prompt": "A", "top_p": NaN}', "NaN and Infinity are not JSON"),
     (b'{"prompt": "A", "temperature": 1e999}', "temperature"),
-    (b'{"prompt": "A", "prompt": "C"}', None),
     (b"[]", "body"),
     (b"", "body"),
 ]
@@ -57,9 +55,6 @@ BODIES = [
 def test_hostile_bodies_get_a_reason_in_openai_s_form(address, body, message):
     headers = {"Content-Type": "application/json"}
     answer = httpx.post(f"{address}/v1/completions", content=body, headers=headers)
-    if message is None:
-        assert answer.status_code in (200, 400)
-        return
     assert answer.status_code == 400, answer.text
     error = answer.json()["error"]
     assert message in error["message"] and len(error["message"]) < 400
@@ -68,28 +63,34 @@ def test_hostile_bodies_get_a_reason_in_openai_s_form(address, body, message):
 
 @pytest.mark.parametrize(
     ("host", "status"),
-    [("127.0.0.1:80", 200), ("localhost", 200), ("[::1]:1", 200), ("evil.example", 400), ("", 400)],
-)
-def test_names_of_other_hosts_are_refused(address, host, status):
-    answer = httpx.get(f"{address}/health", headers={"Host": host})
-    assert answer.status_code == status
+    [
+        ("127.0.0.1:80", 200), ("localhost", 200), ("[::1]:1", 200), ("LAB.example", 200),
+        ("evil.example", 400), ("", 400),
+    ],
+)  # fmt: skip
+def test_names_of_other_hosts_are_refused(host, status):
+    async def app(scope, receive, send):
+        await JSONResponse({})(scope, receive, send)
+
+    async def ask():
+        hosts = (*ServeOptions(name="tiny").allowed_hosts, "Lab.Example")
+        gate = RequestGate(app, ServeOptions(name="tiny", allowed_hosts=hosts))
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(gate)) as client:
+            return await client.get("http://localhost/health", headers={"Host": host})
+
+    assert run_coroutine(ask()).status_code == status
 
 
 def test_web_pages_of_named_origins_alone_may_ask(model):
-    with serving(model, name="tiny", allowed_origins=["https://lab.example"]) as address:
-        for origin, allowed in (("https://lab.example", "https://lab.example"), ("null", None)):
+    lab = "https://lab.example"
+    preflight = {
+        "Origin": lab, "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization, content-type",
+    }  # fmt: skip
+    with serving(model, name="tiny", allowed_origins=[lab], token="a" * 16) as address:
+        for origin, allowed in ((lab, lab), ("null", None)):
             answer = httpx.get(f"{address}/health", headers={"Origin": origin})
             assert answer.headers.get("access-control-allow-origin") == allowed
-
-
-def test_a_page_of_a_named_origin_may_post_with_a_token(model):
-    preflight = {
-        "Origin": "https://lab.example",
-        "Access-Control-Request-Method": "POST",
-        "Access-Control-Request-Headers": "authorization, content-type",
-    }
-    origins = [preflight["Origin"]]
-    with serving(model, name="tiny", allowed_origins=origins, token="a" * 16) as address:
         answer = httpx.options(f"{address}/score", headers=preflight)
     assert answer.status_code == 200, answer.text
     assert "POST" in answer.headers["access-control-allow-methods"]
@@ -122,8 +123,8 @@ def alone(address):
     return [_answer(address, request) for request in REQUESTS]
 
 
-@settings(max_examples=6)
-@given(numbers=st.lists(st.integers(0, len(REQUESTS) - 1), min_size=2, max_size=8))
+@settings(max_examples=4)
+@given(numbers=st.lists(st.integers(0, len(REQUESTS) - 1), min_size=3, max_size=8))
 def test_a_batch_accepts_what_is_accepted_alone(address, alone, numbers):
     assert {status for status, _ in alone} == {200, 400}
     with ThreadPoolExecutor(len(numbers)) as pool:
@@ -145,25 +146,12 @@ def _received(connection):
     return b"".join(parts)
 
 
-@pytest.mark.parametrize(("host", "status"), [("LAB.example", 200), ("other.example", 400)])
-def test_names_of_hosts_have_no_case(host, status):
-    async def app(scope, receive, send):
-        await JSONResponse({})(scope, receive, send)
-
-    async def ask():
-        gate = RequestGate(app, ServeOptions(name="tiny", allowed_hosts=("Lab.Example",)))
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(gate)) as client:
-            return await client.get(f"http://{host}/health", headers={"Host": host})
-
-    assert run_coroutine(ask()).status_code == status
-
-
 HEAD = b"POST /score HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 BODY = b'{"sequences": ["ACGTAC"]}'
 WHOLE = HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
 
 
-@pytest.mark.parametrize("sent", [b"", HEAD, WHOLE[:-9]])
+@pytest.mark.parametrize("sent", [b"", WHOLE[:-9]])
 def test_a_client_that_stalls_is_cut_off(short, sent):
     with socket.create_connection(short) as connection:
         connection.sendall(sent)
@@ -201,7 +189,7 @@ def test_the_server_ends_though_clients_stall(model):
 
 
 def test_requests_that_run_are_answered_before_the_server_ends(model, monkeypatch):
-    question, answers, submitted = {"sequences": [BASES] * 40}, [], []
+    question, answers, submitted = {"sequences": [BASES] * 20}, [], []
     submit = ModelThread.submit
 
     def noted(self, job):
@@ -221,7 +209,7 @@ def test_requests_that_run_are_answered_before_the_server_ends(model, monkeypatc
     for thread in threads:
         thread.join()
     assert [answer.status_code for answer in answers] == [200, 200]
-    assert [answer.text.count('"log_likelihood"') for answer in answers] == [40, 40]
+    assert [answer.text.count('"log_likelihood"') for answer in answers] == [20, 20]
     assert sum(answer.text.endswith(DONE) for answer in answers) == 1
 
 
@@ -238,18 +226,12 @@ def test_a_stream_that_outlasts_the_grace_is_cut_off(model):
 
 
 def test_a_small_question_does_not_wait_for_a_large_one(model):
+    large, small = {"sequences": [BASES * 6] * 16}, {"sequences": ["ACGT"]}
     with serving(model, name="tiny", most_tokens=10**7, most_items=10**6) as address:
-        done = []
-
-        def ask_much():
-            large = {"sequences": [BASES * 6] * 50}
-            httpx.post(f"{address}/score", json=large, timeout=600)
-            done.append("large")
-
-        thread = threading.Thread(target=ask_much)
+        thread = threading.Thread(target=httpx.post, args=(f"{address}/score",),
+                                  kwargs={"json": large, "timeout": 600})  # fmt: skip
         thread.start()
-        for _ in range(5):
-            small = httpx.post(f"{address}/score", json={"sequences": ["ACGT"]}, timeout=600)
-            assert small.status_code == 200
-        assert not done
+        for _ in range(2):
+            assert httpx.post(f"{address}/score", json=small, timeout=600).status_code == 200
+        assert thread.is_alive()
         thread.join()

@@ -111,7 +111,6 @@ def test_without_its_extra_the_remedy_is_told(capsys, monkeypatch):
         (["--port", "99999"], "'99999' is not a port"),
         (["--port", "TAKEN"], "address already in use"),
         (["--host", "no.such.host.invalid"], "--host no.such.host.invalid"),
-        (["--most-waiting", "0"], "--most-waiting"),
         (["--most-tokens", "0"], "--most-tokens"),
     ],
 )

@@ -3,7 +3,6 @@
 import asyncio
 import re
 from html import unescape
-from html.parser import HTMLParser
 
 import httpx
 import openai
@@ -28,19 +27,15 @@ def locked(model):
 
 class TestToken:
     def test_openai_s_client_sends_it_as_its_key(self, locked):
-        for key, accepted in ((TOKEN, True), (TOKEN[:-1], False), (f"{TOKEN}0", False)):
-            client = openai.OpenAI(base_url=f"{locked}/v1", api_key=key, max_retries=0)
-            if accepted:
-                assert client.models.list().data[0].id == "tiny"
-                continue
-            with pytest.raises(openai.AuthenticationError, match="Authorization: Bearer"):
-                client.models.list()
+        client = openai.OpenAI(base_url=f"{locked}/v1", api_key=TOKEN, max_retries=0)
+        assert client.models.list().data[0].id == "tiny"
 
     @pytest.mark.parametrize(
         ("value", "status"),
         [
             (f"Bearer {TOKEN}", 200), (f"bearer  {TOKEN}", 200), (TOKEN, 401), ("Bearer", 401),
             (f"Basic {TOKEN}", 401), ("Bearer \xe9", 401), (None, 401),
+            (f"Bearer {TOKEN[:-1]}", 401), (f"Bearer {TOKEN}0", 401),
         ],
     )  # fmt: skip
     def test_forms_of_the_header(self, locked, value, status):
@@ -69,11 +64,14 @@ class TestToken:
     def test_options_do_not_show_it(self):
         assert TOKEN not in repr(ServeOptions(name="tiny", token=TOKEN))
 
-    def test_blanks_around_a_token_are_no_part_of_it(self, tmp_path):
-        (tmp_path / "token").write_text(f"{TOKEN}\n")
-        assert read_token(tmp_path / "token") == TOKEN
-        with pytest.raises(UserError, match="absent: "):
-            read_token(tmp_path / "absent")
+    def test_a_file_has_a_token_and_blanks_around_it(self, tmp_path):
+        path = tmp_path / "token"
+        path.write_text(f"{TOKEN}\n")
+        assert read_token(path) == TOKEN
+        for text in ("", "two words of a token", "\x00" * 20, "é" * 20):
+            path.write_text(text, encoding="utf-8")
+            with pytest.raises(UserError, match="token: a token has at least 16"):
+                read_token(path)
 
 
 class TestState:
@@ -139,39 +137,21 @@ def parsed(text):
     return values
 
 
-class _Page(HTMLParser):
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.commands, self.titles = [], [], []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data):
-        if data.startswith("curl "):
-            self.commands.append(unescape(data))
-
-
 class TestReferencePage:
     def test_it_loads_nothing_and_names_every_address(self, address):
         text = httpx.get(f"{address}/docs").text
-        page, document = _Page(text), httpx.get(f"{address}/openapi.json").json()
-        assert not [tag for tag, attrs in page.tags if tag == "script" or "src" in attrs]
-        for path, methods in document["paths"].items():
+        assert "<script" not in text and "src=" not in text
+        for path, methods in httpx.get(f"{address}/openapi.json").json()["paths"].items():
             for method in methods:
                 assert f"{method.upper()} {path}" in text
-        assert len(page.commands) == sum("post" in each for each in document["paths"].values()) > 3
 
     def test_its_commands_have_the_address_and_the_token_of_the_server(self, address, locked):
-        port = address.rpartition(":")[2]
-        local = f"http://localhost:{port}"
-        commands = _Page(httpx.get(f"{local}/docs").text).commands
-        assert commands[0].startswith(f"curl {local}/v1/completions --json ")
+        local = f"http://localhost:{address.rpartition(':')[2]}"
+        assert f"curl {local}/v1/completions --json " in httpx.get(f"{local}/docs").text
         headers = {"Authorization": f"Bearer {TOKEN}"}
-        text = httpx.get(f"{locked}/docs", headers=headers).text
-        start = f"curl {locked}/v1/completions -H 'Authorization: Bearer TOKEN' --json "
-        assert _Page(text).commands[0].startswith(start) and TOKEN not in text
+        text = unescape(httpx.get(f"{locked}/docs", headers=headers).text)
+        command = f"curl {locked}/v1/completions -H 'Authorization: Bearer TOKEN' --json "
+        assert command in text and TOKEN not in text
 
     def test_its_fields_have_a_meaning_and_its_examples_are_accepted(self, address):
         document = httpx.get(f"{address}/openapi.json").json()
