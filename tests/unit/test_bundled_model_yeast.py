@@ -1,6 +1,6 @@
 """The bundled model as it is: whole, small, honest, and one that has learned yeast."""
 
-import gzip
+import itertools
 import json
 import math
 import os
@@ -9,14 +9,27 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from safetensors import safe_open
 
 import carbon
-from carbon.genome import Interval, Reference, read_annotation
+from carbon.genome import (
+    STOP_CODONS,
+    Consequences,
+    Interval,
+    Reference,
+    Variant,
+    read_annotation,
+)
+from carbon.genome.genome import Genome
 from carbon.inference.variants.background import Background
 from carbon.model import model_folder
+from demo.lab import Lab
+from demo.panels.variant import VariantEffect
+from demo.variant_views import title_of
 from tests.helpers.bundled_model import real_entry
+from tests.helpers.demo import visited
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "models.md"
@@ -38,6 +51,9 @@ def yeast():
 def test_it_is_whole_and_small(yeast):
     sizes = {path.name: path.stat().st_size for path in yeast.folder.iterdir()}
     assert sizes.keys() == FILES
+    for path in yeast.folder.iterdir():
+        if path.suffix in (".md", ".json", ".toml"):
+            assert not re.search(r"/(?:home|work|root|tmp|Users|mnt)/", path.read_text()), path
     assert sizes["model.safetensors"] <= 10_000_000, "the wheel's limit for weights"
     assert sizes["VIII.fa.gz"] + sizes["VIII.gtf.gz"] < 400_000, (
         "the limit for chromosome and genes"
@@ -58,23 +74,8 @@ def test_every_kind_of_its_background_has_variants_of_its_own(yeast):
     short = {kind: each["variants"] for kind, each in background.table.items()
              if each["variants"] < 100 or "quantiles" not in each}  # fmt: skip
     assert short == {}
-    snvs = {kind for kind in background.table if kind.startswith("snv ")}
-    # R64-1-1 has no UTRs; all other kinds of SNV are on chromosome VIII.
-    assert snvs == {
-        f"snv {term}" for term in (
-            "intergenic_variant", "intron_variant", "missense_variant", "splice_variant",
-            "splice_region_variant",
-            "non_coding_transcript_exon_variant", "start_lost", "stop_gained", "stop_lost",
-            "synonymous_variant",
-        )
-    }  # fmt: skip
-
-
-def test_nothing_in_it_tells_a_path(yeast):
-    for path in yeast.folder.iterdir():
-        if path.suffix in (".md", ".json", ".toml"):
-            found = re.findall(r"/(?:home|work|root|tmp|Users|mnt)/", path.read_text())
-            assert not found, f"{path.name} names folders of a machine"
+    # R64-1-1 has no UTRs; all ten other kinds of SNV are on chromosome VIII.
+    assert sum(kind.startswith("snv ") for kind in background.table) == 10
 
 
 def test_the_chromosome_and_a_gene_that_people_know(yeast):
@@ -104,20 +105,6 @@ def test_the_card_has_the_figures_of_the_results(yeast):
     assert measured["value"] == yeast.heldout_nats_per_base < math.log(4)
 
 
-def test_the_card_says_what_of_the_held_out_chromosome_has_copies_in_training(yeast):
-    """Counted by Biopython and a set of strings: 46,682 of 562,613 places of the chromosome.
-
-    The corpus cuts it into 12 records, so that 11 x 30 places have no 31-mer.
-    """
-    card = (yeast.folder / "README.md").read_text()
-    found = re.search(
-        r"8\.3% of its 31-mers also occur in the training records \(([\d,]+) of ([\d,]+)\)", card
-    )
-    shared, kmers = (int(number.replace(",", "")) for number in found.groups())
-    assert kmers == 562_613 - 11 * 30 and 46_682 - 11 * 30 <= shared <= 46_682
-    assert "never seen" not in card
-
-
 def test_the_card_begins_as_the_hub_reads_it(yeast):
     yaml = pytest.importorskip("yaml")
     front = yaml.safe_load((yeast.folder / "README.md").read_text().split("---\n")[1])
@@ -131,23 +118,16 @@ def test_the_card_begins_as_the_hub_reads_it(yeast):
     assert values["roc_auc"] == pytest.approx(stops, abs=5e-5)
 
 
-def test_the_results_are_of_these_weights(yeast):
-    """A slice of what was measured, again: twenty thousand bases, near the mean."""
+def test_the_results_are_of_these_weights_which_have_learned_what_a_gene_is(yeast):
+    """Twenty thousand bases near the mean; a gene is likelier than the same bases backwards."""
     with Reference(yeast.genome) as genome:
         starts = range(50_000, 550_000, 50_000)
         pieces = [genome.fetch(Interval("VIII", s, s + 2000)) for s in starts]
-    scores = list(carbon.load("yeast").score(pieces))
+        eno2 = genome.fetch(ENO2)
+    *scores, gene, backwards = carbon.load("yeast").score([*pieces, eno2, eno2[::-1]])
     nats = -sum(s.log_likelihood for s in scores) / sum(s.num_known_bases for s in scores)
     assert abs(nats - yeast.heldout_nats_per_base) < 0.05
-
-
-def test_it_has_learned_what_a_gene_is(yeast):
-    """A gene is likelier than the same bases backwards, by more than chance."""
-    with Reference(yeast.genome) as genome:
-        eno2 = genome.fetch(ENO2)
-    model = carbon.load("yeast")
-    gene, backwards = (score.log_likelihood for score in model.score([eno2, eno2[::-1]]))
-    assert gene > backwards + 20
+    assert gene.log_likelihood > backwards.log_likelihood + 20
 
 
 @pytest.mark.nightly
@@ -169,6 +149,55 @@ def test_the_page_of_it_runs_as_it_stands(yeast, tmp_path):
     assert (tmp_path / "eno2.tsv").read_text().count("\n") == 7  # settings, names, five variants
 
 
-def test_the_gzip_headers_tell_no_time(yeast):
-    for path in (yeast.genome, yeast.annotation):
-        assert path.read_bytes()[4:8] == bytes(4) and gzip.decompress(path.read_bytes())
+@pytest.fixture(scope="module")
+def trained():
+    return carbon.load("yeast")
+
+
+@pytest.mark.nightly  # a gene is likelier than it backwards, says a test above
+def test_new_stop_codons_are_less_likely_than_synonymous_changes(yeast, trained):
+    kinds: dict[str, list[Variant]] = {"stop_gained": [], "synonymous_variant": []}
+    with Reference(yeast.genome) as genome:
+        consequences = Consequences(genome, read_annotation(yeast.annotation, genome))
+        for at in range(ENO2.start + 300, ENO2.start + 480):  # ENO2 has one exon and lies forward
+            ref = genome.fetch(Interval("VIII", at, at + 1))
+            for variant in (Variant("VIII", at, ref, alt) for alt in "ACGT" if alt != ref):
+                kinds.get(consequences.of(variant).consequence, []).append(variant)
+        means = {}
+        for kind, variants in kinds.items():
+            assert len(variants) >= 10
+            scored = trained.score_variants(genome, variants, strands="both", window_bp=1024)
+            means[kind] = np.mean([each.delta for each in scored])
+    assert means["stop_gained"] < means["synonymous_variant"] - 1
+
+
+@pytest.mark.nightly
+def test_what_it_writes_behind_a_gene_keeps_the_frame(yeast, trained):
+    """In the frame of the prompt there are fewer stop codons than beside it."""
+    with Reference(yeast.genome) as genome:
+        prompt = genome.fetch(Interval("VIII", ENO2.start, ENO2.start + 600))
+    written = trained.generate([prompt] * 24, 240, seed=1)
+    counts = [0, 0, 0]
+    for text, frame in itertools.product(written, range(3)):
+        counts[frame] += sum(text[i : i + 3] in STOP_CODONS for i in range(frame, 240 - 2, 3))
+    assert counts[0] < 0.6 * min(counts[1:]), counts
+
+
+ROWS = {  # consequence, lowest and highest delta in nats
+    "E52* of ENO2": ("stop_gained", -40, -15),
+    "E52K of ENO2": ("missense_variant", -10, 0),
+    "E52E of ENO2": ("synonymous_variant", -10, 0),
+}
+
+
+@pytest.mark.nightly
+def test_the_demo_opens_on_a_stop_that_the_model_finds_unlikely(yeast, trained, tmp_path):
+    genome = Genome.open(yeast.genome, yeast.annotation)
+    panel = VariantEffect(Lab(trained, "yeast", genome, tmp_path, yeast.known_genes))
+    _, result, shown = visited(panel)
+    rows = {title_of(row): row for row in result["alleles"]}
+    assert next(iter(rows)) == "E52* of ENO2" and rows.keys() == ROWS.keys()
+    for name, (term, low, high) in ROWS.items():
+        assert rows[name]["effects"][0]["term"] == term and low < rows[name]["delta"] < high
+    assert rows["E52* of ENO2"]["delta"] == min(row["delta"] for row in rows.values())
+    assert "times less likely" in shown["verdict"]

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from carbon.genome import Reference, Variant, reverse_complement
-from carbon.genome.normalize import normalize_variant
+from carbon.genome import Reference, Variant
 from eval.baselines import (
     CodonPeriodicModel,
     CpgModel,
@@ -22,7 +21,13 @@ from tests.helpers.tasks import training_on
 TRAIN = ["ACGTTGCAACGNTTACGACG" * 9, "GGGATTACAGGG" * 9, "acgt" * 40]
 
 
-@pytest.mark.parametrize("order", [0, 1, 4])
+def test_gc_is_symmetric_and_by_share():
+    share = (12 + 2) / (16 + 4)  # both strands, and each base once more
+    (row,) = GcModel(training_on(0, ["GGGCGGAT"])).next_base([""])
+    assert row == pytest.approx([(1 - share) / 2, share / 2, share / 2, (1 - share) / 2])
+
+
+@pytest.mark.parametrize("order", [0, 4])
 def test_likelihoods_are_those_of_the_next_bases(order, monkeypatch):
     """Of whole sequences, in blocks, and base by base."""
     monkeypatch.setattr("eval.baselines._BLOCK_BP", 7)
@@ -73,13 +78,6 @@ def test_the_codon_periodic_model_continues_its_own_likelihood():
     assert text == expected
 
 
-def test_gc_is_symmetric_and_by_share():
-    model = GcModel(training_on(0, ["GGGCGGAT"]))
-    row = model.next_base([""])[0]
-    share = (12 + 2) / (16 + 4)  # both strands, and each base once more
-    assert row == pytest.approx([(1 - share) / 2, share / 2, share / 2, (1 - share) / 2])
-
-
 def test_chance_is_a_lot_that_does_not_change():
     model = UniformModel()
     prompts = [random_bases(50, n) for n in range(200)]
@@ -93,26 +91,13 @@ def test_chance_is_a_lot_that_does_not_change():
     assert model.log_likelihoods(["ACGTN"]) == pytest.approx([-4 * np.log(4)], abs=1e-5)
 
 
+BASES = random_bases(400, 9)
+
+
 @pytest.fixture
 def reference(tmp_path):
-    with Reference(write_fasta(tmp_path / "r.fa", {"c": random_bases(400, 9)})) as found:
+    with Reference(write_fasta(tmp_path / "r.fa", {"c": BASES})) as found:
         yield found
-
-
-def snvs(reference):
-    bases = reference.fetch(_whole(reference))
-    return [
-        Variant("c", at, bases[at], alt)
-        for at in range(0, 400, 7)
-        for alt in "ACGT"
-        if alt != bases[at]
-    ]
-
-
-def _whole(reference):
-    from carbon.genome import Interval
-
-    return Interval("c", 0, reference.contig_lengths_bp["c"])
 
 
 def test_transitions_and_cpg_by_hand(tmp_path):
@@ -130,6 +115,11 @@ def test_transitions_and_cpg_by_hand(tmp_path):
         for model, column in ((TransitionModel(), 0), (CpgModel(), 1)):
             found = model.deltas(reference, list(asked), Reading("centered", 8, "forward"))
             assert found == [expected[column] for expected in asked.values()]
+    markov = MarkovModel(1, training_on(1, [random_bases(300, 4)]))
+    with Reference(write_fasta(tmp_path / "n.fa", {"c": "ACGTNACGTA"})) as reference:
+        unknown, known = Variant("c", 4, "A", "C"), Variant("c", 6, "C", "A")
+        deltas = markov.deltas(reference, [unknown, known], Reading("centered", 8, "forward"))
+    assert [delta is None for delta in deltas] == [True, False]
 
 
 STRANDS = {"+": "forward", "-": "reverse"}
@@ -142,7 +132,11 @@ STRANDS = {"+": "forward", "-": "reverse"}
 def test_a_local_model_needs_no_more_than_its_order(reference, protocol, strands):
     model = MarkovModel(3, training_on(3, [random_bases(3000, 4)]))
     reading = Reading(protocol, 120, strands)
-    variants = [*snvs(reference), Variant("c", 50, reference_base(reference, 50, 3), "A")]
+    variants = [
+        Variant("c", at, BASES[at], alt) for at in range(0, 400, 29) for alt in "AC"
+        if alt != BASES[at]
+    ]  # fmt: skip
+    variants.append(Variant("c", 50, BASES[50:53], "A"))
     for some in (variants[:-1], variants):
         fast = model.deltas(reference, some, reading)
         slow = deltas_by_windows(model, reference, some, reading)
@@ -155,35 +149,3 @@ def test_a_local_model_needs_no_more_than_its_order(reference, protocol, strands
         expected.append(alt - ref)
     (found,) = model.deltas(reference, [variant], reading)
     assert found == pytest.approx(np.mean(expected))
-
-
-def test_a_ref_that_the_reference_does_not_know_has_no_delta(tmp_path):
-    model = MarkovModel(1, training_on(1, [random_bases(300, 4)]))
-    with Reference(write_fasta(tmp_path / "n.fa", {"c": "ACGTNACGTA"})) as reference:
-        variants = [Variant("c", 4, "A", "C"), Variant("c", 6, "C", "A")]
-        unknown, known = model.deltas(reference, variants, Reading("centered", 8, "forward"))
-    assert unknown is None and known is not None
-
-
-def reference_base(reference, position, length_bp=1):
-    from carbon.genome import Interval
-
-    return reference.fetch(Interval("c", position, position + length_bp))
-
-
-def test_windows_by_hand(reference):
-    sequence = reference.fetch(_whole(reference))
-    variant = Variant("c", 100, sequence[100], "ACGT"[("ACGT".index(sequence[100]) + 1) % 4])
-    centered, right_end = Reading("centered", 8, "both"), Reading("right_end", 50, "forward")
-    window, turned = windows_of(reference, variant, centered, 4)
-    assert (window.left, window.ref) == (sequence[96:100], sequence[100:104])
-    assert window.alt == variant.alt + sequence[101:104]
-    assert turned.left + turned.ref == reverse_complement(window.left + window.ref)
-    assert turned.left + turned.alt == reverse_complement(window.left + window.alt)
-    deletion = Variant("c", 100, sequence[100:103], sequence[100])
-    assert normalize_variant(reference, deletion) is deletion
-    window = windows_of(reference, deletion, centered, 4)[0]
-    assert window.ref == sequence[100:104]
-    assert window.alt == sequence[100] + sequence[103:106]
-    (edge,) = windows_of(reference, Variant("c", 2, sequence[2], variant.alt), right_end, 25)
-    assert edge.left == sequence[:2] and len(edge.ref) == 1

@@ -69,21 +69,11 @@ def test_counts_of_every_order_against_a_dictionary(highest, dense_order, monkey
             assert (seen.buckets[0] == 0) == (wanted.sum() == 0)
 
 
-def test_lower_orders_of_one_training_have_weights_of_their_own():
-    training = training_on(6, [random_bases(30_000, 1)])
-    for order in (0, 2, 6):
-        rows = Interpolated(order, training).probabilities(contexts_of(base_codes("ACGTTGCA")))
-        assert rows.sum(axis=1) == pytest.approx(np.ones(8))
-        assert len(training.weights(order)) == order + 1
-
-
-@pytest.mark.parametrize(
-    ("order", "sequences", "message"),
-    [(17, TRAIN, "order 17"), (5, ["ACGTNACG", ""], "no 6 known")],
-)
-def test_orders_out_of_range_and_nothing_to_fit_on_are_refused(order, sequences, message):
-    with pytest.raises(UserError, match=message):
-        training_on(order, sequences)
+def test_orders_out_of_range_and_nothing_to_fit_on_are_refused():
+    with pytest.raises(UserError, match="order 17"):
+        training_on(17, TRAIN)
+    with pytest.raises(UserError, match="no 6 known"):
+        training_on(5, ["ACGTNACG", ""])
 
 
 def test_an_unknown_base_ends_the_context():
@@ -95,9 +85,9 @@ def test_an_unknown_base_ends_the_context():
     assert contexts_of(base_codes("")).keys.shape == (0,)
 
 
-@pytest.mark.parametrize("order", [0, 2, 16])
+@pytest.mark.parametrize("order", [0, 16])
 def test_probabilities_sum_to_one_in_every_state(order):
-    model = CodonPeriodic(order, [labelled(random_bases(3000, 4), 30, 2400)])
+    model = CodonPeriodic(order, [labelled(random_bases(1500, 4), 30, 1200)])
     contexts = contexts_of(base_codes(random_bases(200, 5) + "NNACGTN" + TRAIN[0]))
     for each in model._models:
         rows = each.probabilities(contexts)
@@ -123,11 +113,11 @@ def test_interpolation_finds_what_single_orders_cannot():
 
 def test_weights_come_from_pieces_that_the_counts_lack():
     """Of random bases nothing can be learned: weights of high orders must be near zero."""
-    model = Interpolated(8, training_on(8, [random_bases(40_000, 3)]))
-    contexts = contexts_of(base_codes(random_bases(40_000, 3)))
+    model = Interpolated(8, training_on(8, [random_bases(10_000, 3)]))
+    contexts = contexts_of(base_codes(random_bases(10_000, 3)))
     rows = model.probabilities(contexts)
     # Seen before, base for base: who trusted the counts would give the true base more than 0.9.
-    truth = rows[np.arange(len(rows)), base_codes(random_bases(40_000, 3))]
+    truth = rows[np.arange(len(rows)), base_codes(random_bases(10_000, 3))]
     assert truth.mean() < 0.35
 
 

@@ -145,14 +145,11 @@ def test_a_toy_goes_past_its_context(toy):
     assert toy.next_base([sequence]).sum() == pytest.approx(1)
 
 
-def test_context_in_bases():
-    tokenizer = by_character(bos_token="<s>")
-    model = HuggingFaceModel(gpt2(len(tokenizer)), tokenizer, "c")
-    assert (model.step_bp, model.context_bp) == (1, 63)
-    tokenizer = by_pairs()
-    model = HuggingFaceModel(gpt2(len(tokenizer)), tokenizer, "b")
-    mean_bp = 2000 / len(tokenizer(random_bases(2000, 9))["input_ids"])
-    assert model.step_bp == 1 and model.context_bp == pytest.approx(63 * 0.9 * mean_bp, rel=0.05)
+def test_context_in_bases(toy):
+    mean_bp = 2000 / len(toy.tokenizer(random_bases(2000, 9))["input_ids"])
+    margin = 1 if toy.name == "character" else 0.9
+    assert toy.step_bp == 1
+    assert toy.context_bp == pytest.approx(63 * margin * mean_bp, rel=0.05)
 
 
 def test_without_a_beginning_the_first_token_counts_a_quarter_a_base():
@@ -183,20 +180,12 @@ def test_carbon_by_stock_transformers_is_carbon(model, carbon_model, tmp_path):
     assert stock.generate(sequences, 40) == carbon_model.generate(sequences, 40)
     bases = random_bases(400, 8)
     with Reference(write_fasta(tmp_path / "r.fa", {"c": bases})) as reference:
-        variants = (
-            [
-                Variant("c", at, bases[at], alt)
-                for at in (6, 150, 201, 388)  # at the edges too, in windows of whole 6-mers
-                for alt in "ACGT"
-                if alt != bases[at]
-            ]
-            + [
-                # Of whole 6-mers, as windows of text do not know where 6-mers begin.
-                Variant("c", 12, bases[12:19], bases[12]),
-                Variant("c", 393, bases[393:400], bases[393]),  # only its reverse strand differs
-                Variant("c", 200, bases[200], "<DEL>"),
-            ]
-        )
+        variants = [Variant("c", at, bases[at], OTHER[bases[at]]) for at in (6, 150, 388)] + [
+            # Of whole 6-mers, as windows of text do not know where 6-mers begin.
+            Variant("c", 12, bases[12:19], bases[12]),
+            Variant("c", 393, bases[393:400], bases[393]),  # only its reverse strand differs
+            Variant("c", 200, bases[200], "<DEL>"),
+        ]
         for protocol in ("centered", "right_end", "tiled"):
             for strands in ("forward", "both"):
                 reading = Reading(protocol, 96, strands)
@@ -246,7 +235,7 @@ def test_differences_share_what_both_begin_with(carbon_model):
     assert (shared.tokens, whole.tokens) == (32 + 2 * 32, 2 * 64)  # 41 tokens, in steps of 32
 
 
-@pytest.mark.parametrize("prompt_bp", [0, 6, 100, 203])
+@pytest.mark.parametrize("prompt_bp", [0, 203])
 def test_recall_reads_the_prompt_once(model, carbon_model, prompt_bp):
     prompt, endings = random_bases(prompt_bp, 4), [random_bases(24, 5), random_bases(24, 6)]
     with tokens_counted(carbon_model) as count:
@@ -257,14 +246,10 @@ def test_recall_reads_the_prompt_once(model, carbon_model, prompt_bp):
     once = prompt_bp // 6 + 1
     tail = prompt_bp % 6 > 0  # is read again with what follows
     assert count.tokens == once + (3 + tail) * (1 + len(endings))
-
-
-def test_recall_keeps_the_end_of_a_prompt_that_is_too_long(model, carbon_model):
-    prompt = random_bases(500, 7)
-    fits = prompt[: 500 // 6 * 6][-(carbon_model.context_bp - 30) :] + prompt[500 // 6 * 6 :]
-    text, likelihoods = carbon_model.recall(prompt, 24, [random_bases(24, 8)])
-    expected = carbon_model.recall(fits, 24, [random_bases(24, 8)])
-    assert text == expected[0] and likelihoods == pytest.approx(expected[1], abs=1e-4)
+    # Of a prompt that is too long the end is read.
+    long = random_bases(500 - 203, 7) + random_bases(203, 4)
+    fits = long[: 500 // 6 * 6][-(carbon_model.context_bp - 30) :] + long[500 // 6 * 6 :]
+    assert carbon_model.recall(long, 24, endings)[0] == carbon_model.recall(fits, 24, endings)[0]
 
 
 def test_what_is_loaded_as_what(model, tmp_path):
@@ -321,41 +306,37 @@ def test_a_stock_model_of_k_mers_runs_as_carbons_do(tmp_path, kind, k, begin):
     assert type(untrained.carbon.model.network) is type(ours.carbon.model.network)
 
 
-@pytest.mark.parametrize("letters", ["acgt", "Acgt"])
-def test_a_tokenizer_that_does_not_read_capitals_is_refused(letters):
-    """All bases would be unknown and count 0, and every comparison would be a tie."""
-    vocabulary = {name: n for n, name in enumerate(["<s>", "<unk>", *letters])}
+@pytest.mark.parametrize(
+    ("tokens", "message"),
+    [
+        # All bases would be unknown and count 0, and every comparison would be a tie.
+        ("acgt", "x: the tokenizer does not cut DNA in capitals"),
+        ("Acgt", "x: the tokenizer does not cut DNA in capitals"),
+        (["hello"], "no tokens of A, C, G and T"),
+    ],
+)
+def test_a_tokenizer_that_does_not_read_capitals_is_refused(tokens, message):
+    vocabulary = {name: n for n, name in enumerate(["<s>", "<unk>", *tokens])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-    with pytest.raises(ModelError, match="x: the tokenizer does not cut DNA in capitals"):
+    with pytest.raises(ModelError, match=message):
         HuggingFaceModel(gpt2(6), wrapped(tokenizer, bos_token="<s>"), "x")
-
-
-def test_a_tokenizer_of_text_is_refused():
-    tokenizer = wrapped(Tokenizer(models.WordLevel({"hello": 0, "A": 1}, unk_token="hello")))
-    with pytest.raises(ModelError, match="no tokens of A, C, G and T"):
-        HuggingFaceModel(gpt2(2), tokenizer, "text")
 
 
 def test_a_task_of_variants_by_another_protocol(model, carbon_model, tmp_path):
     bases = random_bases(400, 8)
     fasta = write_fasta(tmp_path / "r.fa", {"c": bases})
-    rows = [
-        {"chrom": "c", "pos": at + 1, "ref": bases[at], "alt": OTHER[bases[at]], "label": n % 2}
+    table = pa.Table.from_pylist([
+        {"chrom": "c", "pos": at + 1, "ref": bases[at], "alt": OTHER[bases[at]], "label": n % 2,
+         "ref_seq": bases, "var_seq": bases}
         for n, at in enumerate((30, 200, 390))
-    ]
-    task = TASKS["labelled_variants"]
-    options = Options(reference=fasta, protocol="tiled")
-    clinvar = TASKS["clinvar_coding"].examples
-    for protocol in ("right_end", "tiled"):  # its own is right_end, of 24,000 bp
-        table = pa.Table.from_pylist(rows)
-        (example, *_) = clinvar(table, Options(reference=fasta, protocol=protocol))
-        assert example.data["reading"] == (protocol, 0, "forward") and example.needs_bp == 0
-    windows = pa.Table.from_pylist([row | {"ref_seq": bases, "var_seq": bases} for row in rows])
-    with pytest.raises(UserError, match="hold windows for centered"):
-        TASKS["traitgym_mendelian"].examples(windows, options)
-    results = task.run(carbon_model, task.examples(pa.Table.from_pylist(rows), options))
-    variants = [Variant("c", row["pos"] - 1, row["ref"], row["alt"]) for row in rows]
+    ])  # fmt: skip
+    task, options = TASKS["labelled_variants"], Options(reference=fasta, protocol="tiled")
+    examples = task.examples(table, options)
+    results = task.run(carbon_model, examples)
+    variants = [example.data["variant"] for example in examples]
     with Reference(fasta) as reference:
         tiled = model.score_variants(reference, variants, protocol="tiled", strands="both")
         assert [result["score"] for result in results] == [-score.delta for score in tiled]
+    with pytest.raises(UserError, match="hold windows for centered"):
+        TASKS["traitgym_mendelian"].examples(table, options)

@@ -31,13 +31,6 @@ def test_text_is_escaped(made):
     assert "<script" not in made and "&lt;script&gt;alert(" in made and "&amp;" in made
 
 
-def test_a_table():
-    table = render.html_table([("a", 1.5, 3), ("b", 2, "x")], ("name", "value", "more"))
-    assert "<th>name</th><th class=n>value</th><th class=n>more</th>" in table
-    assert "<tr><td>b</td><td class=n>2</td><td class=n>x</td></tr>" in table
-    assert render.html_table([]) == "<p>None.</p>"
-
-
 def test_a_page_needs_no_other_file():
     figure, axes = axes_of(2, 2)
     axes.plot([0, 1], color=BLUE)

@@ -19,7 +19,6 @@ from train.data import open_rows
 from train.runs.record import read_run
 from train.schedule import Schedule
 
-of_each_source = pytest.mark.parametrize("name", SOURCES)
 ADDED = Source(name="whole", cut=contig_chunks, both_strands=True, input="contigs")
 
 
@@ -45,14 +44,15 @@ def opened(corpus, name, *more):
     return open_rows(config, Schedule(config))
 
 
-@of_each_source
+@pytest.mark.parametrize("name", [*SOURCES, "own"])
 def test_a_source_is_built_told_and_read(corpus, name):
     records = read_source(corpus, name, "train")
     assert records.num_rows > 0 and set(records["source"].to_pylist()) == {name}
-    assert read_manifest(corpus)["both_strands"][name] is SOURCES[name].both_strands
+    both_strands = name == "own" or SOURCES[name].both_strands
+    assert read_manifest(corpus)["both_strands"][name] is both_strands
     rows = opened(corpus, name)
     reverse = {rows.reading(rows.order[i]).reverse for i in range(40)}
-    assert reverse == ({True, False} if SOURCES[name].both_strands else {False})
+    assert reverse == ({True, False} if both_strands else {False})
 
 
 def test_a_weight_of_soft_masked_bases_needs_soft_masked_bases(tmp_path):
@@ -67,42 +67,21 @@ def test_a_weight_of_soft_masked_bases_needs_soft_masked_bases(tmp_path):
         opened(tmp_path / "upper", "own", weight)
 
 
-def test_files_may_have_a_source_of_their_own(corpus):
-    manifest = read_manifest(corpus)
-    assert manifest["both_strands"]["own"] is True
-    assert manifest["sources"]["own"]["train"] == {"records": 3, "bases": 9000}
-    assert opened(corpus, "own").sources["own"].both_strands
-
-
 @pytest.mark.parametrize("name", ["mrna", "eukaryote"])
 def test_what_the_manifest_says_is_done(corpus, tmp_path, name):
-    """The other way around, not at all, and by no value that could be meant."""
+    """The other way around; not at all, as of older corpora; and by no value that can be meant."""
     copy = tmp_path / "corpus"
     shutil.copytree(corpus, copy, ignore=shutil.ignore_patterns("prepared"))
     manifest = read_manifest(copy)
     usual = SOURCES[name].both_strands
-    by_name = name in BOTH_STRANDS
-    for said, expected in (({name: not usual}, not usual), ({}, by_name), (None, by_name)):
-        changed = manifest | {"both_strands": said}
-        if said is None:
-            del changed["both_strands"]
-        (copy / "manifest.json").write_text(json.dumps(changed))
+    assert usual == (name in BOTH_STRANDS) == reads_both_strands(tmp_path / "absent", name)
+    for said, expected in (({name: not usual}, not usual), ({}, usual)):
+        (copy / "manifest.json").write_text(json.dumps(manifest | {"both_strands": said}))
         assert reads_both_strands(copy, name) is expected
         assert opened(copy, name).sources[name].both_strands is expected
-    for wrong in ({name: "yes"}, [name], {name: None}):
-        (copy / "manifest.json").write_text(json.dumps(manifest | {"both_strands": wrong}))
-        with pytest.raises(CorpusError, match=r"manifest\.json: both_strands"):
-            reads_both_strands(copy, name)
-
-
-def test_without_a_manifest_the_name_decides(tmp_path):
-    released = {"eukaryote_generator": True, "prokaryote_evo2": True, "mrna_evo2": False,
-                "mrna_splice_evo2": False, "own": False}  # fmt: skip
-    assert {name: reads_both_strands(tmp_path, name) for name in released} == released
-    # What older corpora were read by is what the sources of their names are still read by.
-    older = ("eukaryote", "eukaryote_concatenated", "mrna", "mrna_splice", "prokaryote", "promoter")
-    for name in older:
-        assert SOURCES[name].both_strands == (name in BOTH_STRANDS)
+    (copy / "manifest.json").write_text(json.dumps(manifest | {"both_strands": {name: "yes"}}))
+    with pytest.raises(CorpusError, match=r"manifest\.json: both_strands"):
+        reads_both_strands(copy, name)
 
 
 def test_a_source_that_is_added(tmp_path, monkeypatch, capsys):
@@ -128,9 +107,7 @@ def test_what_sources_are_the_default_for():
     assert published.items() <= BASE_MIXTURE.items() and sum(BASE_MIXTURE.values()) <= 1
 
 
-def test_a_recipe_of_before_is_refused_and_its_run_folder_read(tmp_path):
-    with pytest.raises(ConfigError, match="flip_strands: is gone"):
-        TrainConfig.load(RECIPE, ['data.flip_strands=["eukaryote"]'])
+def test_a_run_folder_of_a_recipe_of_before_is_read(tmp_path):
     line = 'flip_strands = ["eukaryote"]\n'
     (tmp_path / "config.toml").write_text(RECIPE.read_text().replace("[data]\n", f"[data]\n{line}"))
     assert read_run(tmp_path).config == TrainConfig.load(RECIPE)

@@ -15,13 +15,7 @@ from eval.models import CarbonModel
 from eval.tasks import TASKS
 from eval.tasks.common.building import Source
 from tests.helpers.files import random_bases, write_fasta
-from tests.helpers.tasks import (
-    Oracle,
-    clinvar_table,
-    pairs_table,
-    recovery_table,
-    windows_table,
-)
+from tests.helpers.tasks import Oracle, clinvar_table, pairs_table, recovery_table, windows_table
 
 GENOME = random_bases(24_000, seed=11)
 
@@ -70,7 +64,7 @@ def results_of(name: str, model: Model, table: pa.Table, options: Options) -> li
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_model_that_knows_scores_one(name, haystacks, fasta):
+def test_a_model_that_knows_scores_one(name, haystacks, fasta, few_resamples):
     table = table_of(name, haystacks).slice(0, 100)
     results = results_of(name, Oracle(table), table, options_for(name, fasta))
     summary = TASKS[name].summarise(results)
@@ -79,8 +73,24 @@ def test_a_model_that_knows_scores_one(name, haystacks, fasta):
     assert all(estimate.value == 1.0 for t in summary.groups.values() for estimate in t.values())
 
 
+BINARY = ("roc precision_recall", "auprc_trapezoid")
+SHOWN = {
+    "clinvar_coding": ("group", *BINARY),
+    "clinvar_noncoding": ("group", *BINARY),
+    "sequence_recovery": ("group group_base_mode", "recovery_by_position", "base_mode"),
+    "brca2": ("", *BINARY),
+    "traitgym_mendelian": ("consequence", "roc precision_recall", "auroc"),
+    "triplet_expansion": ("group", "", ""),
+    "synonymous_codons": ("group", "", ""),
+    "genomic_niah": ("level context", "", "base_accuracy likelihood_correct"),
+}
+"""Groups, curves and other metrics of the report."""
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_a_model_that_knows_nothing_is_at_chance(name, haystacks, fasta):
+def test_a_model_that_knows_nothing_is_at_chance_and_the_report_has_what_it_needs(
+    name, haystacks, fasta, few_resamples
+):
     table = table_of(name, haystacks)
     task = TASKS[name]
     summary = task.summarise(results_of(name, UniformModel(), table, options_for(name, fasta)))
@@ -89,26 +99,9 @@ def test_a_model_that_knows_nothing_is_at_chance(name, haystacks, fasta):
     if name == "genomic_niah":
         assert summary.value.value == 0
         assert summary.others["base_accuracy"].value == pytest.approx(0.25, abs=0.05)
-
-
-@pytest.mark.parametrize(
-    ("name", "groups", "curves", "others"),
-    [
-        ("sequence_recovery", "group group_base_mode", "recovery_by_position", "base_mode"),
-        ("brca2", "", "roc precision_recall", "auprc_trapezoid"),
-        ("traitgym_mendelian", "consequence", "roc precision_recall", "auroc"),
-        ("clinvar_coding", "group", "roc precision_recall", "auprc_trapezoid"),
-        ("synonymous_codons", "group", "", ""),
-        ("genomic_niah", "level context", "", "base_accuracy likelihood_correct"),
-    ],
-)
-def test_the_report_has_what_it_needs(haystacks, fasta, name, groups, curves, others):
-    table = table_of(name, haystacks).slice(0, 120)
-    results = results_of(name, UniformModel(), table, options_for(name, fasta))
-    summary = TASKS[name].summarise(results)
-    assert set(groups.split()) <= set(summary.groups)
-    assert set(curves.split()) <= set(summary.curves)
-    assert set(others.split()) <= set(summary.others)
+    found = summary.groups, summary.curves, summary.others
+    for shown, expected in zip(found, SHOWN[name], strict=True):
+        assert set(expected.split()) <= set(shown)
 
 
 @pytest.mark.parametrize(
@@ -175,28 +168,20 @@ def test_clinvar_is_the_next_base_behind_the_context(carbon, fasta):
         assert result["label"] == row["label"]
 
 
-def test_brca2_is_the_difference_of_both_windows_in_full(carbon):
-    table = windows_table(30, window_bp=96)
-    options = Options(sizes={"window_bp": 96})
-    results = results_of("brca2", carbon, table, options)
-    by_row = {int(result["id"].split(":")[0]) - 1: result["score"] for result in results}
-    rows = table.to_pylist()
-    in_full = windows_in((r["ref_seq"] for r in rows), carbon) - windows_in(
-        (r["var_seq"] for r in rows), carbon
-    )
-    assert [by_row[n] for n in range(30)] == pytest.approx(in_full, abs=2e-4)
-
-
-def test_traitgym_is_the_mean_of_both_strands(carbon):
+@pytest.mark.parametrize(
+    ("name", "turns"), [("brca2", (str,)), ("traitgym_mendelian", (str, reverse_complement))]
+)
+def test_scores_are_the_mean_difference_of_both_windows_in_full(carbon, name, turns):
+    """Of the forward strand, or of both."""
     table = windows_table(30, window_bp=96, positive=0.3)
-    results = results_of("traitgym_mendelian", carbon, table, Options(sizes={"window_bp": 96}))
+    results = results_of(name, carbon, table, Options(sizes={"window_bp": 96}))
     by_row = {int(result["id"].split(":")[0]) - 1: result["score"] for result in results}
     rows = table.to_pylist()
     expected = np.zeros(30)
-    for turn in (str, reverse_complement):
+    for turn in turns:
         expected += windows_in((turn(r["ref_seq"]) for r in rows), carbon)
         expected -= windows_in((turn(r["var_seq"]) for r in rows), carbon)
-    assert [by_row[n] for n in range(30)] == pytest.approx(expected / 2, abs=2e-4)
+    assert [by_row[n] for n in range(30)] == pytest.approx(expected / len(turns), abs=2e-4)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +194,9 @@ def test_traitgym_is_the_mean_of_both_strands(carbon):
         ("clinvar_coding", "auroc", "tiled", "abs_delta jsd embedding_distance"),
     ],
 )  # fmt: skip
-def test_other_scores_stand_next_to_the_delta(carbon, fasta, name, metric, protocol, scores):
+def test_other_scores_stand_next_to_the_delta(
+    carbon, fasta, few_resamples, name, metric, protocol, scores
+):
     """The deltas have the bits of a pass for deltas alone; each score is measured by itself."""
     clinvar = name == "clinvar_coding"
     table = clinvar_table("7", GENOME, 40, 25) if clinvar else windows_table(40, window_bp=96)
@@ -247,22 +234,13 @@ def niah_row(prompt: str, value: str, wrong: str, tokens: int) -> dict:
             "context_length_tokens": tokens, "level": "plain"}  # fmt: skip
 
 
-def test_a_haystack_is_read_once(carbon, monkeypatch):
+def test_a_haystack_is_read_once(carbon, read_tokens):
     """Prompt, 24 bases to recall and two endings: no token of the prompt goes in twice."""
     value, wrong = random_bases(24, seed=1), random_bases(24, seed=2)
     prompt = random_bases(60, seed=3) + value + random_bases(60, seed=4)
     table = pa.Table.from_pylist([niah_row(prompt, value, wrong, 60)])
-    read = []
-    network = carbon.network
-    forward = network.forward
-
-    def counted(*args, **kwargs):
-        read.append(kwargs["input_ids"].shape[1])
-        return forward(*args, **kwargs)
-
-    monkeypatch.setattr(network, "forward", counted)
     (result,) = results_of("genomic_niah", carbon, table, Options())
-    monkeypatch.undo()
+    read = list(read_tokens)
     prompt_tokens = 1 + len(prompt) // K
     value_tokens = len(value) // K
     assert max(read) == prompt_tokens and read.count(prompt_tokens) == 1
@@ -309,29 +287,3 @@ def test_a_broken_haystack_is_named(value, wrong, words):
     table = pa.Table.from_pylist([niah_row("ACGT" * 20, value, wrong, 20)])
     with pytest.raises(UserError, match=words):
         list(task.run(None, task.examples(table, Options())))
-    with pytest.raises(UserError, match="no row of 4096 tokens, but of 20"):
-        task.examples(table, Options(sizes={"context_length_tokens": [4096]}))
-
-
-def test_variants_of_one_window_share_it(carbon, monkeypatch):
-    """Three ALTs of one place: the left half is read once."""
-    window = random_bases(240, seed=9)
-    alts = [base for base in "ACGT" if base != window[120]]
-    rows = [
-        {"chrom": "1", "pos": 5, "ref": window[120], "alt": alt, "class": kind,
-         "ref_seq": window, "var_seq": window[:120] + alt + window[121:]}
-        for alt, kind in zip(alts, ("LOF", "LOF", "FUNC/INT"), strict=True)
-    ]  # fmt: skip
-    task = TASKS["brca2"]
-    examples = task.examples(pa.Table.from_pylist(rows), Options(sizes={"window_bp": 240}))
-    assert len({example.data["variant"].contig for example in examples}) == 1
-    asked = []
-    measure = carbon.carbon.runner.measure_with_means
-
-    def listen(passages, how):
-        asked.extend(passages)
-        return measure(passages, how)
-
-    monkeypatch.setattr(carbon.carbon.runner, "measure_with_means", listen)
-    results = list(task.run(carbon, examples))
-    assert len(results) == 3 and len(asked) == 1 and len(asked[0].continuations) == 4

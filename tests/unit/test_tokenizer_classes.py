@@ -1,13 +1,9 @@
 """The `transformers` tokenizers, native and hybrid, and tokens as lines."""
 
-import gzip
 import io
 import json
-import os
 import sys
-import threading
 
-import datasets
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,7 +12,7 @@ from transformers import AutoTokenizer, DataCollatorForLanguageModeling
 
 from carbon.cli import main
 from carbon.errors import ModelError, UserError
-from carbon.genome import SequenceChunk, read_chunks, reverse_complement
+from carbon.genome import SequenceChunk, reverse_complement
 from carbon.losses import next_kmers
 from carbon.tokenizer import (
     HYBRID,
@@ -27,12 +23,10 @@ from carbon.tokenizer import (
     decode_kmers,
     encode,
     encode_batch,
-    encode_kmers,
-    reverse_complement_kmers,
     save_stock_tokenizer,
 )
 from carbon.tokenizer.lines import fasta_lines, token_lines
-from carbon.tokenizer.text import _hybrid_spans, tokenize_hybrid
+from carbon.tokenizer.text import tokenize_hybrid
 from carbon.tokenizer.tokenizers import HybridDNATokenizer, NativeDNATokenizer
 
 any_dna = st.text(alphabet="ACGTNacgtnRY", max_size=80)
@@ -62,12 +56,6 @@ def test_offsets_and_strands(sequence, offset, strand):
         assert decode_kmers(kmer, len(there)) == known_only(there)
 
 
-@pytest.mark.parametrize("wrong", [{"offset": 6}, {"strand": -1}, {"strand": ""}])
-def test_there_are_six_offsets_and_two_strands(wrong):
-    with pytest.raises(UserError, match="give"):
-        encode("ACGT", **wrong)
-
-
 @given(st.lists(any_dna, max_size=5), offsets, strands)
 def test_a_batch_is_its_sequences(sequences, offset, strand):
     options = {"offset": offset, "strand": strand, "tags": ("<fungi_species>",)}
@@ -76,17 +64,6 @@ def test_a_batch_is_its_sequences(sequences, offset, strand):
     ):
         for a, b in zip(one, of_batch, strict=True):
             assert np.array_equal(a, b)
-
-
-@given(any_dna)
-def test_the_other_strand_of_any_kmers(sequence):
-    whole = sequence[: len(sequence) // 6 * 6]
-    there = encode_kmers(reverse_complement(whole))
-    for a, b in zip(reverse_complement_kmers(encode_kmers(whole)), there, strict=True):
-        assert a.tolist() == b.tolist()
-    twice = reverse_complement_kmers(reverse_complement_kmers(encode_kmers(sequence)))
-    for a, b in zip(twice, encode_kmers(sequence), strict=True):
-        assert a.tolist() == b.tolist()
 
 
 def test_long_sequences_pass_through_blocks():
@@ -149,12 +126,7 @@ def test_every_call_people_use(native, tmp_path):
     assert native.encode("<dna>acgtac") == [2, 850]
     assert native.tokenize("<dna>ACGTACG") == ["<dna>", "ACGTAC", "GAAAAA"]
     assert native.convert_tokens_to_ids(["<dna>", "ACGTAC", "?"]) == [2, 850, 1]
-    text = "<fungi_species><dna>ACGTACNN</dna>"
-    joined = native.convert_tokens_to_string(native.tokenize(text))
-    assert joined == native.decode(native(text)["input_ids"])
     assert native.batch_decode([[2, 850], [3]], skip_special_tokens=True) == ["ACGTAC", ""]
-    tensors = native(["<dna>ACGTACG", "<dna>"], padding=True, return_tensors="pt")
-    assert tensors["input_ids"].shape == (2, 3)
     full = native("<dna>ACGNAC", return_special_tokens_mask=True, return_length=True)
     assert (full["special_tokens_mask"], full["length"]) == ([1, 1], 2)
     assert len(native) == native.vocab_size == len(native.get_vocab()) == 4224
@@ -164,21 +136,18 @@ def test_every_call_people_use(native, tmp_path):
     assert again("<dna>ACGTAC")["input_ids"] == [2, 850]
 
 
-def test_inside_datasets_map(native):
-    rows = datasets.Dataset.from_dict({"text": ["<dna>ACGTACG", "<dna>AN"]})
-    rows = rows.map(lambda batch: native(batch["text"], return_labels=True), batched=True)
-    assert rows["input_ids"][:] == [[2, 850, 3200], [2, 1]]
-    assert rows["labels"][:] == [[-100, 850, 3200], [-100, 128]]
-    assert rows["known_bases"][:] == [[0, 63, 1], [0, 1]]
+@pytest.mark.parametrize(("side", "front"), [("left", 2), ("right", 0)])
+def test_labels_and_known_bases_are_padded_with_the_ids(native, side, front):
+    texts = ["<dna>ACGTACG", "<dna>", "<dna>AN"]
+    options = {"return_labels": True, "padding": True, "padding_side": side}
+    batch = native(texts, return_offsets_mapping=True, **options)
+    assert batch["input_ids"][0] == [2, 850, 3200] and batch["input_ids"][1][front] == 2
+    assert batch["labels"][0] == [-100, 850, 3200] and set(batch["labels"][1]) == {-100}
+    assert batch["known_bases"][0] == [0, 63, 1] and sorted(batch["known_bases"][2]) == [0, 0, 1]
+    assert batch["offset_mapping"][1][front] == (0, 5)
+    assert batch["attention_mask"][1][front] == sum(batch["attention_mask"][1]) == 1
     of_sequences = native.pad([{"input_ids": [2], "labels": n} for n in (1, 0)])
     assert of_sequences["labels"] == [1, 0]
-    batch = native.pad(rows.remove_columns("text").to_list())
-    assert batch["labels"] == [[-100, 850, 3200], [-100, 128, -100]]
-    assert batch["attention_mask"] == [[1, 1, 1], [1, 1, 0]]
-    one_by_one = datasets.Dataset.from_dict({"text": ["<dna>ACGTAC", ""]}).map(
-        lambda row: native(row["text"])
-    )
-    assert one_by_one["attention_mask"][:] == [[1, 1], []]
 
 
 def test_a_collator_that_copies_ids_to_labels_trains_no_wrong_base(native):
@@ -188,30 +157,18 @@ def test_a_collator_that_copies_ids_to_labels_trains_no_wrong_base(native):
     assert known.tolist() == [[False] * 6, [True] * 6] and kmers.tolist() == [0, 850 - 128]
 
 
-@pytest.mark.parametrize("side", ["left", "right"])
-def test_labels_are_padded_with_the_ids(native, side):
-    texts = ["<dna>ACGTAC", "<dna>"]
-    batch = native(
-        texts, padding=True, padding_side=side, return_labels=True, return_offsets_mapping=True
-    )
-    short = slice(1, None) if side == "left" else slice(0, 1)
-    assert batch["input_ids"][1][short] == [2]
-    assert sorted(batch["labels"][1]) == [-100, -100]
-    assert batch["known_bases"][1] == [0, 0]
-    assert batch["offset_mapping"][1][short] == [(0, 5)]
-
-
 def test_what_dna_does_not_have(native):
-    for wrong in ({"text_pair": "A"}, {"is_split_into_words": True}, {"stride": 3}):
-        with pytest.raises(UserError):
-            native("ACGT", **wrong)
-    for call, message in (
-        (lambda: native([1, 2]), "give a text"),
-        (lambda: native.decode([4224]), "4224"),
-        (lambda: native.add_tokens(["<mine>"]), "<mine>"),
-        (lambda: native.add_special_tokens({"mask_token": "<mask>"}), "<mask>"),
+    for call in (
+        lambda: encode("ACGT", offset=6),
+        lambda: encode("ACGT", strand=-1),
+        lambda: native("ACGT", text_pair="A"),
+        lambda: native("ACGT", stride=3),
+        lambda: native([1, 2]),
+        lambda: native.decode([4224]),
+        lambda: native.add_tokens(["<mine>"]),
+        lambda: native.add_special_tokens({"mask_token": "<mask>"}),
     ):
-        with pytest.raises(UserError, match=message):
+        with pytest.raises(UserError):
             call()
 
 
@@ -227,7 +184,6 @@ def letters(text):
     [
         ("", []),
         ("hi", [104, 105]),
-        ("<dna>ATCGAT", [151669, 152105]),
         ("<dna></dna>", [151669, 151670]),
         ("<dna> atcgat\n</dna>", [151669, 152105, 151670]),
         ("<dna>ATC GAT</dna>", [151669, 151671, 152696, 151670]),
@@ -241,25 +197,8 @@ def test_regions(text, ids):
     assert tokenize_hybrid(text, letters).ids.tolist() == ids
 
 
-def test_regions_of_a_long_text_take_linear_time(monkeypatch):
-    searched = []
-
-    class Text(str):
-        def find(self, what, start=0):
-            searched.append(what)
-            return super().find(what, start)
-
-    spans = list(_hybrid_spans(Text("ACGT</dna>" * 50)))
-    assert len(spans) == 100 and searched.count("<dna>") == 1
-
-
 def test_a_hybrid_tokenizer_wants_local_files(tmp_path):
-    with pytest.raises(ModelError, match="nothing is downloaded"):
-        HybridDNATokenizer()
     with pytest.raises(ModelError, match="no byte-pair vocabulary"):
-        HybridDNATokenizer(tmp_path)
-    (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(ModelError, match="cannot be read"):
         HybridDNATokenizer(tmp_path)
     save_stock_tokenizer(tmp_path)
     with pytest.raises(ModelError, match="is not Qwen3's"):
@@ -303,11 +242,9 @@ def test_lines_give_back_the_sequence(contigs, num_kmers):
     [
         ([], "has no tokens"),
         (["a\t0\t6\n"], "line 1"),
-        (["a\t0\t6\t2 x\t.\n"], "line 1"),
         (["a\t0\t7\t2 850\t.\n"], "6 bases stand where 7 should"),
         (["a\t6\t12\t2 850\t.\n"], "begins at 6"),
         (["a\t0\t6\t2 99999999999999999999\t.\n"], "line 1"),
-        (["a\t0\t6\t2 850\t9:GGGGGG\n"], "9:GGGGGG"),
         (["a\t0\t6\t2 850\t0:hello!\n"], "0:hello!"),
     ],
 )
@@ -327,25 +264,3 @@ def test_the_command_reads_and_writes_streams(capsys, monkeypatch):
     assert lines.splitlines()[1:3] == ["a\t0\t12\t2 850 1\t1:GTNACG", "a\t12\t14\t2 1152\t0:TA"]
     assert run(lines.encode(), "--decode") == fasta
     assert run(b">a\nACGuACGU\n").endswith("a\t0\t8\t2 850 3456\t1:GT\n")
-
-
-@pytest.mark.parametrize("words", [("--tag", "<fungi_species>"), ("--piece-tokens", "3")])
-def test_decoding_refuses_what_is_of_tokens(words, capsys):
-    assert main(["tokenize", "--decode", *words]) == 2
-    assert capsys.readouterr().err.startswith(f"error: {words[0]} has no effect with --decode")
-
-
-def test_a_named_pipe_is_read_once(tmp_path):
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    packed = gzip.compress(b">a\nACGT\n")
-    writer = threading.Thread(target=lambda: path.write_bytes(packed))
-    writer.start()
-    assert list(read_chunks(path, 60)) == [("a", 0, b"ACGT")]
-    writer.join()
-
-
-def test_letters_are_bytes():
-    assert encode(bytearray(b"ACGT")).kmers.tolist() == encode("ACGT").kmers.tolist()
-    with pytest.raises(TypeError, match="int64"):
-        encode(np.array([65, 67]))

@@ -6,20 +6,12 @@ import os
 import re
 import tomllib
 from argparse import Namespace
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from carbon.errors import UserError
-from carbon.genome import (
-    Consequences,
-    Interval,
-    Reference,
-    Variant,
-    VcfReader,
-    read_annotation,
-)
+from carbon.genome import Consequences, Interval, Reference, VcfReader, read_annotation
 from carbon.io.files import sha256_of_file
 from carbon.model import save_model
 from carbon.pretrained import BUNDLED_MODELS
@@ -102,6 +94,12 @@ def made(tmp_path, network, genome):
 
 
 def test_the_folder_has_everything_and_no_path(made, tmp_path, genome):
+    with Reference(made / "VIII.fa.gz") as cut:
+        assert cut.contig_lengths_bp == {"VIII": 601}
+        assert cut.fetch(Interval("VIII", 0, 601)) == genome[2]["VIII"]
+        (gene,) = read_annotation(made / "VIII.gtf.gz", cut).genes
+    assert (gene.gene_id, gene.interval) == ("VIII", Interval("VIII", 60, 90))
+    assert gzip.decompress((made / "VIII.gtf.gz").read_bytes()).startswith(b"#!genome-build R64")
     assert sorted(path.name for path in made.iterdir()) == sorted(
         ["README.md", "VIII.fa.gz", "VIII.gtf.gz", "ENO2.vcf", "config.json", "corpus.json",
          "curves.png", "generation_config.json", "model.safetensors", "recipe.toml", "results.json",
@@ -137,29 +135,6 @@ def test_equal_input_gives_equal_bytes_wherever_it_lies(made, tmp_path, network,
     }
 
 
-def test_the_contig_and_its_genes_are_cut_out(made, genome):
-    fasta, gtf, contigs = genome
-    with Reference(made / "VIII.fa.gz") as cut, Reference(fasta) as whole:
-        assert cut.contig_lengths_bp == {"VIII": 601}
-        assert cut.fetch(Interval("VIII", 0, 601)) == contigs["VIII"]
-        there = [g for g in read_annotation(gtf, whole).genes if g.interval.contig == "VIII"]
-        here = read_annotation(made / "VIII.gtf.gz", cut).genes
-    assert [(g.gene_id, g.interval) for g in here] == [(g.gene_id, g.interval) for g in there]
-    assert gzip.decompress((made / "VIII.gtf.gz").read_bytes()).startswith(b"#!genome-build R64")
-
-
-def test_the_example_variants_are_a_vcf(tmp_path, genome):
-    fasta, _, contigs = genome
-    ref = contigs["VIII"][4:6], contigs["VIII"][8]
-    entry = replace(ENTRY, example_variants=((5, ref[0], ref[0][0]), (9, ref[1], "N")))
-    (tmp_path / "v.vcf").write_text(yeast_model.vcf_of(entry))
-    with Reference(fasta) as reference:
-        rows = list(VcfReader(tmp_path / "v.vcf", reference))
-    assert [v for row in rows for v in row.variants] == [
-        Variant("VIII", 4, ref[0], ref[0][0]), Variant("VIII", 8, ref[1], "N")
-    ]  # fmt: skip
-
-
 @pytest.mark.skipif(not YEAST.is_dir(), reason="CARBON_DATA is not set")
 @pytest.mark.nightly
 def test_the_example_variants_do_what_is_said_of_them(tmp_path):
@@ -182,18 +157,16 @@ def test_what_is_too_large_leaves_nothing(tmp_path, network, genome, monkeypatch
         assert not (tmp_path / limit / "made").exists()
 
 
-def test_a_genome_without_the_contig_leaves_nothing(tmp_path, network, genome):
-    other = write_fasta(tmp_path / "other.fa", {"chrVIII": "ACGT"})
-    with pytest.raises(UserError, match=r"other\.fa: .*VIII"):
-        make(tmp_path / "here", network, (other, *genome[1:]))
-    assert not (tmp_path / "here" / "made").exists()
-
-
-def test_a_corpus_of_other_files_is_refused(tmp_path, network, genome):
-    other = write_fasta(tmp_path / "other.fa", {"VIII": "ACGT"})
-    parts = material(tmp_path / "here", network, genome)
-    with pytest.raises(UserError, match=r"corpus: was not built from .*other\.fa"):
-        yeast_model.make_folder(arguments(parts, tmp_path / "made", (other, genome[1])))
+@pytest.mark.parametrize(
+    ("contig", "message"),
+    [("VIII", r"corpus: was not built from .*other\.fa"), ("chrVIII", r"other\.fa: .*VIII")],
+)
+def test_another_genome_leaves_nothing(tmp_path, network, genome, contig, message):
+    other = write_fasta(tmp_path / "other.fa", {contig: "ACGT"})
+    of_other = (other, *genome[1:])
+    parts = material(tmp_path / "here", network, genome if contig == "VIII" else of_other)
+    with pytest.raises(UserError, match=message):
+        yeast_model.make_folder(arguments(parts, tmp_path / "made", of_other))
     assert not (tmp_path / "made").exists()
 
 

@@ -46,6 +46,7 @@ def engine(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{path.parent}:{os.environ['PATH']}")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("program", families.ENGINES)
 def test_engines(tmp_path, monkeypatch, program):
     """What is told of both, of proteins that differ in 3 of 10 places and in all."""
@@ -86,18 +87,18 @@ def diverged(cds, seed):
 
 @pytest.fixture
 def genomes(tmp_path):
-    """Two assemblies of 40 families: one member each, on other contigs and strands, all apart."""
+    """Two assemblies of 24 families: one member each, on other contigs and strands, all apart."""
     for number, name in enumerate(("one", "two")):
         folder = tmp_path / name
         folder.mkdir()
         rng = random.Random(number)
-        order = rng.sample(range(40), 40)
+        order = rng.sample(range(24), 24)
         contigs, lines = {"c0": "", "c1": ""}, ["##gff-version 3"]
         for place, family in enumerate(order):
             contig = f"c{place % 2}"
             cds = a_gene(family) if number == 0 else diverged(a_gene(family), 100 + family)
             strand = rng.choice("+-")
-            contigs[contig] += random_bases(700, 1000 * number + place)
+            contigs[contig] += random_bases(300, 1000 * number + place)
             start = len(contigs[contig])
             contigs[contig] += cds if strand == "+" else reverse_complement(cds)
             span = f"{contig}\t.\t{{}}\t{start + 1}\t{start + len(cds)}\t.\t{strand}\t{{}}\t"
@@ -108,7 +109,7 @@ def genomes(tmp_path):
             lines += [span.format(kind, ".") + told[kind] for kind in told]
             lines += [span.format(kind, 0) + f"Parent=t{family}" for kind in ("exon", "CDS")]
         write_fasta(
-            folder / "genome.fa", {n: bases + random_bases(700, 7) for n, bases in contigs.items()}
+            folder / "genome.fa", {n: bases + random_bases(300, 7) for n, bases in contigs.items()}
         )
         (folder / "genes.gff3").write_text("\n".join(lines) + "\n")
     return tmp_path
@@ -116,7 +117,7 @@ def genomes(tmp_path):
 
 def words_of(genomes, *more, holdout='["family"]'):
     sources = '["mrna", "eukaryote", "genome"]'
-    result = ["families.share=0.2", *more]
+    result = ["families.share=0.2", "keep.near_identity=1.0", *more]
     for number, name in enumerate(("one", "two")):
         settings = {"name": name, "sources": sources, "holdout": holdout}
         result += assembly(genomes / name, number, **settings)
@@ -130,7 +131,7 @@ def test_a_family_is_held_out_of_all_assemblies(genomes, engine, tmp_path):
         for row in read_source(tmp_path / "c", "mrna", split).to_pylist():
             split_of.setdefault(row["name"], set()).add((row["assembly"], split))
     held_out = {name for name, places in split_of.items() if ("one", "test") in places}
-    assert 2 <= len(held_out) <= 16  # 8 are expected
+    assert 1 <= len(held_out) <= 10  # 4.8 are expected
     for name, places in split_of.items():
         assert {split for _, split in places} == {"test" if name in held_out else "train"}
         assert {of for of, _ in places} == {"one", "two"}, "a third of the codons are others"
@@ -151,17 +152,16 @@ def test_a_family_is_held_out_of_all_assemblies(genomes, engine, tmp_path):
                 assert not any(gene[100:160] in form for gene in genes for form in forms)
 
 
-def test_another_seed_and_the_order_of_assemblies(genomes, engine, tmp_path):
-    def held_out(output, *more):
-        assert build(tmp_path / output, *words_of(genomes, *more)) == 0
+def test_the_order_of_assemblies_changes_nothing(genomes, engine, tmp_path):
+    def held_out(output):
+        assert build(tmp_path / output, *words_of(genomes)) == 0
         return {row["name"] for row in read_source(tmp_path / output, "mrna", "test").to_pylist()}
 
     first = held_out("a")
-    assert held_out("b", "families.seed=1") != first
     names = [genomes / name for name in ("one", "two", "x")]
     for one, other in ((0, 2), (1, 0), (2, 1)):  # now `one` is what `two` was
         names[one].rename(names[other])
-    assert held_out("c") == first
+    assert held_out("b") == first
 
 
 def test_beside_regions_and_in_some_assemblies_alone(genomes, engine, tmp_path):
@@ -195,8 +195,5 @@ def test_the_share_of_families_is_that_asked_for(members):
     drawn = [[f"0.0.{rng.getrandbits(64):016x}" for _ in range(members)] for _ in range(4000)]
     chosen = sum(families.is_held_out(family, FamilyConfig().share) for family in drawn)
     assert 155 < chosen < 245  # 200 are expected, with a deviation of 14
-    # The same protein again changes nothing.
-    assert all(
-        families.is_held_out(family * 3, 0.05) == families.is_held_out(family, 0.05)
-        for family in drawn
-    )
+    for family in drawn[:99]:  # the same protein again changes nothing
+        assert families.is_held_out(family * 3, 0.05) == families.is_held_out(family, 0.05)

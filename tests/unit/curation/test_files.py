@@ -20,21 +20,17 @@ class TestFiles:
     def test_released_layout(self, tmp_path):
         """The columns of the released corpus; codes come out of their brackets."""
         bases = [random_bases(90, i) for i in range(3)]
-        pq.write_table(
-            pa.table(
-                {
-                    "begin_of_sequence": ["<s>"] * 3,
-                    "gene_type": ["<cds>", "<tRNA>", None],
-                    "species_type": ["<fng>"] * 3,
-                    "strand": ["<+>", "<->", "<+>"],
-                    "sequence": bases,
-                    "record_id": ["NC_1.1", "NC_1.1", "NC_2.1"],
-                    "start": [10, 200, 0],
-                    "end": [100, 290, 90],
-                }
-            ),
-            tmp_path / "part-0.parquet",
-        )
+        released = {
+            "begin_of_sequence": ["<s>"] * 3,
+            "gene_type": ["<cds>", "<tRNA>", None],
+            "species_type": ["<fng>"] * 3,
+            "strand": ["<+>", "<->", "<+>"],
+            "sequence": bases,
+            "record_id": ["NC_1.1", "NC_1.1", "NC_2.1"],
+            "start": [10, 200, 0],
+            "end": [100, 290, 90],
+        }
+        pq.write_table(pa.table(released), tmp_path / "part-0.parquet")
         pq.write_table(pa.table({"text": [random_bases(80, 9)]}), tmp_path / "text-0.parquet")
         settings = [
             f"files.0.path={tmp_path}/part-*.parquet", "files.0.source=eukaryote",
@@ -108,9 +104,8 @@ class TestFiles:
         again = [f"files.0.path={files}/*.parquet", "files.0.source=eukaryote"]
         assert build(tmp_path / "again", *again) == 0
         assert rows_of(tmp_path / "again", "eukaryote") == rows_of(tmp_path / "c", "eukaryote")
-        capsys.readouterr()
-        empty = [f"files.1.path={files}/test-*.parquet", "files.1.source=eukaryote"]
-        assert build(tmp_path / "none", *first, *empty) == 2
+        again[0] = f"files.0.path={files}/test-*.parquet"
+        assert build(tmp_path / "none", *again) == 2
         assert "test-00000.parquet: has no record; give" in capsys.readouterr().err
 
     @pytest.mark.parametrize(
@@ -119,10 +114,8 @@ class TestFiles:
             ({"sequence": ["ACGT" * 30, None]}, "record 2: has no sequence"),
             ({"sequence": ["Hello <tag>"]}, "record 1: 'e' is not"),
             ({"sequence": ["ACGT"], "species_type": ["<zebra>"]}, "zebra"),
-            ({"sequence": ["ACGT"], "start": ["ten"]}, "start and end"),
             ({"sequence": ["ACGT"], "start": [50], "end": [20]}, "need 0 <= start < end"),
             ({"sequence": ["ACGT"], "strand": ["?"]}, "strand '?'"),
-            ({"dna": ["ACGT"]}, "no column 'sequence'"),
         ],
     )
     def test_records_that_are_none(self, tmp_path, capsys, columns, message):
@@ -152,9 +145,8 @@ class TestFaults:
 
     def test_one_build_at_a_time(self, genome, tmp_path, capsys):
         with locked_output(tmp_path / "c"):
-            for _ in range(2):  # the one that is refused leaves the lock where it is
-                assert build(tmp_path / "c", *assembly(genome)) == 2
-        assert capsys.readouterr().err.count(f"{tmp_path}/c: in use by process ") == 2
+            assert build(tmp_path / "c", *assembly(genome)) == 2
+        assert f"{tmp_path}/c: in use by process " in capsys.readouterr().err
         assert list(tmp_path.iterdir()) == []
 
     def test_names_with_line_ends_and_tabs(self, tmp_path):
@@ -189,28 +181,11 @@ class TestFaults:
         assert manifest["outputs"] == read_manifest(tmp_path / "one")["outputs"]
         assert not (tmp_path / "c.work").exists()
 
-    def test_nothing_but_broken_inputs(self, genome, tmp_path, capsys):
-        settings = assembly(genome, genome=tmp_path / "none.fa")
-        assert build(tmp_path / "c", *settings, "keep_going=true") == 2
-        assert "none.fa: no such file" in capsys.readouterr().err
-        assert list(tmp_path.iterdir()) == []
-
-    def test_another_recipe_starts_over(self, genome, tmp_path, capsys, monkeypatch):
-        def stop(*_):
-            raise KeyboardInterrupt
-
-        with monkeypatch.context() as patch:
-            patch.setattr(building, "index_rows", stop)
-            assert build(tmp_path / "c", *assembly(genome)) == 130
-        assert (tmp_path / "c.work").exists() and not (tmp_path / "c").exists()
-        for name in "cd":
-            assert build(tmp_path / name, *assembly(genome), "cut.flank_bp=50") == 0
-        assert "starting over" in capsys.readouterr().err
-        outputs = [read_manifest(tmp_path / name)["outputs"] for name in "cd"]
-        assert outputs[0] == outputs[1]
-
-    def test_a_rerun_does_only_what_is_missing(self, genome, tmp_path, monkeypatch):
-        settings = assembly(genome) + assembly(genome, 1, name="again", holdout="[]")
+    def test_a_rerun_does_only_what_is_missing(self, tmp_path, monkeypatch):
+        settings = []
+        for i, name in enumerate("ab"):
+            write_fasta(tmp_path / f"{name}.fa", {name: random_bases(900, i)})
+            settings += [f"files.{i}.path={tmp_path}/{name}.fa", f"files.{i}.source=mrna"]
         assert build(tmp_path / "whole", *settings) == 0
         made = []
         make = building.make_shard

@@ -12,10 +12,9 @@ from carbon.genome import reverse_complement
 from carbon.genome.kmers import canonical_kmers
 from data_pipeline import records
 from data_pipeline.dedup import join
-from data_pipeline.dedup.sketch import sketch_of
 from data_pipeline.records import digest_of
 from tests.helpers.curation import build, rows_of
-from tests.helpers.files import random_bases, write_fasta
+from tests.helpers.files import random_bases
 from tests.helpers.near_duplicates import (
     deduplicated,
     found_by_all_pairs,
@@ -51,29 +50,24 @@ class TestNearDuplicates:
 
     def test_pairs_against_the_edit_distance_of_all(self, tmp_path):
         sequences = []
-        for i in range(20):
+        for i in range(10):
             base = random_bases(random.Random(i).randint(120, 180), i)
             other = mutated(base, (0.02, 0.06, 0.09, 0.12, 0.3)[i % 5], 100 + i)
             sequences += [base, reverse_complement(other) if i % 2 else other]
-        found = found_in(sequences, [False] * 40, 0.9, tmp_path)
+        found = found_in(sequences, [False] * 20, 0.9, tmp_path)
         for i, j in found.items():
             longer = max(len(sequences[i]), len(sequences[j]))
             assert len(sequences[j]) >= len(sequences[i])
             forms = (sequences[i], reverse_complement(sequences[i]))
             assert min(edit_distance(f, sequences[j]) for f in forms) <= 0.1 * longer
         missed = 0
-        for i in range(0, 40, 2):
+        for i in range(0, 20, 2):
             one, other = sequences[i], sequences[i + 1]
             forms = (one, reverse_complement(one))
             distance = min(edit_distance(f, other) for f in forms)
             if distance <= 0.1 * max(len(one), len(other)):
                 missed += i not in found and i + 1 not in found
-        assert missed <= 1 and len(found) >= 9
-
-    def test_what_is_held_out_stays(self, tmp_path):
-        base = random_bases(400, 1)
-        near = mutated(base, 0.02, 2)
-        assert found_in([base, near], [False, True], 0.9, tmp_path) == {0: 1}
+        assert missed <= 1 and len(found) >= 4
 
     @given(
         parents=st.lists(st.integers(0, 3), min_size=2, max_size=24),
@@ -136,37 +130,6 @@ class TestNearDuplicates:
     def test_no_record_and_one(self, tmp_path):
         assert found_in([], [], 0.9, tmp_path / "0") == {}
         assert found_in([random_bases(90, 1)], [False], 0.9, tmp_path / "1") == {}
-
-    def test_records_that_fill_a_batch(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("data_pipeline.records._ROWS_A_BATCH", 2)
-        write_fasta(tmp_path / "x.fa", {f"s{i}": random_bases(90, i) for i in range(5)})
-        words = [f"files.0.path={tmp_path}/x.fa", "files.0.source=mrna"]
-        assert build(tmp_path / "c", *words) == 0
-        assert len(rows_of(tmp_path / "c", "mrna")) == 5
-
-    @pytest.mark.parametrize(
-        ("recipe", "sketched"),
-        [
-            ({"source": "own", "both_strands": "true"}, 0),
-            ({"source": "own", "both_strands": "true", "near_duplicates": "true"}, 3),
-            ({"source": "own", "both_strands": "true", "test_share": "0.5"}, 3),
-            ({"source": "mrna"}, 3),
-        ],
-    )
-    def test_what_is_compared_with_nothing_is_not_sketched(
-        self, tmp_path, monkeypatch, recipe, sketched
-    ):
-        made = []
-
-        def sketch(sequence):
-            made.append(sequence)
-            return sketch_of(sequence)
-
-        monkeypatch.setattr("data_pipeline.extract.sketch_of", sketch)
-        write_fasta(tmp_path / "x.fa", {f"s{i}": random_bases(300, i) for i in range(3)})
-        words = [f"files.0.{key}={value}" for key, value in recipe.items()]
-        assert build(tmp_path / "c", f"files.0.path={tmp_path}/x.fa", *words) == 0
-        assert len(made) == sketched
 
     def test_in_a_build(self, tmp_path):
         """Of two that are alike the longer stays."""

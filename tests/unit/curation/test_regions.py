@@ -137,41 +137,35 @@ def test_a_broken_line_is_named(tmp_path, capsys, bed, message):
     assert not (tmp_path / "c").exists() and not (tmp_path / "c.work").exists()
 
 
-def test_two_assemblies_agree_on_strands(tmp_path, capsys):
+KIND = "source 'enhancer': some inputs say"
+SAME_BED = ["genome={tmp}/genome.fa", "regions.0.path={tmp}/r.bed.gz", "name=b"]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"assemblies.1": [*SAME_BED, "regions.0.both_strands=false"]}, KIND),
+        ({"assemblies.1": [*SAME_BED, "regions.0.near_duplicates=true"]}, KIND),
+        (
+            {"assemblies.0.regions.1": ["path={tmp}/r.bed.gz", "near_duplicates=true"]},
+            KIND + " near_duplicates = true",
+        ),
+        (
+            {"assemblies.0.regions.0": ["source=own", "near_duplicates=true"],
+             "files.0": ["path={tmp}/genome.fa", "source=own", "both_strands=true"]},
+            "assemblies.0.regions.0.source: 'own': say of all its inputs alike whether",
+        ),
+        (
+            {"assemblies.0.regions.0": ["source=promoter", "near_duplicates=true"]},
+            "near_duplicates = true for source 'promoter'",
+        ),
+    ],
+)  # fmt: skip
+def test_all_inputs_of_a_source_agree_on_strands_and_near_duplicates(
+    tmp_path, capsys, more, message
+):
     settings = regions(tmp_path, BED, "name=a")
-    second = [each.replace("assemblies.0", "assemblies.1") for each in settings]
-    second += ["assemblies.1.name=b", "assemblies.1.regions.0.both_strands=false"]
-    assert build(tmp_path / "c", *settings, *second) == 2
-    assert "source 'enhancer': some inputs say" in capsys.readouterr().err
-    assert not (tmp_path / "c").exists()
-
-
-@pytest.mark.parametrize("number", [0, 1])
-def test_regions_of_a_kind_agree_on_near_duplicates(tmp_path, capsys, number):
-    """In one assembly, and in two."""
-    settings = regions(tmp_path, BED, "name=a")
-    where = f"assemblies.{number}.regions.{1 - number}"
-    second = [f"{where}.path={tmp_path}/r.bed.gz", f"{where}.near_duplicates=true"]
-    if number:
-        second += [f"assemblies.1.{each}" for each in (f"genome={tmp_path}/genome.fa", "name=b")]
-    assert build(tmp_path / "c", *settings, *second) == 2
-    assert "source 'enhancer': some inputs say near_duplicates = true" in capsys.readouterr().err
-    assert not (tmp_path / "c").exists()
-
-
-def test_files_and_regions_of_a_source_agree_before_the_build(tmp_path, capsys):
-    settings = regions(tmp_path, BED, "regions.0.source=own", "regions.0.near_duplicates=true")
-    files = [
-        f"files.0.path={tmp_path}/genome.fa",
-        "files.0.source=own",
-        "files.0.both_strands=true",
-    ]
-    assert build(tmp_path / "c", *settings, *files) == 2
-    told = "assemblies.0.regions.0.source: 'own': say of all its inputs alike whether"
-    assert told in capsys.readouterr().err
-
-
-def test_near_duplicates_of_a_source_of_the_table(tmp_path, capsys):
-    settings = regions(tmp_path, BED, "regions.0.source=promoter", "regions.0.near_duplicates=true")
+    settings += [f"{where}.{each.format(tmp=tmp_path)}" for where in more for each in more[where]]
     assert build(tmp_path / "c", *settings) == 2
-    assert "near_duplicates = true for source 'promoter'" in capsys.readouterr().err
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "c").exists()

@@ -7,7 +7,6 @@ import pytest
 
 from carbon.corpus import SCHEMA, read_manifest
 from carbon.genome import Interval, Reference, read_annotation, reverse_complement
-from carbon.io.files import sha256_of_file
 from data_pipeline.recipe import species_type_of
 from data_pipeline.records import Record, Segment, read_bases
 from data_pipeline.sources import SOURCES
@@ -102,12 +101,8 @@ def test_records_over_the_origin_of_a_circle(tmp_path):
         )
         output = tmp_path / f"c{ord(strand)}"
         sources = '["eukaryote", "mrna", "mrna_splice", "promoter"]'
-        cut = (
-            "cut.flank_bp=10",
-            "cut.promoter_bp=30",
-            "cut.upstream_bp=50",
-            "keep.min_record_bp=9",
-        )
+        cut = [f"cut.{key}" for key in ("flank_bp=10", "promoter_bp=30", "upstream_bp=50")]
+        cut.append("keep.min_record_bp=9")
         settings = assembly(tmp_path, holdout="[]", sources=sources)
         assert build(output, *settings, *cut) == 0
         twice = bases + bases
@@ -123,28 +118,9 @@ def test_records_over_the_origin_of_a_circle(tmp_path):
         with Reference(tmp_path / "genome.fa") as reference:
             segments = [Segment(**s) for s in row["segments"]]
             assert read_bases(reference, "c1", segments) == row["sequence"]
-
-
-def test_a_record_over_the_origin_overlaps_what_lies_there():
     record = Record("c", (Segment(360, 420, "+"), Segment(430, 440, "+")), "", "")
     spans = [(i.start, i.end) for i in record.intervals(400)]
     assert spans == [(360, 400), (0, 20), (30, 40)]
-
-
-def test_two_assemblies_are_two_files(genome, tmp_path):
-    settings = assembly(genome) + assembly(genome, 1, name="copy", holdout="[]")
-    assert build(tmp_path / "c", *settings) == 0
-    manifest = read_manifest(tmp_path / "c")
-    # Every record of the second is a copy of one of the first, so that nothing of it is left.
-    assert [p.name for p in sorted((tmp_path / "c" / "mrna").iterdir())] == [
-        "test-00000.parquet", "train-00000.parquet"
-    ]  # fmt: skip
-    kinds = {key.split(":")[1] for key in manifest["dropped"]}
-    assert {"duplicate_sequence", "equals_held_out_record"} <= kinds
-    one = tmp_path / "one"
-    assert build(one, *assembly(genome)) == 0
-    for name in ("mrna/train-00000.parquet", "eukaryote/train-00000.parquet"):
-        assert sha256_of_file(one / name) == sha256_of_file(tmp_path / "c" / name)
 
 
 def test_soft_masked_bases_keep_their_case(tmp_path):

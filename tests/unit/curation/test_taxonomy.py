@@ -81,12 +81,8 @@ def test_what_the_taxdump_does_not_tell(taxdump, tmp_path):
     (broken / "nodes.dmp").write_text("4932\t|\t4751\t|\tx\t|\n4751\t|\t4932\t|\tx\t|\n")
     with pytest.raises(UserError, match="no way to the root"):
         Taxonomy(broken).lineage(4932)
-    for text in ("one\t|\t4751\t|\tx\t|\n", "4932\n"):
-        (broken / "nodes.dmp").write_text(text)
-        with pytest.raises(UserError, match=r"nodes\.dmp: is no file of a taxdump"):
-            Taxonomy(broken)
-    (broken / "nodes.dmp").unlink()
-    with pytest.raises(UserError, match=r"nodes\.dmp: no such file"):
+    (broken / "nodes.dmp").write_text("one\t|\t4751\t|\tx\t|\n")
+    with pytest.raises(UserError, match=r"nodes\.dmp: is no file of a taxdump"):
         Taxonomy(broken)
 
 
@@ -120,10 +116,10 @@ def test_species_types_and_sources_by_clade(corpus):
     }
     assert manifest["clades"] == {"genome-Fungi": "Fungi", "genome-Metazoa": "Metazoa"}
     check_manifest(manifest)
-    assert manifest["both_strands"] == dict.fromkeys(manifest["sources"], True)
-    kinds = {name: {row["species_type"] for row in rows_of(corpus, name)}
-             for name in manifest["sources"]}  # fmt: skip
-    assert kinds == {"genome": {"pro"}, "genome-Fungi": {"fng"}, "genome-Metazoa": {"mam"}}
+    kinds = {"genome": "pro", "genome-Fungi": "fng", "genome-Metazoa": "mam"}
+    for name, kind in kinds.items():
+        assert {row["species_type"] for row in rows_of(corpus, name)} == {kind}
+        assert manifest["both_strands"][name] is True
     assert manifest["inputs"][1]["recipe"]["taxonomy"] == (
         "cellular organisms; Eukaryota; Fungi; Schizosaccharomyces pombe"
     )
@@ -150,7 +146,6 @@ def test_a_mixture_by_temperature_and_weight(corpus, capsys):
     ("words", "message"),
     [
         (["--weight", "Plants=2"], "weight of 'Plants'"),
-        (["--weight", "Fungi"], "NAME=NUMBER"),
         (["--share", "mrna=1"], "share of 'mrna'"),
         (["--temperature", "0.5"], "temperature = 0.5"),
         (["--weight", "Fungi=nan"], "give a number"),
@@ -195,8 +190,6 @@ def test_the_report_has_clades(corpus, tmp_path):
     part = (tmp_path / "r.html").read_text().partition("<h2>Clades</h2>")[2].partition("<h2>")[0]
     cells = re.findall(r"<td[^>]*>([^<]*)</td>", part)
     assert cells[:4] == ["cellular organisms", "4", "16,000", "100.00"]
-    box = re.search(r"Fungi: 5,000 .*?<rect .*?width='([\d.]+)' height='([\d.]+)'", part)
-    assert float(box[1]) * float(box[2]) == pytest.approx(340 * 340 * 5 / 16, rel=0.01)
 
 
 def test_an_assembly_of_nobody(tmp_path, taxdump, capsys):

@@ -4,7 +4,6 @@ import csv
 import json
 import re
 from dataclasses import replace
-from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,34 +11,10 @@ import pytest
 
 from carbon.errors import ConfigError, UserError
 from eval.entrants import Baselines, Entrant, entrants_of
-from eval.metrics import summary_of
 from eval.records import as_json, file_stem, read_folder, read_record
 from eval.report import write_report
 from eval.runner import run_suite
-from tests.helpers.eval_runner import (
-    LABELLED,
-    TASK,
-    Oracle,
-    skipping,
-    suite_of,
-)
-
-
-def test_a_difference_without_a_value_is_not_shown(folder):
-    """Average precision by chromosome, where no chromosome has both labels."""
-    metric = "average_precision_by_chromosome"
-    task = replace(
-        LABELLED, metric=metric, summarise=partial(summary_of, metric=metric),
-        examples=lambda table, options: [
-            replace(example, data={**example.data, "columns": {"chrom": f"chr{n % 2}"}})
-            for n, example in enumerate(skipping(table, options))
-        ],
-    )  # fmt: skip
-    models = [Entrant("m", "model", "s", "i", dtype) for dtype in ("float32", "bfloat16")]
-    run_suite(replace(suite_of(folder, task=task), models=models))
-    page = write_report([folder / "out"], folder / "out", "T").read_text()
-    assert "nan [" not in page and "nan" not in (folder / "out/report.md").read_text()
-    assert len((folder / "out/csv/comparisons.csv").read_text().splitlines()) == 1
+from tests.helpers.eval_runner import TASK, Oracle, suite_of
 
 
 def two_runs(folder):
@@ -60,11 +35,6 @@ def test_the_report_holds_everything_and_needs_nothing(folder):
     markdown = (folder / "report/report.md").read_text()
     for name in ("Markov 3", "chance", "m bfloat16", "other", "Carbon-3B"):
         assert name in page and name in markdown, name
-    names = {p.stem for p in (folder / "report/csv").iterdir()}
-    assert names == {
-        "overview", "throughput", "comparisons", "precision-gap", "toy-values", "toy-by_position",
-        "toy-group", "toy-m-depth", "toy-m-bfloat16-depth", "toy-other-depth",
-    }  # fmt: skip
     values = list(csv.DictReader((folder / "report/csv/toy-values.csv").open()))
     by_name = {row["entrant"]: row for row in values if row["kind"] != "expected"}
     record = read_record(folder / "out/toy/m.json").record["summary"]["value"]
@@ -89,14 +59,11 @@ def test_what_cannot_stand_in_one_report(folder):
         run_suite(replace(suite, models=models or suite.models))
     for path in (folder / "alone/toy").glob("[!m]*.json"):
         path.unlink()
-    (folder / "empty").mkdir()
     for names, message in (
         (["alone"], "no baseline of toy"),
         (["few", "all"], "not of the same options"),
         (["all", "o"], "both called 'm' and differ"),
         (["all", "newer"], "of versions 2 and 1 of toy"),
-        (["absent"], "no such folder"),
-        (["empty"], "holds no record"),
     ):
         with pytest.raises(ConfigError, match=message):
             write_report([folder / name for name in names], folder / "r", "T")
@@ -110,7 +77,6 @@ def test_torn_records_and_rows_are_named(folder):
     record = json.loads(whole)
     del record["summary"]["value"]["low"]
     for torn, message in (
-        (whole[:200].encode(), "Invalid JSON"),
         (b"\xff\xfe" + whole.encode(), "Invalid JSON"),
         (json.dumps(record).encode(), "is no record of an evaluation"),
     ):
@@ -135,29 +101,19 @@ def test_names_of_models_and_files(tmp_path):
     (tmp_path / "run" / "export").mkdir(parents=True)
     export = str(tmp_path / "run" / "export")
     found = entrants_of([export, f"x={tmp_path}", "org/model"], ["float32", "bfloat16"])
-    assert [(e.name, e.shown_as) for e in found] == [
-        ("run", "run"), ("run", "run bfloat16"), ("x", "x"), ("x", "x bfloat16"),
-        ("model", "model"), ("model", "model bfloat16"),
-    ]  # fmt: skip
-    with pytest.raises(UserError, match="'run' is taken"):
-        entrants_of([export, "b/run"], ["float32"])
-    for absent in ("x=", "absent", "./a", "a/b/c"):
+    assert [e.name for e in found] == [name for name in ("run", "x", "model") for _ in range(2)]
+    assert [e.shown_as for e in found[:2]] == ["run", "run bfloat16"]
+    for absent in ("x=", "./a", "a/b/c"):
         with pytest.raises(UserError, match=f"--model {absent}: no such model folder"):
             entrants_of([absent], ["float32"])
     assert file_stem("../x y") == "x-y"
     assert as_json({"a": (1, None), "b": float("nan")}) == {"a": [1, None], "b": None}
 
 
-@pytest.mark.parametrize("name", ["GC", "Markov 3", "Markov-3"])
-def test_a_model_is_not_named_as_a_baseline(folder, name):
-    namesake = Entrant(name, "model", "m", "", "float32")
+def test_what_baselines_cannot_be_fitted_on_is_named(folder, tmp_path):
+    namesake = Entrant("Markov-3", "model", "m", "", "float32")
     with pytest.raises(UserError, match="is the name of another"):
         run_suite(replace(suite_of(folder), models=[namesake]))
-
-
-def test_what_baselines_cannot_be_fitted_on_is_named(tmp_path):
-    with pytest.raises(UserError, match="no such file"):
-        Baselines([tmp_path / "absent.fa"], [1], [])
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"text": ["ACGT"]}), path)
     baselines = Baselines([path], [1], [])
@@ -168,6 +124,3 @@ def test_what_baselines_cannot_be_fitted_on_is_named(tmp_path):
         pq.write_table(pa.table({"sequence": rows}), path)
         with pytest.raises(UserError, match=r"t\.parquet: column 'sequence'"):
             fit()
-    path.write_bytes(b"no")
-    with pytest.raises(UserError, match=r"t\.parquet: is not a whole Parquet file"):
-        fit()

@@ -98,6 +98,8 @@ def test_records_that_are_there_are_left_alone(folder):
     assert not (folder / ".out.progress").exists()
     by_several(suite_of(folder, resume=True))
     assert {path: path.read_bytes() for path in before} == before
+    (folder / "out/toy/GC.json").unlink()
+    by_several(suite_of(folder, resume=True))
     run_suite(suite_of(folder, output="alone"))
     assert records_of(folder / "out") == records_of(folder / "alone")
     with pytest.raises(UserError, match="is of another max_samples"):
@@ -123,37 +125,6 @@ def test_a_merge_that_is_stopped_is_gone_on_with(folder, monkeypatch):
     run_suite(suite_of(folder, output="alone"))
     assert records_of(folder / "out") == records_of(folder / "alone")
     assert (folder / "out/toy/GC.json").read_bytes() == kept
-
-
-def test_a_record_that_was_removed_on_the_way_is_computed(folder, monkeypatch):
-    run_suite(replace(suite_of(folder), models=[]))
-    stop_once_behind(monkeypatch, 6)
-    with pytest.raises(Stopped):
-        run_suite(suite_of(folder, resume=True))
-    (folder / "out/toy/GC.json").unlink()
-    run_suite(suite_of(folder, resume=True))
-    run_suite(suite_of(folder, output="alone"))
-    assert records_of(folder / "out") == records_of(folder / "alone")
-
-
-def test_a_record_that_is_removed_during_the_run_is_said(folder, monkeypatch):
-    run_suite(replace(suite_of(folder), models=[]))
-    monkeypatch.setattr(runner_module, "is_written", _with_a_look(runner_module.is_written, folder))
-    with pytest.raises(UserError, match=r"GC\.json: was there when the run began"):
-        run_suite(suite_of(folder, resume=True))
-
-
-def _with_a_look(is_written, folder):
-    """Have a record removed after the first look at all of them."""
-    looks = []
-
-    def looked(path, job):
-        looks.append(path)
-        if len(looks) == len(NAMES) + 1:
-            (folder / "out/toy/GC.json").unlink()
-        return is_written(path, job)
-
-    return looked
 
 
 def test_one_model_is_in_memory_at_a_time(folder):

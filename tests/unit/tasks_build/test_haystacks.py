@@ -12,15 +12,7 @@ from hypothesis import strategies as st
 from carbon.errors import UserError
 from eval.tasks import TASKS
 from eval.tasks.common.building import Source
-from eval.tasks.genomic_niah.build import (
-    DEPTHS,
-    LEVELS,
-    Needles,
-    changed,
-    distractors,
-    hidden,
-    slots,
-)
+from eval.tasks.genomic_niah.build import DEPTHS, LEVELS, slots
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.tasks_build import rows_of
 
@@ -89,25 +81,6 @@ def test_slots_never_overlap(tokens, depth, num_distractors, seed):
     ordered = sorted(starts)
     assert all(b - a >= 48 for a, b in itertools.pairwise(ordered))
     assert all(start % 6 == 0 and 0 <= start <= body_bp - 48 for start in starts)
-
-
-def test_needles_are_put_in_by_hand():
-    hay = "a" * 60 + "b" * 60
-    needles = Needles("K" * 24, "V" * 24, (("D" * 24, "W" * 24),))
-    body = hidden(hay, needles, [60, 0])
-    assert body == "D" * 24 + "W" * 24 + "a" * 12 + "K" * 24 + "V" * 24 + "a" * 12
-    assert hidden(hay, Needles("K" * 24, "V" * 24, ()), [72]) == (
-        "a" * 60 + "b" * 12 + "K" * 24 + "V" * 24
-    )
-
-
-@given(st.text("ACGT", min_size=24, max_size=24), st.sampled_from([1, 2, 4]), st.integers(0, 9))
-def test_distractors_are_distinct(key, edits, seed):
-    pairs = distractors(key, edits, np.random.default_rng(seed))
-    keys = [other for other, _ in pairs]
-    assert len(set(keys)) == 8 and key not in keys
-    assert all(sum(a != b for a, b in zip(k, key, strict=True)) == edits for k in keys)
-    assert changed(key, [], np.random.default_rng(0)) == key
 
 
 def test_long_haystacks_are_stitched(tmp_path, monkeypatch):

@@ -130,18 +130,22 @@ def test_a_saturation_table_becomes_windows(tmp_path, brca):
         assert row["class"] == kind and row["score"] == pytest.approx((at - 4200) / 10)
 
 
+def write_workbook(path, rows):
+    book = openpyxl.Workbook()
+    sheet = book.create_sheet("Table S3")
+    for row in rows:
+        sheet.append(row)
+    book.save(path)
+
+
 def test_the_workbook_of_the_paper_is_read_by_its_places(tmp_path, brca):
     bases, fasta = brca
-    book = openpyxl.Workbook()
-    book.create_sheet("Table S3")
-    sheet = book["Table S3"]
-    for line in ("Supplementary Table 3", "notes", "exon"):
-        sheet.append([line] + ["a long header"] * 21)
+    rows = [[line] + ["a long header"] * 21 for line in ("Supplementary Table 3", "notes", "exon")]
     for row in listing(bases, 4200, 12):
         cells = ["e1", "chr13", row["pos"], "x", 1, "x", "Exon", row["ref"], row["alt"], "c.1"]
         cells += ["x"] * 6 + [row["score"], row["score"] + 2, None, "x", "x", row["class"]]
-        sheet.append(cells)
-    book.save(tmp_path / "huang.xlsx")
+        rows.append(cells)
+    write_workbook(tmp_path / "huang.xlsx", rows)
     output = tmp_path / "b.parquet"
     report = TASKS["brca2"].build(output, table=tmp_path / "huang.xlsx", reference=fasta)
     assert report.rows == 10 and report.dropped == {"no_label": 2}
@@ -157,22 +161,16 @@ def test_a_variant_list_becomes_traitgym(tmp_path, brca):
         rows = rows_of(output)
         assert [row["label"] for row in rows] == [0, 1] * 10
         assert {(row["label"], row["class"]) for row in rows} == {(0, "FUNC/INT"), (1, "LOF")}
-    task = TASKS["traitgym_mendelian"]
-    assert set(task.columns) <= set(rows[0]) and set(TASKS["brca2"].columns) - {"class"} <= set(
-        rows[0]
-    )
+    assert set(TASKS["traitgym_mendelian"].columns) <= set(rows[0])
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda rows: rows[1].update(pos="?"), "row 2: position '\\?' is not a number"),
-        (lambda rows: rows[1].update(pos=-5), "row 2: position -5"),
         (lambda rows: rows[1].update(alt=" "), "row 2: has no alt"),
         (lambda rows: rows[1].update(label=2), "variant 2: label '2'"),
         (lambda rows: [row.pop("label") for row in rows], "no column 'label'"),
         (lambda rows: [row.update(pos=row["pos"] + 1) for row in rows], "disagree.*assembly"),
-        (lambda rows: [row.update(chrom="14") for row in rows], "no contig '14'"),
     ],
 )
 def test_lists_that_are_broken_are_refused(tmp_path, brca, change, words):
@@ -188,25 +186,19 @@ def test_lists_that_are_broken_are_refused(tmp_path, brca, change, words):
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("hollow.xlsx", [], "has no row"),
         ("short.xlsx", [["a", "b"]] * 5, "cannot be read"),
         ("empty.csv", b"", "has no row"),
         ("torn.tsv.gz", gzip.compress(b"chrom\tpos\n" * 1000, mtime=0)[:30], "cannot be read"),
         ("binary.tsv", b"chrom\tpos\n\xff\xfe\x00\x81", "cannot be read"),
         ("no.xlsx", b"no", "cannot be read"),
         ("no.parquet", b"no", "is not a whole Parquet file"),
-        ("absent.tsv", None, "no such file"),
     ],
 )
 def test_lists_that_cannot_be_read_are_said_in_one_line(tmp_path, brca, name, content, words):
     if isinstance(content, bytes):
         (tmp_path / name).write_bytes(content)
-    elif content is not None:
-        book = openpyxl.Workbook()
-        sheet = book.create_sheet("Table S3") if content else book.active
-        for row in content:
-            sheet.append(row)
-        book.save(tmp_path / name)
+    else:
+        write_workbook(tmp_path / name, content)
     with pytest.raises(UserError, match=f"{name}: {words}") as raised:
         TASKS["brca2"].build(tmp_path / "b.parquet", table=tmp_path / name, reference=brca[1])
     assert "\n" not in str(raised.value) and not (tmp_path / "b.parquet").exists()
