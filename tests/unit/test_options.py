@@ -179,10 +179,7 @@ def test_an_unknown_keyword_is_an_error_at_once(model):
     ("choice", "call"),
     [
         ("by", lambda model: model.score([], by="x")),
-        ("strands", lambda model: model.score([], strands="x")),
         ("protocol", lambda model: model.variant_method(protocol="x")),
-        ("by", lambda model: model.variant_method(by="x")),
-        ("strands", lambda model: model.variant_method(strands="x")),
         ("combine", lambda model: model.scan_method(combine="x")),
         ("strands", lambda model: model.scan_method(strands="x")),
         ("pool", lambda model: model.embed([], pool="x")),
@@ -216,7 +213,6 @@ def test_both_strands_read_windows_of_one_length_around_an_snv(protocol, window_
     [
         ("cpu", "auto", torch.float32),
         ("cuda", "auto", torch.bfloat16),
-        ("cuda:1", "auto", torch.bfloat16),
         ("cuda", "float32", torch.float32),
         ("cpu", "bfloat16", torch.bfloat16),
     ],

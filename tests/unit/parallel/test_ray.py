@@ -1,8 +1,6 @@
 """Blocks by actors of a Ray cluster, whose nodes are simulated on this machine."""
 
 import json
-import os
-import signal
 import threading
 import time
 from functools import partial
@@ -15,7 +13,15 @@ from carbon.errors import UserError
 from carbon.model import save_model
 from carbon.parallel.driver import Workers
 from carbon.parallel.ray import RayActors
-from tests.helpers.parallel import WHOLE, Doubler, job_of, run, this_process
+from tests.helpers.parallel import (
+    WHOLE,
+    Doubler,
+    job_of,
+    num_kept,
+    run,
+    started,
+    this_process,
+)
 from tests.helpers.processes import waits_for
 
 ray = pytest.importorskip("ray")
@@ -39,11 +45,6 @@ def cluster():
 def actors(cluster, folder, *, resume=False):
     engine = RayActors(partial(Doubler, folder), cluster.address, threads=1, use_gpus=True)
     return Workers(engine, resume=resume)
-
-
-def num_kept(folder) -> int:
-    path = folder / ".o.progress"
-    return path.read_bytes().count(b"\n") - 1 if path.exists() else 0
 
 
 @pytest.mark.nightly
@@ -104,12 +105,12 @@ def test_more_actors_than_there_is_room_for(cluster, tmp_path, monkeypatch):
 
 
 @pytest.mark.nightly
-def test_actors_end_with_their_driver(cluster, tmp_path, start_driver):
+def test_actors_end_with_their_driver(cluster, tmp_path):
     (tmp_path / "slow").write_text("0.3")
-    driver = start_driver(tmp_path, cluster.address)
+    driver = started(tmp_path, "--ray", cluster.address)
     waits_for(lambda: num_kept(tmp_path) > 2, 120)
-    os.kill(driver.pid, signal.SIGKILL)
-    driver.wait()
+    driver.kill()
+    driver.communicate()
     waits_for(lambda: not _actors(), 30)
     (tmp_path / "slow").unlink()
     with actors(cluster, tmp_path, resume=True) as workers:
@@ -142,21 +143,3 @@ def _actors() -> list[str]:
             continue
         found += [title] if title.startswith("ray::_Actor") else []
     return found
-
-
-@pytest.fixture
-def start_driver():
-    import subprocess
-    import sys
-
-    started = []
-
-    def start(folder, address):
-        words = [sys.executable, "-m", "tests.helpers.parallel", f"{folder}/o", str(folder)]
-        started.append(subprocess.Popen([*words, "--ray", address], cwd=Path(__file__).parents[3]))
-        return started[-1]
-
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
