@@ -1,10 +1,8 @@
 """The driver: any number of workers, killed or resumed, writes the same bytes."""
 
-import json
 import os
 import signal
 import tracemalloc
-import zlib
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -15,7 +13,6 @@ from carbon.errors import UserError
 from carbon.parallel import local
 from carbon.parallel.driver import MOST_IN_FLIGHT, Block, Workers, run_job
 from carbon.parallel.engines import Answer, InProcess, Seat
-from carbon.parallel.journal import Journal
 from tests.helpers.parallel import WHOLE, Doubler, job_of, processes, run, this_process
 from tests.helpers.processes import waits_for
 
@@ -192,14 +189,6 @@ def test_another_number_of_processes_goes_on(tmp_path, capsys, first, then):
         run(job_of(tmp_path / "o"), workers)
     assert (tmp_path / "o").read_text() == WHOLE
     assert [path.name for path in tmp_path.iterdir()] == ["o"]
-
-
-def test_a_journal_of_the_old_format_is_refused_by_name(tmp_path):
-    job = job_of(tmp_path / "o").settings
-    line = json.dumps(job).encode()
-    (tmp_path / ".o.progress").write_bytes(b"%08x " % zlib.crc32(line) + line + b"\n")
-    with pytest.raises(UserError, match="differs in: journal format"):
-        Journal(tmp_path / "o", job, resume=True)
 
 
 @pytest.mark.parametrize(

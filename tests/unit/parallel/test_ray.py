@@ -64,14 +64,6 @@ def test_actors_write_the_bytes_of_one_process(cluster, tmp_path):
 
 
 @pytest.mark.nightly
-def test_a_block_that_kills_three_actors_is_named(cluster, tmp_path):
-    (tmp_path / "kill-17").write_text("xxx")
-    message = "records 17-20: 3 workers died"
-    with actors(cluster, tmp_path) as workers, pytest.raises(UserError, match=message):
-        run(job_of(tmp_path / "o"), workers)
-
-
-@pytest.mark.nightly
 def test_a_node_is_lost_and_another_is_added(cluster, tmp_path):
     node = {"num_cpus": 2, "object_store_memory": 80 * 2**20}
     lost = cluster.add_node(**node)

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from carbon.errors import GenomeError, UserError
 from carbon.genome import Interval, Reference, Variant
-from carbon.inference import Model, ScanChunk, ScanOptions, join_chunks
-from carbon.inference.scan import scan_method_for
+from carbon.inference import Model, ScanChunk, join_chunks
 from carbon.inference.scan import windows as scan_windows
 from carbon.model import LoadedModel
 from carbon.tokenizer import NATIVE, encode
@@ -224,12 +223,6 @@ class TestWindows:
         assert model.scan_method(combine="token_start").offsets == (0, 1, 2, 3, 4, 5)
         rounded = model.scan_method(window_bp=101, least_context_bp=31)
         assert (rounded.window_bp, rounded.least_context_bp) == (96, 36)
-
-        class Long:
-            context_tokens, vocabulary = 32_768, NATIVE
-
-        method = scan_method_for(Long(), ScanOptions())
-        assert (method.window_bp, method.least_context_bp) == (48_000, 24_000)
 
     @pytest.mark.parametrize(
         ("how", "message"),
