@@ -15,6 +15,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, LlamaModel
 from carbon import uncertainty
 from carbon.inference import Model
 from carbon.model import PRESETS, LoadedModel, load_model, name_tags
+from carbon.pretrained import BUNDLED_MODELS
 from carbon.tokenizer import NATIVE
 
 # The same examples every time, and no clock: a busy machine is no failure.
@@ -129,9 +130,14 @@ def few_resamples(monkeypatch):
 
 @pytest.fixture(scope="module")
 def loaded_once():
-    """Read the weights of a model once, not for each command line."""
+    """Read the weights of a bundled model once, not for each command line."""
+    once = cache(load_model)
+
+    def load(source, *arguments, **options):
+        return (once if source in BUNDLED_MODELS else load_model)(source, *arguments, **options)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("carbon.inference.model.load_model", cache(load_model))
+        patch.setattr("carbon.inference.model.load_model", load)
         yield
 
 

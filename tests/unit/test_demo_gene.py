@@ -137,7 +137,7 @@ def test_the_genes_of_an_upload_or_a_pasted_record_are_listed(panel, tmp_path):
     assert result["region"] == "own:301-1400"  # its gene ABC with flanks
     assert ">ABC</a>" in shown["genes"]
     _, result, shown = visited(panel, input=genbank_record(), **ONE_PHASE)
-    assert result["region"] == "own:1-900" and ">XYZ1</a>" in shown["genes"]
+    assert result["region"] == "own:1-800" and ">XYZ1</a>" in shown["genes"]
 
 
 def test_open_frames_are_counted_along_the_contig(panel, tmp_path):

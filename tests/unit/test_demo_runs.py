@@ -121,13 +121,6 @@ def test_a_file_of_many_lines_is_read_in_part(tmp_path):
     assert len(read_lines(run, most_lines=100).steps) == 100
 
 
-def test_a_line_that_is_being_written(lab, runs):
-    path = runs / "deep" / "mine" / "metrics.jsonl"
-    with path.open("a") as sink:
-        sink.write('{"step": 61, "tok')
-    assert values_of_run(lab)["step"] == 60
-
-
 def test_what_was_written_since_is_seen(lab, runs):
     known = Runs(lab)
     assert known.values("deep/mine", 0)["step"] == 60

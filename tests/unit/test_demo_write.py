@@ -26,7 +26,7 @@ from tests.helpers.demo import (
     visited,
 )
 
-FEW = {"goal": "GC window", "calls": 24, "length_bp": 36, "input": ""}
+FEW = {"goal": "GC window", "calls": 24, "length_bp": 48, "input": ""}
 
 
 @pytest.fixture(scope="module")
