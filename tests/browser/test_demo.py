@@ -51,10 +51,7 @@ _NOTE_DRAWING = """window.groups = 0; window.removed = 0; new MutationObserver((
 
 
 def look_at(visitor, name, query=""):
-    """Visit a page: its answer comes, without a request to elsewhere or a word of Gradio's.
-
-    It is as wide as the screen, at a desk by day and then on a phone by night.
-    """
+    """Visit a page at a desk: an answer without requests to elsewhere or a word of Gradio's."""
     (panel,) = [panel for panel in PANELS if panel.name == name]
     urls = []
     visitor.page.on("request", lambda request: urls.append(request.url))
@@ -67,6 +64,10 @@ def look_at(visitor, name, query=""):
     assert not re.search(r'content="[^"]*gradio', head, re.IGNORECASE)
     for role in ("button", "link"):
         assert visitor.page.get_by_role(role, name=_FOREIGN).count() == 0
+
+
+def look_at_night(visitor, name):
+    """Look at the same page on a phone by night: it is dark, and no wider than the screen."""
     visitor.turn_into_a_phone_by_night()
     visitor.keep(f"{name}-390-dark")
 
@@ -76,6 +77,7 @@ def look_at(visitor, name, query=""):
 )
 def test_a_page(visitor, name):
     look_at(visitor, name)
+    look_at_night(visitor, name)
 
 
 def test_start_replays_how_a_gene_was_learned_and_leads_to_other_pages(visitor):
@@ -91,6 +93,7 @@ def test_start_replays_how_a_gene_was_learned_and_leads_to_other_pages(visitor):
     box = rail.bounding_box()
     visitor.page.mouse.click(box["x"] + 3, box["y"] + box["height"] / 2)
     visitor.until("steps.at(-1) === '0'")
+    look_at_night(visitor, "start")
     visitor.page.locator("#input textarea").fill("Y2* of abc")
     visitor.page.get_by_role("button", name="Go", exact=True).click()
     visitor.page.wait_for_url(lambda url: url.startswith(f"{visitor.address}/variant?input=Y2"))
@@ -104,6 +107,7 @@ def test_variant_is_shared_and_on_a_phone_the_input_comes_first(visitor):
     assert visitor.page.locator("#share input").input_value() == visitor.page.url
     visitor.until("document.querySelector('#share img').naturalWidth === 1200")
     assert "Y7* of ABC" in visitor.page.locator("#share figcaption").inner_text()
+    look_at_night(visitor, "variant")
     tops = visitor.page.evaluate("""["nav.pages", "#input", "button.primary", "#view-verdict"].map(
       (name) => document.querySelector(name).getBoundingClientRect().top)""")
     assert tops == sorted(tops)
@@ -126,6 +130,7 @@ def test_write_appends_new_bases_to_those_on_the_page(visitor):
     expect(visitor.page.locator("#view-random .base")).to_have_count(600)
     # 606 bases in 61 groups, and 600 random ones in 60.
     assert visitor.page.evaluate("[window.groups, window.removed]") == [121, 0]
+    look_at_night(visitor, "write")
 
 
 def test_a_cancelled_job(visitor, lab, tmp_path, monkeypatch):
