@@ -148,7 +148,7 @@ def test_the_model_that_was_asked_for_longest_ago_is_let_go(lab, run, tmp_path):
     try:
         for name in names:
             for panel, given in (
-                (Write(lab), {"input": "ATG", "length_bp": 36}),
+                (Write(lab), {"input": "ATGGCCAAG", "length_bp": 36}),
                 (Gene(lab), {"input": "c1:1-60", "phases": ["0"]}),
             ):
                 other = panel.with_model(name)

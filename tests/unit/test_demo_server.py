@@ -39,7 +39,7 @@ def address(lab):
 
 @pytest.fixture(scope="module")
 def client(address):
-    return Client(address, verbose=False)
+    return Client(address, verbose=False, httpx_kwargs={"timeout": 120})
 
 
 def data_of(panel, **given):
@@ -115,7 +115,7 @@ def test_bodies_uploads_questions_and_sessions_are_bounded(lab, monkeypatch):
         return sum(type(item) is SessionState for item in gc.get_objects())
 
     monkeypatch.setattr("demo.app._SESSIONS", 5)
-    limits = Limits(calls_per_minute=8, uploads_per_minute=2, upload_bytes=1000)
+    limits = Limits(8, 2, upload_bytes=1000, clock=lambda: 0.0)
     before = kept()
     with served(lab, limits) as small:
         call, upload = (f"{small}/gradio_api/{path}" for path in ("call/start", "upload"))
