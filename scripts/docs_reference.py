@@ -296,7 +296,9 @@ def _descriptions_of(schema: type) -> dict[str, str]:
 
     griffe reads the file as text, since Python keeps no docstring of a field.
     """
-    found = griffe.load(schema.__module__)[schema.__name__]
+    path = Path(inspect.getfile(schema))
+    module = griffe.visit(schema.__module__, path, path.read_text(encoding="utf-8"))
+    found = module[schema.__name__]
     assert isinstance(found, griffe.Class)
     descriptions = {
         name: attribute.docstring.value

@@ -3,6 +3,7 @@
 import gc
 import os
 from collections import Counter
+from functools import cache
 from itertools import islice
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, LlamaModel
 
 from carbon import uncertainty
 from carbon.inference import Model
-from carbon.model import PRESETS, LoadedModel, name_tags
+from carbon.model import PRESETS, LoadedModel, load_model, name_tags
+from carbon.pretrained import BUNDLED_MODELS
 from carbon.tokenizer import NATIVE
 
 # The same examples every time, and no clock: a busy machine is no failure.
@@ -124,6 +126,19 @@ def few_resamples(monkeypatch):
     monkeypatch.setattr(
         uncertainty, "resamples", lambda *given, **more: islice(draw(*given, **more), 40)
     )
+
+
+@pytest.fixture(scope="module")
+def loaded_once():
+    """Read the weights of a bundled model once, not for each command line."""
+    once = cache(load_model)
+
+    def load(source, *arguments, **options):
+        return (once if source in BUNDLED_MODELS else load_model)(source, *arguments, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("carbon.inference.model.load_model", load)
+        yield
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-from contextlib import contextmanager
 
 import pytest
 from playwright.sync_api import sync_playwright
@@ -89,11 +88,11 @@ class Visitor:
         self.page.goto(self.address + path)
         self.until(_ANSWERED)
 
-    def open_figures(self, panel):
+    def open_figures(self, panel, query=""):
         """Go to the page of a panel, and wait for its figures where it has some."""
-        self.open("/" if panel is PANELS[0] else f"/{panel.name}")
-        if any(view.kind == "figure" for view in panel.views):
-            self.drawn()
+        self.open(("/" if panel is PANELS[0] else f"/{panel.name}") + query)
+        if panel.name != "write" and any(view.kind == "figure" for view in panel.views):
+            self.drawn()  # Write has a figure of designs alone
 
     def until(self, condition):
         """Wait for a condition in the page's own language; return its value."""
@@ -137,37 +136,20 @@ class Visitor:
         self.page.wait_for_function(f"{_DARK} || {redraw}", polling=500)
         self.until(f"document.documentElement.scrollWidth <= {WIDTHS['narrow']}")
 
-    def is_dark(self):
-        """Wait until the page is dark, and the ink of its figures light."""
-        self.until(_DARK)
-
     def keep(self, name):
         """Take a picture of the page where `CARBON_SCREENSHOTS` names a folder for it."""
         if SCREENSHOTS:
             self.page.screenshot(path=f"{SCREENSHOTS}/{name}.png", full_page=True)
 
 
-@contextmanager
-def _visiting(chromium, address, width, scheme):
+@pytest.fixture
+def visitor(chromium, address):
+    """Somebody at a desk, by day."""
     page = chromium.new_page()
-    page.set_viewport_size({"width": WIDTHS[width], "height": 900})
-    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": WIDTHS["wide"], "height": 900})
+    page.emulate_media(color_scheme="light")
     found = Visitor(page, address)
     yield found
     stayed = list(found.leaving)  # what is said while the page closes is no fault of it
     page.close()
     assert found.wrong + stayed == []
-
-
-@pytest.fixture
-def visitor(chromium, address):
-    """Somebody at a desk, by day."""
-    with _visiting(chromium, address, "wide", "light") as found:
-        yield found
-
-
-@pytest.fixture
-def phone(chromium, address):
-    """Somebody with a phone, by night."""
-    with _visiting(chromium, address, "narrow", "dark") as found:
-        yield found

@@ -41,6 +41,9 @@ def functions(model: carbon.Model, folder: Path) -> None:
     assert_type(model.scan_region("c:1-9", reference="r.fa", sides="both"), carbon.Table)
     assert_type(model.score_fasta("s.fa", per_base=True), carbon.Table)
     assert_type(model.generate(["ATG"], 60, temperature=0.9), list[str])
+    with carbon.Reference("r.fa") as genome:
+        whole = carbon.join_chunks(model.scan(genome, carbon.Interval("VIII", 0, 600)))
+    assert_type(whole, carbon.ScanChunk)
     designs = carbon.design.run(model, [lambda s: map(len, s)], length_bp=60, sites=("EcoRI",))
     print(designs[0].values, designs[0].bases)
     results = carbon.finetune.run(model, {"output": str(folder)}, overrides=("seeds=[1]",))

@@ -12,19 +12,30 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import gradio as gr
 import numpy as np
+import torch
+from transformers import LlamaForCausalLM
 
 from carbon.cli import main as carbon
 from carbon.genome import Interval, reverse_complement
 from carbon.genome.genome import Genome
-from carbon.inference import Model
+from carbon.inference import Model, load
 from carbon.model import save_model
+from demo.allowed_models import AllowedModels
 from demo.app import make_panels
 from demo.fields import Values, checked_values
+from demo.gene_measures import MEASURES
 from demo.lab import Lab
 from demo.learning_curves import Learning
+from demo.limits import Limits
+from demo.page import Page, Shell
 from demo.panel import Panel, Progress, Result
-from tests.helpers.files import random_bases, write_fasta
+from demo.panels.gene import CONSTRAINT, MAP, TRACK
+from demo.preview import Card, Previews
+from demo.turns import Turns
+from tests.conftest import small_config
+from tests.helpers.files import random_bases, write_fasta, write_vcf
 from tests.helpers.run_lines import step_line, write_run
 
 GENE = "ABC"
@@ -118,6 +129,42 @@ def learned_example() -> Learning:
     nats = np.full((3, 1000), np.log(4), dtype=np.float16)
     nats[1, 110:500:3], nats[2, 100:] = 0.7, 0.5
     return Learning(Interval("c1", 0, 1000), (0, 25, 9000), nats)
+
+
+def allow_other(lab: Lab) -> None:
+    """Offer a second model, `other`, a network of the same size with other weights."""
+    torch.manual_seed(7)
+    save_model(LlamaForCausalLM(small_config()), lab.runs / "other")
+    lab.allowed = AllowedModels({"other": str(lab.runs / "other")}, False, load)
+
+
+def page_of(
+    panel: Panel, limits: Limits | None = None, previews: Mapping[str, Card] | None = None
+) -> Page:
+    """Return the page of a panel, on a site of its own, with cards by their paths."""
+    cards = Previews((previews or {}).items())
+    with gr.Blocks() as blocks:
+        return Page(blocks, panel, Shell(limits or Limits(), Turns(), cards, []))
+
+
+def cover_little(
+    monkeypatch: Any, track_bp: int = 6000, constraint_bp: int = 40, map_bp: int = 16
+) -> None:
+    """Let the views of Gene cover few bases."""
+    monkeypatch.setattr("demo.panels.gene._MOST_BP", track_bp)
+    for name, most_bp in {TRACK: track_bp, CONSTRAINT: constraint_bp, MAP: map_bp}.items():
+        monkeypatch.setitem(MEASURES, name, MEASURES[name]._replace(most_bp=most_bp))
+
+
+def four_alleles(lab: Lab, path: Path) -> Path:
+    """Write a VCF of four alleles: an insertion with a symbolic one, a deletion, a wrong REF."""
+    bases = lab.genome.reference.fetch(Interval("c1", 0, 1400))
+    wrong = "A" if bases[699] != "A" else "C"
+    return write_vcf(path, [
+        f"c1\t300\t.\t{bases[299]}\t{bases[299]}T,<DEL>\t.\t.\t.",
+        f"c1\t400\t.\t{bases[399:402]}\t{bases[399]}\t.\t.\t.",
+        f"c1\t700\t.\t{wrong}\tT\t.\t.\t.",
+    ])  # fmt: skip
 
 
 def panel_of(lab: Lab, name: str) -> Panel:

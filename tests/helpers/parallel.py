@@ -7,20 +7,27 @@ A file in the folder of troubles makes workers misbehave: see `Doubler`.
 
 import errno
 import os
+import pickle
 import signal
+import subprocess
+import sys
 import time
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+
+import pytest
 
 from carbon.console import Parser, run_command
 from carbon.errors import UserError
 from carbon.io.files import atomic_file
 from carbon.parallel import local
 from carbon.parallel.driver import Job, Workers, run_job
-from carbon.parallel.engines import InProcess
+from carbon.parallel.engines import Answer, InProcess, Seat
 from carbon.parallel.journal import Journal
 from carbon.parallel.options import WorkerOptions, workers_of
 
+ROOT = Path(__file__).parents[2]
 NUMBERS, BLOCK = 60, 4
 WHOLE = "".join(f"{2 * n}\n" for n in range(NUMBERS))
 
@@ -98,6 +105,41 @@ def this_process(folder, *, resume=False, **about):
     return Workers(InProcess(partial(Doubler, folder, about)), resume=resume)
 
 
+class TwoSeats:
+    """Stands for two processes: what they get and give is pickled, and the last block comes first.
+
+    Processes themselves have tests of their own; a command shows here that its blocks can travel.
+    """
+
+    size = 2
+
+    def __init__(self, make, environments, method="forkserver"):
+        assert len(environments) == self.size
+        self.seats = [Seat(pickle.loads(pickle.dumps(make))) for _ in environments]
+        self.sent = []
+
+    def submit(self, worker, number, payload):
+        self.sent.append((worker, number, pickle.dumps(payload)))
+
+    def results(self, seconds):
+        worker, number, payload = self.sent.pop()
+        value = self.seats[worker].answer(number, pickle.loads(payload))
+        yield Answer(worker, number, pickle.loads(pickle.dumps(value)))
+
+    def close(self):
+        for seat in self.seats:
+            seat.close()
+
+
+@contextmanager
+def in_two_seats():
+    """Let `--processes 2` compute in this process; start no other."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local, "LocalProcesses", TwoSeats)
+        patch.setattr(local, "start_fork_server", lambda: None)
+        yield
+
+
 class Stopped(BaseException):
     """Stands for a kill."""
 
@@ -117,6 +159,21 @@ def stop_once_behind(monkeypatch, number: int) -> list[int]:
 
     monkeypatch.setattr(Journal, "add", add_or_stop)
     return kept
+
+
+def started(folder, *more):
+    """Start a driver of numbers in a new session, with words for its engine."""
+    words = [sys.executable, "-m", "tests.helpers.parallel", f"{folder}/o", str(folder), *more]
+    return subprocess.Popen(
+        words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+
+
+def num_kept(folder) -> int:
+    """Return the number of blocks in the journal of a driver."""
+    path = folder / ".o.progress"
+    return path.read_bytes().count(b"\n") - 1 if path.exists() else 0
 
 
 def main() -> int:

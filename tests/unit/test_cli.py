@@ -120,34 +120,7 @@ def test_a_package_of_a_checkout_is_a_command(command, monkeypatch, capsys):
     assert capsys.readouterr().err.startswith(message)
 
 
-def test_help_lists_every_option_once_in_groups_with_its_default(capsys):
-    assert main(["variants", "--help"]) == 0
-    text = capsys.readouterr().out
-    assert text.startswith("Usage: carbon variants --model STR")
-    titles = [line for line in text.splitlines() if line.endswith(":") and line[0] != " "]
-    assert titles[:3] == ["Input:", "Model:", "Method:"]
-    assert titles[-3:] == ["Output:", "Workers:", "Examples:"]
-    rows = text.partition("Examples:")[0].splitlines()
-    options = [word for line in rows for word in line.split()[:1] if word[:2] == "--"]
-    assert len(options) == len(set(options)) == 34 and "--lenient" not in options
-    assert "[default: auto]" in text and "[default: both]" in " ".join(text.split())
-
-
-def test_a_file_is_whole_or_absent(tmp_path):
-    target = tmp_path / "a.txt"
-    for before in (None, "old"):
-        if before:
-            target.write_text(before)
-        with pytest.raises(RuntimeError), atomic_file(target) as temporary:
-            temporary.write_text("half")
-            raise RuntimeError
-        assert [path.read_text() for path in tmp_path.iterdir()] == ([before] if before else [])
-    with atomic_file(target) as temporary:
-        temporary.write_text("new")
-    assert target.read_text() == "new" and len(list(tmp_path.iterdir())) == 1
-
-
-def test_a_folder_is_whole_or_absent_and_never_overwritten(tmp_path):
+def test_a_folder_is_never_overwritten(tmp_path):
     with pytest.raises(RuntimeError), atomic_folder(tmp_path / "d") as temporary:
         (temporary / "x").write_text("half")
         raise RuntimeError

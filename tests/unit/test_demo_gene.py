@@ -1,23 +1,21 @@
 """Gene: its three views against the library and by hand, and what they draw."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from carbon.genome import Gene, Interval, Reference, reverse_complement
 from carbon.inference import join_chunks
 from demo.arrays import smoothed
-from demo.gene_measures import MEASURES
 from demo.panels.gene import CONSTRAINT, MAP, TRACK
 from demo.panels.gene import Gene as GenePanel
 from demo.trna import mean_rank, stem_pairs
 from tests.helpers.demo import (
     GENE,
     answered,
+    cover_little,
     downloads_of,
+    genbank_record,
     make_lab,
-    printed_by,
-    run_commands,
     values_of,
     visited,
     write_genome,
@@ -48,33 +46,28 @@ def test_a_track_is_the_scan_of_the_gene_with_its_flanks_over_all_phases(panel, 
     assert result["bits"] == pytest.approx(bits.tolist(), abs=2e-3)
 
 
-def test_constraint_is_the_mean_loss_of_the_three_changes(panel, lab):
-    place = {"input": "c1:300-420", "view": CONSTRAINT, "strand": "forward"}
-    result = answered(panel, place)
+def test_constraint_is_the_mean_loss_of_the_three_changes_drawn_base_by_base(panel, lab):
+    given = {"input": "c1:300-340", "view": CONSTRAINT, "strand": "forward"}
+    _, result, shown = visited(panel, **given)
     scanned = join_chunks(lab.model.scan(
-        lab.genome.reference, Interval("c1", 299, 420), sides="both", downstream_bp=48,
+        lab.genome.reference, Interval("c1", 299, 340), sides="both", downstream_bp=48,
         strands="forward",
     ))  # fmt: skip
     losses = -scanned.deltas.sum(axis=1) / 3 / np.log(2)
     assert result["bits"] == pytest.approx(losses.tolist(), abs=2e-3)
+    bars = shown["track"]["data"][0]
+    assert (bars["type"], bars["x0"], bars["y"]) == ("bar", 300, result["bits"])
+    # A zoom that the link stored would name another region than the code of this answer.
+    assert not shown["track"]["layout"]["meta"]["follows"]
 
 
-def test_a_map_is_the_mean_of_two_phases_made_symmetric(panel, lab):
-    result = answered(panel, {"input": "c1:300-330", "view": MAP})
-    # The context of a constraint track, which is less than the longest of a map.
-    window_bp = lab.model.scan_method(sides="both", downstream_bp=48).window_bp
-    computed = lab.model.dependency(
-        lab.genome.reference, Interval("c1", 299, 330), offsets=(0, 3), window_bp=window_bp
-    )
-    np.testing.assert_allclose(result["dependency"], computed.dependency, atol=2e-3)
-
-
-def test_costly_views_cover_the_beginning_of_what_is_in_view(panel):
-    values = {"input": GENE, "view": MAP, "phases": ["0"], "start_bp": 200, "width_bp": 400}
-    result = answered(panel, values)
-    assert result["region"] == "c1:201-350"  # counted from the start of the track, c1:1
-    whole = answered(panel, {"input": GENE, "view": MAP, "phases": ["0"]})
-    assert whole["region"] == "c1:91-240"  # the gene with 10 bases on both sides
+def test_costly_views_cover_the_beginning_of_what_is_in_view(panel, monkeypatch):
+    cover_little(monkeypatch, map_bp=12)
+    given = {"input": GENE, "view": MAP}
+    result = answered(panel, given | {"start_bp": 200, "width_bp": 400})
+    assert result["region"] == "c1:201-212"  # counted from the start of the track, c1:1
+    whole = answered(panel, given)
+    assert whole["region"] == "c1:91-102"  # the gene with 10 bases on both sides
 
 
 def test_unknown_bases_have_no_value(panel, tmp_path):
@@ -119,16 +112,6 @@ def test_letters_of_both_strands_and_amino_acids(panel):
     assert tallest == pytest.approx(bits[110], abs=0.06)
 
 
-def test_constraint_is_drawn_base_by_base_and_never_as_letters(panel):
-    given = {"input": "c1:300-420", "view": CONSTRAINT, "strand": "forward"}
-    _, result, shown = visited(panel, **given)
-    bars = shown["track"]["data"][0]
-    assert (bars["type"], bars["x0"], bars["y"]) == ("bar", 300, result["bits"])
-    assert "forward strand" not in [trace.get("name") for trace in shown["track"]["data"]]
-    # A zoom that the link stored would name another region than the code of this answer.
-    assert not shown["track"]["layout"]["meta"]["follows"]
-
-
 def test_a_zoom_is_held_by_the_link(panel):
     (pick,) = panel.picks()
     values = values_of(panel, input="c1:101-700")
@@ -148,11 +131,13 @@ def test_a_pasted_sequence_is_read(panel, text):
     assert "No genes are annotated" in shown["genes"]
 
 
-def test_the_genes_of_an_upload_are_listed(panel, tmp_path):
+def test_the_genes_of_an_upload_or_a_pasted_record_are_listed(panel, tmp_path):
     fasta, gff = write_genome(tmp_path, "own", "-")
     _, result, shown = visited(panel, genome=[str(fasta), str(gff)], **ONE_PHASE)
     assert result["region"] == "own:301-1400"  # its gene ABC with flanks
     assert ">ABC</a>" in shown["genes"]
+    _, result, shown = visited(panel, input=genbank_record(), **ONE_PHASE)
+    assert result["region"] == "own:1-800" and ">XYZ1</a>" in shown["genes"]
 
 
 def test_open_frames_are_counted_along_the_contig(panel, tmp_path):
@@ -164,22 +149,11 @@ def test_open_frames_are_counted_along_the_contig(panel, tmp_path):
 
 @pytest.mark.parametrize("view", [TRACK, CONSTRAINT, MAP])
 def test_a_variant_of_a_long_gene_lies_in_the_figure(panel, tmp_path, monkeypatch, view):
-    monkeypatch.setattr("demo.panels.gene._MOST_BP", 400)
-    for name, measure in MEASURES.items():
-        most_bp = {TRACK: 400, CONSTRAINT: 60, MAP: 20}[name]
-        monkeypatch.setitem(MEASURES, name, measure._replace(most_bp=most_bp))
+    cover_little(monkeypatch, track_bp=400)
     result = answered(panel, ONE_PHASE | {"input": "Y202* of ABC", "view": view})
     first, last = map(int, result["region"].partition(":")[2].split("-"))
     # TAC becomes TAA at coding base 606, which is base 216 of the second exon: 600 + 216.
     assert first < 816 < last
-
-
-def test_a_variant_is_marked_in_its_gene(panel, lab):
-    base = lab.genome.reference.fetch(Interval("c1", 199, 200))
-    change = f"c1:200 {base}>{'A' if base != 'A' else 'C'}"
-    _, result, shown = visited(panel, input=change, **ONE_PHASE)
-    assert result["region"] == "c1:1-1100"
-    assert [shape["x0"] for shape in shown["track"]["layout"]["shapes"]] == [200]
 
 
 # 7 + 5 complementary pairs: base n of the acceptor stem pairs with base 71 - n, counted from 0,
@@ -211,21 +185,3 @@ def test_ranks_compare_a_pair_with_others_as_far_apart():
     # Of the other pairs three apart, (1, 4) and (2, 5), both are smaller; for (1, 4) none is.
     assert mean_rank(cells, [(0, 3)]) == 1.0
     assert mean_rank(cells, [(0, 3), (1, 4)]) == 0.5
-
-
-@pytest.mark.parametrize("view", [TRACK, CONSTRAINT, MAP])
-def test_the_program_and_the_command_give_the_same(panel, view, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    given = {"input": "c1:300-340", "view": view, "phases": ["0", "3"]}
-    values, result, _ = visited(panel, **given)
-    rows = [line.split() for line in printed_by(panel.python(values))]
-    run_commands(panel.command(values), capsys)
-    if view == MAP:
-        for found in (np.array(rows, float), np.load("map.npz")["dependency"]):
-            np.testing.assert_allclose(found, result["dependency"], atol=2e-3)
-        return
-    assert "".join(row[0] for row in rows) == result["bases"]
-    expected = np.array(result["log_probabilities"])
-    np.testing.assert_allclose([[float(x) for x in row[1:]] for row in rows], expected, atol=2e-3)
-    table = pd.read_csv("scan.tsv", sep="\t", comment="#")
-    np.testing.assert_allclose(table[list("ACGT")], expected, atol=2e-3)

@@ -1,6 +1,5 @@
 """Inside: tokens, one distribution against plain sums, and what clicks change."""
 
-import json
 import math
 
 import pytest
@@ -10,17 +9,8 @@ from carbon.genome.genome import Genome
 from carbon.inference import load
 from demo.lab import Lab
 from demo.panels.inside import Inside
-from demo.token_figures import marginal_bars
 from tests.helpers.bundled_model import real_entry
-from tests.helpers.demo import (
-    answered,
-    downloads_of,
-    make_lab,
-    printed_by,
-    run_commands,
-    values_of,
-    visited,
-)
+from tests.helpers.demo import answered, make_lab, values_of, visited
 from tests.helpers.reference import INDEX, KMERS, marginal, mass, stock_distribution
 
 CONTEXT = "ACGTTGCATTAGCATGAC" * 4
@@ -96,12 +86,6 @@ def test_a_preview_names_the_fixed_bases(panel):
         assert panel.card(values, result).sentence.startswith(start)
 
 
-def test_what_was_before_is_drawn_only_where_bases_are_fixed():
-    flat, fixed = [[0.25] * 4] * 6, [[1, 0, 0, 0], *[[0.25] * 4] * 5]
-    assert len(marginal_bars(flat, flat, "AAAAAA", "......")["data"]) == 2
-    assert len(marginal_bars(flat, fixed, "AAAAAA", "A.....")["data"]) == 3
-
-
 def test_the_bundled_model_opens_on_a_6mer_that_its_model_expects():
     entry = real_entry("yeast")
     genome = Genome.open(str(entry.genome), str(entry.annotation))
@@ -133,25 +117,3 @@ def test_a_variant_is_where_the_6mer_begins(panel):
     change = f"c1:651 {bases[650]}>{'A' if bases[650] != 'A' else 'C'}"
     result = answered(panel, {"input": change})
     assert result["kmer"] == bases[650:656] and result["sequence"] == bases[278:656]
-
-
-def test_the_program_and_the_commands_give_the_same(panel, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    values, result, shown = visited(panel, **GIVEN)
-    printed = printed_by(panel.python(values))
-    forward = result["readings"][0]["tokens"]
-    for line in printed[:2]:
-        name = ("native id", "hybrid id")[printed.index(line)]
-        assert json.loads(line)[-11:] == [token[name] for token in forward][-11:]
-    assert printed[2:12] == [f"{top['kmer']} {top['probability']}" for top in result["top"]]
-    assert json.loads(printed[12]) == result["conditional_marginals"]
-    for line, loss in zip(printed[13:], result["losses"], strict=True):
-        kmer, *nats = line.split()
-        assert kmer == loss["kmer"]
-        expected = [loss["cross_entropy_nats"], loss["fns_nats"]]
-        assert [float(x) for x in nats] == pytest.approx(expected, rel=1e-6)
-    for file, text in downloads_of(shown).items():
-        (tmp_path / file).write_text(text)
-    _, following = run_commands(panel.command(values), capsys)
-    rows = [line.split("\t") for line in following.splitlines()[2:]]
-    assert [row[0] for row in rows[:10]] == [top["kmer"] for top in result["top"]]

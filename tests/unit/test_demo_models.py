@@ -5,7 +5,6 @@ import json
 import weakref
 from types import SimpleNamespace
 
-import gradio as gr
 import pytest
 import torch
 
@@ -19,14 +18,10 @@ from demo.header import model_details
 from demo.limits import Limits
 from demo.lru_cache import LruCache
 from demo.model_facts import about_model, model_of_run
-from demo.page import Page, Shell
 from demo.panels.gene import Gene
 from demo.panels.write import Write
-from demo.preview import Previews
-from demo.turns import Turns
 from tests.conftest import small_config
-from tests.helpers.demo import answered, make_lab, values_of, visited
-from tests.helpers.server import asked, served
+from tests.helpers.demo import answered, make_lab, page_of, values_of, visited
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +47,6 @@ def lab(model, run, tmp_path_factory):
     return lab
 
 
-def shell_of(limits):
-    return Shell(limits, Turns(), Previews([]), [])
-
-
 def test_what_is_known_of_a_run(run):
     about = about_model(str(model_of_run(run)))
     assert about.what == "the run my_run, preset tiny"
@@ -76,8 +67,8 @@ def test_a_visitor_gets_the_model_of_the_choice_and_all_others_the_first(lab, ru
     other = panel.with_model("my_run")
     assert panel.with_model("model") is panel
     assert other is panel.with_model("my_run") is other.with_model("my_run")
-    given = {"input": "ATGGCCAAG", "length_bp": 60}
-    expected = load(run / "export").generate(["ATGGCCAAG"], 60)[0]
+    given = {"input": "ATGGCCAAG", "length_bp": 36}
+    expected = load(run / "export").generate(["ATGGCCAAG"], 36)[0]
     assert answered(other, given)["bases"] == expected != answered(panel, given)["bases"]
     assert f"carbon.load({str(run / 'export')!r})" in other.python(values_of(other, **given))
     assert "my_run" in model_details(other.lab) and "my_run" not in model_details(lab)
@@ -103,23 +94,6 @@ def test_without_others_there_is_no_switch_and_a_simulated_genome_is_called_so(m
     assert "simulated" not in model_details(lab)
     lab.is_simulated = True
     assert "a simulated genome" in model_details(lab)
-
-
-def test_programs_choose_a_model_of_their_own(lab, run):
-    lab.allowed = AllowedModels({"my_run": str(run)}, False, load)
-    fields = Write(lab).fields
-
-    def bases(**given):
-        given = {"length_bp": 36} | given
-        data = [given.get(field.name, field.default) for field in fields]
-        kind, answer = asked(address, "write", data)
-        return kind, answer[0]["bases"] if kind == "complete" else answer["error"]
-
-    with served(lab) as address:
-        other = bases(base_model="my_run")
-        assert other != bases() and other == bases(base_model="my_run")
-        kind, told = bases(base_model="/etc")
-        assert kind == "error" and "not in the list of choices" in told
 
 
 def test_what_was_offered_is_loaded_and_nothing_that_lies_there_since(lab, run, tmp_path):
@@ -149,13 +123,12 @@ def test_a_model_is_not_loaded_for_an_address_that_asks_too_much(lab, run):
     lab.allowed = AllowedModels({"my_run": str(run)}, True, loaded.append)
     lab._others = LruCache(2)
     asks = {"base_model": "my_run"}
-    with gr.Blocks() as blocks:
-        page = Page(blocks, Write(lab), shell_of(Limits(calls_per_minute=1)))
+    page = page_of(Write(lab), Limits(calls_per_minute=1))
     page.shell.limits.admit("1.2.3.4")
     request = SimpleNamespace(client=SimpleNamespace(host="1.2.3.4"), query_params=asks)
     (told,) = page._open(request)
     assert "1 questions a minute" in str(told) and loaded == []
-    page.shell = shell_of(Limits())
+    page.shell = page.shell._replace(limits=Limits())
     (told,) = page._open(SimpleNamespace(client=None, query_params={"base_model": "x" * 5000}))
     assert "there is no &#x27;xxx" in str(told) and loaded == []
 
@@ -175,8 +148,8 @@ def test_the_model_that_was_asked_for_longest_ago_is_let_go(lab, run, tmp_path):
     try:
         for name in names:
             for panel, given in (
-                (Write(lab), {"length_bp": 36}),
-                (Gene(lab), {"input": "c1:1-60"}),
+                (Write(lab), {"input": "ATGGCCAAG", "length_bp": 36}),
+                (Gene(lab), {"input": "c1:1-60", "phases": ["0"]}),
             ):
                 other = panel.with_model(name)
                 visited(other, **given)

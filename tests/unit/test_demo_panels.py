@@ -4,29 +4,30 @@ What the numbers of a panel are held against lies in the files that are named af
 """
 
 import ast
+import json
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 import numpy as np
 import pandas as pd
 import pytest
-import torch
-from transformers import LlamaForCausalLM
 
 from carbon.errors import TypedError, UserError
 from carbon.genome import Interval
 from carbon.genome.genome import Genome
 from carbon.inference import load
-from carbon.model import save_model
 from demo.allowed_models import AllowedModels
 from demo.fields import checked_values
 from demo.lab import Lab
 from demo.panels import PANELS
-from tests.conftest import small_config
+from demo.panels.gene import CONSTRAINT, MAP, TRACK
 from tests.helpers.demo import (
     GENE,
+    allow_other,
     answered,
+    cover_little,
     downloads_of,
+    four_alleles,
     make_full_lab,
     panel_of,
     printed_by,
@@ -35,7 +36,7 @@ from tests.helpers.demo import (
     write_genome,
     write_predictor,
 )
-from tests.helpers.files import random_bases, write_vcf
+from tests.helpers.files import random_bases
 from tests.helpers.finetune import BASES, NUMBERS
 from tests.helpers.run_lines import step_line, write_run
 
@@ -48,37 +49,24 @@ def lab(model, tmp_path_factory):
     lab = make_full_lab(tmp_path_factory.mktemp("lab"), model)
     for name, question in (("fine-tuned/genes", BASES), ("fine-tuned/numbers", NUMBERS)):
         write_predictor(lab, name, question)
-    torch.manual_seed(7)
-    save_model(LlamaForCausalLM(small_config()), lab.runs / "other")
-    lab.allowed = AllowedModels({"other": str(lab.runs / "other")}, False, load)
+    allow_other(lab)
     return lab
 
 
 @pytest.fixture
-def variants(lab, tmp_path):
-    """Four alleles: an SNV with a symbolic one, a deletion, and a wrong REF."""
-    bases = lab.genome.reference.fetch(Interval("c1", 0, 1400))
-    wrong = "A" if bases[699] != "A" else "C"
-    return write_vcf(tmp_path / "mine.vcf", [
-        f"c1\t300\t.\t{bases[299]}\t{bases[299]}T,<DEL>\t.\t.\t.",
-        f"c1\t400\t.\t{bases[399:402]}\t{bases[399]}\t.\t.\t.",
-        f"c1\t700\t.\t{wrong}\tT\t.\t.\t.",
-    ])  # fmt: skip
-
-
-@pytest.fixture
-def uploads(lab, variants):
-    """The genome of the lab as files of a visitor, next to the variants."""
-    write_genome(variants.parent)
+def uploads(lab, tmp_path):
+    """Four alleles, and the genome of the lab as files of a visitor."""
+    four_alleles(lab, tmp_path / "mine.vcf")
+    write_genome(tmp_path)
     bases = lab.genome.reference.fetch(Interval("c1", 0, 1400))
     rows = (f"{at + 1:>9} {bases[at : at + 60]}\n" for at in range(0, 1400, 60))
-    (variants.parent / "mine.gb").write_text(
+    (tmp_path / "mine.gb").write_text(
         f"LOCUS       c1       1400 bp    DNA     linear   UNK 01-JAN-2020\n"
         f"ACCESSION   c1\nFEATURES             Location/Qualifiers\n"
         f'     gene            101..1000\n                     /gene="{GENE}"\n'
         f"ORIGIN\n{''.join(rows)}//\n"
     )
-    return variants.parent
+    return tmp_path
 
 
 def table_of(name):
@@ -89,6 +77,43 @@ def agree_start(result, printed, told):
     assert printed[0] == result["best_kmer"]
     assert ast.literal_eval(printed[1]) == result["marginals"]
     assert told[0].splitlines()[2].split("\t")[0] == result["best_kmer"]
+
+
+def agree_gene(result, printed, told):
+    rows = [line.split() for line in printed]
+    if "dependency" in result:
+        for found in (np.array(rows, float), np.load("map.npz")["dependency"]):
+            np.testing.assert_allclose(found, result["dependency"], atol=2e-3)
+        return
+    assert "".join(row[0] for row in rows) == result["bases"]
+    expected = np.array(result["log_probabilities"])
+    np.testing.assert_allclose([[float(x) for x in row[1:]] for row in rows], expected, atol=2e-3)
+    np.testing.assert_allclose(table_of("scan.tsv")[list("ACGT")], expected, atol=2e-3)
+
+
+def agree_write(result, printed, told):
+    if "candidates" in result:
+        best, table = result["candidates"][0]["value"], table_of("designs.tsv")
+        assert float(printed[0].split()[1].rstrip("}")) == best
+        assert table.iloc[0, 1] == pytest.approx(best)
+        return
+    assert printed == [result["bases"]]
+    assert "".join(told[0].splitlines()[1:]) == result["bases"]
+
+
+def agree_inside(result, printed, told):
+    forward = result["readings"][0]["tokens"]
+    for name, line in zip(("native id", "hybrid id"), printed, strict=False):
+        assert json.loads(line)[-11:] == [token[name] for token in forward][-11:]
+    assert printed[2:12] == [f"{top['kmer']} {top['probability']}" for top in result["top"]]
+    assert json.loads(printed[12]) == result["conditional_marginals"]
+    for line, loss in zip(printed[13:], result["losses"], strict=True):
+        kmer, *nats = line.split()
+        assert kmer == loss["kmer"]
+        expected = [loss["cross_entropy_nats"], loss["fns_nats"]]
+        assert [float(x) for x in nats] == pytest.approx(expected, rel=1e-6)
+    rows = [line.split("\t") for line in told[1].splitlines()[2:]]
+    assert [row[0] for row in rows[:10]] == [top["kmer"] for top in result["top"]]
 
 
 def agree_variant(result, printed, told):
@@ -116,6 +141,7 @@ def agree_variant(result, printed, told):
         assert reasons == [row["reason"] for row in result["vcf"]]
         expected = np.array([row["delta"] for row in result["vcf"]], float)
         np.testing.assert_allclose(rows["delta"].astype(float), expected, atol=1e-5)
+        assert result["variant"].startswith("c1:300 ")  # the first of the VCF
 
 
 def agree_compare(result, printed, told):
@@ -147,21 +173,31 @@ def agree_predict(result, printed, told):
 
 
 PASTED = f"{random_bases(40)}\n{random_bases(50)}"
+PLACE = {"input": "c1:300-320", "phases": ["0", "3"]}
+FORWARD = {"strands": "forward", "window_bp": 96}
+RULES = {"forbid": "GAATTC TTTT", "require": "GGG", "gc_least": 0.3, "gc_most": 0.7}
+KMER = {"input": "ACGTTGCATTAGCATGAC" * 4 + "TTGACA", "fixed": "G..A.."}
 QUESTIONS = [
     ("start", {}),
+    *(("gene", PLACE | {"view": view}) for view in (TRACK, CONSTRAINT, MAP)),
     ("variant", {"vcf": ["mine.vcf"], "map_bp": 8}),
-    ("variant", {"genome": ["mine.gb"], "vcf": ["mine.vcf"], "map_bp": 8}),
+    ("variant", FORWARD | {"input": "Y2* of abc", "alleles": "ABC:c.30del", "map_bp": 8}),
+    ("write", RULES | {"input": "acgtacgta", "length_bp": 36}),
+    ("write", {"mode": "base", "temperature": 0.7, "top_p": 0.9, "seed": 5, "length_bp": 36}),
+    ("write", {"goal": "GC window", "calls": 16, "length_bp": 48, "input": ""}),
+    ("inside", KMER),
     ("compare", {"input": GENE}),
     ("predict", {"model": "activity", "sequences": PASTED, "variant": "snv", "window_bp": 60}),
     ("predict", {"model": "fine-tuned/genes", "sequences": PASTED}),
 ]
 OTHER_QUESTIONS = [
+    ("variant", {"genome": ["mine.gb"], "vcf": ["mine.vcf"], "map_bp": 8}),
     ("variant", {"genome": ["genes.gff3", "genome.fa"], "map_bp": 8}),
-    ("variant", {"input": "Y2* of abc", "alleles": "ABC:c.30del", "strands": "forward"}),
+    ("write", {"input": "acgtacgta", "no_stop_frame": "0", "length_bp": 60}),
+    ("write", {"protein": "MSKGEEL"}),
     ("compare", {"input": random_bases(150, 2), "base_model": "other"}),
-    ("predict", {"model": "fine-tuned/numbers", "sequences": PASTED, "variant": "snv",
-                 "window_bp": 60, "strands": "forward"}),
-]  # fmt: skip
+    ("predict", FORWARD | {"model": "fine-tuned/numbers", "sequences": PASTED, "variant": "snv"}),
+]
 
 
 @pytest.mark.parametrize(
@@ -186,17 +222,23 @@ def test_the_answer_the_program_and_the_commands_give_the_same(
     globals()[f"agree_{name}"](result, printed, told)
 
 
+LESS = {
+    "write": {"calls": 16, "length_bp": 48},
+    "gene": {"phases": ["0"]},
+    "variant": {"map_bp": 6},
+}
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_examples_are_answered_and_links_restore_them(lab, name):
-    panel = panel_of(lab, name)
-    less = {"write": {"calls": 16, "length_bp": 60}, "gene": {"phases": ["0"]}}.get(name, {})
-    _, _, shown = visited(panel, **less)
-    assert set(shown) == {view.name for view in panel.views}
-    for example in panel.examples():
-        given = example.values | less
-        values, _, shown = visited(panel, **given)
+def test_examples_are_answered_and_links_restore_them(lab, name, monkeypatch):
+    cover_little(monkeypatch)
+    panel, less = panel_of(lab, name), LESS.get(name, {})
+    names = [field.name for field in panel.fields if not field.more]
+    assert len(set(names) - {"base_model"}) <= 3  # before the button
+    for given in ({}, *(example.values for example in panel.examples())):
+        values, _, shown = visited(panel, **given | less)
         assert set(shown) == {view.name for view in panel.views}
-        link = urlsplit(panel.link(given))
+        link = urlsplit(panel.link(given | less))
         restored = dict(parse_qsl(link.query, keep_blank_values=True))
         assert link.path == panel.path and checked_values(panel.fields, restored) == values
 
@@ -226,9 +268,10 @@ def without_payload(view):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_names_are_shown_and_not_run(hostile, name):
+def test_names_are_shown_and_not_run(hostile, name, monkeypatch):
+    cover_little(monkeypatch)
     named = "".join(f">{HOSTILE}{n} label={HOSTILE}\n{random_bases(90, n)}\n" for n in range(3))
-    given = {"sequences": named} if name == "predict" else {}
+    given = {"sequences": named} if name == "predict" else LESS.get(name, {})
     _, _, shown = visited(panel_of(hostile, name), **given)
     seen = str([without_payload(view) for view in shown.values()])
     assert "<img" not in seen and "<b>AC" not in seen
@@ -237,10 +280,6 @@ def test_names_are_shown_and_not_run(hostile, name):
 
 
 WRONG = [
-    ("gene", {"input": "nothing"}, "nothing"),
-    ("gene", {"input": "c9:1-10"}, "c9"),
-    ("gene", {"input": "c1:10-5"}, "reversed.*c1:5-10"),
-    ("gene", {"input": "c1:1-99999"}, "1 to 1400"),
     ("gene", {"view": "map"}, "there is no"),
     ("write", {"input": "ATGEFILQPA"}, "protein"),
     ("write", {"protein": "ATGGCCAAGATG"}, "looks like DNA"),
@@ -251,21 +290,14 @@ WRONG = [
     ("write", {"goal": "finetuned: nothing"}, "there is no"),
     ("write", {"goal": "GC window", "length_bp": 301}, "at most 300"),
     ("inside", {"kmer": "<b>x.."}, "six letters"),
-    ("inside", {"fixed": "AC"}, "six letters"),
     ("inside", {"input": "ACGTACGTN"}, "last six bases"),
     ("inside", {"run": "../a_run"}, "there is no"),
-    ("inside", {"run": "/etc"}, "there is no"),
     ("start", {"input": "nowhere"}, "'nowhere'"),
-    ("start", {"input": "MAVSKVYARSVYDSRGN"}, "looks like a protein"),
-    ("variant", {"input": ""}, "nothing is given"),
-    ("variant", {"input": "chr1"}, "'chr1'"),
     ("variant", {"input": "c1:0 A>T"}, "from 1"),
     ("variant", {"input": "c1:2000 A>T"}, "past the contig"),
     ("variant", {"input": "c1:114 A>T"}, "REF is A"),
-    ("variant", {"input": "c1:114 T>T"}, "same as reference"),
     ("variant", {"alleles": "ABC"}, "'ABC' is not a variant"),
     ("variant", {"alleles": "c1:114 T>A\n" * 13}, "12 at most"),
-    ("compare", {"input": "nowhere"}, "'nowhere'"),
     ("compare", {"input": "N" * 40}, "no base"),
     ("compare", {"other_model": "elsewhere"}, "'elsewhere'"),
     ("predict", {"sequences": ""}, "no sequence"),
@@ -273,7 +305,6 @@ WRONG = [
     ("predict", {"sequences": "\n".join(["ACGT"] * 51)}, "51 sequences"),
     ("predict", {"sequences": "A" * 5000}, "5000 bp"),
     ("predict", {"variant": "c1:10 A>C"}, "around the variant"),
-    ("predict", {"variant": "c9:10 A>C", "window_bp": 60}, "'c9'"),
     ("predict", {"variant": "c1:400 ACGTTGCATG>C", "window_bp": 60}, "ref mismatch"),
     ("predict", {"variant": f"c1:114 T>{'A' * 41}", "window_bp": 60}, "longer than half"),
     (
@@ -287,14 +318,10 @@ WRONG = [
 PROTEIN = "MKTAYIAKQRQISFVKSHFSRQ"  # M, K, T, A and Y are letters of DNA
 LETTERS = [
     ("gene", "input", f">a\nACGT\n{PROTEIN}"),
-    ("write", "input", PROTEIN),
     ("write", "forbid", f"ACGT {PROTEIN}"),
     ("write", "require", PROTEIN),
     ("inside", "kmer", "AAAIQQ"),
-    ("inside", "fixed", "A..IQ."),
-    ("start", "input", PROTEIN),
     ("variant", "input", PROTEIN),
-    ("predict", "sequences", f"ACGT\n{PROTEIN}"),
     ("predict", "sequences", f">a\nAC\n>b\n{PROTEIN}"),
 ]
 

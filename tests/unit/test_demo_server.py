@@ -7,7 +7,6 @@ import resource
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
-import gradio as gr
 import pytest
 import requests
 from gradio.state_holder import SessionState
@@ -15,24 +14,21 @@ from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 
 from carbon.errors import UserError
-from carbon.genome.genome import Genome
-from demo.__main__ import main
 from demo.app import make_panels
 from demo.fields import Field, link_to
-from demo.lab import Lab
 from demo.limits import Limits
 from demo.markup import escape
-from demo.page import Page, Shell, _status
-from demo.preview import Card, Previews, draw_card
-from demo.turns import Turns
-from tests.helpers.demo import answered, make_lab, panel_of, values_of
+from demo.preview import Card
+from tests.helpers.demo import allow_other, answered, make_lab, page_of, panel_of, values_of
 from tests.helpers.files import write_fasta
 from tests.helpers.server import asked, served
 
 
 @pytest.fixture(scope="module")
 def lab(model, tmp_path_factory):
-    return make_lab(tmp_path_factory.mktemp("lab"), model)
+    lab = make_lab(tmp_path_factory.mktemp("lab"), model)
+    allow_other(lab)
+    return lab
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +39,7 @@ def address(lab):
 
 @pytest.fixture(scope="module")
 def client(address):
-    return Client(address, verbose=False)
+    return Client(address, verbose=False, httpx_kwargs={"timeout": 120})
 
 
 def data_of(panel, **given):
@@ -65,35 +61,25 @@ def test_every_panel_is_an_endpoint_and_there_are_no_others(lab, client, address
     assert found == {f"/{panel.name}" for panel in panels}
     told = requests.get(f"{address}/api").text
     assert all(f"<td>{field.name}</td>" in told for panel in panels for field in panel.fields)
-    for name in ("write", "variant"):
-        expected = json.loads(json.dumps(answered(panel_of(lab, name), {})))
-        assert client.predict(api_name=f"/{name}") == approximately(expected)
+    given = {"input": "ATGGCC", "length_bp": 36}
+    expected = json.loads(json.dumps(answered(panel_of(lab, "write"), given)))
+    assert client.predict(**given, api_name="/write") == approximately(expected)
+    with pytest.raises(AppError, match=r"'nowhere': is not in genes\.gff3"):
+        client.predict(input="nowhere", api_name="/gene")
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("name", "given"),
     [
-        ({"input": "nowhere", "api_name": "/gene"}, r"'nowhere': is not in genes\.gff3"),
-        ({"length_bp": 10**9, "api_name": "/write"}, "1200"),
-        ({"input": "A" * 21_000, "api_name": "/write"}, "20,000"),
+        ("gene", {"phases": 5}),
+        ("gene", {"phases": ["0"], "genome": "x.fa"}),
+        ("inside", {"run": "no run"}),
+        ("write", {"base_model": "/etc"}),
+        ("write", None),
     ],
 )
-def test_errors_of_endpoints_are_sentences(client, given, message):
-    with pytest.raises(AppError, match=message):
-        client.predict(**given)
-
-
-@pytest.mark.parametrize(
-    ("name", "data"),
-    [
-        ("write", []),
-        ("variant", ["ABC", "", None]),
-        ("gene", ["c1:1-60", "predictability", "", 0, 0, "both", 5, None]),
-        ("gene", ["c1:1-60", "predictability", "", 0, 0, "both", ["0"], "x.fa"]),
-        ("inside", ["ACGT", "......", "no run", "", "steps", 0]),
-    ],
-)
-def test_values_that_fit_no_field_are_said_to(address, caplog, capfd, name, data):
+def test_values_that_fit_no_field_are_said_to(lab, address, caplog, capfd, name, given):
+    data = [] if given is None else data_of(panel_of(lab, name), **given)
     kind, told = asked(address, name, data)
     assert kind == "error" and ("field" in told["error"] or "list of choices" in told["error"])
     assert "Traceback" not in str(told) + caplog.text + "".join(capfd.readouterr())
@@ -117,13 +103,20 @@ def test_no_file_outside_the_uploads_is_read(lab, address, tmp_path):
             assert answer.status_code in (403, 404) and "root:" not in answer.text
     panel = panel_of(lab, "gene")
     for files in (None, [{"path": str(secret), "meta": {"_type": "gradio.FileData"}}]):
-        place = "z:1-12" if files else lab.example.name
+        place = "z:1-12" if files else "c1:1-12"
         kind, told = asked(address, "gene", data_of(panel, input=place, genome=files))
         assert (kind == "error") == bool(files) and "ACGTACGTACGT" not in str(told)
 
 
-def test_bodies_uploads_and_questions_are_bounded(lab):
-    limits = Limits(calls_per_minute=2, uploads_per_minute=2, upload_bytes=1000)
+def test_bodies_uploads_questions_and_sessions_are_bounded(lab, monkeypatch):
+    """A session holds what was asked and answered, whether its visitor is still there or not."""
+
+    def kept():
+        return sum(type(item) is SessionState for item in gc.get_objects())
+
+    monkeypatch.setattr("demo.app._SESSIONS", 5)
+    limits = Limits(8, 2, upload_bytes=1000, clock=lambda: 0.0)
+    before = kept()
     with served(lab, limits) as small:
         call, upload = (f"{small}/gradio_api/{path}" for path in ("call/start", "upload"))
         assert requests.post(call, json={"data": ["A" * 2**20]}).status_code == 413
@@ -137,22 +130,10 @@ def test_bodies_uploads_and_questions_are_bounded(lab):
         assert refused.status_code == 413 and "exceeded maximum allowed size" in refused.text
         codes = [requests.post(upload, files=many[:4]).status_code for _ in range(2)]
         assert codes == [200, 429]  # the second and the third of this minute
-        answers = [asked(small, "start", [""]) for _ in range(3)]
-        assert [kind for kind, _ in answers] == ["complete", "complete", "error"]
-        assert "2 questions a minute" in answers[-1][1]["error"]
-
-
-def test_few_sessions_are_kept(lab, monkeypatch):
-    """Each holds what was asked and answered, whether its visitor is still there or not."""
-
-    def kept():
-        return sum(type(item) is SessionState for item in gc.get_objects())
-
-    monkeypatch.setattr("demo.app._SESSIONS", 5)
-    with served(lab) as own:
-        before = kept()
-        for _ in range(8):
-            asked(own, "start", [""])
+        question = data_of(panel_of(lab, "inside"), input="ACGTTGCATTAG")
+        answers = [asked(small, "inside", question) for _ in range(9)]
+        assert [kind for kind, _ in answers] == ["complete"] * 8 + ["error"]
+        assert "8 questions a minute" in answers[-1][1]["error"]
         assert kept() - before <= 6
 
 
@@ -178,7 +159,19 @@ def test_an_unknown_address_leads_to_the_first_page(address):
     assert requests.get(f"{address}/nothing").json() == {"detail": "Not Found"}
 
 
-def test_the_minute_goes_by():
+def test_own_assets_of_a_page_are_few_and_light(address):
+    """At most 10 requests and 1 MB: two scripts, the names of genes, style and icon."""
+    headers = {"Accept-Encoding": "gzip"}
+    script = requests.get(f"{address}/carbon/plotly.js", headers=headers, stream=True).raw.read()
+    own = requests.get(f"{address}/carbon/assets/demo.js").content
+    genes = requests.get(f"{address}/carbon/genes.json").content
+    assert json.loads(genes) == ["ABC"]
+    assert len(script) + len(own) + len(genes) < 600_000
+    plain = requests.get(f"{address}/carbon/plotly.js", headers={"Accept-Encoding": "identity"})
+    assert gzip.decompress(script) == plain.content
+
+
+def test_calls_of_the_last_minute_are_counted_by_address_and_kind():
     now = [0.0]
     limits = Limits(calls_per_minute=2, clock=lambda: now[0])
     for moment in (0, 10):
@@ -186,6 +179,7 @@ def test_the_minute_goes_by():
         limits.admit("a")
     now[0] = 59.0
     limits.admit("b")
+    limits.admit("a", "uploads")
     with pytest.raises(UserError, match="again in 1 s"):
         limits.admit("a")
     now[0] = 60.0
@@ -194,17 +188,8 @@ def test_the_minute_goes_by():
         limits.admit("a")
 
 
-def test_a_class_asks_forty_times_a_minute_each():
-    limits = Limits(clock=lambda: 0.0)
-    for _ in range(30 * 40):
-        limits.admit("school")
-    with pytest.raises(UserError, match="1,200 questions a minute"):
-        limits.admit("school")
-    limits.admit("school", "uploads")
-    limits.admit("elsewhere")
-
-
 def test_an_answer_that_takes_too_long_is_broken_off():
+    """Waiting between its items takes no time of it."""
     now = [0.0]
     limits = Limits(seconds_per_call=5, clock=lambda: now[0])
 
@@ -217,30 +202,35 @@ def test_an_answer_that_takes_too_long_is_broken_off():
     with pytest.raises(UserError, match="more than 5 s"):
         for item in limits.timed(slow()):
             found.append(item)
+            now[0] += 3
     assert found == [0, 1]
 
 
-def test_waiting_between_items_takes_no_time_of_an_answer():
-    now = [0.0]
-    limits = Limits(seconds_per_call=5, clock=lambda: now[0])
-    for _ in limits.timed(iter(range(100))):
-        now[0] += 3
+def asks_of(visitors):
+    """Return for each visitor a question of another seed, by turns of either model."""
+    return [
+        {"seed": n, "length_bp": 36, "base_model": ("model", "other")[n % 2]}
+        for n in range(visitors)
+    ]
 
 
 def visits(room, panel, visitors):
-    """Let visitors ask at once, each for a seed; return the bases that they get."""
+    """Let visitors ask at once; return the bases that they get."""
 
-    def visit(seed):
-        kind, answer = asked(room, "write", data_of(panel, seed=seed, length_bp=36))
+    def visit(given):
+        kind, answer = asked(room, "write", data_of(panel, **given))
         assert kind == "complete", answer
         return answer[0]["bases"]
 
     with ThreadPoolExecutor(visitors) as pool:
-        return list(pool.map(visit, range(visitors)))
+        return list(pool.map(visit, asks_of(visitors)))
 
 
 def expected_of(panel, visitors):
-    return [answered(panel, {"seed": n, "length_bp": 36})["bases"] for n in range(visitors)]
+    return [
+        answered(panel.with_model(given["base_model"]), given)["bases"]
+        for given in asks_of(visitors)
+    ]
 
 
 def test_visitors_who_ask_at_once_each_get_their_own(lab, address):
@@ -271,11 +261,9 @@ def test_a_class_behind_one_address_at_once(lab):
     ("kind", "value", "message"),
     [
         ("integer", "x", "is not a number"),
-        ("integer", "nan", "out of range"),
         ("integer", 1.5, "whole number"),
-        ("number", 1e9, "out of range"),
+        ("number", "nan", "out of range"),
         ("integer", 201, "give 0 to 200$"),
-        ("choice", "c", "give one of a, b"),
         ("choice", "no such run of all", "there is no 'no such run of all'; give"),
         ("choices", ["a", "c"], "give one of a, b"),
         ("text", "A" * 201, "200 at most"),
@@ -298,12 +286,9 @@ def test_a_link_leaves_out_what_is_as_it_was():
 
 def test_an_upload_is_named_by_its_name_alone(lab, tmp_path):
     fasta = write_fasta(tmp_path / "mine.fa", {"z": "ACGT" * 50})
-    assert lab.genome_of([str(fasta)]).shown_files == ("mine.fa",)
     genes = tmp_path / "a" / "genes.bed"  # before the FASTA in the order of paths
-    genes.parent.mkdir(exist_ok=True)
-    genes.write_text(
-        f"{next(iter(lab.genome_of([str(fasta)]).reference.contig_lengths_bp))}\t0\t9\tg\t0\t+\n"
-    )
+    genes.parent.mkdir()
+    genes.write_text("z\t0\t9\tg\t0\t+\n")
     both = lab.genome_of([str(genes), str(fasta)])
     assert both.shown_files == ("mine.fa", "genes.bed")  # the reference of the shown program
     broken = tmp_path / "broken.fa"
@@ -313,73 +298,33 @@ def test_an_upload_is_named_by_its_name_alone(lab, tmp_path):
     assert "broken.fa" in str(raised.value) and str(tmp_path) not in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--annotation", "x.gff"], "give the --genome"),
-        (["--model", "tests", "--genome", "none.fa"], "tests: has no config.json"),
-    ],
-)
-def test_arguments_that_do_not_fit(words, message, monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["demo", *words])
-    assert main() == 2
-    assert message in capsys.readouterr().err
-
-
-def test_a_genome_without_genes_has_an_example(model, tmp_path):
-    fasta = write_fasta(tmp_path / "g.fa", {"c": "ACGTTGCAAC" * 40})
-    assert Lab(model, "m", Genome.open(fasta, None), tmp_path).example.name == "c:1-400"
-
-
-def test_an_equal_status_is_shown_again():
-    """The page redraws what has changed."""
-    assert _status("Stopped.") != _status("Stopped.")
+def shared_by(page, data):
+    """Return the box of a page's answer that tells how to share it."""
+    *_, last = page._ask(SimpleNamespace(client=None), *data)
+    return next(each for each in last if "Share" in str(each))
 
 
 def test_a_shared_state_has_the_preview_of_its_answer(lab):
-    previews = Previews([("/variant", Card("Variant", "How likely."))])
     panel = panel_of(lab, "variant")
-    with gr.Blocks() as blocks:
-        page = Page(blocks, panel, Shell(Limits(), Turns(), previews, []))
-    link = panel.link({"input": "Y2* of ABC"})
+    page = page_of(panel, previews={"/variant": Card("Variant", "How likely.")})
+    given = {"input": "Y2* of ABC", "map_bp": 6}
+    link, previews = panel.link(given), page.shell.previews
     assert previews.card_of(link).title == "Variant"
-    data = data_of(panel, input="Y2* of ABC")
-    *_, last = page._ask(SimpleNamespace(client=None), *data)
+    box = shared_by(page, data_of(panel, **given))
     card = previews.card_of(link)
     assert card.title == "Y2* of ABC" and card.sentence.startswith("To the model, ")
-    assert len(card.heights) == 30
-    box = next(each for each in last if "Share" in str(each))
+    assert len(card.heights) == 6
     assert "Y2* of ABC" in box and "/carbon/card.png?state=%2Fvariant%3Finput" in box
     assert previews.card_of("/nowhere") is None
 
 
 def test_an_upload_never_becomes_the_preview_of_others(lab, tmp_path):
-    previews = Previews([("/gene", Card("Gene", "Read."))])
     panel = panel_of(lab, "gene")
-    with gr.Blocks() as blocks:
-        page = Page(blocks, panel, Shell(Limits(), Turns(), previews, []))
+    page = page_of(panel, previews={"/gene": Card("Gene", "Read.")})
     fasta = write_fasta(tmp_path / "mine.fa", {"secret": "ACGT" * 20})
-    data = data_of(panel, genome=[str(fasta)], phases=["0"])
-    *_, last = page._ask(SimpleNamespace(client=None), *data)
-    assert previews.card_of(panel.path).title == "Gene"
-    box = next(each for each in last if "Share" in str(each))
+    given = {"genome": [str(fasta)], "phases": ["0"]}
+    box = shared_by(page, data_of(panel, **given))
+    assert page.shell.previews.card_of(panel.path).title == "Gene"
     assert "<b>Gene</b>" in box and "secret" not in box
-    values = values_of(panel, genome=[str(fasta)], phases=["0"])
+    values = values_of(panel, **given)
     assert panel.card(values, answered(panel, {**values})).title.startswith("secret:1-80: ")
-
-
-def test_own_assets_of_a_page_are_few_and_light(address):
-    """At most 10 requests and 1 MB: two scripts, the names of genes, style and icon."""
-    headers = {"Accept-Encoding": "gzip"}
-    script = requests.get(f"{address}/carbon/plotly.js", headers=headers, stream=True).raw.read()
-    own = requests.get(f"{address}/carbon/assets/demo.js").content
-    genes = requests.get(f"{address}/carbon/genes.json").content
-    assert json.loads(genes) == ["ABC"]
-    assert len(script) + len(own) + len(genes) < 600_000
-    plain = requests.get(f"{address}/carbon/plotly.js", headers={"Accept-Encoding": "identity"})
-    assert gzip.decompress(script) == plain.content
-
-
-def test_a_picture_is_a_png_whose_curve_follows_the_values():
-    flat, high = (draw_card(Card("T", "S.", heights)) for heights in ((0, 0, 0), (0, 1, 2)))
-    assert flat[:4] == high[:4] == b"\x89PNG" and flat != high

@@ -12,7 +12,6 @@ from demo.embedding_map import embedding_map
 from demo.lab import Lab
 from demo.model_facts import AboutModel
 from demo.panels.start import Start
-from demo.primer_text import tokens
 from tests.helpers.demo import (
     answered,
     learned_example,
@@ -22,23 +21,12 @@ from tests.helpers.demo import (
     visited,
 )
 from tests.helpers.files import random_bases, write_fasta
-from tests.helpers.reference import INDEX, KMERS, stock_distribution
+from tests.helpers.reference import KMERS, stock_distribution
 
 
 @pytest.fixture(scope="module")
 def panel(tmp_path_factory, model):
     return Start(make_lab(tmp_path_factory.mktemp("lab"), model, learned=learned_example()))
-
-
-def test_the_last_step_stands_and_all_steps_replay(panel):
-    _, _, shown = visited(panel)
-    figure = shown["learning"]
-    assert [frame["name"] for frame in figure["frames"]] == ["0", "25", "9,000"]
-    assert figure["data"][0]["y"] == figure["frames"][-1]["data"][0]["y"]
-    assert len(figure["data"][0]["x"]) == len(figure["data"][0]["y"]) == 1000
-    # At the last step 0.5 nats a base are left in the gene, of log 4 before it.
-    assert max(figure["data"][0]["y"]) == pytest.approx(2 - 0.5 / np.log(2), abs=2e-3)
-    assert "data-replay" in shown["caption"] and "data-replay" in panel.example_links()
 
 
 def test_the_guess_is_that_of_a_stock_model(panel, network):
@@ -49,17 +37,6 @@ def test_the_guess_is_that_of_a_stock_model(panel, network):
     for place, base in ((0, "A"), (5, "G")):
         share = sum(each for kmer, each in zip(KMERS, p, strict=True) if kmer[place] == base)
         assert result["marginals"][place]["ATCG".index(base)] == pytest.approx(share, rel=1e-4)
-
-
-def test_codons_and_tokens_are_of_the_same_bases():
-    markup = tokens("ATGTACCAATTA")
-    bases = re.sub("<small>[^<]*</small>", "", markup.replace('<span class="', "<x "))
-    letters = [re.sub("<[^>]*>", "", part) for part in bases.split('<div class="dna">')[1:]]
-    assert [part[-12:] for part in letters[:2]] == ["ATGTACCAATTA"] * 2
-    assert letters[2].endswith("GTACCA")
-    below = re.findall("<small>([^<]*)</small>", markup)
-    numbers = [str(INDEX[kmer]) for kmer in ("ATGTAC", "CAATTA", "GTACCA")]
-    assert below == [*"MYQL", *numbers]
 
 
 def test_the_map_has_pieces_of_each_kind(panel):

@@ -10,9 +10,16 @@ import pytest
 from carbon.errors import UserError
 from carbon.genome import Interval, Variant
 from demo.fields import checked_values
-from demo.panel import Progress
 from demo.panels.variant import VariantEffect
-from tests.helpers.demo import answered, downloads_of, make_lab, values_of, visited, write_genome
+from tests.helpers.demo import (
+    answered,
+    downloads_of,
+    four_alleles,
+    make_lab,
+    values_of,
+    visited,
+    write_genome,
+)
 from tests.helpers.files import random_bases, write_fasta, write_vcf
 
 
@@ -26,16 +33,10 @@ def panel(lab):
     return VariantEffect(lab)
 
 
-@pytest.fixture
-def vcf(tmp_path, lab):
-    bases = lab.genome.reference.fetch(Interval("c1", 0, 1400))
-    wrong = "A" if bases[699] != "A" else "C"
-    records = [
-        f"c1\t300\t.\t{bases[299]}\t{bases[299]}T,<DEL>\t.\t.\t.",
-        f"c1\t400\t.\t{bases[399:402]}\t{bases[399]}\t.\t.\t.",
-        f"c1\t700\t.\t{wrong}\tT\t.\t.\t.",
-    ]
-    return write_vcf(tmp_path / "mine.vcf", records)
+@pytest.fixture(autouse=True)
+def few_snvs(monkeypatch):
+    """Let six SNVs of the gene for each consequence stand beside the variant, not 24."""
+    monkeypatch.setattr("demo.panels.variant._SNVS_OF_EACH", 6)
 
 
 def test_the_examples_do_what_they_say(panel):
@@ -48,7 +49,7 @@ def test_the_examples_do_what_they_say(panel):
 
 
 def test_a_stop_a_missense_and_a_synonymous_change_of_one_codon_stand_side_by_side(panel):
-    result = answered(panel, {})
+    result = answered(panel, {"map_bp": 6})
     rows = [(e["term"], e["change"]) for row in result["alleles"] for e in row["effects"]]
     assert [term for term, _ in rows] == ["stop_gained", "missense_variant", "synonymous_variant"]
     assert len({change[:-1] for _, change in rows}) == 1
@@ -56,9 +57,7 @@ def test_a_stop_a_missense_and_a_synonymous_change_of_one_codon_stand_side_by_si
     (own, *others) = answered(panel, {"input": "ABC:c.24A>G", "map_bp": 6})["alleles"]
     assert {effect["change"][:-1] for row in others for effect in row["effects"]} == {"Q8"}
     assert own["variant"] == "c1:134 A>G"
-
-
-def test_alleles_of_a_visitor_take_their_place(panel):
+    # Alleles that are typed take the place of these.
     given = {"input": "Y2* of abc", "alleles": "c1:116 C>G\nABC:c.30del", "map_bp": 6}
     rows = answered(panel, given)["alleles"]
     assert [row["variant"] for row in rows][:2] == ["c1:116 C>A", "c1:116 C>G"] and len(rows) == 3
@@ -116,7 +115,8 @@ def test_variants_of_a_pasted_sequence_are_followed(panel, lab):
     assert downloads_of(shown)["pasted.fa"].startswith(">one\n")
 
 
-def test_a_vcf_of_another_genome_than_the_input_is_refused(panel, vcf):
+def test_a_vcf_of_another_genome_than_the_input_is_refused(panel, lab, tmp_path):
+    vcf = four_alleles(lab, tmp_path / "mine.vcf")
     with pytest.raises(UserError, match="the VCF belongs to the open genome"):
         answered(panel, {"input": random_bases(90), "vcf": [str(vcf)]})
 
@@ -134,48 +134,23 @@ def test_the_strip_marks_the_most_severe_consequence_as_its_rows_do(panel, tmp_p
     assert mark["y"][0].startswith("stop gained<br>")
 
 
-@pytest.mark.parametrize(("strands", "window_bp"), [("forward", 96), ("both", 240)])
-def test_every_number_of_a_variant_is_the_one_delta_of_the_library(panel, lab, strands, window_bp):
-    """Headline, side by side, heat map and strip, by the same protocol, window and strands."""
-    given = {"strands": strands, "window_bp": window_bp, "map_bp": 20}
-    _, result, shown = visited(panel, **given)
-    variant = Variant.parse(result["variant"])
-    options = {"protocol": "centered", "strands": strands, "window_bp": window_bp}
-    (score,) = lab.model.score_variants(lab.genome.reference, [variant], **options)
-    assert (result["delta"], result["forward"]) == (score.delta, score.forward)
-    assert result["alleles"][0]["delta"] == score.delta
-    in_heat = result["deltas"][10]["ACGT".index(variant.alt)]
-    (mark,) = [t for t in shown["strip"]["data"] if t.get("name") == "this variant"]
-    assert in_heat == mark["x"][0] == pytest.approx(score.delta, abs=1e-6)
-    drawn = {
-        t["name"].partition("<br>")[0] for t in shown["strip"]["data"] if t["type"] == "violin"
-    }
-    assert "stop gained" in drawn
-    others = [Variant.parse(row["variant"]) for row in result["alleles"][1:]]
-    scored = lab.model.score_variants(lab.genome.reference, others, **options)
-    expected = [each.delta for each in scored]
-    assert [row["delta"] for row in result["alleles"][1:]] == pytest.approx(expected, abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("score", "says", "never"),
-    [
-        ({"delta": -7.0, "unsure": False, "spread": 0.5}, "1,100 times less likely", "disagree"),
-        ({"delta": 1.25, "unsure": False, "spread": 0.5}, "3.5 times more likely", "less likely"),
-        ({"delta": -0.3, "unsure": True, "spread": 2.0}, "disagree about which", "the same sign"),
-        ({"delta": -7.0, "unsure": None, "spread": None}, "forward only", "sign"),
-    ],
-)
-def test_verdicts_follow_from_the_numbers(panel, score, says, never):
+def test_verdicts_follow_from_the_numbers(panel):
     values, result, _ = visited(panel, strands="forward", map_bp=6)
-    result |= {"forward": -1.0, "reverse": 1.0, "snvs": None} | score
-    verdict = panel.show(values, result)["verdict"]
-    assert says in verdict and never not in verdict
+    result |= {"forward": -1.0, "reverse": 1.0, "snvs": None}
+    for delta, unsure, spread, says, never in (
+        (-7.0, False, 0.5, "1,100 times less likely", "disagree"),
+        (1.25, False, 0.5, "3.5 times more likely", "less likely"),
+        (-0.3, True, 2.0, "disagree about which", "the same sign"),
+        (-7.0, None, None, "forward only", "sign"),
+    ):
+        score = {"delta": delta, "unsure": unsure, "spread": spread}
+        verdict = panel.show(values, result | score)["verdict"]
+        assert says in verdict and never not in verdict
 
 
 def test_downstream_bases_are_those_of_two_windows_read_in_full(panel, lab):
     """By `score` of both windows: what lies before is the same, and the parts behind differ."""
-    result = answered(panel, {"strands": "forward"})
+    result = answered(panel, {"strands": "forward", "map_bp": 6})
     variant = Variant.parse(result["variant"])
     window_bp = result["method"]["window_bp"]
     start = variant.position - window_bp // 2
@@ -195,11 +170,13 @@ def test_the_variant_stands_among_snvs_of_its_gene(panel, lab):
     assert snvs["region"] == gene.interval.to_region()
     assert sum(snvs["all"].values()) == 3 * gene.interval.length_bp
     drawn = {term: len(deltas) for term, deltas in snvs["deltas"].items()}
-    assert drawn == {term: min(24, snvs["all"][term]) for term in snvs["all"]}
+    assert drawn == {term: min(6, snvs["all"][term]) for term in snvs["all"]}
     assert snvs["consequences"] == [
         effect["term"] for row in result["alleles"] for effect in row["effects"]
     ]
     assert snvs["consequences"][0] == "stop_gained"
+    (mark,) = [t for t in shown["strip"]["data"] if t.get("name") == "this variant"]
+    assert mark["x"][0] == pytest.approx(result["delta"], abs=1e-6)
     assert snvs["lower"] == sum(d < result["delta"] for d in snvs["deltas"]["stop_gained"])
     assert f"(stop gained), {snvs['lower']} " in shown["verdict"]
 
@@ -216,9 +193,9 @@ def test_an_indel_has_no_rank_and_no_mark(panel):
 
 
 def test_a_cell_asks_for_its_variant(panel):
-    _, result, shown = visited(panel)
+    _, result, shown = visited(panel, map_bp=8)
     heat = next(t for t in shown["map"]["data"] if "z" in t)
-    assert len(heat["z"]) == 4 and all(len(row) == 30 for row in heat["z"])
+    assert len(heat["z"]) == 4 and all(len(row) == 8 for row in heat["z"])
     (pick,), values = panel.picks(), values_of(panel)
     for row, alt in enumerate("ACGT"):
         for column, picked in enumerate(heat["customdata"][row]):
@@ -231,34 +208,14 @@ def test_a_cell_asks_for_its_variant(panel):
     assert answered(panel, pick.set(heat["customdata"][1][3] or heat["customdata"][2][3], values))
 
 
-def test_a_vcf_is_scored_variant_by_variant(panel, lab, vcf):
-    values = values_of(panel, vcf=[str(vcf)], strands="forward")
-    items = list(panel.answer(values))
-    assert {item.unit for item in items if isinstance(item, Progress)} == {"variants"}
-    result = items[-1]
-    assert result["variant"].startswith("c1:300 ")  # the first of the VCF
-    rows = result["vcf"]
-    assert [r["reason"] for r in rows] == [None, "symbolic_allele", None, "ref_mismatch"]
-    assert not result["vcf_has_more"]
-    deletion = Variant.parse(rows[2]["variant"])
-    (score,) = lab.model.score_variants(
-        lab.genome.reference, [deletion], strands="forward", window_bp=result["method"]["window_bp"]
-    )
-    assert rows[2]["delta"] == score.delta
-    assert rows[2]["spread"] is None and rows[2]["unsure"] is None  # one strand cannot disagree
-    shown = panel.show(values, result)
-    assert "ref mismatch" in shown["table"] and "&lt;DEL&gt;" in shown["table"]
-    assert "variants.tsv" in shown["tsv"]
-
-
 def test_only_the_first_variants_of_a_long_vcf_are_scored(panel, lab, tmp_path, monkeypatch):
     monkeypatch.setattr("demo.panels.variant._MOST_VARIANTS", 3)
     bases = lab.genome.reference.fetch(Interval("c1", 0, 9))
     records = [f"c1\t{n}\t.\t{bases[n - 1]}\t<DEL>\t.\t.\t." for n in range(1, 6)]
     path = write_vcf(tmp_path / "long.vcf", records)
-    _, result, shown = visited(panel, vcf=[str(path)])
+    _, result, shown = visited(panel, vcf=[str(path)], strands="forward", map_bp=6)
     assert len(result["vcf"]) == 3 and result["vcf_has_more"]
-    assert "The first 3 variants" in shown["table"]
+    assert "The first 3 variants" in shown["table"] and "&lt;DEL&gt;" in shown["table"]
 
 
 @pytest.mark.parametrize(
@@ -284,8 +241,8 @@ def test_a_vcf_that_cannot_be_used_is_named_as_the_visitor_does(panel, tmp_path,
 
 def test_a_window_at_the_edge_and_unknown_bases(panel, tmp_path):
     fasta = write_fasta(tmp_path / "edge.fa", {"n": "ACGTNNNN" + "TTGCA" * 20})
-    _, result, shown = visited(panel, genome=[str(fasta)], input="n:2 C>T", map_bp=60)
-    assert result["window"] == "n:1-60"
+    _, result, shown = visited(panel, genome=[str(fasta)], input="n:2 C>T", map_bp=20)
+    assert result["window"] == "n:1-20"
     assert result["deltas"][5] == [None] * 4
     heat = next(t for t in shown["map"]["data"] if "z" in t)
     assert [row[5] for row in heat["customdata"]] == [None] * 4

@@ -30,10 +30,3 @@ def test_blocks_are_what_they_say(page, capsys):
         else:
             for line in block.replace("\\\n", " ").splitlines():
                 check_command(line, page.name, capsys)
-
-
-def test_a_command_that_is_wrong_is_seen(capsys):
-    check_command("carbon score --model M genes.fa  # as it should be", "x.md", capsys)
-    for wrong in ("carbon score --modle M genes.fa", "carbon eval rum", "carbon scan --model M"):
-        with pytest.raises(AssertionError, match="error: "):
-            check_command(wrong, "x.md", capsys)

@@ -92,12 +92,3 @@ def test_what_is_wrong_is_told(tmp_path, site):
         "index.html: links to other.html#here, which is not there",
         "a.css: loads https://a.example/a",
     ]
-
-
-def test_links_follow_their_page(site):
-    pages = importlib.import_module("docs_pages")
-    places = {DOCS / "a.md": "a.md", ROOT / "eval" / "README.md": "tasks/x.md"}
-    text = "[a](a.md#b) [x](../eval/README.md) [code](../eval/y.py) [web](https://a.b)\n"
-    fenced = "```\n[a](../eval/y.py)\n```\n"
-    moved = pages._with_links(text + fenced, DOCS / "b.md", "deep/b.md", places)
-    assert moved == f"[a](../a.md#b) [x](../tasks/x.md) code [web](https://a.b)\n{fenced}"

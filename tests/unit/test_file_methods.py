@@ -1,6 +1,5 @@
 """Methods of `Model` on files, against the files that the commands write."""
 
-import asyncio
 import dataclasses
 import inspect
 import json
@@ -22,7 +21,6 @@ from carbon.inference.jobs import EmbedJob, ScanJob, ScoreJob, VariantJob
 from carbon.model import LoadedModel, save_model
 from carbon.parallel.options import WorkerOptions
 from carbon.tokenizer import NATIVE
-from tests.helpers.coroutines import run_coroutine
 from tests.helpers.files import random_bases, write_fasta, write_vcf
 
 ROOT = Path(__file__).parents[2]
@@ -49,7 +47,7 @@ def folder(tmp_path_factory, network):
     write_fasta(folder / "s.fa", {"one": BASES[:200], "two": "acgtnnnacgt", "three": "NNN"})
     (folder / "g.gtf").write_text(GENE)
     deletion = f"c\t300\tx\t{BASES[299:303]}\t{BASES[299]},<DEL>\t50\tq10\t."
-    records = [*map(record, (20, 120, 150)), deletion, *map(record, range(310, 590, 9))]
+    records = [*map(record, (20, 120, 150)), deletion, *map(record, range(310, 590, 40))]
     write_vcf(folder / "v.vcf", records)
     return folder
 
@@ -260,7 +258,7 @@ model = carbon.load("model")
 keywords = dict(reference="r.fa", window_bp=120)
 alone = model.score_vcf("v.vcf", **keywords)
 table = model.score_vcf("v.vcf", processes=2, **keywords)
-assert list(table) == list(alone) and len(table) > 20
+assert list(table) == list(alone) and len(table) > 5
 
 async def both():
     calls = [asyncio.to_thread(model.score_vcf, "v.vcf", processes=n, **keywords) for n in (0, 2)]
@@ -283,44 +281,22 @@ def test_a_script_without_a_guard_uses_two_processes(folder):
     assert done.stderr == ""
 
 
-def test_the_event_loop_goes_on(folder, loaded):
-    async def counted():
-        ticks, call = 0, asyncio.to_thread(loaded.score_fasta, folder / "s.fa")
-        task = asyncio.create_task(call)
-        while not task.done():
-            await asyncio.sleep(0)
-            ticks += 1
-        return ticks, list(await task)
-
-    ticks, rows = run_coroutine(counted())
-    assert ticks > 0 and rows == list(loaded.score_fasta(folder / "s.fa"))
-
-
 def test_mistakes_are_one_line(folder, loaded, network):
-    with pytest.raises(GenomeError, match="no such file"):
-        loaded.score_vcf(folder / "absent.vcf", reference=folder / "r.fa")
-    with pytest.raises(UserError, match="end the output with one of"):
-        loaded.score_vcf(folder / "v.vcf", reference=folder / "r.fa", output=folder / "o.xls")
-    with pytest.raises(UserError, match="region and regions_file"):
-        loaded.score_vcf(
-            folder / "v.vcf", reference=folder / "r.fa", region="c", regions_file="two.bed"
-        )
+    files = {"reference": folder / "r.fa"}
     for region, message in (
         ([], "has no intervals"),
         ([carbon.Interval("c", 0, 9), carbon.Interval("c", 5, 5)], r"interval 2 \(c, .* no bases"),
     ):
         with pytest.raises(GenomeError, match=message):
-            loaded.score_vcf(folder / "v.vcf", reference=folder / "r.fa", region=region)
+            loaded.score_vcf(folder / "v.vcf", **files, region=region)
     for call in (
-        lambda **options: loaded.score_vcf(folder / "v.vcf", reference=folder / "r.fa", **options),
+        lambda **options: loaded.score_vcf(folder / "v.vcf", **files, **options),
         lambda **options: loaded.score_fasta(folder / "s.fa", **options),
         lambda **options: loaded.embed_fasta(folder / "s.fa", **options),
-        lambda **options: loaded.scan_region("c:1-9", reference=folder / "r.fa", **options),
+        lambda **options: loaded.scan_region("c:1-9", **files, **options),
     ):
         with pytest.raises(UserError, match="resume: give the output"):
             call(resume=True)
-    with pytest.raises(TypeError, match="window"):
-        loaded.score_vcf(folder / "v.vcf", reference=folder / "r.fa", window=120)
     with pytest.raises(UserError, match="not loaded from a folder"):
         carbon.Model(LoadedModel(network, NATIVE)).score_fasta(folder / "s.fa")
 

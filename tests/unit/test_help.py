@@ -81,14 +81,6 @@ def test_a_subcommand_shows_its_own_options(capsys):
     assert "there is no option --rows" in capsys.readouterr().err
 
 
-def test_a_help_ends_with_examples_and_a_guide(capsys):
-    assert main(["variants", "--help"]) == 0
-    ending = capsys.readouterr().out.partition("Examples:\n")[2]
-    *examples, _, guide = folded(ending)
-    assert [" ".join(line.split()) for line in examples] == list(GUIDES["variants"].examples)
-    assert guide == "Guide: docs/variants.md"
-
-
 @pytest.mark.nightly
 def test_the_examples_run(tmp_path):
     (tmp_path / "my_functions.py").write_text(

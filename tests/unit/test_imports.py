@@ -8,13 +8,12 @@ import re
 import subprocess
 import sys
 import zipfile
-from graphlib import CycleError, TopologicalSorter
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import grimp
 import pytest
 
-import carbon
 import carbon.console
 from tests.helpers.files import random_bases, write_fasta
 
@@ -75,14 +74,6 @@ def test_no_modules_import_one_another_in_a_circle():
     graph = grimp.build_graph("carbon", "data_pipeline", "train", "eval", "demo", cache_dir=None)
     imports = {each: graph.find_modules_directly_imported_by(each) for each in graph.modules}
     TopologicalSorter(imports).prepare()
-    with pytest.raises(CycleError):
-        TopologicalSorter({**imports, "carbon.errors": {"carbon.cli"}}).prepare()
-
-
-def test_every_public_name_is_there():
-    assert all(getattr(carbon, name) is not None for name in carbon.__all__)
-    with pytest.raises(AttributeError, match="scan_everything"):
-        _ = carbon.scan_everything
 
 
 def test_what_is_known_before_a_run_takes_no_torch():

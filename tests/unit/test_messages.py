@@ -25,6 +25,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.usefixtures("loaded_once")
 @pytest.mark.parametrize("name", CASES)
 def test_malformed_input_is_named(name, tmp_path, monkeypatch, capsys):
     case = CASES[name]

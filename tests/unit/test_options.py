@@ -16,12 +16,6 @@ from carbon.genome import Interval
 from carbon.inference import Model, model, options
 from carbon.inference.jobs import VariantJob
 from carbon.inference.options import (
-    COMBINATIONS,
-    MODES,
-    POOLS,
-    PROTOCOLS,
-    SIDES,
-    STRANDS_READ,
     WINDOW_PROTOCOLS,
     SamplingRule,
     ScanOptions,
@@ -29,22 +23,11 @@ from carbon.inference.options import (
     changed,
     input_files,
 )
-from carbon.inference.runner import LIKELIHOODS
 from carbon.inference.scan import scan_method_for
 from carbon.inference.variants import method_for
 from carbon.rl.config import RLConfig, RLOptions
 from carbon.tokenizer import NATIVE
 
-TABLES = {
-    "by": LIKELIHOODS,
-    "combine": COMBINATIONS,
-    "mode": MODES,
-    "pool": POOLS,
-    "protocol": PROTOCOLS,
-    "sides": SIDES,
-    "strands": STRANDS_READ,
-    "symmetrise": options.SYMMETRIES,
-}
 # By dataclass of options: the keywords that type checkers know.
 KEYWORDS = {
     getattr(options, f"{kind}Options"): getattr(options, f"{kind}Keywords")
@@ -176,23 +159,18 @@ def test_an_unknown_keyword_is_an_error_at_once(model):
 
 
 @pytest.mark.parametrize(
-    ("choice", "call"),
+    ("method", "choice"),
     [
-        ("by", lambda model: model.score([], by="x")),
-        ("strands", lambda model: model.score([], strands="x")),
-        ("protocol", lambda model: model.variant_method(protocol="x")),
-        ("by", lambda model: model.variant_method(by="x")),
-        ("strands", lambda model: model.variant_method(strands="x")),
-        ("combine", lambda model: model.scan_method(combine="x")),
-        ("strands", lambda model: model.scan_method(strands="x")),
-        ("pool", lambda model: model.embed([], pool="x")),
-        ("mode", lambda model: model.generate(["A"], 6, mode="x")),
+        ("variant_method", "protocol"),
+        ("variant_method", "by"),
+        ("variant_method", "strands"),
+        ("scan_method", "combine"),
+        ("scan_method", "strands"),
     ],
 )
-def test_an_unknown_choice_is_an_error_that_lists_the_table(model, choice, call):
-    names = ", ".join(TABLES[choice])
-    with pytest.raises(UserError, match=f"^{choice} 'x': give (one of )?{names}$"):
-        call(model)
+def test_an_unknown_choice_is_an_error(model, method, choice):
+    with pytest.raises(UserError, match=f"^{choice} 'x': give "):
+        getattr(model, method)(**{choice: "x"})
 
 
 @pytest.mark.parametrize("protocol", WINDOW_PROTOCOLS)
@@ -216,7 +194,6 @@ def test_both_strands_read_windows_of_one_length_around_an_snv(protocol, window_
     [
         ("cpu", "auto", torch.float32),
         ("cuda", "auto", torch.bfloat16),
-        ("cuda:1", "auto", torch.bfloat16),
         ("cuda", "float32", torch.float32),
         ("cpu", "bfloat16", torch.bfloat16),
     ],

@@ -183,22 +183,6 @@ def test_shares_of_rows_are_read_ahead_as_they_are(folder, rows, workers):
             assert found == [getattr(row, name)[places].tolist() for row in whole]
 
 
-def test_renaming_the_corpus_changes_no_row(folder, rows, tmp_path, capsys):
-    text = (folder / "run.toml").read_text()
-    (folder / "corpus").rename(folder / "moved")
-    try:
-        (tmp_path / "run.toml").write_text(text.replace("/corpus", "/moved"))
-        config = TrainConfig.load(tmp_path / "run.toml")
-        moved = open_rows(config, Schedule(config))
-        again = [moved[i].input_ids.tolist() for i in range(20)]
-        words = ["preview", "--config", f"{tmp_path}/run.toml", "--rows", "3"]
-        assert main(words) == 0
-        assert "chr" in capsys.readouterr().out
-    finally:
-        (folder / "moved").rename(folder / "corpus")
-    assert again == [rows[i].input_ids.tolist() for i in range(20)]
-
-
 def test_the_released_layout(folder, tmp_path, capsys):
     """Columns and names as the released corpus has them, no manifest."""
     letters = {name: random_bases(30_000, i) for i, name in enumerate(("dna", "rna"))}

@@ -23,7 +23,7 @@ def code_blocks(language: str) -> str:
     return "".join(re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL))
 
 
-def test_the_commands_and_the_python(tmp_path, monkeypatch, capsys):
+def test_the_commands_and_the_python(tmp_path, monkeypatch, capsys, loaded_once):
     commands = [
         line.removeprefix(".venv/bin/carbon ")
         for line in code_blocks("bash").replace("\\\n", " ").splitlines()

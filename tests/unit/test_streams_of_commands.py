@@ -77,9 +77,9 @@ def test_a_message_does_not_dump_a_whole_text(folder, capsys):
             for row in (
                 ("carbon tokenize {folder}/g.fa >&-", 1),
                 ("carbon tokenize {folder}/absent.fa 2> /dev/full", 2),
+                ("python -m train --help > /dev/full", 1),
             )
         ),
-        ("python -m train --help > /dev/full", 1),
     ],
 )
 def test_streams_that_are_closed_or_full(folder, shell, code):
@@ -130,7 +130,14 @@ def commands(good: Path, odd: Path, kind: str) -> list[tuple]:
     return found
 
 
-@pytest.mark.parametrize("kind", ["loop", "folder", "socket", "inside a loop", "long"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "loop",
+        "folder",
+        *(pytest.param(k, marks=pytest.mark.nightly) for k in ("socket", "inside a loop", "long")),
+    ],
+)
 def test_odd_paths_are_one_line(folder, tmp_path, capsys, kind):
     odd = odd_paths(tmp_path)[kind]
     for main, *words in commands(folder, odd, kind):

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 from itertools import islice
 
 import pytest
@@ -11,10 +12,10 @@ from carbon.cli import main
 from carbon.model import save_model
 from carbon.parallel.driver import Workers
 from tests.helpers.files import random_bases, write_fasta, write_vcf
-from tests.helpers.parallel import Stopped, stop_once_behind
+from tests.helpers.parallel import Stopped, in_two_seats, stop_once_behind
 
 BASES = random_bases(900, 4)
-LENGTHS_BP = (60, 61, 1, 400, 7, 300) * 24  # 144 sequences, in blocks of 64
+LENGTHS_BP = (60, 61, 1, 90, 7, 120) * 22  # 132 sequences, in blocks of 64
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def folder(tmp_path_factory, network):
     write_fasta(folder / "s.fa", dict(sequences))
     records = [
         f"c\t{n}\t.\t{BASES[n - 1]}\t{'ACGT'['ACGT'.index(BASES[n - 1]) - 1]}\t.\t.\t."
-        for n in range(300, 600)
+        for n in range(300, 450)
     ]
     write_vcf(folder / "v.vcf", records)
     return folder
@@ -72,17 +73,25 @@ OTHER_OUTPUTS = [
 
 
 @pytest.mark.parametrize(
-    ("command", "ending"),
-    [*OUTPUTS, *(pytest.param(*each, marks=pytest.mark.nightly) for each in OTHER_OUTPUTS)],
+    ("command", "ending", "engine"),
+    [
+        *(pytest.param(*each, in_two_seats, id=f"{each[0]} in two seats") for each in OUTPUTS),
+        pytest.param("score", "tsv", nullcontext, id="score in two processes"),
+        *(
+            pytest.param(*each, nullcontext, marks=pytest.mark.nightly)
+            for each in OUTPUTS + OTHER_OUTPUTS
+        ),
+    ],
 )
 def test_two_processes_write_the_bytes_of_none(
-    folder, tmp_path, capsys, monkeypatch, command, ending
+    folder, tmp_path, capsys, monkeypatch, command, ending, engine
 ):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     alone, shared = (tmp_path / f"{name}.{ending}" for name in ("alone", "two"))
     assert main(words_of(command, folder, alone)) == 0
     told = capsys.readouterr().out
-    assert main([*words_of(command, folder, shared), "--processes", "2"]) == 0
+    with engine():
+        assert main([*words_of(command, folder, shared), "--processes", "2"]) == 0
     assert capsys.readouterr().out == told.replace(str(alone), str(shared))
     assert shared.read_bytes() == alone.read_bytes()
 
@@ -98,7 +107,7 @@ def test_both_workers_start_before_the_first_is_up(folder, tmp_path, monkeypatch
 
     monkeypatch.setattr(Workers, "about", about)
     monkeypatch.setattr("carbon.inference.scan.job.BLOCK_TOKENS", 20)
-    with pytest.raises(Stopped, match="2"):
+    with in_two_seats(), pytest.raises(Stopped, match="2"):
         main([*words_of(command, folder, tmp_path / f"o.{ending}"), "--processes", "2"])
 
 
@@ -107,7 +116,7 @@ def test_both_workers_start_before_the_first_is_up(folder, tmp_path, monkeypatch
     [
         ("score", "json"),
         ("generate", "fa"),
-        ("embed_vcf", "npz"),
+        pytest.param("embed_vcf", "npz", marks=pytest.mark.nightly),
         pytest.param("embed", "parquet", marks=pytest.mark.nightly),
     ],
 )
@@ -135,20 +144,16 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(
     assert capsys.readouterr().out == told.replace(str(alone), str(resumed))
 
 
-def test_a_record_that_the_model_cannot_read_is_named(folder, tmp_path, capsys):
-    write_fasta(tmp_path / "bad.fa", {"a": "ACGT", "b": "AC!T"})
-    words = ["score", "--model", f"{folder}/model", "--output", f"{tmp_path}/o.tsv"]
-    assert main([*words, f"{tmp_path}/bad.fa", "--processes", "2"]) == 2
+@pytest.mark.parametrize("wrong", ["a record", "the model"])
+def test_what_workers_cannot_read_is_one_line(folder, tmp_path, capsys, wrong):
+    (tmp_path / "bad.fa").write_text(">a\nACGT\n>b\nAC!T\n")
+    model = folder if wrong == "a record" else tmp_path  # which has none
+    words = ["score", "--model", f"{model}/model", "--output", f"{tmp_path}/o.tsv"]
+    sequences = tmp_path / "bad.fa" if wrong == "a record" else folder / "s.fa"
+    with in_two_seats():
+        assert main([*words, str(sequences), "--processes", "2"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.fa"]
-
-
-def test_a_model_that_is_not_there_is_one_line(folder, tmp_path, capsys):
-    (tmp_path / "model").mkdir()
-    words = words_of("score", folder, tmp_path / "o.tsv")
-    words[2] = str(tmp_path / "model")
-    assert main([*words, "--processes", "2"]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.fa"]
 
 
 @pytest.mark.parametrize(
@@ -156,7 +161,6 @@ def test_a_model_that_is_not_there_is_one_line(folder, tmp_path, capsys):
     [
         (["score", "s.fa"], "standard output is written by one process"),
         (["score", "-", "--output", "o.tsv"], "standard input is read by one process"),
-        (["generate", "--length", "6"], "standard output is written by one process"),
         (["generate", "--length", "6", "--right", "ACGT"], "a gap (--right) is filled by one"),
     ],
 )
@@ -164,7 +168,8 @@ def test_streams_and_gaps_are_for_one_process(folder, tmp_path, capsys, monkeypa
     (tmp_path / "s.fa").write_text(">a\nACGTACGT\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stdin", (tmp_path / "s.fa").open())
-    assert main([*words, "--model", f"{folder}/model", "--processes", "2"]) == 0
+    with in_two_seats():
+        assert main([*words, "--model", f"{folder}/model", "--processes", "2"]) == 0
     captured = capsys.readouterr()
     assert reason in captured.err and "; --processes and --ray have no effect" in captured.err
     rows = (tmp_path / "o.tsv").read_text() if "--output" in words else captured.out
@@ -172,12 +177,12 @@ def test_streams_and_gaps_are_for_one_process(folder, tmp_path, capsys, monkeypa
 
 
 def test_a_draft_is_told_of_for_all_blocks(folder, tmp_path, capsys):
-    words = [*words_of("generate", folder, tmp_path / "alone.fa"), "--draft", f"{folder}/model"]
-    assert main(words) == 0
+    words = ["generate", "--model", f"{folder}/model", "--prompts", f"{folder}/p.fa", "-n", "2",
+             "--length", "9", "--draft", f"{folder}/model", "--output"]  # fmt: skip
+    assert main([*words, f"{tmp_path}/alone.fa"]) == 0
     told = capsys.readouterr().err.splitlines()[-1]
     assert told.startswith("the draft proposed ")
-    words[words.index(f"{tmp_path}/alone.fa")] = f"{tmp_path}/blocks.fa"
-    assert main([*words, "--resume"]) == 0
+    assert main([*words, f"{tmp_path}/blocks.fa", "--resume"]) == 0
     assert told in capsys.readouterr().err.splitlines()
     assert (tmp_path / "blocks.fa").read_bytes() == (tmp_path / "alone.fa").read_bytes()
 
@@ -193,16 +198,9 @@ assert "torch" not in sys.modules
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(
-    "endings",
-    [
-        {"variants": "tsv", "generate": "fa"},
-        {"score": "tsv", "per_base": "parquet", "embed": "parquet", "scan": "tsv",
-         "background": "json"},
-    ],
-    ids=["two commands", "the others"],
-)  # fmt: skip
-def test_the_driver_never_imports_torch(folder, tmp_path, endings):
+def test_the_driver_never_imports_torch(folder, tmp_path):
+    endings = {"variants": "tsv", "generate": "fa", "score": "tsv", "per_base": "parquet",
+               "embed": "parquet", "scan": "tsv", "background": "json"}  # fmt: skip
     commands = [
         [*words_of(command, folder, tmp_path / f"{command}.{ending}"), "--processes", "1"]
         for command, ending in endings.items()

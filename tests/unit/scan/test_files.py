@@ -13,12 +13,7 @@ from carbon.inference import ScanChunk
 from carbon.inference.scan import formats
 from carbon.reports import figures
 from tests.helpers.files import write_fasta
-from tests.helpers.scan import (
-    BASES,
-    GAPPED,
-    run_scan,
-    scanned,
-)
+from tests.helpers.scan import BASES, GAPPED, run_scan, scanned
 
 
 class TestFiles:
@@ -71,11 +66,11 @@ class TestFiles:
             )
 
     def test_a_whole_contig(self, folder, tmp_path, capsys):
-        assert run_scan(folder, "--contig", "gaps", "--output", tmp_path / "a.parquet") == 0
-        assert run_scan(folder, "--region", "gaps", "--output", tmp_path / "b.parquet") == 0
+        assert run_scan(folder, "--contig", "short", "--output", tmp_path / "a.parquet") == 0
+        assert run_scan(folder, "--region", "short", "--output", tmp_path / "b.parquet") == 0
         assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
         captured = capsys.readouterr()
-        assert json.loads(captured.out.splitlines()[0])["region"] == "gaps:1-400"
+        assert json.loads(captured.out.splitlines()[0])["region"] == "short:1-3"
         assert "scanning windows: " in captured.err
 
     def test_row_groups_are_written_as_they_are_ready(self, tmp_path, monkeypatch):
@@ -104,35 +99,6 @@ class TestFiles:
         assert (summary["region"], summary["strands"]) == ("c1:121-300", "forward")
 
     @pytest.mark.parametrize(
-        ("words", "message"),
-        [
-            (["--gene", "TWIN", "--annotation", "{f}/g.gff3"], "copy5 at c1:5-14"),
-            (["--region", "c:1-9", "--strands", "gene"], "--gene"),
-            (["--genome", "--flank", "5"], "--flank 5: --genome has no bases around it"),
-            (["--contig", "c", "--flank", "5"], "--flank 5: --contig has no bases around it"),
-            (["--region", "c:1-9", "--plot", "{t}/no/a.png"], "does not exist"),
-            (["--region", "c:1-9", "--output", "{t}/a.tsv", "{t}/a.tsv"], "named twice"),
-            (["--region", "c:1-9", "--model", "{t}/none"], "no such model folder"),
-        ],
-    )
-    def test_mistakes_are_one_line_and_no_output(self, folder, tmp_path, capsys, words, message):
-        words = [word.format(f=folder, t=tmp_path) for word in words]
-        if "--output" not in words:
-            words += ["--output", tmp_path / "a.tsv", tmp_path / "a.bw"]
-        assert run_scan(folder, *words) == 2
-        captured = capsys.readouterr()
-        lines = captured.err.strip().splitlines()
-        assert len(lines) == 1 and lines[0].startswith("error: ") and message in lines[0]
-        assert captured.out == "" and list(tmp_path.iterdir()) == []
-
-    def test_an_input_is_not_overwritten(self, folder, capsys, tmp_path):
-        fasta = tmp_path / "x.parquet"
-        fasta.write_text(">c\nACGT\n")
-        words = ["--region", "c", "--reference", fasta, "--output", fasta]
-        assert run_scan(folder, *words) == 2
-        assert "an input too" in capsys.readouterr().err
-
-    @pytest.mark.parametrize(
         ("package", "words"),
         [("pyBigWig", ["--output", "a.bw"]),
          ("matplotlib", ["--output", "a.tsv", "--plot", "a.png"])],
@@ -142,15 +108,6 @@ class TestFiles:
         assert run_scan(folder, "--region", "c:1-9", *words) == 2
         message = capsys.readouterr().err
         assert package in message and "pip install 'carbon-dna[scan]'" in message
-
-    def test_a_circular_gene_is_refused(self, folder, tmp_path, capsys):
-        (tmp_path / "o.gff3").write_text(
-            "c1\tx\tregion\t1\t400\t.\t+\t.\tID=c1;Is_circular=true\n"
-            "c1\tx\tgene\t390\t420\t.\t+\t.\tID=over\n"
-        )
-        words = ["--gene", "over", "--annotation", tmp_path / "o.gff3"]
-        assert run_scan(folder, *words, "--output", tmp_path / "a.tsv") == 2
-        assert "over the origin" in capsys.readouterr().err
 
 
 def test_an_identifier_goes_before_a_name(tmp_path):

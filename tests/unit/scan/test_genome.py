@@ -7,12 +7,23 @@ import pytest
 
 from carbon.cli import main
 from carbon.inference.scan import windows
+from carbon.model import save_model
 from tests.helpers.files import write_fasta
 from tests.helpers.parallel import Stopped, stop_once_behind
-from tests.helpers.scan import CONTIGS, GENE_BASES, run_scan
+from tests.helpers.scan import BASES, GAPPED, run_scan
 
 HOW = ("--offsets", "0,3", "--strands", "both", "--window", "72", "--least-context", "30")
-LENGTHS_BP = {contig: len(bases) for contig, bases in (CONTIGS | {"c1": GENE_BASES}).items()}
+SMALL = {"c": BASES[:100] + BASES[100:150].lower(), "gaps": GAPPED[60:140], "short": "ACG"}
+LENGTHS_BP = {contig: len(bases) for contig, bases in SMALL.items()}
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory, network):
+    """A model, and a genome of few windows."""
+    folder = tmp_path_factory.mktemp("small")
+    save_model(network, folder / "model")
+    write_fasta(folder / "r.fa", SMALL)
+    return folder
 
 
 @pytest.fixture
@@ -25,11 +36,11 @@ def rows_of(path) -> pd.DataFrame:
     return pd.read_csv(path, sep="\t", skiprows=1)
 
 
-def test_a_genome_is_its_contigs(folder, tmp_path, capsys, few_windows):
+def test_a_genome_is_its_contigs(small, tmp_path, capsys, few_windows):
     import pyBigWig
 
     names = [tmp_path / name for name in ("g.tsv", "g.parquet", "g.bw")]
-    assert run_scan(folder, "--genome", *HOW, "--output", *names) == 0
+    assert run_scan(small, "--genome", *HOW, "--output", *names) == 0
     summary = json.loads(capsys.readouterr().out)
     assert (summary["region"], summary["bases"]) == ("genome", sum(LENGTHS_BP.values()))
     found, tokens_read = rows_of(names[0]), 0
@@ -45,7 +56,7 @@ def test_a_genome_is_its_contigs(folder, tmp_path, capsys, few_windows):
         assert track.chroms() == LENGTHS_BP
         for contig, length_bp in LENGTHS_BP.items():
             paths = [tmp_path / f"one.{ending}" for ending in ("tsv", "bw")]
-            assert run_scan(folder, "--contig", contig, *HOW, "--output", *paths) == 0
+            assert run_scan(small, "--contig", contig, *HOW, "--output", *paths) == 0
             tokens_read += json.loads(capsys.readouterr().out)["tokens_read"]
             alone = rows_of(paths[0])
             part = found[found.contig == contig].reset_index(drop=True)
@@ -60,13 +71,13 @@ def test_a_genome_is_its_contigs(folder, tmp_path, capsys, few_windows):
     assert summary["tokens_read"] == tokens_read
 
 
-def test_a_genome_goes_on_where_it_was_stopped(folder, tmp_path, capsys, monkeypatch, few_windows):
+def test_a_genome_goes_on_where_it_was_stopped(small, tmp_path, capsys, monkeypatch, few_windows):
     def scan(name, *more):
         output = [tmp_path / f"{name}.parquet", tmp_path / f"{name}.tsv"]
-        return run_scan(folder, "--genome", *HOW, *more, "--output", *output)
+        return run_scan(small, "--genome", *HOW, *more, "--output", *output)
 
     assert scan("whole") == 0
-    written = stop_once_behind(monkeypatch, 5)
+    written = stop_once_behind(monkeypatch, 2)
     with pytest.raises(Stopped):
         scan("cut")
     assert not list(tmp_path.glob("cut.*"))
@@ -83,14 +94,15 @@ def test_a_genome_goes_on_where_it_was_stopped(folder, tmp_path, capsys, monkeyp
     assert not list(tmp_path.glob(".*"))
 
 
-def test_a_plan_counts_what_the_scan_reads_and_writes_nothing(folder, tmp_path, capsys):
+def test_a_plan_counts_what_the_scan_reads_and_writes_nothing(small, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("carbon.inference.scan.plan._LEAST_SECONDS", 0)
     words = ["--genome", *HOW, "--output", tmp_path / "a.parquet", tmp_path / "a.bw"]
-    assert run_scan(folder, *words, "--dry-run") == 0
+    assert run_scan(small, *words, "--dry-run") == 0
     plan = json.loads(capsys.readouterr().out)
     assert list(tmp_path.iterdir()) == []
-    assert run_scan(folder, *words) == 0
+    assert run_scan(small, *words) == 0
     summary = json.loads(capsys.readouterr().out)
-    assert (plan["contigs"], plan["bases"]) == (5, summary["bases"])
+    assert (plan["contigs"], plan["bases"]) == (3, summary["bases"])
     assert plan["tokens"] == summary["tokens_read"]
     assert plan["hours"] == pytest.approx(
         plan["tokens"] / plan["tokens_per_second"] / 3600, abs=1e-4, rel=1e-3
@@ -102,12 +114,12 @@ def test_a_plan_counts_what_the_scan_reads_and_writes_nothing(folder, tmp_path, 
     assert list(plan["bytes"]) == outputs and min(plan["bytes"].values()) > 0
 
 
-def test_any_name_of_a_contig_is_a_folder(folder, tmp_path):
+def test_any_name_of_a_contig_is_a_folder(small, tmp_path):
     """Of `a=b c` a FASTA takes what stands before the blank."""
     names = ["gi|1/2", "..", "a=b c", "%2F"]
-    fasta = write_fasta(tmp_path / "r.fa", {n: CONTIGS["c"][: 9 + i] for i, n in enumerate(names)})
+    fasta = write_fasta(tmp_path / "r.fa", {n: BASES[: 9 + i] for i, n in enumerate(names)})
     output = tmp_path / "o.parquet"
-    words = ["scan", "--model", f"{folder}/model", "--reference", fasta, "--genome"]
+    words = ["scan", "--model", f"{small}/model", "--reference", fasta, "--genome"]
     assert main([*map(str, words), "--output", str(output)]) == 0
     counts = pd.read_parquet(output).contig.value_counts()
     assert dict(counts) == {name.split()[0]: 9 + i for i, name in enumerate(names)}

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from carbon.errors import GenomeError, UserError
 from carbon.genome import Interval, Reference, Variant
-from carbon.inference import Model, ScanChunk, ScanOptions, join_chunks
-from carbon.inference.scan import scan_method_for
+from carbon.inference import Model, ScanChunk, join_chunks
 from carbon.inference.scan import windows as scan_windows
 from carbon.model import LoadedModel
 from carbon.tokenizer import NATIVE, encode
@@ -141,20 +140,20 @@ class TestWindows:
 
     def test_chunks_follow_one_another_whatever_the_batches(self, network, reference, monkeypatch):
         """Batches and blocks of one window give what those of many give."""
-        how = {"offsets": range(6), "strands": "both", "window_bp": 66, "least_context_bp": 30}
-        results = []
+        how = {"offsets": (0, 4), "strands": "both", "window_bp": 66, "least_context_bp": 30}
+        where, results = Interval("c", 0, 250), []
         for batch_tokens, block_tokens in ((100, 1), (None, 100), (100, 2**16)):
             model = Model(LoadedModel(network, NATIVE))
             if batch_tokens:
                 model.runner.batch_tokens = batch_tokens
             monkeypatch.setattr(scan_windows, "BLOCK_TOKENS", block_tokens)
-            chunks = list(model.scan(reference, whole(reference, "c"), **how))
+            chunks = list(model.scan(reference, where, **how))
             assert [c.interval.start for c in chunks[1:]] == [c.interval.end for c in chunks[:-1]]
             assert all(len(c.log_probabilities) == c.interval.length_bp > 0 for c in chunks)
             results.append(join_chunks(chunks))
-            assert (len(chunks) > 50) == (block_tokens == 1)
+            assert (len(chunks) > 6) == (block_tokens == 1)
         for found in results:
-            assert found.interval == whole(reference, "c") and found.bases == BASES
+            assert found.interval == where and found.bases == BASES[:250]
             assert found.tokens_read == results[0].tokens_read
             expected = results[0].log_probabilities
             np.testing.assert_allclose(found.log_probabilities, expected, atol=1e-5)
@@ -225,24 +224,15 @@ class TestWindows:
         rounded = model.scan_method(window_bp=101, least_context_bp=31)
         assert (rounded.window_bp, rounded.least_context_bp) == (96, 36)
 
-        class Long:
-            context_tokens, vocabulary = 32_768, NATIVE
-
-        method = scan_method_for(Long(), ScanOptions())
-        assert (method.window_bp, method.least_context_bp) == (48_000, 24_000)
-
     @pytest.mark.parametrize(
         ("how", "message"),
         [
             ({"window_bp": 289}, "give 12 to 288"),
-            ({"window_bp": 11}, "a window of 11 bp"),
             ({"window_bp": 282, "tags": list(NATIVE.tags[:2])}, "give 12 to 276"),
             ({"least_context_bp": 283}, "give 0 to 282"),
-            ({"least_context_bp": -1}, "-1 bp"),
             ({"offsets": []}, "offsets none"),
             ({"offsets": [6]}, "offsets 6"),
             ({"offsets": [0, 1], "combine": "token_start"}, "at all, 0 to 5"),
-            ({"tags": ["<dragon>"]}, "<dragon>"),
         ],
     )
     def test_settings_that_make_no_sense(self, model, reference, how, message):
