@@ -160,7 +160,7 @@ def training_loss(run: Path) -> tuple[RunLines, Picture]:
     for place in lines.boundaries:
         axes.axvline(lines.steps[place]["step"] - 0.5, color=GREY, linestyle="--", linewidth=0.8)
     axes.set(xlabel="step", ylabel="nats per base")
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="upper right")
     caption = (
         "Nats per base of training rows, each point the mean of a stretch of steps; dashed: "
         "another phase begins."
@@ -314,7 +314,7 @@ def _scatters(stored: Stored) -> Picture:
             axes.plot(x, y, ".", color=colour, markersize=3, alpha=0.7, label=label)
         axes.set(xticks=[], yticks=[])
         axes.set_title(name, fontsize=9)
-        axes.legend(frameon=False, fontsize=8, markerscale=2)
+        axes.legend(frameon=False, loc="upper right", fontsize=8, markerscale=2)
         table += [
             (name, *point) for point in zip(points["x"], points["y"], points["labels"], strict=True)
         ]

@@ -317,7 +317,7 @@ def _figure(
     _finish(axes, unit, axis)
     _mark_stages(axes, record)
     if len(found) > 1:
-        axes.legend(frameon=False)
+        axes.legend(frameon=False, loc="upper right")
     return figure
 
 
