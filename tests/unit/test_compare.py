@@ -273,6 +273,18 @@ class TestTables:
         c = write_scores(tmp_path / "c.tsv", [allele(i, i) for i in range(20)])
         assert "percentiles" not in compared(capsys, a, c)
 
+    def test_people_read_it_on_stderr(self, tmp_path, capsys):
+        rows = [allele(i, d, gene=f"G{i}") for i, d in enumerate([1, 2, 3, 4])]
+        a = write_scores(tmp_path / "a.tsv", rows, columns={"gene": str})
+        b = write_scores(
+            tmp_path / "b.tsv", [allele(0, 9), *map(allele, [1, 2], [5, 7]), allele(3, None)]
+        )
+        assert compare(a, b) == 0
+        text = capsys.readouterr().err
+        assert "both by the same settings" in text and "not scored in b: 1 no reason" in text
+        assert re.search(r"^all +3 +-0\.50 +- +-0\.50 +- +1\.00 +-5\.00", text, re.MULTILINE), text
+        assert re.search(r"^c:1 +\. +A>C +G0 +1\.00 +9\.00 +1 +3$", text, re.MULTILINE), text
+
 
 class TestPictures:
     def draw(self, tmp_path, capsys, num_alleles, name="p.svg"):

@@ -18,7 +18,7 @@ from carbon.genome import (
 from carbon.io.files import sha256_of_file
 from data_pipeline.__main__ import main
 from data_pipeline.cuts import gene_type_of
-from data_pipeline.split import held_out_regions
+from data_pipeline.split import held_out_regions, split_of
 from data_pipeline.variants import choose_variants
 from tests.helpers.curation import assembly, build
 from tests.helpers.files import place_gene, random_bases, write_fasta
@@ -223,3 +223,15 @@ def test_a_change_that_isoforms_disagree_on_is_not_labelled(tmp_path):
 )  # fmt: skip
 def test_gene_types(biotype, expected):
     assert gene_type_of(biotype) == expected
+
+
+def test_a_record_is_of_a_split_only_as_a_whole():
+    held_out = [Interval("c", 100, 200), Interval("d", 0, 50)]
+    inside, beside, across = (
+        Interval("c", 120, 200),
+        Interval("c", 200, 260),
+        Interval("c", 90, 110),
+    )
+    assert split_of([inside, Interval("d", 0, 9)], held_out) == "test"
+    assert split_of([beside], held_out) == "train"
+    assert split_of([across], held_out) is split_of([inside, beside], held_out) is None

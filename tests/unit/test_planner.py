@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from bench.bubbles import Action, replayed
+from bench.bubbles import Action, handovers, idle_of, replayed
 from bench.bubbles import idle_share as share_of_step
 from carbon.errors import ConfigError
 from carbon.model import PRESETS
@@ -440,3 +440,20 @@ def test_the_table_of_the_page_is_that_of_the_planner(capsys):
 
     main()
     assert capsys.readouterr().out in (ROOT / "docs" / "developers" / "planner.md").read_text()
+
+
+def test_idle_time_of_one_step_by_hand():
+    """Two ranks, one microbatch: F 1 s, B 2 s on stage 0; F 2 s, B 4 s on stage 1; 0.5 s between.
+
+    Rank 0 computes from 0 to 1 and from 8 to 10, rank 1 from 1.5 to 7.5: 9 of 20 seconds.
+    """
+    seconds = {("F", 0): 1.0, ("B", 0): 2.0, ("F", 1): 2.0, ("B", 1): 4.0}
+    table = [[Action("F", stage, 0), Action("B", stage, 0)] for stage in (0, 1)]
+    step = replayed(table, 2, lambda action: seconds[action[:2]], handover_seconds=0.5)
+    assert share_of_step(step) == pytest.approx(1 - 9 / 20)
+    assert handovers(step, 2) == [0.5]
+    # Its own times again: a replay of a recorded step is that step.
+    idle = idle_of([step])
+    assert idle.measured == idle.unhidden == pytest.approx(1 - 9 / 20)
+    assert idle.uneven == pytest.approx(1 - 9 / 18)
+    assert idle.stage_seconds == [3.0, 6.0]

@@ -162,6 +162,15 @@ class TestSummary:
         assert np.asarray(curve.get_ydata()) == pytest.approx([np.nanmean(part) for part in parts])
         assert curve.get_xdata()[:2] == pytest.approx([10.5, 30.5])
 
+    def test_no_mean_reaches_over_a_boundary(self, tmp_path):
+        steps = [step_line(n, nats_per_base=1.0 + (n > 4001)) for n in range(1, 9001)]
+        for line in steps:
+            line["phase"] = "first" if line["step"] <= 4001 else "second"
+        record = read_run(write_run(tmp_path / "run", steps))
+        assert record.boundaries == [40, 4001]  # the objective changes at the one, the name at both
+        values = np.asarray(loss_figure(record).axes[0].lines[0].get_ydata())
+        assert set(values.tolist()) == {1.0, 2.0}
+
 
 @pytest.fixture(scope="module")
 def manifest():

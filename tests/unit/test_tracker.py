@@ -10,8 +10,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from carbon.errors import UserError
+from tests.helpers.ranks import run_ranks
 from train.runs.trackers import TRACKERS, open_tracker
 
 ROOT = Path(__file__).parents[2]
@@ -133,3 +135,21 @@ def test_a_missing_package_is_named(name, tmp_path, monkeypatch):
         open_tracker(name, tmp_path, {})
     assert os.environ["TRACKIO_DIR"] == "unchanged"
     assert list(tmp_path.iterdir()) == []
+
+
+def open_all(ranks, folder):
+    """Return the number of threads before and after a tracker is opened and has logged."""
+    torch.set_num_threads(3)
+    os.environ.pop("OMP_NUM_THREADS", None)
+    os.environ |= {"RANK": str(ranks.rank), "LOCAL_RANK": str(ranks.rank), "WORLD_SIZE": "2"}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+    tracker = open_tracker("tensorboard", folder / str(ranks.rank), {})
+    tracker.log(1, {"loss": 1.0})
+    tracker.close()
+    return torch.get_num_threads(), len(list((folder / str(ranks.rank)).rglob("events.*")))
+
+
+@pytest.mark.nightly
+def test_a_tracker_changes_no_number_of_threads_on_any_process(tmp_path):
+    pytest.importorskip("tensorboard")
+    assert run_ranks(2, open_all, tmp_path, apart=True) == [(3, 1), (3, 1)]

@@ -184,6 +184,20 @@ class TestOutputByUrl:
         assert "holds a corpus already" in err and "(OSError: memory://lab/c is closed)" in err
         assert "hush" not in text + err
 
+    def test_a_second_build_of_it_is_refused_during_the_upload(
+        self, settings, memory, monkeypatch, capsys
+    ):
+        put, codes = type(memory).put_file, set()
+
+        def second(system, *words, **more):
+            codes.add(build("memory://lab/c", *settings))
+            put(system, *words, **more)
+
+        monkeypatch.setattr(type(memory), "put_file", second)
+        assert build("memory://lab/c", *settings) == 0
+        assert codes == {2}
+        assert "memory://lab/c: in use by process" in capsys.readouterr().err
+
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
@@ -254,3 +268,10 @@ def test_the_card_is_that_of_a_dataset(corpus, tmp_path):
     found = datasets.load_dataset(f"{tmp_path}/hub/small", "genome", cache_dir=str(tmp_path / "hf"))
     for split in ("train", "test"):
         assert found[split].num_rows == counts[split]["records"] > 0
+
+
+def test_files_of_others_stay(corpus, memory, capsys):
+    memory.pipe_file("/hub/c/theirs/train-0.parquet", b"of somebody")
+    assert main(["publish", str(corpus), "--to", "memory://hub/c"]) == 2
+    assert "memory://hub/c: holds theirs/train-0.parquet" in capsys.readouterr().err
+    assert memory.find("/hub") == ["/hub/c/theirs/train-0.parquet"]

@@ -37,6 +37,12 @@ class TestFastaAlone:
         assert "no_known_base (1)" in capsys.readouterr().err
         assert {path.name for path in tmp_path.iterdir()} == {"genome.fa", "genome.fa.fai"}
 
+    def test_a_source_that_nothing_is_left_of_is_warned_of(self, tmp_path, capsys):
+        write_fasta(tmp_path / "genome.fa", {"b": random_bases(3000)})
+        words = [f"assemblies.0.genome={tmp_path}/genome.fa", 'assemblies.0.holdout=["b"]']
+        assert build(tmp_path / "c", *words) == 0
+        assert "warning: source 'genome' has no record to train on" in capsys.readouterr().err
+
 
 class TestNamesOfContigs:
     @pytest.fixture

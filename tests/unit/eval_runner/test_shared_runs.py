@@ -172,3 +172,23 @@ def test_the_journal_lies_beside_the_folder_of_the_records(folder, monkeypatch):
     run_suite(replace(suite_of(folder), output=Path("."), resume=True))
     assert not (folder / ".here.progress").exists()
     assert read_record(folder / "here/toy/m.json").record["counts"]["measured"] == 30
+
+
+def test_a_record_that_is_removed_during_the_run_is_said(folder, monkeypatch):
+    run_suite(replace(suite_of(folder), models=[]))
+    monkeypatch.setattr(runner_module, "is_written", _with_a_look(runner_module.is_written, folder))
+    with pytest.raises(UserError, match=r"GC\.json: was there when the run began"):
+        run_suite(suite_of(folder, resume=True))
+
+
+def _with_a_look(is_written, folder):
+    """Have a record removed after the first look at all of them."""
+    looks = []
+
+    def looked(path, job):
+        looks.append(path)
+        if len(looks) == len(NAMES) + 1:
+            (folder / "out/toy/GC.json").unlink()
+        return is_written(path, job)
+
+    return looked

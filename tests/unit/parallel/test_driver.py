@@ -1,8 +1,10 @@
 """The driver: any number of workers, killed or resumed, writes the same bytes."""
 
+import json
 import os
 import signal
 import tracemalloc
+import zlib
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -13,6 +15,7 @@ from carbon.errors import UserError
 from carbon.parallel import local
 from carbon.parallel.driver import MOST_IN_FLIGHT, Block, Workers, run_job
 from carbon.parallel.engines import Answer, InProcess, Seat
+from carbon.parallel.journal import Journal
 from tests.helpers.parallel import WHOLE, Doubler, job_of, processes, run, this_process
 from tests.helpers.processes import waits_for
 
@@ -265,3 +268,11 @@ def test_blocks_that_are_not_needed_are_not_computed(tmp_path):
             ([0, 1, 2, 3], None),
             ([4, 5, 6, 7], [8, 10, 12, 14]),
         ]
+
+
+def test_a_journal_of_the_old_format_is_refused_by_name(tmp_path):
+    job = job_of(tmp_path / "o").settings
+    line = json.dumps(job).encode()
+    (tmp_path / ".o.progress").write_bytes(b"%08x " % zlib.crc32(line) + line + b"\n")
+    with pytest.raises(UserError, match="differs in: journal format"):
+        Journal(tmp_path / "o", job, resume=True)
