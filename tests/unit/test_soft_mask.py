@@ -133,5 +133,5 @@ def test_a_batch_without_whole_tokens_is_finite(objective, num_known):
 
 def test_a_run_does_not_go_on_with_another_weight():
     before, now = ({"data.soft_mask_weight": weight} for weight in (1.0, 0.1))
-    with pytest.raises(UserError, match=r"soft_mask_weight was 1.0, is 0.1; resume with"):
-        check_settings(Path("run"), before, now, True)
+    with pytest.raises(UserError, match=r"soft_mask_weight was 1.0, is 0.1; give"):
+        check_settings(Path("run/checkpoints/00000001"), before, now, True)

@@ -239,7 +239,7 @@ class TestCard:
         assert data["library_name"] == "transformers"
         assert (data["license"], data["license_name"]) == ("other", "unknown")
         assert data["pipeline_tag"] == "text-generation" and "dna" in data["tags"]
-        assert ["stage", "a|b <b>", "second"] in card_rows(text)
+        assert ["phase", "a|b <b>", "second"] in card_rows(text)
         assert "<script>" not in text and "<b>" not in text and "\\[x\\](y)" in text
         count = sum(p.numel() for p in LlamaForCausalLM(small_config()).parameters())
         assert f"{count:,} parameters" in text
