@@ -5,9 +5,8 @@
 Variants are drawn at random places of a contig that the model was not trained on: new stops,
 missense changes and frameshifts of 1 bp in coding sequence, and their controls. AUROC and average
 precision of each score of `tiled` and of a linear probe have 95 % intervals over genes. The probe
-predicts a block of 50 kbp from the others. The defaults took
-half an hour on a busy core. `--output` writes the estimates as JSON, by comparison and score, for
-the card of the bundled model.
+predicts a block of 50 kbp from the others. Most of the time is calibration. `--output` writes the
+estimates as JSON, by comparison and score, for the card of the bundled model.
 """
 
 import argparse

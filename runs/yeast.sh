@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Trains the bundled model again, from the FASTA (dna.toplevel) and the GTF of Saccharomyces cerevisiae
-# R64-1-1 (Ensembl, release 96): two hours on two cores. Equal files, libraries and processors
-# give equal bytes.
+# R64-1-1 (Ensembl, release 96): an hour and a half on two cores, without the scores of variants
+# at the end. Equal files, libraries and processors give equal bytes.
 #
 #   GENOME=R64-1-1.fa.gz ANNOTATION=R64-1-1.96.gtf.gz OUTPUT=my_yeast bash runs/yeast.sh
 #

@@ -37,9 +37,11 @@ class Compare(Panel):
 
     @classmethod
     def is_available(cls, lab: Lab) -> bool:
+        """Return whether visitors may choose another model."""
         return lab.first.allowed is not None
 
     def make_fields(self) -> tuple[Field, ...]:
+        """Return the inputs."""
         allowed = self.lab.first.allowed
         first = next(iter(allowed.sources), "") if allowed else ""
         return (
@@ -66,6 +68,7 @@ class Compare(Panel):
         yield dict(zip(("this", "other"), sides, strict=True))
 
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
+        """Return sentence, table, figure and downloads."""
         this, other = result["this"], result["other"]
         rows = [
             (side["model"], side["length_bp"], f"{side['nats_per_base']:.4f}",
@@ -82,6 +85,7 @@ class Compare(Panel):
         }
 
     def python(self, values: Values) -> str:
+        """Return the program."""
         names = [lab.model_name for lab in self._labs(values)]
         return (
             "import carbon\nfrom carbon.genome import read_sequences\n\n"
@@ -93,6 +97,7 @@ class Compare(Panel):
         )
 
     def commands(self, values: Values) -> list[Command]:
+        """Return the command lines."""
         return [
             "# sequence.fa: download it on this page",
             *(["carbon", "score", "--model", lab.model_name, "sequence.fa",

@@ -47,6 +47,7 @@ class Gene(Panel):
     )
 
     def make_fields(self) -> tuple[Field, ...]:
+        """Return the inputs."""
         return (
             input_field(self.lab.example.name),
             Field("view", "Show", TRACK, "choice", tuple(MEASURES), asks=True),
@@ -63,6 +64,7 @@ class Gene(Panel):
         )  # fmt: skip
 
     def examples(self) -> tuple[Example, ...]:
+        """Return well-known genes, and the other views."""
         gene, genome, known = self.lab.example.name, self.lab.genome, self.lab.known_genes
         genes = genome.annotation.genes if genome.annotation else ()
         folded = [each.name for each in genes if stem_pairs(genome.reference, each)]
@@ -90,6 +92,7 @@ class Gene(Panel):
             yield item if isinstance(item, Progress) else {"region": place.to_region()} | item
 
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
+        """Return the figure of the view, with its caption and numbers."""
         detected, measure = self._detected(values), MEASURES[values["view"]]
         genome = detected.genome
         place = from_region(result["region"], genome.reference.contig_lengths_bp)
@@ -127,6 +130,7 @@ class Gene(Panel):
         )
 
     def card(self, values: Values, result: Result) -> Card:
+        """Return the preview of this state, with the track as its picture."""
         measure = MEASURES[values["view"]]
         title = f"{shortened(self._detected(values).text)}: {values['view']}"
         if values["view"] == MAP:
@@ -136,6 +140,7 @@ class Gene(Panel):
         return Card(title, measure.caption, tuple(float(bar.mean()) for bar in bars))
 
     def python(self, values: Values) -> str:
+        """Return the program."""
         detected = self._detected(values)
         place = _computed(detected, values)
         reference, before, _ = shown_reference(detected.genome)
@@ -155,6 +160,7 @@ class Gene(Panel):
         )
 
     def commands(self, values: Values) -> list[Command]:
+        """Return the command line."""
         detected = self._detected(values)
         reference, _, before = shown_reference(detected.genome)
         name, output = ("dependency", "map.npz") if values["view"] == MAP else ("scan", "scan.tsv")

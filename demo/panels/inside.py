@@ -74,6 +74,7 @@ class Inside(Panel):
         return _REFRESH_SECONDS if self._runs.names else None
 
     def make_fields(self) -> tuple[Field, ...]:
+        """Return the inputs."""
         runs = (OWN, *self._runs.names)
         return (
             input_field(self.lab.example.name, info="the model predicts its last six bases"),
@@ -89,6 +90,7 @@ class Inside(Panel):
         )  # fmt: skip
 
     def examples(self) -> tuple[Example, ...]:
+        """Return further examples."""
         donor = self.lab.example.donor(_CONTEXT_BP, K)
         intron = {"input": donor} if donor else {}
         label = "An intron begins" if donor else "It begins with GT"
@@ -116,6 +118,7 @@ class Inside(Panel):
         }
 
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
+        """Return the three sections: tokens, prediction, training."""
         training = result["training"]
         return {
             "tokens": tokens_view(result["sequence"][-_TOKENS_BP:], result["readings"]),
@@ -125,6 +128,7 @@ class Inside(Panel):
         }
 
     def questions(self, values: Values, result: Result) -> Sequence[tuple[str, str]]:
+        """Return links that take this input to other pages."""
         text = values["input"]
         return (
             ("See the whole sequence", input_link("/gene", text)),
@@ -132,12 +136,14 @@ class Inside(Panel):
         )
 
     def card(self, values: Values, result: Result) -> Card:
+        """Return the preview of this state, with the likeliest 6-mers as its picture."""
         best, fixed = result["top"][0], result["fixed"]
         subject = "The model" if fixed == FREE else f"Given {fixed}, the model"
         sentence = f"{subject} expects {best['kmer']} next, at {100 * best['probability']:.1f} %."
         return Card(self.title, sentence, tuple(each["probability"] for each in result["top"]))
 
     def python(self, values: Values) -> str:
+        """Return the program."""
         context, kmer = self._split(values)
         program = (
             "import carbon\nfrom carbon.inference import kmer_index, near_misses\n"
@@ -172,6 +178,7 @@ class Inside(Panel):
         )
 
     def commands(self, values: Values) -> list[Command]:
+        """Return the command lines."""
         context, _ = self._split(values)
         lines: list[Command] = [
             f"# {_FASTA}: download it on this page",

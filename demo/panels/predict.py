@@ -49,6 +49,7 @@ class Predict(Panel):
 
     @classmethod
     def is_available(cls, lab: Lab) -> bool:
+        """Return whether there is a fine-tuned model."""
         return bool(_folders(lab))
 
     def __init__(self, lab: Lab) -> None:
@@ -57,6 +58,7 @@ class Predict(Panel):
         self._models: LruCache[FinetunedModel] = LruCache(_CACHED_MODELS)
 
     def make_fields(self) -> tuple[Field, ...]:
+        """Return the inputs."""
         return (
             Field("model", "Model", _NEWEST, "choice", (_NEWEST, *_folders(self.lab)),
                   info="the folders of `carbon finetune` on this machine"),
@@ -71,6 +73,7 @@ class Predict(Panel):
         )  # fmt: skip
 
     def examples(self) -> tuple[Example, ...]:
+        """Return models, and a variant."""
         names = self.fields[0].choices[1:3]
         variant = self.lab.example.first_variant().to_text()
         changed = {"variant": variant, "window_bp": _EXAMPLE_WINDOW_BP}
@@ -121,6 +124,7 @@ class Predict(Panel):
         }
 
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
+        """Return facts, figure, tables and downloads."""
         return {
             "facts": prediction_facts(result),
             "figure": prediction_figure(result),
@@ -128,6 +132,7 @@ class Predict(Panel):
         }
 
     def python(self, values: Values) -> str:
+        """Return the program."""
         _, folder = self._folder(values["model"])
         strands = _strands(values)
         option = f", strands={strands!r}" if strands else ""
@@ -155,6 +160,7 @@ class Predict(Panel):
         return program
 
     def commands(self, values: Values) -> list[Command]:
+        """Return the command lines."""
         _, folder = self._folder(values["model"])
         words = ["carbon", "predict", "--model", str(folder)]
         strands = _strands(values)

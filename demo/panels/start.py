@@ -114,6 +114,7 @@ class Start(Panel):
         }
 
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
+        """Return the learning figure, and the primer's figures with their texts."""
         if not result:
             return {}
         cut, lab = self._cut_gene, self.lab
@@ -133,6 +134,7 @@ class Start(Panel):
         }  # fmt: skip
 
     def python(self, values: Values) -> str:
+        """Return the program."""
         return (
             "import carbon\n\n"
             f"model = carbon.load({self.lab.model_name!r})\n"
@@ -142,10 +144,12 @@ class Start(Panel):
         )
 
     def commands(self, values: Values) -> list[Command]:
+        """Return the command line."""
         prompt = self._sequence[:-K]
         return [["carbon", "next", "--model", self.lab.model_name, "--prompt", prompt]]
 
     def card(self, values: Values, result: Result) -> Card:
+        """Return the preview of the learning figure."""
         learned = self.lab.learned
         heights = learned.smoothed_bits()[-1] if learned else ()
         return Card(self.heading, self.sentence, tuple(map(float, heights)))

@@ -88,6 +88,7 @@ class VariantEffect(Panel):
         super().__init__(lab)
 
     def make_fields(self) -> tuple[Field, ...]:
+        """Return the inputs."""
         example = self.lab.example
         most_bp = self.lab.model.variant_method(protocol=_PROTOCOL).window_bp
         return (
@@ -109,6 +110,7 @@ class VariantEffect(Panel):
         )  # fmt: skip
 
     def examples(self) -> tuple[Example, ...]:
+        """Return the changes of the example gene, and another gene's splice site."""
         example, genes = self.lab.example, self.lab.known_genes
         changes = example.variants()
         return (
@@ -260,6 +262,7 @@ class VariantEffect(Panel):
         yield result | {"vcf": rows, "vcf_has_more": len(question.listed) > len(shown)}
 
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
+        """Return words, tables, figures and downloads."""
         question = self._question(values)
         field = _field_of(question.genome)
 
@@ -292,10 +295,12 @@ class VariantEffect(Panel):
         return links
 
     def card(self, values: Values, result: Result) -> Card:
+        """Return the verdict, with the least likely SNV at each base as picture."""
         lowest = [min((d for d in row if d is not None), default=0.0) for row in result["deltas"]]
         return Card(views.title_of(result), views.first_sentence(result), tuple(-d for d in lowest))
 
     def python(self, values: Values) -> str:
+        """Return the program."""
         question = self._question(values)
         options = ", ".join(f"{k}={v!r}" for k, v in _options(values).items())
         reference, before, _ = shown_reference(question.genome)
@@ -324,6 +329,7 @@ class VariantEffect(Panel):
         )
 
     def commands(self, values: Values) -> list[Command]:
+        """Return the command lines; the first writes a VCF of the variants side by side."""
         question = self._question(values)
         reference, _, before = shown_reference(question.genome)
         score = ["carbon", "variants", "--model", self.lab.model_name, "--reference", reference,

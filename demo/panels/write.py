@@ -63,6 +63,7 @@ class Write(Panel):
     )
 
     def make_fields(self) -> tuple[Field, ...]:
+        """Return the inputs."""
         known = self.lab.model.model.six_mers.tags
         species = ("", *(tag for tag in SPECIES_TAGS if tag in known))
         genes = ("", *(tag for tag in GENE_TAGS if tag in known))
@@ -93,6 +94,7 @@ class Write(Panel):
         )  # fmt: skip
 
     def examples(self) -> tuple[Example, ...]:
+        """Return examples of both ways to write."""
         return (
             Example("Codons for a protein", {"input": "", "protein": _PROTEIN}),
             Example("An open reading frame", {"input": "ATGGCC", "no_stop_frame": "0"}),
@@ -141,6 +143,7 @@ class Write(Panel):
         }
 
     def questions(self, values: Values, result: Result) -> Sequence[tuple[str, str]]:
+        """Return links that take what was written to other pages."""
         candidates = result.get("candidates")
         bases = candidates[0]["bases"] if candidates else result["prompt"] + result["bases"]
         return (
@@ -149,6 +152,7 @@ class Write(Panel):
         )
 
     def card(self, values: Values, result: Result) -> Card:
+        """Return the preview of this state."""
         if candidates := result.get("candidates"):
             best = f"The best of {len(candidates):,} designs: {candidates[0]['value']:.2f}."
             return Card(f"Designed: {values['goal']}", best)
@@ -156,6 +160,7 @@ class Write(Panel):
         return Card("Written by a model", sentence, tuple(result["probabilities"][:120]))
 
     def python(self, values: Values) -> str:
+        """Return the program."""
         load = f"model = carbon.load({self.lab.model_name!r})\n"
         if values["goal"] == CONTINUE:
             arguments = f"[{self._prompt(values)!r}], {_length_bp(values)}"
@@ -171,6 +176,7 @@ class Write(Panel):
         )
 
     def commands(self, values: Values) -> list[Command]:
+        """Return the command line."""
         is_design = values["goal"] != CONTINUE
         name = "design" if is_design else "generate"
         words: list[object] = ["carbon", name, "--model", self.lab.model_name,

@@ -240,3 +240,31 @@ def test_tasks_end_with_a_killed_driver(tmp_path):
     driver.kill()
     driver.wait()
     waits_for(lambda: not any(Path("/proc", name).exists() for name in tasks))
+
+
+def files_in(folder):
+    """Return the names of all files of a folder, in which others may make and remove folders."""
+    return [name for _, _, names in os.walk(folder) for name in names]
+
+
+def killed_when(condition, genomes, output):
+    """Start the build, kill its whole group as soon as something is so, and start it again."""
+    process = subprocess.Popen(
+        command(genomes, output), cwd=ROOT, start_new_session=True, stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    waits_for(lambda: condition() or process.poll() is not None)
+    assert process.poll() is None, "it had ended before"
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not output.exists()
+
+
+def test_killed_it_goes_on(genomes, expected, tmp_path):
+    """SIGKILL to the whole group; the same command finishes the work."""
+    output = tmp_path / "c"
+    killed_when(
+        lambda: any(name.endswith(".parquet") for name in files_in(tmp_path)), genomes, output
+    )
+    assert main(["build", *words_of(genomes, output)]) == 0
+    assert read_manifest(output)["outputs"] == expected

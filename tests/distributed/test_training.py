@@ -480,3 +480,17 @@ def test_a_full_disk_is_one_error_and_nothing_is_lost(corpus, tmp_path, capsys, 
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("error: ") and "no space left on device" in error
     assert [path.name for path in (tmp_path / "run/checkpoints").iterdir()] == ["step-00000001"]
+
+
+@pytest.mark.nightly
+def test_a_stage_that_a_signal_ends(corpus, tmp_path):
+    """One step of the first stage is left out, and a resumed run knows."""
+    config = make_config(corpus, tmp_path / "run")
+    weights, _ = run_ranks(2, run_with_a_signal, config)
+    folder = tmp_path / "run"
+    assert [line["objective"] for line in lines_of(folder)] == ["ce", "fns", "fns"]
+    assert [line["tokens"] for line in lines_of(folder)] == [n * BATCH_TOKENS for n in (1, 2, 3)]
+    assert "told so: 'ce' ends" in (folder / "events.jsonl").read_text()
+    shutil.rmtree(folder / "checkpoints" / "step-00000003")
+    again, _ = run_ranks(2, run_to_the_end, config, True)
+    assert_equal(again, weights)

@@ -1,5 +1,6 @@
 """Contigs under two names: the switch, the table, and everywhere that a reference meets a file."""
 
+import gzip
 import json
 
 import pyarrow.parquet as pq
@@ -69,6 +70,14 @@ class TestNames:
         assert region_by_name("HLA:1:2-3", lengths_bp, {}) == Interval("HLA:1", 1, 3)
         with pytest.raises(GenomeError, match=r"'1' is 'chr1'\): give --contigs chr"):
             region_by_name("1:11-20", lengths_bp, {})
+
+    def test_no_table(self, tmp_path):
+        with pytest.raises(GenomeError, match=r"absent: no such file; give a table .* or chr"):
+            contig_names(tmp_path / "absent", ["chr1"])
+        packed = gzip.compress(b"1\tchr1\n" * 900)
+        (tmp_path / "t.gz").write_bytes(packed[:20])
+        with pytest.raises(GenomeError, match="broken after line"):
+            contig_names(tmp_path / "t.gz", ["chr1"])
 
 
 @pytest.fixture(scope="module")

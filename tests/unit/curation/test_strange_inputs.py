@@ -73,6 +73,20 @@ class TestNamesOfContigs:
         (folder / "names.tsv").write_text("1\tchr1\n")
         assert build(folder / "c", *settings) == 0
 
+    def test_variants_of_known_effect(self, genome, tmp_path):
+        """Of a simulated genome whose annotation has lost the `chr` of its contigs."""
+        text = (genome / "genes.gff3").read_text()
+        (tmp_path / "bare.gff3").write_text(text.replace("\nchr", "\n"))
+        common = ["variants", "--genome", f"{genome}/genome.fa", "--variants", "30"]
+        for name, words in (
+            ("plain", ["--annotation", f"{genome}/genes.gff3", "--region", "chr1"]),
+            ("bare", ["--annotation", f"{tmp_path}/bare.gff3", "--region", "1"]),
+        ):
+            output = ["--output", f"{tmp_path}/{name}.vcf", "--contigs", "chr"]
+            assert main([*common, *words, *output]) == 0
+        plain, bare = ((tmp_path / f"{name}.vcf").read_text() for name in ("plain", "bare"))
+        assert bare == plain and "\nchr1\t" in bare
+
 
 class TestOrganisms:
     @pytest.mark.parametrize(
