@@ -3,8 +3,7 @@
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable
-from difflib import get_close_matches
+from collections.abc import Callable
 from itertools import takewhile, zip_longest
 from typing import Any
 
@@ -23,7 +22,7 @@ from cyclopts import (
 from carbon.__version__ import __version__
 from carbon.commands.packages import PACKAGES, run_package
 from carbon.console import epilogue, run_command
-from carbon.errors import UserError
+from carbon.errors import UserError, did_you_mean
 from carbon.launcher import end_with_launcher
 from carbon.parallel.options import WorkerOptions, start_early
 
@@ -152,20 +151,16 @@ def _check_words(app: App, words: list[str]) -> None:
     first, *rest = words
     if first not in COMMANDS:
         kind, known = ("option", _OPTIONS) if first.startswith("-") else ("command", COMMANDS)
-        raise CycloptsError(f"there is no {kind} {first}{_near(first, known)}")
+        raise CycloptsError(f"there is no {kind} {first}{did_you_mean(first, known)}")
     hints = {name: argument.hint for argument in _arguments(app, first) for name in argument.names}
     options = list(takewhile(lambda word: word != "--", rest))
     for word, following in zip_longest(options, options[1:], fillvalue=""):
         name, is_whole, value = word.partition("=")
         if name.startswith("--") and name not in hints:
-            raise CycloptsError(f"there is no option {name}{_near(name, hints)}")
+            raise CycloptsError(f"there is no option {name}{did_you_mean(name, hints)}")
         number = value if is_whole else following
         if hints.get(name) in _WHOLE and number and not re.fullmatch(r"[+-]?\d+", number):
             raise CycloptsError(f"{name} '{number}': give a whole number")
-
-
-def _near(name: str, known: Iterable[str]) -> str:
-    return "".join(f"; did you mean {each}?" for each in get_close_matches(name, known, 1))
 
 
 def _arguments(app: App, command: str) -> ArgumentCollection:

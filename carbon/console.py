@@ -10,11 +10,10 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from difflib import get_close_matches
 from itertools import takewhile
 from typing import Any, NoReturn, TextIO
 
-from carbon.errors import UserError
+from carbon.errors import UserError, did_you_mean
 from carbon.progress import bounded, say
 
 
@@ -95,10 +94,7 @@ class Parser(argparse.ArgumentParser):
         known = self._option_string_actions
         for name in (word.partition("=")[0] for word in words if word.startswith("--")):
             if not any(option.startswith(name) for option in known):
-                near = "".join(
-                    f"; did you mean {option}?" for option in get_close_matches(name, known, 1)
-                )
-                self.error(f"there is no option {name}{near}")
+                self.error(f"there is no option {name}{did_you_mean(name, known)}")
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """Print help to stdout; argparse would ignore that a disk is full."""

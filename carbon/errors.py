@@ -11,7 +11,8 @@ A message is one line: place, problem and remedy; for a recipe, a line for each 
 print it and exit with 2. All other exceptions are defects and keep their traceback.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,6 +26,15 @@ class UserError(ValueError):
 def abridged(text: str, most: int = 40) -> str:
     """Return text for a message: its beginning if it is longer than `most` characters."""
     return text if len(text) <= most else f"{text[:most]}..."
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the end of a message about an unknown name: the closest known one, if one is close.
+
+    >>> did_you_mean("--modle", ["--model", "--output"])
+    '; did you mean --model?'
+    """
+    return "".join(f"; did you mean {near}?" for near in get_close_matches(name, known, 1))
 
 
 class ConfigError(UserError):

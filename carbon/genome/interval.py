@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from carbon.errors import GenomeError, TypedError
+from carbon.errors import GenomeError, TypedError, abridged
 
 Strand = Literal["+", "-"]
 
@@ -242,15 +242,12 @@ def _not_a_variant(text: str) -> TypedError:
         "write it as contig:position REF>ALT, such as chr1:10 A>T, or chr1-10-A-T, with positions "
         "from 1"
     )
+    where = f"variant {abridged(text, _SHOWN)!r}"
     try:
         read_elements(text, 0, _ELEMENTS, hint)
     except TypedError as error:
-        return TypedError(f"variant {_shown(text)}: {error}", text, error.at)
-    return TypedError(f"variant {_shown(text)}: {hint}", text, 0)  # separators are mixed
-
-
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
+        return TypedError(f"{where}: {error}", text, error.at)
+    return TypedError(f"{where}: {hint}", text, 0)  # separators are mixed
 
 
 def allele_key(contig: str, position: int, ref: str, alt: str) -> str:

@@ -18,7 +18,7 @@ from typing import IO, NamedTuple
 
 import pysam
 
-from carbon.errors import GenomeError, UserError
+from carbon.errors import GenomeError, UserError, abridged
 from carbon.genome import sequences
 from carbon.genome.alphabet import IUPAC_DNA
 from carbon.genome.bed import Regions
@@ -512,11 +512,11 @@ def _header_mistakes(lines: Sequence[tuple[int, str]]) -> Iterator[tuple[int, Mi
         yield number, Mistake("column_line", text)
     if not re.fullmatch(r"##fileformat=VCFv4\.[0-5]", first):
         known = "is not a known version; the first line is '##fileformat=VCFv4.x', x from 0 to 5"
-        yield first_number, Mistake("fileformat", f"{_shown(first)} {known}")
+        yield first_number, Mistake("fileformat", f"{abridged(first)!r} {known}")
     for number, line in lines:
         for beginning, (pattern, form) in _LINES.items():
             if line.startswith(f"{beginning}=") and not pattern.fullmatch(line):
-                text = f"{_shown(line)} is not of the form {beginning}={form}; correct it"
+                text = f"{abridged(line)!r} is not of the form {beginning}={form}; correct it"
                 yield number, Mistake("header_line", text)
 
 
@@ -530,7 +530,7 @@ def _wrong_columns(line: str) -> str | None:
         return f"the #CHROM line is missing; add it before the records: {' '.join(COLUMNS)}"
     if tuple(names[: len(COLUMNS)]) != COLUMNS or more[:1] not in ([], ["FORMAT"]):
         return (
-            f"{_shown(line)} is neither a ##key=value line nor the line of columns: "
+            f"{abridged(line)!r} is neither a ##key=value line nor the line of columns: "
             f"{' '.join(COLUMNS)}, then FORMAT and the samples if there are any, with tabs between"
         )
     if more and not samples:
@@ -538,7 +538,7 @@ def _wrong_columns(line: str) -> str | None:
     if not all(samples):
         return "a sample has no name; remove the tab too many, or name it"
     twice = [name for name, count in Counter(samples).items() if count > 1]
-    return f"sample {_shown(twice[0])} occurs twice; rename one of them" if twice else None
+    return f"sample {abridged(twice[0])!r} occurs twice; rename one of them" if twice else None
 
 
 def _record_mistakes(
@@ -565,9 +565,9 @@ def _record_mistakes(
                 yield _mistake_in(column, text)
     contig, position = columns[_CHROM], columns[_POS]
     if len(position) == _MOST_DIGITS and position > str(_LAST_POS):
-        yield Mistake("pos", f"POS {_shown(position)} does not fit into 32 bits; correct it")
+        yield Mistake("pos", f"POS {abridged(position)!r} does not fit into 32 bits; correct it")
     if contigs and contig not in contigs and not contig.startswith("<"):
-        text = f"CHROM {_shown(contig)} has no ##contig line, and others have; add it"
+        text = f"CHROM {abridged(contig)!r} has no ##contig line, and others have; add it"
         yield Mistake("contig", text)
 
 
@@ -577,13 +577,8 @@ def _mistake_in(column: str, text: str) -> Mistake:
     wrong = [each for each in alleles if each == "." or not _PATTERNS[column].fullmatch(each)]
     others = [each for each in wrong if not _CODES.fullmatch(each)]
     is_code = column in ("REF", "ALT") and not others
-    text = f"{column} {_shown((others or wrong)[0])} {_RULES[column][1]}"
+    text = f"{column} {abridged((others or wrong)[0])!r} {_RULES[column][1]}"
     return Mistake("ambiguity_code" if is_code else column.lower(), text)
-
-
-def _shown(text: str) -> str:
-    """Return text of the file in quotes, shortened to 40 characters."""
-    return repr(text if len(text) <= 40 else f"{text[:40]}...")
 
 
 def info_text(text: str) -> str:

@@ -86,29 +86,28 @@ class Store:
 
     def write_table(self, path: str, table: Mapping[str, Any]) -> None:
         """Write a JSON table, replacing an existing one."""
-        self._make_folder_of(path)
-        if not self._is_local:
-            self._call("pipe_file", self.place(path), _bytes(table))
-            return
-        with atomic_file(self.place(path)) as temporary:
-            temporary.write_bytes(_bytes(table))
+        self._write_table(path, table, replace=True)
 
     def create_table(self, path: str, table: Mapping[str, Any]) -> bool:
         """Write a JSON table unless the file exists; return whether it was written.
 
         If several processes try at once, one succeeds.
         """
-        self._make_folder_of(path)
         try:
-            if not self._is_local:
-                self._call("pipe_file", self.place(path), _bytes(table), mode="create")
-                return True
-            # fsspec would first create the file and then write to it.
-            with atomic_file(self.place(path), replace=False) as temporary:
-                temporary.write_bytes(_bytes(table))
+            self._write_table(path, table, replace=False)
         except FileExistsError:
             return False
         return True
+
+    def _write_table(self, path: str, table: Mapping[str, Any], *, replace: bool) -> None:
+        content = (json.dumps(table, indent=1) + "\n").encode()
+        self._make_folder_of(path)
+        if self._is_local:  # fsspec would first create the file and then write to it
+            with atomic_file(self.place(path), replace=replace) as temporary:
+                temporary.write_bytes(content)
+        else:
+            mode = "overwrite" if replace else "create"
+            self._call("pipe_file", self.place(path), content, mode=mode)
 
     def put(self, source: Path, path: str) -> None:
         """Copy a local file to the storage, replacing an existing one."""
@@ -182,10 +181,6 @@ class Store:
 def _creates_alone(files: AbstractFileSystem) -> bool:
     """Return whether a file system overrides fsspec's `pipe_file`, which is not atomic."""
     return getattr(files.pipe_file, "__func__", None) is not AbstractFileSystem.pipe_file
-
-
-def _bytes(table: Mapping[str, Any]) -> bytes:
-    return (json.dumps(table, indent=1) + "\n").encode()
 
 
 def open_tensors(file: Path) -> Any:

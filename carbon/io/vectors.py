@@ -30,21 +30,27 @@ def write_parquet(path: Path, rows: Iterable[Row], width: int, settings: dict[st
     under `carbon`.
     """
     import pyarrow as pa
+
+    vectors = pa.list_(pa.float32(), width)
+    kinds = {"name": pa.string(), "bases": pa.int64(), "embedding": vectors}
+    return _write_groups(path, rows, kinds, settings)
+
+
+def _write_groups(
+    path: Path, rows: Iterable[Sequence[Any]], kinds: Mapping[str, Any], settings: Mapping[str, Any]
+) -> int:
+    """Write rows as Parquet, with columns of some names and Arrow types; return their number."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    fields = [
-        ("name", pa.string()),
-        ("bases", pa.int64()),
-        ("embedding", pa.list_(pa.float32(), width)),
-    ]
-    schema = pa.schema(fields, metadata={"carbon": json.dumps(settings)})
-    stream = iter(rows)
-    num_rows = 0
+    schema = pa.schema(kinds.items(), metadata={"carbon": json.dumps(settings)})
+    stream, num_rows = iter(rows), 0
     with pq.ParquetWriter(path, schema) as sink:
         while group := list(islice(stream, _ROW_GROUP)):
-            names, lengths_bp, vectors = zip(*group, strict=True)
-            values = pa.array(np.concatenate(vectors))
-            columns = [names, lengths_bp, pa.FixedSizeListArray.from_arrays(values, width)]
+            columns = [
+                pa.array(column, type=kind)
+                for column, kind in zip(zip(*group, strict=True), kinds.values(), strict=True)
+            ]
             sink.write_table(pa.table(columns, schema=schema))
             num_rows += len(group)
     return num_rows
@@ -109,21 +115,11 @@ def write_alleles_parquet(
     of the schema, under `carbon`.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     kinds = {**dict.fromkeys(_TEXTS, pa.string()), "position": pa.int64()}
-    fields = [(name, kinds.get(name, pa.list_(pa.float32(), width))) for name in AlleleRow._fields]
-    schema = pa.schema(fields, metadata={"carbon": json.dumps(settings)})
-    stream, num_rows = iter(rows), 0
-    with pq.ParquetWriter(path, schema) as sink:
-        while group := list(islice(stream, _ROW_GROUP)):
-            columns = [
-                pa.array(column, type=kind.type)
-                for column, kind in zip(zip(*group, strict=True), schema, strict=True)
-            ]
-            sink.write_table(pa.table(columns, schema=schema))
-            num_rows += len(group)
-    return num_rows
+    vectors = pa.list_(pa.float32(), width)
+    of_fields = {name: kinds.get(name, vectors) for name in AlleleRow._fields}
+    return _write_groups(path, rows, of_fields, settings)
 
 
 def write_alleles_npz(

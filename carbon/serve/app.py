@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
@@ -18,7 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from carbon.__version__ import __version__
-from carbon.errors import UserError
+from carbon.errors import UserError, did_you_mean
 from carbon.genome import Consequences
 from carbon.inference import Model
 from carbon.inference.variants.annotate import other_genome
@@ -259,9 +258,7 @@ def _parsed(kind: type[ModelRequest], body: bytes, headers: Headers) -> ModelReq
     fields = parse_json(body, "body", JSON_OBJECT, remedy="send a JSON object")
     for name in fields:
         if name not in kind.model_fields:
-            near = "".join(
-                f"; did you mean {each}?" for each in get_close_matches(name, kind.model_fields, 1)
-            )
+            near = did_you_mean(name, kind.model_fields)
             raise UserError(f"{short(name, 40)}: Extra inputs are not permitted{near}")
     try:
         return kind.model_validate(fields)

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,16 +13,11 @@ from carbon.errors import GenomeError
 from carbon.genome import VcfReader, VcfRow
 from carbon.genome.vcf import info_text
 from carbon.inference.options import DEFAULT_SCORES, VARIANT_SCORES
-from carbon.inference.variants.annotate import (
-    ANNOTATION,
-    BACKGROUND,
-    Columns,
-)
+from carbon.inference.variants.annotate import ANNOTATION, BACKGROUND, Columns
 from carbon.io.tables import chosen_by_ending, text_of
 
 Scored = tuple[VcfRow, Sequence[Columns]]
 Write = Callable[[Scored], None]
-VariantWriter = Callable[[Path, VcfReader, dict[str, Any]], AbstractContextManager[Write]]
 ColumnType = type[str] | type[float] | type[int] | type[bool]
 
 _BOTH = "both"
