@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
 from carbon.errors import ModelError, UserError
 from carbon.model.folder import check_memory, model_folder, weight_files
@@ -37,12 +37,9 @@ def cache_of(output: Any) -> Any:
 
 
 class LoadedModel(NamedTuple):
-    """A network in evaluation mode and the vocabulary of its rows.
+    """A stock causal network of transformers in evaluation mode, and the vocabulary of its rows."""
 
-    The network is a Llama, or another stock causal model of transformers.
-    """
-
-    network: LlamaForCausalLM
+    network: PreTrainedModel
     vocabulary: KmerVocabulary
 
     @property
@@ -141,7 +138,7 @@ def check_finite(weight: torch.Tensor, name: str, where: str | Path) -> None:
         )
 
 
-def stretch(config: LlamaConfig, factor: float) -> None:
+def stretch(config: PreTrainedConfig, factor: float) -> None:
     """Stretch the context of a config by a factor with YaRN (arXiv 2309.00071).
 
     The factor is relative to the context of training, even if the config is already stretched.
