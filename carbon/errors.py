@@ -27,6 +27,19 @@ def abridged(text: str, most: int = 40) -> str:
     return text if len(text) <= most else f"{text[:most]}..."
 
 
+def reason_of(error: BaseException) -> str:
+    r"""Return what an error of another library says, for a message in one line.
+
+    It is the first line, with the second if the first announces it by a colon.
+
+    >>> reason_of(ValueError("invalid field:\n  width is 0.\nsee the manual"))
+    'invalid field: width is 0'
+    """
+    first, *more = str(error).strip().splitlines() or [type(error).__name__]
+    said = f"{first.rstrip()} {more[0].strip()}" if more and first.rstrip().endswith(":") else first
+    return said.rstrip(" .,")
+
+
 class ConfigError(UserError):
     """A configuration with unknown keys, wrong types or invalid values, a line for each."""
 

@@ -57,7 +57,7 @@ def _self_test() -> str:
     from carbon.tokenizer import NATIVE
 
     try:
-        network = AutoModelForCausalLM.from_config(PRESETS["tiny"]())
+        network = AutoModelForCausalLM.from_config(PRESETS["tiny"]())  # type: ignore[no-untyped-call]
         model = Model(LoadedModel(network.train(False), NATIVE))
         (score,) = model.score(["ACGTN" * 20])
         (text,) = model.generate(["ACGTA"], 20)

@@ -271,9 +271,9 @@ class OpenedModel:
             UserError: the model has fewer layers, or no layers that run one by one.
         """
         self.model = model
-        self.backbone: nn.Module = model.network.base_model
+        self.backbone: Any = model.network.base_model
         layers_of_decoder(self.backbone)
-        whole: Any = self.backbone
+        whole = self.backbone
         self._whole = (whole.embed_tokens, whole.layers, whole.norm)
         num_layers = len(whole.layers)
         if layer is not None:
@@ -285,7 +285,7 @@ class OpenedModel:
 
     def closed(self) -> PreTrainedModel:
         """Restore the model, with the fine-tuned weights, and return it."""
-        backbone: Any = self.backbone
+        backbone = self.backbone
         embeddings = backbone.embed_tokens.weight.detach()
         backbone.embed_tokens, backbone.layers, backbone.norm = self._whole
         with torch.no_grad():

@@ -611,6 +611,26 @@ class TestRefusals:
         with pytest.raises(ModelError, match=problem):
             model_folder(folder)
 
+    @pytest.mark.parametrize(
+        ("values", "problem"),
+        [
+            (
+                {"model_type": "llama", "architectures": ["LlamaForCausalLM"]},
+                r"the weights have '.*k_norm.weight', which by config.json the network has not",
+            ),
+            ({"num_attention_heads": 3}, r"o_proj.weight is \(16, 16\), .* would be \(16, 24\)"),
+            ({"num_hidden_layers": 3}, r"the weights lack 11 tensors such as model.layers.2"),
+        ],
+    )
+    def test_weights_of_another_network(self, tmp_path, values, problem):
+        """transformers leaves out what a network has not, and draws what the weights lack."""
+        folder = save_stock_model(tmp_path / "m", "qwen3", 1, begin=True)
+        config = json.loads((folder / "config.json").read_text())
+        del config["layer_types"]
+        (folder / "config.json").write_text(json.dumps(config | values))
+        with pytest.raises(ModelError, match=problem):
+            carbon.load(folder, device="cpu")
+
     def test_a_gpt_2_is_read_but_has_no_single_layers(self, tmp_path, capsys):
         """Older files have the causal mask among the weights."""
         tokenizer = kmer_tokenizer(1, begin=True)
