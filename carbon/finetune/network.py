@@ -273,7 +273,7 @@ class OpenedModel:
         self.model = model
         self.backbone: Any = model.network.base_model
         layers_of_decoder(self.backbone)
-        whole = self.backbone
+        whole: Any = self.backbone
         self._whole = (whole.embed_tokens, whole.layers, whole.norm)
         num_layers = len(whole.layers)
         if layer is not None:
