@@ -37,6 +37,19 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return "".join(f"; did you mean {near}?" for near in get_close_matches(name, known, 1))
 
 
+def reason_of(error: BaseException) -> str:
+    r"""Return what an error of another library says, for a message in one line.
+
+    It is the first line, with the second if the first announces it by a colon.
+
+    >>> reason_of(ValueError("invalid field:\n  width is 0.\nsee the manual"))
+    'invalid field: width is 0'
+    """
+    first, *more = str(error).strip().splitlines() or [type(error).__name__]
+    said = f"{first.rstrip()} {more[0].strip()}" if more and first.rstrip().endswith(":") else first
+    return said.rstrip(" .,")
+
+
 class ConfigError(UserError):
     """A configuration with unknown keys, wrong types or invalid values, a line for each."""
 

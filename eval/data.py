@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from glob import escape
 from pathlib import Path
 
-from carbon.errors import UserError
+from carbon.errors import UserError, reason_of
 from carbon.genome.sequences import BROKEN_GZIP
 from carbon.io.files import content_sha256
 from carbon.model.folder import hub_folder, hub_name, why_unreachable
@@ -29,10 +29,9 @@ def readable(path: Path) -> Iterator[None]:
     except UserError:
         raise
     except _BROKEN as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(
-            f"{path}: cannot be read ({reason}); is it cut off, or of another kind than its name "
-            "says?"
+            f"{path}: cannot be read ({reason_of(error)}); is it cut off, or of another kind than "
+            "its name says?"
         ) from None
 
 

@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from carbon.batching import in_blocks
 from carbon.devices import default_device
-from carbon.errors import ModelError, UserError
+from carbon.errors import ModelError, UserError, reason_of
 from carbon.genome import Reference, Variant
 from carbon.inference import DTYPES
 from carbon.inference.options import Dtype, Mode
@@ -315,8 +315,7 @@ def load_hugging_face(source: str, name: str, *, dtype: Dtype, device: str) -> H
             source, trust_remote_code=False, use_safetensors=True, dtype=DTYPES[dtype]
         )
     except Exception as error:  # missing or torn files surface as errors of many libraries
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ModelError(f"{source}: the model cannot be loaded: {first}") from None
+        raise ModelError(f"{source}: the model cannot be loaded: {reason_of(error)}") from None
     try:
         network.to(device)  # type: ignore[arg-type]
     except (RuntimeError, AssertionError) as error:

@@ -182,18 +182,16 @@ class CarbonModel(Model):
             likelihoods.append(self._after(cache, last, branch)[len(tail) :].sum())
         return text, np.array(likelihoods, dtype=np.float64)
 
-    def word_probabilities(self, sequence: str, words: Sequence[str]) -> Floats | None:
+    def word_probabilities(self, sequence: str, words: Sequence[str]) -> Floats:
         """Return p(word) at every place, by the distributions of the k-mers that hold it whole.
 
         The sequence is read three times, from its first, second and third base, so that each place
         of a codon meets every place of a k-mer. A place that two readings cover gets their mean; a
-        sequence longer than the context is read in parts that follow one another.
-
-        Returns:
-            None if a k-mer is shorter than a word.
+        sequence longer than the context is read in parts that follow one another. If a word is
+        longer than a k-mer, each place begins a k-mer, and the word continues what is before it.
         """
         if len(words[0]) > self._k:
-            return None
+            return self._by_continuations(sequence, words)
         totals, counts = np.zeros((len(sequence), len(words))), np.zeros((len(sequence), 1))
         slots = self._k - len(words[0]) + 1
         for start in range(3):
@@ -204,6 +202,23 @@ class CarbonModel(Model):
                 counts[at] += 1
         with np.errstate(invalid="ignore"):
             return totals / counts
+
+    def _by_continuations(self, sequence: str, words: Sequence[str]) -> Floats:
+        """Return p(word) at every place, by the chain of its k-mers: (bases, words)."""
+        runner, k, stem = self.carbon.runner, self._k, prefix_of("", self._vocabulary)
+        branches = [continuation_of(word, self._vocabulary) for word in words]
+        room = max(runner.context_tokens - len(stem) - len(branches[0].ids), 1)
+        found = np.full((len(sequence), len(words)), np.nan)
+        for start in range(k):
+            for at in range(start, len(sequence) - k + 1, room * k):
+                num_kmers = min(room, (len(sequence) - at) // k)
+                part = continuation_of(sequence[at : at + num_kmers * k], self._vocabulary)
+                tile = runner.tile(stem, part, room)
+                asked = [(n, branch) for n in range(num_kmers) for branch in branches]
+                measured = runner.measure_continued(tile, asked, chain)
+                log_p = np.array([each.values.sum() for each in measured], dtype=np.float64)
+                found[at : at + num_kmers * k : k] = np.exp(log_p.reshape(num_kmers, -1))
+        return found
 
     def _by_slot(self, sequence: str, words: Sequence[str]) -> Floats:
         """Return p(word) at every place in every whole k-mer: (k-mers, places, words)."""

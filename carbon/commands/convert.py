@@ -9,7 +9,7 @@ from cyclopts import Parameter, Token
 from carbon.inference.options import Dtype
 
 if TYPE_CHECKING:
-    from transformers import LlamaForCausalLM
+    from transformers import PreTrainedModel
 
     from carbon.inference import Model
     from carbon.model import LoadedModel
@@ -103,7 +103,7 @@ def _write_gguf(source: str, output: str, dtype: Dtype | None) -> None:
     say(f"{output}: give prompts as <dna> and DNA, and set the context size in llama.cpp")
 
 
-def _native(source: "LoadedModel", dtype: Dtype | None) -> "LlamaForCausalLM":
+def _native(source: "LoadedModel", dtype: Dtype | None) -> "PreTrainedModel":
     """Return the native network with the output dtype."""
     from carbon.inference import DTYPES
     from carbon.model.convert import native_network

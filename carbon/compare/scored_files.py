@@ -21,6 +21,7 @@ from carbon.genome.sequences import BROKEN_GZIP, open_text
 from carbon.genome.vcf import holds_variants, text_lines
 from carbon.io.files import why_no_file
 from carbon.io.structured import JSON_OBJECT, open_parquet, parse_json, read_bytes
+from carbon.tokenizer import K
 
 KEY = {
     "contig": pa.string(), "position": pa.int64(), "id": pa.string(),
@@ -345,7 +346,6 @@ Labels = NDArray[np.object_]
 """The group of each allele; None or NaN for alleles without a group."""
 
 KINDS = ("SNV", "MNV", "insertion", "deletion")
-_K = 6  # bases of a token, of files that do not state it
 
 
 def kinds_of(alleles: pd.DataFrame) -> Labels:
@@ -362,7 +362,8 @@ def kinds_of(alleles: pd.DataFrame) -> Labels:
 
 def common_k(files: Iterable[ScoredFile]) -> int:
     """Return the least number of bases that is a multiple of the tokens of every file."""
-    return math.lcm(*(scored.settings.get("k", _K) for scored in files))
+    # Files of 6-mers do not state k.
+    return math.lcm(*(scored.settings.get("k", K) for scored in files))
 
 
 def lengths_of(alleles: pd.DataFrame, k: int) -> Labels:

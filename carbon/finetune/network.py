@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.distributed.nn.functional import all_reduce
 from torch.nn import functional as F
-from transformers import LlamaForCausalLM, LlamaModel
+from transformers import PreTrainedModel
 
 from carbon.errors import UserError
 from carbon.finetune.config import VariantInput
@@ -172,7 +172,7 @@ class FinetunedNetwork(nn.Module):
     the reverse pass. It gives k times the outputs of a base.
 
     Attributes:
-        backbone: a stock decoder such as `LlamaModel`, or one inside a peft model. Its embedding
+        backbone: a stock decoder, or one inside a peft model. Its embedding
             has the rows of DNA only, which keeps gradients and optimizer moments small.
         head: maps vectors to logits.
         per_base: whether every base has a row of outputs.
@@ -264,15 +264,14 @@ class OpenedModel:
         """Prepare a model.
 
         Args:
-            model: a model whose decoder has layers, such as a Llama.
+            model: a model whose decoder has layers.
             layer: use this number of layers and no final norm; all layers and the norm if None.
 
         Raises:
             UserError: the model has fewer layers, or no layers that run one by one.
         """
         self.model = model
-        decoder: Any = model.network.base_model
-        self.backbone: LlamaModel = decoder
+        self.backbone: Any = model.network.base_model
         layers_of_decoder(self.backbone)
         whole: Any = self.backbone
         self._whole = (whole.embed_tokens, whole.layers, whole.norm)
@@ -284,9 +283,9 @@ class OpenedModel:
             whole.config.num_hidden_layers = layer
         whole.embed_tokens = _embedding_of(whole.embed_tokens, model.vocabulary.rows)
 
-    def closed(self) -> LlamaForCausalLM:
+    def closed(self) -> PreTrainedModel:
         """Restore the model, with the fine-tuned weights, and return it."""
-        backbone: Any = self.backbone
+        backbone = self.backbone
         embeddings = backbone.embed_tokens.weight.detach()
         backbone.embed_tokens, backbone.layers, backbone.norm = self._whole
         with torch.no_grad():

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from carbon.errors import GenomeError, UserError
+from carbon.errors import GenomeError, UserError, reason_of
 from carbon.genome.alphabet import GENETIC_CODE
 from carbon.genome.annotation import has_unexplained_stop, reads_standard_code
 from carbon.genome.fasta import Reference
@@ -51,8 +51,9 @@ def _rows(path: Path) -> list[dict[str, str | None]]:
             table = csv.DictReader(lines)
             names, rows = table.fieldnames or (), list(table)
     except (*BROKEN_GZIP, UnicodeDecodeError, csv.Error) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"{path}: cannot be read ({reason}); is it a table of codons?") from None
+        raise UserError(
+            f"{path}: cannot be read ({reason_of(error)}); is it a table of codons?"
+        ) from None
     if missing := [name for name in _COLUMNS if name not in names]:
         raise UserError(f"{path}: has no column {', '.join(missing)}")
     return rows

@@ -506,7 +506,7 @@ class EmbedOptions:
     Layer 0 is the embeddings.
 
     Attributes:
-        pool: mean over known bases, state of the last 6-mer, or of </dna> after it.
+        pool: mean over known bases, state of the last k-mer, or of </dna> after it.
         layer: after N layers; default: all and the last norm.
         tags: metadata tag; may be repeated.
     """
@@ -535,7 +535,7 @@ class VariantEmbedOptions:
         window_bp: bases of the window (default: 8192, or what fits; other models: their
             context).
         strands: strands to read.
-        pool: mean over known bases, state of the last 6-mer, or of </dna> after it.
+        pool: mean over known bases, state of the last k-mer, or of </dna> after it.
         layer: after N layers; default: all and the last norm.
         tags: metadata tag; may be repeated.
     """

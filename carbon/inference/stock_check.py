@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from carbon.errors import ModelError
+from carbon.errors import ModelError, reason_of
 from carbon.inference.passages import STEP_TOKENS, Continuation, Passage, padded_length, prefix_of
 from carbon.inference.runner import ModelRunner
 from carbon.tokenizer import kmer_texts
@@ -32,8 +32,7 @@ def check_runs_as_stock(runner: ModelRunner, source: str) -> None:
     try:
         share, difference = _difference_of_heads(runner), _largest_difference(runner)
     except Exception as error:  # a network may fail in any way
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise _refusal(runner, source, f"cannot run in parts ({reason})") from None
+        raise _refusal(runner, source, f"cannot run in parts ({reason_of(error)})") from None
     if not share <= _HEAD_TOLERANCE:
         problem = f"has logits that differ by {share:.2g} of the largest from those of its head"
         raise _refusal(runner, source, problem)

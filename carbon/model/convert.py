@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import PreTrainedModel
 
 from carbon.errors import UserError
 from carbon.model.load import LoadedModel
@@ -29,6 +29,7 @@ from carbon.tokenizer import (
 )
 from carbon.tokenizer.vocabulary import native_tokens
 
+_ARCHITECTURE = "llama"
 _KMER_MARK = "\ue000"  # marks 6-mers for llama.cpp, which does not print it
 _NAMES = {
     "model.embed_tokens.weight": "token_embd.weight",
@@ -50,26 +51,32 @@ _LAYER_NAMES = {
 _GGUF_DTYPES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
 
 
-def write_gguf(network: LlamaForCausalLM, path: Path, name: str) -> None:
+def write_gguf(network: PreTrainedModel, path: Path, name: str) -> None:
     """Write a network with the native rows; matrices in its dtype, vectors in float32.
 
     Raises:
-        UserError: the package gguf is missing, GGUF has not the dtype, or the context is stretched.
+        UserError: the package gguf is missing, the network is no Llama, GGUF has not the dtype, or
+            the context is stretched.
     """
     try:
         from gguf import GGUFWriter
     except ModuleNotFoundError:
         raise UserError("gguf is missing: pip install 'carbon-dna[gguf]'") from None
+    config: Any = network.config
+    if config.model_type != _ARCHITECTURE:
+        raise UserError(
+            f"{name}: is a {config.model_type} network, and GGUF is written of {_ARCHITECTURE} "
+            "only; give an output folder instead"
+        )
     if network.dtype not in _GGUF_DTYPES:
         stored = str(network.dtype).removeprefix("torch.")
         raise UserError(f"{name}: llama.cpp has no {stored} matrices; give --dtype float32")
-    config: Any = network.config
     if config.rope_parameters["rope_type"] != "default":
         raise UserError(
             f"{name}: its context is stretched ({config.rope_parameters['rope_type']}); take "
             "rope_scaling out of config.json, and give llama.cpp --rope-scaling instead"
         )
-    writer = GGUFWriter(path, "llama", use_temp_file=True)
+    writer = GGUFWriter(path, _ARCHITECTURE, use_temp_file=True)
     _add_config(writer, config, name)
     _add_tokenizer(writer)
     _add_tensors(writer, network)
@@ -118,7 +125,7 @@ def _add_tokenizer(writer: Any) -> None:
     writer.add_add_bos_token(False)
 
 
-def _add_tensors(writer: Any, network: LlamaForCausalLM) -> None:
+def _add_tensors(writer: Any, network: PreTrainedModel) -> None:
     from gguf import GGMLQuantizationType, quants
 
     config: Any = network.config
@@ -155,7 +162,7 @@ def _paired(weight: Tensor, num_heads: int) -> Tensor:
 _SPECIALS = ("pad", "other", "begin", "dna_end")
 
 
-def native_network(model: LoadedModel, dtype: torch.dtype) -> LlamaForCausalLM:
+def native_network(model: LoadedModel, dtype: torch.dtype) -> PreTrainedModel:
     """Return a network with the native rows; its logits for DNA equal those of `model`.
 
     From a hybrid model it keeps the rows of 6-mers, `<dna>`, `</dna>`, `<oov>` and padding. A
@@ -164,11 +171,11 @@ def native_network(model: LoadedModel, dtype: torch.dtype) -> LlamaForCausalLM:
     unchanged, and may share memory with `model`.
     """
     network = model.network
-    config = LlamaConfig.from_dict(network.config.to_dict() | native_ids())
+    config = network.config.from_dict(network.config.to_dict() | native_ids())
     config.dtype = dtype
     name_tags(config, model.six_mers.tags if model.six_mers.name == NATIVE.name else ())
     with torch.device("meta"):
-        native = LlamaForCausalLM(config)
+        native = type(network)(config)
     state = {name: tensor.to(dtype) for name, tensor in network.state_dict().items()}
     for name in ("model.embed_tokens.weight", "lm_head.weight"):
         state[name] = native_rows(state[name], model.six_mers)

@@ -4,7 +4,7 @@
 either name.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache, reduce
 from inspect import signature
 from pathlib import Path
@@ -12,9 +12,9 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
-from carbon.errors import ModelError, UserError
+from carbon.errors import ModelError, UserError, abridged, reason_of
 from carbon.model.folder import check_memory, model_folder, weight_files
 from carbon.model.save import no_bars, tensor_types
 from carbon.tokenizer import KmerVocabulary, Vocabulary, six_mers
@@ -37,12 +37,9 @@ def cache_of(output: Any) -> Any:
 
 
 class LoadedModel(NamedTuple):
-    """A network in evaluation mode and the vocabulary of its rows.
+    """A stock causal network of transformers in evaluation mode, and the vocabulary of its rows."""
 
-    The network is a Llama, or another stock causal model of transformers.
-    """
-
-    network: LlamaForCausalLM
+    network: PreTrainedModel
     vocabulary: KmerVocabulary
 
     @property
@@ -93,6 +90,7 @@ def load_model(
                 attn_implementation=attention,
                 trust_remote_code=False,
                 use_safetensors=True,
+                ignore_mismatched_sizes=True,  # they are in the report
                 output_loading_info=True,
             )
             network, report = loaded
@@ -100,19 +98,32 @@ def load_model(
         raise
     except (ImportError, ValueError) as error:
         if attention not in str(error) and "attn_implementation" not in str(error):
-            raise ModelError(
-                f"{source}: the model cannot be loaded: {_first_line(error)}"
-            ) from None
-        problem = f"attention '{attention}' cannot be used: {_first_line(error)}"
+            raise ModelError(f"{source}: the model cannot be loaded: {reason_of(error)}") from None
+        problem = f"attention '{attention}' cannot be used: {reason_of(error)}"
         if isinstance(vocabulary, Vocabulary):
             raise UserError(problem) from None
         raise ModelError(f"{source}: {problem}") from None
     except Exception as error:  # torn weights surface as errors of many libraries
-        raise ModelError(f"{source}: the model cannot be loaded: {_first_line(error)}") from None
-    if missing := sorted(report["missing_keys"]):
-        raise ModelError(f"{source}: the weights lack {len(missing)} tensors such as {missing[0]}")
+        raise ModelError(f"{source}: the model cannot be loaded: {reason_of(error)}") from None
+    _check_report(report, source)
     check_finite_weights(network, source)
     return LoadedModel(network.eval(), vocabulary)
+
+
+def _check_report(report: Mapping[str, Any], source: str | Path) -> None:
+    """Refuse weights that transformers would leave out, or replace by random ones."""
+    if missing := sorted(report["missing_keys"]):
+        raise ModelError(f"{source}: the weights lack {len(missing)} tensors such as {missing[0]}")
+    for name, stored, expected in sorted(report["mismatched_keys"]):
+        raise ModelError(
+            f"{source}: {name} is {tuple(stored)}, by config.json it would be {tuple(expected)}; "
+            "are they of one model?"
+        )
+    for name in sorted(report["unexpected_keys"]):
+        raise ModelError(
+            f"{source}: the weights have {abridged(repr(name))}, which by config.json the network "
+            "has not; are they of one model?"
+        )
 
 
 def _stored_dtype(folder: Path) -> torch.dtype:
@@ -141,7 +152,7 @@ def check_finite(weight: torch.Tensor, name: str, where: str | Path) -> None:
         )
 
 
-def stretch(config: LlamaConfig, factor: float) -> None:
+def stretch(config: PreTrainedConfig, factor: float) -> None:
     """Stretch the context of a config by a factor with YaRN (arXiv 2309.00071).
 
     The factor is relative to the context of training, even if the config is already stretched.
@@ -162,7 +173,3 @@ def stretch(config: LlamaConfig, factor: float) -> None:
         "factor": float(factor),
         "original_max_position_embeddings": trained_tokens,
     }
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

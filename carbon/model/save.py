@@ -18,8 +18,8 @@ from torch import Tensor
 from transformers import (
     AutoModelForCausalLM,
     GenerationConfig,
-    LlamaForCausalLM,
     PreTrainedConfig,
+    PreTrainedModel,
 )
 from transformers.utils import logging as transformers_logging
 
@@ -156,7 +156,7 @@ def name_tags(config: PreTrainedConfig, tags: Iterable[str]) -> None:
 
 
 def save_model(
-    network: LlamaForCausalLM, folder: str | Path, *, max_shard_size: str = "50GB"
+    network: PreTrainedModel, folder: str | Path, *, max_shard_size: str = "50GB"
 ) -> None:
     """Write a native model as a stock folder: config, safetensors, tokenizer.
 

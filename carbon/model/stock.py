@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from carbon.errors import ModelError
+from carbon.errors import ModelError, reason_of
 from carbon.tokenizer import KmerVocabulary
 from carbon.tokenizer.byte_pairs import read_table
 from carbon.tokenizer.read import read_kmer_vocabulary
@@ -52,7 +52,7 @@ def stock_config(folder: Path, source: str | Path) -> dict[str, Any]:
     try:
         config: Any = AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
     except Exception as error:  # transformers raises errors of several types
-        raise ModelError(f"{source}: config.json: {_reason(error)}; {_REMEDY}") from None
+        raise ModelError(f"{source}: config.json: {reason_of(error)}; {_REMEDY}") from None
     causal = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(config.model_type)
     built_as = config.architectures
     if causal is not None and not built_as:
@@ -82,7 +82,7 @@ def stock_vocabulary(folder: Path, config: Mapping[str, Any], source: str | Path
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
     except Exception as error:  # torn files surface as errors of several libraries
-        raise ModelError(f"{source}: its tokenizer: {_reason(error)}; {_REMEDY}") from None
+        raise ModelError(f"{source}: its tokenizer: {reason_of(error)}; {_REMEDY}") from None
     vocabulary = read_kmer_vocabulary(tokenizer, str(source))
     if vocabulary.rows.stop > config["vocab_size"]:
         raise ModelError(
@@ -96,7 +96,3 @@ def stock_vocabulary(folder: Path, config: Mapping[str, Any], source: str | Path
             f"than two {vocabulary.k}-mers; {_REMEDY}"
         )
     return vocabulary
-
-
-def _reason(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

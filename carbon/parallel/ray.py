@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from carbon.errors import UserError
+from carbon.errors import UserError, reason_of
 from carbon.parallel.engines import Answer, Death, MakeWorker, Seat
 
 _SECONDS_TO_CONNECT = 10.0
@@ -124,8 +124,7 @@ def _connected(address: str) -> Any:
                 address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False
             )
         except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise UserError(f"--ray {address}: {reason}") from None
+            raise UserError(f"--ray {address}: {reason_of(error)}") from None
     return ray
 
 

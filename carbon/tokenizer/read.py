@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from carbon.errors import ModelError
+from carbon.errors import ModelError, reason_of
 from carbon.tokenizer.kmer import BASES, MOST_K, Int64s, cut_kmers, kmer_texts
 from carbon.tokenizer.vocabulary import KmerVocabulary
 
@@ -57,8 +57,7 @@ class _Reader:
         try:
             encoded = self._tokenizer(cased, add_special_tokens=specials, verbose=False)
         except Exception as error:  # tokenizers raise errors of several libraries
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise self._refusal(f"its tokenizer cannot read DNA ({reason})") from None
+            raise self._refusal(f"its tokenizer cannot read DNA ({reason_of(error)})") from None
         ids: list[list[int]] = encoded["input_ids"]
         return ids
 

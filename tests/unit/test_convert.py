@@ -9,7 +9,7 @@ from io import StringIO
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from carbon.cli import main
 from carbon.inference import load
@@ -32,10 +32,12 @@ def hybrid_network(tied: bool = True) -> LlamaForCausalLM:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, network):
-    """Hold `native`, `tied` and `untied`: the hybrids in bfloat16, as released, one in shards."""
+    """Hold `native`, `tied` and `untied`, the hybrids in bfloat16, one in shards; and `qwen3`."""
     folder = tmp_path_factory.mktemp("convert")
     save_model(network, folder / "native")
     hybrid_network().to(torch.bfloat16).save_pretrained(folder / "tied")
+    other = Qwen3Config.from_dict(hybrid_network().config.to_dict())
+    Qwen3ForCausalLM(other).save_pretrained(folder / "qwen3")
     untied = hybrid_network(tied=False).to(torch.bfloat16)
     untied.save_pretrained(folder / "untied", max_shard_size="4MB")
     assert len(list((folder / "untied").glob("model-*.safetensors"))) > 2
@@ -51,7 +53,7 @@ def stock_log_likelihood(path, sequence, vocabulary) -> float:
     return sum(log_p[t, INDEX[kmer]].item() for t, kmer in enumerate(chunks(sequence)))
 
 
-@pytest.fixture(scope="module", params=["native", "tied", "untied"])
+@pytest.fixture(scope="module", params=["native", "tied", "untied", "qwen3"])
 def converted(request, folder):
     """Return a source's name, the folder that it becomes, and what the command says."""
     output, said = folder / f"of-{request.param}", StringIO()

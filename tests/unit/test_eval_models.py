@@ -17,7 +17,7 @@ from eval.models import CarbonModel, load_any
 from eval.tasks import TASKS
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.reference import KMERS, stock_distribution, stock_log_likelihood
-from tests.helpers.stock_models import save_stock_model
+from tests.helpers.stock_models import StockModel, save_stock_model
 from tests.helpers.tasks import OTHER
 
 torch.set_num_threads(1)
@@ -273,7 +273,21 @@ def test_what_is_loaded_as_what(model, tmp_path):
         load_any(str(tmp_path / "toy"), "c", yarn=None)
 
 
-@pytest.mark.parametrize(("kind", "k", "begin"), [("qwen3", 1, True), ("llama", 3, False)])
+def check_words(ours: CarbonModel, stock: StockModel, bases: str) -> None:
+    """Compare p(word) at places of the first and the second part of a longer sequence."""
+    words = ["ACG", "TTA"]
+    found = ours.word_probabilities(bases, words)
+    part_bp = ours.context_bp - stock.k * -(-3 // stock.k)
+    for place in (0, 1, 20, part_bp + 9):
+        start = place % stock.k + place // part_bp * part_bp
+        for word, p in zip(words, found[place], strict=True):
+            log_p = stock.base_log_p(bases[start:place] + word)[-3:].sum()
+            assert p == pytest.approx(np.exp(log_p), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "k", "begin"), [("qwen3", 1, True), ("llama", 2, False), ("llama", 3, False)]
+)
 def test_a_stock_model_of_k_mers_runs_as_carbons_do(tmp_path, kind, k, begin):
     """Its numbers are those of the slow path, which reads whole windows by transformers."""
     folder = str(save_stock_model(tmp_path / "m", kind, k, begin=begin))
@@ -300,7 +314,8 @@ def test_a_stock_model_of_k_mers_runs_as_carbons_do(tmp_path, kind, k, begin):
             assert ours.deltas(reference, variants, reading) == pytest.approx(
                 slow.deltas(reference, variants, reading), abs=1e-4
             )
-    assert (ours.word_probabilities(bases[:30], ["ACG"]) is None) == (k < 3)
+    if k < 3:
+        check_words(ours, StockModel.load(tmp_path / "m", k), bases)
     states, untrained = ours.states(sequences), ours.untrained(1)
     assert states is not None and set(states) == {"mean", "last"}
     assert type(untrained.carbon.model.network) is type(ours.carbon.model.network)

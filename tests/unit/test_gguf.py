@@ -6,6 +6,7 @@ from copy import deepcopy
 import numpy as np
 import pytest
 import torch
+from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from carbon.cli import main
 from carbon.inference import load
@@ -85,7 +86,11 @@ def test_what_cannot_be_written_is_told(folder, tmp_path, capsys, monkeypatch):
     assert "yarn" in capsys.readouterr().err
     assert main([*words, "--max-shard-size", "5GB"]) == 2
     assert "--max-shard-size has no effect with --to gguf" in capsys.readouterr().err
+    config = Qwen3Config.from_dict(load(folder).model.network.config.to_dict())
+    save_model(Qwen3ForCausalLM(config), tmp_path / "other")
+    assert main(["convert", str(tmp_path / "other"), *words[2:]]) == 2
+    assert "is a qwen3 network, and GGUF is written of llama only" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "gguf", None)
     assert main(words) == 2
     assert "pip install 'carbon-dna[gguf]'" in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["long"]
+    assert {path.name for path in tmp_path.iterdir()} == {"long", "other"}

@@ -49,7 +49,10 @@ from tests.helpers.stock_models import StockModel, kmer_tokenizer, save_stock_mo
 torch.set_num_threads(1)
 
 CLOSE = 1e-4
-CASES = [("llama", 1, True), ("qwen3", 3, False), ("llama", 3, True), ("qwen3", 6, False)]
+CASES = [
+    *(("llama", 1, True), ("qwen3", 1, False), ("qwen3", 3, True), ("llama", 3, False)),
+    *(("llama", 6, True), ("qwen3", 6, False)),
+]
 CONTIG = random_bases(400, 11)
 
 
@@ -607,6 +610,26 @@ class TestRefusals:
         (folder / "config.json").write_text(json.dumps(config | values))
         with pytest.raises(ModelError, match=problem):
             model_folder(folder)
+
+    @pytest.mark.parametrize(
+        ("values", "problem"),
+        [
+            (
+                {"model_type": "llama", "architectures": ["LlamaForCausalLM"]},
+                r"the weights have '.*k_norm.weight', which by config.json the network has not",
+            ),
+            ({"num_attention_heads": 3}, r"o_proj.weight is \(16, 16\), .* would be \(16, 24\)"),
+            ({"num_hidden_layers": 3}, r"the weights lack 11 tensors such as model.layers.2"),
+        ],
+    )
+    def test_weights_of_another_network(self, tmp_path, values, problem):
+        """transformers leaves out what a network has not, and draws what the weights lack."""
+        folder = save_stock_model(tmp_path / "m", "qwen3", 1, begin=True)
+        config = json.loads((folder / "config.json").read_text())
+        del config["layer_types"]
+        (folder / "config.json").write_text(json.dumps(config | values))
+        with pytest.raises(ModelError, match=problem):
+            carbon.load(folder, device="cpu")
 
     def test_a_gpt_2_is_read_but_has_no_single_layers(self, tmp_path, capsys):
         """Older files have the causal mask among the weights."""

@@ -33,7 +33,7 @@ def test_a_position_has_one_tile_that_holds_its_bases(window_bp, kmers, downstre
     context_bp = 6 * kmers
     if context_bp + downstream_bp + 6 > window_bp:
         return
-    grid = TileGrid(window_bp, context_bp, downstream_bp)
+    grid = TileGrid(window_bp, context_bp, downstream_bp, 6)
     start = grid.tile_of(position) * grid.step_bp
     assert start % 6 == grid.step_bp % 6 == 0
     assert start <= position and position + downstream_bp <= start + window_bp

@@ -33,7 +33,6 @@ from carbon.inference.options import SYMMETRIES, DependencyOptions, check_choice
 from carbon.inference.passages import Continuation, continuation_of, padded_length, prefix_of
 from carbon.inference.variants.tiles import fetch_along
 from carbon.inference.variants.windows import room_bp
-from carbon.tokenizer import K
 
 if TYPE_CHECKING:
     from carbon.inference.runner import ModelRunner
@@ -60,7 +59,7 @@ class DependencyMethod(DependencyOptions):
     window_bp: int
     offsets: tuple[int, ...]
     tags: tuple[str, ...]
-    k: int = K
+    k: int
 
     @property
     def longest_bp(self) -> int:

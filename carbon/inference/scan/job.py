@@ -350,7 +350,7 @@ def _expected_blocks(scan: OpenedScan) -> range:
     num_readings = num_offsets * len(STRANDS_READ[strands])
     if method.sides == "both":  # a block is a tile, of which the first also owns its context
         window_bp = method.window_bp or _default_tile_bp(model, scan.job.loading.yarn or 1)
-        grid = tile_grid(window_bp, method.downstream_bp, method.least_context_bp, k)
+        grid = tile_grid(window_bp, method.downstream_bp, method.least_context_bp, k=k)
         own_bp = [place.length_bp - grid.least_context_bp for place in scan.places]
         return range(num_readings * sum(max(1, -(-bp // grid.step_bp)) for bp in own_bp))
     num_bases = sum(place.length_bp for place in scan.places)

@@ -18,7 +18,6 @@ from carbon.inference.options import (
     check_choice,
 )
 from carbon.inference.variants.windows import Method, TileGrid, method_for, without_usual_k
-from carbon.tokenizer import K
 
 if TYPE_CHECKING:
     from carbon.inference.runner import ModelRunner
@@ -47,7 +46,7 @@ class ScanMethod(ScanOptions):
     offsets: tuple[int, ...]
     strands: Strands
     tags: tuple[str, ...]
-    k: int = K
+    k: int
 
     @property
     def grid(self) -> TileGrid:

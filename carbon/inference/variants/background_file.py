@@ -112,6 +112,8 @@ class BackgroundFile:
                 other = f"was made with {name} {of_background}, not {name} {of_scoring}"
                 if name in _OTHERS:
                     other = f"was computed with other {_OTHERS[name]}"
+                if name in ("k", *_OTHERS) and (model := self.drawn.get("model")):
+                    other += f", by {model}"
                 return f"{other}; use its settings, or create a background with these settings"
         return None
 

@@ -396,7 +396,7 @@ def blocks_by_place(
     """
     if settings["protocol"] in WINDOW_PROTOCOLS:
         return in_blocks(items, most_items)
-    grid = TileGrid(**{name: settings[name] for name in TileGrid._fields if name in settings})
+    grid = TileGrid.of(settings)
 
     def tiles_of(item: T) -> tuple[str, int]:
         contig, position = place_of(item)

@@ -1,6 +1,6 @@
 """Windows of alleles: scoring methods, sites, and the bases before and after a variant."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
@@ -44,7 +44,13 @@ class TileGrid(NamedTuple):
     window_bp: int
     least_context_bp: int
     downstream_bp: int
-    k: int = K
+    k: int
+
+    @staticmethod
+    def of(settings: Mapping[str, Any]) -> "TileGrid":
+        """Return the grid of tiles that the settings of a method state."""
+        stated: dict[str, Any] = {"k": K, **settings}
+        return TileGrid(*(stated[name] for name in TileGrid._fields))
 
     @property
     def step_bp(self) -> int:
@@ -74,7 +80,7 @@ class Method(VariantOptions):
     window_bp: int
     offsets: tuple[int, ...]
     tags: tuple[str, ...]
-    k: int = K
+    k: int
     scores: tuple[ScoreName, ...] = DEFAULT_SCORES
 
     @property
@@ -159,14 +165,11 @@ def _of_tiles(options: VariantOptions, window_bp: int, k: int) -> dict[str, int]
                 f"{options.protocol}"
             )
         return {}
-    return tile_grid(window_bp, downstream_bp, context_bp, k)._asdict()
+    return tile_grid(window_bp, downstream_bp, context_bp, k=k)._asdict()
 
 
 def tile_grid(
-    window_bp: int,
-    downstream_bp: int | None = None,
-    context_bp: int | None = None,
-    k: int = K,
+    window_bp: int, downstream_bp: int | None = None, context_bp: int | None = None, *, k: int
 ) -> TileGrid:
     """Return the grid of tiles of a length, with the defaults of `VariantOptions`.
 
