@@ -36,8 +36,9 @@ Functions = Annotated[
     tuple[str, ...],
     Parameter(
         metavar="[NAME=]KIND:ARGUMENT",
-        help="finetuned:FOLDER[:LABEL], python:MODULE:FUNCTION, codons:TABLE (the codon adaptation "
-        "index of a host), codons:FASTA:ANNOTATION or command:COMMAND; repeatable.",
+        consume_multiple=(1, _ANY_NUMBER),
+        help="one or more of finetuned:FOLDER[:LABEL], python:MODULE:FUNCTION, codons:TABLE (the "
+        "codon adaptation index of a host), codons:FASTA:ANNOTATION or command:COMMAND.",
     ),
 ]
 Goals = Annotated[

@@ -135,7 +135,7 @@ def _say_address(names: Sequence[str], host: str, port: int) -> None:
     """Report which models answer, and where."""
     shown_host = f"[{host}]" if ":" in host else host
     answer = "answers" if len(names) == 1 else "answer"
-    say(f"{' and '.join(names)} {answer} at http://{shown_host}:{port}; Ctrl-C ends")
+    say(f"{', '.join(names)} {answer} at http://{shown_host}:{port}; Ctrl-C ends")
 
 
 def _folders(finetuned: Several) -> dict[str, Path]:

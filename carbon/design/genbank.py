@@ -1,5 +1,6 @@
 """Designs as GenBank records with annotated features, by Biopython."""
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,13 +17,15 @@ def write_genbank(path: Path, columns: Columns, settings: dict[str, Any]) -> Ite
 
     The comment has the values of the design and the settings of the run.
     """
-    from Bio import SeqIO
+    from Bio import BiopythonWarning, SeqIO
 
     with path.open("w", encoding="ascii", errors="backslashreplace") as sink:
 
         def write(row: Sequence[Any]) -> None:
             cells = dict(zip(columns, row, strict=True))
-            SeqIO.write([_record(cells, settings)], sink, "genbank")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", BiopythonWarning)  # a long word keeps its line
+                SeqIO.write([_record(cells, settings)], sink, "genbank")
 
         yield write
 

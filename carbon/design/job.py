@@ -290,6 +290,7 @@ def _journal_settings(
 def summary_of(job: DesignJob, result: SearchResult) -> dict[str, Any]:
     """Return the JSON summary that the command prints."""
     search, history, designs = result
+    start = {} if job.config.start is None else {"start_keeps_rules": search.start is not None}
     return {
         "outputs": list(map(str, job.outputs)),
         "designs": len(designs),
@@ -297,5 +298,5 @@ def summary_of(job: DesignJob, result: SearchResult) -> dict[str, Any]:
         "front": sum(design.front == 1 for design in designs),
         "calls": len(history),
         "rounds": history[-1].round + 1,
-        "start_keeps_rules": None if job.config.start is None else search.start is not None,
+        **start,
     }

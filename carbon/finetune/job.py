@@ -223,11 +223,13 @@ def plan_finetune(
     prepared = prepared_of(config)
     trials = [config.trial(values) for values in config.trials()]
     num = {split: len(prepared.examples.split(split)) for split in ("train", "validation", "test")}
+    task = prepared.task.to_json()
+    del task["calibration"]  # fitted after training
     return {
         "model": str(model_folder(config.model).path),
         "method": config.method.name,
         "examples": num,
-        "task": prepared.task.to_json(),
+        "task": task,
         "most_steps": _most_steps(config.method, num["train"]),
         "trials": len(trials) if config.search else 0,
         "split_sha256": prepared.split_sha256,

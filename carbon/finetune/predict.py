@@ -1,6 +1,7 @@
 """Fine-tuned models: predict, load and save."""
 
 import shutil
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -391,7 +392,9 @@ def _with_adapter(backbone: Any, folder: Path) -> nn.Module:
         raise UserError(f"{folder}: needs peft; install carbon-dna[finetune]") from None
     config = _adapter_config(folder / "adapter_config.json")
     check_tensors(folder / "adapter_model.safetensors", dict(_adapter_shapes(backbone, config)))
-    adapted = PeftModel.from_pretrained(backbone, str(folder), config=config)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # peft uses an old name of transformers
+        adapted = PeftModel.from_pretrained(backbone, str(folder), config=config)
     check_finite_weights(adapted, folder)
     return adapted
 

@@ -1,8 +1,11 @@
 """Train adapters or all weights with transformers.Trainer."""
 
+import logging
 import re
 import shutil
+import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -256,7 +259,9 @@ def with_lora(backbone: Any, method: MethodConfig, base: str) -> Any:
         base_model_name_or_path=base,
     )
     backbone.name_or_path = base  # a bare decoder has no name
-    return get_peft_model(backbone, config)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # peft uses an old name of transformers
+        return get_peft_model(backbone, config)
 
 
 def _below(backbone: nn.Module, layer: int, targets: Sequence[str]) -> list[str]:
@@ -405,7 +410,8 @@ class _Trainer(Trainer):
             self.state = state
             self._load_best_model()
             return
-        self.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        with _without_notices_of_checkpoints():
+            self.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Return the microbatches of this process, which are already sharded."""
@@ -529,6 +535,18 @@ def _max_micro_batch(finetuned: FinetunedModel, train: Examples) -> int:
         1,
         int(share * finetuned.averager.batch_tokens) // (longest * (1 + finetuned.task.per_base)),
     )
+
+
+@contextmanager
+def _without_notices_of_checkpoints() -> Iterator[None]:
+    """Hide a notice about the file system if two checkpoints are written within a second."""
+    logger = logging.getLogger("transformers.trainer_utils")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 class _StepProgress(TrainerCallback):

@@ -265,6 +265,8 @@ def _parsed(kind: type[ModelRequest], body: bytes, headers: Headers) -> ModelReq
     except ValidationError as wrong:
         first = wrong.errors(include_url=False, include_input=False)[0]
     problem = str(first["ctx"]["error"]) if first["type"] == "value_error" else first["msg"]
+    if first["loc"][0] in kind.refused_fields:
+        problem = "is not supported; leave it out"
     raise UserError(f"{'.'.join(map(str, first['loc']))}: {problem}")
 
 

@@ -29,12 +29,14 @@ class ModelRequest(BaseModel):
 
     Attributes:
         items_field: name of the field with the items; requests with equal other fields are batched.
+        refused_fields: fields that accept only the value without an effect.
         model: name of the served model, or None.
         stream: send each result as a server-sent event as soon as it is there.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
     items_field: ClassVar[str]
+    refused_fields: ClassVar[tuple[str, ...]] = ()
 
     model: str | None = None
     stream: bool = False
@@ -76,6 +78,9 @@ class Completion(TaggedRequest):
     """
 
     items_field = "prompt"
+    refused_fields = (
+        *("best_of", "frequency_penalty", "presence_penalty", "logit_bias", "stop", "suffix"),
+    )
 
     prompt: OneOrMore
     max_tokens: int = Field(16, ge=0)

@@ -103,6 +103,7 @@ def test_a_search_goes_on_where_a_function_failed(folder, functions, capsys):
     assert command(folder, *GC, "--length", 30, "-n", 48, "--output", "command.tsv") == 0
     summary = json.loads(capsys.readouterr().out)
     assert (summary["calls"], summary["designs"]) == (48, len(designs))
+    assert "start_keeps_rules" not in summary  # without --start
     settings, *rows = (functions / "o.tsv").read_text().splitlines()
     assert json.loads(settings[2:])["functions"] == "gc=callable:gc"
     assert rows == (functions / "command.tsv").read_text().splitlines()[1:]

@@ -60,6 +60,7 @@ def test_both_strands_are_predicted_alike(base, task, pool):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.filterwarnings("error::FutureWarning")
 def test_a_folder_predicts_what_was_predicted_before(tmp_path, base):
     """Of a label of every base; for one label a sequence, the tests of a run compare them."""
     before = written(base, tmp_path / "lora", BASES)

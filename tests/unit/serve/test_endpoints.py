@@ -239,7 +239,7 @@ class TestOthers:
         ("/v1/completions", {}, "prompt", "prompt"),
         ("/v1/completions", {"prompt": "ACGX"}, "prompt.0", "'X'"),
         ("/v1/completions", {"prompt": "A", "stream": 1}, "stream", "boolean"),
-        ("/v1/completions", {"prompt": "A", "stop": "T"}, "stop", "None"),
+        ("/v1/completions", {"prompt": "A", "stop": "T"}, "stop", "leave it out"),
         ("/v1/completions", {"prompt": "A", "logits_processors": []}, "logits_processors", "Extra"),
         ("/v1/completions", {"prompt": "A", "model": "gpt"}, "model", "'gpt'"),
         ("/v1/completions", {"prompt": "A", "temperature": -1}, "temperature", "-1.0"),
