@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import csv
+from pydantic import ConfigDict, NonNegativeInt
 from typing_extensions import TypedDict
 
 from carbon.errors import UserError
@@ -50,11 +51,21 @@ _BROKEN = (ValueError, LookupError, TypeError, AttributeError, OverflowError, pa
 _T = TypeVar("_T")
 
 
+class _Row(TypedDict, total=False):
+    """An allele in JSON: the numbers, which pyarrow would round."""
+
+    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
+
+    position: NonNegativeInt
+    delta: float | None
+    percentile: float | None
+
+
 class _Whole(TypedDict):
     """Output in JSON."""
 
     settings: dict[str, Any]
-    rows: list[dict[str, Any]]
+    rows: list[_Row]
 
 
 class ScoredFile(NamedTuple):
@@ -120,6 +131,9 @@ def _checked(path: Path, settings: dict[str, Any] | None, table: pa.Table) -> Sc
             f"{path}: is not of `carbon variants`: it has {missing[0]}; score a VCF with it"
         )
     alleles = pa.table([_column(table, field) for field in SCHEMA], schema=SCHEMA)
+    positions = alleles["position"]
+    if positions.null_count or (positions.to_numpy() < 0).any():
+        raise UserError(f"{path}: has an allele without a position from 0; score the VCF again")
     if not np.isfinite(alleles["delta"].drop_null().to_numpy()).all():
         raise UserError(f"{path}: has a delta that is not a finite number; score the VCF again")
     return ScoredFile(path, settings, alleles.to_pandas())

@@ -21,19 +21,24 @@ from typing_extensions import TypedDict
 
 from carbon.errors import CorpusError
 from carbon.io.files import content_sha256
-from carbon.io.structured import open_parquet, parse_json
+from carbon.io.structured import open_parquet, open_regular, parse_json, read_bytes
 
 
 def opened(path: str) -> IO[bytes]:
     """Open a path or fsspec URL for reading and seeking.
 
     Raises:
-        CorpusError: the file does not exist, or support for the protocol is not installed.
+        CorpusError: the file is missing or a pipe, or support for its protocol is not installed.
     """
     import fsspec
 
+    local = _local(path)
     try:
-        source: IO[bytes] = fsspec.open(path, "rb").open()
+        source: IO[bytes] = (
+            open_regular(local, CorpusError) if local else fsspec.open(path, "rb").open()
+        )
+    except CorpusError:
+        raise
     except Exception as error:  # each file system of fsspec raises different errors
         raise CorpusError(f"{path}: cannot be opened: {_reason(error)}") from None
     return source
@@ -48,13 +53,23 @@ def content_if_there(path: str) -> bytes | None:
     import fsspec
 
     try:
+        if local := _local(path):
+            return read_bytes(local, error=CorpusError, remedy=REBUILD)
         with fsspec.open(path, "rb").open() as source:
             content: bytes = source.read()
     except FileNotFoundError:
         return None
+    except CorpusError:
+        raise
     except Exception as error:
         raise CorpusError(f"{path}: cannot be opened: {_reason(error)}") from None
     return content
+
+
+def _local(path: str) -> str | None:
+    """Return the path of a file on disk; None for a URL of another protocol."""
+    inner = path.removeprefix("file://")
+    return None if "://" in inner else inner
 
 
 def listed(folder: str, ending: str) -> list[str]:
@@ -81,10 +96,12 @@ def parquet(path: str, columns: Mapping[str, pa.DataType] | None = None) -> pq.P
     Raises:
         CorpusError: the file is missing, torn, or lacks a column of the given types.
     """
-    inner = path.removeprefix("file://")
-    file = opened(path) if "://" in inner else None
+    local = _local(path)
+    file = None if local else opened(path)
     try:
-        return open_parquet(inner, columns or {}, file=file, error=CorpusError, remedy=REBUILD)
+        return open_parquet(
+            local or path, columns or {}, file=file, error=CorpusError, remedy=REBUILD
+        )
     except OSError as error:
         raise CorpusError(f"{path}: cannot be opened: {_reason(error)}") from None
 

@@ -339,3 +339,27 @@ def test_what_cannot_be_compared_is_one_line(tmp_path, capsys, other, message):
     assert compare(a, tmp_path / other) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
+
+
+@pytest.mark.parametrize("ending", ["tsv", "json", "parquet"])
+@pytest.mark.parametrize("position", [None, -1])
+def test_an_allele_without_a_position_is_refused(tmp_path, capsys, ending, position):
+    rows = [allele(0, 0.5), allele(1, 0.5)]
+    a = write_scores(tmp_path / "a.tsv", rows)
+    b = write_scores(tmp_path / f"b.{ending}", [rows[0], rows[1] | {"position": position}])
+    assert compare(a, b) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"b.{ending}: has an allele without a position" in line or "rows.1.position" in line
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [({"position": 7.5}, r"rows\.1\.position: "), ({"delta": True}, r"rows\.1\.delta: ")],
+)
+def test_a_number_of_another_kind_in_json_is_not_rounded(tmp_path, capsys, value, problem):
+    rows = [allele(0, 0.5), allele(1, 0.5)]
+    a = write_scores(tmp_path / "a.tsv", rows)
+    b = tmp_path / "b.json"
+    b.write_text(json.dumps({"settings": SETTINGS, "rows": [rows[0], rows[1] | value]}))
+    assert compare(a, b) == 2
+    assert re.search(problem, capsys.readouterr().err)

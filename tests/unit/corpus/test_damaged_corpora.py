@@ -1,6 +1,7 @@
 """A damaged corpus is refused by every reader before it works, in a line that names the file."""
 
 import json
+import os
 import re
 import shutil
 
@@ -151,6 +152,24 @@ def test_a_manifest_of_wrong_types_is_named_by_its_key(corpus, wrong, problem):
     path.write_text(json.dumps(json.loads(path.read_text()) | wrong))
     with pytest.raises(CorpusError, match=f"{path}: {problem}"):
         check_corpus(corpus)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", f"mrna/{SHARD}"])
+@pytest.mark.parametrize("program", ["inspect", "mixture", "train"])
+def test_a_pipe_in_a_corpus_is_refused_at_once(corpus, tmp_path, capsys, name, program):
+    config = make_config(corpus, tmp_path / "run")
+    (corpus / name).unlink()
+    os.mkfifo(corpus / name)
+    run = train if program == "train" else data_pipeline
+    words = words_for(config) if program == "train" else [program, str(corpus)]
+    assert f"{name}: is not a regular file" in refusal(lambda: run(words), capsys)
+
+
+def test_a_manifest_of_a_terabyte_is_refused_before_it_is_read(corpus):
+    with (corpus / "manifest.json").open("wb") as sink:
+        sink.truncate(10**12)
+    with pytest.raises(CorpusError, match=r"manifest\.json: is larger than"):
+        read_manifest(corpus)
 
 
 def test_keys_that_a_manifest_lacks_are_empty(corpus):
