@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
 from carbon.errors import UserError
@@ -52,8 +53,9 @@ def _number(name: str, device: str) -> int:
     return int(match[1])
 
 
+@cache
 def visible_gpus() -> list[str]:
-    """Return the GPUs that this process may use, counted by a short-lived child."""
+    """Return the GPUs that this process may use, counted once, by a short-lived child."""
     if not has_gpus():
         return []
     import subprocess  # not needed on most machines

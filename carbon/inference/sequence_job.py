@@ -27,7 +27,7 @@ from carbon.io import vectors as vector_files
 from carbon.io.files import atomic_file, check_no_input, content_sha256, output_path
 from carbon.io.tables import chosen_by_ending, write_parquet, write_tsv
 from carbon.parallel.driver import Job, run_job
-from carbon.parallel.options import WorkerOptions, loaded_device
+from carbon.parallel.options import WorkerOptions, device_here
 from carbon.progress import say, track
 
 if TYPE_CHECKING:
@@ -118,8 +118,8 @@ def is_streamed(options: WorkerOptions, reason: str | None) -> bool:
     """
     if reason and options.resume:
         raise UserError(f"--resume: {reason}, without a journal; give files or leave it out")
-    if reason and (options.ray or options.processes):
-        say(f"{reason}; --processes and --ray have no effect")
+    if reason and (options.address or options.processes):
+        say(f"{reason}; --processes, --ray and RAY_ADDRESS have no effect")
     return bool(reason)
 
 
@@ -150,7 +150,7 @@ def run_sequence_job(
     records = read_sequences(source)
     make = partial(kind, source)
     if is_streamed(options, streaming_reason(source, job.output)):
-        worker: Any = model_worker(job, make, loaded_device(options))
+        worker: Any = model_worker(job, make, device_here(options))
         return write(worker.about["settings"], track(worker.stream(records), "sequences"))
 
     def blocks() -> Iterator[list[Sequence]]:

@@ -37,12 +37,23 @@ class WorkerOptions:
     ray: str | None = None
     resume: bool = False
 
+    def __post_init__(self) -> None:
+        """Raise UserError for options that contradict each other, and too many processes."""
+        if self.ray and self.processes is not None:
+            raise UserError("--ray and --processes: give one of them")
+        if not 0 <= (self.processes or 0) <= _MOST_PROCESSES:
+            raise UserError(f"--processes {self.processes}: give 0 to {_MOST_PROCESSES}")
+
+    @property
+    def address(self) -> str | None:
+        """Address of the Ray cluster, if there is one; `--processes` overrides RAY_ADDRESS."""
+        return self.ray or (os.environ.get(_ADDRESS) if self.processes is None else None)
+
 
 def start_early(options: WorkerOptions) -> None:
     """Start the imports of worker processes while the driver imports."""
     is_on_cpu = options.device == "cpu" or (options.device == AUTO and not has_gpus())
-    is_possible = 0 < (options.processes or 0) <= _MOST_PROCESSES
-    if is_possible and is_on_cpu and sys.platform == "linux":
+    if options.processes and is_on_cpu and sys.platform == "linux":
         from carbon.parallel.local import start_fork_server
 
         start_fork_server()
@@ -55,6 +66,17 @@ def loaded_device(options: WorkerOptions) -> str:
     'cuda'
     """
     return CUDA if options.device.startswith(CUDA) else options.device
+
+
+def device_here(options: WorkerOptions) -> str:
+    """Return the device of a model in this process, which then sees only the first GPU named.
+
+    Raises:
+        UserError: a named GPU does not exist.
+    """
+    if options.device not in (AUTO, CUDA) and (gpus := chosen_gpus(options.device)):
+        os.environ.update(CUDA_VISIBLE_DEVICES=gpus[0])
+    return loaded_device(options)
 
 
 @contextmanager
@@ -86,11 +108,9 @@ def _exit(number: int, frame: Any) -> NoReturn:
 
 
 def engine_of(options: WorkerOptions, make: MakeWorker) -> Engine:
-    """Return the engine that the options select; `--processes` overrides RAY_ADDRESS."""
+    """Return the engine that the options select."""
     device, number = options.device, options.processes
-    if options.ray and number is not None:
-        raise UserError("--ray and --processes: give one of them")
-    if address := options.ray or (os.environ.get(_ADDRESS) if number is None else None):
+    if address := options.address:
         from carbon.parallel.ray import RayActors
 
         return RayActors(make, address, threads=_threads_set(), use_gpus=may_use_gpus(device))
@@ -98,11 +118,8 @@ def engine_of(options: WorkerOptions, make: MakeWorker) -> Engine:
     if number is None:
         number = len(gpus) if len(gpus) > 1 else 0
     if number == 0:
-        if len(gpus) == 1 and device != AUTO:
-            os.environ.update(CUDA_VISIBLE_DEVICES=gpus[0])
+        device_here(options)
         return InProcess(make)
-    if not 0 < number <= _MOST_PROCESSES:
-        raise UserError(f"--processes {number}: give 0 to {_MOST_PROCESSES}")
     from carbon.parallel.local import LocalProcesses
 
     is_on_cpu = device == "cpu" or (device == AUTO and not gpus and sys.platform == "linux")

@@ -22,7 +22,7 @@ from carbon.io.files import atomic_file, check_no_input, output_path
 from carbon.io.tables import words_of
 from carbon.parallel.driver import Job, Workers, run_job
 from carbon.parallel.journal import journal_path
-from carbon.parallel.options import WorkerOptions, loaded_device
+from carbon.parallel.options import WorkerOptions, device_here
 from carbon.progress import progress, say
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def run_generate_job(job: GenerateJob, options: WorkerOptions) -> None:
         reason = "a gap (--right) is filled by one process"
     if job.engine != "own":
         reason = "--engine continuous draws all prompts in one process"
-    draw_streamed = partial(_draw_streamed, job, loaded_device(options))
+    draw_streamed = partial(_draw_streamed, job, options)
     if is_streamed(options, reason) or not job.output:
         draw_streamed()
         return
@@ -115,8 +115,9 @@ def _check_options(job: GenerateJob) -> None:
         )
 
 
-def _draw_streamed(job: GenerateJob, device: str) -> None:
+def _draw_streamed(job: GenerateJob, options: WorkerOptions) -> None:
     """Draw all sequences in this process, without a journal."""
+    device = device_here(options)
     if not job.output:
         sys.stdout.writelines(_lines(job, device))
         return

@@ -112,16 +112,16 @@ def test_both_workers_start_before_the_first_is_up(folder, tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("command", "ending"),
+    ("command", "ending", "num_blocks"),
     [
-        ("score", "json"),
-        ("generate", "fa"),
-        pytest.param("embed_vcf", "npz", marks=pytest.mark.nightly),
-        pytest.param("embed", "parquet", marks=pytest.mark.nightly),
+        ("score", "json", 3),
+        ("generate", "fa", 3),
+        pytest.param("embed_vcf", "npz", 2, marks=pytest.mark.nightly),
+        pytest.param("embed", "parquet", 3, marks=pytest.mark.nightly),
     ],
 )
 def test_a_stopped_run_goes_on_to_the_same_bytes(
-    folder, tmp_path, capsys, monkeypatch, command, ending
+    folder, tmp_path, capsys, monkeypatch, command, ending, num_blocks
 ):
     """Of variants, scan, background and predict, tests of their own show it."""
     alone, resumed = (tmp_path / f"{name}.{ending}" for name in ("alone", "again"))
@@ -139,7 +139,7 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(
     assert main([*words_of(command, folder, resumed), "--tag", "<fungi_species>", "--resume"]) == 2
     assert "differs in: tags; give the same" in capsys.readouterr().err
     assert main([*words_of(command, folder, resumed), "--resume"]) == 0
-    assert kept == [0, 1, 2]
+    assert kept == list(range(num_blocks))
     assert resumed.read_bytes() == alone.read_bytes()
     assert capsys.readouterr().out == told.replace(str(alone), str(resumed))
 
@@ -171,7 +171,7 @@ def test_streams_and_gaps_are_for_one_process(folder, tmp_path, capsys, monkeypa
     with in_two_seats():
         assert main([*words, "--model", f"{folder}/model", "--processes", "2"]) == 0
     captured = capsys.readouterr()
-    assert reason in captured.err and "; --processes and --ray have no effect" in captured.err
+    assert reason in captured.err and "RAY_ADDRESS have no effect" in captured.err
     rows = (tmp_path / "o.tsv").read_text() if "--output" in words else captured.out
     assert len(rows.splitlines()) > 1
 

@@ -66,6 +66,19 @@ def test_one_worker_a_gpu(monkeypatch):
     assert isinstance(engine(), InProcess)
 
 
+def test_this_process_computes_on_the_first_gpu_that_is_named(monkeypatch):
+    gpus(monkeypatch, "4", "7")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,7")
+    for device, seen in (("auto", "4,7"), ("cuda", "4,7"), ("cuda:1,cuda:0", "7"), ("cuda:0", "4")):
+        engine(device=device, processes=0)
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == seen
+    assert options.device_here(WorkerOptions(device="cuda:1")) == "cuda"
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "7"
+    assert options.device_here(WorkerOptions(device="cpu")) == "cpu"
+    with pytest.raises(UserError, match="cuda:2 does not exist"):
+        options.device_here(WorkerOptions(device="cuda:2"))
+
+
 def test_each_worker_sees_its_own_gpu_and_threads(monkeypatch, tmp_path):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     environments = [{"CUDA_VISIBLE_DEVICES": n, "OMP_NUM_THREADS": "1"} for n in "57"]
@@ -86,6 +99,7 @@ def test_each_worker_sees_its_own_gpu_and_threads(monkeypatch, tmp_path):
         ({"device": "cuda:0,cpu"}, "a list names GPUs, such as cuda:0,cuda:1"),
         ({"device": "cpu,cpu"}, "a list names GPUs, such as cuda:0,cuda:1"),
         ({"processes": 5000}, "give 0 to 1024"),
+        ({"processes": -1}, "give 0 to 1024"),
     ],
 )
 def test_options_that_are_not_possible(monkeypatch, given, message):
@@ -123,11 +137,20 @@ def test_without_ray_one_line_says_what_to_install(monkeypatch):
         engine(ray="127.0.0.1:6379")
 
 
-def test_a_stream_is_for_one_process(capsys):
+def test_a_stream_is_for_one_process(monkeypatch, capsys):
+    assert is_streamed(WorkerOptions(), "standard input is read by one process")
+    assert not capsys.readouterr().err
     several = WorkerOptions(processes=2)
     assert is_streamed(several, "standard input is read by one process")
     said = capsys.readouterr().err
-    assert said == "standard input is read by one process; --processes and --ray have no effect\n"
+    monkeypatch.setenv("RAY_ADDRESS", "head:6379")
+    assert is_streamed(WorkerOptions(), "standard input is read by one process")
+    assert capsys.readouterr().err == said
+    assert is_streamed(WorkerOptions(processes=0), "standard input is read by one process")
+    assert not capsys.readouterr().err
+    reason, effect = said.split("; ")
+    assert reason == "standard input is read by one process"
+    assert effect == "--processes, --ray and RAY_ADDRESS have no effect\n"
     assert not is_streamed(several, None)
     resumed = WorkerOptions(resume=True)
     with pytest.raises(UserError, match="--resume: standard input is read by one process, without"):

@@ -47,7 +47,6 @@ def actors(cluster, folder, *, resume=False):
     return Workers(engine, resume=resume)
 
 
-@pytest.mark.nightly
 def test_actors_write_the_bytes_of_one_process(cluster, tmp_path):
     """An actor is killed at a block; an error in an actor ends the run."""
     (tmp_path / "kill-17").write_text("x")
