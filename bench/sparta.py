@@ -20,7 +20,7 @@ import tomli_w
 from carbon.run_folder import read_lines
 
 SHARES, SEEDS, METHODS = (0.001, 0.01, 0.1), (0, 1, 2), ("sparta", "diloco")
-CE_TOKENS, FNS_TOKENS = 200_000, 100_000
+CE_TOKENS, FNS_TOKENS = 682_752, 341_248
 PLAIN_MEAN = {"momentum": 0.0, "learning_rate": 1.0, "codec": "fp32"}
 
 
