@@ -18,7 +18,7 @@ process SCORE {
     path reference
 
     output:
-    tuple val(number), path("${number}.vcf.gz")
+    tuple val(number), path("${number}.vcf.gz"), path("${number}.json")
 
     script:
     """
@@ -33,6 +33,7 @@ process JOIN {
 
     input:
     path parts
+    path summaries
 
     output:
     path "${params.output}*"
@@ -41,6 +42,7 @@ process JOIN {
     """
     bcftools concat --naive --output ${params.output} ${parts}
     bcftools index --tbi ${params.output}
+    carbon join --output ${params.output}.json ${summaries}
     """
 }
 
@@ -50,5 +52,6 @@ workflow {
         .splitCsv(sep: '\t')
         .map { row -> tuple(number++, "${row[0]}:${(row[1] as long) + 1}-${row[2]}") }
     scored = SCORE(regions, file(params.vcf), file(params.reference))
-    JOIN(scored.toSortedList { left, right -> left[0] <=> right[0] }.map { all -> all*.getAt(1) })
+    inOrder = scored.toSortedList { left, right -> left[0] <=> right[0] }
+    JOIN(inOrder.map { all -> all*.getAt(1) }, inOrder.map { all -> all*.getAt(2) })
 }

@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from functools import partial
 from pathlib import Path
 
@@ -66,23 +65,25 @@ def test_actors_write_the_bytes_of_one_process(cluster, tmp_path):
 def test_a_node_is_lost_and_another_is_added(cluster, tmp_path):
     node = {"num_cpus": 2, "object_store_memory": 80 * 2**20}
     lost = cluster.add_node(**node)
-    (tmp_path / "slow").write_text("0.4")
+    (slow := tmp_path / "slow").write_text("0.4")
 
     done = []
 
     def compute():
         with actors(cluster, tmp_path) as workers:
-            done.append(run(job_of(tmp_path / "o", total=200), workers))
+            done.append(run(job_of(tmp_path / "o", total=2000), workers))
 
     computing = threading.Thread(target=compute)
     computing.start()
-    waits_for(lambda: num_kept(tmp_path) > 5, 120)
+    waits_for(lambda: num_kept(tmp_path) > 5 and len(_actors()) == 4, 120)
     cluster.remove_node(lost, allow_graceful=False)
-    time.sleep(2)
+    waits_for(lambda: len(_actors()) == 2, 60)
     cluster.add_node(**node)  # by the main thread, as Ray needs it
+    waits_for(lambda: len(_actors()) == 4, 60)  # two of them on the added node
+    slow.unlink()
     computing.join()
-    assert done == [200]
-    whole = "".join(f"{2 * n}\n" for n in range(200))
+    assert done == [2000]
+    whole = "".join(f"{2 * n}\n" for n in range(2000))
     assert (tmp_path / "o").read_text() == whole
 
 
