@@ -188,7 +188,7 @@ class CarbonModel(Model):
         The sequence is read three times, from its first, second and third base, so that each place
         of a codon meets every place of a k-mer. A place that two readings cover gets their mean; a
         sequence longer than the context is read in parts that follow one another. If a word is
-        longer than a k-mer, each place begins a k-mer, and the word continues what is before it.
+        longer than a k-mer, each place begins a k-mer, and the word continues the bases before it.
         """
         if len(words[0]) > self._k:
             return self._by_continuations(sequence, words)

@@ -133,7 +133,9 @@ def _checked(path: Path, settings: dict[str, Any] | None, table: pa.Table) -> Sc
     alleles = pa.table([_column(table, field) for field in SCHEMA], schema=SCHEMA)
     positions = alleles["position"]
     if positions.null_count or (positions.to_numpy() < 0).any():
-        raise UserError(f"{path}: has an allele without a position from 0; score the VCF again")
+        raise UserError(
+            f"{path}: has an allele whose position is missing or negative; score the VCF again"
+        )
     if not np.isfinite(alleles["delta"].drop_null().to_numpy()).all():
         raise UserError(f"{path}: has a delta that is not a finite number; score the VCF again")
     return ScoredFile(path, settings, alleles.to_pandas())

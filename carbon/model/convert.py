@@ -55,7 +55,7 @@ def write_gguf(network: PreTrainedModel, path: Path, name: str) -> None:
     """Write a network with the native rows; matrices in its dtype, vectors in float32.
 
     Raises:
-        UserError: the package gguf is missing, the network is no Llama, GGUF has not the dtype, or
+        UserError: the package gguf is missing, the network is not a Llama, GGUF lacks the dtype, or
             the context is stretched.
     """
     try:
@@ -65,8 +65,8 @@ def write_gguf(network: PreTrainedModel, path: Path, name: str) -> None:
     config: Any = network.config
     if config.model_type != _ARCHITECTURE:
         raise UserError(
-            f"{name}: is a {config.model_type} network, and GGUF is written of {_ARCHITECTURE} "
-            "only; give an output folder instead"
+            f"{name}: is a {config.model_type} network, and only {_ARCHITECTURE} "
+            "can be written as GGUF; give an output folder instead"
         )
     if network.dtype not in _GGUF_DTYPES:
         stored = str(network.dtype).removeprefix("torch.")

@@ -508,7 +508,7 @@ def _check_shapes(folder: Path, config: Mapping[str, Any], shapes: Mapping[str, 
     for name in sorted(set(shapes) - known):
         if not name.endswith("rotary_emb.inv_freq"):  # written by older releases of transformers
             raise ModelError(
-                f"{folder}: the weights have {_short(name)}, which by config.json the network has "
+                f"{folder}: the weights have {_short(name)}, and the network of config.json does "
                 "not; are they of one model?"
             )
 

@@ -116,13 +116,13 @@ def _check_report(report: Mapping[str, Any], source: str | Path) -> None:
         raise ModelError(f"{source}: the weights lack {len(missing)} tensors such as {missing[0]}")
     for name, stored, expected in sorted(report["mismatched_keys"]):
         raise ModelError(
-            f"{source}: {name} is {tuple(stored)}, by config.json it would be {tuple(expected)}; "
+            f"{source}: {name} is {tuple(stored)}, and config.json implies {tuple(expected)}; "
             "are they of one model?"
         )
     for name in sorted(report["unexpected_keys"]):
         raise ModelError(
-            f"{source}: the weights have {abridged(repr(name))}, which by config.json the network "
-            "has not; are they of one model?"
+            f"{source}: the weights have {abridged(repr(name))}, and the network of config.json "
+            "does not; are they of one model?"
         )
 
 

@@ -79,7 +79,12 @@ class Completion(TaggedRequest):
 
     items_field = "prompt"
     refused_fields = (
-        *("best_of", "frequency_penalty", "presence_penalty", "logit_bias", "stop", "suffix"),
+        "best_of",
+        "frequency_penalty",
+        "presence_penalty",
+        "logit_bias",
+        "stop",
+        "suffix",
     )
 
     prompt: OneOrMore

@@ -89,7 +89,7 @@ def test_what_cannot_be_written_is_told(folder, tmp_path, capsys, monkeypatch):
     config = Qwen3Config.from_dict(load(folder).model.network.config.to_dict())
     save_model(Qwen3ForCausalLM(config), tmp_path / "other")
     assert main(["convert", str(tmp_path / "other"), *words[2:]]) == 2
-    assert "is a qwen3 network, and GGUF is written of llama only" in capsys.readouterr().err
+    assert "is a qwen3 network, and only llama can be written as GGUF" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "gguf", None)
     assert main(words) == 2
     assert "pip install 'carbon-dna[gguf]'" in capsys.readouterr().err

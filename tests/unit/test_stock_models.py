@@ -616,20 +616,28 @@ class TestRefusals:
         [
             (
                 {"model_type": "llama", "architectures": ["LlamaForCausalLM"]},
-                r"the weights have '.*k_norm.weight', which by config.json the network has not",
+                r"the weights have '.*k_norm.weight', and the network of config.json does not",
             ),
-            ({"num_attention_heads": 3}, r"o_proj.weight is \(16, 16\), .* would be \(16, 24\)"),
+            ({"num_attention_heads": 3}, r"o_proj.weight is \(16, 16\), .* implies \(16, 24\)"),
             ({"num_hidden_layers": 3}, r"the weights lack 11 tensors such as model.layers.2"),
         ],
     )
     def test_weights_of_another_network(self, tmp_path, values, problem):
-        """transformers leaves out what a network has not, and draws what the weights lack."""
+        """transformers would leave out extra tensors, and draw missing ones at random."""
         folder = save_stock_model(tmp_path / "m", "qwen3", 1, begin=True)
         config = json.loads((folder / "config.json").read_text())
         del config["layer_types"]
         (folder / "config.json").write_text(json.dumps(config | values))
         with pytest.raises(ModelError, match=problem):
             carbon.load(folder, device="cpu")
+
+    def test_buffers_that_older_releases_of_transformers_wrote(self, tmp_path):
+        """They are left out; the model loads."""
+        folder = save_stock_model(tmp_path / "m", "llama", 3, begin=True)
+        path = folder / "model.safetensors"
+        old = {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(4)}
+        save_file(load_file(path) | old, path, metadata={"format": "pt"})
+        assert carbon.load(folder, device="cpu").score(["ACGTTA" * 3])
 
     def test_a_gpt_2_is_read_but_has_no_single_layers(self, tmp_path, capsys):
         """Older files have the causal mask among the weights."""
