@@ -1,6 +1,8 @@
 """Blocks by actors of a Ray cluster, whose nodes are simulated on this machine."""
 
 import json
+import os
+import signal
 import threading
 from functools import partial
 from pathlib import Path
@@ -97,12 +99,22 @@ def test_more_actors_than_there_is_room_for(cluster, tmp_path, monkeypatch):
 
 
 @pytest.mark.nightly
-def test_actors_end_with_their_driver(cluster, tmp_path):
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 143), (signal.SIGINT, 130)]
+)
+def test_actors_end_with_their_driver(cluster, tmp_path, number, code):
+    """The driver is killed, ended, or stopped by Ctrl-C; another run continues its journal."""
     (tmp_path / "slow").write_text("0.3")
     driver = started(tmp_path, "--ray", cluster.address)
     waits_for(lambda: num_kept(tmp_path) > 2, 120)
-    driver.kill()
-    driver.communicate()
+    if number == signal.SIGINT:
+        os.killpg(driver.pid, number)  # as a terminal sends Ctrl-C
+    else:
+        driver.send_signal(number)
+    _, said = driver.communicate(timeout=60)
+    assert driver.returncode == code, said
+    assert "Traceback" not in said
+    assert not (tmp_path / "o").exists()
     waits_for(lambda: not _actors(), 30)
     (tmp_path / "slow").unlink()
     with actors(cluster, tmp_path, resume=True) as workers:
