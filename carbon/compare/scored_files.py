@@ -131,11 +131,10 @@ def _checked(path: Path, settings: dict[str, Any] | None, table: pa.Table) -> Sc
             f"{path}: is not of `carbon variants`: it has {missing[0]}; score a VCF with it"
         )
     alleles = pa.table([_column(table, field) for field in SCHEMA], schema=SCHEMA)
-    positions = alleles["position"]
-    if positions.null_count or (positions.to_numpy() < 0).any():
-        raise UserError(
-            f"{path}: has an allele whose position is missing or negative; score the VCF again"
-        )
+    if absent := [name for name in KEY if alleles[name].null_count]:
+        raise UserError(f"{path}: has an allele without {absent[0]}; score the VCF again")
+    if (alleles["position"].to_numpy() < 0).any():
+        raise UserError(f"{path}: has an allele at a negative position; score the VCF again")
     if not np.isfinite(alleles["delta"].drop_null().to_numpy()).all():
         raise UserError(f"{path}: has a delta that is not a finite number; score the VCF again")
     return ScoredFile(path, settings, alleles.to_pandas())
@@ -146,8 +145,7 @@ def _column(table: pa.Table, field: pa.Field) -> pa.Array | pa.ChunkedArray:
     if field.name not in table.column_names:
         return pa.nulls(len(table), field.type)
     column = table[field.name].cast(field.type)
-    is_text_of_key = field.name in KEY and field.type == pa.string()
-    return column.fill_null(".") if is_text_of_key else column  # an id of `.` is not missing
+    return column.fill_null(".") if field.name == "id" else column  # an id of `.` is not missing
 
 
 def _vcf(path: Path) -> Contents:

@@ -342,14 +342,24 @@ def test_what_cannot_be_compared_is_one_line(tmp_path, capsys, other, message):
 
 
 @pytest.mark.parametrize("ending", ["tsv", "json", "parquet"])
-@pytest.mark.parametrize("position", [None, -1])
-def test_an_allele_without_a_position_is_refused(tmp_path, capsys, ending, position):
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("position", None, "has an allele without position"),
+        ("position", -1, "has an allele at a negative position"),
+        *((name, None, f"has an allele without {name}") for name in ("contig", "ref", "alt")),
+    ],
+)
+def test_an_allele_without_a_place_or_bases_is_refused(
+    tmp_path, capsys, ending, name, value, problem
+):
     rows = [allele(0, 0.5), allele(1, 0.5)]
     a = write_scores(tmp_path / "a.tsv", rows)
-    b = write_scores(tmp_path / f"b.{ending}", [rows[0], rows[1] | {"position": position}])
+    b = write_scores(tmp_path / f"b.{ending}", [rows[0], rows[1] | {name: value}])
     assert compare(a, b) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    problem = "rows.1.position: " if ending == "json" else "has an allele whose position is missing"
+    if (ending, name) == ("json", "position"):
+        problem = "rows.1.position: "
     assert f"b.{ending}: {problem}" in line
 
 
