@@ -21,7 +21,7 @@ from carbon.inference.options import PROTOCOLS, STRANDS_READ, WINDOW_PROTOCOLS
 from carbon.inference.variants import allele_windows, needed_bp, site_of
 from carbon.inference.variants.tiles import fetch_along, tiled_site
 from carbon.inference.variants.windows import tile_grid
-from carbon.tokenizer import K
+from carbon.tokenizer import NATIVE
 from eval.contract import Model, Reading
 
 _AT_ONCE = 64
@@ -71,7 +71,7 @@ def windows_of(
 def _on_tiles(
     reference: Reference, variant: Variant, reading: Reading, most_allele_bp: int
 ) -> list[Window]:
-    grid = tile_grid(reading.window_bp, k=K)
+    grid = tile_grid(reading.window_bp, k=NATIVE.k)  # the tiles of Carbon's own models
     windows = []
     for strand in STRANDS_READ[reading.strands]:
         site = tiled_site(reference, variant, strand, grid.downstream_bp)
