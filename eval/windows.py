@@ -1,7 +1,7 @@
 """Deltas of variants for models of any kind, by the same windows as Carbon's own scoring.
 
 Carbon's `centered` also leaves out bases at the start of one window, so that after an indel the
-6-mers of both alleles begin at the same bases. Where tokens of another model begin is not known.
+k-mers of both alleles begin at the same bases. Where tokens of another model begin is not known.
 
 `centered`: windows of one length with REF and with ALT, the variant in the middle. `right_end`: the
 bases before the variant, and after them the alleles up to at least the first base that differs.

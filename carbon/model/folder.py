@@ -320,7 +320,10 @@ def read_config(folder: Path) -> dict[str, Any]:
     config = read_table(path)
     if (kind := config.get("model_type")) not in MODEL_SPECS:
         known = " or ".join(map(repr, MODEL_SPECS))
-        raise ModelError(f"{path}: model_type is {kind!r}, Carbon models are {known}")
+        raise ModelError(
+            f"{path}: model_type is {kind!r}, Carbon models are {known}; other models need their "
+            "tokenizer files"
+        )
     config["num_key_value_heads"] = config.get("num_key_value_heads") or config.get(
         "num_attention_heads"
     )
@@ -350,7 +353,7 @@ def rows_vocabulary(num_rows: int, source: str) -> Vocabulary:
             return vocabulary
     raise ModelError(
         f"{source}: {num_rows} rows fit neither the native vocabulary ({NATIVE.size}) "
-        f"nor the hybrid one ({HYBRID.size}); is it a Carbon model?"
+        f"nor the hybrid one ({HYBRID.size}); other models need their tokenizer files"
     )
 
 
