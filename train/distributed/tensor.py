@@ -32,7 +32,8 @@ _SLICE, _WHOLE = Shard(1), Replicate()
 def share_matrices(stage: nn.Module, ranks: Ranks) -> None:
     """Divide the matrices of a stage among the processes of the tensor axis; also on `meta`."""
     mesh = ranks.mesh["tensor"]
-    head_norms = MODEL_SPECS[stage.config.model_type].head_norms  # type: ignore[union-attr]
+    config: Any = stage.config
+    head_norms = MODEL_SPECS[config.model_type].head_norms
     for layer in stage.layers():  # type: ignore[operator]
         parallelize_module(layer, mesh, _layer_plan(head_norms))
     named = dict(stage.named_modules())
