@@ -89,7 +89,7 @@ def train(preset: str, sizes: Sizes, kind: str) -> Row:
 
     from train.config import ParallelConfig
     from train.distributed.mesh import joined_ranks
-    from train.models.spec import flops_a_token, network_config
+    from train.models.network import flops_a_token, network_config
 
     device = _device()
     config = trials.config_of(preset, "full" if preset == "3b" else "none", sizes.row_tokens)
@@ -107,7 +107,7 @@ def score(preset: str, sizes: Sizes, kind: str) -> Row:
     import torch
 
     from carbon.tokenizer import NATIVE, decode_kmers, encode_kmers
-    from train.models.spec import flops_a_token
+    from train.models.network import flops_a_token
 
     model = _model(preset, sizes)
     kmers = torch.randint(4096, (4, sizes.row_tokens - 1))

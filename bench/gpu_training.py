@@ -15,7 +15,7 @@ from train.distributed.context import Batch, packed_batch
 from train.distributed.mesh import Ranks, trained_parameters
 from train.distributed.parallelize import build_stages
 from train.distributed.pipeline import Pipeline, finish_gradients
-from train.models.spec import build_network
+from train.models.network import build_network
 from train.optim import make_optimizers
 
 ROW_TOKENS = 8192

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from carbon.model import PRESETS
 from carbon.tokenizer import NUM_KMERS
-from train.models.spec import Sizes
+from train.models.network import Sizes
 
 ROW_TOKENS, GPUS = 8_192, 8
 DECODED_ROWS = 64

@@ -55,7 +55,7 @@ def usual_speed(config: TrainConfig, steps: int) -> float:
 def _usual_speed(ranks: Any, config: TrainConfig, steps: int) -> float:
     from transformers import Trainer, TrainerCallback, TrainingArguments
 
-    from train.models.spec import build_network
+    from train.models.network import build_network
 
     rows = open_rows(config, Schedule(config))
 

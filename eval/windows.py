@@ -1,7 +1,7 @@
 """Deltas of variants for models of any kind, by the same windows as Carbon's own scoring.
 
 Carbon's `centered` also leaves out bases at the start of one window, so that after an indel the
-6-mers of both alleles begin at the same bases. Where tokens of another model begin is not known.
+k-mers of both alleles begin at the same bases. Where tokens of another model begin is not known.
 
 `centered`: windows of one length with REF and with ALT, the variant in the middle. `right_end`: the
 bases before the variant, and after them the alleles up to at least the first base that differs.
@@ -21,7 +21,7 @@ from carbon.inference.options import PROTOCOLS, STRANDS_READ, WINDOW_PROTOCOLS
 from carbon.inference.variants import allele_windows, needed_bp, site_of
 from carbon.inference.variants.tiles import fetch_along, tiled_site
 from carbon.inference.variants.windows import tile_grid
-from carbon.tokenizer import K
+from carbon.tokenizer import NATIVE
 from eval.contract import Model, Reading
 
 _AT_ONCE = 64
@@ -71,7 +71,7 @@ def windows_of(
 def _on_tiles(
     reference: Reference, variant: Variant, reading: Reading, most_allele_bp: int
 ) -> list[Window]:
-    grid = tile_grid(reading.window_bp, k=K)
+    grid = tile_grid(reading.window_bp, k=NATIVE.k)  # the tiles of Carbon's own models
     windows = []
     for strand in STRANDS_READ[reading.strands]:
         site = tiled_site(reference, variant, strand, grid.downstream_bp)

@@ -25,7 +25,7 @@ from train.config import ParallelConfig, TrainConfig
 from train.distributed.mesh import joined_ranks
 from train.distributed.weights import KMER_INITS, initial_weight
 from train.export import write_export
-from train.models.spec import build_network, network_config
+from train.models.network import build_network, network_config
 from train.saved import saved_weights
 
 ENTRY = BUNDLED_MODELS["yeast"]

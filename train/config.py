@@ -12,9 +12,9 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 from pydantic import Field
 
 from carbon.io.config import Name, NotEmpty, Recipe, check, read_table, with_overrides
+from carbon.model.architectures import RELEASED, ArchitectureName
 
 PresetName = Literal["tiny", "3m", "5m", "mini", "500m", "3b", "8b"]
-ArchitectureName = Literal["llama", "qwen3"]
 KmerInitName = Literal["independent", "bases"]
 TuningName = Literal["whole", "lora", "last"]
 Linear = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -64,7 +64,7 @@ class ModelConfig(Recipe):
 
     preset: Literal[PresetName, ""] = ""
     """Size of the network; with `start`, its own size holds."""
-    architecture: ArchitectureName = "llama"
+    architecture: ArchitectureName = RELEASED
     """Decoder: as in the released models, or with normalised queries and keys."""
     kmer_init: KmerInitName = "independent"
     """Initialisation of the rows of 6-mers: independent random vectors, as published, or sums of

@@ -25,7 +25,7 @@ from train.config import ModelConfig, ParallelConfig, TrainConfig
 from train.data import open_rows
 from train.distributed.mesh import joined_ranks
 from train.distributed.weights import merged, save_adapter
-from train.models.spec import network_config
+from train.models.network import network_config
 from train.models.start import TUNINGS, Start, open_start
 from train.runs.record import Work
 from train.saved import Saved, saved_weights

@@ -35,7 +35,7 @@ from train.checkpoint import Checkpoints
 from train.config import ComputeConfig, GuardConfig, PhaseConfig, TrainConfig
 from train.diloco.sync import OuterSync
 from train.distributed.mesh import Ranks
-from train.models.spec import flops_a_token, spec_of
+from train.models.network import flops_a_token, stock_network
 from train.planning.time import peak_flops
 from train.runs.log import Metrics, RunLog
 from train.runs.record import HELDOUT_OF
@@ -348,12 +348,11 @@ def assembled(
     network_config: PreTrainedConfig, weights: Mapping[str, Tensor], device: torch.device
 ) -> PreTrainedModel:
     """Return a stock network with these weights, which are requested one at a time."""
-    spec = spec_of(network_config.model_type)
     with torch.device("meta"):
-        network = spec.build(network_config)
+        network = stock_network(network_config)
     network.to_empty(device=device)
     with device:
-        network.model.rotary_emb = spec.rotary_embedding(network_config)
+        network.model.rotary_emb = type(network.model.rotary_emb)(network_config)
     network.tie_weights()
     with torch.no_grad():
         for name, parameter in network.named_parameters():  # tied ones once

@@ -26,7 +26,7 @@ from carbon.model.save import OnDemand
 from carbon.progress import say
 from train.config import CheckpointConfig, ComputeConfig, ParallelConfig, ProbeConfig, TrainConfig
 from train.distributed.mesh import Ranks
-from train.models.spec import build_network
+from train.models.network import build_network
 from train.models.start import Start
 from train.watch import STAGE_ENDS
 

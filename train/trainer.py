@@ -42,7 +42,7 @@ from train.hooks import (
     set_up,
     signal_to_end,
 )
-from train.models.spec import network_config
+from train.models.network import network_config
 from train.models.start import open_start
 from train.optim import make_optimizers, set_learning_rate
 from train.planning.plan import Plan, check_fits, plan_of

@@ -118,7 +118,7 @@ def ours(name: MethodName, examples: Examples, vocabulary: Vocabulary = NATIVE) 
     method = MethodConfig(
         name=name, epochs=1.0, batch=BATCH, strands="forward", validations_per_epoch=1
     )
-    manifest = Manifest(method=name, base="tiny", base_sha256="", task=QUESTION)
+    manifest = Manifest(method=name, base="tiny", base_sha256="", task=QUESTION, k=6)
     finetuned, _ = begin(LoadedModel(network(vocabulary), vocabulary), manifest, method, 0)
     few = examples.subset([0, 1])
     with tempfile.TemporaryDirectory() as folder:

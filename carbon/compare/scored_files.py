@@ -22,7 +22,6 @@ from carbon.genome.sequences import BROKEN_GZIP, open_text
 from carbon.genome.vcf import holds_variants, text_lines
 from carbon.io.files import why_no_file
 from carbon.io.structured import JSON_OBJECT, open_parquet, parse_json, read_bytes
-from carbon.tokenizer import K
 
 KEY = {
     "contig": pa.string(), "position": pa.int64(), "id": pa.string(),
@@ -124,7 +123,7 @@ def _checked(path: Path, settings: dict[str, Any] | None, table: pa.Table) -> Sc
         UserError: the file is not an output of `carbon variants`.
     """
     missing = [f"no column '{name}'" for name in _REQUIRED if name not in table.column_names]
-    if settings is None or "delta" not in settings:
+    if settings is None or "delta" not in settings or type(settings.get("k")) is not int:
         missing = ["no settings of a run"]
     if settings is None or missing:
         raise UserError(
@@ -376,8 +375,7 @@ def kinds_of(alleles: pd.DataFrame) -> Labels:
 
 def common_k(files: Iterable[ScoredFile]) -> int:
     """Return the least number of bases that is a multiple of the tokens of every file."""
-    # Files of 6-mers do not state k.
-    return math.lcm(*(scored.settings.get("k", K) for scored in files))
+    return math.lcm(*(scored.settings["k"] for scored in files))
 
 
 def lengths_of(alleles: pd.DataFrame, k: int) -> Labels:

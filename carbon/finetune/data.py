@@ -31,7 +31,6 @@ from carbon.finetune.split import (
 from carbon.finetune.tasks import TASK_TYPES, LabelTask, Transform
 from carbon.genome.alphabet import FASTA_LETTERS, as_dna, why_protein
 from carbon.io.files import content_sha256
-from carbon.tokenizer import K
 
 _YES_AND_NO = {"0": 0.0, "1": 1.0, "false": 0.0, "true": 1.0, "no": 0.0, "yes": 1.0}
 _SHOWN = 8
@@ -270,7 +269,7 @@ class PreparedData(NamedTuple):
     homology: HomologyName = "kmers"
 
 
-def prepare(data: DataConfig, task: TaskConfig, k: int = K) -> PreparedData:
+def prepare(data: DataConfig, task: TaskConfig, k: int) -> PreparedData:
     """Read examples, assign splits, handle leaks and fit the task.
 
     Raises:

@@ -19,7 +19,6 @@ from carbon.inference.options import Pool, Strands
 from carbon.io.files import content_sha256, sha256_of_file
 from carbon.io.structured import parse_json, read_bytes
 from carbon.model.folder import weight_files
-from carbon.tokenizer import K
 
 
 def content_of(folder: Path) -> list[str]:
@@ -49,13 +48,13 @@ class Manifest:
         base: folder or name of the base model.
         base_sha256: `weights_sha256` of the base model.
         task: the fitted task.
+        k: bases of a token of the base model.
         pool: states that form a vector.
         layer: layer whose states are used; all layers and the final norm if None.
         norm: whether the head has a layer norm.
         strands: default strands of a prediction.
         too_long: default rule for sequences longer than the context.
         variant_input: what is read of a variant; `alt` if the model reads single sequences.
-        k: bases of a token of the base model.
         window_bp: default window around a variant or the middle of an interval; 0 if unknown.
         members: folders of the seeds of an ensemble, inside this one; empty for a single model.
         data: files, split and hashes.
@@ -66,13 +65,13 @@ class Manifest:
     base: str
     base_sha256: str
     task: LabelTask
+    k: PositiveInt
     pool: Pool = "mean"
     layer: NonNegativeInt | None = None
     norm: bool = True
     strands: Strands = "both"
     too_long: str = "refuse"
     variant_input: VariantInput = "alt"
-    k: PositiveInt = K
     window_bp: NonNegativeInt = 0
     members: tuple[str, ...] = ()
     data: Mapping[str, Any] = field(default_factory=dict)

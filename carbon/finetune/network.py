@@ -24,7 +24,7 @@ from carbon.inference.options import POOLS, STRANDS_READ, Pool, Strands
 from carbon.inference.runner import Batcher
 from carbon.inference.score import overlapping_windows
 from carbon.model import LoadedModel
-from carbon.tokenizer import K, KmerVocabulary, six_mers
+from carbon.tokenizer import KmerVocabulary, six_mers
 
 
 class Batch(NamedTuple):
@@ -185,9 +185,9 @@ class FinetunedNetwork(nn.Module):
         backbone: nn.Module,
         head: Head,
         *,
+        k: int,
         per_base: bool = False,
         variant_input: VariantInput = "alt",
-        k: int = K,
     ) -> None:
         """Store backbone and head."""
         super().__init__()

@@ -36,7 +36,6 @@ from carbon.genome.vcf import holds_variants
 from carbon.inference.variants.windows import centered_pair
 from carbon.io.files import why_no_file
 from carbon.io.structured import open_parquet
-from carbon.tokenizer import K
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -548,7 +547,7 @@ _INFO = 7
 _ID_AND_TYPE = re.compile(r"##INFO=<ID=([^,>]+),.*?Type=(\w+)")
 
 
-def read_vcf(path: str, config: DataConfig, k: int = K) -> Rows:
+def read_vcf(path: str, config: DataConfig, k: int) -> Rows:
     """Read the windows of each ALT; labels are keys of INFO, one value for each ALT or one for all.
 
     Alleles other than ACGT sequences, such as `*` and `<DEL>`, and alleles longer than half of the
@@ -740,7 +739,7 @@ TABLES = ("csv", "tsv", "parquet", "datasets")
 """Formats whose rows can be selected by their columns."""
 
 
-def read_rows(config: DataConfig, k: int = K) -> Rows:
+def read_rows(config: DataConfig, k: int) -> Rows:
     """Read all files that a configuration names, for a model of k-mers.
 
     Raises:

@@ -76,7 +76,7 @@ class WindowProtocol(VariantProtocol):
     """Which bases precede a variant, and how many bases are compared from the variant on.
 
     Attributes:
-        alleles_alone: compare only the alleles, from the start of a 6-mer, and as many bases after
+        alleles_alone: compare only the alleles, from the start of a k-mer, and as many bases after
             them as distinguish them.
         before_bp: function from strand and window to the bases before the variant.
         counted_bp: function from the bases that distinguish the alleles, the strand and the window
@@ -190,7 +190,7 @@ VARIANT_SCORES: dict[ScoreName, VariantScoreType] = {
     ),
     "embedding_distance": VariantScoreType(
         "units of the states",
-        "L2 distance of the mean last hidden states with REF and with ALT, over the 6-mers of "
+        "L2 distance of the mean last hidden states with REF and with ALT, over the k-mers of "
         "reference bases after the variant that both compare",
     ),
     "allele_entropy": VariantScoreType(
@@ -310,8 +310,8 @@ class Pooling(NamedTuple):
     """Which states of a sequence its vector is computed from.
 
     Attributes:
-        last_alone: the last state only, after the 6-mers before the end that fit; otherwise the
-            mean of all states, weighted by the known bases of the 6-mers.
+        last_alone: the last state only, after the k-mers before the end that fit; otherwise the
+            mean of all states, weighted by the known bases of the k-mers.
         close: append `</dna>` to the sequence.
     """
 
@@ -502,7 +502,7 @@ class EmbedOptions:
     """How sequences are embedded.
 
     `mean` weights each token state by its number of known bases, in windows that overlap by half if
-    the sequence exceeds the context. `last` and `end` use as many 6-mers before the end as fit.
+    the sequence exceeds the context. `last` and `end` use as many k-mers before the end as fit.
     Layer 0 is the embeddings.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Stock Llama networks for DNA: sizes, loading, saving, conversion.
+"""Stock decoders for DNA: architectures, sizes, loading, saving, conversion.
 
 Names are imported on first use, so that the sizes do not need torch.
 """

@@ -15,6 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from carbon.errors import UserError
+from carbon.model.architectures import MODEL_SPECS
 from carbon.model.load import LoadedModel
 from carbon.model.save import name_tags
 from carbon.tokenizer import (
@@ -29,7 +30,6 @@ from carbon.tokenizer import (
 )
 from carbon.tokenizer.vocabulary import native_tokens
 
-_ARCHITECTURE = "llama"
 _KMER_MARK = "\ue000"  # marks 6-mers for llama.cpp, which does not print it
 _NAMES = {
     "model.embed_tokens.weight": "token_embd.weight",
@@ -55,7 +55,7 @@ def write_gguf(network: PreTrainedModel, path: Path, name: str) -> None:
     """Write a network with the native rows; matrices in its dtype, vectors in float32.
 
     Raises:
-        UserError: the package gguf is missing, the network is not a Llama, GGUF lacks the dtype, or
+        UserError: the package gguf is missing, GGUF lacks the architecture or the dtype, or
             the context is stretched.
     """
     try:
@@ -63,9 +63,10 @@ def write_gguf(network: PreTrainedModel, path: Path, name: str) -> None:
     except ModuleNotFoundError:
         raise UserError("gguf is missing: pip install 'carbon-dna[gguf]'") from None
     config: Any = network.config
-    if config.model_type != _ARCHITECTURE:
+    if not (architecture := MODEL_SPECS[config.model_type].gguf):
+        written = " and ".join(kind for kind, spec in MODEL_SPECS.items() if spec.gguf)
         raise UserError(
-            f"{name}: is a {config.model_type} network, and only {_ARCHITECTURE} "
+            f"{name}: is a {config.model_type} network, and only {written} "
             "can be written as GGUF; give an output folder instead"
         )
     if network.dtype not in _GGUF_DTYPES:
@@ -76,7 +77,7 @@ def write_gguf(network: PreTrainedModel, path: Path, name: str) -> None:
             f"{name}: its context is stretched ({config.rope_parameters['rope_type']}); take "
             "rope_scaling out of config.json, and give llama.cpp --rope-scaling instead"
         )
-    writer = GGUFWriter(path, _ARCHITECTURE, use_temp_file=True)
+    writer = GGUFWriter(path, architecture, use_temp_file=True)
     _add_config(writer, config, name)
     _add_tokenizer(writer)
     _add_tensors(writer, network)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from carbon.errors import ModelError, abridged
 from carbon.io.structured import open_regular
+from carbon.model.architectures import MODEL_SPECS
 from carbon.model.stock import TOKENIZER_FILES, has_tokenizer, stock_config, stock_vocabulary
 from carbon.pretrained import local_folder
 from carbon.tokenizer import HYBRID, NATIVE, K, KmerVocabulary, Vocabulary, kmer_texts, six_mers
@@ -113,8 +114,6 @@ def why_unreachable() -> str | None:
 
 
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
-HEAD_NORMS: dict[str, tuple[str, ...]] = {"llama": (), "qwen3": ("q_norm", "k_norm")}
-"""Architectures of models, and the norms that each has over the width of an attention head."""
 _CHUNK_BYTES = 1 << 24
 
 
@@ -319,9 +318,12 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise ModelError(f"{folder}: has no config.json; give the export/ folder of a run")
     config = read_table(path)
-    if (kind := config.get("model_type")) not in HEAD_NORMS:
-        known = " or ".join(map(repr, HEAD_NORMS))
-        raise ModelError(f"{path}: model_type is {kind!r}, Carbon models are {known}")
+    if (kind := config.get("model_type")) not in MODEL_SPECS:
+        known = " or ".join(map(repr, MODEL_SPECS))
+        raise ModelError(
+            f"{path}: model_type is {kind!r}, Carbon models are {known}; other models need their "
+            "tokenizer files"
+        )
     config["num_key_value_heads"] = config.get("num_key_value_heads") or config.get(
         "num_attention_heads"
     )
@@ -351,7 +353,7 @@ def rows_vocabulary(num_rows: int, source: str) -> Vocabulary:
             return vocabulary
     raise ModelError(
         f"{source}: {num_rows} rows fit neither the native vocabulary ({NATIVE.size}) "
-        f"nor the hybrid one ({HYBRID.size}); is it a Carbon model?"
+        f"nor the hybrid one ({HYBRID.size}); other models need their tokenizer files"
     )
 
 
@@ -531,7 +533,7 @@ def _expected(config: Mapping[str, Any]) -> Iterator[tuple[str, Shape]]:
         at = f"model.layers.{layer}"
         yield f"{at}.input_layernorm.weight", (hidden,)
         yield f"{at}.post_attention_layernorm.weight", (hidden,)
-        for norm in HEAD_NORMS[config["model_type"]]:
+        for norm in MODEL_SPECS[config["model_type"]].head_norms:
             yield f"{at}.self_attn.{norm}.weight", (config["head_dim"],)
         for part, linears in (("self_attn", attention), ("mlp", inside)):
             bias = config.get("attention_bias" if part == "self_attn" else "mlp_bias")

@@ -112,6 +112,8 @@ def load_model(
 
 def _check_report(report: Mapping[str, Any], source: str | Path) -> None:
     """Refuse weights that transformers would leave out, or replace by random ones."""
+    # `model_folder` checks headers, before workers start and where training reads tensors itself;
+    # but of other architectures than Carbon's only transformers knows, and may rename, the tensors.
     if missing := sorted(report["missing_keys"]):
         raise ModelError(f"{source}: the weights lack {len(missing)} tensors such as {missing[0]}")
     for name, stored, expected in sorted(report["mismatched_keys"]):

@@ -1,4 +1,4 @@
-"""Sizes of the stock Llama, each with all its numbers.
+"""Sizes of networks, each with all its numbers.
 
 transformers is imported only when a configuration is requested.
 """
@@ -6,15 +6,16 @@ transformers is imported only when a configuration is requested.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from carbon.model.architectures import RELEASED, ArchitectureName
 from carbon.tokenizer import NATIVE, Vocabulary
 
 if TYPE_CHECKING:
-    from transformers import LlamaConfig
+    from transformers import PreTrainedConfig
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """The numbers that differ between sizes, named as in `LlamaConfig`."""
+    """The numbers that differ between sizes, named as in configurations of transformers."""
 
     hidden_size: int
     num_hidden_layers: int
@@ -23,19 +24,23 @@ class Preset:
     num_key_value_heads: int
     tie_word_embeddings: bool
 
-    def __call__(self, vocabulary: Vocabulary = NATIVE) -> "LlamaConfig":
+    def __call__(
+        self, vocabulary: Vocabulary = NATIVE, architecture: ArchitectureName = RELEASED
+    ) -> "PreTrainedConfig":
         """Return the configuration, including the settings that all sizes share.
 
         The report does not state the RMSNorm epsilon; 1e-5 is Llama 3's.
         """
-        from transformers import LlamaConfig
+        from transformers import AutoConfig
 
-        return LlamaConfig(
+        return AutoConfig.for_model(
+            architecture,
             hidden_size=self.hidden_size,
             num_hidden_layers=self.num_hidden_layers,
             intermediate_size=self.intermediate_size,
             num_attention_heads=self.num_attention_heads,
             num_key_value_heads=self.num_key_value_heads,
+            head_dim=self.hidden_size // self.num_attention_heads,
             tie_word_embeddings=self.tie_word_embeddings,
             vocab_size=vocabulary.size,
             max_position_embeddings=8192,

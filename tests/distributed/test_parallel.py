@@ -21,7 +21,7 @@ from train.config import ComputeConfig, ParallelConfig
 from train.data import batches, open_rows
 from train.distributed.context import ContextShard
 from train.distributed.weights import initial_weight
-from train.models.spec import network_config
+from train.models.network import network_config
 from train.planning.compute import ACTIVATION_CHECKPOINTINGS
 from train.planning.mesh import Mesh
 from train.planning.pipeline import PIPELINE_SCHEDULES

@@ -70,12 +70,13 @@ def finetuned_of(
         layer=method.layer,
         strands=method.strands,
         too_long=method.too_long,
+        k=6,
     )
     backbone = opened.backbone
     if method.name == "lora":
         backbone = with_lora(backbone, method, str(folder))
     head = head_for(manifest, opened.backbone.config.hidden_size)
-    network = FinetunedNetwork(backbone, head, per_base=task.per_base).eval()
+    network = FinetunedNetwork(backbone, head, per_base=task.per_base, k=6).eval()
     return FinetunedModel(network, NATIVE, manifest), opened
 
 

@@ -18,6 +18,7 @@ from carbon.finetune.tasks import TASK_TYPES, TRANSFORMS
 from carbon.inference.options import POOLS, STRANDS_READ
 from carbon.losses.objectives import OBJECTIVES
 from carbon.model import PRESETS
+from carbon.model.architectures import MODEL_SPECS
 from carbon.tokenizer import SPECIES_TAG_OF
 from data_pipeline.executors import EXECUTORS, ExecutorConfig
 from data_pipeline.limits import STOPS_AT_INCOMPLETE_CDS
@@ -87,6 +88,7 @@ def names_of(hint) -> list[str]:
         (ComputeConfig, "dtype", COMPUTE_DTYPES),
         (GuardConfig, "policy", GUARD_POLICIES),
         (WorkersConfig, "codec", CODEC_CHOICES),
+        (ModelConfig, "architecture", MODEL_SPECS),
         (ModelConfig, "kmer_init", KMER_INITS),
         (ModelConfig, "preset", PRESETS),
         (ModelConfig, "tune", TUNINGS),

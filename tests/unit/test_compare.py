@@ -22,7 +22,7 @@ from carbon.model import save_model
 from tests.helpers.files import place_gene, random_bases, write_fasta, write_vcf
 
 COLUMNS = {"contig": str, "position": int, "id": str, "ref": str, "alt": str, "delta": float}
-SETTINGS = {"model": "m", "window_bp": 60, "delta": "nats"}
+SETTINGS = {"model": "m", "window_bp": 60, "k": 6, "delta": "nats"}
 FORMATS = ("vcf", "vcf.gz", "tsv", "json", "parquet")
 
 
@@ -221,7 +221,7 @@ def test_kinds_and_lengths():
 
 @pytest.mark.parametrize(
     ("two_k", "group"),
-    [(({}, {}), "6, 12"), (({"k": 3}, {"k": 3}), "3, 6"), (({"k": 3}, {"k": 2}), "6, 12")],
+    [(({}, {"k": 2}), "6, 12"), (({"k": 3}, {"k": 3}), "3, 6"), (({"k": 3}, {"k": 2}), "6, 12")],
 )
 def test_indels_are_grouped_by_the_tokens_of_both_models(tmp_path, capsys, two_k, group):
     rows = [allele(1, 1.0, alt="ACCC"), allele(9, 2.0, alt="ACCCCCC")]

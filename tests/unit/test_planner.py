@@ -17,7 +17,7 @@ from bench.bubbles import idle_share as share_of_step
 from carbon.errors import ConfigError
 from carbon.model import PRESETS
 from train.config import ParallelConfig, TrainConfig
-from train.models.spec import Sizes, flops_a_token
+from train.models.network import Sizes, flops_a_token
 from train.optim import OPTIMIZERS
 from train.planning.memory import Memory, Process, in_flight, memory_of
 from train.planning.mesh import Mesh, balanced, layers_of_stages, stages_of_rank

@@ -6,7 +6,7 @@ from transformers import LlamaForCausalLM
 
 from bench import roofline
 from carbon.model import PRESETS
-from train.models.spec import Sizes, flops_a_token
+from train.models.network import Sizes, flops_a_token
 
 
 @pytest.mark.parametrize("preset", ["tiny", "8b"])

@@ -12,7 +12,7 @@ from carbon.model.save import OnDemand, TensorType, save_weights, tensor_types, 
 from tests.helpers.files import same_files
 from tests.helpers.runs import RECIPE
 from train.config import TrainConfig
-from train.models.spec import network_config
+from train.models.network import network_config
 
 
 def some_tensors() -> dict[str, torch.Tensor]:

@@ -17,7 +17,7 @@ from train.distributed.mesh import Ranks
 from train.distributed.stage import DecoderStage, choose_trained, recompute, stock_name
 from train.distributed.tensor import SequenceSlice, share_matrices
 from train.distributed.weights import KMER_INITS, initial_weight, is_adapter
-from train.models.spec import Sizes, build_network
+from train.models.network import Sizes, build_network
 from train.models.start import Start
 from train.planning.compute import ACTIVATION_CHECKPOINTINGS, COMPUTE_DTYPES
 from train.planning.mesh import layers_of_stages, stages_of_rank

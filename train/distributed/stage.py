@@ -23,7 +23,6 @@ from train.distributed.attention import attention_arguments
 from train.distributed.context import ContextShard
 from train.distributed.tensor import whole
 from train.distributed.weights import lora_config
-from train.models.spec import spec_of
 from train.models.start import TUNINGS
 from train.planning.compute import ActivationCheckpointing
 
@@ -60,6 +59,7 @@ class DecoderStage(nn.Module):
         self.own_tokens: Callable[[Tensor], Tensor] = lambda tokens: tokens
         self.carries_gradients = False
         self._rope_theta: float | None = None
+        self._rotary = type(network.model.rotary_emb)
         self.model: Any = nn.Module()
         if self.is_first:
             self.model.embed_tokens = network.model.embed_tokens
@@ -139,7 +139,7 @@ class DecoderStage(nn.Module):
         rope: Any = self.config.rope_parameters  # of all parts of a process
         self._rope_theta = rope["rope_theta"] = theta
         with device:
-            self.rotary_emb = spec_of(self.config.model_type).rotary_embedding(self.config)
+            self.rotary_emb = self._rotary(self.config)
 
 
 def stock_name(name: str, network: PreTrainedConfig) -> str:

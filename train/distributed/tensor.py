@@ -10,6 +10,7 @@ the few rows, and not the logits of the sequence: its tokens have all
 6-mers, and the fused head computes any objective as for one process.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from torch import Tensor, nn
@@ -22,6 +23,7 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
+from carbon.model.architectures import MODEL_SPECS
 from train.distributed.mesh import Ranks
 
 _SLICE, _WHOLE = Shard(1), Replicate()
@@ -30,8 +32,10 @@ _SLICE, _WHOLE = Shard(1), Replicate()
 def share_matrices(stage: nn.Module, ranks: Ranks) -> None:
     """Divide the matrices of a stage among the processes of the tensor axis; also on `meta`."""
     mesh = ranks.mesh["tensor"]
+    config: Any = stage.config
+    head_norms = MODEL_SPECS[config.model_type].head_norms
     for layer in stage.layers():  # type: ignore[operator]
-        parallelize_module(layer, mesh, _layer_plan(layer))
+        parallelize_module(layer, mesh, _layer_plan(head_norms))
     named = dict(stage.named_modules())
     ends: dict[str, Any] = {
         "model.embed_tokens": RowwiseParallel(input_layouts=_WHOLE, output_layouts=_SLICE),
@@ -42,7 +46,7 @@ def share_matrices(stage: nn.Module, ranks: Ranks) -> None:
         parallelize_module(named["lm_head"], mesh, ColwiseParallel())
 
 
-def _layer_plan(layer: nn.Module) -> dict[str, Any]:
+def _layer_plan(head_norms: Iterable[str]) -> dict[str, Any]:
     """Return the parallel style of each module of a layer."""
     plan: dict[str, Any] = {
         "input_layernorm": SequenceParallel(use_local_output=True),
@@ -64,11 +68,8 @@ def _layer_plan(layer: nn.Module) -> dict[str, Any]:
         "mlp.down_proj": RowwiseParallel(output_layouts=_SLICE),
     }
     # Norms of heads act on (B, T, heads, width), where heads are divided.
-    names = {name for name, _ in layer.named_modules()}
-    for norm in ("self_attn.q_norm", "self_attn.k_norm"):
-        if norm in names:
-            plan[norm] = SequenceParallel(sequence_dim=2, use_local_output=True)
-    return plan
+    of_heads = SequenceParallel(sequence_dim=2, use_local_output=True)
+    return plan | {f"self_attn.{norm}": of_heads for norm in head_norms}
 
 
 class SequenceSlice:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from carbon.tokenizer import NUM_KMERS
 from train.config import ParallelConfig
-from train.models.spec import Sizes
+from train.models.network import Sizes
 from train.optim import OptimizerEntry, UpdateSizes
 from train.planning.compute import ACTIVATION_CHECKPOINTINGS
 from train.planning.mesh import Mesh

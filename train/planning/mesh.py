@@ -9,7 +9,7 @@ from carbon.errors import ConfigError
 from carbon.io.config import check
 from carbon.tokenizer import NUM_KMERS
 from train.config import ParallelConfig, TrainConfig
-from train.models.spec import Sizes
+from train.models.network import Sizes
 from train.planning.pipeline import pipe_of, schedule_of, stages_per_rank
 from train.schedule import Schedule
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from carbon.errors import ConfigError
 from carbon.io.config import check
 from train.config import ParallelConfig, TrainConfig
-from train.models.spec import Sizes, flops_a_token, network_config, tuned_parameters
+from train.models.network import Sizes, flops_a_token, network_config, tuned_parameters
 from train.optim import OPTIMIZERS
 from train.planning.compute import (
     ACTIVATION_CHECKPOINTINGS,

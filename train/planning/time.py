@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from carbon.progress import say
 from carbon.tokenizer import NUM_KMERS
 from train.config import TrainConfig
-from train.models.spec import flops_a_token, network_config, spec_of
+from train.models.network import flops_a_token, network_config, stock_network
 from train.planning.pipeline import microbatch_rows
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def flops_a_second(config: TrainConfig) -> float:
 def _step_of(config: "PreTrainedConfig", rows: int, context_tokens: int) -> "Callable[[], None]":
     import torch
 
-    network = spec_of(config.model_type).build(config)
+    network = stock_network(config)
     tokens = torch.zeros((rows, context_tokens), dtype=torch.long)
 
     def step() -> None:

@@ -10,12 +10,12 @@ from safetensors import safe_open
 from carbon import __version__
 from carbon.io.files import atomic_file
 from carbon.losses.objectives import OBJECTIVES
+from carbon.model.architectures import MODEL_SPECS
 from carbon.model.folder import read_config
 from carbon.progress import shown
 from carbon.reports.card import card_front, plain, table
 from carbon.tokenizer import NATIVE, K
 from train.config import TrainConfig
-from train.models.spec import spec_of
 from train.optim import OPTIMIZERS
 from train.runs.record import (
     RunRecord,
@@ -124,19 +124,20 @@ def _what(record: RunRecord, export: Path, parameters: int, trained: Work | None
     trained = trained or _steps_of(record)
     return (
         f"\n# {plain(record.name)}\n\n"
-        f"A language model of DNA: a decoder of the {_architecture(export)} architecture with "
-        f"{parameters:,} parameters{_size(config)}, which reads DNA in 6-mers and predicts the "
-        f"next one. Its longest context is {tokens:,} tokens, {(tokens - 1) * K:,} bases beside "
-        f"`<dna>`. {_begun(config)}It was trained with Carbon {__version__} on "
+        f"A language model of DNA: a decoder of the {_architecture(config, export)} architecture "
+        f"with {parameters:,} parameters{_size(config)}, which reads DNA in 6-mers and predicts "
+        f"the next one. Its longest context is {tokens:,} tokens, {(tokens - 1) * K:,} bases "
+        f"beside `<dna>`. {_begun(config)}It was trained with Carbon {__version__} on "
         f"{trained.tokens:,} tokens, in {trained.steps:,} of {Schedule(config).total_steps:,} "
         "planned steps.\n"
     )
 
 
-def _architecture(export: Path) -> str:
-    """Return the architecture of an exported model."""
+def _architecture(config: TrainConfig, export: Path) -> str:
+    """Return the architecture of an exported model, or that of its recipe."""
     has_config = (export / "config.json").is_file()
-    return spec_of(read_config(export)["model_type"] if has_config else "llama").label
+    name = read_config(export)["model_type"] if has_config else config.model.architecture
+    return MODEL_SPECS[name].label
 
 
 def _steps_of(record: RunRecord) -> Work:

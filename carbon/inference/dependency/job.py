@@ -30,7 +30,6 @@ from carbon.inference.identity import checksums_of, identity_of
 from carbon.inference.jobs import DependencyJob
 from carbon.inference.options import input_files
 from carbon.inference.scan.job import gene_in_one_part
-from carbon.inference.variants.windows import without_usual_k
 from carbon.io.files import atomic_file, check_different_files, errors_naming, output_path
 from carbon.io.tables import chosen_by_ending
 from carbon.progress import progress, say
@@ -166,7 +165,7 @@ def _settings_of(
         "region": place.to_region(),
         "gene": job.gene,
         **({"contigs": job.contigs} if job.contigs else {}),
-        **without_usual_k(asdict(method)),
+        **asdict(method),
         "strands": "both",
         "dtype": runner.dtype,
         "values": "max over bases and substitutions of |change of log2 odds|",

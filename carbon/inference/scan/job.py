@@ -56,7 +56,6 @@ from carbon.model.folder import ModelFolder, model_folder
 from carbon.parallel.driver import Job, Workers, run_job
 from carbon.parallel.options import WorkerOptions
 from carbon.reports.figures import check_installed, check_picture
-from carbon.tokenizer import Vocabulary
 
 if TYPE_CHECKING:
     from carbon.inference.model import Model
@@ -359,12 +358,11 @@ def _expected_blocks(scan: OpenedScan) -> range:
 
 
 def _default_tile_bp(model: ModelFolder, yarn: float) -> int:
-    """Return the default window of a scan of both sides, if it fits into a Carbon model."""
+    """Return the default window of a scan of both sides."""
     protocol, vocabulary = PROTOCOLS["tiled"], model.vocabulary
-    if isinstance(vocabulary, Vocabulary):
-        return protocol.default_window_bp
     context_tokens = int(model.config["max_position_embeddings"] * yarn)
-    return protocol.room_bp((context_tokens - len(vocabulary.prefix())) * vocabulary.k)
+    most_bp = (context_tokens - len(vocabulary.prefix())) * vocabulary.k
+    return vocabulary.default_window_bp(protocol.default_window_bp, protocol.room_bp(most_bp))
 
 
 def _write(

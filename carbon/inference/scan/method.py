@@ -17,7 +17,7 @@ from carbon.inference.options import (
     VariantOptions,
     check_choice,
 )
-from carbon.inference.variants.windows import Method, TileGrid, method_for, without_usual_k
+from carbon.inference.variants.windows import Method, TileGrid, method_for
 
 if TYPE_CHECKING:
     from carbon.inference.runner import ModelRunner
@@ -68,7 +68,7 @@ class ScanMethod(ScanOptions):
 
     def settings(self) -> dict[str, Any]:
         """Return the options as JSON, without those of both sides if only the left is read."""
-        values = without_usual_k(asdict(self))
+        values = asdict(self)
         of_both = {"sides": values.pop("sides"), "downstream_bp": values.pop("downstream_bp")}
         return of_both | values if self.sides == "both" else values
 

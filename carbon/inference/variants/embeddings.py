@@ -1,7 +1,7 @@
 """Embed variants: the vectors of a `centered` window with REF and with ALT.
 
 The two windows of a strand are those that `centered` compares: they hold equally many bases from
-the variant on, and the 6-mers after an indel begin at the same reference bases with both alleles.
+the variant on, and the k-mers after an indel begin at the same reference bases with both alleles.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -48,7 +48,7 @@ class AlleleVectors(NamedTuple):
         reason: why it has no window; None if it has one.
         ref: (width,) float32 with REF, the mean of the strands; None if there is a reason.
         alt: likewise with ALT.
-        num_masked: strands on which both windows are the same tokens, because every 6-mer in which
+        num_masked: strands on which both windows are the same tokens, because every k-mer in which
             the alleles differ has an unknown base; the two vectors of such a strand are equal.
     """
 

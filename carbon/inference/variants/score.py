@@ -5,9 +5,9 @@ protocols condition on the bases before the variant and compare an equal number 
 variant on, with ALT and with REF. A strand on which the contig ends before the alleles differ
 cannot distinguish them; it is left out and reported.
 
-An indel shifts the 6-mers of all bases after it, and shifting the 6-mer boundaries changes the
+An indel shifts the k-mers of all bases after it, and shifting the k-mer boundaries changes the
 likelihood of identical sequence. So `centered` leaves out more or fewer bases at the start of ALT's
-window than of REF's, and the 6-mers of both after the variant begin at the same reference bases.
+window than of REF's, and the k-mers of both after the variant begin at the same reference bases.
 Alleles of a site that leave out equally many bases share the prefix of the forward pass.
 """
 
@@ -76,13 +76,13 @@ class VariantScore(NamedTuple):
         strand_left_out: `forward` or `reverse` if this strand cannot distinguish the alleles, so
             that `delta` is from the other strand alone; None otherwise.
         strand_masked: `forward`, `reverse` or `both`, the strands with an offset at which the bases
-            after the variant do not depend on its allele, because every 6-mer in which REF and ALT
-            differ has an unknown base. `delta` then has only the bases of these 6-mers; `jsd` and
+            after the variant do not depend on its allele, because every k-mer in which REF and ALT
+            differ has an unknown base. `delta` then has only the bases of these k-mers; `jsd` and
             `embedding_distance` leave these offsets out. None if there are none.
         abs_delta: absolute value of `delta`; like the following, None unless requested.
         jsd: mean Jensen-Shannon divergence in nats, the mean of strands; None if the alleles
             compare no common reference base, or are masked on all strands and offsets.
-        embedding_distance: L2 distance of mean states, the mean of strands; None if no 6-mer
+        embedding_distance: L2 distance of mean states, the mean of strands; None if no k-mer
             consists of common reference bases alone, likewise.
         allele_entropy: in nats; None unless the variant is an SNV.
         calibrated_delta: in nats; None unless the variant is an SNV whose change has a cell in the
@@ -118,7 +118,7 @@ class AlleleComparison(NamedTuple):
     """Log-likelihoods of the bases from a variant on, on one strand.
 
     The rows of `ref` and `alt` have equal length; for an insertion or deletion they do not end at
-    the same base of the contig. A row of `alt` uses the offset at which the 6-mers after the
+    the same base of the contig. A row of `alt` uses the offset at which the k-mers after the
     variant begin at the same bases as in the same row of `ref`.
 
     Attributes:
@@ -130,9 +130,9 @@ class AlleleComparison(NamedTuple):
         alt: (offsets, bases) float32, with ALT.
         jsd: mean Jensen-Shannon divergence over common reference bases, in nats; None if there are
             none, or unless requested.
-        embedding_distance: L2 distance of the mean states of common 6-mers, likewise.
+        embedding_distance: L2 distance of the mean states of common k-mers, likewise.
         num_masked: offsets at which the bases after the variant do not depend on the allele,
-            because it shares its 6-mers with unknown bases. `jsd` and `embedding_distance` are
+            because it shares its k-mers with unknown bases. `jsd` and `embedding_distance` are
             means over the other offsets, None if there are none.
     """
 

@@ -1,7 +1,7 @@
 """Scores over the reference bases that both alleles of a variant compare.
 
 These are the reference bases after both alleles and after the first base at which the texts of the
-alleles differ. Windows are aligned so that their 6-mers begin at the same bases for REF and ALT.
+alleles differ. Windows are aligned so that their k-mers begin at the same bases for REF and ALT.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,11 +1,11 @@
 """The protocol `tiled`: alleles continue from one reading of the reference that variants share.
 
 On each strand the reference is read in tiles on a fixed grid. A variant belongs to the tile that
-owns the first base at which its alleles differ. Each allele continues from the 6-mers of the tile
+owns the first base at which its alleles differ. Each allele continues from the k-mers of the tile
 before that base, up to `downstream_bp` bases after the longer allele. The context and the compared
 bases of a variant follow from its position and the options alone, never from other variants.
 
-A tile is read once for each offset of the 6-mers that occurs, in one shape. All continuations share
+A tile is read once for each offset of the k-mers that occurs, in one shape. All continuations share
 its keys and values, of which a mask hides those at and after the variant. So on a CPU a score does
 not depend on its neighbours, to the last bit.
 """
@@ -191,7 +191,7 @@ def _parts_by_reading(
         for at, offset in enumerate(method.offsets):
             for is_alt, text, skip_bp, bases in (
                 (False, site.ref, offset, shared.ref),
-                # The 6-mers after ALT begin at the same reference bases as those after REF.
+                # The k-mers after ALT begin at the same reference bases as those after REF.
                 (True, site.alt, (offset + site.longer_bp) % method.k, shared.alt),
             ):
                 is_read = not is_alt and site.is_reference

@@ -22,7 +22,6 @@ from carbon.inference.options import (
     check_choice,
     checked_scores,
 )
-from carbon.tokenizer import K
 
 if TYPE_CHECKING:
     from carbon.inference.runner import ModelRunner
@@ -49,8 +48,7 @@ class TileGrid(NamedTuple):
     @staticmethod
     def of(settings: Mapping[str, Any]) -> "TileGrid":
         """Return the grid of tiles that the settings of a method state."""
-        stated: dict[str, Any] = {"k": K, **settings}
-        return TileGrid(*(stated[name] for name in TileGrid._fields))
+        return TileGrid(*(settings[name] for name in TileGrid._fields))
 
     @property
     def step_bp(self) -> int:
@@ -111,18 +109,11 @@ class Method(VariantOptions):
 
     def settings(self) -> dict[str, Any]:
         """Return the options that deltas depend on as JSON, without those of other protocols."""
-        return without_usual_k(
-            {
-                name: value
-                for name, value in asdict(self).items()
-                if value is not None and name != "scores"
-            }
-        )
-
-
-def without_usual_k(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return settings without the k of 6-mers, which files of Carbon's models do not name."""
-    return {name: value for name, value in settings.items() if (name, value) != ("k", K)}
+        return {
+            name: value
+            for name, value in asdict(self).items()
+            if value is not None and name != "scores"
+        }
 
 
 def method_for(

@@ -312,7 +312,7 @@ def test_a_cross_validation_of_a_vcf_is_by_contig_whatever_divides_it(folder, tm
     table["data"]["path"] = str(tmp_path / "v.vcf")
     table["data"]["split"] = {"by": "group", "column": "CSQ", "test": ["missense"],
                               "validation": ["synonymous"]}  # fmt: skip
-    prepared = prepare(as_config(table).data, as_config(table).task)
+    prepared = prepare(as_config(table).data, as_config(table).task, 6)
     assert set(prepared.examples.groups) == {"missense", "synonymous", "rare"}
     assert set(chromosomes_of(checked_examples(prepared.examples))) == set(CHROMOSOMES)
 
@@ -323,7 +323,7 @@ def test_a_point_is_no_consequence(folder, tmp_path):
     table = settings(folder, tmp_path / "out", cross_validate=True)
     table["data"] |= {"path": str(tmp_path / "v.vcf"), "consequence": "CSQ"}
     with pytest.raises(UserError, match=r"record 1 \(c0:41\): has no CSQ; add it"):
-        prepare(as_config(table).data, as_config(table).task)
+        prepare(as_config(table).data, as_config(table).task, 6)
 
 
 def test_a_label_for_every_base_has_no_delta(folder, tmp_path):

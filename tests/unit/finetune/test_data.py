@@ -91,7 +91,7 @@ def bed_config(folder):
     [csv_config, packed_tsv_config, parquet_config, datasets_config, fasta_config, bed_config],
 )  # fmt: skip
 def test_every_form_gives_the_same_examples(config_of, tmp_path):
-    rows = read_rows(config_of(tmp_path))
+    rows = read_rows(config_of(tmp_path), 6)
     assert list(rows.names) == NAMES
     assert [sequence.upper() for sequence in rows.sequences] == SEQUENCES
     answers = read_labels(rows, TaskConfig(type="binary"), ("",))
@@ -103,9 +103,9 @@ def test_every_form_gives_the_same_examples(config_of, tmp_path):
 def test_tables_keep_their_types_and_their_lines(tmp_path):
     for config_of in (csv_config, parquet_config):
         config = config_of(tmp_path).replace(labels=("activity",))
-        answers = read_labels(read_rows(config), TaskConfig(type="numbers"), ())
+        answers = read_labels(read_rows(config, 6), TaskConfig(type="numbers"), ())
         assert answers.labels[:, 0].tolist() == ACTIVITY
-    assert read_rows(csv_config(tmp_path)).where(0).endswith("x.csv line 2")
+    assert read_rows(csv_config(tmp_path), 6).where(0).endswith("x.csv line 2")
 
 
 def test_rows_are_kept_and_split_by_the_text_of_numbers_and_booleans(tmp_path):
@@ -120,10 +120,10 @@ def test_rows_are_kept_and_split_by_the_text_of_numbers_and_booleans(tmp_path):
         ({"used": ("true",)}, ["ACGT", "ACGC"]),
         ({"used": ("false",), "fold": ("2",)}, ["ACGG"]),
     ):
-        assert list(read_rows(config.replace(keep=keep)).sequences) == expected
+        assert list(read_rows(config.replace(keep=keep), 6).sequences) == expected
     for column, texts in (("fold", ["1", "2", "1.5"]), ("used", ["true", "false", "true"])):
         split = SplitConfig(by="group", column=column)
-        assert read_rows(config.replace(split=split)).columns == {column: texts}
+        assert read_rows(config.replace(split=split), 6).columns == {column: texts}
 
 
 def test_labels_of_every_base_of_a_bed_run_along_the_strand(tmp_path):
@@ -132,14 +132,14 @@ def test_labels_of_every_base_of_a_bed_run_along_the_strand(tmp_path):
     config = DataConfig(
         path=str(tmp_path / "x.bed"), reference=str(tmp_path / "ref.fa"), labels=("7",)
     )
-    rows = read_rows(config)
+    rows = read_rows(config, 6)
     assert list(rows.sequences) == ["GGGTT"] and rows.labels["7"] == ["gggtt"]
 
 
 def test_a_row_may_be_of_millions_of_bases(tmp_path):
     columns = {"sequence": ["ACGT" * 700_000, "A"], "label": [0, 1]}
     for name, between in (("x.csv", ","), ("x.tsv.gz", "\t")):
-        rows = read_rows(DataConfig(path=write_text(tmp_path / name, between, columns)))
+        rows = read_rows(DataConfig(path=write_text(tmp_path / name, between, columns)), 6)
         assert [len(sequence) for sequence in rows.sequences] == [2_800_000, 1]
 
 
@@ -150,10 +150,10 @@ def test_places_of_the_reverse_strand_and_windows(tmp_path):
         "chr1\t100\t151\ta\t0\t-\t1\nchr1\t0\t11\tb\t0\t+\t0\nchr1\t1990\t2000\tc\t0\t.\t1\n"
     )
     config = DataConfig(path=str(bed), reference=str(tmp_path / "ref.fa"), labels=("7",), name="4")
-    rows = read_rows(config)
+    rows = read_rows(config, 6)
     assert rows.sequences[0] == reverse_complement(CONTIG[100:151])
     assert rows.labels["7"] == ["1", "0", "1"] and rows.contigs == ["chr1"] * 3
-    windows = read_rows(config.replace(window_bp=20)).sequences
+    windows = read_rows(config.replace(window_bp=20), 6).sequences
     # The middle of 100 to 151 is 125; of 0 to 11, 5, and the contig begins at 0.
     expected = [reverse_complement(CONTIG[115:135]), CONTIG[0:15], CONTIG[1985:2000]]
     assert windows == expected
@@ -177,7 +177,7 @@ def test_a_vcf_gives_the_window_with_each_alt_in_it(tmp_path):
         path=path, reference=str(tmp_path / "ref.fa"), labels=("EFFECT", "BAD"), window_bp=10,
         variant_input="alt",
     )  # fmt: skip
-    rows = read_rows(config)
+    rows = read_rows(config, 6)
     # Five bases before, then ALT, then what fits.
     assert rows.sequences == ["AAAAAGGTTT", "AAAAACAAGT", "AAAACGTTTT"]
     assert rows.labels == {"EFFECT": ["0.5", "-2", "1"], "BAD": ["1", "1", "0"]}
@@ -187,9 +187,9 @@ def test_a_vcf_gives_the_window_with_each_alt_in_it(tmp_path):
         "window.",
     )
     with pytest.raises(UserError, match=r"has no column 'EFECT' .*did you mean 'EFFECT'"):
-        read_rows(config.replace(labels=("EFECT",)))
+        read_rows(config.replace(labels=("EFECT",)), 6)
     with pytest.raises(UserError, match=r"give data\.window_bp"):
-        read_rows(config.replace(window_bp=0))
+        read_rows(config.replace(window_bp=0), 6)
 
 
 def test_files_and_splits_of_datasets_are_parts(tmp_path):
@@ -203,11 +203,12 @@ def test_files_and_splits_of_datasets_are_parts(tmp_path):
     datasets.DatasetDict(sets).save_to_disk(tmp_path / "set")
     asked = {"sequence": "seq", "labels": ("label",)}
     config = DataConfig(files=files, split=SplitConfig(by="files"), **asked)
-    found = prepare(config, TaskConfig(type="binary"))
+    found = prepare(config, TaskConfig(type="binary"), 6)
     by_column = SplitConfig(by="column", column="split")
     other = prepare(
         DataConfig(path=str(tmp_path / "set"), split=by_column, **asked),
         TaskConfig(type="binary"),
+        6,
     )
     for each in (found, other):
         assert each.examples.splits == ("train",) * 4 + ("validation",) * 4 + ("test",) * 4
@@ -227,7 +228,7 @@ def test_letters_of_every_case_and_code_are_taken(tmp_path, read, expected):
     sequences = [read[i % len(read)] + rest for i, rest in enumerate(rests)]
     path = write_text(tmp_path / "y.csv", ",", {"sequence": sequences, "label": range(20)})
     split = SplitConfig(by="random", validation_share=0.3, test_share=0.3, seed=3)
-    found = prepare(DataConfig(path=path, split=split), TaskConfig(type="numbers")).examples
+    found = prepare(DataConfig(path=path, split=split), TaskConfig(type="numbers"), 6).examples
     assert list(found.sequences) == [expected[i % len(read)] + x for i, x in enumerate(rests)]
 
 
@@ -235,7 +236,7 @@ def test_a_protein_of_letters_of_dna_is_refused_as_when_it_is_predicted(tmp_path
     sequences = [random_bases(40, seed=1), "MAVSKVYARSVYDSRGN"]
     path = write_text(tmp_path / "y.csv", ",", {"sequence": sequences, "label": [0, 1]})
     with pytest.raises(UserError, match=r"y\.csv line 3: 13 of 17 letters .* a protein\?"):
-        prepare(DataConfig(path=path), TaskConfig(type="binary"))
+        prepare(DataConfig(path=path), TaskConfig(type="binary"), 6)
 
 
 @pytest.mark.parametrize("labels", ["001100", "0 0 1 1 0 0", [0, 0, 1, 1, 0, 0]])
@@ -243,7 +244,7 @@ def test_a_label_of_every_base(tmp_path, labels):
     columns = {"sequence": [random_bases(6, seed=i) for i in range(4)], "label": [labels] * 4}
     pq.write_table(pa.table(columns), tmp_path / "b.parquet")
     config = DataConfig(path=str(tmp_path / "b.parquet"), split=SplitConfig(folds=3, seed=2))
-    found = prepare(config, TaskConfig(type="bases", class_weights="balanced"))
+    found = prepare(config, TaskConfig(type="bases", class_weights="balanced"), 6)
     assert found.examples.labels.shape == (24, 1) and found.task.names == ("0", "1")
     assert found.examples.labels[:6, 0].tolist() == [0, 0, 1, 1, 0, 0]
     assert found.task.class_weights == pytest.approx((0.75, 1.5))  # 6 / (2 x 4), 6 / (2 x 2)
@@ -273,7 +274,7 @@ MANY = {
 def test_wrong_labels_are_told_in_one_line(tmp_path, columns, data, task, message):
     path = write_text(tmp_path / "x.csv", ",", columns)
     with pytest.raises(UserError) as error:
-        prepare(DataConfig(path=path, **data), TaskConfig(**{"type": "classes"} | task))
+        prepare(DataConfig(path=path, **data), TaskConfig(**{"type": "classes"} | task), 6)
     assert re.search(message, str(error.value)), str(error.value)
     assert "\n" not in str(error.value)
 
@@ -293,7 +294,7 @@ def test_broken_files_are_told_in_one_line(tmp_path, name, content, message):
     if content is not None:
         (tmp_path / name).write_text(content)
     with pytest.raises(UserError) as error:
-        read_rows(DataConfig(path=str(tmp_path / name)))
+        read_rows(DataConfig(path=str(tmp_path / name)), 6)
     assert f"{name}: " in str(error.value) and message in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -302,7 +303,7 @@ def test_a_row_without_a_sequence_in_the_fasta(tmp_path):
     config = fasta_config(tmp_path)
     write_fasta(tmp_path / "x.fa", {"e0": "ACGT"})
     with pytest.raises(UserError, match=r"t.tsv line 3: no sequence 'e1' in .*x.fa"):
-        read_rows(config)
+        read_rows(config, 6)
 
 
 TABLE = {"model": "m", "output": "o", "data": {"path": "x"}, "task": {"type": "numbers"}}

@@ -268,13 +268,13 @@ def test_a_split_by_homology_keeps_clusters_whole(tmp_path):
     rows += [(f"c{n}", s, 1 - n % 2) for n, s in enumerate(changed)]
     path = write_rows(tmp_path / "data.csv", rows)
     data = DataConfig(path=str(path), name="id", homology="kmers", split=SplitConfig(by="homology"))
-    prepared = prepare(data, TaskConfig(type="binary"))
+    prepared = prepare(data, TaskConfig(type="binary"), 6)
     split_of = dict(zip(prepared.examples.names, prepared.examples.splits, strict=True))
     assert all(split_of[f"o{n}"] == split_of[f"c{n}"] for n in range(40))
     assert "40 clusters at 90 % identity (shared k-mers); the largest has 2" in prepared.notes[-1]
     assert prepared.leaks == () and prepared.homology == "kmers"
     assert set(prepared.examples.groups) == {f"c{n}" for n in range(40)}
-    by_hash = prepare(data.replace(split=SplitConfig()), TaskConfig(type="binary"))
+    by_hash = prepare(data.replace(split=SplitConfig()), TaskConfig(type="binary"), 6)
     assert by_hash.leaks and by_hash.leaks[0].split == "test"
 
 

@@ -20,7 +20,7 @@ def write_table(path, seed, *, inverted=False):
 
 def identity_of(config):
     config = as_config(config)
-    return run_identity(config, prepare(config.data, config.task))
+    return run_identity(config, prepare(config.data, config.task, 6))
 
 
 @pytest.fixture

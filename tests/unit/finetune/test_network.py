@@ -20,7 +20,7 @@ def finetuned(network, num_outputs=3, *, per_base=False, layer=None, vocabulary=
     torch.manual_seed(1)
     backbone = OpenedModel(LoadedModel(copy.deepcopy(network), vocabulary), layer).backbone
     head = Head(32 * (2 if per_base else 1), num_outputs * (6 if per_base else 1))
-    return FinetunedNetwork(backbone, head, per_base=per_base).eval()
+    return FinetunedNetwork(backbone, head, per_base=per_base, k=6).eval()
 
 
 class TestPooling:

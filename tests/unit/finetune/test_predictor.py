@@ -260,7 +260,7 @@ class TestProbe:
         """Write what a probe found, and load it again."""
         manifest = Manifest(
             method="probe", base=str(base), base_sha256=weights_sha256(base), task=task,
-            layer=found.best.layer, norm=False,
+            layer=found.best.layer, norm=False, k=6
         )  # fmt: skip
         finetuned, opened = with_linear(load_model(base), found.linear, manifest)
         (tmp_path / "probe").mkdir()

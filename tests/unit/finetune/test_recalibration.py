@@ -104,7 +104,7 @@ def test_the_temperature_by_hand():
 def test_the_calibration_error_falls_and_the_fit_survives_a_file(tmp_path, method):
     logits, labels = overconfident(1, 4000)
     fitted = BINARY.calibrated(method, logits[::2], labels[::2])
-    manifest = Manifest(method="full", base="b", base_sha256="", task=fitted)
+    manifest = Manifest(method="full", base="b", base_sha256="", task=fitted, k=6)
     write_manifest(tmp_path, manifest)
     task = read_manifest(tmp_path).task
     assert task == fitted

@@ -31,7 +31,7 @@ def write_lines(path, rows, between="\t"):
 
 
 def prepared(config):
-    return prepare(config.data, config.task)
+    return prepare(config.data, config.task, 6)
 
 
 def assign_splits(found):
@@ -68,11 +68,11 @@ def test_labels_in_the_names_of_a_fasta_are_read(tmp_path):
         files={split: f"{split}.fna" for split in splits}, folder=str(tmp_path), label_after="|",
         split=SplitConfig(by="files", validation_share=0.1),
     )  # fmt: skip
-    test = prepare(config, TaskConfig(type="binary")).examples.split("test")
+    test = prepare(config, TaskConfig(type="binary"), 6).examples.split("test")
     assert test.sequences == tuple(splits["test"]) and test.labels[:, 0].tolist() == [0, 1] * 5
     write_fasta(tmp_path / "x.fa", {"a|1": "ACGT", "b": "ACGT"})
     with pytest.raises(UserError, match=r"'b' has no '\|' \(data.label_after\)"):
-        read_rows(DataConfig(path=str(tmp_path / "x.fa"), label_after="|"))
+        read_rows(DataConfig(path=str(tmp_path / "x.fa"), label_after="|"), 6)
 
 
 def test_deepstarr_is_read(tmp_path):
@@ -110,7 +110,7 @@ def test_random_promoters_are_read(tmp_path):
     assert [len(s) for s in test.sequences] == [110] * 5 and test.sequences == tuple(whole["test"])
     assert test.labels[:, 0].tolist() == [n + 0.125 for n in range(5)]
     assert sum(assign_splits(found).values()) == 125
-    assert read_rows(config.data).where(0).endswith("train_sequences.txt line 1")
+    assert read_rows(config.data, 6).where(0).endswith("train_sequences.txt line 1")
 
 
 def test_malinois_is_read(tmp_path):
@@ -132,7 +132,7 @@ def test_malinois_is_read(tmp_path):
     assert set(found.examples.split("test").groups) == {"7", "13"}
     assert found.examples.split("test").labels[0].tolist() == [2 / 8, -2 / 8, 2]
     assert "skip 2 rows" in found.notes[0]
-    assert read_rows(config.data).where(4).endswith("table.txt line 8")  # two rows are left out
+    assert read_rows(config.data, 6).where(4).endswith("table.txt line 8")  # two rows are left out
     rows[3] = (*rows[3][:-2], "much", rows[3][-1])
     write_lines(tmp_path / "table.txt", [header, *rows])
     with pytest.raises(UserError, match=r"line 5: 'much' in column 'SKNSH_lfcSE' \(data.below\)"):

@@ -71,7 +71,7 @@ def a_run(tmp_path, kind, method, baselines=("constant",)):
         "task": {"type": kind, "transform": "none"}, "method": {"name": method},
     }  # fmt: skip
     config = FinetuneConfig.from_table(plain, "config")
-    prepared = prepare(config.data, config.task)
+    prepared = prepare(config.data, config.task, 6)
     task = prepared.task
     said = {}
     for part in ("validation", "test"):
@@ -89,7 +89,7 @@ def a_run(tmp_path, kind, method, baselines=("constant",)):
     folder = tmp_path / "run"
     folder.mkdir()
     write_manifest(
-        folder, Manifest(method=method, base="/home/me/base", base_sha256="ab" * 32, task=task)
+        folder, Manifest(method=method, base="/home/me/base", base_sha256="ab" * 32, task=task, k=6)
     )
     (folder / "results.json").write_text(json.dumps(results), encoding="utf-8")
     (folder / "config.toml").write_text(config.to_toml(), encoding="utf-8")
@@ -168,7 +168,7 @@ def findings_of(ahead, leaks=()):
             },
             "leaks": list(leaks),
         },
-        manifest=Manifest(method="lora", base="b", base_sha256="", task=BINARY),
+        manifest=Manifest(method="lora", base="b", base_sha256="", task=BINARY, k=6),
         config=None,
     )
 

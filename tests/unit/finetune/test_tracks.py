@@ -55,7 +55,7 @@ def data(tmp_path, tracks):
 
 
 def test_labels_are_the_values_along_the_strand(data, tracks):
-    prepared = prepare(data, TaskConfig(type="tracks", transform="none"))
+    prepared = prepare(data, TaskConfig(type="tracks", transform="none"), 6)
     examples = prepared.examples
     assert prepared.task.names == ("strong", "weak") and examples.labels.shape[1] == 2
     # Bases 100 to 110 lie in the window from 80 to 113.
@@ -74,23 +74,23 @@ def test_a_window_beyond_a_track_or_on_another_contig_is_unknown(data, tmp_path,
     write_fasta(tmp_path / "g.fa", {"chr1": GENOME, "chr2": GENOME[:100]})
     write_track(tmp_path / "strong.bw", tracks["weak"][:1100])
     (tmp_path / "p.bed").write_text("chr1\t1090\t1110\nchr2\t0\t20\n")
-    one, other = read_rows(data).labels["strong"]
+    one, other = read_rows(data, 6).labels["strong"]
     np.testing.assert_array_equal(one[:10], tracks["weak"][1090:1100])
     assert np.isnan(one[10:]).all() and np.isnan(other).all()
-    assert "It lacks 1 contigs of the intervals: 'chr2'." in read_rows(data).notes[0]
+    assert "It lacks 1 contigs of the intervals: 'chr2'." in read_rows(data, 6).notes[0]
 
 
 def test_a_track_may_name_contigs_like_the_bed_or_like_the_reference(data, tmp_path, tracks):
     """The BED and the bigWig have chr1, the reference has 1; or only the bigWig differs."""
-    expected = read_rows(data).labels["weak"]
+    expected = read_rows(data, 6).labels["weak"]
     write_fasta(tmp_path / "g.fa", {"1": GENOME})
-    found = read_rows(data.model_copy(update={"contigs": "chr"})).labels["weak"]
+    found = read_rows(data.model_copy(update={"contigs": "chr"}), 6).labels["weak"]
     assert [each.tolist() for each in found] == [each.tolist() for each in expected]
     bed = (tmp_path / "p.bed").read_text().replace("chr1", "1")
     (tmp_path / "p.bed").write_text(bed)
     with pytest.raises(UserError, match=r"strong\.bw: has contigs such as 'chr1'.*--contigs chr"):
-        read_rows(data)
-    found = read_rows(data.model_copy(update={"contigs": "chr"})).labels["weak"]
+        read_rows(data, 6)
+    found = read_rows(data.model_copy(update={"contigs": "chr"}), 6).labels["weak"]
     assert [each.tolist() for each in found] == [each.tolist() for each in expected]
 
 
@@ -132,27 +132,29 @@ def test_tracks_are_learned_and_predicted_base_by_base(data, tmp_path, network, 
 def test_a_wrong_track_is_named(data, tmp_path):
     (tmp_path / "weak.bw").write_bytes(b"text")
     with pytest.raises(UserError, match=r"weak\.bw: is not a bigWig"):
-        read_rows(data)
+        read_rows(data, 6)
     (tmp_path / "weak.bw").unlink()
     with pytest.raises(UserError, match=r"weak\.bw: no such file"):
-        read_rows(data)
+        read_rows(data, 6)
 
 
 def test_a_table_may_hold_the_numbers_of_each_base(tmp_path):
     rows = [("a", "ACG", "1 NA 3"), ("b", "AC", "4,5")]
     config = DataConfig(path=str(write_rows(tmp_path / "t.csv", rows)))
-    named = read_labels(read_rows(config), TaskConfig(type="tracks"), UNKNOWN)
+    named = read_labels(read_rows(config, 6), TaskConfig(type="tracks"), UNKNOWN)
     np.testing.assert_array_equal(named.labels[:, 0], [1, np.nan, 3, 4, 5])
     for wrong, message in (("1 2", "2 numbers in 'label' and 3 bases"), ("1 x 3", "has text in")):
         path = write_rows(tmp_path / "w.csv", [("a", "ACG", wrong)])
         with pytest.raises(UserError, match=rf"w.csv line 2: .*{message}"):
-            read_labels(read_rows(DataConfig(path=str(path))), TaskConfig(type="tracks"), UNKNOWN)
+            read_labels(
+                read_rows(DataConfig(path=str(path)), 6), TaskConfig(type="tracks"), UNKNOWN
+            )
 
 
 def test_what_tracks_do_not_go_with(data, tmp_path):
     path = write_rows(tmp_path / "t.csv", [("a", "ACG", "1 2 3")])
     with pytest.raises(UserError, match=r"task\.names: 2 for 1 columns of labels"):
         two = TaskConfig(type="tracks", names=("x", "y"))
-        read_labels(read_rows(DataConfig(path=str(path))), two, UNKNOWN)
+        read_labels(read_rows(DataConfig(path=str(path)), 6), two, UNKNOWN)
     with pytest.raises(UserError, match=r"t\.csv: data\.tracks is for a BED, not for csv"):
-        read_rows(data.replace(path=path.name, reference=""))
+        read_rows(data.replace(path=path.name, reference=""), 6)

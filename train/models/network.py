@@ -1,77 +1,38 @@
-"""Architectures as the trainer sees them: configuration, sizes, operations."""
+"""The network of a run: configuration, sizes, operations."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from carbon.model.presets import PRESETS, Preset
+from carbon.model.architectures import MODEL_SPECS
+from carbon.model.presets import PRESETS
 from carbon.tokenizer import NUM_KMERS
 from train.config import ModelConfig, TrainConfig
 from train.models.start import TUNINGS, start_config
 
 if TYPE_CHECKING:
-    from torch import nn
     from transformers import PreTrainedConfig
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ModelSpec:
-    """The trainer's view of an architecture, which is a stock decoder of transformers.
-
-    A decoder has `model.embed_tokens`, `model.layers`, `model.norm`, `model.rotary_emb` and
-    `lm_head`; a layer has the matrices of `Sizes.linears`. All operations on it (split into
-    pipeline stages, parallelised, initialised, counted) is the same for all of them.
-
-    Attributes:
-        module: that has its classes.
-        network: class of the whole network.
-        rotary: class of the rotary embedding.
-        config: from a preset to its configuration.
-        has_head_norms: whether queries and keys are normalised, by a weight for each.
-        label: in a model card.
-    """
-
-    module: str
-    network: str
-    rotary: str
-    config: Callable[[Preset], "PreTrainedConfig"]
-    has_head_norms: bool = False
-    label: str
-
-    def build(self, config: "PreTrainedConfig") -> Any:
-        """Return the stock network, on the device that torch makes tensors on."""
-        return getattr(import_module(self.module), self.network)(config)
-
-    def rotary_embedding(self, config: "PreTrainedConfig") -> "nn.Module":
-        """Return the rotary embedding, by the theta of the configuration."""
-        rotary: nn.Module = getattr(import_module(self.module), self.rotary)(config)
-        return rotary
-
-
-def spec_of(architecture: str) -> ModelSpec:
-    """Return the spec in the module of that name; names are values of `model_type` in config.json.
-
-    Raises:
-        ModuleNotFoundError: the architecture is unknown.
-    """
-    spec: ModelSpec = import_module(f"train.models.{architecture}").SPEC
-    return spec
 
 
 def network_config(config: TrainConfig) -> "PreTrainedConfig":
     """Return the preset at the run's longest context, or the configuration of the start."""
     if config.model.start:
         return start_config(config.model.start)
-    network = spec_of(config.model.architecture).config(PRESETS[config.model.preset])
+    network = PRESETS[config.model.preset](architecture=config.model.architecture)
     network.max_position_embeddings = config.longest_context_tokens
     return network
 
 
+def stock_network(config: "PreTrainedConfig") -> Any:
+    """Return the network of a configuration, on the device that torch makes tensors on."""
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
+
+
 def build_network(config: TrainConfig) -> Any:
     """Return a run's stock network, on the device that torch makes tensors on."""
-    of_network = network_config(config)
-    return spec_of(of_network.model_type).build(of_network)
+    return stock_network(network_config(config))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +56,6 @@ class Sizes:
         num_heads, hidden = int(network.num_attention_heads), int(network.hidden_size)
         num_key_heads = int(network.num_key_value_heads or num_heads)
         head = int(network.head_dim or hidden // num_heads)
-        has_head_norms = spec_of(network.model_type).has_head_norms
         return Sizes(
             hidden=hidden,
             query=num_heads * head,
@@ -106,7 +66,7 @@ class Sizes:
             num_layers=int(network.num_hidden_layers),
             vocabulary=int(network.vocab_size),
             is_tied=bool(network.tie_word_embeddings),
-            head_norms=2 * head * has_head_norms,
+            head_norms=head * len(MODEL_SPECS[network.model_type].head_norms),
         )
 
     @property
