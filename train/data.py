@@ -40,13 +40,13 @@ def open_rows(config: TrainConfig, course: Schedule, start: Start | None = None)
     Tags follow the starting checkpoint.
 
     Raises:
-        ConfigError: a source has nothing to train on, or too little for one row of a stage; or
+        ConfigError: a source has nothing to train on, or too little for one row of a phase; or
             `data.soft_mask_weight` is set and no source has a soft-masked base.
         CorpusError: a file of it is missing, torn, or another than the manifest names.
     """
     lengths: dict[str, set[int]] = {}
     for span in course.spans:
-        for name in span.stage.mixture:
+        for name in span.phase.mixture:
             lengths.setdefault(name, set()).add(span.context_tokens)
     sources = {name: _open_source(config, name, lengths[name]) for name in sorted(lengths)}
     prefixes = start.prefixes if start else None
@@ -75,7 +75,7 @@ def _open_source(config: TrainConfig, name: str, lengths: set[int]) -> PackedSou
         if packing.num_rows == 1 and 2 * packing.tokens_of_row(0) < row_tokens:
             raise ConfigError(
                 f"{where} has {packing.tokens_of_row(0):,} tokens, less than half a row of "
-                f"{row_tokens:,}; give its stage a smaller context_tokens, or leave it out"
+                f"{row_tokens:,}; give its phase a smaller context_tokens, or leave it out"
             )
     return source
 

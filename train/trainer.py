@@ -49,7 +49,7 @@ from train.planning.plan import Plan, check_fits, plan_of
 from train.planning.workers import advice
 from train.runs.log import Metrics, RunLog
 from train.saved import RunState, settings_of
-from train.schedule import Phase, Schedule, learning_rate, objective_at
+from train.schedule import Schedule, Span, learning_rate, objective_at
 from train.signals import StopSignals
 
 SYNC_METHODS = {"diloco": DilocoWorker, "sparta": SpartaWorker}
@@ -115,7 +115,7 @@ class Trainer:
     def run(
         self, resume: bool, accept_data_change: bool = False, signals: StopSignals | None = None
     ) -> bool:
-        """Train to the end of the last stage and export, or until a stop request and save.
+        """Train to the end of the last phase and export, or until a stop request and save.
 
         Returns:
             Whether the end was reached.
@@ -182,52 +182,52 @@ class Trainer:
             course, order = self.course, self.sync.order
             steps = range(self.state.step, course.total_steps) if order is None else order
             read = batches(self.rows, self.config, course, self.ranks, steps)
-            # The end of a stage by a signal, or a synchronisation, changes the next rows.
+            # The end of a phase by a signal, or a synchronisation, changes the next rows.
             while self.course is course and self.sync.order is order and self._goes_on():
                 yield self._step(course.at(self.state.step), read, log)
 
     def _goes_on(self) -> bool:
         return self.state.step < self.course.total_steps and not self.sync.stopped
 
-    def _step(self, span: Phase, read: Iterator[list[Batch]], log: RunLog) -> Metrics:
+    def _step(self, span: Span, read: Iterator[list[Batch]], log: RunLog) -> Metrics:
         """Take one step: read, forward and backward, check, update."""
         start = time.perf_counter()
         microbatches = next(read)
-        stage, step = span.stage, span.step_in_stage + self.state.step - span.first_step
+        phase, step = span.phase, span.step_in_phase + self.state.step - span.first_step
         self._enter(span, log)
-        sums = self.pipeline.forward_backward(microbatches, objective_at(stage, step))
+        sums = self.pipeline.forward_backward(microbatches, objective_at(phase, step))
         self._held.clear_gradients()
         clip_norm = self.config.optimizer.clip_norm
         norm = finish_gradients(self.parts, self.ranks, sums.num_tokens, clip_norm)
         metrics, tokens = self._metrics(span, sums, norm)
-        metrics["learning_rate"] = learning_rate(stage, step)
+        metrics["learning_rate"] = learning_rate(phase, step)
         if reason := self.guard.check(self.state, metrics):
             metrics["skipped"], tokens = reason, 0
             self.state = self.guard.reject(self.state, reason, log)
         else:
             self._update(metrics["learning_rate"])
-            self.guard.accept(self.state, stage, metrics)
+            self.guard.accept(self.state, phase, metrics)
         for optimizer in self.optimizers:
             optimizer.zero_grad()
         seconds = time.perf_counter() - start
         self.sync.after_step(self.state, tokens, seconds)
         if tokens:
-            self._end_stage_on_signal(span, log)
+            self._end_phase_on_signal(span, log)
         if new := self._graphs.new():
             counts = f"{new} new, {self._graphs.total} in all"
             message = f"step {metrics['step']}: compiled graphs: {counts}"
             log.event(self.state.step, "compile", message)
         return metrics | self._meter.measure(span, seconds)
 
-    def _enter(self, span: Phase, log: RunLog) -> None:
-        """Set what holds in a stage; forget the history of the stage before."""
+    def _enter(self, span: Span, log: RunLog) -> None:
+        """Set what holds in a phase; forget the history of the phase before."""
         state = self.state
-        if span.number != self._stage_before():
+        if span.number != self._phase_before():
             state.history, state.gaps = [], []
-            log.event(state.step, "phase", f"phase {span.number}, {span.stage.name!r}, begins")
-        state.stage = span.number
+            log.event(state.step, "phase", f"phase {span.number}, {span.phase.name!r}, begins")
+        state.phase = span.number
         for part in self.parts:
-            part.set_rope_theta(span.stage.rope_theta, self.ranks.device)
+            part.set_rope_theta(span.phase.rope_theta, self.ranks.device)
 
     def _update(self, rate: float) -> None:
         """Let the optimizers change the weights, except frozen rows."""
@@ -236,7 +236,7 @@ class Trainer:
             optimizer.step()
         self._held.restore()
 
-    def _metrics(self, span: Phase, sums: LossSums, norm: Tensor) -> tuple[Metrics, int]:
+    def _metrics(self, span: Span, sums: LossSums, norm: Tensor) -> tuple[Metrics, int]:
         """Return the metrics of a step and its tokens: the one place that waits for the device.
 
         What all processes request travels with them.
@@ -251,18 +251,18 @@ class Trainer:
         metrics = {
             "step": self.state.step + 1,
             "tokens": span.tokens_by(self.state.step + 1),
-            "phase": span.stage.name,
-            "objective": span.stage.objective,
+            "phase": span.phase.name,
+            "objective": span.phase.objective,
             "context_tokens": span.context_tokens,
             **dict(zip(names, values, strict=True)),
         }
         return metrics, int(tokens)
 
-    def _end_stage_on_signal(self, span: Phase, log: RunLog) -> None:
-        if reason := signal_to_end(span.stage, self.state):
-            done = span.step_in_stage + self.state.step - span.first_step
-            if done < span.stage.num_steps:
-                log.event(self.state.step, "signal", f"{reason}: {span.stage.name!r} ends")
+    def _end_phase_on_signal(self, span: Span, log: RunLog) -> None:
+        if reason := signal_to_end(span.phase, self.state):
+            done = span.step_in_phase + self.state.step - span.first_step
+            if done < span.phase.num_steps:
+                log.event(self.state.step, "signal", f"{reason}: {span.phase.name!r} ends")
                 self.state.ended[span.number] = done
                 self._set_course()
 
@@ -301,10 +301,10 @@ class Trainer:
             self._has_begun = True
             self.sync.begin(self.state, log, lambda: bool(self._signals.name))
 
-    def _stage_before(self) -> int:
-        """Return the number of the stage of the step before, -1 at the first."""
-        if self.state.stage is not None:
-            return self.state.stage
+    def _phase_before(self) -> int:
+        """Return the number of the phase of the step before, -1 at the first."""
+        if self.state.phase is not None:
+            return self.state.phase
         return self.course.at(self.state.step - 1).number if self.state.step else -1
 
     def _start_sha256(self) -> str:
@@ -337,7 +337,7 @@ class Trainer:
             self._set_course()
         last = min(state.step, self.course.total_steps - 1)
         for part in self.parts:
-            part.set_rope_theta(self.course.at(last).stage.rope_theta, self.ranks.device)
+            part.set_rope_theta(self.course.at(last).phase.rope_theta, self.ranks.device)
         return True
 
     def _hold_rows(self) -> None:

@@ -181,7 +181,7 @@ def test_the_published_recipe():
         (476_839, 32768, 64),
     ]
     assert course.total_steps == 500_681
-    assert course.at(47_683).stage.objective == "ce" and course.at(47_684).stage.objective == "fns"
+    assert course.at(47_683).phase.objective == "ce" and course.at(47_684).phase.objective == "fns"
 
 
 @pytest.mark.parametrize(

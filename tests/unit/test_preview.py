@@ -116,7 +116,7 @@ def test_what_is_printed(folder, rows, capsys):
 def test_the_realised_mixture(folder, rows):
     """Counted sample by sample."""
     course = Schedule(TrainConfig.load(folder / "run.toml"))
-    spans = [(s.stage.name, s.context_tokens) for s in course.spans]
+    spans = [(s.phase.name, s.context_tokens) for s in course.spans]
     assert spans == [("first", 128), ("second", 64), ("second", 256)]
     counted, read = {}, {}
     for i in range(len(rows)):

@@ -27,14 +27,14 @@ from train.planning.pipeline import (
     pipe_of,
     schedule_of,
 )
-from train.schedule import Phase, Schedule
+from train.schedule import Schedule, Span
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
 
 @dataclass(frozen=True, slots=True)
-class PhasePlan:
+class SpanPlan:
     """Steps over which rows have one length.
 
     Attributes:
@@ -72,7 +72,7 @@ class Plan:
     dtype: str
     num_parameters: int
     parameters_of_rank: tuple[int, ...]
-    spans: tuple[PhasePlan, ...]
+    spans: tuple[SpanPlan, ...]
     num_trained: int
 
     @property
@@ -162,21 +162,21 @@ def _processes(
 def _plan_of_span(
     config: TrainConfig,
     network: "PreTrainedConfig",
-    span: Phase,
+    span: Span,
     processes: list[Process],
     flops_a_second: float | None,
-) -> PhasePlan:
+) -> SpanPlan:
     parallel = config.parallel
     readers = processes[0].mesh.dp_size
     at_once = min(microbatch_rows(config, span.context_tokens), span.batch_rows // readers)
     count = num_microbatches(parallel, span, readers, at_once)
     idle = idle_share(parallel, count)
-    num_tokens = span.num_steps * span.stage.batch_tokens
+    num_tokens = span.num_steps * span.phase.batch_tokens
     forward = flops_a_token(network, span.context_tokens) // 3
     checkpointing = ACTIVATION_CHECKPOINTINGS[config.compute.activation_checkpointing]
     flops = num_tokens * forward * (3 + checkpointing.repeats_forward)
-    return PhasePlan(
-        phase=span.stage.name,
+    return SpanPlan(
+        phase=span.phase.name,
         context_tokens=span.context_tokens,
         batch_rows=span.batch_rows,
         reader_rows=span.batch_rows // readers,
@@ -260,7 +260,7 @@ def _remedy(planned: Planned, config: TrainConfig, processes: int, plan: Plan, r
 
 def _savings(config: TrainConfig) -> list[tuple[str, object]]:
     """Return settings that take less memory, from what costs the least time on."""
-    least = min(stage.context_tokens for stage in config.phases)
+    least = min(phase.context_tokens for phase in config.phases)
     return [
         ("data.microbatch_tokens", least),
         ("compute.activation_checkpointing", "selective"),

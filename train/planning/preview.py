@@ -29,20 +29,20 @@ def print_rows(rows: TokenRows, course: Schedule, first: int, count: int) -> Non
         sample = rows.order[i]
         reading, pieces = rows.reading(sample), rows.segments(sample)
         piece = pieces[0]
-        told = rows.sources[sample.source].store.describe(piece.record)
+        description = rows.sources[sample.source].store.describe(piece.record)
         tags = " ".join(names[token] for token in piece.prefix[:-1])
         letters = piece.letters.tobytes().decode("ascii", "replace")
         if len(letters) > 2 * _SHOWN_BP:
             letters = f"{letters[:_SHOWN_BP]}...{letters[-_SHOWN_BP:]}"
         line = (
             f"{i:,}",
-            course.spans[sample.span].stage.name,
+            course.spans[sample.span].phase.name,
             str(sample.row_tokens),
             sample.source,
             str(len(pieces)),
-            str(told.get("name") or piece.record),
-            _place(told),
-            _strand(told, reading.reverse),
+            str(description.get("name") or piece.record),
+            _place(description),
+            _strand(description, reading.reverse),
             str(reading.offset),
             tags or "-",
             letters or "-",
@@ -51,15 +51,15 @@ def print_rows(rows: TokenRows, course: Schedule, first: int, count: int) -> Non
     print(text_table(table))
 
 
-def _place(told: dict[str, Any]) -> str:
-    if not told.get("record_id") or not isinstance(told.get("start"), int):
+def _place(description: dict[str, Any]) -> str:
+    if not description.get("record_id") or not isinstance(description.get("start"), int):
         return "-"
-    return f"{told['record_id']}:{told['start'] + 1}-{told['end']}"
+    return f"{description['record_id']}:{description['start'] + 1}-{description['end']}"
 
 
-def _strand(told: dict[str, Any], reverse: bool) -> str:
+def _strand(description: dict[str, Any], reverse: bool) -> str:
     """Return the strand that is read: the record's, or the opposite one."""
-    own = (told.get("strand") or "+").strip("<>")  # the released corpus writes `<+>`
+    own = (description.get("strand") or "+").strip("<>")  # the released corpus writes `<+>`
     return own if not reverse else {"+": "-", "-": "+"}.get(own, own)
 
 
@@ -73,13 +73,13 @@ def mixture_of(rows: TokenRows, course: Schedule) -> list[dict[str, Any]]:
     order, result = rows.order, []
     for number, counts in enumerate(np.diff(order.counts_before, axis=0)):
         after, span = order.counts_before[number + 1], course.spans[number]
-        for name, share in span.stage.mixture.items():
+        for name, share in span.phase.mixture.items():
             place = order.streams.index((name, span.context_tokens))
             packing = rows.sources[name].packings[span.context_tokens]
             filled = packing.num_tokens / packing.num_rows
             line = {
                 "span": number,
-                "phase": span.stage.name,
+                "phase": span.phase.name,
                 "context_tokens": span.context_tokens,
                 "source": name,
                 "rows": int(counts[place]),
