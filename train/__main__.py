@@ -89,7 +89,9 @@ def _add_preview(parser: argparse.ArgumentParser) -> None:
     rows = parser.add_argument_group("Output")
     rows.add_argument("--rows", type=natural, default=20, help="number of rows to print")
     rows.add_argument("--first", type=natural, default=0, help="first row to print, from 0")
-    rows.add_argument("--plot", metavar="FILE", help="draw the mixture: .png, .svg or .pdf")
+    rows.add_argument(
+        "--plot", type=Path, metavar="FILE", help="draw the mixture: .png, .svg or .pdf"
+    )
 
 
 def _add_export(parser: argparse.ArgumentParser) -> None:
@@ -212,12 +214,12 @@ def _check_corpus(config: "TrainConfig", course: "Schedule") -> None:
 
 
 def _preview(config: "TrainConfig", arguments: argparse.Namespace) -> None:
+    from carbon.reports.figures import check_picture
     from train.data import open_rows
     from train.planning.preview import draw_mixture, mixture_of, print_mixture, print_rows
     from train.schedule import Schedule
 
-    if arguments.plot and Path(arguments.plot).suffix not in (".png", ".svg", ".pdf"):
-        raise UserError(f"--plot {arguments.plot}: give a name that ends in .png, .svg or .pdf")
+    check_picture(arguments.plot)
     course = Schedule(config)
     rows = open_rows(config, course)
     print_rows(rows, course, arguments.first, arguments.rows)
@@ -272,8 +274,9 @@ def _train(arguments: argparse.Namespace, signals: StopSignals) -> int:
                 resume = arguments.resume == "auto"
                 folder = workers.folder(config.output, ranks.worker)
                 with locked_run(Path(folder), ranks):
-                    trainer = Trainer(config.replace(output=folder), ranks, resumes=resume)
-                    return trainer.run(resume, arguments.accept_data_change, signals)
+                    of_worker = config.replace(output=folder)
+                    trainer = Trainer(of_worker, ranks, resumes=resume, signals=signals)
+                    return trainer.run(resume, arguments.accept_data_change)
         except ONE_LINE_ERRORS as error:
             return error
 

@@ -120,7 +120,11 @@ def batches(
     of_steps = portions(config, course, ranks, steps)
     loader: DataLoader[Batch] = DataLoader(
         rows,  # type: ignore[arg-type]  # map-style by its methods
-        batch_sampler=_Flat(portions(config, course, ranks, steps)),
+        batch_sampler=(
+            list(rows_at_once)
+            for of_step in portions(config, course, ranks, steps)
+            for rows_at_once in of_step
+        ),
         collate_fn=partial(collate, share=ranks.share),
         num_workers=config.data.workers,
         multiprocessing_context="spawn" if config.data.workers else None,
@@ -137,16 +141,6 @@ def _begun(loader: "DataLoader[Batch]") -> Iterator[Batch]:
         return iter(loader)
     with signals_held():
         return iter(loader)
-
-
-class _Flat:
-    """The microbatches of all steps in a row, as a `DataLoader` expects them."""
-
-    def __init__(self, of_steps: Iterator[list[range]]) -> None:
-        self._of_steps = of_steps
-
-    def __iter__(self) -> Iterator[list[int]]:
-        return (list(portion) for of_step in self._of_steps for portion in of_step)
 
 
 def collate(rows: list[TokenRow], share: ContextShard = _WHOLE) -> Batch:

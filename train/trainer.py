@@ -75,7 +75,14 @@ def check_memory(config: TrainConfig, ranks: Ranks) -> None:
 class Trainer:
     """A run: its rows, network and optimizer, and the folder it is written to."""
 
-    def __init__(self, config: TrainConfig, ranks: Ranks, *, resumes: bool = False) -> None:
+    def __init__(
+        self,
+        config: TrainConfig,
+        ranks: Ranks,
+        *,
+        resumes: bool = False,
+        signals: StopSignals | None = None,
+    ) -> None:
         """Open the corpus and build this process's parts of the network.
 
         A trainer that resumes has no weights until `run` has loaded or made them.
@@ -108,20 +115,16 @@ class Trainer:
         self._meter = Meter(ranks, self.parts[0].config)
         self._folder = Path(config.output)
         self._graphs = CompiledGraphs(config.compute)
-        self._signals = StopSignals()
+        self._signals = signals or StopSignals()
         self._checkpointer = Checkpointer(self, self.checkpoints, self._signals)
         self._has_begun = False
 
-    def run(
-        self, resume: bool, accept_data_change: bool = False, signals: StopSignals | None = None
-    ) -> bool:
+    def run(self, resume: bool, accept_data_change: bool = False) -> bool:
         """Train to the end of the last phase and export, or until a stop request and save.
 
         Returns:
             Whether the end was reached.
         """
-        self._signals = signals or self._signals
-        self._checkpointer = Checkpointer(self, self.checkpoints, self._signals)
         self._start(resume, accept_data_change)
         self._signals.saves = True
         with RunLog(self.config, self.ranks, self.course, self.state.step) as log:
@@ -242,19 +245,18 @@ class Trainer:
         What all processes request travels with them.
         """
         request = self.ranks.largest(self._checkpointer.request())
-        means = sums.nats_per_token, sums.nats_per_base, sums.marginal_nats_per_base
-        numbers = [*means, norm, request, sums.num_tokens]
+        means = sums.means() | {"gradient_norm": norm}
+        numbers = [*means.values(), request, sums.num_tokens]
         # As fp64, for counts above 2^24.
         *values, agreed, tokens = torch.stack([each.double() for each in numbers]).tolist()
         self._checkpointer.agreed = StopRequest(int(agreed))
-        names = "loss", "nats_per_base", "marginal_nats_per_base", "gradient_norm"
         metrics = {
             "step": self.state.step + 1,
             "tokens": span.tokens_by(self.state.step + 1),
             "phase": span.phase.name,
             "objective": span.phase.objective,
             "context_tokens": span.context_tokens,
-            **dict(zip(names, values, strict=True)),
+            **dict(zip(means, values, strict=True)),
         }
         return metrics, int(tokens)
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from carbon.corpus import TokenRows
 from carbon.progress import text_table
+from carbon.reports.figures import COLOURS, save_picture
 from carbon.tokenizer import native_tokens
 from train.schedule import Schedule
 
@@ -116,7 +117,7 @@ def print_mixture(mixture: list[dict[str, Any]]) -> None:
     print(text_table([header, *rows]))
 
 
-def draw_mixture(mixture: list[dict[str, Any]], path: str | Path) -> None:
+def draw_mixture(mixture: list[dict[str, Any]], path: Path) -> None:
     """Draw tokens of each source by span, and how often each source has been read by then."""
     from matplotlib.figure import Figure
 
@@ -128,7 +129,7 @@ def draw_mixture(mixture: list[dict[str, Any]], path: str | Path) -> None:
     places = np.arange(len(spans))
     left = np.zeros(len(spans))
     for i, source in enumerate(sources):
-        color = _COLORS[i % len(_COLORS)]
+        color = COLOURS[i % len(COLOURS)]
         drawn = [of.get((span, source), {}).get("tokens", 0) for span in spans]
         tokens.barh(places, drawn, left=left, color=color, label=source)
         left += drawn
@@ -140,8 +141,4 @@ def draw_mixture(mixture: list[dict[str, Any]], path: str | Path) -> None:
     epochs.set_xlabel("times each source has been read by then")
     epochs.set_xlim(left=0)
     figure.legend(*tokens.get_legend_handles_labels(), loc="outside upper center", ncols=3)
-    figure.savefig(path)
-
-
-# Okabe and Ito's colours, for colour-blind readers.
-_COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
+    save_picture(figure, path)

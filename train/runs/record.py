@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from carbon.io.config import read_table
 from carbon.losses.objectives import objective_named
 from carbon.run_folder import RECIPE, RunLines, column, read_lines
-from train.config import DataConfig, PhaseConfig, TrainConfig
+from train.config import PhaseConfig, TrainConfig
 from train.schedule import RATE_SCHEDULES
 from train.watch import PHASE_ENDS
 
@@ -33,18 +32,10 @@ def read_run(run: Path) -> RunRecord:
     Raises:
         ConfigError: config.toml is missing, or a file is malformed.
     """
-    config = _recipe_of(run / RECIPE)
+    config = TrainConfig.load(run / RECIPE)
     lines = read_lines(run)
     given = {field.name: getattr(lines, field.name) for field in fields(lines)}
     return RunRecord(**given, config=config)
-
-
-def _recipe_of(path: Path) -> TrainConfig:
-    """Read the recipe that a run has written down, without the keys that are gone since."""
-    table = read_table(path)
-    if isinstance(data := table.get("data"), dict):
-        table["data"] = {key: value for key, value in data.items() if key not in DataConfig.REMOVED}
-    return TrainConfig.from_table(table, str(path))
 
 
 def results_of(record: RunRecord) -> list[tuple[str, int, float]]:
