@@ -152,7 +152,7 @@ def _print_plan(config: "TrainConfig", arguments: argparse.Namespace) -> None:
     from train.planning.workers import advice, workers_plan
     from train.schedule import Schedule
 
-    course, workers = Schedule(config), config.workers
+    schedule, workers = Schedule(config), config.workers
     processes = workers.processes_of_each(arguments.world_size)
     gpu_gb = _gpu_gb(config, arguments)
     timed = None if gpu_gb else flops_a_second(config)
@@ -161,22 +161,22 @@ def _print_plan(config: "TrainConfig", arguments: argparse.Namespace) -> None:
 
     def planned(config: "TrainConfig", processes: int) -> "Plan":
         on_gpu = gpu_gb is not None
-        return plan_of(config, course, processes, peak_flops=peak, mfu=mfu, on_gpu=on_gpu)
+        return plan_of(config, schedule, processes, peak_flops=peak, mfu=mfu, on_gpu=on_gpu)
 
     plan = planned(config, processes)
     sys.stdout.write(config.to_toml())
     summary = {
         "parameters": plan.num_parameters,
         "peak_bytes": plan.peak_bytes,
-        "steps": course.total_steps,
-        "tokens": course.total_tokens,
+        "steps": schedule.total_steps,
+        "tokens": schedule.total_tokens,
     }
     sys.stdout.write(f"\n# plan: {json.dumps(summary)}\n#\n")
     print_plan(plan, 1 if timed else processes)
     if workers.count:
         seconds = None if timed else plan.seconds
         table = workers_plan(workers, plan, arguments.gbit_per_s)
-        print_workers(table, seconds, advice(workers, course.total_steps))
+        print_workers(table, seconds, advice(workers, schedule.total_steps))
     if timed:
         sys.stdout.write(
             f"#\n# hours are those of this CPU, which all processes share: a layer and the head, "
@@ -185,7 +185,7 @@ def _print_plan(config: "TrainConfig", arguments: argparse.Namespace) -> None:
     sys.stdout.flush()
     if gpu_gb:
         check_fits(planned, config, processes, 1e9 * gpu_gb)
-    _check_corpus(config, course)
+    _check_corpus(config, schedule)
 
 
 def _gpu_gb(config: "TrainConfig", arguments: argparse.Namespace) -> float | None:
@@ -198,7 +198,7 @@ def _gpu_gb(config: "TrainConfig", arguments: argparse.Namespace) -> float | Non
     return (arguments.gpu_gb or _USUAL_GPU_GB) if is_for_gpu else None
 
 
-def _check_corpus(config: "TrainConfig", course: "Schedule") -> None:
+def _check_corpus(config: "TrainConfig", schedule: "Schedule") -> None:
     """Print how many rows the run reads; the plan does without a corpus, so it may be elsewhere.
 
     Raises:
@@ -210,7 +210,7 @@ def _check_corpus(config: "TrainConfig", course: "Schedule") -> None:
     if "://" not in corpus and not Path(corpus).exists():
         say(f"{corpus}: not found, so not checked against the recipe")
         return
-    sys.stdout.write(f"#\n# rows that are read: {len(open_rows(config, course)):,}\n")
+    sys.stdout.write(f"#\n# rows that are read: {len(open_rows(config, schedule)):,}\n")
 
 
 def _preview(config: "TrainConfig", arguments: argparse.Namespace) -> None:
@@ -220,10 +220,10 @@ def _preview(config: "TrainConfig", arguments: argparse.Namespace) -> None:
     from train.schedule import Schedule
 
     check_picture(arguments.plot)
-    course = Schedule(config)
-    rows = open_rows(config, course)
-    print_rows(rows, course, arguments.first, arguments.rows)
-    mixture = mixture_of(rows, course)
+    schedule = Schedule(config)
+    rows = open_rows(config, schedule)
+    print_rows(rows, schedule, arguments.first, arguments.rows)
+    mixture = mixture_of(rows, schedule)
     print()
     print_mixture(mixture)
     if arguments.plot:

@@ -34,7 +34,7 @@ _WHOLE = ContextShard()
 _BLOCK_BASES = 1 << 16
 
 
-def open_rows(config: TrainConfig, course: Schedule, start: Start | None = None) -> TokenRows:
+def open_rows(config: TrainConfig, schedule: Schedule, start: Start | None = None) -> TokenRows:
     """Prepare and pack the sources that the run's mixtures name.
 
     Tags follow the starting checkpoint.
@@ -45,7 +45,7 @@ def open_rows(config: TrainConfig, course: Schedule, start: Start | None = None)
         CorpusError: a file of it is missing, torn, or another than the manifest names.
     """
     lengths: dict[str, set[int]] = {}
-    for span in course.spans:
+    for span in schedule.spans:
         for name in span.phase.mixture:
             lengths.setdefault(name, set()).add(span.context_tokens)
     sources = {name: _open_source(config, name, lengths[name]) for name in sorted(lengths)}
@@ -57,7 +57,7 @@ def open_rows(config: TrainConfig, course: Schedule, start: Start | None = None)
             f"data.soft_mask_weight is {config.data.soft_mask_weight:g}; build the corpus from a "
             "soft-masked FASTA, or leave the weight at 1"
         )
-    return ordered_rows(config.seed, course.rows, sources, prefixes, soft_masks)
+    return ordered_rows(config.seed, schedule.rows, sources, prefixes, soft_masks)
 
 
 def _open_source(config: TrainConfig, name: str, lengths: set[int]) -> PackedSource:
@@ -98,11 +98,11 @@ def _cache_of(config: TrainConfig, corpus: str) -> Path:
 
 
 def portions(
-    config: TrainConfig, course: Schedule, ranks: Ranks, steps: Iterable[int]
+    config: TrainConfig, schedule: Schedule, ranks: Ranks, steps: Iterable[int]
 ) -> Iterator[list[range]]:
     """Return, step by step, the rows this process reads, by microbatches."""
     for step in steps:
-        span = course.at(step)
+        span = schedule.at(step)
         share = span.batch_rows // ranks.shape.dp_size
         first = ranks.shape.dp_rank(ranks.rank) * share
         rows = span.rows_of_step(step)[first : first + share]
@@ -111,18 +111,18 @@ def portions(
 
 
 def batches(
-    rows: TokenRows, config: TrainConfig, course: Schedule, ranks: Ranks, steps: Iterable[int]
+    rows: TokenRows, config: TrainConfig, schedule: Schedule, ranks: Ranks, steps: Iterable[int]
 ) -> Iterator[list[Batch]]:
     """Return, step by step, this process's microbatches on its device.
 
     `data.workers` processes read ahead; neither they nor their number change the rows.
     """
-    of_steps = portions(config, course, ranks, steps)
+    of_steps = portions(config, schedule, ranks, steps)
     loader: DataLoader[Batch] = DataLoader(
         rows,  # type: ignore[arg-type]  # map-style by its methods
         batch_sampler=(
             list(rows_at_once)
-            for of_step in portions(config, course, ranks, steps)
+            for of_step in portions(config, schedule, ranks, steps)
             for rows_at_once in of_step
         ),
         collate_fn=partial(collate, share=ranks.share),

@@ -148,11 +148,11 @@ def export_newest(config: TrainConfig, folder: Path) -> Work | None:
             raise UserError(f"{config.output}: has no whole checkpoint to export")
         path, state = found
         weights = saved_weights(path, ranks, config, start)
-        course = Schedule(config, state.ended)
+        schedule = Schedule(config, state.ended)
         of_network = network_config(config)
         rope: Any = of_network.rope_parameters
-        last = min(state.step, course.total_steps - 1)
-        rope["rope_theta"] = course.at(last).phase.rope_theta
+        last = min(state.step, schedule.total_steps - 1)
+        rope["rope_theta"] = schedule.at(last).phase.rope_theta
         with atomic_folder(folder) as temporary:
             write_export(of_network, config.model, start, weights, temporary, rows.tags)
     say(f"exported {folder}")

@@ -50,7 +50,7 @@ class Run(Protocol):
 
     config: TrainConfig
     ranks: Ranks
-    course: Schedule
+    schedule: Schedule
     state: RunState
 
     def is_time_for(self, every_steps: int) -> bool:
@@ -198,7 +198,7 @@ class StepLog:
 
     def after_step(self, metrics: Metrics) -> None:
         """Write a line; the number of steps falls where a signal ends a phase."""
-        self._log.step(metrics, self._run.course.total_steps)
+        self._log.step(metrics, self._run.schedule.total_steps)
 
 
 def signal_to_end(phase: PhaseConfig, state: RunState) -> str:
@@ -278,7 +278,7 @@ class Evaluation:
         dist.broadcast_object_list(measures, group=run.ranks.group, group_src=0)
         run.state.gaps.append(measures[0]["recovery"] - measures[0]["recovery_bf16"])
         step = run.state.step
-        tokens = run.course.at(step - 1).tokens_by(step) if step else 0
+        tokens = run.schedule.at(step - 1).tokens_by(step) if step else 0
         self._log.probe(step, tokens, measures[0])
 
 

@@ -63,10 +63,10 @@ def check_memory(config: TrainConfig, ranks: Ranks) -> None:
     """
     if ranks.device.type != "cuda":
         return
-    course = Schedule(config)
+    schedule = Schedule(config)
 
     def planned(config: TrainConfig, processes: int) -> Plan:
-        return plan_of(config, course, processes, on_gpu=True)
+        return plan_of(config, schedule, processes, on_gpu=True)
 
     gpu_bytes = torch.cuda.get_device_properties(ranks.device).total_memory
     check_fits(planned, config, ranks.world_size, gpu_bytes)
@@ -92,11 +92,11 @@ class Trainer:
         """
         self.config = config
         self.ranks = ranks
-        self.course = Schedule(config)
-        set_up(config.compute, len({span.context_tokens for span in self.course.spans}))
-        plan_of(config, self.course, ranks.world_size)  # refuses what cannot be shared
+        self.schedule = Schedule(config)
+        set_up(config.compute, len({span.context_tokens for span in self.schedule.spans}))
+        plan_of(config, self.schedule, ranks.world_size)  # refuses what cannot be shared
         self.start = open_start(config)
-        self.rows = open_rows(config, self.course, self.start)
+        self.rows = open_rows(config, self.schedule, self.start)
         self.parts = build_stages(config, ranks, self.start, fills=not resumes)
         self._lacks_weights = resumes
         self._hold_rows()
@@ -127,7 +127,7 @@ class Trainer:
         """
         self._start(resume, accept_data_change)
         self._signals.saves = True
-        with RunLog(self.config, self.ranks, self.course, self.state.step) as log:
+        with RunLog(self.config, self.ranks, self.schedule, self.state.step) as log:
             hooks = self._hooks(log)
             for metrics in self.steps(log):
                 for hook in hooks:
@@ -169,7 +169,7 @@ class Trainer:
 
     def is_time_for(self, every_steps: int) -> bool:
         """Return whether something periodic is due, by the steps of this worker or at the end."""
-        is_end = self.state.step == self.course.total_steps
+        is_end = self.state.step == self.schedule.total_steps
         return is_end or self.sync.steps_taken(self.state) % every_steps == 0
 
     def steps(self, log: RunLog | None = None) -> Iterator[Metrics]:
@@ -179,18 +179,18 @@ class Trainer:
             FloatingPointError: steps are bad, and the guard's policy is to stop or has no more
                 patience.
         """
-        log = log or RunLog.silent(self.config, self.ranks, self.course)
+        log = log or RunLog.silent(self.config, self.ranks, self.schedule)
         self._begin(log)
         while self._goes_on():
-            course, order = self.course, self.sync.order
-            steps = range(self.state.step, course.total_steps) if order is None else order
-            read = batches(self.rows, self.config, course, self.ranks, steps)
+            schedule, order = self.schedule, self.sync.order
+            steps = range(self.state.step, schedule.total_steps) if order is None else order
+            read = batches(self.rows, self.config, schedule, self.ranks, steps)
             # The end of a phase by a signal, or a synchronisation, changes the next rows.
-            while self.course is course and self.sync.order is order and self._goes_on():
-                yield self._step(course.at(self.state.step), read, log)
+            while self.schedule is schedule and self.sync.order is order and self._goes_on():
+                yield self._step(schedule.at(self.state.step), read, log)
 
     def _goes_on(self) -> bool:
-        return self.state.step < self.course.total_steps and not self.sync.stopped
+        return self.state.step < self.schedule.total_steps and not self.sync.stopped
 
     def _step(self, span: Span, read: Iterator[list[Batch]], log: RunLog) -> Metrics:
         """Take one step: read, forward and backward, check, update."""
@@ -266,11 +266,11 @@ class Trainer:
             if done < span.phase.num_steps:
                 log.event(self.state.step, "signal", f"{reason}: {span.phase.name!r} ends")
                 self.state.ended[span.number] = done
-                self._set_course()
+                self._set_schedule()
 
-    def _set_course(self) -> None:
-        self.course = Schedule(self.config, self.state.ended)
-        self.rows = self.rows.reordered(self.config.seed, self.course.rows)
+    def _set_schedule(self) -> None:
+        self.schedule = Schedule(self.config, self.state.ended)
+        self.rows = self.rows.reordered(self.config.seed, self.schedule.rows)
 
     def gathered(self) -> PreTrainedModel | None:
         """Return the whole network, fp32, on the first process; None on the others.
@@ -295,7 +295,7 @@ class Trainer:
             return OuterSync()
         settings = settings_of(self.config, self.rows, start_sha256)
         worker = SYNC_METHODS[self.config.workers.method]
-        return worker(self.config, self.ranks, self.parts, self.course.total_steps, settings)
+        return worker(self.config, self.ranks, self.parts, self.schedule.total_steps, settings)
 
     def _begin(self, log: RunLog) -> None:
         """Begin synchronising from the present state, once."""
@@ -307,7 +307,7 @@ class Trainer:
         """Return the number of the phase of the step before, -1 at the first."""
         if self.state.phase is not None:
             return self.state.phase
-        return self.course.at(self.state.step - 1).number if self.state.step else -1
+        return self.schedule.at(self.state.step - 1).number if self.state.step else -1
 
     def _start_sha256(self) -> str:
         """Return the digest of the starting checkpoint, read by the first process."""
@@ -336,10 +336,10 @@ class Trainer:
             return False
         self.state = state
         if state.ended:
-            self._set_course()
-        last = min(state.step, self.course.total_steps - 1)
+            self._set_schedule()
+        last = min(state.step, self.schedule.total_steps - 1)
         for part in self.parts:
-            part.set_rope_theta(self.course.at(last).phase.rope_theta, self.ranks.device)
+            part.set_rope_theta(self.schedule.at(last).phase.rope_theta, self.ranks.device)
         return True
 
     def _hold_rows(self) -> None:
@@ -363,7 +363,7 @@ class Trainer:
         if self.ranks.is_first:
             self._folder.mkdir(parents=True, exist_ok=True)
             (self._folder / "config.toml").write_text(self.config.to_toml(), encoding="utf-8")
-            say(f"training from step {self.state.step} to {self.course.total_steps}")
-            if remedy := advice(self.config.workers, self.course.total_steps):
+            say(f"training from step {self.state.step} to {self.schedule.total_steps}")
+            if remedy := advice(self.config.workers, self.schedule.total_steps):
                 say(remedy)
         dist.barrier(self.ranks.group)

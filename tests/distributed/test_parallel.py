@@ -46,9 +46,9 @@ def plain_loop(config):
     class OneReader:
         rank, shape, device, share = 0, Mesh(), torch.device("cpu"), ContextShard()
 
-    course = Schedule(config)
-    rows = open_rows(config, course)
-    read = batches(rows, config, course, OneReader, range(NUM_STEPS))
+    schedule = Schedule(config)
+    rows = open_rows(config, schedule)
+    read = batches(rows, config, schedule, OneReader, range(NUM_STEPS))
     network = LlamaForCausalLM(network_config(config)).double()
     with torch.no_grad():
         for name, p in network.named_parameters():
@@ -59,7 +59,7 @@ def plain_loop(config):
     optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.95), eps=config.optimizer.epsilon)
     metrics = []
     for step in range(NUM_STEPS):
-        span = course.at(step)
+        span = schedule.at(step)
         phase = span.phase
         rotary = network.model.rotary_emb
         head_width = 2 * len(rotary.inv_freq)

@@ -65,37 +65,39 @@ def test_a_blend_and_nothing_else_has_two_weights(objective, weights):
         phase_of(objective=objective, fns_weight=weights)
 
 
-def course_of(*phases) -> Schedule:
+def schedule_of(*phases) -> Schedule:
     return Schedule(SimpleNamespace(phases=phases))
 
 
 def test_processes_share_a_batch_evenly():
     fine, odd = phase_of(batch_rows=6), phase_of(name="odd", batch_rows=9)
-    check_batches(course_of(fine, odd), Mesh(shard=3))
+    check_batches(schedule_of(fine, odd), Mesh(shard=3))
     message = r"phases\.1 \('odd'\): batches of 9 rows of 16 tokens cannot be shared by 2 processes"
     with pytest.raises(ConfigError, match=message):
-        check_batches(course_of(fine, odd), Mesh(shard=2))
+        check_batches(schedule_of(fine, odd), Mesh(shard=2))
 
 
-def test_a_course_has_no_gap_and_no_overlap():
+def test_a_schedule_has_no_gap_and_no_overlap():
     short = (ShortRows(context_tokens=16, steps=2), ShortRows(context_tokens=32, steps=1))
     warm = phase_of(
         name="warm", context_tokens=64, batch_rows=3, tokens=5 * 192, length_warmup=short
     )
-    course = course_of(phase_of(batch_rows=4, tokens=65), warm, phase_of(tokens=16))
-    assert [(s.number, s.context_tokens, s.batch_rows, s.num_steps) for s in course.spans] == [
+    schedule = schedule_of(phase_of(batch_rows=4, tokens=65), warm, phase_of(tokens=16))
+    assert [(s.number, s.context_tokens, s.batch_rows, s.num_steps) for s in schedule.spans] == [
         (0, 16, 4, 2), (1, 16, 12, 2), (1, 32, 6, 1), (1, 64, 3, 2), (2, 16, 1, 1)
     ]  # fmt: skip
-    assert [s.step_in_phase for s in course.spans] == [0, 0, 2, 3, 0]
-    rows = [row for step in range(course.total_steps) for row in course.at(step).rows_of_step(step)]
-    assert rows == list(range(sum(r.num_rows for r in course.rows)))
+    assert [s.step_in_phase for s in schedule.spans] == [0, 0, 2, 3, 0]
+    rows = [
+        row for step in range(schedule.total_steps) for row in schedule.at(step).rows_of_step(step)
+    ]
+    assert rows == list(range(sum(r.num_rows for r in schedule.rows)))
     read = 0
-    for step in range(course.total_steps):
-        span = course.at(step)
+    for step in range(schedule.total_steps):
+        span = schedule.at(step)
         assert span.tokens_by(step) == read
         assert span.batch_rows * span.context_tokens == span.phase.batch_tokens
         read += span.phase.batch_tokens
-    assert read == course.total_tokens
+    assert read == schedule.total_tokens
 
 
 @pytest.mark.parametrize(
@@ -248,13 +250,13 @@ class TestGuard:
         assert signal_to_end(of_gap, RunState(gaps=[0.001, -0.001] * 5)) == ""
 
     def test_a_phase_that_a_signal_ended(self):
-        course = Schedule(
+        schedule = Schedule(
             SimpleNamespace(phases=(phase_of(tokens=160), phase_of(tokens=32))), {0: 4}
         )
-        assert [(s.number, s.first_step, s.num_steps) for s in course.spans] == [
+        assert [(s.number, s.first_step, s.num_steps) for s in schedule.spans] == [
             (0, 0, 4), (1, 4, 2)
         ]  # fmt: skip
-        assert course.total_tokens == 96
+        assert schedule.total_tokens == 96
 
 
 def test_a_schedule_that_this_pytorch_cannot_run_is_refused(monkeypatch):

@@ -123,10 +123,10 @@ def check_tensor(sizes: Sizes, tensor: int) -> None:
         )
 
 
-def check_batches(course: Schedule, mesh: Mesh) -> None:
+def check_batches(schedule: Schedule, mesh: Mesh) -> None:
     """Raise ConfigError unless the processes can share a batch, and each row of it."""
     num_readers, context = mesh.dp_size, mesh.context
-    for span in course.spans:
+    for span in schedule.spans:
         if context > 1 and span.context_tokens % (2 * context):
             raise ConfigError(
                 f"phases.{span.number} ('{span.phase.name}'): rows of {span.context_tokens} tokens "

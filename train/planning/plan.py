@@ -89,7 +89,7 @@ class Plan:
 
 def plan_of(
     config: TrainConfig,
-    course: Schedule,
+    schedule: Schedule,
     world_size: int,
     *,
     peak_flops: float | None = None,
@@ -100,7 +100,7 @@ def plan_of(
 
     Args:
         config: of the run.
-        course: its spans.
+        schedule: its spans.
         world_size: processes, one to a device.
         peak_flops: operations a second of a device; without them no time is expected.
         mfu: share of the peak that a device reaches while it does not wait.
@@ -114,12 +114,12 @@ def plan_of(
     check(0 < mfu <= 1, f"mfu = {mfu}: give more than 0, and 1 at most")
     network = network_config(config)
     layout = layout_of(config, Sizes.of(network), world_size)
-    check_batches(course, layout.mesh)
+    check_batches(schedule, layout.mesh)
     on_gpu = peak_flops is not None if on_gpu is None else on_gpu
     dtype = COMPUTE_DTYPES[config.compute.dtype].name(on_gpu)
     processes = _processes(config, network, layout, dtype, on_gpu)
     speed = None if peak_flops is None else peak_flops * mfu * world_size
-    spans = tuple(_plan_of_span(config, network, span, processes, speed) for span in course.spans)
+    spans = tuple(_plan_of_span(config, network, span, processes, speed) for span in schedule.spans)
     of_rank = tuple(process.num_parameters for process in processes)
     tied_twice = layout.mesh.pipeline > 1 and network.tie_word_embeddings
     num_parameters = sum(of_rank) - tied_twice * network.vocab_size * network.hidden_size

@@ -14,7 +14,7 @@ from train.schedule import Schedule
 _SHOWN_BP = 12
 
 
-def print_rows(rows: TokenRows, course: Schedule, first: int, count: int) -> None:
+def print_rows(rows: TokenRows, schedule: Schedule, first: int, count: int) -> None:
     """Print samples `first` to `first + count` of the run, a line each.
 
     A row is described by its first segment: where the record lies, the strand and offset it is read
@@ -37,7 +37,7 @@ def print_rows(rows: TokenRows, course: Schedule, first: int, count: int) -> Non
             letters = f"{letters[:_SHOWN_BP]}...{letters[-_SHOWN_BP:]}"
         line = (
             f"{i:,}",
-            course.spans[sample.span].phase.name,
+            schedule.spans[sample.span].phase.name,
             str(sample.row_tokens),
             sample.source,
             str(len(pieces)),
@@ -64,7 +64,7 @@ def _strand(description: dict[str, Any], reverse: bool) -> str:
     return own if not reverse else {"+": "-", "-": "+"}.get(own, own)
 
 
-def mixture_of(rows: TokenRows, course: Schedule) -> list[dict[str, Any]]:
+def mixture_of(rows: TokenRows, schedule: Schedule) -> list[dict[str, Any]]:
     """Return what each span draws of each source of its mixture, also where that is nothing.
 
     A span is a phase, or a part of one that has rows of another length. Tokens count bare
@@ -73,7 +73,7 @@ def mixture_of(rows: TokenRows, course: Schedule) -> list[dict[str, Any]]:
     """
     order, result = rows.order, []
     for number, counts in enumerate(np.diff(order.counts_before, axis=0)):
-        after, span = order.counts_before[number + 1], course.spans[number]
+        after, span = order.counts_before[number + 1], schedule.spans[number]
         for name, share in span.phase.mixture.items():
             place = order.streams.index((name, span.context_tokens))
             packing = rows.sources[name].packings[span.context_tokens]

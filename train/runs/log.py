@@ -41,27 +41,26 @@ class RunLog:
         self,
         config: TrainConfig,
         ranks: Ranks,
-        course: Schedule,
+        schedule: Schedule,
         step: int,
         *,
         silent: bool = False,
     ) -> None:
         """Prepare to continue from a step."""
         self._config = config
-        self._course = course
         self._first_step = step
         self._writes = ranks.is_first and not silent
         self._folder = Path(config.output)
         self._sinks: dict[str, IO[str]] = {}
         self._tracker: Any = None
-        self._left = TimeLeft(course.total_steps, step)
+        self._left = TimeLeft(schedule.total_steps, step)
         self._last_line = time.monotonic()
         self._last_step = step
 
     @classmethod
-    def silent(cls, config: TrainConfig, ranks: Ranks, course: Schedule) -> "RunLog":
+    def silent(cls, config: TrainConfig, ranks: Ranks, schedule: Schedule) -> "RunLog":
         """Return a log that keeps nothing."""
-        return cls(config, ranks, course, 0, silent=True)
+        return cls(config, ranks, schedule, 0, silent=True)
 
     def __enter__(self) -> "RunLog":
         """Open the files; on a resume, lines past the checkpoint are taken back first."""

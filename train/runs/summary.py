@@ -133,8 +133,8 @@ def _timed(record: RunRecord) -> NDArray[np.bool_]:
 def _tokens_of_steps(record: RunRecord) -> NDArray[np.float64]:
     """Return the tokens of each step; workers record the total over all of them."""
     if record.config.workers.count:
-        course = Schedule(record.config)
-        batches = [course.at(line["step"] - 1).phase.batch_tokens for line in record.steps]
+        schedule = Schedule(record.config)
+        batches = [schedule.at(line["step"] - 1).phase.batch_tokens for line in record.steps]
         return np.array(batches, np.float64)
     read = np.diff(column(record.steps, "tokens"), prepend=0)
     read[0] /= record.steps[0]["step"]  # the only line may be of a later step
