@@ -25,7 +25,7 @@ def config_of(
     preset: str, activation_checkpointing: str, row_tokens: int = ROW_TOKENS
 ) -> TrainConfig:
     """Return a run's settings; its data are not read."""
-    stage = {
+    phase = {
         "name": "fns",
         "objective": "fns",
         "tokens": row_tokens,
@@ -42,7 +42,7 @@ def config_of(
         "model": {"preset": preset},
         "data": {"corpus": "none", "microbatch_tokens": row_tokens},
         "compute": compute,
-        "phases": [stage],
+        "phases": [phase],
     }
     return TrainConfig.from_table(table, "bench/gpu_training.py")
 

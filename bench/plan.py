@@ -10,7 +10,7 @@ from pathlib import Path
 
 from carbon.io.config import read_table
 from train.config import TrainConfig, read_recipe
-from train.planning.plan import PhasePlan, Plan, plan_of
+from train.planning.plan import Plan, SpanPlan, plan_of
 from train.schedule import Schedule
 
 RECIPES = Path(__file__).parents[1] / "train" / "recipes"
@@ -44,7 +44,7 @@ def lines(path: Path, gpus: int) -> Iterator[str]:
         yield " | ".join(cells(path.stem, config, plan, list(spans)))
 
 
-def cells(recipe: str, config: TrainConfig, plan: Plan, spans: list[PhasePlan]) -> Iterator[str]:
+def cells(recipe: str, config: TrainConfig, plan: Plan, spans: list[SpanPlan]) -> Iterator[str]:
     """Return a line of the table."""
     span, mesh = spans[0], plan.layout.mesh
     fullest = max(span.memory, key=lambda memory: memory.peak)

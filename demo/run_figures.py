@@ -91,7 +91,7 @@ def run_curves(result: Mapping[str, Any], axis: str, zoom_key: str) -> Figure:
         titles.append(_note(_title(row, result["switches"]), 0, domain[1]) | {"xref": "paper"})
         traces += [trace | {"yaxis": f"y{suffix}"} for trace in curves]
         top = bottom
-    shapes, names = _stages(result, along)
+    shapes, names = _phases(result, along)
     return figure(
         traces,
         height=pixels + _HEAD_PIXELS + _FOOT_PIXELS,
@@ -124,7 +124,7 @@ def _traces(row: _Row, result: Mapping[str, Any], along: str) -> list[dict[str, 
     return traces
 
 
-def _stages(
+def _phases(
     result: Mapping[str, Any], along: str
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the phases' shapes, a start line and a shade by objective, and their labels."""
@@ -140,7 +140,7 @@ def _stages(
         if n:
             shapes.append(over | {"type": "line", "x1": start,
                                   "line": {"color": GREY, "width": 1, "dash": "dash"}})  # fmt: skip
-        names.append(_note(_stage_name(switch), start, 1) | {"yshift": 4 + 14 * (n % 3)})
+        names.append(_note(_phase_name(switch), start, 1) | {"yshift": 4 + 14 * (n % 3)})
     return shapes, names
 
 
@@ -153,7 +153,7 @@ def _title(row: _Row, switches: Sequence[Mapping[str, Any]]) -> str:
     return f"{row.title}, {units}" if units else row.title
 
 
-def _stage_name(switch: Mapping[str, Any]) -> str:
+def _phase_name(switch: Mapping[str, Any]) -> str:
     name, objective = str(switch["phase"])[:16], objective_named(str(switch["objective"])).short
     return objective if name.upper() == objective.upper() else f"{name} ({objective})"
 

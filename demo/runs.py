@@ -110,7 +110,7 @@ def run_values(recipe: Mapping[str, Any], lines: RunLines, last_steps: int) -> d
         last_steps: number of last steps to draw; 0 for all.
 
     Returns:
-        `model`, `step`, `tokens` and `planned_tokens`; `stages` of the recipe and `switches`, the
+        `model`, `step`, `tokens` and `planned_tokens`; `phases` of the recipe and `switches`, the
         start of each; `points` by column, each the mean of up to `steps_per_point` steps;
         `skipped_steps`, `probes`, `rounds` of workers, and the last `events`.
     """
@@ -121,8 +121,8 @@ def run_values(recipe: Mapping[str, Any], lines: RunLines, last_steps: int) -> d
         "model": str(recipe.get("model", {}).get("preset", "")),
         "step": last.get("step", 0),
         "tokens": last.get("tokens", 0),
-        "planned_tokens": sum(stage.get("tokens", 0) for stage in recipe.get("phases", [])),
-        "stages": recipe.get("phases", []),
+        "planned_tokens": sum(phase.get("tokens", 0) for phase in recipe.get("phases", [])),
+        "phases": recipe.get("phases", []),
         "switches": [_switch(shown, place) for place in (0, *shown.boundaries) if shown.steps],
         "steps_per_point": max(map(len, groups), default=1),
         "points": {name: as_lists(y) for name, y in _points(shown, groups).items()},
@@ -230,7 +230,7 @@ def run_tables(result: Result) -> str:
         (s.get("name", ""), s.get("objective", ""), s.get("tokens", 0), s.get("context_tokens", 0),
          s.get("batch_rows", 0), f"{s.get('learning_rate', 0):g}", s.get("schedule", ""),
          ", ".join(f"{source} {share:g}" for source, share in s.get("mixture", {}).items()))
-        for s in result["stages"]
+        for s in result["phases"]
     )  # fmt: skip
     header = ("phase", "objective", "tokens", "tokens a row", "rows a batch", "learning rate",
               "schedule", "mixture")  # fmt: skip

@@ -89,7 +89,9 @@ def _add_preview(parser: argparse.ArgumentParser) -> None:
     rows = parser.add_argument_group("Output")
     rows.add_argument("--rows", type=natural, default=20, help="number of rows to print")
     rows.add_argument("--first", type=natural, default=0, help="first row to print, from 0")
-    rows.add_argument("--plot", metavar="FILE", help="draw the mixture: .png, .svg or .pdf")
+    rows.add_argument(
+        "--plot", type=Path, metavar="FILE", help="draw the mixture: .png, .svg or .pdf"
+    )
 
 
 def _add_export(parser: argparse.ArgumentParser) -> None:
@@ -150,7 +152,7 @@ def _print_plan(config: "TrainConfig", arguments: argparse.Namespace) -> None:
     from train.planning.workers import advice, workers_plan
     from train.schedule import Schedule
 
-    course, workers = Schedule(config), config.workers
+    schedule, workers = Schedule(config), config.workers
     processes = workers.processes_of_each(arguments.world_size)
     gpu_gb = _gpu_gb(config, arguments)
     timed = None if gpu_gb else flops_a_second(config)
@@ -159,22 +161,22 @@ def _print_plan(config: "TrainConfig", arguments: argparse.Namespace) -> None:
 
     def planned(config: "TrainConfig", processes: int) -> "Plan":
         on_gpu = gpu_gb is not None
-        return plan_of(config, course, processes, peak_flops=peak, mfu=mfu, on_gpu=on_gpu)
+        return plan_of(config, schedule, processes, peak_flops=peak, mfu=mfu, on_gpu=on_gpu)
 
     plan = planned(config, processes)
     sys.stdout.write(config.to_toml())
     summary = {
         "parameters": plan.num_parameters,
         "peak_bytes": plan.peak_bytes,
-        "steps": course.total_steps,
-        "tokens": course.total_tokens,
+        "steps": schedule.total_steps,
+        "tokens": schedule.total_tokens,
     }
     sys.stdout.write(f"\n# plan: {json.dumps(summary)}\n#\n")
     print_plan(plan, 1 if timed else processes)
     if workers.count:
         seconds = None if timed else plan.seconds
         table = workers_plan(workers, plan, arguments.gbit_per_s)
-        print_workers(table, seconds, advice(workers, course.total_steps))
+        print_workers(table, seconds, advice(workers, schedule.total_steps))
     if timed:
         sys.stdout.write(
             f"#\n# hours are those of this CPU, which all processes share: a layer and the head, "
@@ -183,7 +185,7 @@ def _print_plan(config: "TrainConfig", arguments: argparse.Namespace) -> None:
     sys.stdout.flush()
     if gpu_gb:
         check_fits(planned, config, processes, 1e9 * gpu_gb)
-    _check_corpus(config, course)
+    _check_corpus(config, schedule)
 
 
 def _gpu_gb(config: "TrainConfig", arguments: argparse.Namespace) -> float | None:
@@ -196,7 +198,7 @@ def _gpu_gb(config: "TrainConfig", arguments: argparse.Namespace) -> float | Non
     return (arguments.gpu_gb or _USUAL_GPU_GB) if is_for_gpu else None
 
 
-def _check_corpus(config: "TrainConfig", course: "Schedule") -> None:
+def _check_corpus(config: "TrainConfig", schedule: "Schedule") -> None:
     """Print how many rows the run reads; the plan does without a corpus, so it may be elsewhere.
 
     Raises:
@@ -208,20 +210,20 @@ def _check_corpus(config: "TrainConfig", course: "Schedule") -> None:
     if "://" not in corpus and not Path(corpus).exists():
         say(f"{corpus}: not found, so not checked against the recipe")
         return
-    sys.stdout.write(f"#\n# rows that are read: {len(open_rows(config, course)):,}\n")
+    sys.stdout.write(f"#\n# rows that are read: {len(open_rows(config, schedule)):,}\n")
 
 
 def _preview(config: "TrainConfig", arguments: argparse.Namespace) -> None:
+    from carbon.reports.figures import check_picture
     from train.data import open_rows
     from train.planning.preview import draw_mixture, mixture_of, print_mixture, print_rows
     from train.schedule import Schedule
 
-    if arguments.plot and Path(arguments.plot).suffix not in (".png", ".svg", ".pdf"):
-        raise UserError(f"--plot {arguments.plot}: give a name that ends in .png, .svg or .pdf")
-    course = Schedule(config)
-    rows = open_rows(config, course)
-    print_rows(rows, course, arguments.first, arguments.rows)
-    mixture = mixture_of(rows, course)
+    check_picture(arguments.plot)
+    schedule = Schedule(config)
+    rows = open_rows(config, schedule)
+    print_rows(rows, schedule, arguments.first, arguments.rows)
+    mixture = mixture_of(rows, schedule)
     print()
     print_mixture(mixture)
     if arguments.plot:
@@ -272,8 +274,9 @@ def _train(arguments: argparse.Namespace, signals: StopSignals) -> int:
                 resume = arguments.resume == "auto"
                 folder = workers.folder(config.output, ranks.worker)
                 with locked_run(Path(folder), ranks):
-                    trainer = Trainer(config.replace(output=folder), ranks, resumes=resume)
-                    return trainer.run(resume, arguments.accept_data_change, signals)
+                    of_worker = config.replace(output=folder)
+                    trainer = Trainer(of_worker, ranks, resumes=resume, signals=signals)
+                    return trainer.run(resume, arguments.accept_data_change)
         except ONE_LINE_ERRORS as error:
             return error
 

@@ -21,7 +21,7 @@ Linear = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj",
 OptimizerName = Literal["adamw", "muon"]
 ObjectiveName = Literal["ce", "fns", "blend"]
 RateScheduleName = Literal["constant", "linear", "cosine", "wsd"]
-StageEndName = Literal["tokens", "gradient_norm", "precision_gap"]
+PhaseEndName = Literal["tokens", "gradient_norm", "precision_gap"]
 PipelineScheduleName = Literal[
     "gpipe", "1f1b", "interleaved_1f1b", "interleaved_zero_bubble", "zbv"
 ]
@@ -37,7 +37,7 @@ TrackerName = Literal["none", "tensorboard", "trackio", "wandb"]
 # Facts about names that decide which keys go together.
 NUM_FNS_WEIGHTS: dict[ObjectiveName, int] = {"ce": 0, "fns": 0, "blend": 2}
 WITH_DECAY_STEPS: tuple[RateScheduleName, ...] = ("wsd",)
-ENDED_BY_PROBES: tuple[StageEndName, ...] = ("precision_gap",)
+ENDED_BY_PROBES: tuple[PhaseEndName, ...] = ("precision_gap",)
 SPLIT_BACKWARD: tuple[PipelineScheduleName, ...] = ("interleaved_zero_bubble", "zbv")
 GOING_BACK: tuple[GuardPolicyName, ...] = ("rollback",)
 LINEARS: tuple[Linear, ...] = get_args(Linear)
@@ -206,7 +206,7 @@ class PhaseConfig(Recipe):
     """Learning rate at the end of a decay, at the step after the last."""
     rope_theta: float = Field(default=500_000.0, gt=1)
     """Base of the rotary embedding's wavelengths; larger for longer contexts."""
-    until: StageEndName = "tokens"
+    until: PhaseEndName = "tokens"
     """End of the phase: its tokens; or earlier a persistent rise of the gradient norm, or a
     widening gap between sequence recovery in fp32 and bf16."""
     length_warmup: tuple[ShortRows, ...] = ()
@@ -249,7 +249,7 @@ class PhaseConfig(Recipe):
             yield (
                 "warmup_steps",
                 f"{self.warmup_steps} and decay_steps {self.decay_steps} are more than the "
-                f"{self.num_steps} steps of the whole stage; give less of them, or more tokens",
+                f"{self.num_steps} steps of the whole phase; give less of them, or more tokens",
             )
 
     def _problems_of_length_warmup(self) -> Iterator[tuple[str, str]]:
@@ -265,7 +265,7 @@ class PhaseConfig(Recipe):
         if self.length_warmup and steps >= self.num_steps:
             yield (
                 "length_warmup",
-                f"takes {steps} steps and the whole stage has {self.num_steps}; give it fewer",
+                f"takes {steps} steps and the whole phase has {self.num_steps}; give it fewer",
             )
 
     @property
@@ -566,14 +566,14 @@ class TrainConfig(Recipe):
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Yield tables that do not go together."""
-        names = [stage.name for stage in self.phases]
+        names = [phase.name for phase in self.phases]
         if len(set(names)) < len(names):
             yield "phases", f"two have one name, of {', '.join(names)}; rename one"
-        for i, stage in enumerate(self.phases):
-            if stage.until in ENDED_BY_PROBES and not self.probe.every_steps:
+        for i, phase in enumerate(self.phases):
+            if phase.until in ENDED_BY_PROBES and not self.probe.every_steps:
                 yield (
                     f"phases.{i}.until",
-                    f"{stage.until!r} ends stage {stage.name!r} by what probes see; set "
+                    f"{phase.until!r} ends phase {phase.name!r} by what probes see; set "
                     "probe.every_steps",
                 )
         yield from self._problems_of_backward()
@@ -624,8 +624,8 @@ class TrainConfig(Recipe):
                 "compute.float8",
                 f"does not go with model.tune = {self.model.tune!r}; leave one out",
             )
-        warmups = [part.context_tokens for stage in self.phases for part in stage.length_warmup]
-        rows = [*(stage.context_tokens for stage in self.phases), *warmups]
+        warmups = [part.context_tokens for phase in self.phases for part in phase.length_warmup]
+        rows = [*(phase.context_tokens for phase in self.phases), *warmups]
         shares = [tokens // self.parallel.context for tokens in rows]
         if odd := [tokens for tokens in shares if tokens % FLOAT8_SIDE]:
             yield (
@@ -644,17 +644,17 @@ class TrainConfig(Recipe):
                 f"{self.guard.policy!r}: a worker cannot go back to before a round; give 'skip' or "
                 "'stop'",
             )
-        for i, stage in enumerate(self.phases):
-            if stage.until != "tokens":
+        for i, phase in enumerate(self.phases):
+            if phase.until != "tokens":
                 yield (
                     f"phases.{i}.until",
-                    f"{stage.until!r}: workers end a stage at the same place; set 'tokens'",
+                    f"{phase.until!r}: workers end a phase at the same place; set 'tokens'",
                 )
 
     @property
     def longest_context_tokens(self) -> int:
-        """Longest row of any stage."""
-        return max(stage.context_tokens for stage in self.phases)
+        """Longest row of any phase."""
+        return max(phase.context_tokens for phase in self.phases)
 
 
 class _Compute(Recipe):

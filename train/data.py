@@ -34,19 +34,19 @@ _WHOLE = ContextShard()
 _BLOCK_BASES = 1 << 16
 
 
-def open_rows(config: TrainConfig, course: Schedule, start: Start | None = None) -> TokenRows:
+def open_rows(config: TrainConfig, schedule: Schedule, start: Start | None = None) -> TokenRows:
     """Prepare and pack the sources that the run's mixtures name.
 
     Tags follow the starting checkpoint.
 
     Raises:
-        ConfigError: a source has nothing to train on, or too little for one row of a stage; or
+        ConfigError: a source has nothing to train on, or too little for one row of a phase; or
             `data.soft_mask_weight` is set and no source has a soft-masked base.
         CorpusError: a file of it is missing, torn, or another than the manifest names.
     """
     lengths: dict[str, set[int]] = {}
-    for span in course.spans:
-        for name in span.stage.mixture:
+    for span in schedule.spans:
+        for name in span.phase.mixture:
             lengths.setdefault(name, set()).add(span.context_tokens)
     sources = {name: _open_source(config, name, lengths[name]) for name in sorted(lengths)}
     prefixes = start.prefixes if start else None
@@ -57,7 +57,7 @@ def open_rows(config: TrainConfig, course: Schedule, start: Start | None = None)
             f"data.soft_mask_weight is {config.data.soft_mask_weight:g}; build the corpus from a "
             "soft-masked FASTA, or leave the weight at 1"
         )
-    return ordered_rows(config.seed, course.rows, sources, prefixes, soft_masks)
+    return ordered_rows(config.seed, schedule.rows, sources, prefixes, soft_masks)
 
 
 def _open_source(config: TrainConfig, name: str, lengths: set[int]) -> PackedSource:
@@ -75,7 +75,7 @@ def _open_source(config: TrainConfig, name: str, lengths: set[int]) -> PackedSou
         if packing.num_rows == 1 and 2 * packing.tokens_of_row(0) < row_tokens:
             raise ConfigError(
                 f"{where} has {packing.tokens_of_row(0):,} tokens, less than half a row of "
-                f"{row_tokens:,}; give its stage a smaller context_tokens, or leave it out"
+                f"{row_tokens:,}; give its phase a smaller context_tokens, or leave it out"
             )
     return source
 
@@ -98,11 +98,11 @@ def _cache_of(config: TrainConfig, corpus: str) -> Path:
 
 
 def portions(
-    config: TrainConfig, course: Schedule, ranks: Ranks, steps: Iterable[int]
+    config: TrainConfig, schedule: Schedule, ranks: Ranks, steps: Iterable[int]
 ) -> Iterator[list[range]]:
     """Return, step by step, the rows this process reads, by microbatches."""
     for step in steps:
-        span = course.at(step)
+        span = schedule.at(step)
         share = span.batch_rows // ranks.shape.dp_size
         first = ranks.shape.dp_rank(ranks.rank) * share
         rows = span.rows_of_step(step)[first : first + share]
@@ -111,16 +111,20 @@ def portions(
 
 
 def batches(
-    rows: TokenRows, config: TrainConfig, course: Schedule, ranks: Ranks, steps: Iterable[int]
+    rows: TokenRows, config: TrainConfig, schedule: Schedule, ranks: Ranks, steps: Iterable[int]
 ) -> Iterator[list[Batch]]:
     """Return, step by step, this process's microbatches on its device.
 
     `data.workers` processes read ahead; neither they nor their number change the rows.
     """
-    of_steps = portions(config, course, ranks, steps)
+    of_steps = portions(config, schedule, ranks, steps)
     loader: DataLoader[Batch] = DataLoader(
         rows,  # type: ignore[arg-type]  # map-style by its methods
-        batch_sampler=_Flat(portions(config, course, ranks, steps)),
+        batch_sampler=(
+            list(rows_at_once)
+            for of_step in portions(config, schedule, ranks, steps)
+            for rows_at_once in of_step
+        ),
         collate_fn=partial(collate, share=ranks.share),
         num_workers=config.data.workers,
         multiprocessing_context="spawn" if config.data.workers else None,
@@ -137,16 +141,6 @@ def _begun(loader: "DataLoader[Batch]") -> Iterator[Batch]:
         return iter(loader)
     with signals_held():
         return iter(loader)
-
-
-class _Flat:
-    """The microbatches of all steps in a row, as a `DataLoader` expects them."""
-
-    def __init__(self, of_steps: Iterator[list[range]]) -> None:
-        self._of_steps = of_steps
-
-    def __iter__(self) -> Iterator[list[int]]:
-        return (list(portion) for of_step in self._of_steps for portion in of_step)
 
 
 def collate(rows: list[TokenRow], share: ContextShard = _WHOLE) -> Batch:

@@ -46,7 +46,7 @@ def write_export(
     """Write a model folder; of what went on from a model with `adapter/` if adapters were trained.
 
     Args:
-        network_config: the network, with the RoPE of the last stage.
+        network_config: the network, with the RoPE of the last phase.
         model: which part of it the run trains.
         start: the starting checkpoint, if there is one.
         weights: fp32, by their stock names, in the native layout, including adapters.
@@ -72,7 +72,7 @@ def save_as_it_came(
         start: the starting checkpoint.
         weights: fp32, by their stock names, in the native layout.
         folder: that is there and empty.
-        theta: of RoPE, as the last stage has it.
+        theta: of RoPE, as the last phase has it.
         tags: of the corpus; added to the tags that a native model's config names.
     """
     source, files = start.folder.path, weight_files(start.folder.path)
@@ -148,11 +148,11 @@ def export_newest(config: TrainConfig, folder: Path) -> Work | None:
             raise UserError(f"{config.output}: has no whole checkpoint to export")
         path, state = found
         weights = saved_weights(path, ranks, config, start)
-        course = Schedule(config, state.ended)
+        schedule = Schedule(config, state.ended)
         of_network = network_config(config)
         rope: Any = of_network.rope_parameters
-        last = min(state.step, course.total_steps - 1)
-        rope["rope_theta"] = course.at(last).stage.rope_theta
+        last = min(state.step, schedule.total_steps - 1)
+        rope["rope_theta"] = schedule.at(last).phase.rope_theta
         with atomic_folder(folder) as temporary:
             write_export(of_network, config.model, start, weights, temporary, rows.tags)
     say(f"exported {folder}")

@@ -40,9 +40,9 @@ from train.planning.time import peak_flops
 from train.runs.log import Metrics, RunLog
 from train.runs.record import HELDOUT_OF
 from train.saved import RunState
-from train.schedule import Phase, Schedule
+from train.schedule import Schedule, Span
 from train.signals import StopSignals
-from train.watch import STAGE_ENDS
+from train.watch import PHASE_ENDS
 
 
 class Run(Protocol):
@@ -50,7 +50,7 @@ class Run(Protocol):
 
     config: TrainConfig
     ranks: Ranks
-    course: Schedule
+    schedule: Schedule
     state: RunState
 
     def is_time_for(self, every_steps: int) -> bool:
@@ -94,7 +94,7 @@ def check_step(
 
     Args:
         guard: what counts as a spike.
-        history: loss and gradient norm of the good steps before it, of the same stage.
+        history: loss and gradient norm of the good steps before it, of the same phase.
         loss: nats per token of the step.
         norm: of its gradient, before clipping.
     """
@@ -134,7 +134,7 @@ class Guard:
         """Remember a good step: the guard's window, or all of them for a phase ended by norms."""
         state.updates += 1
         state.history.append([metrics["loss"], metrics["gradient_norm"]])
-        if not STAGE_ENDS[phase.until].needs_all_norms:
+        if not PHASE_ENDS[phase.until].needs_all_norms:
             del state.history[: -self._config.window_steps]
 
     def reject(self, state: RunState, reason: str, log: RunLog) -> RunState:
@@ -155,7 +155,7 @@ class Guard:
             before = state
             state = self._checkpoints.roll_back(state)
             first = state.step
-            state.ended = before.ended  # rows follow from where stages have ended
+            state.ended = before.ended  # rows follow from where phases have ended
         state.skipped = [*skipped, [first, bad]]
         state.step = bad
         done = f"left out {bad - first + 1} steps" if self.goes_back else "left out"
@@ -179,10 +179,10 @@ class Meter:
             peak = peak_flops(torch.cuda.get_device_name(ranks.device))
             self._peak = peak and peak * ranks.world_size
 
-    def measure(self, phase: Phase, seconds: float) -> Metrics:
+    def measure(self, span: Span, seconds: float) -> Metrics:
         """Return tokens a second and model FLOPs utilisation; None where the peak is unknown."""
-        speed = phase.stage.batch_tokens / seconds
-        flops = flops_a_token(self._network, phase.context_tokens)
+        speed = span.phase.batch_tokens / seconds
+        flops = flops_a_token(self._network, span.context_tokens)
         return {
             "tokens_per_second": speed,
             "mfu": speed * flops / self._peak if self._peak else None,
@@ -198,13 +198,13 @@ class StepLog:
 
     def after_step(self, metrics: Metrics) -> None:
         """Write a line; the number of steps falls where a signal ends a phase."""
-        self._log.step(metrics, self._run.course.total_steps)
+        self._log.step(metrics, self._run.schedule.total_steps)
 
 
-def signal_to_end(stage: PhaseConfig, state: RunState) -> str:
+def signal_to_end(phase: PhaseConfig, state: RunState) -> str:
     """Return the reason to end a phase before its tokens, or an empty string."""
-    end = STAGE_ENDS[stage.until]
-    norms = [norm for _, norm in state.history[stage.warmup_steps :]]
+    end = PHASE_ENDS[phase.until]
+    norms = [norm for _, norm in state.history[phase.warmup_steps :]]
     return end.reason if end.is_seen(norms, state.gaps) else ""
 
 
@@ -278,7 +278,7 @@ class Evaluation:
         dist.broadcast_object_list(measures, group=run.ranks.group, group_src=0)
         run.state.gaps.append(measures[0]["recovery"] - measures[0]["recovery_bf16"])
         step = run.state.step
-        tokens = run.course.at(step - 1).tokens_by(step) if step else 0
+        tokens = run.schedule.at(step - 1).tokens_by(step) if step else 0
         self._log.probe(step, tokens, measures[0])
 
 

@@ -25,7 +25,7 @@ def main(argv: list[str] | None = None) -> int:
     # It repeats messages of the processes, or the line about a killed one.
     logging.getLogger("torch.distributed.elastic.multiprocessing.api").setLevel(logging.CRITICAL)
     with tempfile.TemporaryDirectory(prefix="carbon-launch-") as folder:
-        note = Path(folder) / "told"
+        note = Path(folder) / "reported"
         os.environ[NOTE] = str(note)
         try:
             return _torchrun(argv, note)

@@ -28,7 +28,7 @@ from train.config import CheckpointConfig, ComputeConfig, ParallelConfig, ProbeC
 from train.distributed.mesh import Ranks
 from train.models.network import build_network
 from train.models.start import Start
-from train.watch import STAGE_ENDS
+from train.watch import PHASE_ENDS
 
 T = TypeVar("T")
 
@@ -44,10 +44,10 @@ class RunState:
         step: the next one, from 0; it determines the rows that are read next.
         updates: how many steps have changed the weights.
         skipped: first and last of the steps that were left out, for each time.
-        ended: steps of the stages that a signal has ended, by their number.
-        history: loss and gradient norm of good steps of the stage, the last or all of them.
-        gaps: of sequence recovery between fp32 and bf16, one a probe of the stage.
-        stage: number of the stage of the step before; None: that follows from the step.
+        ended: steps of the phases that a signal has ended, by their number.
+        history: loss and gradient norm of good steps of the phase, the last or all of them.
+        gaps: of sequence recovery between fp32 and bf16, one a probe of the phase.
+        phase: number of the phase of the step before; None: that follows from the step.
         sync: where a worker stands among the others.
     """
 
@@ -57,7 +57,7 @@ class RunState:
     ended: dict[int, int] = field(default_factory=dict)
     history: list[list[float]] = field(default_factory=list)
     gaps: list[float] = field(default_factory=list)
-    stage: int | None = None
+    phase: int | None = None
     sync: dict[str, Any] = field(default_factory=dict)
 
     def to_table(self) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def settings_of(config: TrainConfig, rows: TokenRows, start_sha256: str = "") ->
         workers=config.workers.alike(),
         compute=ComputeConfig(dtype=config.compute.dtype, float8=config.compute.float8),
     )
-    if not any(STAGE_ENDS[stage.until].needs_probes for stage in config.phases):
+    if not any(PHASE_ENDS[phase.until].needs_probes for phase in config.phases):
         fixed = fixed.replace(probe=ProbeConfig())
     sources = sorted(rows.sources.items())
     content = {name: source.store.key for name, source in sources}
@@ -111,12 +111,12 @@ def check_settings(path: Path, before: dict[str, Any], now: dict[str, Any], acce
     only_data = all(map(_is_of_data, changed))
     if not changed or (accept and only_data):
         return
-    told = [f"{n} was {before.get(n)}, is {now.get(n)}" for n in changed[:3]]
+    differences = [f"{n} was {before.get(n)}, is {now.get(n)}" for n in changed[:3]]
     more = f", and {len(changed) - 3} more" if len(changed) > 3 else ""
     remedy = f"give --config {path.parents[1] / 'config.toml'}, or name another output"
     if only_data:
         remedy += ", or continue with other data by --accept-data-change"
-    raise ModelError(f"{path}: has other settings: {'; '.join(told)}{more}; {remedy}")
+    raise ModelError(f"{path}: has other settings: {'; '.join(differences)}{more}; {remedy}")
 
 
 def _flat(value: Any, name: str) -> Iterator[tuple[str, Any]]:
@@ -138,8 +138,8 @@ def _is_of_data(name: str) -> bool:
     return name.startswith(("data.", "content.", "both_strands.")) or ".mixture." in name
 
 
-FORMAT = 2
-"""Of checkpoints, in `state.json`; version 0.2 wrote none, and nothing released wrote 1."""
+FORMAT = 3
+"""Of checkpoints, in `state.json`; version 0.2 wrote none, and nothing released wrote 1 or 2."""
 WEIGHTS = "model."
 """What names of weights begin with in a checkpoint; others are of the optimizer."""
 REPLACED = ".replaced"

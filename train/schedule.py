@@ -12,22 +12,22 @@ from train.config import PhaseConfig, ShortRows, TrainConfig
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
-    """Steps over which rows have one length: a stage, or a part of one.
+class Span:
+    """Consecutive steps of a phase whose rows have one length; a length warm-up has several.
 
     Attributes:
-        stage: what else holds.
-        number: of the stage, from 0.
+        phase: the phase of the recipe.
+        number: of the phase, from 0.
         first_step: of the run.
-        step_in_stage: where the span begins in its stage.
+        step_in_phase: where the span begins in its phase.
         first_row: of the run.
         first_token: of the run.
     """
 
-    stage: PhaseConfig
+    phase: PhaseConfig
     number: int
     first_step: int
-    step_in_stage: int
+    step_in_phase: int
     num_steps: int
     first_row: int
     first_token: int
@@ -41,18 +41,18 @@ class Phase:
 
     def tokens_by(self, step: int) -> int:
         """Return how many tokens the run has read before step `step`."""
-        return self.first_token + (step - self.first_step) * self.stage.batch_tokens
+        return self.first_token + (step - self.first_step) * self.phase.batch_tokens
 
 
 class Schedule:
     """A run's spans, in order."""
 
     def __init__(self, config: TrainConfig, ended: Mapping[int, int] | None = None) -> None:
-        """Lay out the stages.
+        """Lay out the phases.
 
         Args:
             config: of the run.
-            ended: steps of the stages that a signal has ended, by their number.
+            ended: steps of the phases that a signal has ended, by their number.
         """
         self.spans = tuple(_spans(config.phases, ended or {}))
         self._first_steps = [span.first_step for span in self.spans]
@@ -60,7 +60,7 @@ class Schedule:
         self.total_steps = last.first_step + last.num_steps
         self.total_tokens = last.tokens_by(self.total_steps)
 
-    def at(self, step: int) -> Phase:
+    def at(self, step: int) -> Span:
         """Return the span of step `step` (from 0) of the run; the last one's if it has ended."""
         return self.spans[bisect.bisect_right(self._first_steps, step) - 1]
 
@@ -68,28 +68,28 @@ class Schedule:
     def rows(self) -> tuple[SpanRows, ...]:
         """The rows of each phase, which determine the order of samples."""
         return tuple(
-            SpanRows(span.num_steps * span.batch_rows, span.stage.mixture, span.context_tokens)
+            SpanRows(span.num_steps * span.batch_rows, span.phase.mixture, span.context_tokens)
             for span in self.spans
         )
 
 
-def _spans(stages: tuple[PhaseConfig, ...], ended: Mapping[int, int]) -> list[Phase]:
-    spans: list[Phase] = []
+def _spans(phases: tuple[PhaseConfig, ...], ended: Mapping[int, int]) -> list[Span]:
+    spans: list[Span] = []
     step = row = token = 0
-    for number, stage in enumerate(stages):
-        start, left = step, ended.get(number, stage.num_steps)
-        rest = ShortRows(context_tokens=stage.context_tokens, steps=left)
-        for part in itertools.chain(stage.length_warmup, [rest]):
+    for number, phase in enumerate(phases):
+        start, left = step, ended.get(number, phase.num_steps)
+        rest = ShortRows(context_tokens=phase.context_tokens, steps=left)
+        for part in itertools.chain(phase.length_warmup, [rest]):
             steps = min(part.steps, left)
             left -= steps
             if not steps:
                 continue
-            rows = stage.batch_tokens // part.context_tokens
-            place = (stage, number, step, step - start, steps, row, token)
-            spans.append(Phase(*place, part.context_tokens, rows))
+            rows = phase.batch_tokens // part.context_tokens
+            place = (phase, number, step, step - start, steps, row, token)
+            spans.append(Span(*place, part.context_tokens, rows))
             step += steps
             row += steps * rows
-            token += steps * stage.batch_tokens
+            token += steps * phase.batch_tokens
     return spans
 
 
@@ -100,7 +100,7 @@ class RateSchedule:
     Attributes:
         share: f(step, warmup_steps, total_steps): share of the way that is left at a step from the
             end of the warm-up on, 1 at first.
-        has_decay_steps: whether the rate falls over the last `decay_steps` of the stage only; its
+        has_decay_steps: whether the rate falls over the last `decay_steps` of the phase only; its
             level steps count as warm-up then.
     """
 
@@ -135,27 +135,27 @@ RATE_SCHEDULES = {
 }
 
 
-def learning_rate(stage: PhaseConfig, step: int) -> float:
-    """Return the learning rate of step `step` (from 0) of a stage.
+def learning_rate(phase: PhaseConfig, step: int) -> float:
+    """Return the learning rate of step `step` (from 0) of a phase.
 
     The final rate is that of the step after the last, which is not taken: four steps of decay
     from 1 to 0.1 have 1, 0.775, 0.55 and 0.325.
     """
-    if step < stage.warmup_steps:
-        return stage.learning_rate * (step + 1) / stage.warmup_steps
-    return stage.final_learning_rate + (
-        stage.learning_rate - stage.final_learning_rate
-    ) * _share_left(stage, step)
+    if step < phase.warmup_steps:
+        return phase.learning_rate * (step + 1) / phase.warmup_steps
+    return phase.final_learning_rate + (
+        phase.learning_rate - phase.final_learning_rate
+    ) * _share_left(phase, step)
 
 
-def objective_at(stage: PhaseConfig, step: int) -> Objective:
-    """Return the objective at step `step` (from 0) of a stage."""
-    last = max(stage.num_steps - 1, 1)
-    return OBJECTIVES[stage.objective].at(step, last, stage.fns_weight)
+def objective_at(phase: PhaseConfig, step: int) -> Objective:
+    """Return the objective at step `step` (from 0) of a phase."""
+    last = max(phase.num_steps - 1, 1)
+    return OBJECTIVES[phase.objective].at(step, last, phase.fns_weight)
 
 
-def _share_left(stage: PhaseConfig, step: int) -> float:
+def _share_left(phase: PhaseConfig, step: int) -> float:
     """Return the share of the way from the final rate to the peak: 1 at first, 0 past the end."""
-    schedule, num_steps = RATE_SCHEDULES[stage.schedule], stage.num_steps
-    first = num_steps - stage.decay_steps if schedule.has_decay_steps else stage.warmup_steps
+    schedule, num_steps = RATE_SCHEDULES[phase.schedule], phase.num_steps
+    first = num_steps - phase.decay_steps if schedule.has_decay_steps else phase.warmup_steps
     return 1.0 if step < first else schedule.share(step, first, num_steps)

@@ -38,9 +38,9 @@ class StopSignals:
 
     def __enter__(self) -> "StopSignals":
         """Listen, from the main thread; ignored signals, as under `nohup`, stay ignored."""
-        heard, told = os.pipe()
-        os.set_blocking(told, False)
-        signal.set_wakeup_fd(told, warn_on_full_buffer=False)
+        heard, written = os.pipe()
+        os.set_blocking(written, False)
+        signal.set_wakeup_fd(written, warn_on_full_buffer=False)
         before = {each: signal.getsignal(each) for each in STOPPING}
         self._before = {s: h for s, h in before.items() if h != signal.SIG_IGN}
         for each in self._before:

@@ -49,7 +49,7 @@ from train.planning.plan import Plan, check_fits, plan_of
 from train.planning.workers import advice
 from train.runs.log import Metrics, RunLog
 from train.saved import RunState, settings_of
-from train.schedule import Phase, Schedule, learning_rate, objective_at
+from train.schedule import Schedule, Span, learning_rate, objective_at
 from train.signals import StopSignals
 
 SYNC_METHODS = {"diloco": DilocoWorker, "sparta": SpartaWorker}
@@ -63,10 +63,10 @@ def check_memory(config: TrainConfig, ranks: Ranks) -> None:
     """
     if ranks.device.type != "cuda":
         return
-    course = Schedule(config)
+    schedule = Schedule(config)
 
     def planned(config: TrainConfig, processes: int) -> Plan:
-        return plan_of(config, course, processes, on_gpu=True)
+        return plan_of(config, schedule, processes, on_gpu=True)
 
     gpu_bytes = torch.cuda.get_device_properties(ranks.device).total_memory
     check_fits(planned, config, ranks.world_size, gpu_bytes)
@@ -75,7 +75,14 @@ def check_memory(config: TrainConfig, ranks: Ranks) -> None:
 class Trainer:
     """A run: its rows, network and optimizer, and the folder it is written to."""
 
-    def __init__(self, config: TrainConfig, ranks: Ranks, *, resumes: bool = False) -> None:
+    def __init__(
+        self,
+        config: TrainConfig,
+        ranks: Ranks,
+        *,
+        resumes: bool = False,
+        signals: StopSignals | None = None,
+    ) -> None:
         """Open the corpus and build this process's parts of the network.
 
         A trainer that resumes has no weights until `run` has loaded or made them.
@@ -85,11 +92,11 @@ class Trainer:
         """
         self.config = config
         self.ranks = ranks
-        self.course = Schedule(config)
-        set_up(config.compute, len({span.context_tokens for span in self.course.spans}))
-        plan_of(config, self.course, ranks.world_size)  # refuses what cannot be shared
+        self.schedule = Schedule(config)
+        set_up(config.compute, len({span.context_tokens for span in self.schedule.spans}))
+        plan_of(config, self.schedule, ranks.world_size)  # refuses what cannot be shared
         self.start = open_start(config)
-        self.rows = open_rows(config, self.course, self.start)
+        self.rows = open_rows(config, self.schedule, self.start)
         self.parts = build_stages(config, ranks, self.start, fills=not resumes)
         self._lacks_weights = resumes
         self._hold_rows()
@@ -108,23 +115,19 @@ class Trainer:
         self._meter = Meter(ranks, self.parts[0].config)
         self._folder = Path(config.output)
         self._graphs = CompiledGraphs(config.compute)
-        self._signals = StopSignals()
+        self._signals = signals or StopSignals()
         self._checkpointer = Checkpointer(self, self.checkpoints, self._signals)
         self._has_begun = False
 
-    def run(
-        self, resume: bool, accept_data_change: bool = False, signals: StopSignals | None = None
-    ) -> bool:
-        """Train to the end of the last stage and export, or until a stop request and save.
+    def run(self, resume: bool, accept_data_change: bool = False) -> bool:
+        """Train to the end of the last phase and export, or until a stop request and save.
 
         Returns:
             Whether the end was reached.
         """
-        self._signals = signals or self._signals
-        self._checkpointer = Checkpointer(self, self.checkpoints, self._signals)
         self._start(resume, accept_data_change)
         self._signals.saves = True
-        with RunLog(self.config, self.ranks, self.course, self.state.step) as log:
+        with RunLog(self.config, self.ranks, self.schedule, self.state.step) as log:
             hooks = self._hooks(log)
             for metrics in self.steps(log):
                 for hook in hooks:
@@ -166,7 +169,7 @@ class Trainer:
 
     def is_time_for(self, every_steps: int) -> bool:
         """Return whether something periodic is due, by the steps of this worker or at the end."""
-        is_end = self.state.step == self.course.total_steps
+        is_end = self.state.step == self.schedule.total_steps
         return is_end or self.sync.steps_taken(self.state) % every_steps == 0
 
     def steps(self, log: RunLog | None = None) -> Iterator[Metrics]:
@@ -176,58 +179,58 @@ class Trainer:
             FloatingPointError: steps are bad, and the guard's policy is to stop or has no more
                 patience.
         """
-        log = log or RunLog.silent(self.config, self.ranks, self.course)
+        log = log or RunLog.silent(self.config, self.ranks, self.schedule)
         self._begin(log)
         while self._goes_on():
-            course, order = self.course, self.sync.order
-            steps = range(self.state.step, course.total_steps) if order is None else order
-            read = batches(self.rows, self.config, course, self.ranks, steps)
-            # The end of a stage by a signal, or a synchronisation, changes the next rows.
-            while self.course is course and self.sync.order is order and self._goes_on():
-                yield self._step(course.at(self.state.step), read, log)
+            schedule, order = self.schedule, self.sync.order
+            steps = range(self.state.step, schedule.total_steps) if order is None else order
+            read = batches(self.rows, self.config, schedule, self.ranks, steps)
+            # The end of a phase by a signal, or a synchronisation, changes the next rows.
+            while self.schedule is schedule and self.sync.order is order and self._goes_on():
+                yield self._step(schedule.at(self.state.step), read, log)
 
     def _goes_on(self) -> bool:
-        return self.state.step < self.course.total_steps and not self.sync.stopped
+        return self.state.step < self.schedule.total_steps and not self.sync.stopped
 
-    def _step(self, span: Phase, read: Iterator[list[Batch]], log: RunLog) -> Metrics:
+    def _step(self, span: Span, read: Iterator[list[Batch]], log: RunLog) -> Metrics:
         """Take one step: read, forward and backward, check, update."""
         start = time.perf_counter()
         microbatches = next(read)
-        stage, step = span.stage, span.step_in_stage + self.state.step - span.first_step
+        phase, step = span.phase, span.step_in_phase + self.state.step - span.first_step
         self._enter(span, log)
-        sums = self.pipeline.forward_backward(microbatches, objective_at(stage, step))
+        sums = self.pipeline.forward_backward(microbatches, objective_at(phase, step))
         self._held.clear_gradients()
         clip_norm = self.config.optimizer.clip_norm
         norm = finish_gradients(self.parts, self.ranks, sums.num_tokens, clip_norm)
         metrics, tokens = self._metrics(span, sums, norm)
-        metrics["learning_rate"] = learning_rate(stage, step)
+        metrics["learning_rate"] = learning_rate(phase, step)
         if reason := self.guard.check(self.state, metrics):
             metrics["skipped"], tokens = reason, 0
             self.state = self.guard.reject(self.state, reason, log)
         else:
             self._update(metrics["learning_rate"])
-            self.guard.accept(self.state, stage, metrics)
+            self.guard.accept(self.state, phase, metrics)
         for optimizer in self.optimizers:
             optimizer.zero_grad()
         seconds = time.perf_counter() - start
         self.sync.after_step(self.state, tokens, seconds)
         if tokens:
-            self._end_stage_on_signal(span, log)
+            self._end_phase_on_signal(span, log)
         if new := self._graphs.new():
             counts = f"{new} new, {self._graphs.total} in all"
             message = f"step {metrics['step']}: compiled graphs: {counts}"
             log.event(self.state.step, "compile", message)
         return metrics | self._meter.measure(span, seconds)
 
-    def _enter(self, span: Phase, log: RunLog) -> None:
-        """Set what holds in a stage; forget the history of the stage before."""
+    def _enter(self, span: Span, log: RunLog) -> None:
+        """Set what holds in a phase; forget the history of the phase before."""
         state = self.state
-        if span.number != self._stage_before():
+        if span.number != self._phase_before():
             state.history, state.gaps = [], []
-            log.event(state.step, "phase", f"phase {span.number}, {span.stage.name!r}, begins")
-        state.stage = span.number
+            log.event(state.step, "phase", f"phase {span.number}, {span.phase.name!r}, begins")
+        state.phase = span.number
         for part in self.parts:
-            part.set_rope_theta(span.stage.rope_theta, self.ranks.device)
+            part.set_rope_theta(span.phase.rope_theta, self.ranks.device)
 
     def _update(self, rate: float) -> None:
         """Let the optimizers change the weights, except frozen rows."""
@@ -236,39 +239,38 @@ class Trainer:
             optimizer.step()
         self._held.restore()
 
-    def _metrics(self, span: Phase, sums: LossSums, norm: Tensor) -> tuple[Metrics, int]:
+    def _metrics(self, span: Span, sums: LossSums, norm: Tensor) -> tuple[Metrics, int]:
         """Return the metrics of a step and its tokens: the one place that waits for the device.
 
         What all processes request travels with them.
         """
         request = self.ranks.largest(self._checkpointer.request())
-        means = sums.nats_per_token, sums.nats_per_base, sums.marginal_nats_per_base
-        numbers = [*means, norm, request, sums.num_tokens]
+        means = sums.means() | {"gradient_norm": norm}
+        numbers = [*means.values(), request, sums.num_tokens]
         # As fp64, for counts above 2^24.
         *values, agreed, tokens = torch.stack([each.double() for each in numbers]).tolist()
         self._checkpointer.agreed = StopRequest(int(agreed))
-        names = "loss", "nats_per_base", "marginal_nats_per_base", "gradient_norm"
         metrics = {
             "step": self.state.step + 1,
             "tokens": span.tokens_by(self.state.step + 1),
-            "phase": span.stage.name,
-            "objective": span.stage.objective,
+            "phase": span.phase.name,
+            "objective": span.phase.objective,
             "context_tokens": span.context_tokens,
-            **dict(zip(names, values, strict=True)),
+            **dict(zip(means, values, strict=True)),
         }
         return metrics, int(tokens)
 
-    def _end_stage_on_signal(self, span: Phase, log: RunLog) -> None:
-        if reason := signal_to_end(span.stage, self.state):
-            done = span.step_in_stage + self.state.step - span.first_step
-            if done < span.stage.num_steps:
-                log.event(self.state.step, "signal", f"{reason}: {span.stage.name!r} ends")
+    def _end_phase_on_signal(self, span: Span, log: RunLog) -> None:
+        if reason := signal_to_end(span.phase, self.state):
+            done = span.step_in_phase + self.state.step - span.first_step
+            if done < span.phase.num_steps:
+                log.event(self.state.step, "signal", f"{reason}: {span.phase.name!r} ends")
                 self.state.ended[span.number] = done
-                self._set_course()
+                self._set_schedule()
 
-    def _set_course(self) -> None:
-        self.course = Schedule(self.config, self.state.ended)
-        self.rows = self.rows.reordered(self.config.seed, self.course.rows)
+    def _set_schedule(self) -> None:
+        self.schedule = Schedule(self.config, self.state.ended)
+        self.rows = self.rows.reordered(self.config.seed, self.schedule.rows)
 
     def gathered(self) -> PreTrainedModel | None:
         """Return the whole network, fp32, on the first process; None on the others.
@@ -293,7 +295,7 @@ class Trainer:
             return OuterSync()
         settings = settings_of(self.config, self.rows, start_sha256)
         worker = SYNC_METHODS[self.config.workers.method]
-        return worker(self.config, self.ranks, self.parts, self.course.total_steps, settings)
+        return worker(self.config, self.ranks, self.parts, self.schedule.total_steps, settings)
 
     def _begin(self, log: RunLog) -> None:
         """Begin synchronising from the present state, once."""
@@ -301,11 +303,11 @@ class Trainer:
             self._has_begun = True
             self.sync.begin(self.state, log, lambda: bool(self._signals.name))
 
-    def _stage_before(self) -> int:
-        """Return the number of the stage of the step before, -1 at the first."""
-        if self.state.stage is not None:
-            return self.state.stage
-        return self.course.at(self.state.step - 1).number if self.state.step else -1
+    def _phase_before(self) -> int:
+        """Return the number of the phase of the step before, -1 at the first."""
+        if self.state.phase is not None:
+            return self.state.phase
+        return self.schedule.at(self.state.step - 1).number if self.state.step else -1
 
     def _start_sha256(self) -> str:
         """Return the digest of the starting checkpoint, read by the first process."""
@@ -334,10 +336,10 @@ class Trainer:
             return False
         self.state = state
         if state.ended:
-            self._set_course()
-        last = min(state.step, self.course.total_steps - 1)
+            self._set_schedule()
+        last = min(state.step, self.schedule.total_steps - 1)
         for part in self.parts:
-            part.set_rope_theta(self.course.at(last).stage.rope_theta, self.ranks.device)
+            part.set_rope_theta(self.schedule.at(last).phase.rope_theta, self.ranks.device)
         return True
 
     def _hold_rows(self) -> None:
@@ -361,7 +363,7 @@ class Trainer:
         if self.ranks.is_first:
             self._folder.mkdir(parents=True, exist_ok=True)
             (self._folder / "config.toml").write_text(self.config.to_toml(), encoding="utf-8")
-            say(f"training from step {self.state.step} to {self.course.total_steps}")
-            if remedy := advice(self.config.workers, self.course.total_steps):
+            say(f"training from step {self.state.step} to {self.schedule.total_steps}")
+            if remedy := advice(self.config.workers, self.schedule.total_steps):
                 say(remedy)
         dist.barrier(self.ranks.group)

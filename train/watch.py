@@ -122,7 +122,7 @@ def staircase(
     Args:
         losses: one a step; values that are not finite (skipped steps) are bridged.
         boundaries: places where something else than learning may move the loss, such as the first
-            step of a stage. No window reaches over one, so that stairs within a window of one are
+            step of a phase. No window reaches over one, so that stairs within a window of one are
             not found.
         window_steps: steps of a plateau.
         least: nats of the lowest stair.
@@ -225,14 +225,14 @@ def _widths(window: int) -> Iterator[int]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StageEnd:
+class PhaseEnd:
     """A sign, and where it is looked for.
 
     Attributes:
         label: the observed quantity in reports; empty if a phase has all of its tokens.
         reason: the message of a run that sees the sign.
         is_seen: decides from the gradient norms of the phase's good steps after warm-up, and its
-            gaps of recovery, one a probe, whether the stage is to end.
+            gaps of recovery, one a probe, whether the phase is to end.
         needs_all_norms: of the whole phase; else the guard's window is enough.
         needs_probes: gaps need evaluations, whose settings then affect training.
     """
@@ -248,15 +248,15 @@ def _norm_rises(norms: Sequence[float], gaps: Sequence[float]) -> bool:
     return len(norms) % WINDOW_STEPS == 0 and rises_persistently(norms)
 
 
-STAGE_ENDS = {
-    "tokens": StageEnd(is_seen=lambda norms, gaps: False),
-    "gradient_norm": StageEnd(
+PHASE_ENDS = {
+    "tokens": PhaseEnd(is_seen=lambda norms, gaps: False),
+    "gradient_norm": PhaseEnd(
         label="gradient norm",
         reason="the gradient norm rises persistently",
         is_seen=_norm_rises,
         needs_all_norms=True,
     ),
-    "precision_gap": StageEnd(
+    "precision_gap": PhaseEnd(
         label="precision gap",
         reason="the gap between sequence recovery in fp32 and in bf16 widens",
         is_seen=lambda norms, gaps: gap_widens(gaps),

@@ -99,6 +99,14 @@ class LossSums(NamedTuple):
         """Return the mean surprise of a base by the marginals, which FNS trains."""
         return self.marginal_nats / self.num_marginal_bases.clamp(min=1)
 
+    def means(self) -> dict[str, Tensor]:
+        """Return the means by the names that `metrics.jsonl` has for them."""
+        return {
+            "loss": self.nats_per_token,
+            "nats_per_base": self.nats_per_base,
+            "marginal_nats_per_base": self.marginal_nats_per_base,
+        }
+
 
 def next_kmers(labels: Tensor, known_bases: Tensor, first_kmer: int) -> tuple[Tensor, Tensor]:
     """Return the targets of each position except the last, in the form the objectives take.

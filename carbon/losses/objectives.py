@@ -40,8 +40,8 @@ FnsWeight = tuple[float, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StageObjective:
-    """An objective as a stage of a recipe names it, with its descriptions."""
+class PhaseObjective:
+    """An objective as a phase of a recipe names it, with its descriptions."""
 
     name: str
     """Name in a recipe and in `metrics.jsonl`."""
@@ -53,17 +53,17 @@ class StageObjective:
     """Definition for readers new to it, to follow "is"."""
     unit: str
     """Unit of the loss."""
-    over_stage: Callable[[int, int, FnsWeight], Objective]
-    """Function from completed steps, all steps of the stage and its `fns_weight` to the weights;
+    over_phase: Callable[[int, int, FnsWeight], Objective]
+    """Function from completed steps, all steps of the phase and its `fns_weight` to the weights;
     0 steps are completed at the first step, all at the last."""
     num_fns_weights: int = 0
-    """Length of a stage's `fns_weight`, whose numbers are 0 to 1."""
+    """Length of a phase's `fns_weight`, whose numbers are 0 to 1."""
     shade: str = ""
     """CSS background colour of its steps in a figure, if any."""
 
     def at(self, done: int = 0, of: int = 1, fns_weight: FnsWeight = ()) -> Objective:
         """Return the objective after `done` of `of` steps."""
-        weights = self.over_stage(done, of, fns_weight)
+        weights = self.over_phase(done, of, fns_weight)
         return replace(weights, label=self.label, unit=self.unit)
 
 
@@ -77,31 +77,31 @@ def _blend(done: int, of: int, fns_weight: FnsWeight) -> Objective:
 OBJECTIVES = {
     objective.name: objective
     for objective in (
-        StageObjective(
+        PhaseObjective(
             name="ce",
             label="cross-entropy",
             short="CE",
             meaning="cross-entropy over 6-mers",
             unit="nats per token",
-            over_stage=lambda done, of, fns_weight: Objective(token=1.0),
+            over_phase=lambda done, of, fns_weight: Objective(token=1.0),
         ),
-        StageObjective(
+        PhaseObjective(
             name="fns",
             label="factorized nucleotide supervision (FNS)",
             short="FNS",
             meaning="factorized nucleotide supervision, which trains the marginals of the six "
             "bases",
             unit="nats per base",
-            over_stage=lambda done, of, fns_weight: Objective(bases=1.0),
+            over_phase=lambda done, of, fns_weight: Objective(bases=1.0),
             shade="rgba(0,114,178,0.1)",
         ),
-        StageObjective(
+        PhaseObjective(
             name="blend",
             label="a blend of cross-entropy and FNS",
             short="BLEND",
             meaning="a weighted sum of cross-entropy and factorized nucleotide supervision",
             unit="nats per token and base",
-            over_stage=_blend,
+            over_phase=_blend,
             num_fns_weights=2,
             shade="rgba(230,159,0,0.14)",
         ),
@@ -110,16 +110,16 @@ OBJECTIVES = {
 CE, FNS = (OBJECTIVES[name].at() for name in ("ce", "fns"))
 
 
-def objective_named(name: str) -> StageObjective:
+def objective_named(name: str) -> PhaseObjective:
     """Return the named objective; for an unknown name, an entry with only that name.
 
     Runs of another version of Carbon may have such a name.
     """
-    return OBJECTIVES.get(name) or StageObjective(
+    return OBJECTIVES.get(name) or PhaseObjective(
         name=name,
         label=name,
         short=name,
         meaning="",
         unit="",
-        over_stage=lambda done, of, fns_weight: Objective(),
+        over_phase=lambda done, of, fns_weight: Objective(),
     )

@@ -72,11 +72,11 @@ def reference(ranks, config, workers, period):
         deltas, tokens = [], []
         for number, trainer in enumerate(trainers):
             mine = range(first + number, first + period * workers, workers)
-            read = batches(trainer.rows, alone, trainer.course, ranks, mine)
+            read = batches(trainer.rows, alone, trainer.schedule, ranks, mine)
             trainer.sync = Counting()
             for step in mine:
                 trainer.state.step = step
-                trainer._step(trainer.course.at(step), read, trainer_log(trainer))
+                trainer._step(trainer.schedule.at(step), read, trainer_log(trainer))
             tokens.append(trainer.sync.tokens)
             deltas.append(
                 [a - p.detach() for a, p in zip(params, trainer.parts[0].parameters(), strict=True)]
@@ -103,7 +103,7 @@ class Counting(OuterSync):
 def trainer_log(trainer):
     from train.runs.log import RunLog
 
-    return RunLog.silent(trainer.config, trainer.ranks, trainer.course)
+    return RunLog.silent(trainer.config, trainer.ranks, trainer.schedule)
 
 
 @pytest.fixture(scope="module")
@@ -242,11 +242,11 @@ def average(ranks, config, share):
 
     alone = config.replace(workers=WorkersConfig())
     trainers = [Trainer(alone, ranks) for _ in range(2)]
-    for first in range(0, trainers[0].course.total_steps, 2):
+    for first in range(0, trainers[0].schedule.total_steps, 2):
         for number, trainer in enumerate(trainers):
             trainer.state.step = first + number
-            read = batches(trainer.rows, alone, trainer.course, ranks, [first + number])
-            trainer._step(trainer.course.at(first + number), read, trainer_log(trainer))
+            read = batches(trainer.rows, alone, trainer.schedule, ranks, [first + number])
+            trainer._step(trainer.schedule.at(first + number), read, trainer_log(trainer))
         one, two = (dict(trainer.parts[0].named_parameters()) for trainer in trainers)
         for name, weight in one.items():
             a, b = (local(w.detach()).view(-1) for w in (weight, two[name]))

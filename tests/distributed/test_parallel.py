@@ -46,9 +46,9 @@ def plain_loop(config):
     class OneReader:
         rank, shape, device, share = 0, Mesh(), torch.device("cpu"), ContextShard()
 
-    course = Schedule(config)
-    rows = open_rows(config, course)
-    read = batches(rows, config, course, OneReader, range(NUM_STEPS))
+    schedule = Schedule(config)
+    rows = open_rows(config, schedule)
+    read = batches(rows, config, schedule, OneReader, range(NUM_STEPS))
     network = LlamaForCausalLM(network_config(config)).double()
     with torch.no_grad():
         for name, p in network.named_parameters():
@@ -59,22 +59,22 @@ def plain_loop(config):
     optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.95), eps=config.optimizer.epsilon)
     metrics = []
     for step in range(NUM_STEPS):
-        span = course.at(step)
-        stage = span.stage
+        span = schedule.at(step)
+        phase = span.phase
         rotary = network.model.rotary_emb
         head_width = 2 * len(rotary.inv_freq)
-        rotary.inv_freq = stage.rope_theta ** -(torch.arange(0, head_width, 2) / head_width)
+        rotary.inv_freq = phase.rope_theta ** -(torch.arange(0, head_width, 2) / head_width)
         losses = []
         for batch in next(read):
             for row in range(len(batch.input_ids)):
                 soft_mask_weight = config.data.soft_mask_weight
-                losses += row_losses(network, batch, row, stage.objective, soft_mask_weight)
+                losses += row_losses(network, batch, row, phase.objective, soft_mask_weight)
         loss = sum(loss for loss, _ in losses) / sum(weight for _, weight in losses)
         optimizer.zero_grad()
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(network.parameters(), config.optimizer.clip_norm)
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate(stage, step - span.first_step)
+            group["lr"] = learning_rate(phase, step - span.first_step)
         optimizer.step()
         metrics.append((loss.item(), norm.item()))
     return metrics, {name: p.detach().numpy() for name, p in network.named_parameters()}

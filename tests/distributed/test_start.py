@@ -41,7 +41,7 @@ TUNINGS = {
     "lora": ("model.lora_rank=4", 'model.lora_targets=["q_proj", "v_proj", "up_proj"]'),
     "last": ("model.last_layers=1",),
 }
-# Of the last stage; adapters also work by themselves where it is that of the start.
+# Of the last phase; adapters also work by themselves where it is that of the start.
 THETAS = {"whole": 5e6, "lora": 5e5, "last": 5e6}
 
 

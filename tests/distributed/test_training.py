@@ -145,15 +145,15 @@ def test_probes_measure_what_eval_does_and_change_nothing(corpus, finished, tmp_
     assert probes[1]["heldout_nats_per_base"] == values["heldout_likelihood"]
 
 
-# Stages that signals end, and bad steps
+# Phases that signals end, and bad steps
 
 
 def run_with_a_signal(ranks, config: TrainConfig, spoilt_at=None):
-    """Train; the first stage ends on a signal after its first step, and a step may be spoilt."""
+    """Train; the first phase ends on a signal after its first step, and a step may be spoilt."""
     from train.trainer import Trainer
 
-    def signal(stage, state):
-        return "told so" if stage.name == "ce" and state.step == 1 else ""
+    def signal(phase, state):
+        return "told so" if phase.name == "ce" and state.step == 1 else ""
 
     with mock.patch("train.trainer.signal_to_end", signal):
         trainer = Trainer(config, ranks)
@@ -165,7 +165,7 @@ def run_with_a_signal(ranks, config: TrainConfig, spoilt_at=None):
 
 
 def test_a_rollback_to_before_a_signal(corpus, tmp_path):
-    """The checkpoint is that of step 0; the stage has ended all the same, and stays ended."""
+    """The checkpoint is that of step 0; the phase has ended all the same, and stays ended."""
     more = ("guard.policy=rollback", "checkpoint.every_steps=10")
     config = make_small_config(corpus, tmp_path / "run", *more)
     run_ranks(1, run_with_a_signal, config, 1)
@@ -483,8 +483,8 @@ def test_a_full_disk_is_one_error_and_nothing_is_lost(corpus, tmp_path, capsys, 
 
 
 @pytest.mark.nightly
-def test_a_stage_that_a_signal_ends(corpus, tmp_path):
-    """One step of the first stage is left out, and a resumed run knows."""
+def test_a_phase_that_a_signal_ends(corpus, tmp_path):
+    """One step of the first phase is left out, and a resumed run knows."""
     config = make_config(corpus, tmp_path / "run")
     weights, _ = run_ranks(2, run_with_a_signal, config)
     folder = tmp_path / "run"

@@ -245,9 +245,9 @@ def test_the_records_replay_by_torch(shared_run):
         f"output={run.folder}/begun",
     ]
     settings += steps_of_each(1)
-    for stage in (0, 1):  # initial weights: steps of 1e-30 change none
-        settings += [f"phases.{stage}.learning_rate=1e-30",
-                     f"phases.{stage}.final_learning_rate=0"]  # fmt: skip
+    for phase in (0, 1):  # initial weights: steps of 1e-30 change none
+        settings += [f"phases.{phase}.learning_rate=1e-30",
+                     f"phases.{phase}.final_learning_rate=0"]  # fmt: skip
     words = [word for setting in settings for word in ("--set", setting)]
     assert main(["--config", f"{run.folder}/recipe.toml", *words]) == 0
     weights = load_file(f"{run.folder}/begun/export/model.safetensors")

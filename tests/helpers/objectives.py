@@ -1,4 +1,4 @@
-"""Objectives that no recipe names, a stage, and a head to measure losses on."""
+"""Objectives that no recipe names, a phase, and a head to measure losses on."""
 
 from typing import Any
 
@@ -30,8 +30,8 @@ def random_head(num_tokens: int, width: int) -> tuple[Tensor, Tensor, Tensor, Te
     return hidden, weight, kmers, torch.rand(num_tokens, 6, generator=generator) < 0.8
 
 
-def stage_of(**changes: Any) -> PhaseConfig:
-    """Return a stage of one step of CE over a row of 16 tokens, but for what is changed."""
+def phase_of(**changes: Any) -> PhaseConfig:
+    """Return a phase of one step of CE over a row of 16 tokens, but for what is changed."""
     settings: dict[str, Any] = {"name": "s", "objective": "ce", "mixture": {"a": 1.0}}
     settings |= {"tokens": 16, "context_tokens": 16, "batch_rows": 1}
     settings |= {"learning_rate": 1.0, "schedule": "constant"}

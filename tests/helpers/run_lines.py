@@ -1,4 +1,4 @@
-"""Folders of training runs that nobody trained: a recipe of two stages, and lines of steps."""
+"""Folders of training runs that nobody trained: a recipe of two phases, and lines of steps."""
 
 import json
 from collections.abc import Iterable, Mapping

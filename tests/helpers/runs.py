@@ -24,7 +24,7 @@ from train.config import TrainConfig
 
 RECIPE = Path(__file__).parents[2] / "train" / "recipes" / "tiny.toml"
 BATCH_TOKENS = 8 * 64
-CONTEXTS = (64, 128)  # of the two stages
+CONTEXTS = (64, 128)  # of the two phases
 CLOCKED = ("tokens_per_second", "mfu")
 Weights = dict[str, np.ndarray]
 
@@ -90,7 +90,7 @@ def _save_small(folder: Path) -> None:
 
 
 def steps_of_each(steps: int) -> tuple[str, str]:
-    """Return the settings by which each of the two stages has so many steps."""
+    """Return the settings by which each of the two phases has so many steps."""
     tokens = steps * BATCH_TOKENS
     return f"phases.0.tokens={tokens}", f"phases.1.tokens={tokens}"
 

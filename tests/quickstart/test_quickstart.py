@@ -105,8 +105,8 @@ def test_the_commands_of_the_training_page(small, tmp_path):
     (block,) = code_blocks(ROOT / "docs" / "training.md", "bash")
     genome_in(tmp_path, small)
     short = f"{ROOT}/train/recipes/tiny.toml --set phases.0.warmup_steps=1"
-    for stage in (0, 1):  # two steps of each
-        short += f" --set phases.{stage}.tokens=2048 --set phases.{stage}.batch_rows=4"
+    for phase in (0, 1):  # two steps of each
+        short += f" --set phases.{phase}.tokens=2048 --set phases.{phase}.batch_rows=4"
     printed = run_shell(block.replace("train/recipes/tiny.toml", short), tmp_path)
     assert '# plan: {"parameters": 1279104' in printed
     assert (tmp_path / "runs" / "mine" / "export" / "model.safetensors").exists()

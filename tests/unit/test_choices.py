@@ -47,9 +47,9 @@ from train.planning.pipeline import PIPELINE_SCHEDULES, Pipe
 from train.planning.workers import CODEC_CHOICES
 from train.runs.trackers import TRACKERS
 from train.schedule import RATE_SCHEDULES
-from train.watch import STAGE_ENDS
+from train.watch import PHASE_ENDS
 
-STAGE = {
+PHASE = {
     "name": "s", "objective": "ce", "tokens": 32, "mixture": {"a": 1.0}, "context_tokens": 32,
     "batch_rows": 1, "learning_rate": 1.0, "schedule": "constant",
 }  # fmt: skip
@@ -96,7 +96,7 @@ def names_of(hint) -> list[str]:
         (ParallelConfig, "schedule", PIPELINE_SCHEDULES),
         (PhaseConfig, "objective", OBJECTIVES),
         (PhaseConfig, "schedule", RATE_SCHEDULES),
-        (PhaseConfig, "until", STAGE_ENDS),
+        (PhaseConfig, "until", PHASE_ENDS),
         (TrainConfig, "tracker", TRACKERS),
     ],
 )
@@ -109,7 +109,7 @@ def test_what_a_recipe_knows_of_a_name_is_what_its_table_says():
     assert {n: e.num_fns_weights for n, e in OBJECTIVES.items()} == train.config.NUM_FNS_WEIGHTS
     facts = (
         (train.config.WITH_DECAY_STEPS, RATE_SCHEDULES, "has_decay_steps"),
-        (train.config.ENDED_BY_PROBES, STAGE_ENDS, "needs_probes"),
+        (train.config.ENDED_BY_PROBES, PHASE_ENDS, "needs_probes"),
         (train.config.SPLIT_BACKWARD, PIPELINE_SCHEDULES, "takes_backward_apart"),
         (train.config.GOING_BACK, GUARD_POLICIES, "goes_back"),
     )
@@ -147,6 +147,6 @@ def test_a_dtype_is_one_of_torchs_and_its_width_is_known():
         assert DTYPE_BYTES[choice.name(on_gpu)] == dtype.itemsize
 
 
-@pytest.mark.parametrize("end", STAGE_ENDS.values(), ids=STAGE_ENDS)
-def test_nothing_to_see_ends_no_stage(end):
+@pytest.mark.parametrize("end", PHASE_ENDS.values(), ids=PHASE_ENDS)
+def test_nothing_to_see_ends_no_phase(end):
     assert not end.is_seen([], []) and not end.is_seen([1.0] * 2000, [0.0] * 20)

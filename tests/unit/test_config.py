@@ -172,16 +172,18 @@ def test_defaults_are_as_they_were(name, schema):
 def test_the_published_recipe():
     """Steps by hand: 256 rows of 8,192 are 2,097,152 tokens, as are 64 of 32,768."""
     table = read_recipe(RECIPES / "carbon_3b.toml")
-    course = Schedule(TrainConfig.from_table(table, "carbon_3b"))
-    starts = [(span.first_step, span.context_tokens, span.batch_rows) for span in course.spans]
+    schedule = Schedule(TrainConfig.from_table(table, "carbon_3b"))
+    starts = [(span.first_step, span.context_tokens, span.batch_rows) for span in schedule.spans]
     assert starts == [
         (0, 8192, 256),
         (47_684, 8192, 256),
         (381_471, 8192, 256),
         (476_839, 32768, 64),
     ]
-    assert course.total_steps == 500_681
-    assert course.at(47_683).stage.objective == "ce" and course.at(47_684).stage.objective == "fns"
+    assert schedule.total_steps == 500_681
+    assert (
+        schedule.at(47_683).phase.objective == "ce" and schedule.at(47_684).phase.objective == "fns"
+    )
 
 
 @pytest.mark.parametrize(

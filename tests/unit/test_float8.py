@@ -83,12 +83,12 @@ def test_without_the_switch_every_matrix_is_a_stock_one():
                 assert torch.equal(ours, theirs), name
 
 
-def recipe(tune: str = "whole", stage: dict | None = None, **compute) -> TrainConfig:
+def recipe(tune: str = "whole", phase: dict | None = None, **compute) -> TrainConfig:
     table = read_table(RECIPE)
     table["compute"] = compute
     if tune != "whole":
         table["model"] = {"start": "somewhere", "tune": tune}
-    table["phases"][0].update(stage or {})
+    table["phases"][0].update(phase or {})
     return TrainConfig.from_table(table, "recipe")
 
 
@@ -96,7 +96,7 @@ def recipe(tune: str = "whole", stage: dict | None = None, **compute) -> TrainCo
     ("changes", "message"),
     [
         ({"tune": "lora"}, "does not go with model.tune = 'lora'"),
-        ({"stage": {"context_tokens": 24}}, r"read \[24\] tokens of a row .* give multiples of 16"),
+        ({"phase": {"context_tokens": 24}}, r"read \[24\] tokens of a row .* give multiples of 16"),
     ],
 )
 def test_what_does_not_go_with_it(changes, message):

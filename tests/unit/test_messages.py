@@ -1,7 +1,8 @@
 """What commands say of malformed input: a line for each mistake, exit code 2, and nothing written.
 
 `tests/golden/messages/*.toml` has a table for each case: `files` by their names, the `command`, and
-the `message`, the last lines that it writes to stderr; `TMP` there stands for the folder.
+the `message`, the last lines that it writes to stderr; `TMP` there stands for the folder. A case
+may set variables of the `environment`. One that is refused `before_group` starts no process group.
 """
 
 import shlex
@@ -33,6 +34,10 @@ def test_malformed_input_is_named(name, tmp_path, monkeypatch, capsys):
     for file, text in case["files"].items():
         Path(file).parent.mkdir(parents=True, exist_ok=True)
         Path(file).write_bytes(text.encode())
+    for variable, value in case.get("environment", {}).items():
+        monkeypatch.setenv(variable, value)
+    if case.get("before_group"):
+        monkeypatch.setattr("torch.distributed.init_process_group", None)
     program, *words = shlex.split(case["command"])
     try:
         code = import_module(PROGRAMS[program]).main(words)

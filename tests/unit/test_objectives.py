@@ -8,7 +8,7 @@ from carbon.errors import ConfigError
 from carbon.losses.objectives import CE, FNS, OBJECTIVES, Objective, objective_named
 from carbon.run_folder import read_lines
 from eval.report.page import objective_changes
-from tests.helpers.objectives import stage_of
+from tests.helpers.objectives import phase_of
 from train.schedule import objective_at
 
 
@@ -27,22 +27,22 @@ def test_weights_sum_to_one(entry):
         assert objective.token + objective.bases + objective.uniform == pytest.approx(1)
 
 
-def test_a_stage_of_it_loads_and_goes_from_its_first_objective_to_its_last(entry):
+def test_a_phase_of_it_loads_and_goes_from_its_first_objective_to_its_last(entry):
     weights = some_weights(entry)
-    stage = stage_of(objective=entry.name, fns_weight=weights, tokens=80)
+    phase = phase_of(objective=entry.name, fns_weight=weights, tokens=80)
     given = tuple(weights)
-    assert stage.num_steps == 5
-    assert objective_at(stage, 0) == entry.at(0, 1, given)
-    assert objective_at(stage, 1) == entry.at(1, 4, given)
-    assert objective_at(stage, 4) == entry.at(1, 1, given)
-    single = stage_of(objective=entry.name, fns_weight=weights)
+    assert phase.num_steps == 5
+    assert objective_at(phase, 0) == entry.at(0, 1, given)
+    assert objective_at(phase, 1) == entry.at(1, 4, given)
+    assert objective_at(phase, 4) == entry.at(1, 1, given)
+    single = phase_of(objective=entry.name, fns_weight=weights)
     assert objective_at(single, 0) == entry.at(0, 1, given)
 
 
-def test_a_stage_of_it_takes_its_own_number_of_weights(entry):
+def test_a_phase_of_it_takes_its_own_number_of_weights(entry):
     for wrong in ([0.5] * (entry.num_fns_weights + 1), [1.5] * entry.num_fns_weights or [0.5]):
         with pytest.raises(ConfigError, match="fns_weight"):
-            stage_of(objective=entry.name, fns_weight=wrong)
+            phase_of(objective=entry.name, fns_weight=wrong)
 
 
 def test_the_two_that_everybody_knows():

@@ -115,8 +115,8 @@ def test_what_is_printed(folder, rows, capsys):
 
 def test_the_realised_mixture(folder, rows):
     """Counted sample by sample."""
-    course = Schedule(TrainConfig.load(folder / "run.toml"))
-    spans = [(s.stage.name, s.context_tokens) for s in course.spans]
+    schedule = Schedule(TrainConfig.load(folder / "run.toml"))
+    spans = [(s.phase.name, s.context_tokens) for s in schedule.spans]
     assert spans == [("first", 128), ("second", 64), ("second", 256)]
     counted, read = {}, {}
     for i in range(len(rows)):
@@ -127,7 +127,7 @@ def test_the_realised_mixture(folder, rows):
         )
         stream = (sample.source, sample.row_tokens)
         read[stream] = read.get(stream, 0) + 1
-    mixture = mixture_of(rows, course)
+    mixture = mixture_of(rows, schedule)
     found = {(m["phase"], m["context_tokens"], m["source"]): m["rows"] for m in mixture}
     assert found == counted
     for line in mixture:
@@ -147,20 +147,20 @@ def test_the_realised_mixture(folder, rows):
 def test_batches_are_the_same_rows_for_any_readers_workers_and_beginning(
     folder, rows, readers, workers
 ):
-    """Batch k is what the course says, in parts or whole, from whatever step one begins."""
+    """Batch k is what the schedule says, in parts or whole, from whatever step one begins."""
     words = [f"data.workers={workers}"]
     config = TrainConfig.load(folder / "run.toml", words)
-    course = Schedule(config)
-    steps = range(course.total_steps)
+    schedule = Schedule(config)
+    steps = range(schedule.total_steps)
     expected = {
-        k: [rows[i].input_ids.tolist() for i in course.at(k).rows_of_step(k)] for k in steps
+        k: [rows[i].input_ids.tolist() for i in schedule.at(k).rows_of_step(k)] for k in steps
     }
     for first in (0, 1, 39, 41, 44, 45, 58) if not workers else (43,):
         of_readers = []
         for reader in range(readers):
             given = {"device": torch.device("cpu"), "share": ContextShard()}
             one = SimpleNamespace(rank=reader, shape=Mesh(shard=readers), **given)
-            read = batches(rows, config, course, one, range(first, course.total_steps))
+            read = batches(rows, config, schedule, one, range(first, schedule.total_steps))
             taken = itertools.islice(read, 4)
             of_readers.append([torch.cat([b.input_ids for b in step]).tolist() for step in taken])
         for number, parts in enumerate(zip(*of_readers, strict=True)):
@@ -172,11 +172,11 @@ def test_batches_are_the_same_rows_for_any_readers_workers_and_beginning(
 def test_shares_of_rows_are_read_ahead_as_they_are(folder, rows, workers):
     """A process has its places of every row, whoever reads them for it."""
     config = TrainConfig.load(folder / "run.toml", [f"data.workers={workers}"])
-    course, share = Schedule(config), ContextShard(1, 2)
+    schedule, share = Schedule(config), ContextShard(1, 2)
     one = SimpleNamespace(rank=0, shape=Mesh(), device=torch.device("cpu"), share=share)
     steps = range(43, 45)
-    for k, step in zip(steps, batches(rows, config, course, one, steps), strict=True):
-        whole = [rows[i] for i in course.at(k).rows_of_step(k)]
+    for k, step in zip(steps, batches(rows, config, schedule, one, steps), strict=True):
+        whole = [rows[i] for i in schedule.at(k).rows_of_step(k)]
         places = share.places(len(whole[0].input_ids))
         for name in ("input_ids", "position_ids", "targets"):
             found = torch.cat([getattr(batch, name) for batch in step]).tolist()

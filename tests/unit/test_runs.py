@@ -184,13 +184,13 @@ def test_a_recipe_is_fitted_to_a_time(tmp_path, monkeypatch, capsys):
 
 
 def test_a_short_run_is_timed(monkeypatch):
-    """Each stage runs 16 steps; the first two warm up, and a step that stutters has no effect."""
+    """Each phase runs 16 steps; the first two warm up, and a step that stutters has no effect."""
     config = TrainConfig.load(TINY)
 
     def run(command, **_):
         config = TrainConfig.load(command[command.index("--config") + 1],
                                   [word for word in command if "=" in word])  # fmt: skip
-        assert [stage.tokens for stage in config.phases] == [16 * 16 * 256] * 2
+        assert [phase.tokens for phase in config.phases] == [16 * 16 * 256] * 2
         Path(config.output).mkdir()
         speeds = [1, 1, 900, 1000, 5000]
         lines = [

@@ -16,7 +16,6 @@ from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.runs import RECIPE
 from train.config import TrainConfig
 from train.data import open_rows
-from train.runs.record import read_run
 from train.schedule import Schedule
 
 ADDED = Source(name="whole", cut=contig_chunks, both_strands=True, input="contigs")
@@ -105,9 +104,3 @@ def test_what_sources_are_the_default_for():
     assert not SOURCES["eukaryote"].near_duplicates and SOURCES["eukaryote_concatenated"].joined
     published = {"eukaryote": 0.7, "mrna": 0.16, "mrna_splice": 0.04, "prokaryote": 0.1}
     assert published.items() <= BASE_MIXTURE.items() and sum(BASE_MIXTURE.values()) <= 1
-
-
-def test_a_run_folder_of_a_recipe_of_before_is_read(tmp_path):
-    line = 'flip_strands = ["eukaryote"]\n'
-    (tmp_path / "config.toml").write_text(RECIPE.read_text().replace("[data]\n", f"[data]\n{line}"))
-    assert read_run(tmp_path).config == TrainConfig.load(RECIPE)

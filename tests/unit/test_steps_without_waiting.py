@@ -56,14 +56,14 @@ def trainer(tmp_path_factory):
 
 
 def a_step(trainer, given):
-    course = trainer.course
-    silent = RunLog.silent(trainer.config, trainer.ranks, course)
-    return trainer._step(course.at(trainer.state.step), given, silent)
+    schedule = trainer.schedule
+    silent = RunLog.silent(trainer.config, trainer.ranks, schedule)
+    return trainer._step(schedule.at(trainer.state.step), given, silent)
 
 
 def one_batch(trainer):
-    steps = range(trainer.state.step, trainer.course.total_steps)
-    read = batches(trainer.rows, trainer.config, trainer.course, trainer.ranks, steps)
+    steps = range(trainer.state.step, trainer.schedule.total_steps)
+    read = batches(trainer.rows, trainer.config, trainer.schedule, trainer.ranks, steps)
     return next(read)
 
 

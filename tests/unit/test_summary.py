@@ -94,12 +94,12 @@ class TestSummary:
         ]
 
     def test_every_change_of_the_objective_is_named(self, tmp_path):
-        """There may be several, and a stage may begin without one."""
+        """There may be several, and a phase may begin without one."""
         steps = [step_line(n) for n in range(1, 13)]
-        for first, stage, objective in ((1, "a", "ce"), (4, "b", "fns"), (7, "c", "fns"),
+        for first, phase, objective in ((1, "a", "ce"), (4, "b", "fns"), (7, "c", "fns"),
                                         (10, "d", "ce")):  # fmt: skip
             for line in steps[first - 1 :]:
-                line |= {"phase": stage, "objective": objective}
+                line |= {"phase": phase, "objective": objective}
         run = write_run(tmp_path / "run", steps, [], [])
         ce, fns = (OBJECTIVES[name].label for name in ("ce", "fns"))
         sentences = [

@@ -8,7 +8,7 @@ import torch
 from carbon.errors import ConfigError, UserError
 from carbon.io.structured import parse_json
 from carbon.losses.objectives import CE, FNS
-from tests.helpers.objectives import stage_of
+from tests.helpers.objectives import phase_of
 from train.__main__ import main
 from train.checkpoint import Checkpoints, steps_to_keep
 from train.config import (
@@ -30,7 +30,7 @@ from train.schedule import Schedule, learning_rate, objective_at
 
 
 def rates(num_steps, **changes):
-    it = stage_of(tokens=16 * num_steps, **changes)
+    it = phase_of(tokens=16 * num_steps, **changes)
     return [learning_rate(it, step) for step in range(num_steps)]
 
 
@@ -48,13 +48,13 @@ def test_schedules():
 
 
 def test_the_weight_of_fns():
-    plain = [objective_at(stage_of(objective=o, tokens=9 * 16), 3) for o in ("ce", "fns")]
+    plain = [objective_at(phase_of(objective=o, tokens=9 * 16), 3) for o in ("ce", "fns")]
     assert plain == [CE, FNS]
-    ramp = stage_of(objective="blend", fns_weight=(0.2, 1.0), tokens=5 * 16)
+    ramp = phase_of(objective="blend", fns_weight=(0.2, 1.0), tokens=5 * 16)
     steps = [objective_at(ramp, step) for step in range(5)]
     assert [step.bases for step in steps] == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
     assert [step.token for step in steps] == pytest.approx([0.8, 0.6, 0.4, 0.2, 0.0])
-    assert objective_at(stage_of(objective="blend", fns_weight=(0.9, 0.9)), 0).bases == 0.9
+    assert objective_at(phase_of(objective="blend", fns_weight=(0.9, 0.9)), 0).bases == 0.9
 
 
 @pytest.mark.parametrize(
@@ -62,40 +62,42 @@ def test_the_weight_of_fns():
 )
 def test_a_blend_and_nothing_else_has_two_weights(objective, weights):
     with pytest.raises(ConfigError, match="fns_weight"):
-        stage_of(objective=objective, fns_weight=weights)
+        phase_of(objective=objective, fns_weight=weights)
 
 
-def course_of(*stages) -> Schedule:
-    return Schedule(SimpleNamespace(phases=stages))
+def schedule_of(*phases) -> Schedule:
+    return Schedule(SimpleNamespace(phases=phases))
 
 
 def test_processes_share_a_batch_evenly():
-    fine, odd = stage_of(batch_rows=6), stage_of(name="odd", batch_rows=9)
-    check_batches(course_of(fine, odd), Mesh(shard=3))
+    fine, odd = phase_of(batch_rows=6), phase_of(name="odd", batch_rows=9)
+    check_batches(schedule_of(fine, odd), Mesh(shard=3))
     message = r"phases\.1 \('odd'\): batches of 9 rows of 16 tokens cannot be shared by 2 processes"
     with pytest.raises(ConfigError, match=message):
-        check_batches(course_of(fine, odd), Mesh(shard=2))
+        check_batches(schedule_of(fine, odd), Mesh(shard=2))
 
 
-def test_a_course_has_no_gap_and_no_overlap():
+def test_a_schedule_has_no_gap_and_no_overlap():
     short = (ShortRows(context_tokens=16, steps=2), ShortRows(context_tokens=32, steps=1))
-    warm = stage_of(
+    warm = phase_of(
         name="warm", context_tokens=64, batch_rows=3, tokens=5 * 192, length_warmup=short
     )
-    course = course_of(stage_of(batch_rows=4, tokens=65), warm, stage_of(tokens=16))
-    assert [(s.number, s.context_tokens, s.batch_rows, s.num_steps) for s in course.spans] == [
+    schedule = schedule_of(phase_of(batch_rows=4, tokens=65), warm, phase_of(tokens=16))
+    assert [(s.number, s.context_tokens, s.batch_rows, s.num_steps) for s in schedule.spans] == [
         (0, 16, 4, 2), (1, 16, 12, 2), (1, 32, 6, 1), (1, 64, 3, 2), (2, 16, 1, 1)
     ]  # fmt: skip
-    assert [s.step_in_stage for s in course.spans] == [0, 0, 2, 3, 0]
-    rows = [row for step in range(course.total_steps) for row in course.at(step).rows_of_step(step)]
-    assert rows == list(range(sum(r.num_rows for r in course.rows)))
+    assert [s.step_in_phase for s in schedule.spans] == [0, 0, 2, 3, 0]
+    rows = [
+        row for step in range(schedule.total_steps) for row in schedule.at(step).rows_of_step(step)
+    ]
+    assert rows == list(range(sum(r.num_rows for r in schedule.rows)))
     read = 0
-    for step in range(course.total_steps):
-        span = course.at(step)
+    for step in range(schedule.total_steps):
+        span = schedule.at(step)
         assert span.tokens_by(step) == read
-        assert span.batch_rows * span.context_tokens == span.stage.batch_tokens
-        read += span.stage.batch_tokens
-    assert read == course.total_tokens
+        assert span.batch_rows * span.context_tokens == span.phase.batch_tokens
+        read += span.phase.batch_tokens
+    assert read == schedule.total_tokens
 
 
 @pytest.mark.parametrize(
@@ -111,7 +113,7 @@ def test_a_course_has_no_gap_and_no_overlap():
 )
 def test_schedules_and_numbers_must_fit(changes, message):
     with pytest.raises(ConfigError) as error:
-        stage_of(**({"tokens": 160} | changes))
+        phase_of(**({"tokens": 160} | changes))
     assert message in str(error.value)
 
 
@@ -120,13 +122,13 @@ def test_schedules_and_numbers_must_fit(changes, message):
     [
         ([(48, 1)], "48: give a divisor of context_tokens = 64"),
         ([(64, 1)], "64: give a divisor"),
-        ([(32, 2), (16, 3)], "takes 5 steps and the whole stage has 5"),
+        ([(32, 2), (16, 3)], "takes 5 steps and the whole phase has 5"),
     ],
 )
 def test_a_length_warmup_must_fit(parts, message):
     short = tuple(ShortRows(context_tokens=n, steps=steps) for n, steps in parts)
     with pytest.raises(ConfigError, match=message):
-        stage_of(context_tokens=64, tokens=5 * 64, length_warmup=short)
+        phase_of(context_tokens=64, tokens=5 * 64, length_warmup=short)
 
 
 def test_the_log_tells_no_time_before_it_is_known(tmp_path, monkeypatch, capsys):
@@ -223,11 +225,11 @@ class TestGuard:
     def test_what_is_remembered(self):
         guard, state = Guard(GuardConfig(window_steps=3), None), RunState()
         for i in range(5):
-            guard.accept(state, stage_of(), {"loss": i, "gradient_norm": i})
+            guard.accept(state, phase_of(), {"loss": i, "gradient_norm": i})
         assert state.history == [[2, 2], [3, 3], [4, 4]]
         for i in range(5):
             numbers = {"loss": i, "gradient_norm": i}
-            guard.accept(state, stage_of(until="gradient_norm"), numbers)
+            guard.accept(state, phase_of(until="gradient_norm"), numbers)
         assert len(state.history) == 8
         assert parse_json(json.dumps(state.to_table()), "state", RunState) == state
         assert parse_json('{"step": 3}', "state", RunState) == RunState(step=3)
@@ -235,26 +237,26 @@ class TestGuard:
             with pytest.raises(UserError, match=r"^state: "):
                 parse_json(wrong, "state", RunState)
 
-    def test_signals_end_a_stage(self):
+    def test_signals_end_a_phase(self):
         falling = [[1.0, 1.0 + 100 / (i + 10)] for i in range(1000)]
         rising = [[1.0, 5.0]] * 600
-        of_norm = stage_of(until="gradient_norm", warmup_steps=200, tokens=16 * 2000)
+        of_norm = phase_of(until="gradient_norm", warmup_steps=200, tokens=16 * 2000)
         assert signal_to_end(of_norm, RunState(history=falling)) == ""
         assert "gradient norm rises" in signal_to_end(of_norm, RunState(history=falling + rising))
-        assert signal_to_end(stage_of(), RunState(history=falling + rising)) == ""
+        assert signal_to_end(phase_of(), RunState(history=falling + rising)) == ""
         gaps = [0.0, 0.001, 0.011, 0.02, 0.031, 0.04, 0.051]
-        of_gap = stage_of(until="precision_gap")
+        of_gap = phase_of(until="precision_gap")
         assert "fp32 and in bf16 widens" in signal_to_end(of_gap, RunState(gaps=gaps))
         assert signal_to_end(of_gap, RunState(gaps=[0.001, -0.001] * 5)) == ""
 
-    def test_a_stage_that_a_signal_ended(self):
-        course = Schedule(
-            SimpleNamespace(phases=(stage_of(tokens=160), stage_of(tokens=32))), {0: 4}
+    def test_a_phase_that_a_signal_ended(self):
+        schedule = Schedule(
+            SimpleNamespace(phases=(phase_of(tokens=160), phase_of(tokens=32))), {0: 4}
         )
-        assert [(s.number, s.first_step, s.num_steps) for s in course.spans] == [
+        assert [(s.number, s.first_step, s.num_steps) for s in schedule.spans] == [
             (0, 0, 4), (1, 4, 2)
         ]  # fmt: skip
-        assert course.total_tokens == 96
+        assert schedule.total_tokens == 96
 
 
 def test_a_schedule_that_this_pytorch_cannot_run_is_refused(monkeypatch):

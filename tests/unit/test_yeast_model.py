@@ -183,4 +183,4 @@ def test_the_recipes_hold_the_same_contig_out_and_fit_the_bundled_model():
 
 
 def num_tokens(recipe: TrainConfig) -> int:
-    return sum(stage.tokens for stage in recipe.phases)
+    return sum(phase.tokens for phase in recipe.phases)

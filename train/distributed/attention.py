@@ -112,10 +112,10 @@ def attention_arguments(
     """
     rows, row_tokens = position_ids.shape[0], position_ids.shape[1] * share.size
     if str(network_config._attn_implementation).startswith(_PREFIX):
-        told = {"bounds_q": bounds[0], "bounds_k": key_bounds[0], "longest": longest}
+        arguments = {"bounds_q": bounds[0], "bounds_k": key_bounds[0], "longest": longest}
         if share.size > 1:
-            told["asked_keys"] = share.asked_keys(rows, row_tokens, position_ids.device)
-        return told
+            arguments["asked_keys"] = share.asked_keys(rows, row_tokens, position_ids.device)
+        return arguments
     place = share.places(row_tokens, position_ids.device)[:, None]
     of_key = share.gathered_places(row_tokens, position_ids.device)
     first = place - position_ids[:, :, None]

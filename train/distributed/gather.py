@@ -82,9 +82,9 @@ class _Gathering:
 
     def _announce(self, number: int) -> int:
         """Return the number that the first process has given."""
-        told = torch.tensor(number, device=self._ranks.device)
-        dist.broadcast(told, group=self._ranks.group, group_src=0)
-        return int(told)
+        announced = torch.tensor(number, device=self._ranks.device)
+        dist.broadcast(announced, group=self._ranks.group, group_src=0)
+        return int(announced)
 
     def _moved(self, name: str) -> Tensor | None:
         """Take this process's part; return the whole weight on the first process."""

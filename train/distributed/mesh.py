@@ -17,7 +17,7 @@ from torch.distributed.distributed_c10d import _get_default_store, _set_pg_timeo
 from torch.distributed.tensor import DTensor
 
 from carbon.devices import uses_gpu
-from carbon.errors import ConfigError, UserError
+from carbon.errors import UserError
 from train.config import ParallelConfig
 from train.distributed.context import ContextShard
 from train.distributed.failures import SharedFate
@@ -162,12 +162,7 @@ def ranks_of_group(device: torch.device, parallel: ParallelConfig, num_workers: 
     """
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    world_size, left = divmod(dist.get_world_size(), num_workers)
-    if left:
-        raise ConfigError(
-            f"workers.count = {num_workers}: {dist.get_world_size()} processes are no multiple "
-            "of it; change one of them"
-        )
+    world_size = dist.get_world_size() // num_workers
     shape = Mesh.of(parallel, world_size)
     sizes = (shape.pipeline, shape.replicate, shape.fsdp, shape.tensor)
     names = ("pipeline", "replicate", "shard", "tensor")

@@ -20,8 +20,8 @@ from train.distributed.weights import KMER_INITS, initial_weight, is_adapter
 from train.models.network import Sizes, build_network
 from train.models.start import Start
 from train.planning.compute import ACTIVATION_CHECKPOINTINGS, COMPUTE_DTYPES
-from train.planning.mesh import layers_of_stages, stages_of_rank
-from train.planning.pipeline import schedule_of, stages_per_rank
+from train.planning.mesh import layout_of
+from train.planning.pipeline import schedule_of
 
 
 def compute_dtype(config: TrainConfig, device: torch.device) -> torch.dtype:
@@ -65,12 +65,10 @@ def build_stages(
     dtype = str(compute_dtype(config, ranks.device)).removeprefix("torch.")
     attention = chosen_attention(config.compute, dtype, ranks.device)
     use_attention(network.config, attention, ranks.context_group)
-    num_stages = ranks.shape.pipeline * stages_per_rank(config.parallel)
-    sizes = Sizes.of(network.config)
-    layers = layers_of_stages(sizes, config.longest_context_tokens, num_stages)
+    layout = layout_of(config, Sizes.of(network.config), ranks.world_size)
     stages = []
-    for number in stages_of_rank(config.parallel, ranks.pipeline_rank):
-        stage = DecoderStage(network, layers[number])
+    for number in layout.of_rank[ranks.pipeline_rank]:
+        stage = DecoderStage(network, layout.stages[number])
         choose_trained(stage, config.model, in_pipeline=ranks.shape.pipeline > 1)
         parallelize(stage, config, ranks)
         stage.to_empty(device=ranks.device)

@@ -1,7 +1,5 @@
 """Forward and backward of a global batch, through one process or a pipeline of them."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -12,7 +10,7 @@ from torch.distributed.pipelining.schedules import get_schedule_class
 
 from carbon.errors import ConfigError
 from carbon.losses import LossSums
-from carbon.losses.objectives import CE, Objective
+from carbon.losses.objectives import Objective
 from carbon.losses.soft_mask import SoftMask, bits_of_bases, soft_mask_counts
 from train.config import TrainConfig
 from train.distributed.context import Batch, stacked
@@ -45,23 +43,17 @@ class Pipeline:
         Gradients belong to the summed loss over all data-parallel ranks, divided by the number of
         processes that share weights: FSDP does that.
         """
-        with self._measured(objective, self._soft_mask(batch)) as sums:
-            if self._ranks.shape.pipeline > 1:
-                self._run_schedule(batch)
-            else:
-                self._run_loop(batch)
+        soft_mask = self._soft_mask(batch)
+        for part in self._parts:
+            part.objective, part.soft_mask = objective, soft_mask
+            part.sums.zero_()
+        if self._ranks.shape.pipeline > 1:
+            self._run_schedule(batch)
+        else:
+            self._run_loop(batch)
+        sums = torch.stack([part.sums for part in self._parts]).sum(0)
+        dist.all_reduce(sums, group=self._ranks.group)
         self._tie.sum_gradients()
-        return LossSums(*sums)
-
-    @torch.no_grad()
-    def evaluate(self, batch: list[Batch]) -> LossSums:
-        """Run this reader's microbatches forward only; return sums over all readers."""
-        with self._measured(CE) as sums:
-            if self._ranks.shape.pipeline > 1:
-                self._schedule(batch).eval(*self._inputs(batch), **_rest(batch))
-            else:
-                for microbatch in batch:
-                    _call(self._parts[0], microbatch)
         return LossSums(*sums)
 
     def _soft_mask(self, batch: list[Batch]) -> SoftMask | None:
@@ -76,21 +68,6 @@ class Pipeline:
         counts = soft_mask_counts(bits_of_bases(packed), bits_of_bases(packed, 6))
         dist.all_reduce(counts, group=self._ranks.group)
         return SoftMask(weight, counts)
-
-    @contextmanager
-    def _measured(
-        self, objective: Objective, soft_mask: SoftMask | None = None
-    ) -> Iterator[Tensor]:
-        """Yield what will be the sums over all readers once the body has run."""
-        sums = torch.zeros(len(LossSums._fields), dtype=torch.float64, device=self._ranks.device)
-        for part in self._parts:
-            part.objective = objective
-            part.soft_mask = soft_mask
-            part.sums.zero_()
-        yield sums
-        for part in self._parts:
-            sums += part.sums
-        dist.all_reduce(sums, group=self._ranks.group)
 
     def _run_loop(self, batch: list[Batch]) -> None:
         (part,) = self._parts

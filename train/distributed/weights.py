@@ -1,4 +1,4 @@
-"""Low-rank adapters by peft: put into a network, merged into its weights, written for peft."""
+"""Initial weights, low-rank adapters by peft, and frozen rows of the embedding."""
 
 import hashlib
 import math
@@ -37,22 +37,9 @@ def lora_config(model: ModelConfig) -> "LoraConfig":
     )
 
 
-def initial_adapter_weight(shape: torch.Size, generator: torch.Generator, *, is_b: bool) -> Tensor:
-    """Return a matrix of an adapter as it begins: A as `nn.Linear` does, B zero, as peft has it."""
-    if is_b:
-        return torch.zeros(shape)
-    bound = 1 / math.sqrt(shape[1])
-    return (2 * torch.rand(shape, generator=generator) - 1) * bound
-
-
 def is_adapter(name: str) -> bool:
     """Return whether a parameter belongs to an adapter."""
     return name.endswith((_A, _B))
-
-
-def is_b(name: str) -> bool:
-    """Return whether it is the matrix that starts at zero."""
-    return name.endswith(_B)
 
 
 def merged(weights: Mapping[str, Tensor], model: ModelConfig) -> Mapping[str, Tensor]:
@@ -125,8 +112,10 @@ def initial_weight(
         return torch.ones(shape)
     digest = hashlib.sha256(f"{seed}\0{name}".encode()).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little"))
-    if is_adapter(name):
-        return initial_adapter_weight(shape, generator, is_b=is_b(name))
+    if name.endswith(_B):  # as peft has it
+        return torch.zeros(shape)
+    if name.endswith(_A):  # as `nn.Linear` has it
+        return (2 * torch.rand(shape, generator=generator) - 1) * (1 / math.sqrt(shape[1]))
     weight = torch.randn(shape, generator=generator)
     if name in (_EMBEDDING, "lm_head.weight"):
         _share(weight[NATIVE.kmer_rows], kmer_rows, generator)

@@ -159,13 +159,13 @@ def start_config(source: str) -> "PreTrainedConfig":
 
 def filled_in(table: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a recipe's table, completed with the starting checkpoint's RoPE theta."""
-    model, stages = table.get("model"), table.get("phases")
+    model, phases = table.get("model"), table.get("phases")
     source = model.get("start") if isinstance(model, Mapping) else None
-    if not isinstance(source, str) or not source or not isinstance(stages, list):
+    if not isinstance(source, str) or not source or not isinstance(phases, list):
         return table
     rope: Any = start_config(source).rope_parameters
     theta = {"rope_theta": float(rope["rope_theta"])}
-    filled = [{**theta, **each} if isinstance(each, Mapping) else each for each in stages]
+    filled = [{**theta, **each} if isinstance(each, Mapping) else each for each in phases]
     return {**table, "phases": filled}
 
 

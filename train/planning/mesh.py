@@ -123,25 +123,25 @@ def check_tensor(sizes: Sizes, tensor: int) -> None:
         )
 
 
-def check_batches(course: Schedule, mesh: Mesh) -> None:
+def check_batches(schedule: Schedule, mesh: Mesh) -> None:
     """Raise ConfigError unless the processes can share a batch, and each row of it."""
     num_readers, context = mesh.dp_size, mesh.context
-    for span in course.spans:
+    for span in schedule.spans:
         if context > 1 and span.context_tokens % (2 * context):
             raise ConfigError(
-                f"phases.{span.number} ('{span.stage.name}'): rows of {span.context_tokens} tokens "
+                f"phases.{span.number} ('{span.phase.name}'): rows of {span.context_tokens} tokens "
                 f"are not divided into the {2 * context} slices of parallel.context = {context}; "
                 "change one of them"
             )
         if span.context_tokens // context % mesh.tensor:
             raise ConfigError(
-                f"phases.{span.number} ('{span.stage.name}'): {span.context_tokens // context} "
+                f"phases.{span.number} ('{span.phase.name}'): {span.context_tokens // context} "
                 f"tokens of a row are not divided by parallel.tensor = {mesh.tensor}; change one "
                 "of them"
             )
         if span.batch_rows % num_readers:
             raise ConfigError(
-                f"phases.{span.number} ('{span.stage.name}'): batches of {span.batch_rows} rows of "
+                f"phases.{span.number} ('{span.phase.name}'): batches of {span.batch_rows} rows of "
                 f"{span.context_tokens} tokens cannot be shared by {num_readers} processes evenly; "
                 "change batch_rows or the number of processes"
             )

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from carbon.errors import ConfigError
 from train.config import ParallelConfig, TrainConfig
-from train.schedule import Phase
+from train.schedule import Span
 
 
 class Pipe(NamedTuple):
@@ -179,7 +179,7 @@ def microbatch_rows(config: TrainConfig, context_tokens: int) -> int:
     return max(1, config.data.microbatch_tokens * config.parallel.context // context_tokens)
 
 
-def num_microbatches(parallel: ParallelConfig, span: Phase, num_readers: int, at_once: int) -> int:
+def num_microbatches(parallel: ParallelConfig, span: Span, num_readers: int, at_once: int) -> int:
     """Return the microbatches of a data-parallel rank, checked against the pipeline schedule.
 
     Args:
@@ -200,7 +200,7 @@ def num_microbatches(parallel: ParallelConfig, span: Phase, num_readers: int, at
         problem = f"microbatches of {at_once} rows do not divide {rows} rows per rank"
     if problem:
         raise ConfigError(
-            f"phases.{span.number} ('{span.stage.name}'): {problem}; change microbatch_tokens, "
+            f"phases.{span.number} ('{span.phase.name}'): {problem}; change microbatch_tokens, "
             "batch_rows or the number of processes"
         )
     return count

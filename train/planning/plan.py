@@ -27,14 +27,14 @@ from train.planning.pipeline import (
     pipe_of,
     schedule_of,
 )
-from train.schedule import Phase, Schedule
+from train.schedule import Schedule, Span
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
 
 @dataclass(frozen=True, slots=True)
-class PhasePlan:
+class SpanPlan:
     """Steps over which rows have one length.
 
     Attributes:
@@ -72,7 +72,7 @@ class Plan:
     dtype: str
     num_parameters: int
     parameters_of_rank: tuple[int, ...]
-    spans: tuple[PhasePlan, ...]
+    spans: tuple[SpanPlan, ...]
     num_trained: int
 
     @property
@@ -89,7 +89,7 @@ class Plan:
 
 def plan_of(
     config: TrainConfig,
-    course: Schedule,
+    schedule: Schedule,
     world_size: int,
     *,
     peak_flops: float | None = None,
@@ -100,7 +100,7 @@ def plan_of(
 
     Args:
         config: of the run.
-        course: its spans.
+        schedule: its spans.
         world_size: processes, one to a device.
         peak_flops: operations a second of a device; without them no time is expected.
         mfu: share of the peak that a device reaches while it does not wait.
@@ -114,12 +114,12 @@ def plan_of(
     check(0 < mfu <= 1, f"mfu = {mfu}: give more than 0, and 1 at most")
     network = network_config(config)
     layout = layout_of(config, Sizes.of(network), world_size)
-    check_batches(course, layout.mesh)
+    check_batches(schedule, layout.mesh)
     on_gpu = peak_flops is not None if on_gpu is None else on_gpu
     dtype = COMPUTE_DTYPES[config.compute.dtype].name(on_gpu)
     processes = _processes(config, network, layout, dtype, on_gpu)
     speed = None if peak_flops is None else peak_flops * mfu * world_size
-    spans = tuple(_plan_of_span(config, network, span, processes, speed) for span in course.spans)
+    spans = tuple(_plan_of_span(config, network, span, processes, speed) for span in schedule.spans)
     of_rank = tuple(process.num_parameters for process in processes)
     tied_twice = layout.mesh.pipeline > 1 and network.tie_word_embeddings
     num_parameters = sum(of_rank) - tied_twice * network.vocab_size * network.hidden_size
@@ -162,21 +162,21 @@ def _processes(
 def _plan_of_span(
     config: TrainConfig,
     network: "PreTrainedConfig",
-    span: Phase,
+    span: Span,
     processes: list[Process],
     flops_a_second: float | None,
-) -> PhasePlan:
+) -> SpanPlan:
     parallel = config.parallel
     readers = processes[0].mesh.dp_size
     at_once = min(microbatch_rows(config, span.context_tokens), span.batch_rows // readers)
     count = num_microbatches(parallel, span, readers, at_once)
     idle = idle_share(parallel, count)
-    num_tokens = span.num_steps * span.stage.batch_tokens
+    num_tokens = span.num_steps * span.phase.batch_tokens
     forward = flops_a_token(network, span.context_tokens) // 3
     checkpointing = ACTIVATION_CHECKPOINTINGS[config.compute.activation_checkpointing]
     flops = num_tokens * forward * (3 + checkpointing.repeats_forward)
-    return PhasePlan(
-        phase=span.stage.name,
+    return SpanPlan(
+        phase=span.phase.name,
         context_tokens=span.context_tokens,
         batch_rows=span.batch_rows,
         reader_rows=span.batch_rows // readers,
@@ -260,7 +260,7 @@ def _remedy(planned: Planned, config: TrainConfig, processes: int, plan: Plan, r
 
 def _savings(config: TrainConfig) -> list[tuple[str, object]]:
     """Return settings that take less memory, from what costs the least time on."""
-    least = min(stage.context_tokens for stage in config.phases)
+    least = min(phase.context_tokens for phase in config.phases)
     return [
         ("data.microbatch_tokens", least),
         ("compute.activation_checkpointing", "selective"),

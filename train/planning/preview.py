@@ -7,13 +7,14 @@ import numpy as np
 
 from carbon.corpus import TokenRows
 from carbon.progress import text_table
+from carbon.reports.figures import COLOURS, save_picture
 from carbon.tokenizer import native_tokens
 from train.schedule import Schedule
 
 _SHOWN_BP = 12
 
 
-def print_rows(rows: TokenRows, course: Schedule, first: int, count: int) -> None:
+def print_rows(rows: TokenRows, schedule: Schedule, first: int, count: int) -> None:
     """Print samples `first` to `first + count` of the run, a line each.
 
     A row is described by its first segment: where the record lies, the strand and offset it is read
@@ -29,20 +30,20 @@ def print_rows(rows: TokenRows, course: Schedule, first: int, count: int) -> Non
         sample = rows.order[i]
         reading, pieces = rows.reading(sample), rows.segments(sample)
         piece = pieces[0]
-        told = rows.sources[sample.source].store.describe(piece.record)
+        description = rows.sources[sample.source].store.describe(piece.record)
         tags = " ".join(names[token] for token in piece.prefix[:-1])
         letters = piece.letters.tobytes().decode("ascii", "replace")
         if len(letters) > 2 * _SHOWN_BP:
             letters = f"{letters[:_SHOWN_BP]}...{letters[-_SHOWN_BP:]}"
         line = (
             f"{i:,}",
-            course.spans[sample.span].stage.name,
+            schedule.spans[sample.span].phase.name,
             str(sample.row_tokens),
             sample.source,
             str(len(pieces)),
-            str(told.get("name") or piece.record),
-            _place(told),
-            _strand(told, reading.reverse),
+            str(description.get("name") or piece.record),
+            _place(description),
+            _strand(description, reading.reverse),
             str(reading.offset),
             tags or "-",
             letters or "-",
@@ -51,19 +52,19 @@ def print_rows(rows: TokenRows, course: Schedule, first: int, count: int) -> Non
     print(text_table(table))
 
 
-def _place(told: dict[str, Any]) -> str:
-    if not told.get("record_id") or not isinstance(told.get("start"), int):
+def _place(description: dict[str, Any]) -> str:
+    if not description.get("record_id") or not isinstance(description.get("start"), int):
         return "-"
-    return f"{told['record_id']}:{told['start'] + 1}-{told['end']}"
+    return f"{description['record_id']}:{description['start'] + 1}-{description['end']}"
 
 
-def _strand(told: dict[str, Any], reverse: bool) -> str:
+def _strand(description: dict[str, Any], reverse: bool) -> str:
     """Return the strand that is read: the record's, or the opposite one."""
-    own = (told.get("strand") or "+").strip("<>")  # the released corpus writes `<+>`
+    own = (description.get("strand") or "+").strip("<>")  # the released corpus writes `<+>`
     return own if not reverse else {"+": "-", "-": "+"}.get(own, own)
 
 
-def mixture_of(rows: TokenRows, course: Schedule) -> list[dict[str, Any]]:
+def mixture_of(rows: TokenRows, schedule: Schedule) -> list[dict[str, Any]]:
     """Return what each span draws of each source of its mixture, also where that is nothing.
 
     A span is a phase, or a part of one that has rows of another length. Tokens count bare
@@ -72,14 +73,14 @@ def mixture_of(rows: TokenRows, course: Schedule) -> list[dict[str, Any]]:
     """
     order, result = rows.order, []
     for number, counts in enumerate(np.diff(order.counts_before, axis=0)):
-        after, span = order.counts_before[number + 1], course.spans[number]
-        for name, share in span.stage.mixture.items():
+        after, span = order.counts_before[number + 1], schedule.spans[number]
+        for name, share in span.phase.mixture.items():
             place = order.streams.index((name, span.context_tokens))
             packing = rows.sources[name].packings[span.context_tokens]
             filled = packing.num_tokens / packing.num_rows
             line = {
                 "span": number,
-                "phase": span.stage.name,
+                "phase": span.phase.name,
                 "context_tokens": span.context_tokens,
                 "source": name,
                 "rows": int(counts[place]),
@@ -116,7 +117,7 @@ def print_mixture(mixture: list[dict[str, Any]]) -> None:
     print(text_table([header, *rows]))
 
 
-def draw_mixture(mixture: list[dict[str, Any]], path: str | Path) -> None:
+def draw_mixture(mixture: list[dict[str, Any]], path: Path) -> None:
     """Draw tokens of each source by span, and how often each source has been read by then."""
     from matplotlib.figure import Figure
 
@@ -128,7 +129,7 @@ def draw_mixture(mixture: list[dict[str, Any]], path: str | Path) -> None:
     places = np.arange(len(spans))
     left = np.zeros(len(spans))
     for i, source in enumerate(sources):
-        color = _COLORS[i % len(_COLORS)]
+        color = COLOURS[i % len(COLOURS)]
         drawn = [of.get((span, source), {}).get("tokens", 0) for span in spans]
         tokens.barh(places, drawn, left=left, color=color, label=source)
         left += drawn
@@ -140,8 +141,4 @@ def draw_mixture(mixture: list[dict[str, Any]], path: str | Path) -> None:
     epochs.set_xlabel("times each source has been read by then")
     epochs.set_xlim(left=0)
     figure.legend(*tokens.get_legend_handles_labels(), loc="outside upper center", ncols=3)
-    figure.savefig(path)
-
-
-# Okabe and Ito's colours, for colour-blind readers.
-_COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
+    save_picture(figure, path)

@@ -23,7 +23,7 @@ def flops_a_second(config: TrainConfig) -> float:
     """Return what forward and backward reach here, in fp32 on a CPU, counted as the plan counts.
 
     A network as wide as the run's, of one layer and the head of 4,096 6-mers, reads rows of the
-    first stage, fewer or shorter ones where that would take seconds. The threads are torch's.
+    first phase, fewer or shorter ones where that would take seconds. The threads are torch's.
     """
     say("timing a layer of this network on this machine; --peak-tflops plans for another")
     network = network_config(config)

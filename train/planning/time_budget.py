@@ -1,6 +1,6 @@
 """Fit a recipe's tokens into a training time: `python -m train.planning.time_budget`.
 
-A few steps are timed, and every stage keeps its share of the tokens.
+A few steps are timed, and every phase keeps its share of the tokens.
 """
 
 import argparse
@@ -25,7 +25,7 @@ Settings = dict[str, Any]
 
 FEW_TOKENS = 3_000_000
 """On yeast, 1.1 million tokens gave a worse and 5.5 million a better model than order-6 Markov."""
-_TIMED_STEPS = 16  # of each stage
+_TIMED_STEPS = 16  # of each phase
 _STEPS_TO_WARM_UP = 2
 
 
@@ -66,7 +66,7 @@ def timed_speed(config: TrainConfig, processes: int) -> float:
     Raises:
         UserError: the run fails.
     """
-    tokens = [_TIMED_STEPS * stage.batch_tokens for stage in config.phases]
+    tokens = [_TIMED_STEPS * phase.batch_tokens for phase in config.phases]
     with tempfile.TemporaryDirectory() as folder:
         run, recipe = Path(folder) / "run", Path(folder) / "recipe.toml"
         recipe.write_text(config.to_toml(), encoding="utf-8")
@@ -85,18 +85,18 @@ def timed_speed(config: TrainConfig, processes: int) -> float:
 
 
 def shared_out(config: TrainConfig, tokens: int) -> Settings:
-    """Return the stages' tokens and warm-up steps for a total number of tokens."""
-    total = sum(stage.tokens for stage in config.phases)
-    return _settings_of(config, [tokens * stage.tokens // total for stage in config.phases])
+    """Return the phases' tokens and warm-up steps for a total number of tokens."""
+    total = sum(phase.tokens for phase in config.phases)
+    return _settings_of(config, [tokens * phase.tokens // total for phase in config.phases])
 
 
 def _settings_of(config: TrainConfig, tokens: Sequence[int]) -> Settings:
-    """Return settings for stages of these tokens; at most a quarter of a stage is warm-up."""
+    """Return settings for phases of these tokens; at most a quarter of a phase is warm-up."""
     settings = {}
-    for number, (stage, count) in enumerate(zip(config.phases, tokens, strict=True)):
-        steps = -(-count // stage.batch_tokens)
+    for number, (phase, count) in enumerate(zip(config.phases, tokens, strict=True)):
+        steps = -(-count // phase.batch_tokens)
         settings[f"phases.{number}.tokens"] = count
-        settings[f"phases.{number}.warmup_steps"] = min(stage.warmup_steps, steps // 4)
+        settings[f"phases.{number}.warmup_steps"] = min(phase.warmup_steps, steps // 4)
     return settings
 
 

@@ -33,14 +33,12 @@ class CodecChoice:
 
     Attributes:
         name: in a recipe and in the record of a round.
-        label: in a sentence.
         layout: from the numbers of a tensor to its parts as they are stored.
         feedback: share of the unsent rest that is added to the next one (error feedback); None
             if nothing is kept.
     """
 
     name: str
-    label: str
     layout: Callable[[int], Layout]
     feedback: float | None = None
 
@@ -78,21 +76,10 @@ def _top2(numel: int) -> Layout:
 CODEC_CHOICES = {
     choice.name: choice
     for choice in (
-        CodecChoice(
-            name="fp32", label="numbers as they are", layout=lambda n: {"values": ("F32", (n,))}
-        ),
-        CodecChoice(
-            name="bf16", label="16-bit floats", layout=lambda n: {"values": ("BF16", (n,))}
-        ),
-        CodecChoice(
-            name="int8", label=f"8-bit integers with a scale for {INT8_BLOCK}", layout=_int8
-        ),
-        CodecChoice(
-            name="top2",
-            label=f"the largest {TOP_KEPT} of {TOP_CHUNK:,} in 2 bits, the rest sent later",
-            layout=_top2,
-            feedback=0.95,
-        ),
+        CodecChoice(name="fp32", layout=lambda n: {"values": ("F32", (n,))}),
+        CodecChoice(name="bf16", layout=lambda n: {"values": ("BF16", (n,))}),
+        CodecChoice(name="int8", layout=_int8),
+        CodecChoice(name="top2", layout=_top2, feedback=0.95),
     )
 }
 

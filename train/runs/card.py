@@ -159,7 +159,7 @@ def _recipe(record: RunRecord) -> str:
     config, optimizer = record.config, record.config.optimizer
     skipped = sum("skipped" in line for line in record.steps)
     text = (
-        f"\n## Training\n\nStages follow one another with the optimizer's state kept. "
+        f"\n## Training\n\nPhases follow one another with the optimizer's state kept. "
         f"{OPTIMIZERS[optimizer.name].label(optimizer)}; gradients clipped to a norm of "
         f"{optimizer.clip_norm:g}; "
         f"seed {config.seed}. {_objectives(config)}.\n\n"
@@ -185,7 +185,7 @@ def _of_worker(record: RunRecord) -> str:
 
 def _objectives(config: TrainConfig) -> str:
     """Describe the objectives of the phases."""
-    names = dict.fromkeys(stage.objective for stage in config.phases)
+    names = dict.fromkeys(phase.objective for phase in config.phases)
     return ", ".join(
         f"`{name}` {'' if place else 'is '}{OBJECTIVES[name].meaning}"
         for place, name in enumerate(names)
@@ -194,14 +194,14 @@ def _objectives(config: TrainConfig) -> str:
 
 def _data(config: TrainConfig, manifest: Mapping[str, Any] | None) -> str:
     if manifest is None:
-        names = sorted({source for stage in config.phases for source in stage.mixture})
+        names = sorted({source for phase in config.phases for source in phase.mixture})
         return (
             f"\n## Data\n\nSources: {plain(', '.join(names))}. The corpus came without a "
             "manifest, so what is in it, and whether anything is held out, is not known here.\n"
         )
     rows = []
     for source, splits in manifest["sources"].items():
-        readers = [stage.name for stage in config.phases if source in stage.mixture]
+        readers = [phase.name for phase in config.phases if source in phase.mixture]
         counts = [
             splits.get(split, {}).get(key, 0)
             for split in ("train", "test")
@@ -225,9 +225,9 @@ def _inputs(manifest: Mapping[str, Any]) -> str:
     """Return the files that went in, by name: their folders are nobody else's business."""
     rows = []
     for each in manifest.get("inputs", []):
-        told = [str(each["recipe"].get(key, "")) for key in ("organism", "accession", "licence")]
+        origin = [str(each["recipe"].get(key, "")) for key in ("organism", "accession", "licence")]
         for file in each["files"]:
-            rows.append((*told, Path(file["path"]).name, file["sha256"][:12]))
+            rows.append((*origin, Path(file["path"]).name, file["sha256"][:12]))
     if not rows:
         return ""
     more = f"\n{len(rows) - _MOST_LISTED:,} more files.\n" if len(rows) > _MOST_LISTED else ""

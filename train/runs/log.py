@@ -41,27 +41,26 @@ class RunLog:
         self,
         config: TrainConfig,
         ranks: Ranks,
-        course: Schedule,
+        schedule: Schedule,
         step: int,
         *,
         silent: bool = False,
     ) -> None:
         """Prepare to continue from a step."""
         self._config = config
-        self._course = course
         self._first_step = step
         self._writes = ranks.is_first and not silent
         self._folder = Path(config.output)
         self._sinks: dict[str, IO[str]] = {}
         self._tracker: Any = None
-        self._left = TimeLeft(course.total_steps, step)
+        self._left = TimeLeft(schedule.total_steps, step)
         self._last_line = time.monotonic()
         self._last_step = step
 
     @classmethod
-    def silent(cls, config: TrainConfig, ranks: Ranks, course: Schedule) -> "RunLog":
+    def silent(cls, config: TrainConfig, ranks: Ranks, schedule: Schedule) -> "RunLog":
         """Return a log that keeps nothing."""
-        return cls(config, ranks, course, 0, silent=True)
+        return cls(config, ranks, schedule, 0, silent=True)
 
     def __enter__(self) -> "RunLog":
         """Open the files; on a resume, lines past the checkpoint are taken back first."""
@@ -92,7 +91,7 @@ class RunLog:
         self._write("metrics", metrics)
         numbers = {k: v for k, v in metrics.items() if isinstance(v, int | float)}
         self._tracker.log(metrics["step"], numbers)
-        self._left.total = total_steps  # which falls where a signal ends a stage
+        self._left.total = total_steps  # which falls where a signal ends a phase
         self._left.advance(metrics["step"] - self._last_step)
         self._last_step = metrics["step"]
         now = time.monotonic()
@@ -169,8 +168,8 @@ class RunLog:
         """Write down where the loss fell in stairs, if it did."""
         lines = _lines_of(self._folder / "metrics.jsonl")
         losses = [math.nan if "skipped" in line else line["nats_per_base"] for line in lines]
-        stages = itertools.pairwise(line["phase"] for line in lines)
-        boundaries = [i for i, (before, after) in enumerate(stages, start=1) if before != after]
+        phases = itertools.pairwise(line["phase"] for line in lines)
+        boundaries = [i for i, (before, after) in enumerate(phases, start=1) if before != after]
         for stair in staircase(losses, boundaries=boundaries):
             message = f"the loss falls by {stair.height_nats:.3f} nats per base in a stair"
             self.event(lines[stair.step]["step"], "staircase", message)

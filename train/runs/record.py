@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from carbon.io.config import read_table
 from carbon.losses.objectives import objective_named
 from carbon.run_folder import RECIPE, RunLines, column, read_lines
-from train.config import DataConfig, PhaseConfig, TrainConfig
+from train.config import PhaseConfig, TrainConfig
 from train.schedule import RATE_SCHEDULES
-from train.watch import STAGE_ENDS
+from train.watch import PHASE_ENDS
 
 HELDOUT_OF = "heldout_nats_per_base_of_"
 """What opens the names of the probe's measures of `probe.also`."""
@@ -33,18 +32,10 @@ def read_run(run: Path) -> RunRecord:
     Raises:
         ConfigError: config.toml is missing, or a file is malformed.
     """
-    config = _recipe_of(run / RECIPE)
+    config = TrainConfig.load(run / RECIPE)
     lines = read_lines(run)
     given = {field.name: getattr(lines, field.name) for field in fields(lines)}
     return RunRecord(**given, config=config)
-
-
-def _recipe_of(path: Path) -> TrainConfig:
-    """Read the recipe that a run has written down, without the keys that are gone since."""
-    table = read_table(path)
-    if isinstance(data := table.get("data"), dict):
-        table["data"] = {key: value for key, value in data.items() if key not in DataConfig.REMOVED}
-    return TrainConfig.from_table(table, str(path))
 
 
 def results_of(record: RunRecord) -> list[tuple[str, int, float]]:
@@ -87,21 +78,21 @@ def beginning(config: TrainConfig) -> str:
     model = config.model
     if not model.start:
         return f"Preset {model.preset}"
-    told = {
+    trained = {
         "whole": "all of it trained",
         "lora": f"adapters of rank {model.lora_rank} trained, on {', '.join(model.lora_targets)}",
         "last": f"its last {model.last_layers} layers trained",
     }
-    return f"Begun as {Path(model.start).name}, {told[model.tune]}"
+    return f"Begun as {Path(model.start).name}, {trained[model.tune]}"
 
 
 def recipe_rows(record: RunRecord) -> list[tuple[str, ...]]:
     """Return the recipe as a table: settings down, phases across, their names first."""
-    stages = record.config.phases
+    phases = record.config.phases
     taken = Counter(line["phase"] for line in record.steps)
-    if len({stage.name for stage in stages}) < len(stages):
+    if len({phase.name for phase in phases}) < len(phases):
         taken.clear()  # lines of phases of one name cannot be distinguished
-    columns = [_settings(stage, taken) for stage in stages]
+    columns = [_settings(phase, taken) for phase in phases]
     return [
         (setting, *(cells[setting] for cells in columns))
         for setting in columns[0]
@@ -109,33 +100,33 @@ def recipe_rows(record: RunRecord) -> list[tuple[str, ...]]:
     ]
 
 
-def _settings(stage: PhaseConfig, taken: Counter[str]) -> dict[str, str]:
-    rate = f"{stage.learning_rate:g}"
-    schedule: str = stage.schedule
-    falling = RATE_SCHEDULES[stage.schedule]
-    if falling.falls and (stage.decay_steps or not falling.has_decay_steps):
-        rate += f" to {stage.final_learning_rate:g}"
-    if stage.warmup_steps:
-        schedule += f", {stage.warmup_steps:,} steps of warm-up"
-    if stage.decay_steps:
-        schedule += f", {stage.decay_steps:,} of decay"
-    weights = " to ".join(f"{weight:g}" for weight in stage.fns_weight)
-    parts = (f"{part.steps:,} steps of {part.context_tokens:,}" for part in stage.length_warmup)
+def _settings(phase: PhaseConfig, taken: Counter[str]) -> dict[str, str]:
+    rate = f"{phase.learning_rate:g}"
+    schedule: str = phase.schedule
+    falling = RATE_SCHEDULES[phase.schedule]
+    if falling.falls and (phase.decay_steps or not falling.has_decay_steps):
+        rate += f" to {phase.final_learning_rate:g}"
+    if phase.warmup_steps:
+        schedule += f", {phase.warmup_steps:,} steps of warm-up"
+    if phase.decay_steps:
+        schedule += f", {phase.decay_steps:,} of decay"
+    weights = " to ".join(f"{weight:g}" for weight in phase.fns_weight)
+    parts = (f"{part.steps:,} steps of {part.context_tokens:,}" for part in phase.length_warmup)
     return {
-        "phase": stage.name,
-        "objective": stage.objective,
+        "phase": phase.name,
+        "objective": phase.objective,
         "weight of FNS": weights,
-        "tokens": f"{stage.tokens:,}",
-        "steps": f"{stage.num_steps:,}",
-        "steps taken": f"{taken[stage.name]:,}" if taken else "",
-        "mixture": ", ".join(f"{source} {share:g}" for source, share in stage.mixture.items()),
-        "tokens a row": f"{stage.context_tokens:,}",
+        "tokens": f"{phase.tokens:,}",
+        "steps": f"{phase.num_steps:,}",
+        "steps taken": f"{taken[phase.name]:,}" if taken else "",
+        "mixture": ", ".join(f"{source} {share:g}" for source, share in phase.mixture.items()),
+        "tokens a row": f"{phase.context_tokens:,}",
         "shorter rows first": ", ".join(parts),
-        "rows a batch": f"{stage.batch_rows:,}",
+        "rows a batch": f"{phase.batch_rows:,}",
         "learning rate": rate,
         "schedule": schedule,
-        "RoPE theta": f"{stage.rope_theta:,.0f}",
-        "ends early by": STAGE_ENDS[stage.until].label,
+        "RoPE theta": f"{phase.rope_theta:,.0f}",
+        "ends early by": PHASE_ENDS[phase.until].label,
     }
 
 

@@ -74,17 +74,17 @@ def _answer(record: RunRecord) -> str:
         f"{steps[-1]['step']:,} of {planned:,} planned steps are taken: {steps[-1]['tokens']:,} "
         f"tokens{within}."
     ]
-    told = {
+    results = {
         name: f"{value:.4f} nats per base at step {step:,}"
         for name, step, value in results_of(record)
     }
     sentences += [
-        f"{what} {told[name]}; {math.log(4):.4f} is knowing nothing."
+        f"{what} {results[name]}; {math.log(4):.4f} is knowing nothing."
         for what, name in (
             ("Its model reads what is held out at", "held-out nats per base, chain"),
             ("Its model reads training rows at", "nats per base of training rows, chain"),
         )
-        if name in told
+        if name in results
     ][:1]
     if skipped := len(_skipped(record)):
         sentences.append(f"Steps that were skipped: {skipped:,}.")
@@ -133,8 +133,8 @@ def _timed(record: RunRecord) -> NDArray[np.bool_]:
 def _tokens_of_steps(record: RunRecord) -> NDArray[np.float64]:
     """Return the tokens of each step; workers record the total over all of them."""
     if record.config.workers.count:
-        course = Schedule(record.config)
-        batches = [course.at(line["step"] - 1).stage.batch_tokens for line in record.steps]
+        schedule = Schedule(record.config)
+        batches = [schedule.at(line["step"] - 1).phase.batch_tokens for line in record.steps]
         return np.array(batches, np.float64)
     read = np.diff(column(record.steps, "tokens"), prepend=0)
     read[0] /= record.steps[0]["step"]  # the only line may be of a later step
@@ -188,7 +188,7 @@ _OF_ROUNDS: tuple[tuple[str, str, str, _Axis], ...] = (
 
 
 def loss_figure(record: RunRecord) -> Figure | None:
-    """Draw nats per base by chain and by marginals, with the stages; None if there are none."""
+    """Draw nats per base by chain and by marginals, with the phases; None if there are none."""
     return _figure(record, _LOSSES, "nats per base")
 
 
@@ -271,16 +271,16 @@ def _probes(record: RunRecord) -> str:
 
 
 def _events(record: RunRecord) -> str:
-    told = [event for event in record.events if event["event"] != "save"]
-    saves = len(record.events) - len(told)
+    listed = [event for event in record.events if event["event"] != "save"]
+    saves = len(record.events) - len(listed)
     rows: list[TableRow] = [
         (int(event["step"]), str(event["event"]), str(event["message"]))
-        for event in told[-_MOST_EVENTS:]
+        for event in listed[-_MOST_EVENTS:]
     ]
-    text = f"{len(told):,} events; {saves:,} saves are not listed."
-    if len(told) > _MOST_EVENTS:
+    text = f"{len(listed):,} events; {saves:,} saves are not listed."
+    if len(listed) > _MOST_EVENTS:
         text += f" The last {_MOST_EVENTS}; events.jsonl has all."
-    if not told:
+    if not listed:
         return html_section("Events", text)
     return html_section("Events", text, html_table(rows, ("step", "event", "message")))
 
@@ -315,7 +315,7 @@ def _figure(
             least, most = reduced(values, groups, np.min), reduced(values, groups, np.max)
             axes.fill_between(steps, least, most, color=curve.colour, alpha=0.25, linewidth=0)
     _finish(axes, unit, axis)
-    _mark_stages(axes, record)
+    _mark_phases(axes, record)
     if len(found) > 1:
         axes.legend(frameon=False, loc="upper right")
     return figure
@@ -338,7 +338,7 @@ def _finish(axes: Any, unit: str, axis: _Axis) -> None:
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
 
 
-def _mark_stages(axes: Any, record: RunRecord) -> None:
+def _mark_phases(axes: Any, record: RunRecord) -> None:
     """Draw where phases begin, with their names above, and skipped steps."""
     if not record.steps:
         return

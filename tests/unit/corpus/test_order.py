@@ -1,4 +1,4 @@
-"""Which row of which source is read when: shares, epochs, stages; and rows packed of records."""
+"""Which row of which source is read when: shares, epochs, phases; and rows packed of records."""
 
 from collections import Counter
 from pathlib import Path
@@ -76,7 +76,7 @@ def test_every_epoch_reads_every_row_once(seed, size):
         assert sorted(rows) == list(range(size))
 
 
-def test_a_stage_that_is_added_changes_no_row_before_it():
+def test_a_phase_that_is_added_changes_no_row_before_it():
     """Be it of a new source, or of rows of another length."""
     first = SpanRows(400, {"a": 0.5, "b": 0.5}, 8)
     sizes = {("a", 8): 60, ("b", 8): 90}
@@ -103,7 +103,7 @@ def test_each_length_of_rows_has_a_counter_of_its_own():
     assert sorted(found.row[~short].tolist()) == list(range(20))
 
 
-def test_parts_of_a_stage_have_its_shares_together():
+def test_parts_of_a_phase_have_its_shares_together():
     """Twenty spans too short for a share of a tenth; and the order of names says nothing."""
     for mixture in ({"a": 0.9, "b": 0.1}, {"b": 0.1, "a": 0.9}):
         sizes = {("a", 8): 50, ("b", 8): 20}

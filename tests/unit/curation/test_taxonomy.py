@@ -134,9 +134,9 @@ def test_a_mixture_by_temperature_and_weight(corpus, capsys):
     total = 4.4721 + 7.0711 + 9.4868
     wanted = {"genome": 4.4721, "genome-Fungi": 7.0711, "genome-Metazoa": 9.4868}
     assert table["mixture"] == pytest.approx({k: v / total for k, v in wanted.items()}, abs=1e-4)
-    stage = {"name": "s", "objective": "ce", "tokens": 1, "context_tokens": 64, "batch_rows": 1,
+    phase = {"name": "s", "objective": "ce", "tokens": 1, "context_tokens": 64, "batch_rows": 1,
              "learning_rate": 1e-3, "schedule": "constant"}  # fmt: skip
-    assert PhaseConfig.from_table(stage | table, "t").mixture == table["mixture"]
+    assert PhaseConfig.from_table(phase | table, "t").mixture == table["mixture"]
     assert main([*words, "--weight", "Fungi=3", "--share", "genome=1"]) == 0
     heavy = tomllib.loads(capsys.readouterr().out)["mixture"]
     assert heavy["genome-Fungi"] / heavy["genome"] == pytest.approx(3 * 7.0711 / 4.4721, rel=1e-3)
