@@ -24,7 +24,8 @@ def check_one_recipe(settings: Mapping[str, Any], timeout: timedelta) -> Store:
     Raises:
         UserError: two processes differ, in one line on all.
     """
-    whole, rank, world_size = next(rendezvous("env://", timeout=timeout))
+    joined: tuple[Store, int, int] = next(rendezvous("env://", timeout=timeout))
+    whole, rank, world_size = joined
     store = PrefixStore("recipe", whole)
     if rank == 0:
         store.set("first", json.dumps(settings))
