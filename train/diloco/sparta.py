@@ -68,7 +68,7 @@ class SpartaWorker(Worker):
         if not drawn:
             return  # this process has no trained parameters, on any worker
         means = self._mean(torch.cat([shard[places] for shard, places in drawn]))
-        parts = means.split([len(places) for _, places in drawn])
+        parts = torch.split(means, [len(places) for _, places in drawn])
         for (shard, places), part in zip(drawn, parts, strict=True):
             shard[places] = part.to(shard)
 
