@@ -1,13 +1,14 @@
 """Idle time of pipelines, and what causes it; used by `bench/run.py train` and tests.
 
 A recorded step is replayed with simpler times: the mean time of each action, with and without the
-time of a handover between processes. The differences say what uneven stages and transfers cost.
+time of a handover between processes, and with stages cut by measured time. The differences say what
+uneven stages and transfers cost.
 """
 
 import itertools
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,6 +16,9 @@ from torch.distributed.pipelining import PipelineStage
 
 from tests.helpers.ranks import run_ranks
 from train.config import ParallelConfig, TrainConfig
+from train.models.spec import Sizes, network_config
+from train.planning.mesh import balanced, layers_of_stages
+from train.planning.pipeline import stages_per_rank
 
 
 class Action(NamedTuple):
@@ -122,22 +126,60 @@ class Idle(NamedTuple):
         measured: median over steps.
         uneven: of a replay with the mean time of each kind of action and stage.
         unhidden: of the same replay with the median time of a handover between processes.
+        cut_by_time: of a replay with the layers divided into stages by measured time.
         stage_seconds: mean seconds of a microbatch in each stage, forward and backward.
     """
 
     measured: float
     uneven: float
     unhidden: float
+    cut_by_time: float
     stage_seconds: list[float]
 
 
-def idle_of(steps: Sequence[Step]) -> Idle:
-    """Return the idle shares of recorded steps of one schedule."""
+KindSeconds = Mapping[tuple[str, int], float]
+"""Mean seconds of an action, by its kind and stage."""
+
+
+def cut_by_time(seconds: KindSeconds, stages: Sequence[range]) -> KindSeconds:
+    """Return the seconds of stages that are cut where they take equally long.
+
+    All layers take the mean time of a layer before the last stage. What the last stage takes
+    beyond that is the head's.
+
+    Args:
+        seconds: of the stages as they are.
+        stages: their layers.
+    """
+    *before, last = range(len(stages))
+    layer, head = {}, {}
+    for kind in {kind for kind, _ in seconds}:
+        layer[kind] = statistics.fmean(seconds[kind, i] / len(stages[i]) for i in before)
+        head[kind] = seconds[kind, last] - layer[kind] * len(stages[last])
+    costs = [sum(layer.values())] * stages[last].stop
+    costs[-1] += sum(head.values())
+    cut = balanced(costs, len(stages))
+    if cut == list(stages):
+        return seconds
+    return {
+        (kind, i): layer[kind] * len(layers) + head[kind] * (i == last)
+        for kind in layer
+        for i, layers in enumerate(cut)
+    }
+
+
+def idle_of(steps: Sequence[Step], stages: Sequence[range]) -> Idle:
+    """Return the idle shares of recorded steps of one schedule.
+
+    Args:
+        steps: recorded.
+        stages: layers of each pipeline stage.
+    """
     times: dict[tuple[str, int], list[float]] = defaultdict(list)
     for action, start, end in itertools.chain.from_iterable(itertools.chain.from_iterable(steps)):
         times[action.kind, action.stage].append(end - start)
     mean = {of: statistics.fmean(taken) for of, taken in times.items()}
-    num_stages = 1 + max(stage for _, stage in mean)
+    num_stages, cut = len(stages), cut_by_time(mean, stages)
     table = [[action for action, _, _ in of_rank] for of_rank in steps[0]]
     again = partial(replayed, table, num_stages, lambda action: mean[action[:2]])
     waited = [wait for step in steps for wait in handovers(step, num_stages)]
@@ -145,6 +187,7 @@ def idle_of(steps: Sequence[Step]) -> Idle:
         measured=statistics.median(map(idle_share, steps)),
         uneven=idle_share(again()),
         unhidden=idle_share(again(statistics.median(waited))),
+        cut_by_time=idle_share(replayed(table, num_stages, lambda action: cut[action[:2]])),
         stage_seconds=[
             sum(seconds for (_, of), seconds in mean.items() if of == stage)
             for stage in range(num_stages)
@@ -155,10 +198,13 @@ def idle_of(steps: Sequence[Step]) -> Idle:
 def measured_idle(config: TrainConfig, schedules: list[ParallelConfig], num: int) -> list[Idle]:
     """Train a few steps of each schedule on two processes, and return its idle shares."""
     of_ranks = run_ranks(2, _recorded, config, schedules, num, limit_seconds=1200)
-    return [
-        idle_of([list(step) for step in zip(*of_schedule, strict=True)])
-        for of_schedule in zip(*of_ranks, strict=True)
-    ]
+    sizes, context_tokens = Sizes.of(network_config(config)), config.longest_context_tokens
+    found = []
+    for parallel, *of_schedule in zip(schedules, *of_ranks, strict=True):
+        num_stages = parallel.pipeline * stages_per_rank(parallel)
+        stages = layers_of_stages(sizes, context_tokens, num_stages)
+        found.append(idle_of([list(step) for step in zip(*of_schedule, strict=True)], stages))
+    return found
 
 
 def _recorded(

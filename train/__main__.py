@@ -263,13 +263,15 @@ def _train(arguments: argparse.Namespace, signals: StopSignals) -> int:
 
     from train.checkpoint import locked_run
     from train.distributed.mesh import joined_ranks
+    from train.saved import launch_settings
     from train.trainer import Trainer, check_memory
 
     @record  # torchrun shows the traceback of the process that failed first, of a defect alone
     def run() -> bool | Exception:
         try:
             workers, device = config.workers, config.compute.device
-            with joined_ranks(config.parallel, device, workers.in_one_launch) as ranks:
+            given = (config.parallel, device, workers.in_one_launch, launch_settings(config))
+            with joined_ranks(*given) as ranks:
                 check_memory(config, ranks)
                 resume = arguments.resume == "auto"
                 folder = workers.folder(config.output, ranks.worker)
@@ -294,10 +296,11 @@ def _check_launch(config: "TrainConfig", *, resumes: bool) -> None:
 
     Raises:
         UserError: the processes do not fit the mesh, the network or a batch, or the checkpoints in
-            the run folder are of another network.
+            the run folder are of another network, or the workers' store of another recipe.
     """
+    from train.diloco.store import check_store
     from train.planning.plan import plan_of
-    from train.saved import check_network
+    from train.saved import check_network, recipe_settings
     from train.schedule import Schedule
 
     schedule, workers = Schedule(config), config.workers
@@ -307,6 +310,8 @@ def _check_launch(config: "TrainConfig", *, resumes: bool) -> None:
             f"workers.count: {workers.count} workers share {schedule.total_steps} steps, so some "
             "would take none; give fewer workers or more tokens"
         )
+    if workers.store:
+        check_store(workers.store, recipe_settings(config))
     if resumes:
         check_network(config, Path(workers.folder(config.output)))
 

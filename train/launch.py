@@ -44,8 +44,11 @@ def _torchrun(argv: list[str] | None, note: Path) -> int:
     except SignalException as stopped:
         return _stopped_by(stopped.sigval)
     except ChildFailedError as failed:
-        codes = {failure.exitcode for failure in failed.failures.values()}
-        killed = {r: -f.exitcode for r, f in failed.failures.items() if f.exitcode < 0}
+        ended = {r: f.exitcode for r, f in failed.failures.items()}
+        # When a process fails, torchrun ends the others, with SIGTERM.
+        ended = {r: c for r, c in ended.items() if c != -signal.SIGTERM} or ended
+        codes = set(ended.values())
+        killed = {r: -code for r, code in ended.items() if code < 0}
         if killed:
             rank, number = min(killed.items())
             if not note.exists():  # no other process of this machine could report it

@@ -31,6 +31,7 @@ from train.models.start import Start
 from train.watch import PHASE_ENDS
 
 T = TypeVar("T")
+_PLACES = ("output", "data.corpus", "data.replay_corpus", "data.cache", "model.start")
 
 
 @dataclass(slots=True)
@@ -66,7 +67,19 @@ class RunState:
 
 
 def settings_of(config: TrainConfig, rows: TokenRows, start_sha256: str = "") -> dict[str, Any]:
-    """Return all that decides a run's numbers, flat: settings, and the content of each source.
+    """Return all that decides a run's numbers, flat: settings, and the content of each source."""
+    sources = sorted(rows.sources.items())
+    content: dict[str, Any] = {
+        "content": {name: source.store.key for name, source in sources},
+        "both_strands": {name: source.both_strands for name, source in sources},
+    }
+    if start_sha256:
+        content["start_sha256"] = start_sha256
+    return recipe_settings(config) | _flat_json(content)
+
+
+def recipe_settings(config: TrainConfig) -> dict[str, Any]:
+    """Return the settings that decide a run's numbers, flat.
 
     How processes share the work changes numbers by rounding only, but for SPARTA, which draws its
     numbers from the parts that a process has. Where the run writes, when it
@@ -75,7 +88,7 @@ def settings_of(config: TrainConfig, rows: TokenRows, start_sha256: str = "") ->
     """
     fixed = config.replace(
         tracker="none",
-        data=config.data.replace(cache="", workers=0, microbatch_tokens=1),
+        data=config.data.replace(workers=0, microbatch_tokens=1),
         checkpoint=CheckpointConfig(),
         parallel=ParallelConfig(),
         workers=config.workers.alike(),
@@ -83,14 +96,16 @@ def settings_of(config: TrainConfig, rows: TokenRows, start_sha256: str = "") ->
     )
     if not any(PHASE_ENDS[phase.until].needs_probes for phase in config.phases):
         fixed = fixed.replace(probe=ProbeConfig())
-    sources = sorted(rows.sources.items())
-    content = {name: source.store.key for name, source in sources}
-    both_strands = {name: source.both_strands for name, source in sources}
-    table = fixed.to_table() | {"content": content, "both_strands": both_strands}
-    if start_sha256:
-        table["start_sha256"] = start_sha256
-    nowhere = {"output": "", "data.corpus": "", "data.replay_corpus": "", "model.start": ""}
-    flat: dict[str, Any] = json.loads(json.dumps(dict(_flat(table, "")) | nowhere))
+    return launch_settings(fixed)
+
+
+def launch_settings(config: TrainConfig) -> dict[str, Any]:
+    """Return all settings, flat, except where files lie: the processes of a launch share them."""
+    return _flat_json(config.to_table()) | dict.fromkeys(_PLACES, "")
+
+
+def _flat_json(table: dict[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = json.loads(json.dumps(dict(_flat(table, ""))))
     return flat
 
 

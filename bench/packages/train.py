@@ -44,5 +44,6 @@ def _of_schedule(schedule: ParallelConfig, idle: bubbles.Idle, formula: float) -
         Measure(name, 100 * idle.measured, "%", target, 100 * idle.measured <= target + 2),
         Measure(f"{name}:formula", 100 * formula, "%"),
         Measure(f"{name}:with_stage_seconds", 100 * idle.uneven, "%"),
+        Measure(f"{name}:cut_by_time", 100 * idle.cut_by_time, "%"),
         Measure(f"{name}:slowest_stage", max(idle.stage_seconds) / fastest, "times"),
     ]

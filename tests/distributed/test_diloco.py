@@ -5,8 +5,10 @@ the other, and the outer step as torch's SGD takes it.
 """
 
 import shutil
+import socket
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 import torch
 from transformers import LlamaForCausalLM
@@ -14,7 +16,7 @@ from transformers import LlamaForCausalLM
 from carbon.errors import UserError
 from carbon.model import save_model
 from tests.conftest import small_config
-from tests.helpers.ranks import run_ranks
+from tests.helpers.ranks import LIMIT_SECONDS, run_ranks, start_command
 from tests.helpers.runs import (
     assert_close,
     assert_equal,
@@ -33,7 +35,7 @@ from train.config import CheckpointConfig, ParallelConfig, WorkersConfig
 from train.diloco.group import check_alike
 from train.diloco.sparta import chosen
 from train.diloco.sync import OuterSync
-from train.distributed.mesh import local
+from train.distributed.mesh import local, trained_parameters
 
 STEPS = 8  # of all workers
 
@@ -45,7 +47,7 @@ def config_of(corpus, folder, microbatch_tokens=512, steps=STEPS, **workers):
     return config.replace(workers=WorkersConfig(**workers))
 
 
-def train(ranks, config, parallel, workers):
+def train(ranks, config, parallel, workers, with_sgd=False):
     """Train to the end under some layout of the processes; return the weights of each worker."""
     from train.distributed.mesh import ranks_of_group
     from train.trainer import Trainer
@@ -54,6 +56,9 @@ def train(ranks, config, parallel, workers):
     output = config.workers.folder(config.output, here.worker)
     one = config.replace(parallel=parallel, output=output)
     trainer = Trainer(one, here)
+    if with_sgd:
+        group = {"params": list(trained_parameters(trainer.parts).values()), "lr_scale": 1.0}
+        trainer.optimizers = (torch.optim.SGD([group], lr=0.0),)
     metrics = list(trainer.steps())
     return [m["step"] for m in metrics], [m["loss"] for m in metrics], full_weights(trainer)
 
@@ -132,6 +137,42 @@ def test_workers_of_one_launch_equal_the_reference(world_size, parallel, corpus,
     first, second = (weights for _, _, weights in found if weights)
     assert_equal(first, second)
     assert_close(first, plain)
+
+
+PLAIN_MEAN = {"momentum": 0.0, "learning_rate": 1.0, "codec": "fp32"}
+
+
+def test_one_worker_with_a_plain_mean_equals_plain_training(corpus, tmp_path):
+    config = config_of(corpus, tmp_path, count=1, every_steps=2, **PLAIN_MEAN)
+    ((steps, losses, weights),) = run_ranks(1, train, config, ParallelConfig(), 1)
+    alone = config.replace(workers=WorkersConfig())
+    ((plain_steps, plain_losses, expected),) = run_ranks(1, train, alone, ParallelConfig(), 1)
+    assert steps == plain_steps
+    assert losses == pytest.approx(plain_losses, rel=1e-5)
+    assert_within(weights, expected, 1e-5)
+
+
+def test_a_plain_mean_after_each_step_of_sgd_equals_data_parallelism(corpus, tmp_path):
+    """Two workers of one batch each, and two processes that share a batch of twice the rows."""
+    config = config_of(corpus, tmp_path, 256, count=2, every_steps=1, **PLAIN_MEAN)
+    phases = [
+        phase.replace(schedule="constant", learning_rate=0.3, final_learning_rate=0.0)
+        for phase in config.phases
+    ]
+    unclipped = config.optimizer.replace(clip_norm=1e9)
+    config = config.replace(phases=phases, optimizer=unclipped)
+    twice = [phase.replace(batch_rows=2 * phase.batch_rows) for phase in phases]
+    shared = config.replace(phases=twice, workers=WorkersConfig())
+    found = run_ranks(2, train, config, ParallelConfig(), 2, True)
+    expected = run_ranks(2, train, shared, ParallelConfig(), 1, True)[0][2]
+    for _, _, weights in found:
+        assert_within(weights, expected, 1e-5)
+
+
+def assert_within(found, expected, tolerance):
+    assert found.keys() == expected.keys()
+    for name, weight in found.items():
+        np.testing.assert_allclose(weight, expected[name], rtol=0, atol=tolerance, err_msg=name)
 
 
 def learn(ranks, config, store, number, told=None):
@@ -278,6 +319,29 @@ def start_with(ranks, seeds):
 def test_a_worker_with_another_recipe_is_refused():
     said = "worker 1: has another recipe than worker 0: seed is 5, and 0 there; give all one recipe"
     assert run_ranks(2, start_with, (0, 5)) == [said] * 2
+
+
+def test_processes_with_different_recipes_form_no_group(corpus, tmp_path, monkeypatch):
+    config = config_of(corpus, tmp_path / "run", **DILOCO)
+    (tmp_path / "recipe.toml").write_text(config.to_toml(), encoding="utf-8")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    names = {"WORLD_SIZE": 2, "LOCAL_RANK": 0, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    processes, said = [], [tmp_path / f"said-{rank}" for rank in range(2)]
+    for rank, seed in enumerate((0, 5)):
+        for name, value in {**names, "RANK": rank}.items():
+            monkeypatch.setenv(name, str(value))
+        words = ["--config", f"{tmp_path}/recipe.toml", "--set", f"seed={seed}"]
+        processes.append(start_command(main, words, said[rank]))
+    for process in processes:
+        process.join(LIMIT_SECONDS)
+        process.kill()
+    assert [process.exitcode for process in processes] == [2, 2]
+    line = "error: process 1: has another recipe than process 0: seed is 5, and 0 there; give all"
+    for file in said:
+        assert file.read_text(encoding="utf-8") == f"{line} one recipe\n"
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.nightly

@@ -79,6 +79,13 @@ def test_a_killed_process_is_one_line(launcher, count, code, tmp_path):
         assert "Signal 9 (SIGKILL)" in done.stderr.partition("Root Cause")[2]
 
 
+def test_a_process_that_torchrun_ends_is_no_killed_one(tmp_path):
+    """The code is that of the process that failed, which has reported its error."""
+    worker = "import os, sys, time\nsys.exit(2) if os.environ['RANK'] == '1' else time.sleep(600)"
+    done = launched(tmp_path / "worker.py", worker)
+    assert (done.returncode, done.stderr) == (2, "")
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("error", "told"),

@@ -269,10 +269,12 @@ def test_the_records_replay_by_torch(shared_run):
     assert len(run.digests(0, 1)) == 1
 
 
-def test_a_store_of_another_run_is_refused(shared_run, capsys):
+def test_a_store_of_another_run_is_refused(shared_run, capsys, monkeypatch):
+    """Before processes form a group."""
     run = shared_run(grace_seconds=0.2, steps=3)
     words = ["--config", f"{run.folder}/recipe.toml", "--set"]
     assert main([*words, "workers.number=0"]) == 0
+    monkeypatch.setattr("train.distributed.mesh.joined_ranks", lambda *_: pytest.fail("a group"))
     assert main([*words, "workers.number=1", "--set", "seed=5"]) == 2
     assert "is of a run with other settings: " in capsys.readouterr().err
 

@@ -453,7 +453,20 @@ def test_idle_time_of_one_step_by_hand():
     assert share_of_step(step) == pytest.approx(1 - 9 / 20)
     assert handovers(step, 2) == [0.5]
     # Its own times again: a replay of a recorded step is that step.
-    idle = idle_of([step])
+    idle = idle_of([step], [range(0, 1), range(1, 2)])
     assert idle.measured == idle.unhidden == pytest.approx(1 - 9 / 20)
-    assert idle.uneven == pytest.approx(1 - 9 / 18)
+    assert idle.uneven == idle.cut_by_time == pytest.approx(1 - 9 / 18)
     assert idle.stage_seconds == [3.0, 6.0]
+
+
+def test_idle_time_of_stages_cut_by_time_by_hand():
+    """Two microbatches, four layers of F 1 s and B 2 s, a head of twice that: three layers and one.
+
+    As recorded, two and two, rank 0 computes 12 of 30 seconds and rank 1 24; then each 18 of 27.
+    """
+    seconds = {("F", 0): 2.0, ("B", 0): 4.0, ("F", 1): 4.0, ("B", 1): 8.0}
+    table = [[Action(kind, stage, i) for kind in "FB" for i in range(2)] for stage in (0, 1)]
+    step = replayed(table, 2, lambda action: seconds[action[:2]])
+    idle = idle_of([step], [range(0, 2), range(2, 4)])
+    assert idle.measured == idle.uneven == pytest.approx(1 - 36 / 60)
+    assert idle.cut_by_time == pytest.approx(1 - 36 / 54)

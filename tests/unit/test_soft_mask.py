@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from carbon.losses import head_loss, log_likelihoods, nucleotide_loss
 from carbon.losses.objectives import CE, FNS
 from carbon.losses.soft_mask import SoftMask, bits_of_bases, soft_mask_counts
 from tests.helpers.objectives import ALL_THREE, blend, random_head, smoothed
+from train.distributed.pipeline import Pipeline
 from train.saved import check_settings
 
 N, D = 40, 16
@@ -135,3 +137,9 @@ def test_a_run_does_not_go_on_with_another_weight():
     before, now = ({"data.soft_mask_weight": weight} for weight in (1.0, 0.1))
     with pytest.raises(UserError, match=r"soft_mask_weight was 1.0, is 0.1; give"):
         check_settings(Path("run/checkpoints/00000001"), before, now, True)
+
+
+def test_a_weight_of_one_has_no_factors():
+    """So the loss is that of a run without weights, bit for bit."""
+    pipeline = SimpleNamespace(_config=SimpleNamespace(data=SimpleNamespace(soft_mask_weight=1.0)))
+    assert Pipeline._soft_mask(pipeline, []) is None

@@ -19,6 +19,7 @@ from train.diloco.rounds import (
     plan_after,
 )
 from train.distributed.mesh import Ranks
+from train.distributed.recipes import differing
 
 _NUMBERS = ("tokens", "steps", "seconds")
 """Of a report, sent as fp64 in front of the pseudo-gradient."""
@@ -41,11 +42,6 @@ def check_alike(settings: Mapping[str, Any], ranks: Ranks) -> None:
                 f"worker {number}: has another recipe than worker 0: {names[0]} is "
                 f"{other.get(names[0])}, and {first.get(names[0])} there; give all one recipe"
             )
-
-
-def differing(first: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """Return the names of settings that two runs do not have alike."""
-    return [name for name in sorted({*first, *other}) if first.get(name) != other.get(name)]
 
 
 @dataclass(slots=True)

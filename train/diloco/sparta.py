@@ -1,8 +1,6 @@
 """SPARTA: each step the workers of a launch average a random share of their parameters.
 
-Sparse parameter averaging (exo-explore/gym, 2025; the data-parallel axis of AsyncMesh, arXiv
-2601.22442). Moments of the optimizers stay with each worker. Without an outer step, the outer
-parameters are the mean of all workers.
+Sparse parameter averaging is from exo-explore/gym (2025) and AsyncMesh (arXiv 2601.22442).
 """
 
 import hashlib
@@ -13,15 +11,10 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
-from train.config import TrainConfig
-from train.diloco.group import check_alike
-from train.diloco.sync import OuterSync
-from train.diloco.weights import ShardWeights
-from train.distributed.mesh import Ranks, local
-from train.distributed.stage import DecoderStage
+from train.diloco.sync import Worker
+from train.distributed.mesh import local
 from train.runs.log import RunLog
 from train.runs.record import Work
 from train.saved import RunState
@@ -46,30 +39,13 @@ def chosen(name: str, numel: int, share: float, seed: int, step: int) -> Tensor:
     return torch.from_numpy(np.sort(positions % max(numel, 1)).astype(np.int64))
 
 
-class SpartaWorker(OuterSync):
-    """One of the workers of a launch; all take the same number of steps."""
+class SpartaWorker(Worker):
+    """One of the workers of a launch; all take as many steps. Optimizers keep their moments."""
 
-    def __init__(
-        self,
-        config: TrainConfig,
-        ranks: Ranks,
-        parts: list[DecoderStage],
-        total_steps: int,
-        settings: Mapping[str, Any],
-    ) -> None:
-        """Prepare as `DilocoWorker` does; `begin` joins the others."""
-        self._share, self._seed, self._ranks = config.workers.share, config.seed, ranks
-        self._total_steps, self._settings = total_steps, settings
-        self._weights = ShardWeights(parts, ranks)
-        self._own = Work()
+    _own = Work()
 
     def begin(self, state: RunState, log: RunLog, wants_to_stop: Callable[[], bool]) -> None:
-        """Continue from a state: of K workers each takes each Kth step of the run.
-
-        Raises:
-            UserError: another worker has another recipe.
-        """
-        check_alike(self._settings, self._ranks)
+        """Continue from a state: of K workers each takes each Kth step of the run."""
         count = self._ranks.num_workers
         last = self._total_steps // count * count
         self.order = range(self._own.steps * count + self._ranks.worker, last, count)
@@ -84,18 +60,22 @@ class SpartaWorker(OuterSync):
 
     def _average_share(self) -> None:
         """Replace the chosen numbers by their means over all workers."""
-        flat, places = [], []
-        for name, ends in self._weights.held.items():
-            for shard in (local(end.detach()) for end in ends):
-                positions = chosen(name, shard.numel(), self._share, self._seed, self._own.steps)
-                flat.append(shard.view(-1))
-                places.append(positions.to(shard.device))
-        if not flat:
+        share, seed, step = self._config.share, self._settings["seed"], self._own.steps
+        drawn = [
+            (shard, chosen(name, len(shard), share, seed, step).to(shard.device))
+            for name, shard in self._shards()
+        ]
+        if not drawn:
             return  # this process has no trained parameters, on any worker
-        means = self._mean(torch.cat([f[place] for f, place in zip(flat, places, strict=True)]))
-        parts = torch.split(means, [len(place) for place in places])
-        for f, place, part in zip(flat, places, parts, strict=True):
-            f[place] = part.to(f)
+        means = self._mean(torch.cat([shard[places] for shard, places in drawn]))
+        parts = torch.split(means, [len(places) for _, places in drawn])
+        for (shard, places), part in zip(drawn, parts, strict=True):
+            shard[places] = part.to(shard)
+
+    def _shards(self) -> Iterator[tuple[str, Tensor]]:
+        """Return the trained numbers of this process by name, flat; of tied weights both ends."""
+        for name, ends in self._weights.held.items():
+            yield from ((name, local(end.detach()).view(-1)) for end in ends)
 
     def _mean(self, numbers: Tensor) -> Tensor:
         """Return the mean over all workers on the CPU.
@@ -103,12 +83,10 @@ class SpartaWorker(OuterSync):
         In fp64, where the mean of equal numbers is that number, as of frozen rows, and hardly ever
         depends on the order of the workers, as of the two ends of tied weights.
         """
-        return self._sum(numbers.double().cpu()) / self._ranks.num_workers
-
-    def _sum(self, numbers: Tensor) -> Tensor:
+        total = numbers.double().cpu()
         if self._ranks.sync_group is not None:
-            dist.all_reduce(numbers, group=self._ranks.sync_group)
-        return numbers
+            torch.distributed.all_reduce(total, group=self._ranks.sync_group)
+        return total / self._ranks.num_workers
 
     def steps_taken(self, state: RunState) -> int:
         """Return the steps that this worker has taken itself."""
@@ -116,17 +94,16 @@ class SpartaWorker(OuterSync):
 
     def trained(self) -> Work:
         """Return the training of all workers, which call this together."""
-        total = self._sum(torch.tensor(astuple(self._own), dtype=torch.float64))
-        tokens, steps, seconds = total.tolist()
-        return Work(int(tokens), int(steps), seconds)
+        own = torch.tensor(astuple(self._own), dtype=torch.float64)
+        tokens, steps, seconds = (self._ranks.num_workers * self._mean(own)).tolist()
+        return Work(round(tokens), round(steps), seconds)
 
     @contextmanager
     def outer_params_loaded(self) -> Iterator[None]:
         """Let the weights be the mean of all workers for a while."""
         with self._weights.restored():
-            for ends in self._weights.held.values():
-                for shard in (local(end.detach()) for end in ends):
-                    shard.copy_(self._mean(shard))
+            for _, shard in self._shards():
+                shard.copy_(self._mean(shard))
             yield
 
     def expect(self, table: Mapping[str, Any]) -> None:
@@ -140,5 +117,4 @@ class SpartaWorker(OuterSync):
     def tensors(self) -> dict[str, Tensor]:
         """Return the mean of all workers, which the export of a checkpoint reads."""
         with self.outer_params_loaded():
-            means = self._weights.read(self._weights.sizes)
-        return self._weights.as_saved({"outer_params": means})
+            return self._weights.as_saved({"outer_params": self._weights.read(self._weights.sizes)})

@@ -31,8 +31,7 @@ from carbon.model.save import OnDemand
 from carbon.progress import say
 from train.config import WorkersConfig
 from train.diloco.codecs import Codec, Tensors, decoded
-from train.diloco.group import differing
-from train.diloco.outer import OuterParams, OuterState, Snapshot, outer_step_digest
+from train.diloco.outer import OuterParams, OuterState, Snapshot
 from train.diloco.rounds import (
     Exchange,
     Plan,
@@ -43,6 +42,7 @@ from train.diloco.rounds import (
     plan_after,
 )
 from train.distributed.mesh import Ranks
+from train.distributed.recipes import differing
 from train.runs.record import Work
 
 _FIRST_LOOK_SECONDS, _MOST_BETWEEN_LOOKS_SECONDS = 0.05, 2.0
@@ -194,7 +194,7 @@ class SharedStore:
             self._closing = ExitStack()
             self._scratch = self._closing.enter_context(scratch_folder("shared-store"))
             self.snapshots = Snapshots(self._store, self._scratch)
-            self._enter_run({**settings, "outer_step_digest": outer_step_digest()})
+            self._enter_run(settings)
 
     def _enter_run(self, settings: Mapping[str, Any]) -> None:
         store, url = self._store, self._config.store
@@ -209,12 +209,7 @@ class SharedStore:
             self._write_presence(None)
         except (OSError, NotImplementedError) as error:
             raise UserError(f"{url}: cannot be used as a shared store: {error}") from error
-        if names := differing(known, settings):
-            name = names[0]
-            raise UserError(
-                f"{url}: is of a run with other settings: {name} is {known.get(name)} there and "
-                f"{settings.get(name)} here; use those, or another store"
-            )
+        _check_same(url, known, settings)
 
     def _write_presence(self, asks_after: int | None) -> None:
         table = {"instance": self._instance, "asks_after": asks_after}
@@ -492,6 +487,29 @@ class SharedStore:
         if message not in self._said:
             self._said.add(message)
             say(message)
+
+
+def check_store(url: str, settings: Mapping[str, Any]) -> None:
+    """Compare settings with the store's, if there is a run; others may be compared later.
+
+    Raises:
+        UserError: the store is of a run with other settings, or cannot be read.
+    """
+    try:
+        known = Store(url).read_table("run.json")
+    except OSError as error:
+        raise UserError(f"{url}: cannot be used as a shared store: {error}") from error
+    if known:
+        _check_same(url, {name: known.get(name) for name in settings}, settings)
+
+
+def _check_same(url: str, known: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    if names := differing(known, settings):
+        name = names[0]
+        raise UserError(
+            f"{url}: is of a run with other settings: {name} is {known.get(name)} there and "
+            f"{settings.get(name)} here; use those, or another store"
+        )
 
 
 def _path(round_: int, report: WorkerReport) -> str:

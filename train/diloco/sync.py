@@ -6,6 +6,11 @@ from typing import Any
 
 from torch import Tensor
 
+from train.config import TrainConfig
+from train.diloco.group import check_alike
+from train.diloco.weights import ShardWeights, Weights, WholeWeights
+from train.distributed.mesh import Ranks
+from train.distributed.stage import DecoderStage
 from train.runs.log import RunLog
 from train.runs.record import Work
 from train.saved import RunState
@@ -57,3 +62,34 @@ class OuterSync:
     def tensors(self) -> dict[str, Tensor]:
         """Return its tensors by their names in a checkpoint."""
         return {}
+
+
+class Worker(OuterSync):
+    """One of the workers of a run."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        ranks: Ranks,
+        parts: list[DecoderStage],
+        total_steps: int,
+        settings: Mapping[str, Any],
+    ) -> None:
+        """Prepare; `begin` joins the others.
+
+        Args:
+            config: of the run.
+            ranks: the processes of this worker.
+            parts: of the network, of this process.
+            total_steps: of the run.
+            settings: that all workers of the run must have alike.
+
+        Raises:
+            UserError: another worker of the launch has another recipe.
+        """
+        self._config, self._ranks = config.workers, ranks
+        self._total_steps, self._settings = total_steps, settings
+        if not self._config.store:
+            check_alike(settings, ranks)
+        kind = WholeWeights if self._config.store else ShardWeights
+        self._weights: Weights = kind(parts, ranks)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from train.config import TrainConfig
 from train.diloco.codecs import CODECS, Tensors, encoded
-from train.diloco.group import Group, check_alike
+from train.diloco.group import Group
 from train.diloco.outer import (
     Agreement,
     OuterParams,
@@ -35,8 +35,7 @@ from train.diloco.rounds import (
 )
 from train.diloco.store import SharedStore
 from train.diloco.streaming import UnsentWork, fragments_of_round
-from train.diloco.sync import OuterSync
-from train.diloco.weights import ShardWeights, Weights, WholeWeights
+from train.diloco.sync import Worker
 from train.distributed.mesh import Ranks
 from train.distributed.stage import DecoderStage
 from train.runs.log import RunLog
@@ -48,8 +47,8 @@ _SAVED = ("round", "taken", "all_steps", "is_alone", "is_new")
 """Attributes of a worker that a checkpoint holds."""
 
 
-class DilocoWorker(OuterSync):
-    """One of the workers of a run."""
+class DilocoWorker(Worker):
+    """A worker that takes its share of the steps, and synchronises after each round of them."""
 
     def __init__(
         self,
@@ -59,21 +58,11 @@ class DilocoWorker(OuterSync):
         total_steps: int,
         settings: Mapping[str, Any],
     ) -> None:
-        """Prepare; `begin` joins the others.
-
-        Args:
-            config: of the run.
-            ranks: the processes of this worker.
-            parts: of the network, of this process.
-            total_steps: of the run.
-            settings: that all workers of the run must have alike.
-        """
-        self._config, self._ranks = config.workers, ranks
-        self._total_steps, self._settings = total_steps, settings
+        """Prepare as each worker does; there are outer parameters, too."""
+        settings = {**settings, "outer_step_digest": outer_step_digest()}
+        super().__init__(config, ranks, parts, total_steps, settings)
         self._me = self._config.number if self._config.store else ranks.worker
         self._codec = CODECS[self._config.codec]
-        kind = WholeWeights if self._config.store else ShardWeights
-        self._weights: Weights = kind(parts, ranks)
         self._outer = OuterParams(self._config, self._weights)
         self._residuals_before: Tensors = {}
         self._exchanges: list[Exchange] = []
@@ -91,7 +80,7 @@ class DilocoWorker(OuterSync):
         """Use the weights as the first outer parameters, or resume from a checkpoint.
 
         Raises:
-            UserError: the store cannot be used, or another worker has another recipe.
+            UserError: the store cannot be used, or is of another recipe.
         """
         self._run, self._log, self._wants_to_stop = state, log, wants_to_stop
         if not self._resumes:
@@ -108,7 +97,6 @@ class DilocoWorker(OuterSync):
     def _opened(self) -> Group | SharedStore:
         given = (self._ranks, self._codec, self._weights.shapes)
         if not self._config.store:
-            check_alike({**self._settings, "outer_step_digest": outer_step_digest()}, self._ranks)
             return Group(*given)
         return SharedStore(self._config, *given, self._settings, self._wants_to_stop)
 

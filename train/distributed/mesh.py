@@ -2,7 +2,7 @@
 
 import os
 import resource
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,6 +21,7 @@ from carbon.errors import UserError
 from train.config import ParallelConfig
 from train.distributed.context import ContextShard
 from train.distributed.failures import SharedFate
+from train.distributed.recipes import check_one_recipe
 from train.planning.mesh import Mesh
 
 _OTHER_FILES = 512
@@ -100,7 +101,10 @@ class Ranks:
 
 @contextmanager
 def joined_ranks(
-    parallel: ParallelConfig, device: str = "auto", num_workers: int = 1
+    parallel: ParallelConfig,
+    device: str = "auto",
+    num_workers: int = 1,
+    settings: Mapping[str, Any] | None = None,
 ) -> Iterator[Ranks]:
     """Join the group that torchrun started; nccl with GPUs, gloo without.
 
@@ -108,10 +112,11 @@ def joined_ranks(
         parallel: how processes of a worker are laid out.
         device: that is asked for, `auto`, `cpu` or `cuda`.
         num_workers: that the processes are.
+        settings: that all processes must have alike, compared before the group begins.
 
     Raises:
         ConfigError: the processes cannot be laid out as asked for.
-        UserError: the device cannot be used, or too few files may be open.
+        UserError: the device cannot be used, settings differ, or too few files may be open.
     """
     on_gpu = uses_gpu(device)
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
@@ -123,7 +128,9 @@ def joined_ranks(
         store = HashStore()
         dist.init_process_group(backend, store=store, rank=0, world_size=1, timeout=timeout)
     else:
+        kept = check_one_recipe(settings, timeout) if settings else None
         dist.init_process_group(backend, timeout=timeout)
+        del kept
     used = torch.device("cuda", local_rank) if on_gpu else torch.device("cpu")
     with ExitStack() as ending:
         if dist.get_world_size() == 1:

@@ -94,7 +94,7 @@ class Log:
 @pytest.fixture
 def start(monkeypatch):
     """Return a function that begins a worker, and gives it with its transport and its log."""
-    monkeypatch.setattr(module, "WholeWeights", OneWeight)
+    monkeypatch.setattr("train.diloco.sync.WholeWeights", OneWeight)
 
     def make(table=None, saved=None, **how):
         given = {"count": 2, "store": "unused", "every_steps": EVERY, "codec": "fp32",

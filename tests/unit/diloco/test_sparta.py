@@ -52,7 +52,11 @@ def test_names_seeds_and_steps_draw_other_positions():
 def test_the_mean_of_equal_numbers_is_that_number(count, monkeypatch):
     """So rows that are frozen stay as they are, and ends of tied weights equal."""
     worker = SpartaWorker.__new__(SpartaWorker)
-    worker._ranks = SimpleNamespace(num_workers=count)
-    monkeypatch.setattr(worker, "_sum", lambda numbers: sum(numbers for _ in range(count)))
+    worker._ranks = SimpleNamespace(num_workers=count, sync_group="all")
+
+    def all_reduce(numbers, group):
+        numbers.copy_(sum(numbers.clone() for _ in range(count)))
+
+    monkeypatch.setattr("torch.distributed.all_reduce", all_reduce)
     numbers = torch.randn(10_000, generator=torch.Generator().manual_seed(0))
     assert torch.equal(worker._mean(numbers).float(), numbers)
