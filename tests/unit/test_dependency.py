@@ -135,6 +135,16 @@ def test_offsets_and_the_mean_of_both_directions(network, model, reference):
     np.testing.assert_allclose(found.directed[0, 1:], alone.directed[0, 1:], atol=1e-5)
 
 
+@pytest.mark.parametrize("strand", "+-")
+def test_a_strand_changes_nothing_before_the_substitution(model, reference, strand):
+    method = dependency_method_for(model.runner, DependencyOptions(window_bp=WINDOW_BP))
+    where = model.runner, reference, Interval("c", 3, 20), strand, 0, method
+    computed = maps._computed(*where, lambda tokens: None)
+    assert (np.tril(computed) == 0).all()
+    assert (computed[np.triu_indices(17, 1)] > 0).all()
+    np.testing.assert_array_equal(strand_map(*where), computed)
+
+
 def test_rounding_before_the_substitution_is_no_dependency(model, reference, monkeypatch):
     monkeypatch.setattr(maps, "_computed", lambda *_: np.full((9, 9), 1e-6, dtype=np.float32))
     method = dependency_method_for(model.runner, DependencyOptions(window_bp=WINDOW_BP))
@@ -185,6 +195,42 @@ def test_log_odds_keep_their_digits_near_one(logits):
     if log_p.max() < -1e-3:
         simple = (log_p - np.log1p(-np.exp(log_p))) / math.log(2)
         np.testing.assert_allclose(log2_odds(log_p), simple, atol=1e-9)
+
+
+def covarying_network() -> LlamaForCausalLM:
+    """Return a network in which base 2 of a 6-mer complements base 3 of the 6-mers before it.
+
+    Embeddings are base 3 alone, attention is uniform, and the head raises the 6-mers whose base 2
+    complements what attention has seen.
+    """
+    config = small_config(32)
+    config.tie_word_embeddings = False
+    network = LlamaForCausalLM(config)
+    decoder, kmers = network.model, NATIVE.kmer_rows
+    with torch.no_grad():
+        for name, weight in network.named_parameters():
+            weight.fill_(1.0 if "norm" in name else 0.0)
+        for seen, raised in zip("ACGT", "TGCA", strict=True):
+            column = "ACGT".index(seen)
+            decoder.embed_tokens.weight[kmers][torch.from_numpy(HAS_BASE[3, seen]), column] = 1
+            network.lm_head.weight[kmers][torch.from_numpy(HAS_BASE[2, raised]), column] = 2
+        for layer in decoder.layers:
+            for part in (layer.self_attn.v_proj, layer.self_attn.o_proj):
+                part.weight.copy_(torch.eye(*part.weight.shape))
+    return network.eval()
+
+
+def test_covarying_bases_are_the_only_dependencies(tmp_path):
+    model = Model(LoadedModel(covarying_network(), NATIVE))
+    with Reference(write_fasta(tmp_path / "r.fa", {"c": random_bases(36, 9)})) as reference:
+        found = model.dependency(reference, Interval("c", 0, 36))
+    # The 6-mers of the reverse strand begin at the end, where base 2 is base 3 of the forward one.
+    i, j = np.meshgrid(np.arange(36), np.arange(36), indexing="ij")
+    forward = (i % 6 == 3) & (j % 6 == 2) & (j > i)
+    is_pair = forward | forward.T & (j < i)
+    assert is_pair.sum() == 2 * 15
+    assert found.directed[is_pair].min() > 0.1
+    assert found.directed[~is_pair].max() < 1e-4
 
 
 class TestCommand:
