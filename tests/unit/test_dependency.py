@@ -1,5 +1,6 @@
 """Dependency maps against whole stock forwards of every substituted sequence."""
 
+import itertools
 import json
 import math
 
@@ -18,7 +19,7 @@ from carbon.inference import DependencyOptions, Model
 from carbon.inference.dependency import dependency_method_for, maps
 from carbon.inference.dependency.maps import log2_odds, strand_map
 from carbon.model import LoadedModel, save_model
-from carbon.tokenizer import NATIVE
+from carbon.tokenizer import NATIVE, encode
 from tests.conftest import small_config
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.reference import HAS_BASE, stock_distribution
@@ -197,40 +198,39 @@ def test_log_odds_keep_their_digits_near_one(logits):
         np.testing.assert_allclose(log2_odds(log_p), simple, atol=1e-9)
 
 
-def covarying_network() -> LlamaForCausalLM:
-    """Return a network in which base 2 of a 6-mer complements base 3 of the 6-mers before it.
+def simulated_genome(num_kmers: int, seed: int) -> str:
+    """Return 6-mers ACxyGT; y is random, and x complements the y before it, on both strands."""
+    free = "".join(np.random.default_rng(seed).choice(list("ACGT"), num_kmers + 1))
+    pairs = zip(reverse_complement(free)[::-1], free[1:], strict=False)
+    return "".join(f"AC{x}{y}GT" for x, y in pairs)
 
-    Embeddings are base 3 alone, attention is uniform, and the head raises the 6-mers whose base 2
-    complements what attention has seen.
-    """
+
+def network_of_the_genome() -> LlamaForCausalLM:
+    """Return a network that has learned the pairs from random simulated genomes."""
+    torch.manual_seed(0)
     config = small_config(32)
-    config.tie_word_embeddings = False
-    network = LlamaForCausalLM(config)
-    decoder, kmers = network.model, NATIVE.kmer_rows
-    with torch.no_grad():
-        for name, weight in network.named_parameters():
-            weight.fill_(1.0 if "norm" in name else 0.0)
-        for seen, raised in zip("ACGT", "TGCA", strict=True):
-            column = "ACGT".index(seen)
-            decoder.embed_tokens.weight[kmers][torch.from_numpy(HAS_BASE[3, seen]), column] = 1
-            network.lm_head.weight[kmers][torch.from_numpy(HAS_BASE[2, raised]), column] = 2
-        for layer in decoder.layers:
-            for part in (layer.self_attn.v_proj, layer.self_attn.o_proj):
-                part.weight.copy_(torch.eye(*part.weight.shape))
+    config.initializer_range = 0.05
+    network, kmers = LlamaForCausalLM(config), NATIVE.kmer_rows
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-2)
+    for step in range(60):
+        begin, *ids = encode(simulated_genome(256, step)).ids.tolist()
+        rows = torch.tensor([[begin, *ids[n : n + 16]] for n in range(0, 256, 16)])
+        logits = network(rows).logits[:, :-1, kmers].flatten(0, 1)
+        torch.nn.functional.cross_entropy(logits, rows[:, 1:].flatten() - kmers.start).backward()
+        optimizer.step()
+        optimizer.zero_grad()
     return network.eval()
 
 
-def test_covarying_bases_are_the_only_dependencies(tmp_path):
-    model = Model(LoadedModel(covarying_network(), NATIVE))
-    with Reference(write_fasta(tmp_path / "r.fa", {"c": random_bases(36, 9)})) as reference:
-        found = model.dependency(reference, Interval("c", 0, 36))
-    # The 6-mers of the reverse strand begin at the end, where base 2 is base 3 of the forward one.
-    i, j = np.meshgrid(np.arange(36), np.arange(36), indexing="ij")
-    forward = (i % 6 == 3) & (j % 6 == 2) & (j > i)
-    is_pair = forward | forward.T & (j < i)
-    assert is_pair.sum() == 2 * 15
-    assert found.directed[is_pair].min() > 0.1
-    assert found.directed[~is_pair].max() < 1e-4
+def test_planted_pairs_of_a_simulated_genome_are_found(tmp_path):
+    model = Model(LoadedModel(network_of_the_genome(), NATIVE))
+    fasta = write_fasta(tmp_path / "r.fa", {"c": simulated_genome(8, seed=1000)})
+    with Reference(fasta) as reference:
+        found = model.dependency(reference, Interval("c", 0, 48)).dependency
+    variable = [at for at in range(48) if at % 6 in (2, 3)]
+    planted = [(at, at + 5) for at in range(3, 42, 6)]
+    others = {*itertools.combinations(variable, 2)} - {*planted}
+    assert min(found[pair] for pair in planted) > 5 * max(found[pair] for pair in others)
 
 
 class TestCommand:

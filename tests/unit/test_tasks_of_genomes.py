@@ -346,6 +346,13 @@ class TestLikelihood:
         assert "200 conserved bases (d.bed)" in summary.notes[-1]
         table = built(genome, "heldout_likelihood")
         assert summary_of("heldout_likelihood", table, UniformModel())[0].others == {}
+        bed.write_text("other\t0\t9999\n")
+        summary, _ = summary_of(
+            "heldout_likelihood", built(genome, "heldout_likelihood", *words), UniformModel()
+        )
+        assert summary.others == {}
+        bases = f"{int(genome.ends[-1]) - 12:,}"
+        assert summary.notes[-1] == f"no ll_gap: {bases} of {bases} bases are conserved (d.bed)"
 
     @pytest.mark.parametrize("line", ["other\t100\t300\n", "h\t0\t0\n"])
     def test_a_bed_without_a_place_in_a_record_is_refused(self, genome, tmp_path, capsys, line):
