@@ -171,6 +171,8 @@ def _line_writer(description: str, total: int | None, done: int) -> Callable[[in
 
     def advance(n: int) -> None:
         nonlocal done, last
+        if not n:  # the last step may have no items
+            return
         done += n
         left.advance(n)
         now = time.monotonic()

@@ -121,6 +121,8 @@ def _names(
         counts.pop(text, None)
     names = config.names or tuple(sorted(counts, key=_numbers_first))
     shown = ", ".join(map(repr, names[:_SHOWN])) + (" ..." if len(names) > _SHOWN else "")
+    if not names:
+        raise UserError("data.labels: no row has a label; give a column or key that has labels")
     if len(names) < 2:
         raise UserError(f"data.labels: all have one class ({shown}); give two or more classes")
     if config.type == "binary" and len(names) > 2:

@@ -544,6 +544,8 @@ class Findings:
             ("strands of a prediction", manifest.strands),
             ("sequences longer than the context", manifest.too_long),
         ]
+        if manifest.variant_input != "alt":
+            rows.append(("features of both alleles", manifest.variant_input))
         if task.transforms:
             rows.append(("transform", self.config.task.transform))
         if method.name == "lora":

@@ -8,6 +8,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from difflib import get_close_matches
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
@@ -73,6 +74,8 @@ format; if two endings match, the first one counts."""
 
 PARQUET_ROWS = 65_536
 """Number of rows of a row group."""
+_NEAR = 0.72
+"""Similarity, of at most 1, of an ending that is a misspelt track."""
 
 # Tabs and line ends in a cell are percent-encoded.
 _ENCODED = {ord(character): f"%{ord(character):02X}" for character in "\t\n\r"}
@@ -168,12 +171,22 @@ def check_ending(output: str | Path, kind: str) -> str:
         kind: type of output, a key of `FORMATS`.
 
     Raises:
-        UserError: no format for that type has the output's ending.
+        UserError: no format for that type has the output's ending, or the ending is nearly the name
+            of a track, such as `.log_p.bw`.
     """
     for ending in FORMATS[kind]:
         if str(output).endswith(ending):
+            _check_track(output, ending, kind)
             return ending
     raise UserError(f"{output}: end the output with one of {', '.join(FORMATS[kind])}")
+
+
+def _check_track(output: str | Path, ending: str, kind: str) -> None:
+    """Raise UserError if a shorter ending would write another track than the output names."""
+    longer = [each for each in FORMATS[kind] if each.endswith(ending) and each != ending]
+    near = get_close_matches("".join(Path(output).suffixes[-2:]), longer, 1, _NEAR)
+    if near:
+        raise UserError(f"{output}: names no track; did you mean {near[0]}?")
 
 
 def chosen_by_ending(output: str | Path, kind: str) -> Any:

@@ -23,7 +23,6 @@ from carbon.inference.options import BackgroundOptions
 from carbon.inference.variants import background_job
 from carbon.inference.variants.background_scores import neutral_of
 from carbon.inference.variants.calibration import (
-    LEAST_SITES,
     Calibration,
     calibration_of,
     draw_neutral_sites,
@@ -114,9 +113,9 @@ def test_cells_are_means_or_those_of_three_bases(reference, is_folded):
         own = values[context, alt]
         inner = {c: v for (c, a), v in values.items() if a == alt and c[1:4] == context[1:4] and v}
         expected, level = None, None
-        if len(own) >= LEAST_SITES:
+        if len(own) >= 20:
             expected, level = sum(own) / len(own), 5
-        elif sum(map(len, inner.values())) >= LEAST_SITES:
+        elif sum(map(len, inner.values())) >= 20:
             total = sum(counts[c] for c in inner)
             expected = sum(counts[c] * sum(v) / len(v) for c, v in inner.items()) / total
             level = 3

@@ -171,3 +171,11 @@ def test_time_left_is_shown_when_it_is_known(monkeypatch, capsys):
         "job: 940/1000, 0:02:00 left",
         "job: 950/1000, 0:01:40 left",
     ]
+
+
+def test_the_last_line_is_written_once(capsys):
+    """A step without items, such as the k-mer that is only predicted, ends a dependency map."""
+    with progress("job", 20) as advance:
+        for count in (10, 10, 0):
+            advance(count)
+    assert capsys.readouterr().err.splitlines() == ["job: 20/20, 0:00:00 left"]

@@ -1,5 +1,6 @@
 """Dependency maps against whole stock forwards of every substituted sequence."""
 
+import itertools
 import json
 import math
 
@@ -18,7 +19,7 @@ from carbon.inference import DependencyOptions, Model
 from carbon.inference.dependency import dependency_method_for, maps
 from carbon.inference.dependency.maps import log2_odds, strand_map
 from carbon.model import LoadedModel, save_model
-from carbon.tokenizer import NATIVE
+from carbon.tokenizer import NATIVE, encode
 from tests.conftest import small_config
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.reference import HAS_BASE, stock_distribution
@@ -135,6 +136,16 @@ def test_offsets_and_the_mean_of_both_directions(network, model, reference):
     np.testing.assert_allclose(found.directed[0, 1:], alone.directed[0, 1:], atol=1e-5)
 
 
+@pytest.mark.parametrize("strand", "+-")
+def test_a_strand_changes_nothing_before_the_substitution(model, reference, strand):
+    method = dependency_method_for(model.runner, DependencyOptions(window_bp=WINDOW_BP))
+    where = model.runner, reference, Interval("c", 3, 20), strand, 0, method
+    computed = maps._computed(*where, lambda tokens: None)
+    assert (np.tril(computed) == 0).all()
+    assert (computed[np.triu_indices(17, 1)] > 0).all()
+    np.testing.assert_array_equal(strand_map(*where), computed)
+
+
 def test_rounding_before_the_substitution_is_no_dependency(model, reference, monkeypatch):
     monkeypatch.setattr(maps, "_computed", lambda *_: np.full((9, 9), 1e-6, dtype=np.float32))
     method = dependency_method_for(model.runner, DependencyOptions(window_bp=WINDOW_BP))
@@ -185,6 +196,41 @@ def test_log_odds_keep_their_digits_near_one(logits):
     if log_p.max() < -1e-3:
         simple = (log_p - np.log1p(-np.exp(log_p))) / math.log(2)
         np.testing.assert_allclose(log2_odds(log_p), simple, atol=1e-9)
+
+
+def simulated_genome(num_kmers: int, seed: int) -> str:
+    """Return 6-mers ACxyGT; y is random, and x complements the y before it, on both strands."""
+    free = "".join(np.random.default_rng(seed).choice(list("ACGT"), num_kmers + 1))
+    pairs = zip(reverse_complement(free)[::-1], free[1:], strict=False)
+    return "".join(f"AC{x}{y}GT" for x, y in pairs)
+
+
+def network_of_the_genome() -> LlamaForCausalLM:
+    """Return a network that has learned the pairs from random simulated genomes."""
+    torch.manual_seed(0)
+    config = small_config(32)
+    config.initializer_range = 0.05
+    network, kmers = LlamaForCausalLM(config), NATIVE.kmer_rows
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-2)
+    for step in range(60):
+        begin, *ids = encode(simulated_genome(256, step)).ids.tolist()
+        rows = torch.tensor([[begin, *ids[n : n + 16]] for n in range(0, 256, 16)])
+        logits = network(rows).logits[:, :-1, kmers].flatten(0, 1)
+        torch.nn.functional.cross_entropy(logits, rows[:, 1:].flatten() - kmers.start).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return network.eval()
+
+
+def test_planted_pairs_of_a_simulated_genome_are_found(tmp_path):
+    model = Model(LoadedModel(network_of_the_genome(), NATIVE))
+    fasta = write_fasta(tmp_path / "r.fa", {"c": simulated_genome(8, seed=1000)})
+    with Reference(fasta) as reference:
+        found = model.dependency(reference, Interval("c", 0, 48)).dependency
+    variable = [at for at in range(48) if at % 6 in (2, 3)]
+    planted = [(at, at + 5) for at in range(3, 42, 6)]
+    others = {*itertools.combinations(variable, 2)} - {*planted}
+    assert min(found[pair] for pair in planted) > 5 * max(found[pair] for pair in others)
 
 
 class TestCommand:

@@ -44,7 +44,12 @@ def test_help_lists_the_endings(command, capsys):
 
 def test_the_name_of_a_track_chooses_it():
     assert check_ending("x.entropy_nats.bw", "scan") == ".entropy_nats.bw"
-    assert check_ending("x.bw", "scan") == ".bw"
+    for plain in ("x.bw", "x.yeast.bw", "VIII.v2.bw"):
+        assert check_ending(plain, "scan") == ".bw"
+    for misspelt in ("x.log_p.bw", "x.entropy.bw", "x.mean.bw", "x.worst.bw", "x.log_p_reff.bw"):
+        with pytest.raises(UserError, match="names no track; did you mean"):
+            check_ending(misspelt, "scan")
+    assert check_ending("x.log_p.bw", "dependency map") == ".bw"
 
 
 COLUMNS = {"name": str, "number": int, "value": float, "is_known": bool}

@@ -347,6 +347,14 @@ class TestLikelihood:
         table = built(genome, "heldout_likelihood")
         assert summary_of("heldout_likelihood", table, UniformModel())[0].others == {}
 
+    def test_without_other_bases_a_note_replaces_the_gap(self, genome):
+        bed, bases = genome.folder / "whole.bed", f"{int(genome.ends[-1]) - 12:,}"
+        bed.write_text("h\t0\t9999\n")
+        table = built(genome, "heldout_likelihood", *annotated(genome), "--conserved", bed)
+        summary, _ = summary_of("heldout_likelihood", table, UniformModel())
+        assert summary.others == {}
+        assert summary.notes[-1] == f"no ll_gap: {bases} of {bases} bases are conserved (whole.bed)"
+
     @pytest.mark.parametrize("line", ["other\t100\t300\n", "h\t0\t0\n"])
     def test_a_bed_without_a_place_in_a_record_is_refused(self, genome, tmp_path, capsys, line):
         (tmp_path / "c.bed").write_text(line)

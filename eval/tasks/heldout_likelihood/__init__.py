@@ -101,9 +101,12 @@ def _summarise(results: Sequence[Result]) -> Summary:
 def _gap(results: Sequence[Result]) -> tuple[dict[str, Estimate], list[str]]:
     """Return the mean log-likelihood of conserved bases minus that of others, and a note."""
     marked = [result for result in results if "conserved_by" in result]
+    if not marked:
+        return {}, []
     inside, bases = (column_of(marked, name) for name in ("conserved_bases", "bases"))
     if not 0 < inside.sum() < bases.sum():
-        return {}, []
+        counts = f"{int(inside.sum()):,} of {int(bases.sum()):,} bases are conserved"
+        return {}, [f"no ll_gap: {counts} ({marked[0]['conserved_by']})"]
     nats_inside, nats = (column_of(marked, name) for name in ("conserved_nats", "nats"))
     of_others, of_inside = (
         ratio_of(nats - nats_inside, bases - inside),

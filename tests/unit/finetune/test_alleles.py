@@ -18,6 +18,8 @@ from carbon.finetune.nested import checked_examples, chromosomes_of
 from carbon.finetune.network import COMBINED, OpenedModel
 from carbon.finetune.probe import vectors_of
 from carbon.finetune.readers import pair_of
+from carbon.finetune.report import write_pages
+from carbon.finetune.results import read_findings
 from carbon.finetune.split import Examples, LabelledVariant
 from carbon.genome import Variant, reverse_complement
 from carbon.inference.model import Model
@@ -116,12 +118,20 @@ def test_features_are_combined_on_each_strand(network, folder, strands):
         ),
     ],
 )
-def test_a_run_is_saved_and_predicts_a_vcf(folder, tmp_path, capsys, variant_input, method):
+def test_a_run_is_saved_and_predicts_a_vcf(
+    folder, tmp_path, capsys, monkeypatch, variant_input, method
+):
     output = tmp_path / "out"
     results = run_finetune(as_config(settings(folder, output, variant_input, **method)))
     assert set(results["test"]) == {"model", "constant", "delta"}
     manifest = json.loads((output / "finetune.json").read_text())
     assert manifest["variant_input"] == variant_input
+    card = write_pages(output, read_findings(output))[1].read_text()
+    assert f"| features of both alleles | {variant_input} |" in card
+    assert "calls.vcf" in card and "new.fa" not in card  # it refuses single sequences
+    monkeypatch.chdir(tmp_path)
+    code = card.partition("```python\n")[2].partition("```")[0]
+    exec(code.replace("FOLDER_OF_THE_BASE_MODEL", str(folder / "base")), {})
     rows = [line.split("\t") for line in (output / "predictions.tsv").read_text().splitlines()]
     tested = {row[0]: float(row[-1]) for row in rows[2:] if row[1] == "test"}
     capsys.readouterr()
