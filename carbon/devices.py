@@ -1,19 +1,37 @@
-"""Choice of the device, reasons why a GPU cannot be used, and the features of a GPU."""
+"""Choice of the device, why a GPU cannot be used, its features, and states of random numbers."""
 
 import os
+import random
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from carbon.errors import UserError
 from carbon.gpus import has_gpus
 from carbon.progress import say
+
+
+@contextmanager
+def random_numbers_kept() -> Iterator[None]:
+    """Restore the states of the random numbers of Python, NumPy and torch at the end.
+
+    Trainers of transformers set the seeds of all three.
+    """
+    python, numpy = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng(range(torch.cuda.device_count())):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
 
 
 def default_device() -> str:

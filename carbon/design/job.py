@@ -245,7 +245,7 @@ def _settings(runner: ModelRunner, job: DesignJob) -> dict[str, Any]:
     return {
         "carbon": __version__,
         "model": job.model,
-        "model_sha256": weights_sha256(folder),
+        "weights_file_sha256": weights_sha256(folder),
         "dtype": runner.dtype,
         "strategy": config.strategy,
         "functions": functions_text(job.functions),

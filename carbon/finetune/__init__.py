@@ -44,10 +44,12 @@ def run(
     Raises:
         UserError: configuration, data or model are invalid.
     """
+    from carbon.devices import random_numbers_kept
     from carbon.finetune.config import FinetuneConfig
     from carbon.finetune.job import as_config, plan_finetune, run_finetune
     from carbon.inference.options import source_of
     from carbon.parallel.options import WorkerOptions
+    from carbon.progress import bars_only
 
     if model is not None and isinstance(config, FinetuneConfig):
         config = config.replace(model=source_of(model))
@@ -57,4 +59,5 @@ def run(
     workers = WorkerOptions(processes=processes, ray=ray)
     if dry_run:
         return plan_finetune(settings, workers)
-    return run_finetune(settings, resume=resume, workers=workers)
+    with random_numbers_kept(), bars_only():
+        return run_finetune(settings, resume=resume, workers=workers)

@@ -151,12 +151,14 @@ class ConvNet(nn.Module):
         self._per_base = per_base
         channels = [4, *size.filters]
         self._convolutions = nn.ModuleList(
-            nn.Conv1d(channels[i], channels[i + 1], width, padding=width // 2)
+            nn.Conv1d(channels[i], channels[i + 1], width, padding=width // 2, dtype=torch.float32)
             for i, width in enumerate(size.widths_bp)
         )
-        self._norms = nn.ModuleList(nn.BatchNorm1d(number) for number in size.filters)
+        self._norms = nn.ModuleList(
+            nn.BatchNorm1d(number, dtype=torch.float32) for number in size.filters
+        )
         self._dropout = nn.Dropout(0.3)
-        self._output = nn.Linear(channels[-1], num_outputs)
+        self._output = nn.Linear(channels[-1], num_outputs, dtype=torch.float32)
 
     def forward(self, bases: Tensor, lengths: Tensor) -> Tensor:
         """Return logits, (rows, outputs), of one-hot bases, (sequences, 4, longest)."""

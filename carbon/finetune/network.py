@@ -139,7 +139,7 @@ def _batch_of_bases(sequences: Sequence[str], vocabulary: KmerVocabulary) -> Bat
 
 
 class Head(nn.Module):
-    """Layer norm, if requested, and a linear map with a bias."""
+    """Layer norm, if requested, and a linear map with a bias, in float32."""
 
     def __init__(self, width: int, num_outputs: int, *, norm: bool = True, parts: int = 1) -> None:
         """Initialise the map with small random weights, so that outputs start near their bias.
@@ -150,8 +150,12 @@ class Head(nn.Module):
         super().__init__()
         self.norm: nn.Module = nn.Identity()
         if norm:
-            self.norm = nn.LayerNorm(width) if parts == 1 else nn.GroupNorm(parts, width)
-        self.linear = nn.Linear(width, num_outputs)
+            self.norm = (
+                nn.LayerNorm(width, dtype=torch.float32)
+                if parts == 1
+                else nn.GroupNorm(parts, width, dtype=torch.float32)
+            )
+        self.linear = nn.Linear(width, num_outputs, dtype=torch.float32)
         nn.init.normal_(self.linear.weight, std=0.02)
         nn.init.zeros_(self.linear.bias)
 

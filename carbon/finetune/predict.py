@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from torch import nn
 from typing_extensions import TypedDict
 
+from carbon.devices import random_numbers_kept
 from carbon.errors import ModelError, UserError, abridged
 from carbon.finetune.config import TOO_LONG, MethodConfig
 from carbon.finetune.folder import (
@@ -323,6 +324,7 @@ _FREE = {
 }
 
 
+@random_numbers_kept()  # new heads and adapters are drawn before their weights are read
 def load_finetuned(
     folder: str | Path,
     *,

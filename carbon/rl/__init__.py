@@ -47,9 +47,11 @@ def run(
         UserError: an option does not fit the model, the output exists, or a scoring function fails;
             the files written so far remain.
     """
+    from carbon.devices import random_numbers_kept
     from carbon.inference import load
     from carbon.inference.checks import check_several
     from carbon.inference.options import source_of
+    from carbon.progress import bars_only
     from carbon.rl.config import RLConfig, RLJob, SamplerOptions, check_rl
 
     check_several("functions", functions, '["python:MODULE:FUNCTION"]')
@@ -59,5 +61,6 @@ def run(
     from carbon.rl.folder import MODEL
     from carbon.rl.train import run_rl
 
-    run_rl(job)
+    with random_numbers_kept(), bars_only():
+        run_rl(job)
     return load(job.output / MODEL, device=device)

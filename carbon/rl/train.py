@@ -203,7 +203,7 @@ def _settings(job: RLJob) -> dict[str, Any]:
     return {
         "carbon": __version__,
         "model": job.model,
-        "model_sha256": weights_sha256(model_folder(job.model).path),
+        "weights_file_sha256": weights_sha256(model_folder(job.model).path),
         "functions": functions_text(job.functions),
         "function_files": file_digests(job.functions),
         "processes": num_processes(),

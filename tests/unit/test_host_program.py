@@ -4,9 +4,11 @@ import io
 import os
 import random
 import re
+import shutil
 import signal
 import sys
 import warnings
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,6 +18,7 @@ import torch
 import carbon
 from carbon.model import save_model
 from tests.helpers.files import random_bases, write_fasta, write_vcf
+from tests.helpers.finetune import motif_rows, run_config, write_rows
 
 BASES = random_bases(400, 3)
 
@@ -82,15 +85,34 @@ def uses(folder):
     yield "design", lambda: carbon.design.run(model, [lengths], length_bp=12, calls=4, batch=2)
 
 
+def trainings(folder):
+    """Yield a name and a call for each way to train a model, and to use a trained one.
+
+    The libraries of the trainers are imported before: some set variables and filters at import.
+    """
+    import sklearn.linear_model  # noqa: F401
+    from trl.trainer.grpo_trainer import GRPOTrainer  # noqa: F401
+
+    shutil.copytree(folder / "model", folder / "base", dirs_exist_ok=True)
+    write_rows(folder / "data.csv", motif_rows())
+    for method in ("probe", "lora"):
+        config = run_config(folder, name=method, epochs=0.1) | {"output": str(folder / method)}
+        yield f"finetune {method}", partial(carbon.finetune.run, None, config)
+    yield "predict", lambda: list(carbon.load_finetuned(folder / "lora").predict([BASES[:60]]))
+    options = {"device": "cpu", "length_bp": 12, "steps": 1, "group": 4}
+    yield "rl", lambda: carbon.rl.run(folder / "model", [lengths], folder / "rl", **options)
+
+
 @pytest.mark.filterwarnings("ignore")
-def test_a_program_keeps_its_settings(folder):
+@pytest.mark.parametrize("kinds", [uses, trainings])
+def test_a_program_keeps_its_settings(folder, kinds, capsys):
     """The settings are not the defaults, so that a reset to these would show."""
     threads, dtype, precision = (
         torch.get_num_threads(),
         torch.get_default_dtype(),
         torch.get_float32_matmul_precision(),
     )
-    calls = list(uses(folder))
+    calls = list(kinds(folder))
     torch.set_num_threads(2)
     torch.set_default_dtype(torch.float64)
     torch.set_float32_matmul_precision("high")
@@ -104,6 +126,7 @@ def test_a_program_keeps_its_settings(folder):
             after = state()
             changed = [key for key in before if after[key] != before[key]]
             assert not changed, (name, changed)
+            assert not re.search(r"\d/\d", capsys.readouterr().err), name
     finally:
         torch.set_num_threads(threads)
         torch.set_default_dtype(dtype)

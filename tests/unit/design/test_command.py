@@ -1,5 +1,6 @@
 """A search that is written to a file, from Python and by `carbon design`."""
 
+import hashlib
 import json
 from functools import partial
 
@@ -56,7 +57,9 @@ def test_formats_agree_and_headers_tell_where_it_comes_from(folder, functions):
     records = list(read_records(functions / "o.fa"))
     assert [(r.name, r.bases) for r in records] == [(r["name"], r["bases"]) for r in rows]
     first = dict(word.split("=", 1) for word in records[0].description.split())
-    assert first["strategy"] == "beam" and first["seed"] == "0" and len(first["model_sha256"]) == 64
+    assert first["strategy"] == "beam" and first["seed"] == "0"
+    weights = (folder / "model" / "model.safetensors").read_bytes()
+    assert first["weights_file_sha256"] == hashlib.sha256(weights).hexdigest()
     assert (first["length_bp"], first["initial_temperature"]) == ("30", "1.2")
     assert first["functions"] == "gc=callable:gc,at=callable:at"
     assert float(first["gc"]) == pytest.approx(rows[0]["gc"]) and "carbon" in first

@@ -77,7 +77,7 @@ def test_every_constraint_is_reported_as_biopython_measures_it(folder, loaded):
             cds.qualifiers["translation"] == [PROTEIN] == [str(cds.extract(record.seq).translate())]
         )
         comment = record.annotations["comment"]
-        assert "num_sites: 0" in comment and "model_sha256:" in comment
+        assert "num_sites: 0" in comment and "weights_file_sha256:" in comment
     page = outputs[2].read_text()
     for row in rows:
         assert row["name"] in page
