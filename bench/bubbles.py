@@ -16,7 +16,7 @@ from torch.distributed.pipelining import PipelineStage
 
 from tests.helpers.ranks import run_ranks
 from train.config import ParallelConfig, TrainConfig
-from train.models.spec import Sizes, network_config
+from train.models.network import Sizes, network_config
 from train.planning.mesh import balanced, layers_of_stages
 from train.planning.pipeline import stages_per_rank
 

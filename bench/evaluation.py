@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from transformers import LlamaForCausalLM
 
 from carbon.genome import Interval, Reference, Variant, reverse_complement
 from carbon.inference import Model
@@ -30,6 +29,7 @@ from eval.models import CarbonModel
 from eval.runner import run_suite
 from eval.suite import Suite
 from eval.tasks import TASKS
+from train.models.network import stock_network
 
 
 class Trial(NamedTuple):
@@ -46,7 +46,7 @@ class Trial(NamedTuple):
 def tiny_model() -> CarbonModel:
     """Return a random network of the preset `tiny`, 8,192 tokens of context."""
     torch.manual_seed(0)
-    network = LlamaForCausalLM(PRESETS["tiny"]())
+    network = stock_network(PRESETS["tiny"]())
     return CarbonModel(Model(LoadedModel(network.train(False), NATIVE)), "tiny")
 
 

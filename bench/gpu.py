@@ -300,17 +300,17 @@ def _machine() -> str:
 
 def _model(preset: str, sizes: Sizes) -> Any:
     import torch
-    from transformers import LlamaForCausalLM
 
     from carbon.inference import Model
     from carbon.model import PRESETS, LoadedModel
     from carbon.tokenizer import NATIVE
+    from train.models.network import stock_network
 
     torch.manual_seed(0)
     config = PRESETS[preset]()
     config.max_position_embeddings = max(sizes.row_tokens, sizes.prompt_tokens + sizes.new_tokens)
     with torch.device(_device()):
-        network: Any = LlamaForCausalLM(config)
+        network = stock_network(config)
     dtype = torch.bfloat16 if _device() == "cuda" else torch.float32
     return Model(LoadedModel(network.to(dtype).train(False), NATIVE))
 

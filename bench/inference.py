@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import LlamaForCausalLM
 
 from carbon.batching import in_blocks
 from carbon.genome import Interval, Reference, Variant, VcfReader
@@ -32,6 +31,7 @@ from carbon.parallel.driver import Workers
 from carbon.parallel.engines import InProcess
 from carbon.pretrained import entry
 from carbon.tokenizer import NATIVE, encode
+from train.models.network import stock_network
 
 WINDOW_BP = 8192
 RIGHT_END_BP = 24_000
@@ -43,7 +43,7 @@ _FASTA = "variants_chr20/GRCh37.chr20_1M_2M.fa.gz"
 def random_model(preset: str) -> Model:
     """Return a network of a preset size with random weights."""
     torch.manual_seed(0)
-    network: Any = LlamaForCausalLM(PRESETS[preset]())
+    network = stock_network(PRESETS[preset]())
     return Model(LoadedModel(network.train(False), NATIVE))
 
 

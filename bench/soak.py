@@ -46,7 +46,6 @@ import httpx
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import LlamaForCausalLM
 
 from carbon import load
 from carbon.console import natural, run_command
@@ -61,6 +60,7 @@ from tests.helpers.files import random_bases, write_fasta, write_vcf
 from tests.helpers.finetune import BINARY, motif_rows, untrained_folder, write_rows
 from tests.helpers.serve import serving
 from tests.helpers.server import asked, served
+from train.models.network import stock_network
 
 _MOST_BYTES = 12 << 30
 _LEFTOVER = re.compile(rf"{TEMPORARY.pattern}|.*\.partial")
@@ -258,7 +258,7 @@ class Files:
     def _write(self) -> None:
         good = self.good
         torch.manual_seed(0)
-        save_model(LlamaForCausalLM(PRESETS["tiny"]()), good / "model")
+        save_model(stock_network(PRESETS["tiny"]()), good / "model")
         bases = random_bases(3000)
         records = {f"s{n}": bases[100 * n : 100 * n + 90] for n in range(20)}
         write_fasta(good / "g.fa", {"c": bases})

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import torch
 from playwright.sync_api import sync_playwright
-from transformers import LlamaForCausalLM
 
 from carbon.model import PRESETS, save_model
+from train.models.network import stock_network
 
 ROOT = Path(__file__).parents[1]
 PATHS = ("/", "/variant", "/gene", "/write", "/inside")
@@ -27,7 +27,7 @@ def waits(port: int, rounds: int) -> dict[str, tuple[float, float]]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         torch.manual_seed(0)
-        save_model(LlamaForCausalLM(PRESETS["tiny"]()), folder / "model")
+        save_model(stock_network(PRESETS["tiny"]()), folder / "model")
         words = ["-m", "carbon", "corpus", "simulate", "--output", f"{folder}/genome"]
         subprocess.run([sys.executable, *words, "--genome-bp", "600000"], cwd=ROOT, check=True)
         server = subprocess.Popen(

@@ -28,6 +28,7 @@ from carbon.finetune.tasks import LabelTask
 from carbon.finetune.train import _Trainer
 from carbon.model import PRESETS, LoadedModel
 from carbon.tokenizer import HYBRID, NATIVE, Vocabulary, encode
+from train.models.network import stock_network
 
 QUESTION = LabelTask("binary", ("no", "yes"), "binary_cross_entropy")
 BATCH = 16
@@ -105,11 +106,7 @@ def examples_of(number: int, shortest_bp: int) -> Examples:
 def network(vocabulary: Vocabulary = NATIVE) -> LlamaForCausalLM:
     """Return a model of the preset `tiny`, at random, with the rows of a vocabulary."""
     torch.manual_seed(0)
-    config = PRESETS["tiny"]()
-    config.vocab_size, config.pad_token_id = vocabulary.size, vocabulary.pad
-    made: Any = LlamaForCausalLM(config)
-    made.eval()
-    found: LlamaForCausalLM = made
+    found: LlamaForCausalLM = stock_network(PRESETS["tiny"](vocabulary)).train(False)
     return found
 
 

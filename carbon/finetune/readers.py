@@ -731,9 +731,8 @@ READERS: dict[str, Callable[[str, DataConfig], Rows]] = {
     "datasets": read_datasets,
     "fasta": read_fasta,
     "bed": read_bed,
-    "vcf": read_vcf,
 }
-"""The reader of each of `FORMATS`."""
+"""The reader of each of `FORMATS`, except `read_vcf`, which also needs k."""
 
 TABLES = ("csv", "tsv", "parquet", "datasets")
 """Formats whose rows can be selected by their columns."""
