@@ -89,6 +89,8 @@ class Trainer:
         set_up(config.compute, len({span.context_tokens for span in self.course.spans}))
         plan_of(config, self.course, ranks.world_size)  # refuses what cannot be shared
         self.start = open_start(config)
+        if self.start:
+            self.start.check_memory(ranks.world_size)
         self.rows = open_rows(config, self.course, self.start)
         self.parts = build_stages(config, ranks, self.start, fills=not resumes)
         self._lacks_weights = resumes

@@ -92,8 +92,13 @@ def test_weights_that_are_not_finite_are_refused(folder, tmp_path, loader, value
 
 @pytest.mark.parametrize(
     "loader",
-    [LOADERS["score, embed, generate"], LOADERS["finetune"], lambda b, _: load(b, dtype="auto")],
-    ids=["score, embed, generate", "finetune", "convert"],
+    [
+        LOADERS["score, embed, generate"],
+        LOADERS["finetune"],
+        lambda broken, _: load(broken, dtype="auto"),
+        lambda broken, _: Start(model_folder(broken)).check_memory(num_processes=1),
+    ],
+    ids=["score, embed, generate", "finetune", "convert", "train"],
 )
 def test_weights_beyond_the_memory_are_refused_before_they_are_read(
     folder, tmp_path, monkeypatch, loader
