@@ -34,8 +34,8 @@ import tempfile
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -54,16 +54,16 @@ from carbon.io.files import TEMPORARY
 from carbon.model import PRESETS, save_model
 from carbon.progress import track
 from demo.app import make_panels
-from demo.limits import Limits
 from tests.helpers.demo import make_lab
 from tests.helpers.files import random_bases, write_fasta, write_vcf
 from tests.helpers.finetune import BINARY, motif_rows, untrained_folder, write_rows
 from tests.helpers.serve import serving
-from tests.helpers.server import asked, served
+from tests.helpers.server import asked
 from train.models.network import stock_network
 
 _MOST_BYTES = 12 << 30
 _LEFTOVER = re.compile(rf"{TEMPORARY.pattern}|.*\.partial")
+_ADDRESS = re.compile(r"https?://[\w.:]*\d")
 _ODD = (b"\x00", b"\xff", b"\r", b";", b",", b"\t", b"\xc3\xa9", b"#", b'"', b"-9", b"NaN", b"null")
 _GROWTH, _NUM_CLIENTS = 1.05, 16
 _NUM_EQUAL_CLIENTS, _MOST_SPREAD = 64, 3.0  # the 99th percentile by the median
@@ -193,11 +193,13 @@ class Reader(NamedTuple):
         program: `carbon.cli` or the `__main__` module of a package.
         damaged: names of the files, or of folders: a file in the folder is damaged.
         words: of the command; `{in}` and `{out}` are folders.
+        takes_pipes: the command waits for the writer of a pipe, as `cat` does.
     """
 
     program: str
     damaged: tuple[str, ...]
     words: str
+    takes_pipes: bool = False
 
     def command(self, inside: Path, out: Path, file: Path) -> Callable[[], int]:
         """Return the command for a folder of inputs, one for outputs, and the damaged file."""
@@ -211,7 +213,7 @@ _VARIANTS = f"variants {_MODEL} --reference {{in}}/g.fa --vcf {{in}}/v.vcf --win
 _SCORED = ("x.tsv", "x.json", "x.parquet", "x.vcf")
 _CARBON, _BUILDER, _TRAIN = "carbon.cli", "data_pipeline.__main__", "train.__main__"
 READERS = {
-    "tokenize": Reader(_CARBON, ("s.fa", "s.fq", "s.txt"), "tokenize {file}"),
+    "tokenize": Reader(_CARBON, ("s.fa", "s.fq", "s.txt"), "tokenize {file}", takes_pipes=True),
     "score": Reader(_CARBON, ("s.fa", "s.fq"), f"score {_MODEL} {{file}} --output {{out}}/o.json"),
     "model": Reader(_CARBON, ("model",), f"{_SCORE} --output {{out}}/o.tsv"),
     "embed": Reader(_CARBON, ("s.fa",), f"embed {_MODEL} {{file}} --output {{out}}/o.npz"),
@@ -355,7 +357,7 @@ class Files:
         inside, out = self._copies()
         path = inside / draw.choice(reader.damaged)
         file = path if path.is_file() else draw.choice(sorted(filter(Path.is_file, path.iterdir())))
-        if draw.random() < 0.02:
+        if draw.random() < 0.02 and not reader.takes_pipes:
             damage = "a pipe"
             file.unlink()
             os.mkfifo(file)
@@ -538,33 +540,44 @@ _PAGES = ("variant", "gene", "write", "inside")
 
 def demo_under_load(folder: Path, seconds: float) -> str:
     """Ask the pages of a demo about sequences that differ; return whether its memory stays flat."""
-    (folder / "demo").mkdir()
-    lab = make_lab(folder / "demo", load(folder / "good" / "model"))
+    home = folder / "demo"
+    home.mkdir()
+    lab = make_lab(home, load(folder / "good" / "model"))
     fields = {panel.name: panel.fields for panel in make_panels(lab)}
-    with served(lab, Limits(calls_per_minute=10**6)) as address:
+    words = f"demo --model {home}/model --genome {home}/genome.fa --annotation {home}/genes.gff3"
+    unlimited = f"--port 0 --calls-per-minute {10**6}"
+    with _server_apart(*words.split(), *unlimited.split()) as (address, pid):
 
         def ask(draw: Random) -> None:
             name, bases = draw.choice(_PAGES), draw.choices("ACGT", k=draw.randint(24, 300))
             given = {"input": "".join(bases), "length_bp": 24}
             asked(address, name, [given.get(field.name, field.default) for field in fields[name]])
 
-        return under_load(ask, seconds)
+        return under_load(ask, seconds, pid=pid)
 
 
-def serve_under_load(seconds: float, counts: Counts) -> None:
-    """Send equal requests from 64 clients to `carbon serve`; count how they and the server end."""
-    command = [sys.executable, "-m", "carbon", "serve", "--model", "yeast", "--port", "0"]
+@contextmanager
+def _server_apart(*words: str) -> Iterator[tuple[str, str]]:
+    """Run a server in a process of its own; yield its address and process ID."""
+    command = [sys.executable, "-m", "carbon", *words]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr
-            said = re.search(r"http://\S+?(?=;)", process.stderr.readline())
-            assert said
-            _ask_equally(f"{said[0]}/score", process.pid, seconds, counts)
+            lines = iter(process.stderr.readline, "")
+            address = next(filter(None, map(_ADDRESS.search, lines)), None)
+            assert address, f"the server of `carbon {words[0]}` did not start"
+            yield address[0], str(process.pid)
         finally:
             process.terminate()
 
 
-def _ask_equally(address: str, pid: int, seconds: float, counts: Counts) -> None:
+def serve_under_load(seconds: float, counts: Counts) -> None:
+    """Send equal requests from 64 clients to `carbon serve`; count how they and the server end."""
+    with _server_apart("serve", "--model", "yeast", "--port", "0") as (address, pid):
+        _ask_equally(f"{address}/score", pid, seconds, counts)
+
+
+def _ask_equally(address: str, pid: str, seconds: float, counts: Counts) -> None:
     body = {"sequences": [random_bases(600, 3)]}
     took: list[float] = []
     endings: list[str] = []
@@ -584,7 +597,7 @@ def _ask_equally(address: str, pid: int, seconds: float, counts: Counts) -> None
             took.append(time.monotonic() - begin)
             endings.append("equal" if _essence(answer) == _essence(alone) else "UNEQUAL")
 
-        ending = under_load(ask, seconds, _NUM_EQUAL_CLIENTS, str(pid))
+        ending = under_load(ask, seconds, _NUM_EQUAL_CLIENTS, pid)
     counts["requests of 64 clients"].update(endings)
     counts["memory of carbon serve"][ending] += 1
     if not took:

@@ -1,7 +1,10 @@
 """`carbon demo`: open the demo on this machine."""
 
 import argparse
+import ctypes
 import logging
+import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import get_args
 
@@ -11,6 +14,7 @@ from carbon.inference.options import Dtype
 from carbon.progress import say
 
 _LOCAL = "127.0.0.1"
+_M_ARENA_MAX = -8  # malloc.h of glibc
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -93,6 +97,7 @@ def _serve(arguments: argparse.Namespace) -> None:
     from demo.limits import Limits
 
     logging.basicConfig(level=logging.WARNING)
+    share_heap()
     if arguments.annotation and not arguments.genome:
         raise UserError("--annotation: give the --genome that it belongs to")
     model_name = arguments.model or first_start.find_model(arguments.home)
@@ -127,7 +132,7 @@ def _serve(arguments: argparse.Namespace) -> None:
     try:
         _, local, _ = app.launch(
             server_name=arguments.host,
-            server_port=arguments.port,
+            server_port=arguments.port or _free_port(arguments.host),
             prevent_thread_lock=True,
             **options,
         )
@@ -137,6 +142,23 @@ def _serve(arguments: argparse.Namespace) -> None:
         ) from None
     say(f"open {local} (stop with Ctrl-C)")
     app.block_thread()
+
+
+def share_heap() -> None:
+    """Let all threads of this process allocate from one heap, where glibc is the C library.
+
+    Answers are computed in turn, by many threads. With a heap for each of them, which is the
+    default, what one has freed is lost to the next, and memory grows with the threads.
+    """
+    with suppress(AttributeError, TypeError):  # another C library
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
+
+
+def _free_port(host: str) -> int:
+    """Return a free port; Gradio takes 0 for the number of the port that it then asks."""
+    with socket.create_server((host, 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
 
 
 if __name__ == "__main__":

@@ -234,12 +234,7 @@ class Saved:
         return path, table["state"]
 
     def _all(self) -> list[Path]:
-        """Return the checkpoints, the oldest first; a folder that cannot be read is an error."""
-        try:
-            names = os.listdir(self._folder)
-        except FileNotFoundError:
-            return []
-        return sorted((self._folder / name for name in names if _NAME.fullmatch(name)), key=_age)
+        return checkpoints_in(self._folder)
 
     def _regular(self, last: int) -> list[Path]:
         """Return the checkpoints up to a step that any start of the run would have written."""
@@ -367,7 +362,8 @@ def check_network(config: TrainConfig, run: Path) -> None:
     Raises:
         ModelError: its architecture, preset or tuning differs.
     """
-    paths = sorted((run / "checkpoints").glob("step-*/state.json"), key=lambda p: _age(p.parent))
+    states = (path / "state.json" for path in checkpoints_in(run / "checkpoints"))
+    paths = list(filter(Path.exists, states))
     try:
         table = read_json(paths[-1], Checkpoint, error=ModelError) if paths else None
     except (OSError, ModelError):
@@ -434,6 +430,15 @@ def saved_weights(
     names = [name for name, _ in network.named_parameters()]
     there = [name.removeprefix(WEIGHTS) for name in kinds if name.startswith(WEIGHTS)]
     return OnDemand([*names, *there], read)
+
+
+def checkpoints_in(folder: Path) -> list[Path]:
+    """Return the checkpoints, the oldest first; a folder that cannot be read is an error."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return []
+    return sorted((folder / name for name in names if _NAME.fullmatch(name)), key=_age)
 
 
 def step_of(path: Path) -> int:

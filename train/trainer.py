@@ -96,6 +96,8 @@ class Trainer:
         set_up(config.compute, len({span.context_tokens for span in self.schedule.spans}))
         plan_of(config, self.schedule, ranks.world_size)  # refuses what cannot be shared
         self.start = open_start(config)
+        if self.start:
+            self.start.check_memory(ranks.world_size)
         self.rows = open_rows(config, self.schedule, self.start)
         self.parts = build_stages(config, ranks, self.start, fills=not resumes)
         self._lacks_weights = resumes

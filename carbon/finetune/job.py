@@ -66,7 +66,7 @@ from carbon.io.files import atomic_file, atomic_folder, content_sha256
 from carbon.io.locks import locked_output
 from carbon.io.structured import read_json
 from carbon.model import model_folder
-from carbon.model.folder import weight_files
+from carbon.model.folder import check_memory, weight_files
 from carbon.parallel.options import WorkerOptions
 from carbon.progress import say, track
 from carbon.reports.figures import check_installed
@@ -123,6 +123,7 @@ class Member(NamedTuple):
 def run_identity(config: FinetuneConfig, prepared: PreparedData) -> Identity:
     """Return the settings by dotted key, and the SHA-256 of files, model and examples by name."""
     checked = model_folder(config.model)
+    check_memory(4 * checked.num_parameters, config.model)  # before all bytes are hashed
     model = [*weight_files(checked.path), checked.path / "config.json"]
     tokens = tokens_of(checked.vocabulary)
     hashes = {f"{each['role']} ({each['name']})": each["sha256"] for each in prepared.files}

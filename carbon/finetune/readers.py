@@ -3,6 +3,7 @@
 import difflib
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -77,7 +78,7 @@ def find_column(name: str, columns: Collection[str], where: str, key: str) -> st
     near = difflib.get_close_matches(name, columns, n=1)
     known = f"it has {', '.join(list(columns)[:12])}" if columns else "its header has none"
     shown = f"did you mean '{near[0]}'?" if near else known
-    raise UserError(f"{where}: has no column '{name}' ({key}); {shown}")
+    raise UserError(f"{where}: has no column {name!r} ({key}); {shown}")
 
 
 def joined(rows_of_file: Mapping[str, Rows], column: str) -> Rows:
@@ -312,11 +313,9 @@ def _checked_names(table: pa.Table, path: str) -> pa.Table:
             f"{path}: the name of column {abridged(repr(odd[0]))} has line breaks, tabs or other "
             "characters that cannot be printed; rename it"
         )
-    repeated = {name for name in table.column_names if table.column_names.count(name) > 1}
-    if repeated:
-        raise UserError(
-            f"{path}: has {len(repeated)} columns twice, such as '{min(repeated)}'; keep one"
-        )
+    for name, count in Counter(table.column_names).most_common(1):
+        if count > 1:
+            raise UserError(f"{path}: column '{name}' occurs {count:,} times; keep one")
     return table
 
 

@@ -27,6 +27,7 @@ from carbon.genome.interval import Interval
 from carbon.genome.sequences import (
     BROKEN_GZIP,
     BYTE_ORDER_MARK,
+    TO_UTF_8,
     Part,
     SequenceLines,
     check_bgzip_end,
@@ -86,10 +87,7 @@ def _check_names(fai: Path, path: Path) -> None:
         try:
             entry.name.decode("utf-8")
         except UnicodeDecodeError:
-            raise GenomeError(
-                f"{path}: the name of contig {entry.name!r} is not UTF-8; convert the file, for "
-                "example with `iconv -f latin1 -t utf-8`"
-            ) from None
+            raise GenomeError(f"{path}: the name {entry.name!r} is not UTF-8; {TO_UTF_8}") from None
 
 
 def _indexes_of(path: Path, *, is_bgzip: bool) -> Indexes:

@@ -25,6 +25,7 @@ BGZIP_END = bytes.fromhex("1f8b08040000000000ff0600424302001b0003000000000000000
 # The longest chromosomes have some 10^9 bases; a small gzip may unpack to one endless line.
 MOST_LINE_BYTES = 2**30
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # UTF-8
+TO_UTF_8 = "convert the file, for example with `iconv -f latin1 -t utf-8`"
 _UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -225,7 +226,7 @@ def read_chunks(path: str | Path, chunk_bp: int) -> Iterator[SequenceChunk]:
     for header, text in SequenceLines(path).fasta():
         if header:
             yield from _last_chunk(contig, start, bases)
-            contig, start, bases = header[0].decode("utf-8", "replace"), 0, bytearray()
+            contig, start, bases = header[0].decode(), 0, bytearray()
         bases += text
         at = 0
         while len(bases) - at >= chunk_bp:
@@ -336,11 +337,15 @@ class SequenceLines:
         """Return name and description from the header that was read last.
 
         Raises:
-            GenomeError: the header has no name.
+            GenomeError: the header has no name, or one that is not UTF-8.
         """
         words = line[1:].split(None, 1)
         if not words:
             raise self.error(f"a record without a name; write it right after '{line[:1].decode()}'")
+        try:
+            words[0].decode()
+        except UnicodeDecodeError:
+            raise self.error(f"the name {words[0]!r} is not UTF-8; {TO_UTF_8}") from None
         return words[0], words[1].rstrip() if len(words) > 1 else b""
 
     def bases(self, text: bytes, num_further: int = 0) -> bytes:
@@ -373,7 +378,7 @@ class SequenceLines:
         Raises:
             GenomeError: most letters are ambiguity codes.
         """
-        name, description = (each.decode("utf-8", "replace") for each in header)
+        name, description = header[0].decode(), header[1].decode("utf-8", "replace")
         bases = b"".join(parts)
         if why := why_protein(bases):
             raise GenomeError(f"{self._shown_as}: record '{name}': {why}")

@@ -76,10 +76,7 @@ def text_lines(path: Path) -> Iterator[tuple[int, str]]:
             if line.strip(b"\r\n"):
                 yield number, line.decode(_ENCODING[number == 1])
     except UnicodeDecodeError:
-        raise GenomeError(
-            f"{path} line {number}: is not UTF-8; convert the file, for example with "
-            "`iconv -f latin1 -t utf-8`"
-        ) from None
+        raise GenomeError(f"{path} line {number}: is not UTF-8; {sequences.TO_UTF_8}") from None
 
 
 def _vcf_lines(path: Path) -> Iterator[bytes]:

@@ -98,7 +98,7 @@ def tensor_types(path: Path) -> dict[str, TensorType]:
     """
     from safetensors import safe_open
 
-    with safe_open(path, framework="pt") as file:
+    with safe_open(path, framework="np") as file:  # PyTorch maps the whole file into memory
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
         return {
             n: TensorType(_DTYPES[f.get_dtype()], tuple(f.get_shape())) for n, f in slices.items()

@@ -212,6 +212,7 @@ async def _results(thread: ModelThread, job: ModelJob, request: Request) -> list
         gone.cancel()
         if not future.done():
             thread.drop(job)
+            future.cancel()  # asyncio would print the error of a future that nobody awaits
 
 
 def _streamed(

@@ -3,8 +3,12 @@
 import gc
 import gzip
 import json
+import platform
 import resource
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -14,6 +18,7 @@ from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 
 from carbon.errors import UserError
+from demo.__main__ import main
 from demo.app import make_panels
 from demo.fields import Field, link_to
 from demo.limits import Limits
@@ -22,6 +27,8 @@ from demo.preview import Card
 from tests.helpers.demo import allow_other, answered, make_lab, page_of, panel_of, values_of
 from tests.helpers.files import write_fasta
 from tests.helpers.server import asked, served
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +60,48 @@ def approximately(answer):
     if isinstance(answer, list | tuple):
         return [approximately(value) for value in answer]
     return pytest.approx(answer, rel=1e-5, abs=1e-6) if isinstance(answer, float) else answer
+
+
+def test_port_0_is_any_free_port(lab, monkeypatch, capsys):
+    answers = []
+
+    def ask(app):
+        answers.append(requests.get(app.local_url))
+        app.close()
+
+    monkeypatch.setattr("gradio.Blocks.block_thread", ask)
+    given = {"model": "model", "genome": "genome.fa", "annotation": "genes.gff3"}
+    files = [word for key, name in given.items() for word in (f"--{key}", str(lab.runs / name))]
+    assert main([*files, "--port", "0"]) == 0
+    assert answers[0].ok and answers[0].url in capsys.readouterr().err
+
+
+THREADS_THAT_ALLOCATE = """
+import ctypes, threading
+from demo.__main__ import share_heap
+{call}
+libc, all_there = ctypes.CDLL(None), threading.Barrier(6)
+libc.malloc.restype = ctypes.c_void_p
+def allocate():
+    all_there.wait()
+    libc.malloc(1000)
+    all_there.wait()
+threads = [threading.Thread(target=allocate) for _ in range(6)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+libc.malloc_stats()
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
+@pytest.mark.parametrize(("call", "has_one"), [("share_heap()", True), ("", False)])
+def test_all_threads_share_one_heap(call, has_one):
+    program = THREADS_THAT_ALLOCATE.format(call=call)
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, check=True, text=True, stderr=subprocess.PIPE, cwd=ROOT)
+    assert (done.stderr.count("Arena ") == 1) == has_one
 
 
 def test_every_panel_is_an_endpoint_and_there_are_no_others(lab, client, address):

@@ -90,7 +90,19 @@ def test_weights_that_are_not_finite_are_refused(folder, tmp_path, loader, value
         LOADERS[loader](folder / value, tmp_path)
 
 
-def test_weights_beyond_the_memory_are_refused_before_they_are_read(folder, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "loader",
+    [
+        LOADERS["score, embed, generate"],
+        LOADERS["finetune"],
+        lambda broken, _: load(broken, dtype="auto"),
+        lambda broken, _: Start(model_folder(broken)).check_memory(num_processes=1),
+    ],
+    ids=["score, embed, generate", "finetune", "convert", "train"],
+)
+def test_weights_beyond_the_memory_are_refused_before_they_are_read(
+    folder, tmp_path, monkeypatch, loader
+):
     """A sparse file of 4 TB whose header is right takes no room on the disk."""
     broken = shutil.copytree(folder / "nan", tmp_path / "huge")
     config = json.loads((broken / "config.json").read_text())
@@ -108,7 +120,7 @@ def test_weights_beyond_the_memory_are_refused_before_they_are_read(folder, tmp_
         sink.truncate(8 + len(header) + at)
     monkeypatch.setattr("carbon.model.load.AutoModelForCausalLM", None)
     with pytest.raises(ModelError, match=r"huge: the weights take .* GB, and this machine has"):
-        load(broken)
+        loader(broken, tmp_path)
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from train.distributed.mesh import joined_ranks
 from train.hooks import CompiledGraphs, StepProfiler, set_up
 from train.planning.time import peak_flops
 from train.runs.log import _cut_back
-from train.saved import FORMAT, RunState, step_of
+from train.saved import FORMAT, RunState, check_network, step_of
 
 # CUDA operators that have no way to give the same bits twice, or none that torch would refuse:
 # the documentation of `torch.use_deterministic_algorithms`.
@@ -237,6 +237,13 @@ def test_names_of_others_are_left_alone_and_listed(checkpoints, tmp_path, capsys
         f"{tmp_path}: not checkpoints, left alone: notes, step-00000006 (copy), "
         "step-00000006.bak, step-x\n"
     )
+
+
+def test_a_copy_of_a_checkpoint_does_not_stop_a_resume(tmp_path):
+    copy = tmp_path / "checkpoints" / "step-00000006 (copy)"
+    copy.mkdir(parents=True)
+    (copy / "state.json").write_text("{}")
+    check_network(SimpleNamespace(), tmp_path)
 
 
 def test_of_two_of_a_step_the_newer_comes_last(checkpoints, tmp_path):

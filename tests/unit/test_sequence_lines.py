@@ -170,6 +170,7 @@ WRONG = {
     b" >a\nAC\n": "line 1: expected a header",
     b">a\n> \nAC\n": f"line 2: {NO_NAME}",
     b">a\nAC\n>": f"line 3: {NO_NAME}",
+    b">a\nAC\n>\xe9 x\nAC\n": r"line 3: the name b'\\xe9' is not UTF-8; convert the file",
     b">a\nA\0C\n": r"line 2: '\\x00' is not a DNA letter",
     b"\r\r\n>a\n": f"line 1: {LONE_CR}",
     b">a\rAC\r": f"line 1: {LONE_CR}",

@@ -18,6 +18,7 @@ from carbon.io.files import sha256_of_file
 from carbon.model.folder import (
     ModelFolder,
     carbon_folder,
+    check_memory,
     read_config,
     tensor_shapes,
     weight_files,
@@ -95,6 +96,11 @@ class Start:
         if not self.is_hybrid:
             trained |= set(NATIVE.tag_ids(tags))
         return [row for row in range(NATIVE.first_kmer) if row not in trained]
+
+    def check_memory(self, num_processes: int) -> None:
+        """Refuse weights of which the share of one process exceeds the machine's memory."""
+        share_bytes = 4 * self.folder.num_parameters // num_processes
+        check_memory(share_bytes, f"model.start: {self.folder.path}")
 
     def weight(self, name: str) -> "Tensor":
         """Return a weight by its stock name, fp32, embedding and head in the native layout.

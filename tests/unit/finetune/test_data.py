@@ -269,6 +269,7 @@ MANY = {
         (MANY, {"labels": ("y",)}, {"type": "labels"}, r"line 4: '2' .* is not 0 or 1"),
         (MANY, {"labels": ("label", "y")}, {}, "one column"),
         (MANY, {"split": SplitConfig(by="column", column="part")}, {}, "no column 'part'"),
+        (MANY, {"sequence": "a\nb"}, {}, r"no column 'a\\nb'"),
     ],
 )  # fmt: skip
 def test_wrong_labels_are_told_in_one_line(tmp_path, columns, data, task, message):
@@ -284,7 +285,7 @@ def test_wrong_labels_are_told_in_one_line(tmp_path, columns, data, task, messag
     [
         ("x.csv", "sequence,label\n", "has no example"),
         ("x.csv", "sequence,label\nACGT,1,2\n", "CSV parse error"),
-        ("x.csv", "sequence,label,label\nA,1,1\n", "'label'"),
+        ("x.csv", "sequence,label,label\nA,1,1\n", "column 'label' occurs 2 times"),
         ("x.csv", 'sequence,"a\tb"\nA,1\n', "line breaks, tabs or other characters"),
         ("x.parquet", "PAR1", "not a whole Parquet file"),
         ("none", None, "datasets cannot read it"),

@@ -1,5 +1,6 @@
 """Server-sent events: OpenAI's client and plain HTTP get the same results as without a stream."""
 
+import asyncio
 import json
 
 import httpx
@@ -130,14 +131,20 @@ def test_an_event_that_cannot_be_written_ends_a_stream_with_an_error(address, mo
         assert "internal error" in next(answer.iter_lines())
 
 
-def test_a_stream_whose_client_has_gone_is_dropped(model, monkeypatch):
-    dropped, drop = [], ModelThread.drop
+@pytest.fixture
+def dropped(monkeypatch):
+    """The jobs that are dropped."""
+    jobs, drop = [], ModelThread.drop
 
     def noted(self, job):
-        dropped.append(job)
+        jobs.append(job)
         drop(self, job)
 
     monkeypatch.setattr(ModelThread, "drop", noted)
+    return jobs
+
+
+def test_a_stream_whose_client_has_gone_is_dropped(model, dropped):
     question = {"prompt": "ACGT", "max_tokens": 5000, "stream": True}
     with serving(model, name="tiny") as address:
         with httpx.stream("POST", f"{address}/v1/completions", json=question) as answer:
@@ -145,6 +152,23 @@ def test_a_stream_whose_client_has_gone_is_dropped(model, monkeypatch):
         (job,) = waits_for(lambda: dropped)
         waits_for(lambda: job.future.done())
     assert job.future.exception() is not None
+
+
+def test_a_reply_whose_client_has_gone_is_dropped_without_a_traceback(model, dropped, monkeypatch):
+    """asyncio prints the exception of a future that nobody awaits, unless it is cancelled."""
+    awaited, wrap = [], asyncio.wrap_future
+
+    def noted(future):
+        awaited.append(wrap(future))
+        return awaited[-1]
+
+    monkeypatch.setattr(asyncio, "wrap_future", noted)
+    question = {"prompt": "ACGT", "max_tokens": 5000}
+    with serving(model, name="tiny") as address:
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(f"{address}/v1/completions", json=question, timeout=1)
+        waits_for(lambda: dropped and dropped[0].future.done())
+    assert awaited[0].cancelled()
 
 
 def test_a_client_that_leaves_a_quiet_stream_is_noticed_within_seconds(address, monkeypatch):
