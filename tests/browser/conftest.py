@@ -124,8 +124,10 @@ class Visitor:
 
     def upload(self, number, path):
         """Give a file to a field and wait until the server has it."""
+        uploaded = self.page.locator(".file-preview a[href]")  # of all fields
+        num_before = uploaded.count()
         self.page.locator("input[type=file]").nth(number).set_input_files(path)
-        self.page.locator(".file-preview a[href]").nth(number).wait_for()
+        uploaded.nth(num_before).wait_for()
 
     def turn_into_a_phone_by_night(self):
         """Be narrow and dark, and wait until the page and its figures are."""

@@ -14,7 +14,6 @@ import carbon
 from carbon.cli import main
 from carbon.genome import Variant
 from carbon.inference.options import BackgroundOptions
-from carbon.inference.variants import background_job
 from carbon.inference.variants.background import (
     Background,
     RandomVariant,
@@ -23,7 +22,6 @@ from carbon.inference.variants.background import (
 )
 from carbon.model import save_model
 from tests.helpers.files import place_gene, write_fasta, write_vcf
-from tests.helpers.processes import interrupted_after
 
 BASES, GFF3, _ = place_gene()
 WINDOW = ["--window", "24"]
@@ -230,21 +228,6 @@ def test_kinds_by_consequence_need_an_annotation(folder, tmp_path, capsys):
     assert "also give --annotation" in capsys.readouterr().err
     assert score(folder, tmp_path / "out.parquet", *given, *annotation) == 0
     assert pq.read_table(tmp_path / "out.parquet").column_names[-1] == "percentile_of"
-
-
-@pytest.mark.nightly
-def test_a_run_that_was_stopped_goes_on(folder, tmp_path, capsys, monkeypatch):
-    output = tmp_path / "b.json"
-    stopped = interrupted_after(2, background_job.score_variants)
-    with monkeypatch.context() as patched:
-        patched.setattr(background_job, "score_variants", stopped)
-        assert make(folder, output) == 130
-    assert [path.name for path in tmp_path.iterdir()] == [".b.json.progress"]
-    assert make(folder, output, "--seed", "3", "--resume") == 2
-    assert "differs in: drawn" in capsys.readouterr().err
-    assert make(folder, output, "--resume") == 0
-    assert output.read_bytes() == (folder / "b.json").read_bytes()
-    assert [path.name for path in tmp_path.iterdir()] == ["b.json"]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ from carbon.genome import (
     reverse_complement,
 )
 from carbon.inference.options import BackgroundOptions
-from carbon.inference.variants import background_job
 from carbon.inference.variants.background_scores import neutral_of
 from carbon.inference.variants.calibration import (
     Calibration,
@@ -29,7 +28,6 @@ from carbon.inference.variants.calibration import (
 )
 from carbon.model import save_model
 from tests.helpers.files import place_gene, random_bases, write_fasta, write_vcf
-from tests.helpers.processes import interrupted_after
 
 # Common contexts in a repeat, soft-masked and unknown bases.
 BASES = random_bases(1500, 1) + "ACGTTGA" * 40 + "nnnNN" + random_bases(300, 2).lower()
@@ -187,16 +185,6 @@ def test_the_command_scores_all_snvs_of_the_regions(folder):
         neutral = [Interval("c1", 2, 42), Interval("c1", 30, 50)]
         same = model.calibration(reference, neutral, neighbour_bp=3, window_bp=24)
     assert same.cells == made.cells and same.settings == made.settings
-
-
-def test_a_run_that_was_stopped_goes_on(folder, tmp_path, monkeypatch, capsys):
-    neutral = ["--neutral", str(folder / "n.bed")]
-    stopped = interrupted_after(1, background_job.score_variants)
-    with monkeypatch.context() as patched:
-        patched.setattr(background_job, "score_variants", stopped)
-        assert make(folder, tmp_path / "k.json", *neutral) == 130
-    assert make(folder, tmp_path / "k.json", *neutral, "--resume") == 0
-    assert (tmp_path / "k.json").read_bytes() == (folder / "k.json").read_bytes()
 
 
 def test_scores_in_tables_and_vcfs_are_those_of_python(folder, tmp_path, capsys):

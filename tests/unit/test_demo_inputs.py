@@ -3,7 +3,7 @@
 import pytest
 
 from carbon.errors import TypedError, UserError
-from carbon.genome import Consequences, Variant, reverse_complement
+from carbon.genome import Consequences
 from carbon.genome.genome import Genome
 from demo.inputs import contig_aliases, detect
 from demo.letters import check_is_dna, check_is_protein
@@ -137,13 +137,6 @@ def test_a_protein_change_has_the_named_consequence(tmp_path, strand):
             )
             assert consequences.of(variant).consequence == term
             assert consequences.of(variant).codon == number
-
-
-def test_a_change_on_the_reverse_strand_is_complemented(tmp_path):
-    own = Genome.open(*write_genome(tmp_path, strand="-"))
-    (gene,) = own.annotation.genes
-    variant = variant_of_change(own, gene, *gene.transcripts, ProteinChange("Y", 2, "*"))
-    assert variant == Variant("c1", 1400 - 116, *map(reverse_complement, "CA"))
 
 
 @pytest.mark.parametrize(

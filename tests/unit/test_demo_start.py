@@ -6,7 +6,6 @@ from urllib.parse import parse_qsl, urlsplit
 import numpy as np
 import pytest
 
-from carbon.errors import UserError
 from carbon.genome.genome import Genome
 from demo.embedding_map import embedding_map
 from demo.lab import Lab
@@ -73,11 +72,6 @@ def test_the_field_leads_to_the_page_that_answers(panel, text, path):
     assert link.path == path
     assert dict(parse_qsl(link.query)).get("input", "") == text
     assert bool(answered(panel, values)) == (not text)  # the other page answers
-
-
-def test_a_protein_leads_nowhere(panel):
-    with pytest.raises(UserError, match="looks like a protein"):
-        answered(panel, {"input": "MAVSKVYARSVYDSRGN"})
 
 
 def test_no_text_speaks_of_another_genome(tmp_path, model, monkeypatch):

@@ -325,32 +325,3 @@ class TestAnnotation:
         ((transcript,),) = (gene.transcripts for gene in found.genes)
         assert transcript.exons == ((10, 90),)
         assert [(each.name, each.reason) for each in found.left_out] == [("m1", "mature_mirna")]
-
-
-BEFORE = {"c1": random_bases(130, 1), "c2": random_bases(70, 2)}
-AFTER = {
-    "other bases": {"c1": random_bases(131, 3), "c2": random_bases(70, 2)},
-    "other names": {"d1": BEFORE["c1"], "d2": BEFORE["c2"]},
-    "longer": BEFORE | {"c3": random_bases(70_000, 4)},
-    "shorter": {"c1": BEFORE["c1"]},
-}
-
-
-@pytest.mark.parametrize("what", AFTER)
-def test_an_index_of_another_file_is_made_again(tmp_path, what):
-    """A file put in the place of another may be older than the index of that; plain and bgzip."""
-    plain = tmp_path / "g.fa"
-    for path in (plain, tmp_path / "b.fa.gz"):
-        for contigs in (BEFORE, AFTER[what]):
-            write_fasta(plain, contigs)
-            if path != plain:
-                pysam.tabix_compress(str(plain), str(path), force=True)
-            if contigs is BEFORE:
-                Reference(path).close()
-                assert path.with_name(f"{path.name}.fai").exists()
-        os.utime(path, (1, 1))
-        with Reference(path) as reference:
-            assert {
-                name: reference.fetch(Interval(name, 0, length_bp))
-                for name, length_bp in reference.contig_lengths_bp.items()
-            } == AFTER[what]

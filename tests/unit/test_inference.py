@@ -194,10 +194,3 @@ class TestScore:
         assert (score.bases != 0).all()
         with pytest.raises(UserError, match="no room in a context of 14 tokens"):
             model.score([], tags=NATIVE.tags[:12])
-
-    def test_tags_change_the_score(self, model):
-        bare, tagged = (
-            next(iter(model.score(["ACGTACGTAC"], tags=tags)))
-            for tags in ((), ("<fungi_species>",))
-        )
-        assert bare.log_likelihood != tagged.log_likelihood

@@ -78,13 +78,6 @@ def test_the_other_strand_by_table(sequence):
         assert a.tolist() == b.tolist()
 
 
-@given(clean_dna, clean_dna)
-def test_concatenation_at_a_frame(left, right):
-    left = left[: len(left) // 6 * 6]
-    both = np.concatenate([encode_kmers(left).indices, encode_kmers(right).indices])
-    assert encode_kmers(left + right).indices.tolist() == both.tolist()
-
-
 @given(any_dna)
 def test_the_vocabularies_differ_by_a_constant(sequence):
     native, hybrid = encode(sequence).ids, encode(sequence, HYBRID).ids

@@ -1,6 +1,5 @@
 import gzip
 import json
-import os
 import shutil
 import tempfile
 from hashlib import sha256
@@ -15,9 +14,7 @@ from carbon.inference.identity import checksums_of
 from carbon.inference.variants import files as variant_files
 from carbon.io.files import MACHINE
 from carbon.model import save_model
-from carbon.parallel.journal import Journal
 from tests.helpers.files import random_bases, write_fasta, write_vcf
-from tests.helpers.parallel import Stopped
 
 BASES = random_bases(500, 4)
 HEADER = (
@@ -173,66 +170,9 @@ def test_variants_are_counted_that_are_written_otherwise_or_seen_by_one_strand(
     assert masked.info["CARBON_STRAND_MASKED"] == ("both",)
 
 
-@pytest.fixture
-def small_blocks(monkeypatch):
-    monkeypatch.setattr(variant_files, "_RECORDS_PER_BLOCK", 8)
-
-
 def many(path, number=20):
     """More records than two blocks of 8 hold, some at one place."""
     return write_vcf(path, [snv(1 + n // 2) for n in range(number)])
-
-
-NIGHTLY = {"marks": pytest.mark.nightly}
-
-
-@pytest.mark.parametrize(
-    "ending", ["vcf.gz", *(pytest.param(each, **NIGHTLY) for each in ("tsv", "parquet"))]
-)
-def test_a_stopped_run_goes_on_to_the_same_bytes(
-    folder, tmp_path, capsys, monkeypatch, small_blocks, ending
-):
-    vcf = many(tmp_path / "in.vcf")
-    more = ("--window", "60", "--strands", "both", "--protocol", "right_end")
-    assert score(folder, vcf, tmp_path / f"whole.{ending}", *more) == 0
-    add, done = Journal.add, []
-
-    def add_two(self, block):
-        if len(done) == 2:
-            raise Stopped
-        done.append(block)
-        add(self, block)
-
-    monkeypatch.setattr(Journal, "add", add_two)
-    output = tmp_path / f"out.{ending}"
-    with pytest.raises(Stopped):
-        score(folder, vcf, output, *more)
-    assert "continue with --resume" in capsys.readouterr().err
-    journal = tmp_path / f".out.{ending}.progress"
-    assert journal.exists() and not output.exists()
-    monkeypatch.setattr(Journal, "add", add)
-    assert score(folder, vcf, output, *more) == 2
-    assert "an earlier run was stopped" in capsys.readouterr().err
-    for option, value, name in (("--by", "marginals", "by"), ("--yarn", "4", "config, ")):
-        assert score(folder, vcf, output, *more, option, value, "--resume") == 2
-        assert f"differs in: {name}" in capsys.readouterr().err
-    scored = []
-    monkeypatch.setattr(
-        Journal, "add", lambda self, block: (scored.append(len(block[1])), add(self, block))
-    )
-    with journal.open("ab") as sink:
-        sink.write(b"[[[0.1, null, 0.1, null]], [[")  # the line that was being written
-    leftover, other = (
-        output.with_name(f".123-{MACHINE}-0123abcd.{name}") for name in (output.name, "mine.vcf")
-    )
-    for path in (leftover, other):  # of a process that was killed, and of somebody else
-        path.write_text("torn")
-        os.utime(path, (1, 1))
-    assert score(folder, vcf, output, *more, "--resume") == 0
-    assert other.exists() and not leftover.exists()
-    assert scored == [4]  # of 20, two blocks of 8 were done
-    assert output.read_bytes() == (tmp_path / f"whole.{ending}").read_bytes()
-    assert not journal.exists()
 
 
 def test_what_disagrees_has_a_reason_of_its_own(tmp_path, folder, capsys):

@@ -29,11 +29,9 @@ from carbon.tokenizer import NATIVE
 from tests.conftest import small_config
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.reference import (
-    HAS_BASE,
     centered_pair,
     right_end_pair,
     stock_delta,
-    stock_distribution,
 )
 
 BASES = random_bases(600, 9)
@@ -133,18 +131,6 @@ def test_right_end_one_variant_at_a_time(model, network, reference, by, offsets)
             deltas = [stock_delta(network, *zip(*pair, strict=True), by) for pair in pairs]
             assert found == pytest.approx(np.mean(deltas), abs=1e-4)
         assert score.delta == pytest.approx((score.forward + score.reverse) / 2)
-
-
-def test_right_end_of_an_snv_is_the_marginal_of_the_next_first_base(model, network, reference):
-    """The published form: log-ratio of two sums over the 6-mers that begin with a base."""
-    variant = VARIANTS[0]
-    p = stock_distribution(network, BASES[130:250])
-    first = {base: p[HAS_BASE[0, base]].sum() for base in "ACGT"}
-    expected = math.log(first[variant.alt] / first[variant.ref])
-    for by in ("chain", "marginals"):
-        options = {"protocol": "right_end", "window_bp": 120, "by": by, "strands": "forward"}
-        (score,) = model.score_variants(reference, [variant], **options)
-        assert score.delta == pytest.approx(expected, abs=1e-5)
 
 
 def test_order_company_and_batches_change_no_byte(model, reference):

@@ -1,7 +1,6 @@
 """`carbon predict`: files in, files out, against `FinetunedModel.predict` of the same sequences."""
 
 import json
-import shutil
 
 import numpy as np
 import pysam
@@ -10,7 +9,7 @@ import pytest
 from carbon.cli import main
 from carbon.finetune import predict_job
 from carbon.finetune.predict import FinetunedModel, load_finetuned
-from carbon.finetune.predict_job import PredictJob, columns_of, keys_of
+from carbon.finetune.predict_job import columns_of, keys_of
 from carbon.finetune.tasks import LabelTask, Transform
 from carbon.genome import Variant, reverse_complement
 from tests.helpers.files import random_bases, write_fasta, write_vcf
@@ -117,22 +116,6 @@ def test_places_that_are_not_read_as_they_are(here, numbers, capsys):
     (expected,) = load_finetuned(numbers).predict([GENOME[0:100]])
     found = float(table(here / "out.tsv")[0]["predicted_a"])
     assert found == pytest.approx(float(expected[0]), abs=1e-6)
-
-
-@pytest.mark.parametrize("name", ["model/model.safetensors", "names.tsv"])
-def test_other_content_under_the_same_name_is_another_job(here, numbers, name):
-    (here / "in.bed").write_text("1\t10\t90\n")
-    (here / "names.tsv").write_text("1\tchr1\n")
-    folder = shutil.copytree(numbers, here / "finetuned")
-    job = PredictJob(
-        model=folder, source=here / "in.bed", output=here / "out.tsv", reference=here / "g.fa",
-        contigs=str(here / "names.tsv"),
-    )  # fmt: skip
-    before = predict_job._fingerprints(job)
-    assert predict_job._fingerprints(job) == before
-    path = folder / name if "/" in name else here / name
-    path.write_bytes(path.read_bytes() + b"\n")
-    assert predict_job._fingerprints(job) != before
 
 
 class TestVariants:

@@ -34,6 +34,7 @@ def folder(tmp_path_factory, network):
         for n in range(300, 450)
     ]
     write_vcf(folder / "v.vcf", records)
+    (folder / "n.bed").write_text("c\t2\t62\n")
     return folder
 
 
@@ -51,6 +52,8 @@ def words_of(command, folder, output):
                  "120", "--offsets", "0,3"],
         "background": ["background", *model, "--reference", f"{folder}/r.fa", "--window", "60",
                        "--variants-per-kind", "2"],
+        "calibration": ["background", *model, "--reference", f"{folder}/r.fa", "--window", "60",
+                        "--neighbour-bp", "3", "--neutral", f"{folder}/n.bed"],
         "generate": ["generate", *model, "--prompts", f"{folder}/p.fa", "-n", "3", "--length",
                      "15", "--forbid", "GATC"],
     }[command]  # fmt: skip
@@ -116,6 +119,9 @@ def test_both_workers_start_before_the_first_is_up(folder, tmp_path, monkeypatch
     [
         ("score", "json", 3),
         ("generate", "fa", 3),
+        ("variants", "vcf.gz", 2),
+        ("background", "json", None),
+        ("calibration", "json", 3),
         pytest.param("embed_vcf", "npz", 2, marks=pytest.mark.nightly),
         pytest.param("embed", "parquet", 3, marks=pytest.mark.nightly),
     ],
@@ -123,23 +129,23 @@ def test_both_workers_start_before_the_first_is_up(folder, tmp_path, monkeypatch
 def test_a_stopped_run_goes_on_to_the_same_bytes(
     folder, tmp_path, capsys, monkeypatch, command, ending, num_blocks
 ):
-    """Of variants, scan, background and predict, tests of their own show it."""
+    """Of scan and predict, tests of their own show it."""
     alone, resumed = (tmp_path / f"{name}.{ending}" for name in ("alone", "again"))
     assert main(words_of(command, folder, alone)) == 0
     told = capsys.readouterr().out
-    stopped = words_of(command, folder, resumed)
-    if command == "generate":
-        stopped += ["--resume"]  # without, one process draws all at once and keeps nothing
+    words = words_of(command, folder, resumed)
     kept = stop_once_behind(monkeypatch, 1)
     with pytest.raises(Stopped):
-        main(stopped)
+        # Without --resume, one process draws all texts at once and keeps nothing.
+        main([*words, "--resume"] if command == "generate" else words)
     assert not resumed.exists() and "continue with --resume" in capsys.readouterr().err
-    assert main(words_of(command, folder, resumed)) == 2
+    assert main(words) == 2
     assert "an earlier run was stopped" in capsys.readouterr().err
-    assert main([*words_of(command, folder, resumed), "--tag", "<fungi_species>", "--resume"]) == 2
-    assert "differs in: tags; give the same" in capsys.readouterr().err
-    assert main([*words_of(command, folder, resumed), "--resume"]) == 0
-    assert kept == list(range(num_blocks))
+    for other in (["--tag", "<fungi_species>"], ["--yarn", "4"]):
+        assert main([*words, *other, "--resume"]) == 2
+        assert "the earlier run differs in: " in capsys.readouterr().err
+    assert main([*words, "--resume"]) == 0
+    assert kept == list(range(num_blocks or len(kept))) and len(kept) > 1
     assert resumed.read_bytes() == alone.read_bytes()
     assert capsys.readouterr().out == told.replace(str(alone), str(resumed))
 
