@@ -95,7 +95,7 @@ def methods_of(model: Model) -> Iterator[Method]:
             yield method_for(runner, VariantOptions(window_bp=window_bp))
     tile_bp = method_for(runner, VariantOptions(protocol="tiled")).window_bp
     contexts_bp = (None, *(tile_bp // part // k * k for part in (3, 6)))
-    for downstream_bp, context_bp in product(DOWNSTREAM_BP, contexts_bp):
+    for context_bp, downstream_bp in product(contexts_bp, DOWNSTREAM_BP):
         options = VariantOptions(
             protocol="tiled", downstream_bp=downstream_bp, least_context_bp=context_bp
         )

@@ -190,6 +190,17 @@ def test_the_command_scores_all_snvs_of_the_regions(folder):
     assert same.cells == made.cells and same.settings == made.settings
 
 
+def test_a_dry_run_counts_what_the_tiles_read(folder, tmp_path, monkeypatch, capsys, read_tokens):
+    monkeypatch.setattr("carbon.inference.variants.plan._LEAST_SECONDS", 0)
+    words = ["--neutral", str(folder / "n.bed"), "--protocol", "tiled", "--downstream", "4"]
+    assert make(folder, tmp_path / "k.json", *words, "--dry-run") == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert not list(tmp_path.iterdir())
+    read_tokens.clear()
+    assert make(folder, tmp_path / "k.json", *words) == 0
+    assert plan["tokens"] == sum(read_tokens) and plan["variants"] == 3 * 48
+
+
 def test_a_run_that_was_stopped_goes_on(folder, tmp_path, monkeypatch, capsys):
     neutral = ["--neutral", str(folder / "n.bed")]
     stopped = interrupted_after(1, background_job.score_variants)
