@@ -94,7 +94,7 @@ def methods_of(model: Model) -> Iterator[Method]:
         if window_bp < full.window_bp:
             yield method_for(runner, VariantOptions(window_bp=window_bp))
     tile_bp = method_for(runner, VariantOptions(protocol="tiled")).window_bp
-    contexts_bp = (None, *(tile_bp // part // k * k for part in (3, 6)))
+    contexts_bp = (None, *(tile_bp // part // k * k for part in (6, 3)))
     for context_bp, downstream_bp in product(contexts_bp, DOWNSTREAM_BP):
         options = VariantOptions(
             protocol="tiled", downstream_bp=downstream_bp, least_context_bp=context_bp
