@@ -154,12 +154,12 @@ def auroc_of(
     Variants without a delta are left out, of both.
     """
     values = [-each[compared.places] for each in (deltas, others) if each is not None]
-    has = ~np.isnan(values).any(axis=0)
-    clusters = [gene for gene, each in zip(compared.genes, has, strict=True) if each]
-    statistics = [auroc(each[has], compared.labels[has]) for each in values]
-    if others is None:
-        return bootstrap(statistics[0], len(clusters), clusters=clusters)
-    return difference(*statistics, len(clusters), clusters=clusters)
+    kept = np.flatnonzero(~np.isnan(values).any(axis=0))
+    clusters = [compared.genes[at] for at in kept]
+    first, *rest = (auroc(each[kept], compared.labels[kept]) for each in values)
+    if not rest:
+        return bootstrap(first, len(clusters), clusters=clusters)
+    return difference(first, rest[0], len(clusters), clusters=clusters)
 
 
 def shown(estimate: Estimate) -> str:

@@ -67,7 +67,7 @@ class BackgroundScorer(VariantWorker):
         """Describe the model and the method."""
         super().__init__(model, job)
         self._rounded: ModelRunner | None = None
-        self.about = {
+        self.about: dict[str, Any] = {
             "carbon": __version__,
             "settings": settings_of(self.runner, self.method),
             "device": self.runner.device.type,
