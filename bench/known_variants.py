@@ -12,9 +12,10 @@ estimates as JSON, by comparison and score, for the card of the bundled model.
 import argparse
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,31 +61,55 @@ Measures = dict[str, dict[str, Any]]
 """Fields of an `Estimate` by the name of the measure."""
 
 
+class Drawn(NamedTuple):
+    """Variants of known consequence, and what they were drawn from."""
+
+    genome: Reference
+    annotation: Annotation
+    region: Interval
+    known: Known
+
+
 def main() -> None:
     """Draw variants, score them and print a line for each comparison and score."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("model")
-    parser.add_argument("genome", type=Path)
-    parser.add_argument("--annotation", type=Path, required=True)
-    parser.add_argument("--region", required=True, help="CONTIG or CONTIG:FIRST-LAST, held out")
-    parser.add_argument("--contig-names")
-    parser.add_argument("--each", type=int, default=250, help="variants of a kind")
+    parser = drawing_parser(__doc__)
     parser.add_argument(
         "--sites", type=int, default=100, help="neutral sites of a calibration cell"
     )
     parser.add_argument("--output", type=Path, help="JSON of all estimates")
     arguments = parser.parse_args()
     model = carbon.load(arguments.model)
+    with drawn_variants(arguments) as drawn:
+        estimates = compare(model, drawn, arguments.sites)
+    if arguments.output:
+        arguments.output.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_file(arguments.output) as path:
+            path.write_text(json.dumps(estimates, indent=1) + "\n", encoding="utf-8")
+
+
+def drawing_parser(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser of the model, and of the options that the drawn variants depend on."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("model")
+    parser.add_argument("genome", type=Path)
+    parser.add_argument("--annotation", type=Path, required=True)
+    parser.add_argument("--region", required=True, help="CONTIG or CONTIG:FIRST-LAST, held out")
+    parser.add_argument("--contig-names")
+    parser.add_argument("--each", type=int, default=250, help="variants of a kind")
+    return parser
+
+
+@contextmanager
+def drawn_variants(arguments: argparse.Namespace) -> Iterator[Drawn]:
+    """Yield variants drawn from the region of the arguments of `drawing_parser`."""
     with Reference(arguments.genome) as genome:
         names = contig_names(arguments.contig_names, genome.contig_lengths_bp)
         annotation = read_annotation(arguments.annotation, genome, contig_names=names)
         region = from_region(arguments.region, genome.contig_lengths_bp)
         known = draw(genome, Consequences(genome, annotation), region, arguments.each)
-        estimates = compare(model, genome, annotation, region.contig, known, arguments.sites)
-    if arguments.output:
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_file(arguments.output) as path:
-            path.write_text(json.dumps(estimates, indent=1) + "\n", encoding="utf-8")
+        yield Drawn(genome, annotation, region, known)
 
 
 def draw(genome: Reference, consequences: Consequences, region: Interval, most: int) -> Known:
@@ -132,17 +157,36 @@ def kind_of(consequences: Consequences, variant: Variant) -> tuple[str, str | No
     return ("inframe" if is_inframe else ""), effect.gene
 
 
-def compare(
-    model: Model,
-    genome: Reference,
-    annotation: Annotation,
-    contig: str,
-    known: Known,
-    sites_per_context: int,
-) -> dict[str, dict[str, Measures]]:
+class Comparison(NamedTuple):
+    """Variants of two kinds.
+
+    Attributes:
+        places: their places among all drawn variants.
+        labels: 1 of those of the first kind, which is likelier damaging, else 0.
+        genes: their genes.
+    """
+
+    places: list[int]
+    labels: NDArray[np.int64]
+    genes: list[str]
+
+
+def comparisons_of(known: Known) -> dict[str, Comparison]:
+    """Return the comparisons of the drawn variants by name."""
+    drawn = list(known.values())
+    found = {}
+    for name, kinds in COMPARISONS.items():
+        places = [at for at, (kind, _) in enumerate(drawn) if kind in kinds]
+        labels = np.array([drawn[at][0] == kinds[0] for at in places], np.int64)
+        found[name] = Comparison(places, labels, [drawn[at][1] for at in places])
+    return found
+
+
+def compare(model: Model, drawn: Drawn, sites_per_context: int) -> dict[str, dict[str, Measures]]:
     """Return AUROC and average precision by comparison and score or probe, and print them."""
+    genome, annotation, region, known = drawn
     neutral = [
-        each for each in intergenic(annotation, genome.contig_lengths_bp) if each.contig == contig
+        each for each in intergenic(annotation, genome.contig_lengths_bp) if region.overlaps(each)
     ]
     calibration = model.calibration(
         genome, neutral, neighbour_bp=3, sites_per_context=sites_per_context, protocol="tiled"
@@ -154,18 +198,18 @@ def compare(
     )
     vectors = {each.variant: each for each in model.embed_variants(genome, list(known))}
     estimates: dict[str, dict[str, Measures]] = {}
-    for name, kinds in COMPARISONS.items():
-        chosen = [each for each in scored if known[each.variant][0] in kinds]
-        labels = np.array([known[each.variant][0] == kinds[0] for each in chosen], np.int64)
-        genes = [known[each.variant][1] for each in chosen]
+    for name, compared in comparisons_of(known).items():
+        chosen = [scored[at] for at in compared.places]
         values: dict[str, NDArray[np.float64]] = {
             score: sign * np.array([getattr(each, score) for each in chosen], float)
             for score, sign in SIGNS.items()
         }
         features = np.array([difference(vectors[each.variant]) for each in chosen])
         blocks = [f"{each.variant.position // BLOCK_BP}" for each in chosen]
-        values |= {"linear probe": nested_probe(features, labels, blocks).scores}
-        measured = {each: measures(values[each], labels, genes) for each in values}
+        values |= {"linear probe": nested_probe(features, compared.labels, blocks).scores}
+        measured = {
+            each: measures(values[each], compared.labels, compared.genes) for each in values
+        }
         estimates[name] = {score: each for score, each in measured.items() if each}
         for score, each in estimates[name].items():
             print(f"{name}, {score}: {shown(each)}", flush=True)

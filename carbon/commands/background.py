@@ -17,7 +17,8 @@ def background(*, job: BackgroundJob, workers: Workers = WORKERS) -> None:
     job.genes.check()
     job.check_neutral()
 
-    from carbon.inference.variants.background_job import run_background_job
+    from carbon.inference.variants.background_job import plan_background_job, run_background_job
 
     check_ending(job.output, "background")
-    print(json.dumps(run_background_job(job, workers)))
+    run = plan_background_job if job.dry_run else run_background_job
+    print(json.dumps(run(job, workers)))

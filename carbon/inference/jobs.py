@@ -254,6 +254,7 @@ class BackgroundJob:
         genes: separate SNVs by consequence, and coding indels from others; with --neighbour-bp,
             neutral sites are outside of genes.
         neutral: neutral sites are in its regions.
+        dry_run: report tokens and hours, here and on an H200, and write nothing.
     """
 
     loading: _Loading
@@ -265,6 +266,7 @@ class BackgroundJob:
         default_factory=BackgroundOptions
     )
     method: _VariantMethod = field(default_factory=VariantOptions)
+    dry_run: _DryRun = False
 
     def check_neutral(self) -> None:
         """Check the options of neutral sites before large imports.

@@ -91,6 +91,22 @@ def test_percentiles_beside_the_scores(folder, tmp_path, capsys):
     assert [row["percentile"] is None for row in rows] == [False, False, True, True, False]
 
 
+def test_a_dry_run_counts_what_the_network_reads(
+    folder, tmp_path, capsys, monkeypatch, read_tokens
+):
+    monkeypatch.setattr("carbon.inference.variants.plan._LEAST_SECONDS", 0)
+    assert make(folder, tmp_path / "b.json", "--dry-run") == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert not list(tmp_path.iterdir())
+    read_tokens.clear()
+    assert make(folder, tmp_path / "b.json") == 0
+    made = Background.read(tmp_path / "b.json")
+    # A float32 model scores a sample with rounded weights, too.
+    assert made.drawn["variants"] < plan["variants"] <= made.drawn["variants"] + 320
+    assert plan["tokens"] == sum(read_tokens)
+    assert plan["hours"] > 0 and set(plan["hours_h200"]) == {"500m", "3b"}
+
+
 def test_a_background_of_other_settings_is_one_line(folder, tmp_path, capsys, network):
     given = ["--background", str(folder / "b.json")]
     torch.manual_seed(1)  # the network of the other tests is of seed 0

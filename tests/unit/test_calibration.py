@@ -187,6 +187,17 @@ def test_the_command_scores_all_snvs_of_the_regions(folder):
     assert same.cells == made.cells and same.settings == made.settings
 
 
+def test_a_dry_run_counts_what_the_tiles_read(folder, tmp_path, monkeypatch, capsys, read_tokens):
+    monkeypatch.setattr("carbon.inference.variants.plan._LEAST_SECONDS", 0)
+    words = ["--neutral", str(folder / "n.bed"), "--protocol", "tiled", "--downstream", "4"]
+    assert make(folder, tmp_path / "k.json", *words, "--dry-run") == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert not list(tmp_path.iterdir())
+    read_tokens.clear()
+    assert make(folder, tmp_path / "k.json", *words) == 0
+    assert plan["tokens"] == sum(read_tokens) and plan["variants"] == 3 * 48
+
+
 def test_scores_in_tables_and_vcfs_are_those_of_python(folder, tmp_path, capsys):
     given = ["--calibration", str(folder / "k.json")]
     assert score(folder, tmp_path / "s.parquet", *given) == 0

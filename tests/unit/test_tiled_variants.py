@@ -10,7 +10,7 @@ from carbon.cli import main
 from carbon.errors import UserError
 from carbon.genome import Reference, Variant
 from carbon.genome.normalize import normalize_variant
-from carbon.inference import VariantOptions
+from carbon.inference import VariantOptions, jobs
 from carbon.inference.variants import compare_block, method_for
 from carbon.inference.variants import files as variant_files
 from carbon.inference.variants.tiles import tiled_site
@@ -79,10 +79,10 @@ def run(tmp_path_factory, network):
     ]
     write_vcf(folder / "in.vcf", records)
 
-    def run(output, *more):
+    def run(output, *more, vcf=folder / "in.vcf"):
         return main(
             ["variants", "--model", str(folder / "model"), "--reference", str(folder / "r.fa"),
-             "--vcf", str(folder / "in.vcf"), "--output", str(output), "--protocol", "tiled",
+             "--vcf", str(vcf), "--output", str(output), "--protocol", "tiled",
              "--window", "150", "--least-context", "48", "--downstream", "20", *more]
         )  # fmt: skip
 
@@ -107,6 +107,19 @@ def test_a_dry_run_writes_nothing(run, tmp_path, capsys):
     assert plan["alleles"] == plan["records"] == 124 and plan["hours"] > 0  # 420 / 5 + 200 / 5
     assert set(plan["hours_h200"]) == {"500m", "3b"}
     assert not (tmp_path / "none.tsv").exists()
+
+
+@pytest.mark.parametrize("more", [[], ["--dry-run"]])
+def test_an_unsorted_vcf_is_refused_before_the_model_loads(
+    run, tmp_path, capsys, monkeypatch, more
+):
+    write_vcf(tmp_path / "bad.vcf", [f"c\t{at}\t.\t{BASES[at - 1]}\tN\t.\t.\t." for at in (9, 5)])
+    loaded = []
+    monkeypatch.setattr(jobs.LoadingOptions, "load", lambda *_: loaded.append(1))
+    assert run(tmp_path / "o.tsv", *more, vcf=tmp_path / "bad.vcf") == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "comes after c:9, the file is not sorted" in line and not loaded
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.vcf"]
 
 
 @pytest.mark.parametrize("strand", "+-")

@@ -1,6 +1,7 @@
 """Compute a background or a calibration: draw variants, and score them by workers."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,6 +32,7 @@ from carbon.inference.variants.background_scores import (
 )
 from carbon.inference.variants.calibration import Calibration, calibration_of
 from carbon.inference.variants.files import VariantWorker, blocks_by_place
+from carbon.inference.variants.plan import costs_of
 from carbon.inference.variants.score import score_variants
 from carbon.io.files import check_no_input, content_sha256, output_path
 from carbon.parallel.driver import Job, run_job
@@ -65,7 +67,7 @@ class BackgroundScorer(VariantWorker):
         """Describe the model and the method."""
         super().__init__(model, job)
         self._rounded: ModelRunner | None = None
-        self.about = {
+        self.about: dict[str, Any] = {
             "carbon": __version__,
             "settings": settings_of(self.runner, self.method),
             "device": self.runner.device.type,
@@ -96,12 +98,9 @@ def run_background_job(job: BackgroundJob, options: WorkerOptions) -> dict[str, 
         workers_for(job, BackgroundScorer, options) as workers,
         Reference(job.reference) as reference,
     ):
-        names = contig_names(job.genes.contigs, reference.contig_lengths_bp)
-        genes = read_genes(job.genes, reference, names)
-        warn_of_unknown_codes(job.genes, genes)
+        plan_by = _read_sources(job, reference)
         scored_by = workers.about(_expected_blocks(job))
-        plan_of = _kinds_plan if job.drawing.neighbour_bp is None else _calibration_plan
-        plan = plan_of(job, reference, names, genes.annotation, scored_by)
+        plan = plan_by(scored_by)
 
         def write(results: Results) -> BackgroundFile:
             background = plan.background(results)
@@ -119,6 +118,47 @@ def run_background_job(job: BackgroundJob, options: WorkerOptions) -> dict[str, 
         background = run_job(work, workers, write)
     counts = plan.counts(background)
     return {"output": str(job.output), **counts, **background.drawn, **background.settings}
+
+
+def plan_background_job(job: BackgroundJob, options: WorkerOptions) -> dict[str, Any]:
+    """Estimate the tokens and the time of a background, without writing output.
+
+    Variants are drawn and their tokens counted. The time is extrapolated from the first variants,
+    as by `plan_variant_job`; deltas of rounded weights count as the others.
+
+    Args:
+        job: the job.
+        options: only the device is used.
+
+    Returns:
+        `variants` to score, with those to score again with rounded weights; `tokens`,
+        `tokens_per_variant`, `tokens_per_second`, `hours` and `hours_h200` as `plan_variant_job`
+        returns them; and the settings.
+
+    Raises:
+        GenomeError, UserError: as for `run_background_job`.
+    """
+    output_path(job.output)
+    with Reference(job.reference) as reference:
+        plan_by = _read_sources(job, reference)
+        scorer = BackgroundScorer(job.loading.load(options.device), job)
+        plan = plan_by(scorer.about)
+        number, costs = costs_of(
+            scorer.runner,
+            reference,
+            lambda: ([part.variant for part in block] for block in plan.blocks),
+            scorer.method,
+        )
+    return {"variants": number, **costs, **scorer.about["settings"]}
+
+
+def _read_sources(job: BackgroundJob, reference: Reference) -> Callable[[dict[str, Any]], "_Plan"]:
+    """Read what variants are drawn from; return the function from `about` to the plan."""
+    names = contig_names(job.genes.contigs, reference.contig_lengths_bp)
+    genes = read_genes(job.genes, reference, names)
+    warn_of_unknown_codes(job.genes, genes)
+    plan_of = _kinds_plan if job.drawing.neighbour_bp is None else _calibration_plan
+    return partial(plan_of, job, reference, names, genes.annotation)
 
 
 class _Plan(NamedTuple):

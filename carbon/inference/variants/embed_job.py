@@ -120,6 +120,7 @@ def run_variant_embed_job(job: EmbedJob, options: WorkerOptions) -> dict[str, An
         workers_for(job, AlleleEmbedder, options) as workers,
     ):
         vcf = reader_of(records, records.vcf, reference)
+        num_records = checked_records(vcf, reference, records)
         about = workers.about(in_blocks(vcf, EMBEDDED_PER_BLOCK))
         checksums = checksums_of(about["identity"], reference.contig_lengths_bp)
         settings = about["settings"] | checksums
@@ -141,7 +142,7 @@ def run_variant_embed_job(job: EmbedJob, options: WorkerOptions) -> dict[str, An
             description="embedding variants",
             output=job.output,
             settings=settings | about["identity"] | filters | fingerprints(records, records.vcf),
-            check=lambda: checked_records(vcf, reference, records),
+            check=lambda: num_records,
             blocks=lambda: in_blocks(vcf, EMBEDDED_PER_BLOCK),
             payload=lambda block: [row._replace(columns=()) for row in block],
             source=str(records.vcf),

@@ -299,6 +299,7 @@ def score_vcf(
     check_no_input(job.output, *input_files(job), names_table(job.genes.contigs))
     with Reference(job.reference) as reference:
         vcf = reader_of(job, path, reference)
+        num_records = checked_records(vcf, reference, job, why_unwritable)
         about = workers.about(in_blocks(vcf, _RECORDS_PER_BLOCK))
         background, percentile = background_for(
             about["background"],
@@ -343,7 +344,7 @@ def score_vcf(
             description="scoring variants",
             output=job.output,
             settings=settings | about["identity"] | fingerprints(job, path),
-            check=lambda: checked_records(vcf, reference, job, why_unwritable),
+            check=lambda: num_records,
             blocks=lambda: blocks_of(vcf, about["settings"]),
             # Workers do not need genotypes, of which there may be thousands.
             payload=lambda block: [row._replace(columns=()) for row in block],

@@ -1,10 +1,10 @@
-"""Estimate the cost of scoring a VCF: count its tokens, and time the first of them."""
+"""Estimate the cost of scoring variants: count their tokens, and time the first of them."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from carbon.genome import Reference, Variant, VcfReader, VcfRow
+from carbon.genome import Reference, Variant, VcfRow
 from carbon.inference.jobs import VariantJob
 from carbon.inference.variants.files import (
     blocks_of,
@@ -43,28 +43,43 @@ def plan_variant_job(job: VariantJob, options: WorkerOptions) -> dict[str, Any]:
     Raises:
         GenomeError, UserError: as for `run_variant_job`.
     """
-    runner = job.loading.load(options.device).runner
-    method = method_for(runner, job.method, job.scores)
-    settings = method.settings()
     with vcf_of(job) as path, Reference(job.reference) as reference:
         vcf = reader_of(job, path, reference)
-        checked_records(vcf, reference, job, why_unwritable)
-        num_records = num_alleles = tokens = 0
-        for block in blocks_of(vcf, settings):
-            variants = _variants(block)
-            num_records += len(block)
-            num_alleles += len(variants)
-            tokens += num_tokens(runner, reference, variants, method)
-        speed = _tokens_per_second(runner, reference, vcf, method)
-    return {
-        "records": num_records,
-        "alleles": num_alleles,
+        num_records = checked_records(vcf, reference, job, why_unwritable)
+        runner = job.loading.load(options.device).runner
+        method = method_for(runner, job.method, job.scores)
+        settings = method.settings()
+        num_alleles, costs = costs_of(
+            runner, reference, lambda: map(_variants, blocks_of(vcf, settings)), method
+        )
+    return {"records": num_records, "alleles": num_alleles, **costs, **settings}
+
+
+def costs_of(
+    runner: "ModelRunner",
+    reference: Reference,
+    blocks: Callable[[], Iterator[list[Variant]]],
+    method: Method,
+) -> tuple[int, dict[str, Any]]:
+    """Return the number of variants, and the tokens and the time of scoring them.
+
+    Args:
+        runner: runner of the model.
+        reference: the reference sequence.
+        blocks: yields the variants in blocks that are scored together; called twice.
+        method: scoring method.
+    """
+    num_variants = tokens = 0
+    for variants in blocks():
+        num_variants += len(variants)
+        tokens += num_tokens(runner, reference, variants, method)
+    speed = _tokens_per_second(runner, reference, blocks(), method)
+    return num_variants, {
         "tokens": tokens,
-        "tokens_per_variant": round(tokens / max(num_alleles, 1), 1),
+        "tokens_per_variant": round(tokens / max(num_variants, 1), 1),
         "tokens_per_second": round(speed),
         "hours": _hours(tokens, speed),
         "hours_h200": hours_h200(tokens),
-        **settings,
     }
 
 
@@ -82,13 +97,11 @@ def _variants(block: list[VcfRow]) -> list[Variant]:
 
 
 def _tokens_per_second(
-    runner: "ModelRunner", reference: Reference, vcf: VcfReader, method: Method
+    runner: "ModelRunner", reference: Reference, blocks: Iterator[list[Variant]], method: Method
 ) -> float:
     """Score the first variants for long enough; return the tokens per second."""
-    blocks: Iterator[list[VcfRow]] = blocks_of(vcf, method.settings())
     tokens, seconds = 0, 0.0
-    for block in blocks:
-        variants = _variants(block)
+    for variants in blocks:
         began = time.perf_counter()
         list(score_variants(runner, reference, variants, method))
         seconds += time.perf_counter() - began
