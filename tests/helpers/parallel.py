@@ -167,6 +167,8 @@ def started(folder, *more):
     return subprocess.Popen(
         words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         start_new_session=True,
+        # A shell ignores Ctrl-C for what it starts by `&`, and so do the children of that.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
 
 

@@ -66,8 +66,9 @@ def test_without_the_switch_every_matrix_is_a_stock_one():
 
     config = recipe()
     mesh = SimpleNamespace(
-        shape=Mesh(), pipeline_rank=0, device=CPU, context_group=None, share=ContextShard()
-    )
+        shape=Mesh(), pipeline_rank=0, device=CPU, context_group=None, share=ContextShard(),
+        world_size=1,
+    )  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("train.distributed.parallelize._shard", lambda *given: None)
         (found,) = build_stages(config, mesh)

@@ -24,10 +24,14 @@ def network_config(config: TrainConfig) -> "PreTrainedConfig":
 
 
 def stock_network(config: "PreTrainedConfig") -> Any:
-    """Return the network of a configuration, on the device that torch makes tensors on."""
-    from transformers import AutoModelForCausalLM
+    """Return the network of a configuration, with torch's default device and dtype.
 
-    return AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
+    `AutoModelForCausalLM.from_config` would take the dtype of the configuration instead.
+    """
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
+
+    network_types: Any = MODEL_FOR_CAUSAL_LM_MAPPING
+    return network_types[type(config)](config)
 
 
 def build_network(config: TrainConfig) -> Any:
