@@ -172,6 +172,15 @@ def started(folder, *more):
     )  # fmt: skip
 
 
+def stop(driver, number) -> str:
+    """Send a signal, Ctrl-C as a terminal does; return what a driver has written to stderr."""
+    if number == signal.SIGINT:
+        os.killpg(driver.pid, number)
+    else:
+        driver.send_signal(number)
+    return driver.communicate(timeout=60)[1]
+
+
 def num_kept(folder) -> int:
     """Return the number of blocks in the journal of a driver."""
     path = folder / ".o.progress"

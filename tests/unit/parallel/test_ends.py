@@ -1,12 +1,11 @@
 """When a driver ends, its processes end too, and another run continues its journal."""
 
-import os
 import signal
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.parallel import WHOLE, job_of, num_kept, run, started, this_process
+from tests.helpers.parallel import WHOLE, job_of, num_kept, run, started, stop, this_process
 from tests.helpers.processes import waits_for
 
 
@@ -44,11 +43,7 @@ def test_nothing_is_left_but_the_journal(tmp_path, at, number, code):
         waits_for(lambda: num_kept(tmp_path) > 1, 60)
     else:
         waits_for(lambda: len(members(driver.pid)) > 2, 60)  # the fork server is there
-    if number == signal.SIGINT:
-        os.killpg(driver.pid, number)  # as a terminal sends Ctrl-C
-    else:
-        driver.send_signal(number)
-    _, said = driver.communicate(timeout=60)
+    said = stop(driver, number)
     # Ctrl-C before the driver is ready for it ends Python with a traceback.
     assert driver.returncode == code, said
     waits_for(lambda: not members(driver.pid), 60)

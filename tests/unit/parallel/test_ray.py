@@ -1,7 +1,6 @@
 """Blocks by actors of a Ray cluster, whose nodes are simulated on this machine."""
 
 import json
-import os
 import signal
 import threading
 from functools import partial
@@ -21,6 +20,7 @@ from tests.helpers.parallel import (
     num_kept,
     run,
     started,
+    stop,
     this_process,
 )
 from tests.helpers.processes import waits_for
@@ -107,11 +107,7 @@ def test_actors_end_with_their_driver(cluster, tmp_path, number, code):
     (tmp_path / "slow").write_text("0.3")
     driver = started(tmp_path, "--ray", cluster.address)
     waits_for(lambda: num_kept(tmp_path) > 2, 120)
-    if number == signal.SIGINT:
-        os.killpg(driver.pid, number)  # as a terminal sends Ctrl-C
-    else:
-        driver.send_signal(number)
-    _, said = driver.communicate(timeout=60)
+    said = stop(driver, number)
     assert driver.returncode == code, said
     assert "Traceback" not in said
     assert not (tmp_path / "o").exists()
