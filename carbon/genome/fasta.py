@@ -36,15 +36,17 @@ from carbon.genome.sequences import (
     open_bytes,
 )
 from carbon.io.files import atomic_file, errors_naming, scratch_folder, why_no_file
+from carbon.progress import say
 
 _NAME_BYTES = 65_000  # htslib does not read index lines of 64 KiB
 _HEADER_BYTES = 1 << 20
 _LINE_BYTES = 1 << 16
 _BLANK_BYTES = 1 << 10  # blanks at the end of a line
 _BGZIP_BLOCK_BYTES = 1 << 16
-# Text from the last base of a contig, if it has one, to the first base of the next.
-_BETWEEN = re.compile(rb"(?:\s*\n)?>[ \t]*(\S+)[^\n]*\n")
-_FROM_LAST_BASE = re.compile(rb"[!-~]\s*\n>[ \t]*(\S+)[^\n]*\n")
+# Text from the last base of a contig, if it has one, to the first base of the next; an index leaves
+# out contigs without bases, which may stand between the two.
+_BETWEEN = re.compile(rb"(?:\s*\n)?(?:>[^\n]*\n\s*)*>[ \t]*(\S+)[^\n]*\n")
+_FROM_LAST_BASE = re.compile(rb"[!-~]\s*\n(?:>[^\n]*\n\s*)*>[ \t]*(\S+)[^\n]*\n")
 
 Indexes = tuple[Path, Path | None]  # .fai, and .gzi for a bgzip
 Read = Callable[[int, int], bytes]  # reads text of a FASTA, by offset and number of bytes
@@ -126,13 +128,14 @@ def _open_copy(path: Path, scratch: Path) -> pysam.FastaFile | None:
 
 
 def _distinct_contigs(path: Path) -> Iterator[Part]:
-    """Yield headers and bases of a FASTA.
+    """Yield headers and bases of a FASTA, and report contigs without bases at the end.
 
     Raises:
         GenomeError: the file is not a FASTA, two contigs share a name, or a name is too long for an
             index.
     """
-    names: set[bytes] = set()
+    has_bases: dict[bytes, bool] = {}
+    name = b""
     lines = SequenceLines(path)
     for header, bases in lines.fasta():
         if header:
@@ -142,12 +145,15 @@ def _distinct_contigs(path: Path) -> Iterator[Part]:
                     f"a contig's name of {len(name):,} letters, more than an index can hold; the "
                     "name ends at the first space"
                 )
-            if name in names:
+            if name in has_bases:
                 raise lines.error(
                     f"contig '{name.decode(errors='replace')}' occurs twice; keep one"
                 )
-            names.add(name)
+            has_bases[name] = False
+        has_bases[name] |= bool(bases)
         yield header, bases
+    if empty := [name.decode(errors="replace") for name, has in has_bases.items() if not has]:
+        say(f"{path}: contigs without bases are left out: {len(empty)} ({shown_names(empty)})")
 
 
 def _build_indexes(

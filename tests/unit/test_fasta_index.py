@@ -164,3 +164,15 @@ def test_every_contig_of_many_is_looked_at(tmp_path):
     fai.write_text("\n".join(rows) + "\n")
     with Reference(path) as reference:
         assert reference.fetch(Interval(name, 0, 6)) == "ACGTAC"
+
+
+@pytest.mark.parametrize("line", ["", "\n"])
+def test_contigs_without_bases_are_reported_and_left_out(tmp_path, capsys, line):
+    (path := tmp_path / "r.fa").write_text(f">e\n>a\nACGTA\nCG\n>b of it\n{line}>c\nGGCA\n")
+    said = []
+    for _ in range(2):  # the second time by the index of the first
+        with Reference(path) as reference:
+            assert reference.contig_lengths_bp == {"a": 7, "c": 4}
+            assert reference.fetch(Interval("c", 1, 4)) == "GCA"
+        said.append(capsys.readouterr().err)
+    assert said == [f"{path}: contigs without bases are left out: 2 ('e', 'b')\n", ""]
