@@ -150,7 +150,8 @@ def _distinct_contigs(path: Path) -> Iterator[Part]:
                     f"contig '{name.decode(errors='replace')}' occurs twice; keep one"
                 )
             has_bases[name] = False
-        has_bases[name] |= bool(bases)
+        if bases:
+            has_bases[name] = True
         yield header, bases
     if empty := [name.decode(errors="replace") for name, has in has_bases.items() if not has]:
         say(f"{path}: contigs without bases are left out: {len(empty)} ({shown_names(empty)})")
