@@ -144,8 +144,8 @@ KindSeconds = Mapping[tuple[str, int], float]
 def cut_by_time(seconds: KindSeconds, stages: Sequence[range]) -> KindSeconds:
     """Return the seconds of stages that are cut where they take equally long.
 
-    All layers take the mean time of a layer before the last stage. What the last stage takes
-    beyond that is the head's.
+    All layers take the mean time of a layer before the last stage. The rest of the
+    last stage's time is the head's.
 
     Args:
         seconds: of the stages as they are.

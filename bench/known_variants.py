@@ -62,7 +62,7 @@ Measures = dict[str, dict[str, Any]]
 
 
 class Drawn(NamedTuple):
-    """Variants of known consequence, and what they were drawn from."""
+    """Variants of known consequence, with the genome and annotation they were drawn from."""
 
     genome: Reference
     annotation: Annotation
@@ -162,7 +162,7 @@ class Comparison(NamedTuple):
 
     Attributes:
         places: their places among all drawn variants.
-        labels: 1 of those of the first kind, which is likelier damaging, else 0.
+        labels: 1 for the first kind, which is likelier damaging, else 0.
         genes: their genes.
     """
 

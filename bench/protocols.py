@@ -47,7 +47,7 @@ OPTIONS = ("protocol", "window_bp", "downstream_bp", "least_context_bp")
 _VARIANTS_PER_BLOCK = 512
 
 Row = dict[str, Any]
-"""The `OPTIONS` of a row; `variants`, a checksum of what was scored; `deltas`, None without a
+"""The `OPTIONS` of a row; `variants`, a checksum of the scored variants; `deltas`, None without a
 score; `tokens` and `cpu_ms`, means of a variant."""
 
 

@@ -558,7 +558,7 @@ def demo_under_load(folder: Path, seconds: float) -> str:
 
 @contextmanager
 def _server_apart(*words: str) -> Iterator[tuple[str, str]]:
-    """Run a server in a process of its own; yield its address and process ID."""
+    """Run a server in another process; yield its address and process ID."""
     command = [sys.executable, "-m", "carbon", *words]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:

@@ -10,7 +10,7 @@ ArchitectureName = Literal["llama", "qwen3"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelSpec:
-    """All that Carbon knows of an architecture.
+    """An architecture.
 
     A decoder has `model.embed_tokens`, `model.layers`, `model.norm`, `model.rotary_emb` and
     `lm_head`; a layer has `q_proj`, `k_proj`, `v_proj`, `o_proj`, `gate_proj`, `up_proj` and
