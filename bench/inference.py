@@ -22,7 +22,7 @@ from carbon.batching import in_blocks
 from carbon.genome import Interval, Reference, Variant, VcfReader
 from carbon.inference import Model, VariantScore, load
 from carbon.inference.jobs import LoadingOptions, VariantJob
-from carbon.inference.options import VariantOptions
+from carbon.inference.options import ProtocolName, VariantOptions
 from carbon.inference.variants import method_for, score_variants
 from carbon.inference.variants.files import VariantScorer, score_vcf
 from carbon.inference.variants.score import num_tokens
@@ -301,7 +301,7 @@ def real_panel(folder: Path, number: int) -> dict[str, float] | None:
         reference=data / _FASTA,
         vcf=vcf,
         output=folder / "panel.scored.vcf.gz",
-        method=VariantOptions(window_bp=1024),
+        method=VariantOptions(protocol="centered", window_bp=1024),
     )
     alone = InProcess(lambda: VariantScorer(model, job))
     with _clocked(model) as inside, Workers(alone) as workers:
@@ -361,7 +361,13 @@ def scan_random(length_bp: int) -> None:
 
 
 def _scores(
-    model: Model, reference: Reference, variants: list[Variant], **options: Any
+    model: Model,
+    reference: Reference,
+    variants: list[Variant],
+    protocol: ProtocolName = "centered",
+    **options: Any,
 ) -> list[float]:
-    scores: Any = model.score_variants(reference, variants, strands="forward", **options)
+    scores: Any = model.score_variants(
+        reference, variants, protocol=protocol, strands="forward", **options
+    )
     return [score.delta for score in scores]

@@ -88,12 +88,12 @@ def measured(
 def methods_of(model: Model) -> Iterator[Method]:
     """Yield the methods of all rows that fit the model's context."""
     runner, k = model.runner, model.runner.vocabulary.k
-    full = method_for(runner, VariantOptions())
+    full = method_for(runner, VariantOptions(protocol="centered"))
     yield full
     for window_bp in WINDOWS_BP:
         if window_bp < full.window_bp:
-            yield method_for(runner, VariantOptions(window_bp=window_bp))
-    tile_bp = method_for(runner, VariantOptions(protocol="tiled")).window_bp
+            yield method_for(runner, VariantOptions(protocol="centered", window_bp=window_bp))
+    tile_bp = method_for(runner, VariantOptions()).window_bp
     contexts_bp = (None, *(tile_bp // part // k * k for part in (6, 3)))
     for context_bp, downstream_bp in product(contexts_bp, DOWNSTREAM_BP):
         options = VariantOptions(

@@ -102,5 +102,7 @@ def _timed(name: str, work: Callable[[], list[float]], seconds: dict[str, float]
 
 
 def _scores(model: Model, reference: Reference, variants: list[Variant]) -> list[float]:
-    scores: Iterator[Any] = model.score_variants(reference, variants, strands="forward")
+    scores: Iterator[Any] = model.score_variants(
+        reference, variants, protocol="centered", strands="forward"
+    )
     return [score.delta for score in scores]

@@ -443,6 +443,7 @@ def with_deltas(config: FinetuneConfig, prepared: PreparedData) -> PreparedData:
         scores = model.score_variants(
             reference,
             [each.variant for each in variants],
+            protocol="centered",
             window_bp=min(config.data.window_bp, _context_bp(config)),
             strands=config.method.strands,
         )

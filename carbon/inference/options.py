@@ -148,6 +148,8 @@ PROTOCOLS: dict[ProtocolName, VariantProtocol] = {
 }
 DEFAULT_DOWNSTREAM_BP = 192
 """Bases that `tiled` compares after the longer allele."""
+DEFAULT_LEAST_CONTEXT_SHARE = 6
+"""The least context of `tiled` is the window divided by this number, in whole k-mers."""
 
 ScoreName = Literal[
     "delta", "abs_delta", "jsd", "embedding_distance", "allele_entropy", "calibrated_delta"
@@ -561,14 +563,13 @@ class VariantEmbedKeywords(TypedDict, total=False):
 class VariantOptions:
     """How variants are scored.
 
-    `centered` compares the second half of a window around the variant; it shifts an ALT's window by
-    its additional length, modulo k, so that the k-mers after an indel are the same for both
-    alleles. `right_end` compares the alleles, at least up to the first base that differs, after a
-    window that ends where they begin; its window is the bases before the variant. `tiled`, for many
-    variants, reads the reference once in overlapping windows on a fixed grid, from which the
-    alleles continue. Offsets are bases left out at the start of REF's window, which shifts the
-    k-mers, each 0 to k - 1; the delta is the mean over offsets. A strand that cannot distinguish
-    the alleles is left out.
+    `tiled` reads the reference once in overlapping windows on a fixed grid, from which the alleles
+    continue. `centered` compares the second half of a window around the variant; it shifts an ALT's
+    window by its additional length, modulo k, so that the k-mers after an indel are the same for
+    both alleles. `right_end` compares the alleles, at least up to the first base that differs,
+    after a window that ends where they begin; its window is the bases before the variant. Offsets
+    are bases left out at the start of REF's window, which shifts the k-mers, each 0 to k - 1; the
+    delta is the mean over offsets. A strand that cannot distinguish the alleles is left out.
 
     Attributes:
         protocol: compare windows around the variant; or the alleles, up to their first difference,
@@ -577,14 +578,14 @@ class VariantOptions:
             models: all that fits).
         downstream_bp: bases that tiled compares after the longer allele (default: 192).
         least_context_bp: bases before a variant that tiled reads at least, except at the start of a
-            contig (default: half of the window).
+            contig (default: a sixth of the window).
         by: likelihoods by the chain rule or by marginals.
         strands: strands to score; the mean of both also shows how far they disagree.
         offsets: average over k-mer offsets such as 0,2,4, or all.
         tags: metadata tag; may be repeated.
     """
 
-    protocol: ProtocolName = "centered"
+    protocol: ProtocolName = "tiled"
     window_bp: int | None = None
     downstream_bp: Positive | None = None
     least_context_bp: Natural | None = None
@@ -664,7 +665,7 @@ class ScanOptions:
             models: all that fits).
         downstream_bp: bases after a base that both sides compare (default: 192).
         least_context_bp: context bases at the start of a window that are not scored (default: half
-            of the window).
+            of the window, or a sixth for both sides).
         offsets: k-mer offsets such as 0,2,4, or all (default: 0, or all for token_start).
         combine: the mean over offsets, or every base at the offset where it begins a k-mer.
         strands: strands to score (default: forward, or both for both sides).

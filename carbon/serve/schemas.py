@@ -192,7 +192,7 @@ class VariantScoring(TaggedRequest):
 
     variants: Annotated[list[str], FailFast(), BeforeValidator(_as_list), Field(min_length=1)]
     scores: Annotated[list[ScoreName], FailFast()] = ["delta"]
-    protocol: ProtocolName = "centered"
+    protocol: ProtocolName = "tiled"
     window_bp: int | None = None
     downstream_bp: int | None = None
     least_context_bp: int | None = None

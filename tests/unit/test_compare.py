@@ -98,7 +98,9 @@ class TestFormats:
     def test_two_formats_compare_as_one(self, scored, tmp_path, capsys):
         b, table = scored / "b.vcf.gz", tmp_path / "t.json"
         found = compared(capsys, scored / "a.tsv", b, "--output", table)
-        assert found["settings_that_differ"] == {"window_bp": [60, 120]}
+        assert found["settings_that_differ"] == {
+            "window_bp": [60, 120], "downstream_bp": [27, 51], "least_context_bp": [6, 18],
+        }  # fmt: skip
         assert found["not_scored"] == {"a": {"symbolic_allele": 1}, "b": {"symbolic_allele": 1}}
         assert found["compared"] == len(json.loads(table.read_text())["rows"]) == 4 * 3 + 2
         assert set(found["by_consequence"]) >= {"missense_variant"}

@@ -108,8 +108,10 @@ def test_defaults_that_scores_depend_on():
     model = SimpleNamespace(context_tokens=32_768, vocabulary=NATIVE)
     method = method_for(model, VariantOptions())
     scan = scan_method_for(model, ScanOptions())
-    assert (method.protocol, method.by, method.strands) == ("centered", "chain", "both")
+    assert (method.protocol, method.by, method.strands) == ("tiled", "chain", "both")
     assert (method.window_bp, method.offsets) == (8192, (0,))
+    # Whole 6-mers of a sixth of the window: 8192 / 6 = 1365.3.
+    assert (method.least_context_bp, method.downstream_bp) == (1362, 192)
     assert (scan.offsets, scan.combine, scan.strands) == ((0,), "mean", "forward")
     rule = SamplingRule()
     assert (rule.mode, rule.temperature, rule.repetition_penalty) == ("token", 1.0, 0.0)

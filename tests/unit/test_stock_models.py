@@ -157,6 +157,7 @@ def test_deltas_of_centered(model, stock, reference, strand):
     window_bp = min(60, model.context_bp)
     variants, offsets = [*VARIANTS, insertion(), deletion()], sorted({0, stock.k - 1})
     options = {"window_bp": window_bp, "strands": strand, "offsets": offsets}
+    options["protocol"] = "centered"
     scores = list(model.score_variants(reference, variants, **options))
     sign = "+" if strand == "forward" else "-"
     for variant, score in zip(variants, scores, strict=True):
@@ -202,6 +203,11 @@ def tiled_delta(stock: StockModel, variant: Variant, strand: str, context_bp: in
     return totals[1] - totals[0]
 
 
+def default_context_bp(stock: StockModel) -> int:
+    """Return a sixth of a window of 66 bases, in whole k-mers."""
+    return 11 // stock.k * stock.k
+
+
 @pytest.mark.parametrize(
     ("variants", "context_bp"),
     [  # SNV 7 is near the start of the contig, and of its reverse complement near the end
@@ -214,7 +220,8 @@ def test_deltas_of_tiled(model, stock, reference, variants, context_bp):
     options = {"window_bp": 66, "downstream_bp": 10, "least_context_bp": context_bp}
     scores = model.score_variants(reference, variants, protocol="tiled", **options)
     for variant, score in zip(variants, scores, strict=True):
-        expected = [tiled_delta(stock, variant, strand, context_bp or 33) for strand in "+-"]
+        least_bp = context_bp or default_context_bp(stock)
+        expected = [tiled_delta(stock, variant, strand, least_bp) for strand in "+-"]
         assert [score.forward, score.reverse] == pytest.approx(expected, abs=CLOSE)
 
 
@@ -271,7 +278,9 @@ def test_scan_of_both_sides(model, stock, reference):
     for row, at in zip(chunk.log_probabilities, range(100, 103), strict=True):
         deltas = [
             0.0 if base == CONTIG[at]
-            else tiled_delta(stock, Variant("c", at, CONTIG[at], base), "+", 33)
+            else tiled_delta(
+                stock, Variant("c", at, CONTIG[at], base), "+", default_context_bp(stock)
+            )
             for base in "ACGT"
         ]  # fmt: skip
         expected = torch.tensor(deltas).log_softmax(dim=0).numpy()
@@ -324,7 +333,8 @@ def test_offsets_and_windows_are_those_of_the_model(model, stock):
     with pytest.raises(UserError, match="give 0, the only one" if k == 1 else f"0 to {k - 1}"):
         model.variant_method(offsets=(k,))
     context_bp = (96 - stock.has_begin) * k
-    assert model.context_bp == model.variant_method().window_bp == context_bp
+    assert model.context_bp == model.variant_method(protocol="centered").window_bp == context_bp
+    assert model.variant_method().window_bp == context_bp - context_bp // 4  # left for alleles
     with pytest.raises(UserError, match=f"give {2 * k} to {context_bp} bp"):
         model.variant_method(window_bp=context_bp + 1)
     with pytest.raises(UserError, match="this model has no metadata tags"):

@@ -79,7 +79,7 @@ def test_vcf_in_vcf_out_keeps_every_field(folder, tmp_path, capsys):
         kept = [x for x in after[7].split(";") if not x.startswith("CARBON")]
         assert kept in ([before[7]], [])
     assert found[4] == given[4]
-    assert "##mine=kept" in text and "protocol centered" in text and "strands both" in text
+    assert "##mine=kept" in text and "protocol tiled" in text and "strands both" in text
     with pysam.VariantFile(str(tmp_path / "out.vcf.gz")) as scored:
         records = list(scored.fetch("c", 190, 320))  # through the tabix index
         assert [r.pos for r in records] == [200, 300, 310, 320]
@@ -135,6 +135,7 @@ def test_variants_are_counted_that_are_written_otherwise_or_seen_by_one_strand(
     records.append(f"n\t60\t.\t{next_to_n}\t{snv_of[next_to_n]}\t.\t.\t.")
     vcf = write_vcf(tmp_path / "in.vcf", records)
     more = ("--reference", str(tmp_path / "e.fa"), "--window", "60", "--scores", "jsd")
+    more += ("--protocol", "centered")
     for ending in ("tsv", "vcf"):
         assert score(folder, vcf, tmp_path / f"out.{ending}", *more) == 0
     summary = json.loads(capsys.readouterr().out.splitlines()[-1])

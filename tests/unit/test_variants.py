@@ -95,7 +95,7 @@ def test_behind_any_variant_both_alleles_are_read_in_the_same_6_mers(
 ):
     variant = variant_at(position, ref_bp, alt)
     options = {"window_bp": window_bp, "strands": NAMES[strand], "offsets": offsets}
-    method = method_for(TokensAlone(), VariantOptions(**options))
+    method = method_for(TokensAlone(), VariantOptions(protocol="centered", **options))
     ((score, strands),) = compare_block(TokensAlone(), reference, [variant], method)
     if score.reason:
         assert score.reason in ("same_as_reference", "contig_edge")
@@ -197,7 +197,8 @@ def read(roomy, monkeypatch):
 def test_what_stands_before_is_read_once(roomy, reference, read):
     """Three ALTs of a place: of `<dna>` and 40 6-mers before, 32 tokens are read once."""
     alts = [variant_at(300, 1, b) for b in "ACGT" if b != BASES[300]]
-    list(roomy.score_variants(reference, alts, window_bp=480, strands="forward"))
+    centered = {"protocol": "centered", "strands": "forward"}
+    list(roomy.score_variants(reference, alts, window_bp=480, **centered))
     # The other 9, and 40 from the variant on, the last of which is predicted only: 48.
     assert read == [(1, 32), (4, 64)]
     read.clear()
@@ -207,7 +208,7 @@ def test_what_stands_before_is_read_once(roomy, reference, read):
 
 
 def test_shared_stems_give_the_difference_of_whole_windows(roomy, reference):
-    options = {"window_bp": 420, "by": "chain", "strands": "forward"}
+    options = {"protocol": "centered", "window_bp": 420, "by": "chain", "strands": "forward"}
     scores = list(roomy.score_variants(reference, VARIANTS, **options))
     for variant, score in zip(VARIANTS, scores, strict=True):
         pairs = centered_pair(reference, normalize_variant(reference, variant), 420, "+")
@@ -254,7 +255,7 @@ def alts_of_one_place(num_alts):
 def test_memory_that_runs_out_halves_the_alts_of_a_place(
     roomy, reference, by, most_rows, monkeypatch, capsys
 ):
-    options = {"window_bp": 480, "by": by, "strands": "forward"}
+    options = {"protocol": "centered", "window_bp": 480, "by": by, "strands": "forward"}
     expected = list(roomy.score_variants(reference, alts_of_one_place(12), **options))
     network = type(roomy.model.network.model)
     forward, read = network.forward, []
@@ -276,7 +277,7 @@ def test_a_passage_larger_than_a_batch_is_read_in_parts(roomy, reference, read):
     """And one that is not is read at once, however batches fall."""
     several = alts_of_one_place(12)
     pairs = [variant_at(p, 1, other(p)) for p in (300, 306, 312)]
-    options = {"window_bp": 480, "strands": "forward"}
+    options = {"protocol": "centered", "window_bp": 480, "strands": "forward"}
     expected = list(roomy.score_variants(reference, [*several, *pairs], **options))
     read.clear()
     small = Model(roomy.model)
@@ -307,7 +308,7 @@ def test_reasons(model, reference):
         variant_at(5, 1, "<DEL>"), variant_at(5, 1, "N"), variant_at(100, 100, "A"),
         Variant("c", 5, BASES[5], "*"), Variant("c", 5, BASES[5], f"{BASES[5]}[c:9["),
     ]  # fmt: skip
-    scores = list(model.score_variants(reference, variants, window_bp=60))
+    scores = list(model.score_variants(reference, variants, protocol="centered", window_bp=60))
     assert [s.reason for s in scores] == [
         "symbolic_allele", "ambiguous_base", "allele_longer_than_half_window",
         "symbolic_allele", "symbolic_allele",
@@ -351,8 +352,9 @@ def test_what_does_not_fit_is_refused(model, reference):
     wrong = Variant("c", 100, other(100), BASES[100])
     with pytest.raises(GenomeError, match=f"c:101 {wrong.ref}>{wrong.alt}: REF is {wrong.ref}"):
         list(model.score_variants(reference, [wrong]))
-    assert model.variant_method().window_bp == 282
+    assert model.variant_method(protocol="centered").window_bp == 282
     # Of the context a quarter, at most 300 bases, is left for the alleles.
+    assert model.variant_method().window_bp == 212
     assert model.variant_method(protocol="right_end", tags=("<fungi_species>",)).window_bp == 207
 
 
@@ -376,7 +378,8 @@ def test_a_comparison_pairs_the_same_bases_behind_a_deletion(model, reference, s
     """Each base behind is that of the reference, read behind REF and behind ALT by `score`."""
     variant = variant_at(248, 4, BASES[248])
     assert normalize_variant(reference, variant) is variant
-    method = model.variant_method(window_bp=120, strands="both", offsets=(0,))
+    options = {"protocol": "centered", "window_bp": 120, "strands": "both", "offsets": (0,)}
+    method = model.variant_method(**options)
     compared = model.compare_alleles(reference, variant, method)[1][strand]
     (_, ref), (_, alt) = centered_pair(reference, variant, 120, strand)
     of_ref, of_alt = (score.bases for score in model.score([ref, alt]))
@@ -388,13 +391,14 @@ def test_a_comparison_pairs_the_same_bases_behind_a_deletion(model, reference, s
 
 
 def test_the_spread_is_the_standard_deviation_over_offsets_and_strands(model, reference):
-    options = {"window_bp": 120, "offsets": (0, 2), "strands": "both"}
+    of_protocol = {"protocol": "centered", "window_bp": 120}
+    options = {**of_protocol, "offsets": (0, 2), "strands": "both"}
     scores = list(model.score_variants(reference, VARIANTS, **options))
     each = [
         [
             s.delta
             for s in model.score_variants(
-                reference, VARIANTS, window_bp=120, offsets=(offset,), strands=strands
+                reference, VARIANTS, **of_protocol, offsets=(offset,), strands=strands
             )
         ]
         for offset in (0, 2)

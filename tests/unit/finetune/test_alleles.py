@@ -190,7 +190,7 @@ def test_the_delta_is_that_of_carbon_variants(folder, tmp_path):
     test = [row.split("\t") for row in rows if row.startswith("c4")]
     variants = [Variant(r[0], int(r[1]) - 1, r[3], r[4]) for r in test]
     with Reference(folder / "r.fa") as reference:
-        scores = model.score_variants(reference, variants, window_bp=WINDOW_BP)
+        scores = model.score_variants(reference, variants, protocol="centered", window_bp=WINDOW_BP)
         deltas = np.array([score.delta for score in scores])
     labels = np.array(["label=1" in row[7] for row in test])
     above = np.mean([a > b for a in deltas[labels] for b in deltas[~labels]])

@@ -189,7 +189,7 @@ class TestOthers:
         annotation = Annotation(Path("here"), (gene,), ())
         snvs = [f"c:100 {REF}>{ALT}", "c:501 A>C", f"c:100 {ALT}>{REF}"]
         settings = settings_of(model.runner, model.variant_method(**how))
-        kinds = {"snv": {"variants": 100, "quantiles": [-4.0, 0.0, 4.0]}}
+        kinds = {"snv": {"variants": 100, "quantiles": [-8.0, 0.0, 8.0]}}
         about = {"kinds_by": "change", "kinds": kinds, "percents": [0, 50, 100], "drawn": {}}
         background = Background(json.loads(json.dumps({**about, "settings": settings})))
         options = {"annotation": annotation, "background": background}
@@ -204,8 +204,8 @@ class TestOthers:
         variant = Variant.parse(snvs[0])
         effect = Consequences(reference, annotation).of(variant)._asdict()
         assert effect["consequence"] and effect.items() <= scored.items()
-        # The quantiles make a line: 0 % at -4 nats, 50 % at 0, 100 % at 4.
-        assert scored["percentile"] == pytest.approx(50 + 12.5 * scored["delta"])
+        # The quantiles make a line: 0 % at -8 nats, 50 % at 0, 100 % at 8.
+        assert scored["percentile"] == pytest.approx(50 + 6.25 * scored["delta"])
         assert scored["percentile_of"] == "snv"
         assert found["percentile"].startswith("percent of the random variants")
         for each in unscored:  # REF is unknown, or is not the reference's
