@@ -60,6 +60,21 @@ def test_five_regions_by_snakemake(folder, capsys, monkeypatch):
     assert not list(folder.glob("parts/*"))
 
 
+@pytest.mark.nightly
+@pytest.mark.skipif(shutil.which("groovy") is None, reason="groovy is not installed")
+def test_the_workflow_of_nextflow_is_valid_groovy(tmp_path):
+    """Nextflow's language is Groovy; without Nextflow only the syntax can be checked."""
+    script = (SCATTER / "variants.nf").read_text("utf-8")
+    torn = script.replace("workflow {", "workflow")
+    check = "args.each { new GroovyShell().parse(new File(it)) }"
+    for text, is_valid in ((script, True), (torn, False)):
+        (tmp_path / "workflow.nf").write_text(text, "utf-8")
+        done = subprocess.run(
+            ["groovy", "-e", check, str(tmp_path / "workflow.nf")], capture_output=True, text=True
+        )
+        assert (done.returncode == 0) is is_valid, done.stderr
+
+
 def test_the_commands_of_both_workflows_are_those_of_carbon(capsys):
     """Every option that they give exists; `{...}` and `${...}` are in pairs."""
     for name in ("Snakefile", "variants.nf"):
