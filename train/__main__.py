@@ -69,7 +69,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         "--world-size",
         type=natural,
         default=_num_processes(),
-        help="processes to plan for; those of this launch",
+        help="number of processes to plan for",
     )
     plan.add_argument(
         "--peak-tflops", type=float, help="peak of one GPU in TFLOP/s, to estimate hours"
@@ -78,10 +78,12 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     plan.add_argument(
         "--gpu-gb",
         type=float,
-        help="memory of one GPU in GB; if not given, of this machine's, else 80",
+        help="memory of one GPU in GB; default: that of this machine's GPU, else 80",
     )
     plan.add_argument(
-        "--gbit-per-s", type=float, help="network between workers, to estimate a round"
+        "--gbit-per-s",
+        type=float,
+        help="network between low-communication workers in Gbit/s, to estimate a round",
     )
 
 
@@ -335,7 +337,7 @@ class _Command(NamedTuple):
 _TINY = "--config train/recipes/tiny.toml --set data.corpus=corpus"
 COMMANDS = {
     "run": _Command(
-        "Train a model from a recipe (other commands: preview, export, summary)",
+        "Train a model from a recipe (see also `carbon train preview`, `export` and `summary`)",
         (
             f"carbon train {_TINY} --dry-run",
             f"torchrun --standalone --nproc-per-node 2 -m train {_TINY} --resume auto",

@@ -13,7 +13,7 @@ def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
     For fish: carbon completion fish > ~/.config/fish/completions/carbon.fish
 
     Args:
-        shell: to complete in.
+        shell: shell to complete in.
     """
     from carbon.cli import application
 
