@@ -6,6 +6,8 @@ from typing import Literal
 def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
     """Print a script that completes commands and options in a shell.
 
+    Make the folder first if it does not exist.
+
     For bash: carbon completion bash > ~/.local/share/bash-completion/completions/carbon
 
     For zsh, write it as _carbon into a folder of $fpath.
