@@ -78,7 +78,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     plan.add_argument(
         "--gpu-gb",
         type=float,
-        help="memory of one GPU in GB; default: that of this machine's GPU, else 80",
+        help="memory of one GPU in GB; default: this machine's, else 80",
     )
     plan.add_argument(
         "--gbit-per-s",
