@@ -72,7 +72,7 @@ class DesignConfig(SearchOptions):
         rules: satisfied by every design.
         sampling: how whole sequences are drawn.
         records: FASTA, or folder of a corpus, to find the nearest record in.
-        timeout_seconds: maximum seconds for a batch, and for the start of a scoring function's process.
+        timeout_seconds: seconds for a batch, and for the start of a scoring function's process.
 
     Raises:
         UserError: a value is invalid, or contradicts another one.

@@ -54,7 +54,7 @@ class RLConfig:
         save_steps: interval of sample files and checkpoints.
         seed: seed of samples and adapters.
         most_stale: largest age, in steps, of the weights that workers draw with.
-        timeout_seconds: maximum seconds for a group, and for the start of a scoring function's process.
+        timeout_seconds: seconds for a group, and for the start of a scoring function's process.
 
     Raises:
         UserError: a value is invalid.
