@@ -298,13 +298,16 @@ def _check_launch(config: "TrainConfig", *, resumes: bool) -> None:
 
     Raises:
         UserError: the processes do not fit the mesh, the network or a batch, or the checkpoints in
-            the run folder are of another network, or the workers' store of another recipe.
+            the run folder are of another network, or the workers' store of another recipe, or the
+            tracker is not installed.
     """
     from train.diloco.store import check_store
     from train.planning.plan import plan_of
+    from train.runs.trackers import check_installed
     from train.saved import check_network, recipe_settings
     from train.schedule import Schedule
 
+    check_installed(config.tracker)
     schedule, workers = Schedule(config), config.workers
     plan_of(config, schedule, workers.processes_of_each(_num_processes()))
     if schedule.total_steps < workers.count:
