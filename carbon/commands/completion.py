@@ -19,4 +19,6 @@ def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
     """
     from carbon.cli import application
 
-    print(application(imports_all=True).generate_completion(shell=shell))
+    script = application(imports_all=True).generate_completion(shell=shell)
+    # bash completes file names where the script has no proposal, as for positional arguments
+    print(script.replace("complete -F", "complete -o default -F") if shell == "bash" else script)

@@ -112,7 +112,7 @@ def test_a_summary_is_one_line_and_on_a_terminal_a_line_for_each_key(capsys, mon
 def test_a_shell_completes_commands_and_options(capsys):
     assert main(["completion", "bash"]) == 0
     script = capsys.readouterr().out
-    assert "complete -F _carbon carbon" in script
+    assert "\ncomplete -o default -F _carbon carbon" in script
     assert "--least-context" in script and "token_start" in script
 
 
