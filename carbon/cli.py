@@ -13,6 +13,7 @@ from cyclopts import (
     ArgumentCollection,
     ConsumeMultipleError,
     CycloptsError,
+    Group,
     MissingArgumentError,
     Parameter,
     UnusedCliTokensError,
@@ -26,34 +27,50 @@ from carbon.errors import UserError, did_you_mean
 from carbon.launcher import end_with_launcher
 from carbon.parallel.options import WorkerOptions, start_early
 
-COMMANDS = {
-    "tokenize": "tokenize:tokenize",
-    "corpus": "packages:corpus",
-    "train": "packages:train",
-    "eval": "packages:evaluate",
-    "score": "score:score",
-    "variants": "variants:variants",
-    "compare": "compare:compare",
-    "join": "compare:join",
-    "background": "background:background",
-    "scan": "scan:scan",
-    "dependency": "dependency:dependency",
-    "next": "next_token:next_token",
-    "generate": "generate:generate",
-    "design": "design:design",
-    "rl": "rl:rl",
-    "embed": "embed:embed",
-    "finetune": "finetune:finetune",
-    "predict": "finetune:predict",
-    "serve": "serve:serve",
-    "demo": "packages:demo",
-    "convert": "convert:convert",
-    "info": "models:info",
-    "models": "models:models",
-    "doctor": "doctor:doctor",
-    "completion": "completion:completion",
+COMMAND_GROUPS = {
+    "Models and installation": {
+        "models": "models:models",
+        "info": "models:info",
+        "convert": "convert:convert",
+        "doctor": "doctor:doctor",
+        "completion": "completion:completion",
+    },
+    "Variants": {
+        "variants": "variants:variants",
+        "background": "background:background",
+        "compare": "compare:compare",
+        "join": "compare:join",
+    },
+    "Sequences": {
+        "score": "score:score",
+        "embed": "embed:embed",
+        "scan": "scan:scan",
+        "dependency": "dependency:dependency",
+        "tokenize": "tokenize:tokenize",
+    },
+    "Generation": {
+        "generate": "generate:generate",
+        "next": "next_token:next_token",
+        "design": "design:design",
+        "rl": "rl:rl",
+    },
+    "Labels": {
+        "finetune": "finetune:finetune",
+        "predict": "finetune:predict",
+    },
+    "Training": {
+        "corpus": "packages:corpus",
+        "train": "packages:train",
+        "eval": "packages:evaluate",
+    },
+    "Servers": {
+        "serve": "serve:serve",
+        "demo": "packages:demo",
+    },
 }
-"""The module of `carbon.commands` and the function of each command."""
+"""The commands in the order of the help: their module of `carbon.commands`, and function."""
+
+COMMANDS = {name: place for places in COMMAND_GROUPS.values() for name, place in places.items()}
 
 _HELP = {"--help", "-h", "--version"}
 _OPTIONS = ("--help", "--version")
@@ -103,12 +120,20 @@ def application(imports_all: bool = False) -> App:
             show_default=_shown_default,
         ),
     )
-    for order, (name, place) in enumerate(COMMANDS.items()):
-        guide = GUIDES.get(name)
-        ending = guide and epilogue(guide.page, *guide.examples)
-        app.command(f"carbon.commands.{place}", name=name, sort_key=order, help_epilogue=ending)
-        if imports_all:
-            _ = app[name]
+    app["--help"].group = app["--version"].group = Group("Options", sort_key=len(COMMAND_GROUPS))
+    for rank, (title, places) in enumerate(COMMAND_GROUPS.items()):
+        group = Group(title, sort_key=rank)
+        for order, (name, place) in enumerate(places.items()):
+            guide = GUIDES.get(name)
+            app.command(
+                f"carbon.commands.{place}",
+                name=name,
+                group=group,
+                sort_key=order,
+                help_epilogue=guide and epilogue(guide.page, *guide.examples),
+            )
+            if imports_all:
+                _ = app[name]
     return app
 
 

@@ -4,11 +4,12 @@ import argparse
 import errno
 import inspect
 import io
+import json
 import os
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from itertools import takewhile
 from typing import Any, NoReturn, TextIO
@@ -41,6 +42,15 @@ def option_help(options: Any, heading: str = "Attributes") -> dict[str, str]:
     section = (inspect.getdoc(options) or "").partition(f"{heading}:\n")[2].partition("\n\n")[0]
     entries = re.findall(r"^    (\w+(?:, \w+)*): ((?:.|\n {8})*)", section, flags=re.MULTILINE)
     return {name: " ".join(text.split()) for names, text in entries for name in names.split(", ")}
+
+
+def print_summary(summary: Mapping[str, Any]) -> None:
+    """Print a JSON object: a line, or on a terminal a line for each key."""
+    if not sys.stdout.isatty():
+        print(json.dumps(summary))
+        return
+    lines = (f" {json.dumps(key)}: {json.dumps(value)}" for key, value in summary.items())
+    print("{\n" + ",\n".join(lines) + "\n}")
 
 
 def epilogue(page: str, *examples: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from carbon.console import Parser, add_command, epilogue, natural, run_command
+from carbon.console import Parser, add_command, epilogue, natural, print_summary, run_command
 from carbon.errors import UserError
 from carbon.io.files import atomic_folder, check_no_input
 from carbon.io.locks import locked_folder
@@ -143,7 +143,7 @@ def _build(arguments: argparse.Namespace) -> None:
     manifest = build(config)
     if manifest:
         _say_what_is_not_there(manifest)
-        print(json.dumps({"held_out": manifest["held_out"], **manifest["sources"]}))
+        print_summary({"held_out": manifest["held_out"], **manifest["sources"]})
 
 
 def _say_what_is_not_there(manifest: dict[str, Any]) -> None:

@@ -118,7 +118,7 @@ def check_output(suite: Suite) -> None:
     there = [path for task in suite.tasks for path in suite.output.glob(f"{task.name}/*.json*")]
     if there:
         raise UserError(
-            f"{there[0]}: is there already; go on with --resume, or name another folder"
+            f"{there[0]}: is there already; continue with --resume, or name another folder"
         )
 
 

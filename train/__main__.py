@@ -69,7 +69,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         "--world-size",
         type=natural,
         default=_num_processes(),
-        help="processes to plan for; those of this launch",
+        help="number of processes to plan for",
     )
     plan.add_argument(
         "--peak-tflops", type=float, help="peak of one GPU in TFLOP/s, to estimate hours"
@@ -78,10 +78,12 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     plan.add_argument(
         "--gpu-gb",
         type=float,
-        help="memory of one GPU in GB; if not given, of this machine's, else 80",
+        help="memory of one GPU in GB; default: this machine's, else 80",
     )
     plan.add_argument(
-        "--gbit-per-s", type=float, help="network between workers, to estimate a round"
+        "--gbit-per-s",
+        type=float,
+        help="network between low-communication workers in Gbit/s, to estimate a round",
     )
 
 
@@ -296,13 +298,16 @@ def _check_launch(config: "TrainConfig", *, resumes: bool) -> None:
 
     Raises:
         UserError: the processes do not fit the mesh, the network or a batch, or the checkpoints in
-            the run folder are of another network, or the workers' store of another recipe.
+            the run folder are of another network, or the workers' store of another recipe, or the
+            tracker is not installed.
     """
     from train.diloco.store import check_store
     from train.planning.plan import plan_of
+    from train.runs.trackers import check_installed
     from train.saved import check_network, recipe_settings
     from train.schedule import Schedule
 
+    check_installed(config.tracker)
     schedule, workers = Schedule(config), config.workers
     plan_of(config, schedule, workers.processes_of_each(_num_processes()))
     if schedule.total_steps < workers.count:
@@ -335,7 +340,7 @@ class _Command(NamedTuple):
 _TINY = "--config train/recipes/tiny.toml --set data.corpus=corpus"
 COMMANDS = {
     "run": _Command(
-        "Train a model from a recipe (other commands: preview, export, summary)",
+        "Train a model from a recipe (see also `carbon train preview`, `export` and `summary`)",
         (
             f"carbon train {_TINY} --dry-run",
             f"torchrun --standalone --nproc-per-node 2 -m train {_TINY} --resume auto",

@@ -321,7 +321,7 @@ class Checkpointer:
         self._checkpoints.save(self._run.state)
         self._checkpoints.finish()
         name = self._signals.name or "a signal to another process"
-        log.event(self._run.state.step, "stop", f"{name}: saved; go on with --resume auto")
+        log.event(self._run.state.step, "stop", f"{name}: saved; continue with --resume auto")
 
 
 def _held_out(config: TrainConfig, source: str) -> list[str]:

@@ -351,7 +351,7 @@ class Trainer:
     def _start(self, resume: bool, accept_data_change: bool) -> None:
         if self.checkpoints.exist() and not resume:
             raise UserError(
-                f"{self._folder}: holds checkpoints already; go on with --resume auto, or name "
+                f"{self._folder}: holds checkpoints already; continue with --resume auto, or name "
                 "another output"
             )
         was_there = self.load(accept_data_change)

@@ -1,8 +1,7 @@
 """`carbon background`: score random variants once, for percentiles or calibrated deltas."""
 
-import json
-
 from carbon.commands.shared import WORKERS, BackgroundJob, Workers, check_job
+from carbon.console import print_summary
 from carbon.io.tables import check_ending
 
 
@@ -21,4 +20,4 @@ def background(*, job: BackgroundJob, workers: Workers = WORKERS) -> None:
 
     check_ending(job.output, "background")
     run = plan_background_job if job.dry_run else run_background_job
-    print(json.dumps(run(job, workers)))
+    print_summary(run(job, workers))

@@ -1,6 +1,5 @@
 """`carbon compare` and `carbon join`: compare scored outputs, or join the parts of one."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,6 +7,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter, Token
 
 from carbon.commands.shared import Natural, Table
+from carbon.console import print_summary
 
 
 def _labels(hint: Any, tokens: Sequence[Token]) -> tuple[str, str]:
@@ -39,7 +39,7 @@ def compare(
     Args:
         a: an output of `carbon variants`, of any format.
         b: another, of the same VCF.
-        labels: of the two outputs, in tables and the figure.
+        labels: names of the two outputs, in tables and the figure.
         output: table with a row for each allele.
         plot: scatter plot, .png, .svg or .pdf.
         top: number of alleles to report.
@@ -53,7 +53,7 @@ def compare(
     job = CompareJob(a=a, b=b, labels=labels, output=table, plot=plot, top=top, common=common)
     summary = run_compare_job(job)
     say(summary_text(summary))
-    print(json.dumps(summary))
+    print_summary(summary)
 
 
 def join(*parts: Annotated[Path, Parameter(required=True)], output: Path) -> None:
@@ -64,7 +64,7 @@ def join(*parts: Annotated[Path, Parameter(required=True)], output: Path) -> Non
     `bcftools concat --naive`.
 
     Args:
-        parts: in the order of the output.
+        parts: files to join, in the order of the output.
         output: a .tsv, .parquet or .json.
     """
     from carbon.io.join import join_parts

@@ -49,8 +49,8 @@ def convert(
         source: model folder, or the name of a bundled or Hub model.
         output: folder to write (new or empty), or file.
         to: format of the output.
-        dtype: of the weights; as in the weight files of SRC if not given.
-        max_shard_size: of a weights file, such as 5GB; 50GB if not given.
+        dtype: type of the weights; as in the weight files of SRC if not given.
+        max_shard_size: maximum size of a weights file, such as 5GB; 50GB if not given.
     """
     from carbon.errors import UserError
     from carbon.model.folder import carbon_folder

@@ -1,8 +1,7 @@
 """`carbon dependency`: which bases of a region depend on each other."""
 
-import json
-
 from carbon.commands.shared import DependencyJob, Device, check_job
+from carbon.console import print_summary
 
 
 def dependency(*, job: DependencyJob, device: Device = "auto") -> None:
@@ -16,4 +15,4 @@ def dependency(*, job: DependencyJob, device: Device = "auto") -> None:
     from carbon.inference.dependency.job import plan_dependency_job, run_dependency_job
 
     run = plan_dependency_job if job.dry_run else run_dependency_job
-    print(json.dumps(run(job, device)))
+    print_summary(run(job, device))

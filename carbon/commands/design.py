@@ -1,6 +1,5 @@
 """`carbon design`: sequences optimised against scoring functions."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +19,7 @@ from carbon.commands.shared import (
     check_inputs,
     group_of,
 )
+from carbon.console import print_summary
 from carbon.inference import options
 from carbon.inference.options import changed
 from carbon.io.tables import FORMATS, any_of
@@ -100,9 +100,9 @@ def design(
         prompt: DNA before every design, not part of it.
         num_designs: number of designs to write.
         protein: amino acids that the generated bases encode, three bases each; * for a stop.
-        seed: of the random numbers.
+        seed: seed of the random numbers.
         records: training data of the model: report the nearest record to each design.
-        timeout_seconds: for a batch of a scoring function.
+        timeout_seconds: maximum seconds for a batch of a scoring function.
         resume: continue an interrupted run.
     """
     from carbon.io.files import check_different_files
@@ -130,4 +130,4 @@ def design(
         flat |= changed(part)
     job = DesignJob(loading.model, functions, config_of(flat), list(map(Path, output)), resume)
     check_job(job)
-    print(json.dumps(summary_of(job, run_design_job(loading.load(device).runner, job))))
+    print_summary(summary_of(job, run_design_job(loading.load(device).runner, job)))

@@ -1,15 +1,21 @@
 """`carbon doctor`: check this machine and installation."""
 
 import json
+from typing import Annotated, Any
+
+from cyclopts import Parameter
 
 from carbon.__version__ import __version__
 from carbon.progress import say
 
 
-def doctor() -> int:
+def doctor(*, as_json: Annotated[bool, Parameter(name="--json")] = False) -> int:
     """Check this machine and installation.
 
-    Prints packages and GPUs, and runs a self-test.
+    Prints packages, extras and GPUs, and runs a self-test. Exits with 1 if the self-test fails.
+
+    Args:
+        as_json: JSON instead of tables.
     """
     import os
     import platform
@@ -43,8 +49,34 @@ def doctor() -> int:
         "extras": extras_status(),
         "self_test": _self_test(),
     }
-    print(json.dumps(facts, indent=1))
+    print(json.dumps(facts, indent=1) if as_json else _text(facts))
     return 0 if facts["self_test"] == "ok" else 1
+
+
+def _text(facts: dict[str, Any]) -> str:
+    """Return the facts as short tables."""
+    from carbon.progress import TableRow, text_table
+
+    gpu = facts["gpu"]
+    cards = [f"{each['name']}, {each['gb']} GB" for each in gpu["devices"]]
+    versions = {name: gpu[name] for name in ("driver", "cuda", "nccl") if gpu[name]}
+    summary: list[TableRow] = [
+        ("carbon", facts["carbon"]),
+        ("python", facts["python"]),
+        ("machine", f"{facts['machine']}, {facts['cores']} cores"),
+        ("GPUs", "; ".join(cards) or facts["why_no_gpu"] or "none"),
+        *versions.items(),
+        ("self-test", facts["self_test"]),
+    ]
+    uses = [(name, choice["used"], choice["why"] or "") for name, choice in gpu["parts"].items()]
+    packages = (facts["packages"] | facts["optional"]).items()
+    tables: list[list[TableRow]] = [
+        summary,
+        [("computation", "uses", "because"), *uses],
+        [("package", "version"), *((name, version or "absent") for name, version in packages)],
+        [("extra", "state"), *facts["extras"].items()],
+    ]
+    return "\n\n".join(map(text_table, tables))
 
 
 def _self_test() -> str:

@@ -1,11 +1,11 @@
 """`carbon embed`: one vector for each sequence, or two for each variant."""
 
-import json
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from carbon.commands.shared import WORKERS, EmbedJob, File, Workers, check_job, option_name
+from carbon.console import print_summary
 from carbon.errors import UserError
 from carbon.inference.options import changed
 from carbon.io.tables import check_ending
@@ -33,7 +33,7 @@ def embed(
     if sequences is None:
         from carbon.inference.variants.embed_job import run_variant_embed_job
 
-        print(json.dumps(run_variant_embed_job(job, workers)))
+        print_summary(run_variant_embed_job(job, workers))
         return
     if unused := changed(job.variants):
         shown = ", ".join(f"--{option_name(name)}" for name in unused)
@@ -41,4 +41,4 @@ def embed(
 
     from carbon.inference.sequence_job import run_embed_job
 
-    print(json.dumps(run_embed_job(sequences, job, workers)))
+    print_summary(run_embed_job(sequences, job, workers))

@@ -28,7 +28,7 @@ GUIDES: Mapping[str, Guide] = {
         ),
     ),
     "info": Guide("docs/models.md", ("carbon info yeast", "carbon info ./my_model")),
-    "doctor": Guide("docs/install.md", ("carbon doctor", "carbon doctor > doctor.json")),
+    "doctor": Guide("docs/install.md", ("carbon doctor", "carbon doctor --json > doctor.json")),
     "completion": Guide(
         "docs/install.md",
         (

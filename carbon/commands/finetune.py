@@ -1,6 +1,5 @@
 """`carbon finetune` and `carbon predict`: fine-tune a model on labels, and predict labels."""
 
-import json
 import os
 from functools import partial
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from carbon.commands.shared import WORKERS, Contigs, File, Positive, Workers, one_of
+from carbon.console import print_summary
 from carbon.finetune.config import TOO_LONG
 from carbon.inference.options import Dtype, Strands
 from carbon.io.tables import FORMATS, any_of
@@ -60,14 +60,14 @@ def finetune(
 
     workers = WorkerOptions(processes=processes, ray=ray)
     if dry_run:
-        print(json.dumps(plan_finetune(settings, workers)))
+        print_summary(plan_finetune(settings, workers))
         return
     rank = int(os.environ.get("RANK", "0"))
     results = run_finetune(settings, resume=resume, rank=rank, workers=workers)
     if rank == 0:
         recipe = recipe_of(config)
         published = {"published": recipe.published} if recipe else {}
-        print(json.dumps({"output": settings.output, **_short(results), **published}))
+        print_summary({"output": settings.output, **_short(results), **published})
 
 
 def _report(folder: Path) -> None:
@@ -80,7 +80,7 @@ def _report(folder: Path) -> None:
     from carbon.finetune.results import read_findings
 
     report, card = write_pages(folder, read_findings(folder))
-    print(json.dumps({"report": str(report), "card": str(card)}))
+    print_summary({"report": str(report), "card": str(card)})
 
 
 def _short(results: dict[str, Any]) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def predict(
         strands: strands to read; default: as in training.
         too_long: how to read sequences longer than the context; default: as in training.
         base: folder of the base model, if it was moved.
-        dtype: of weights and activations.
+        dtype: type of weights and activations.
     """
     from carbon.finetune.folder import read_manifest
 
@@ -148,4 +148,4 @@ def predict(
     keywords = {"base": base, "device": loaded_device(workers)}
     make = partial(PredictWorker.load, job, dtype, keywords)
     with workers_of(workers, make) as pool:
-        print(json.dumps(run_predict_job(job, dtype, pool)))
+        print_summary(run_predict_job(job, dtype, pool))

@@ -1,6 +1,5 @@
 """`carbon rl`: RL fine-tuning of a model on scoring functions."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,6 +8,7 @@ from cyclopts import Parameter
 
 from carbon.commands.design import Functions, Goals
 from carbon.commands.shared import WORK, check_inputs, flattened, group
+from carbon.console import print_summary
 from carbon.rl.config import RLConfig, RLJob, SamplerOptions, check_rl, rank
 
 _SAMPLERS = SamplerOptions()
@@ -47,4 +47,4 @@ def rl(
 
     summary = run_rl(job)
     if rank() == 0:
-        print(json.dumps(summary))
+        print_summary(summary)

@@ -1,8 +1,7 @@
 """`carbon scan`: score every base and every SNV of a region, gene or contig."""
 
-import json
-
 from carbon.commands.shared import WORKERS, ScanJob, Workers, check_job
+from carbon.console import print_summary
 
 
 def scan(*, job: ScanJob, workers: Workers = WORKERS) -> None:
@@ -18,4 +17,4 @@ def scan(*, job: ScanJob, workers: Workers = WORKERS) -> None:
     from carbon.inference.scan.plan import plan_scan_job
 
     run = plan_scan_job if job.dry_run else run_scan_job
-    print(json.dumps(run(job, workers)))
+    print_summary(run(job, workers))

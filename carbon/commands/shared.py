@@ -102,7 +102,8 @@ def parameter(option: Option) -> Parameter:
         def convert(hint: Any, tokens: Sequence[Token]) -> Any:
             return parse(tokens[-1].value)
 
-        chosen |= {"converter": convert, "n_tokens": 1}
+        # a parser accepts more than the choices of its type
+        chosen |= {"converter": convert, "n_tokens": 1, "show_choices": False}
     return Parameter(**chosen)
 
 

@@ -26,7 +26,7 @@ def tokenize(
     Args:
         source: FASTA; - for standard input.
         decode: read such lines and write FASTA.
-        vocabulary: of the ids.
+        vocabulary: vocabulary of the ids.
         piece_tokens: maximum ids per line; 8192 if not given.
     """
     from carbon.errors import UserError

@@ -1,8 +1,7 @@
 """`carbon variants`: score the variants of a VCF or of the command line."""
 
-import json
-
 from carbon.commands.shared import WORKERS, VariantJob, Workers, check_job
+from carbon.console import print_summary
 from carbon.errors import UserError
 from carbon.io.tables import check_ending
 
@@ -27,4 +26,4 @@ def variants(*, job: VariantJob, workers: Workers = WORKERS) -> None:
     from carbon.inference.variants.plan import plan_variant_job
 
     run = plan_variant_job if job.dry_run else run_variant_job
-    print(json.dumps(run(job, workers)))
+    print_summary(run(job, workers))

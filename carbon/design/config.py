@@ -67,12 +67,12 @@ class DesignConfig(SearchOptions):
         goals: for each scoring function `maximize`, `minimize` or a target number; `maximize` for
             all if empty.
         num_designs: number of designs to return.
-        seed: of the random numbers.
+        seed: seed of the random numbers.
         tags: metadata tags to condition on.
         rules: satisfied by every design.
         sampling: how whole sequences are drawn.
         records: FASTA, or folder of a corpus, to find the nearest record in.
-        timeout_seconds: for a batch, and for the start of a scoring function's process.
+        timeout_seconds: seconds for a batch, and for the start of a scoring function's process.
 
     Raises:
         UserError: a value is invalid, or contradicts another one.

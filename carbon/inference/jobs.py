@@ -59,7 +59,7 @@ class LoadingOptions:
 
     Attributes:
         model: model folder, or the name of a bundled or Hub model.
-        dtype: of weights and activations; auto is bfloat16 on a CUDA GPU, else float32.
+        dtype: type of weights and activations; auto is bfloat16 on a CUDA GPU, else float32.
         attention: sdpa, flash_attention_2, or auto.
         yarn: stretch the context by this factor.
     """
@@ -197,8 +197,8 @@ class VariantJob:
     Attributes:
         reference: FASTA that the variants refer to.
         vcf: sorted VCF, plain, gzip or bgzip; or BCF.
-        variant: variants such as "VIII:451984 CA>C", VIII-451984-CA-C or, with --annotation,
-            "ENO2:c.28A>T".
+        variant: one or more variants such as "VIII:451984 CA>C", VIII-451984-CA-C or, with
+            --annotation, "ENO2:c.28A>T".
         genes: with them, gene, consequence and codon are written too.
         region: score the records whose POS is in it, 1-based, both ends included.
         regions_file: score the records whose POS is in one of its regions.
@@ -369,7 +369,7 @@ class GenerateJob:
         prompts: FASTA with one prompt per record.
         length_bp: bases to add.
         num_samples: samples per prompt.
-        seed: of the random numbers.
+        seed: seed of the random numbers.
         output: file to write; default: standard output.
         draft: a smaller model, to decode speculatively.
         draft_tokens: 6-mers it proposes at a time; 4 if not given.

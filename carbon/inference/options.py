@@ -482,7 +482,7 @@ class ScoreOptions:
 
     Attributes:
         by: likelihoods by the chain rule or by marginals.
-        strands: to read.
+        strands: strands to read.
         tags: metadata tag; may be repeated.
     """
 
@@ -619,7 +619,7 @@ class BackgroundOptions:
             by the 3, 5 or 7 bases around them, the site in the middle.
         sites_per_context: with neighbours, the maximum number of neutral sites with the same bases
             around them (default: 100).
-        seed: of the random numbers.
+        seed: seed of the random numbers.
     """
 
     draw_from: Words = ()
@@ -906,7 +906,7 @@ class SearchOptions:
         calls: maximum number of sequences to score.
         batch: maximum number of sequences scored together.
         width: lineages of a beam.
-        initial_temperature: of a beam's first round.
+        initial_temperature: temperature of a beam's first round.
         final_temperature: when the calls are used up.
         within: distance from a target that rejection accepts.
     """

@@ -50,11 +50,11 @@ class RLConfig:
         group: samples per step, which are compared with one another.
         kl: weight of the divergence from the starting model.
         rate: learning rate, which decays linearly to 0.
-        rank: of the LoRA adapters.
+        rank: rank of the LoRA adapters.
         save_steps: interval of sample files and checkpoints.
-        seed: of samples and adapters.
+        seed: seed of samples and adapters.
         most_stale: largest age, in steps, of the weights that workers draw with.
-        timeout_seconds: for a group, and for the start of a scoring function's process.
+        timeout_seconds: seconds for a group, and for the start of a scoring function's process.
 
     Raises:
         UserError: a value is invalid.

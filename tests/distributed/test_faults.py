@@ -134,7 +134,7 @@ def test_the_launcher_is_interrupted(start, corpus, tmp_path):
     launcher.send_signal(signal.SIGINT)
     _, errors = launcher.communicate(timeout=LIMIT_SECONDS)
     assert launcher.returncode == 130, errors
-    assert "Traceback" not in errors and "SIGINT: saved; go on with --resume auto" in errors
+    assert "Traceback" not in errors and "SIGINT: saved; continue with --resume auto" in errors
     assert errors.splitlines()[-1].startswith("SIGINT: stopped; ")
     (saved,) = (Path(config.output) / "checkpoints").iterdir()
     state = json.loads((saved / "state.json").read_text())["state"]

@@ -439,7 +439,7 @@ def test_a_signal_saves_and_the_same_command_goes_on(corpus, tmp_path, capsys, m
         patch.setattr(Trainer, "_metrics", with_a_signal)
         assert main(words_for(config)) == 0
     said = capsys.readouterr().err.splitlines()
-    assert said[-1] == "SIGTERM: saved; go on with --resume auto"
+    assert said[-1] == "SIGTERM: saved; continue with --resume auto"
     assert [path.name for path in (tmp_path / "run/checkpoints").iterdir()] == ["step-00000002"]
     whole = make_small_config(corpus, tmp_path / "whole")
     run_ranks(1, run_to_the_end, whole)

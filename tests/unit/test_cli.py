@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from carbon.cli import COMMANDS, main
+from carbon.cli import COMMAND_GROUPS, COMMANDS, main
 from carbon.commands import packages
+from carbon.console import print_summary
 from carbon.errors import UserError
 from carbon.io.files import atomic_file, atomic_folder
 from carbon.model import save_model
@@ -88,20 +89,39 @@ def test_info_and_doctor(folder, capsys):
     assert main(["info", str(folder / "model")]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert (facts["vocabulary"], facts["context_bp"]) == ("native", 282)
+    assert main(["doctor", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["self_test"] == "ok"
     assert main(["doctor"]) == 0
-    assert json.loads(capsys.readouterr().out)["self_test"] == "ok"
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["self-test", "ok"] in rows and ["torch", facts["packages"]["torch"]] in rows
+    assert {row[0] for row in rows if row} >= facts["extras"].keys()
+
+
+def test_a_summary_is_one_line_and_on_a_terminal_a_line_for_each_key(capsys, monkeypatch):
+    summary = {"output": "a.tsv", "reasons": {"telomere": 1}}
+    print_summary(summary)
+    line = capsys.readouterr().out
+    assert json.loads(line) == summary and line.count("\n") == 1
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    print_summary(summary)
+    text = capsys.readouterr().out
+    assert json.loads(text) == summary and text.count("\n") == 4
 
 
 def test_a_shell_completes_commands_and_options(capsys):
     assert main(["completion", "bash"]) == 0
     script = capsys.readouterr().out
-    assert "complete -F _carbon carbon" in script
+    assert "\ncomplete -o default -F _carbon carbon" in script
     assert "--least-context" in script and "token_start" in script
 
 
 def test_help_lists_every_command_and_what_it_does(capsys):
     assert main(["--help"]) == 0
-    rows = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
+    text = capsys.readouterr().out
+    places = [text.index(f"\n{title}:\n") for title in (*COMMAND_GROUPS, "Options")]
+    assert places == sorted(places)
+    rows = [line.split(maxsplit=1) for line in text.splitlines()]
     assert dict(row for row in rows if len(row) == 2)["embed"].startswith(
         "Compute a vector for each"
     )

@@ -102,7 +102,7 @@ def test_models_of_two_kinds_in_two_dtypes_and_a_report(folder, capsys):
     page = (folder / "page/report.html").read_text()
     assert "float32 against bfloat16" in page and "letters bfloat16" in page
     assert main(words) == 2
-    assert "go on with --resume" in capsys.readouterr().err
+    assert "continue with --resume" in capsys.readouterr().err
     assert main([*words, "--resume"]) == 0
 
 

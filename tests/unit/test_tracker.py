@@ -14,7 +14,8 @@ import torch
 
 from carbon.errors import UserError
 from tests.helpers.ranks import run_ranks
-from train.runs.trackers import TRACKERS, open_tracker
+from train.__main__ import main
+from train.runs.trackers import TRACKERS, check_installed, open_tracker
 
 ROOT = Path(__file__).parents[2]
 
@@ -126,7 +127,9 @@ def test_a_tracker_that_does_not_start_ends_a_run_with_one_line(tmp_path, monkey
 
 
 @pytest.mark.parametrize("name", [name for name, kind in TRACKERS.items() if kind.package])
-def test_a_missing_package_is_named(name, tmp_path, monkeypatch):
+def test_a_missing_package_is_named_before_a_run_reads_its_corpus(
+    name, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setenv("TRACKIO_DIR", "unchanged")
     package = TRACKERS[name].package
     monkeypatch.setitem(sys.modules, package, None)
@@ -134,7 +137,15 @@ def test_a_missing_package_is_named(name, tmp_path, monkeypatch):
     with pytest.raises(UserError, match=f"'{name}': .* `pip install {package}`"):
         open_tracker(name, tmp_path, {})
     assert os.environ["TRACKIO_DIR"] == "unchanged"
-    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(UserError, match=f"'{name}': .* `pip install {package}`"):
+        check_installed(name)
+    check_installed("none")
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text((ROOT / "train/recipes/tiny.toml").read_text())
+    words = [f"tracker={name}", f"output={tmp_path / 'run'}", f"data.corpus={tmp_path / 'absent'}"]
+    assert main(["--config", str(recipe), *(f"--set={word}" for word in words)]) == 2
+    assert f"pip install {package}" in capsys.readouterr().err  # before the corpus is read
+    assert list(tmp_path.iterdir()) == [recipe]
 
 
 def open_all(ranks, folder):

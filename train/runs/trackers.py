@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,16 @@ def open_tracker(name: str, run_folder: Path, config: Settings) -> Tracker:
         return Tracker(kind, run_folder, config)
     except ImportError as error:
         package = "accelerate" if "accelerate" in str(error) else kind.package
-        raise UserError(
-            f"tracker = '{name}': the package is not installed; `pip install {package}`"
-        ) from None
+        raise _missing(name, package) from None
+
+
+def check_installed(name: str) -> None:
+    """Raise UserError if a package of the tracker of that name is not installed."""
+    kind = TRACKERS[name]
+    for package in ("accelerate", kind.package) if kind.class_name else ():
+        if find_spec(package) is None:
+            raise _missing(name, package)
+
+
+def _missing(name: str, package: str) -> UserError:
+    return UserError(f"tracker = '{name}': the package is not installed; `pip install {package}`")

@@ -77,7 +77,7 @@ def test_a_stopped_run_loses_a_block_and_goes_on(folder, monkeypatch):
     # The records that were complete are there.
     names = [path.stem for path in (folder / "out/toy").glob("*.json")]
     assert sorted(names) == sorted(NAMES[:4])
-    with pytest.raises(UserError, match="is there already; go on with --resume"):
+    with pytest.raises(UserError, match="is there already; continue with --resume"):
         run_suite(suite)
     with pytest.raises(UserError, match="is of another max_samples"):
         run_suite(suite_of(folder, max_samples=9, resume=True))
@@ -93,7 +93,7 @@ def test_records_that_are_there_are_left_alone(folder):
     """Of which those of the baselines have been asked for before, by one process."""
     run_suite(replace(suite_of(folder), models=[]))
     before = {path: path.read_bytes() for path in (folder / "out").rglob("*.json*")}
-    with pytest.raises(UserError, match="is there already; go on with --resume"):
+    with pytest.raises(UserError, match="is there already; continue with --resume"):
         by_several(suite_of(folder))
     assert not (folder / ".out.progress").exists()
     by_several(suite_of(folder, resume=True))
