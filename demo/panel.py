@@ -49,12 +49,12 @@ class View(NamedTuple):
     Attributes:
         name: key in the mapping that `show` returns.
         kind: markup, a Plotly figure, or bases with their probabilities.
-        label: caption of a figure; name of the view for screen readers.
+        label: caption of a figure, and its name for screen readers; of bases, the name alone.
     """
 
     name: str
-    kind: ViewKind
-    label: str
+    kind: ViewKind = "html"
+    label: str = ""
 
     def component(self) -> gr.HTML:
         """Return the Gradio widget; `assets/demo.js` draws figures and bases."""

@@ -60,7 +60,8 @@ def comparison(result: Result) -> str:
     """Return what was written and random DNA in numbers."""
     sides = {"written by the model": result, "random DNA": result["random"]}
     rows = [
-        (name, f"{_nats(side):.3f}", f"{100 * gc_share(side['bases']):.0f} %",
+        (name, f"{-np.log(np.maximum(side['probabilities'], 1e-4)).mean():.3f}",
+         f"{100 * gc_share(side['bases']):.0f} %",
          f"{_longest_codons(result['prompt'] + side['bases'])} codons{_with_input(result)}")
         for name, side in sides.items()
     ]  # fmt: skip
@@ -79,10 +80,6 @@ def frames_table(result: Result) -> str:
 
 def _with_input(result: Result) -> str:
     return ", with the input" if result["prompt"] else ""
-
-
-def _nats(side: Result) -> float:
-    return float(-np.log(np.maximum(side["probabilities"], 1e-4)).mean())
 
 
 def _longest_codons(bases: str) -> int:
