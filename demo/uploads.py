@@ -156,8 +156,7 @@ def first_variants(files: Sequence[str], reference: Reference, most: int) -> lis
     """Return the first variants of a VCF; an empty list without a file.
 
     Raises:
-        UserError: there are several files.
-        GenomeError: the VCF is malformed in the part that is read.
+        UserError: there are several files, or the VCF is malformed in the part that is read.
     """
     if len(files) > 1:
         raise UserError(f"{len(files)} VCFs are given; give one")
@@ -167,7 +166,10 @@ def first_variants(files: Sequence[str], reference: Reference, most: int) -> lis
         for row in rows
         for variant in row.variants
     )
-    return list(islice(each, most))
+    try:
+        return list(islice(each, most))
+    except UserError as error:
+        raise UserError(without_folders(str(error), files)) from None
 
 
 def printed_vcf(variants: Iterable[Variant], path: str) -> str:

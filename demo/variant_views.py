@@ -114,7 +114,7 @@ def effect_map(genome: Genome, result: Result) -> f.Figure | None:
     if "window" not in result:
         return None
     window, variant = _window(result), Variant.parse(result["scored_as"])
-    strands = (_strand_traces(*strand, variant) for strand in result["strands"].items())
+    strands = (_strand_traces(name, part, variant) for name, part in result["strands"].items())
     genes = genome.genes_in(window)
     first, last = variant.position + 0.5, variant.interval.end + 0.5
     return f.figure(

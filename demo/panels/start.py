@@ -32,6 +32,10 @@ from demo.preview import Card
 
 _PRIMER_BP = 66
 _NEAR_COPIES = {"ENO2": "ENO1"}
+_CAPTION = (
+    '<p class="caption"><button class="chip" data-replay>▶ Replay</button> Height: how much of '
+    "each letter the model can predict, from its neighbours on both sides.</p>"
+)
 _DOES_NOT_KNOW = (
     "The model does not know what a protein does, or what makes anyone ill. It only knows which "
     "DNA looks usual, and it can be wrong about that too."
@@ -120,7 +124,7 @@ class Start(Panel):
         return {
             "learning": learning_figure(lab.learned, lab.genome, lab.example.name)
                         if lab.learned else None,
-            "caption": self._caption,
+            "caption": _CAPTION if lab.learned else "",
             "honest": f'<p class="honest">{escape(_DOES_NOT_KNOW)}</p>',
             "splicing": text.splicing(described(self.lab.genome.reference, cut, cut.transcripts[0])
                                       if cut else None),
@@ -171,16 +175,6 @@ class Start(Panel):
         cut = [gene for gene in genes if gene.transcripts[0].introns]
         known = [gene for gene in cut if gene.name in self.lab.known_genes]
         return next(iter(known + cut), None)
-
-    @property
-    def _caption(self) -> str:
-        if not self.lab.learned:
-            return ""
-        replay = '<button class="chip" data-replay>▶ Replay</button>'
-        return (
-            f'<p class="caption">{replay} Height: how much of each letter the model can predict, '
-            "from its neighbours on both sides.</p>"
-        )
 
 
 def _sentence(lab: Lab) -> str:

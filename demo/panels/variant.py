@@ -333,11 +333,7 @@ class VariantEffect(Panel):
 
 
 def _options(values: Values) -> VariantKeywords:
-    return {
-        "protocol": _PROTOCOL,
-        "window_bp": values["window_bp"],
-        "strands": values["strands"],
-    }
+    return {"protocol": _PROTOCOL, "window_bp": values["window_bp"], "strands": values["strands"]}
 
 
 def _first_scorable(listed: Sequence[Listed]) -> Variant | None:
