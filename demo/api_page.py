@@ -1,7 +1,7 @@
 """Plain pages: `/api`, which describes the endpoints, and the answer to unknown addresses."""
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -25,14 +25,9 @@ From Python use <code>gradio_client</code>; any other language posts to
 Errors are sentences. Parameters that are not given keep their defaults.</p>"""
 
 
-def api_page(panels: Sequence[Panel]) -> Callable[[Request], Awaitable[HTMLResponse]]:
-    """Return the handler of `/api`."""
-    text = _page("Use the demo from a program", _INTRODUCTION + "".join(map(_section, panels)))
-
-    async def respond(request: Request) -> HTMLResponse:
-        return HTMLResponse(text)
-
-    return respond
+def api_page(panels: Sequence[Panel]) -> str:
+    """Return the page `/api`."""
+    return _page("Use the demo from a program", _INTRODUCTION + "".join(map(_section, panels)))
 
 
 async def no_page(request: Request, error: HTTPException) -> Response:

@@ -1,14 +1,14 @@
 """All pages as one app, and the options of its server."""
 
 import gzip
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -77,15 +77,16 @@ def build(lab: Lab, limits: Limits) -> tuple[gr.Blocks, Mapping[str, Any]]:
 def _launch_options(
     lab: Lab, limits: Limits, panels: Sequence[Panel], previews: Previews
 ) -> Mapping[str, Any]:
+    genes, api = lab.genome.gene_names, api_page(panels)
     return {
         "app_kwargs": {
             "exception_handlers": {404: no_page},
             "routes": [
                 Route("/carbon/plotly.js", _plotly),
-                Route("/carbon/genes.json", _genes(lab)),
+                Route("/carbon/genes.json", lambda _: JSONResponse(genes, headers=_FOR_A_DAY)),
                 Route("/carbon/card.png", _picture(previews)),
                 Mount("/carbon/assets", StaticFiles(directory=ASSETS)),
-                Route("/api", api_page(panels)),
+                Route("/api", lambda _: HTMLResponse(api)),
             ],
             "middleware": [
                 Middleware(OwnPages, previews=previews),
@@ -115,13 +116,6 @@ async def _plotly(request: Request) -> Response:
     else:
         script = gzip.decompress(script)
     return Response(script, media_type="text/javascript", headers=headers)
-
-
-def _genes(lab: Lab) -> Callable[[Request], Awaitable[Response]]:
-    async def respond(request: Request) -> Response:
-        return JSONResponse(lab.genome.gene_names, headers=_FOR_A_DAY)
-
-    return respond
 
 
 def _picture(previews: Previews) -> Callable[[Request], Response]:

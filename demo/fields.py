@@ -148,7 +148,7 @@ class Field:
         return str(value)
 
     def _files(self, value: Any) -> list[str]:
-        paths = [str(path) for path in ([value] if isinstance(value, str) else value or [])]
+        paths = upload_paths(value)
         if len(paths) > MOST_FILES:
             raise UserError(f"{self.label}: {len(paths)} files; give {MOST_FILES} at most")
         for path in paths:
@@ -158,6 +158,11 @@ class Field:
                 if upload.read(len(_GZIP)) == _GZIP:
                     raise UserError(f"{self.label}: {Path(path).name} is compressed; unpack it")
         return paths
+
+
+def upload_paths(value: Any) -> list[str]:
+    """Return the paths in a value of a field of files: a list, one path, or nothing."""
+    return [str(path) for path in ([value] if isinstance(value, str) else value or [])]
 
 
 def input_field(default: str, label: str = "Gene, region, variant or DNA", info: str = "") -> Field:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from carbon.errors import UserError
 from carbon.io.files import behind_links
-from carbon.pretrained import BUNDLED_MODELS, Entry
+from carbon.pretrained import BUNDLED_MODELS
 from carbon.progress import say
 
 _ROOT = Path(__file__).resolve().parents[1]
@@ -55,7 +55,9 @@ def find_genome(model: str, home: Path) -> Genome:
         UserError: the simulation failed.
     """
     if model in BUNDLED_MODELS and BUNDLED_MODELS[model].is_installed and not Path(model).is_dir():
-        return _beside(BUNDLED_MODELS[model])
+        entry = BUNDLED_MODELS[model]
+        learning = entry.learning if entry.learning.exists() else None
+        return Genome(str(entry.genome), str(entry.annotation), entry.known_genes, learning)
     folder = home / "genome"
     if not (folder / "genes.gff3").exists():
         folder = home.with_name(f"{home.name}-genome")
@@ -64,11 +66,6 @@ def find_genome(model: str, home: Path) -> Genome:
             words = ("-m", "carbon", "corpus", "simulate", "--output", str(behind_links(folder)))
             _run(sys.executable, *words)
     return Genome(str(folder / "genome.fa"), str(folder / "genes.gff3"))
-
-
-def _beside(entry: Entry) -> Genome:
-    learning = entry.learning if entry.learning.exists() else None
-    return Genome(str(entry.genome), str(entry.annotation), entry.known_genes, learning)
 
 
 def _run(*words: str, **environment: str) -> None:

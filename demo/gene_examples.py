@@ -1,14 +1,14 @@
 """An example gene, with its bases, an intron's start and variants."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from carbon.genome.consequence_terms import TERMS
 from carbon.genome.consequences import snv_effect
 from carbon.genome.genes import Gene, Transcript, spliced
 from carbon.genome.genome import Genome
 from carbon.genome.interval import Interval, Variant, from_region
-from demo.gene_summary import first_coding_bases
+from demo.coding import first_coding_bases, snvs_in
 from demo.protein_changes import changes_side_by_side
 
 _FIT_BP = (600, 2500)
@@ -94,7 +94,10 @@ class Example:
         coding = transcript.cds if transcript else ()
         longest = max(coding, key=lambda span: span[1] - span[0], default=(place.start, place.end))
         snvs: dict[str, Variant] = {}
-        for snv in self._snvs(place, sum(longest) // 2):
+        end = min(place.end, reference.contig_lengths_bp[place.contig])
+        nearest = sorted(range(place.start, end), key=lambda at: abs(at - sum(longest) // 2))
+        sites = (Interval(place.contig, at, at + 1) for at in nearest)
+        for snv in chain.from_iterable(snvs_in(reference, site) for site in sites):
             effect = snv_effect(reference, transcript, snv) if transcript else None
             snvs.setdefault(_EFFECTS.get(effect.term if effect else "", _OTHER), snv)
             if set(snvs) >= set(_EFFECTS.values()) or not transcript:
@@ -115,12 +118,3 @@ class Example:
         effect = snv_effect(self.genome.reference, transcript, variant) if transcript else None
         by_protein = (f"{effect.change} of {self.name}",) if effect and effect.change else ()
         return (self.name, *by_protein, variant.to_text())
-
-    def _snvs(self, place: Interval, middle: int) -> Iterator[Variant]:
-        """Yield the SNVs of a place, starting with the SNVs nearest to a position of the contig."""
-        end = min(place.end, self.genome.reference.contig_lengths_bp[place.contig])
-        bases = self.genome.reference.fetch(Interval(place.contig, place.start, end)).upper()
-        for at in sorted(range(len(bases)), key=lambda at: abs(place.start + at - middle)):
-            if bases[at] in "ACGT":
-                for alt in "ACGT".replace(bases[at], ""):
-                    yield Variant(place.contig, place.start + at, bases[at], alt)

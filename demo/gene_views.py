@@ -10,7 +10,7 @@ from carbon.genome import Interval, reverse_complement
 from carbon.genome.genome import Genome
 from demo import figures as f
 from demo.arrays import SMOOTHED_BP, as_lists, smoothed
-from demo.central_dogma import residues
+from demo.coding import residues
 from demo.logo import letter_heights, logo_polygons
 from demo.panel import Result
 
@@ -129,7 +129,7 @@ def _letters(genome: Genome, interval: Interval, view: Interval, result: Result)
     traces: list[dict[str, Any]] = [
         {"type": "scatter", "mode": "lines", "fill": "toself", "name": base, "x": x, "y": y,
          "fillcolor": f.BASE_COLORS[base], "line": {"width": 0}, "hoverinfo": "skip"}
-        for base, (x, y) in logo_polygons(heights, "ACGT", start + 1).items()
+        for base, (x, y) in logo_polygons(heights, start + 1).items()
     ]  # fmt: skip
     hovers = [_four(row) for row in p]
     traces += [

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from carbon.errors import TypedError, UserError
-from carbon.genome import Interval, Variant
+from carbon.genome import Interval, Variant, reverse_complement
 from carbon.genome.alphabet import DNA_LETTERS
 from carbon.genome.contig_names import CHR, contig_names
 from carbon.genome.genes import Gene, Transcript, find_gene, near_names
 from carbon.genome.genome import Genome
 from carbon.genome.notation import same_variant
+from carbon.tokenizer import K
+from demo.coding import first_coding_bases
 from demo.letters import check_is_dna, looks_like_protein
 from demo.protein_changes import CHANGE, read_change, variant_of_change
 
@@ -67,6 +69,26 @@ class Detected:
         """Bases of the interval on the forward strand, in upper case."""
         return self.genome.reference.fetch(self.interval).upper()
 
+    def opening_bases(self, length_bp: int) -> str:
+        """Return the DNA that the model continues, or of which it predicts the last bases.
+
+        Of a gene, the first `length_bp` coding bases, or bases on its strand if it has too few; of
+        a variant, the reference bases up to a 6-mer that begins at it, at most `length_bp` before
+        it; otherwise all bases of the region or sequence. In upper case.
+        """
+        reference = self.genome.reference
+        if self.variant:
+            start, contig = self.variant.position, self.variant.contig
+            place = self.interval.widened(length_bp, reference.contig_lengths_bp[contig])
+            return reference.fetch(place).upper()[: start - place.start + K]
+        if self.kind != "gene" or self.gene is None:
+            return self.bases
+        transcripts = self.gene.transcripts
+        if transcripts and (first := first_coding_bases(reference, transcripts[0], length_bp)):
+            return first
+        along = self.bases if self.gene.strand == "+" else reverse_complement(self.bases)
+        return along[:length_bp]
+
 
 def detect(text: str, genome: Genome, paste: Callable[[str], Genome], gene: str = "") -> Detected:
     """Recognise a text, in any case.
@@ -86,7 +108,8 @@ def detect(text: str, genome: Genome, paste: Callable[[str], Genome], gene: str 
     if not text:
         raise UserError("nothing is given; type a gene, a region, a variant or DNA")
     readers = (read for matches, read in _FORMS if matches(text, genome))
-    return next(readers, _read_unknown)(text, genome, paste, gene)
+    # The message on an unknown gene lists near names.
+    return next(readers, _read_gene)(text, genome, paste, gene)
 
 
 def contig_aliases(lengths_bp: Mapping[str, int]) -> dict[str, str]:
@@ -141,14 +164,6 @@ def _contig(genome: Genome, name: str | None) -> str:
         hint = f"; the genome has {', '.join(near)}"
         raise TypedError(f"there is no contig '{name}'{hint}", name, 0, name, near)
     return contig
-
-
-def _is_gene(text: str, genome: Genome) -> bool:
-    return text.casefold() in _names(genome)
-
-
-def _is_contig(text: str, genome: Genome) -> bool:
-    return text.casefold() in contig_aliases(genome.reference.contig_lengths_bp)
 
 
 def _are_letters(text: str, genome: Genome) -> bool:
@@ -250,16 +265,13 @@ def _read_pasted(text: str, genome: Genome, paste: Callable[[str], Genome], gene
     return Detected(kind, text, pasted, interval, own)
 
 
-def _read_unknown(text: str, genome: Genome, paste: object, gene: str) -> Detected:
-    return _read_gene(text, genome, paste, gene)  # whose message lists near names
-
-
 _Reader = Callable[[str, Genome, Callable[[str], Genome], str], Detected]
 # The first form that matches wins.
 _FORMS: tuple[tuple[Callable[[str, Genome], object], _Reader], ...] = (
     (lambda text, _: text.startswith(("LOCUS", ">")), _read_pasted),
-    (_is_gene, _read_gene),
-    (_is_contig, _read_region),
+    (lambda text, genome: text.casefold() in _names(genome), _read_gene),
+    (lambda text, genome: text.casefold() in contig_aliases(genome.reference.contig_lengths_bp),
+     _read_region),
     (lambda text, _: _REGION.fullmatch(text), _read_region),
     (lambda text, _: _ROW.fullmatch(text), _read_row),
     (lambda text, _: _CODING.fullmatch(text), _read_coding),
@@ -268,4 +280,4 @@ _FORMS: tuple[tuple[Callable[[str, Genome], object], _Reader], ...] = (
     (_are_letters, _read_pasted),
     (lambda text, _: re.search(r"\d", text) and re.search(r"[:>]", text), _read_genomic),
     (lambda text, _: _GENOMIC.fullmatch(text), _read_genomic),
-)
+)  # fmt: skip

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from carbon.errors import UserError
+from carbon.finetune.folder import MANIFEST
 from carbon.genome.fasta import Reference
 from carbon.genome.genes import Gene
 from carbon.genome.genome import Genome
@@ -16,6 +17,7 @@ from carbon.genome.sequences import open_text
 from carbon.inference import Model
 from carbon.pretrained import BUNDLED_MODELS, Entry
 from demo.allowed_models import AllowedModels
+from demo.folders import find_folders
 from demo.gene_examples import Example, example_gene
 from demo.inputs import Detected, detect
 from demo.learning_curves import Learning
@@ -74,6 +76,11 @@ class Lab:
     def shown_name(self) -> str:
         """Return the model's name without folders."""
         return shown_name(self.model_name)
+
+    @property
+    def finetuned(self) -> dict[str, Path]:
+        """Return the folders under `runs` that `carbon finetune` wrote, newest first."""
+        return find_folders(self.runs, (MANIFEST,))
 
     @property
     def held_out_of(self) -> Entry | None:

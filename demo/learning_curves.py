@@ -66,14 +66,12 @@ class Learning(NamedTuple):
 
         NaN if the region contains no such position.
         """
-        inside = [at - self.interval.start for at in positions if self._has(at)]
+        start, end = self.interval.start, self.interval.end
+        inside = [at - start for at in positions if start <= at < end]
         if not inside:
             return np.full(len(self.steps), np.nan)
         means: NDArray[np.float64] = np.nanmean(self.known_bits[:, inside], axis=1)
         return means
-
-    def _has(self, position: int) -> bool:
-        return self.interval.start <= position < self.interval.end
 
 
 def nats_of(model: Model, reference: Reference, interval: Interval) -> NDArray[np.float16]:

@@ -5,12 +5,12 @@ has the share of its probability (Schneider and Stephens 1990). Their correction
 is omitted, because a model's probabilities are not estimated from samples.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
 MOST_BITS = 2.0
+_LEAST_BITS = 0.02  # smallest height of a letter that is drawn
+Outline = tuple[list[float | None], list[float | None]]
 # Letters as one outline in a square from (0, 0) to (1, 1); the hole of A runs backwards.
 _OUTLINES = {
     "A": "0,0 .4,1 .6,1 1,0 .8,0 .7,.25 .3,.25 .36,.4 .64,.4 .5,.78 .36,.4 .3,.25 .2,0",
@@ -43,39 +43,29 @@ def letter_heights(probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
     return heights
 
 
-def logo_polygons(
-    heights: NDArray[np.float64], bases: str, first: int, least_bits: float = 0.02
-) -> dict[str, tuple[list[float | None], list[float | None]]]:
+def logo_polygons(heights: NDArray[np.float64], first: int) -> dict[str, Outline]:
     """Return the letters of a logo, with the highest letter of a stack on top.
 
     Args:
-        heights: (N, 4) in bits.
-        bases: base of each column, such as `ATCG`.
+        heights: (N, 4) in bits, in the order ACGT.
         first: x of the middle of the first stack; stacks are 1 apart.
-        least_bits: smallest height of a letter to draw.
 
     Returns:
         base -> x and y of its outlines, separated by None, as Plotly fills them.
     """
-    outlines: dict[str, tuple[list[float | None], list[float | None]]] = {
-        b: ([], []) for b in bases
-    }
-    for n, row in enumerate(np.asarray(heights).tolist()):
+    outlines: dict[str, Outline] = {base: ([], []) for base in _SHAPES}
+    for n, row in enumerate(heights.tolist()):
         y = 0.0
-        for height, base in sorted(zip(row, bases, strict=True)):
-            if height < least_bits:
+        for height, base in sorted(zip(row, _SHAPES, strict=True)):
+            if height < _LEAST_BITS:
                 continue
-            shape = _SHAPES[base]
-            _add(outlines[base], first + n - 0.5 + 0.95 * shape[:, 0], y + height * shape[:, 1])
+            x, own_y = outlines[base]
+            x += _rounded(first + n - 0.5 + 0.95 * _SHAPES[base][:, 0])
+            own_y += _rounded(y + height * _SHAPES[base][:, 1])
             y += height
     return outlines
 
 
-def _add(
-    line: tuple[list[float | None], list[float | None]],
-    x: NDArray[np.float64],
-    y: NDArray[np.float64],
-) -> None:
-    for values, more in zip(line, (x, y), strict=True):
-        closed: Sequence[float] = [*more.tolist(), float(more[0])]
-        values += [*(round(value, 3) for value in closed), None]
+def _rounded(line: NDArray[np.float64]) -> list[float | None]:
+    """Return a line that ends where it starts, and a gap."""
+    return [*(round(value, 3) for value in (*line.tolist(), float(line[0]))), None]

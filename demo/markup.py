@@ -30,7 +30,9 @@ def paragraph(text: str) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> str:
-    """Return a table that scrolls sideways on narrow pages; numbers are right-aligned."""
+    """Return a table that scrolls sideways on narrow pages; numbers are right-aligned, None is
+    an empty cell.
+    """
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in header)
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
     title = f"<caption>{escape(caption)}</caption>" if caption else ""
@@ -46,11 +48,11 @@ def facts(pairs: Iterable[tuple[str, object]]) -> str:
     return f'<dl class="facts">{items}</dl>'
 
 
-def download(name: str, text: str, label: str = "") -> str:
+def download(name: str, text: str) -> str:
     """Return a link that saves a text; the link contains the text, so the server stores no file."""
     address = f"data:text/plain;charset=utf-8,{quote(text)}"
-    shown = escape(label or f"Download {name}")
-    return f'<a class="chip" download="{escape(name)}" href="{address}">{shown}</a>'
+    shown = escape(name)
+    return f'<a class="chip" download="{shown}" href="{address}">Download {shown}</a>'
 
 
 def tsv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
@@ -79,6 +81,8 @@ def share_box(link: str, title: str, sentence: str) -> str:
 
 
 def _cell(value: object) -> str:
+    if value is None:
+        return "<td></td>"
     if isinstance(value, Html):
         return f"<td>{value}</td>"
     if isinstance(value, Number):

@@ -1,4 +1,4 @@
-"""Facts for a model card: name, description, training data, size and training time."""
+"""Facts for a model card: description, training data, size and training time."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -7,9 +7,10 @@ import numpy as np
 
 from carbon.corpus import read_manifest
 from carbon.errors import UserError
-from carbon.model.folder import ModelFolder, carbon_folder
+from carbon.model.folder import carbon_folder
 from carbon.pretrained import BUNDLED_MODELS
 from carbon.run_folder import METRICS, RECIPE, column, read_lines, read_recipe
+from carbon.tokenizer import K
 
 EXPORT = "export"  # folder of the export in a run folder
 
@@ -18,7 +19,6 @@ class AboutModel(NamedTuple):
     """Facts about a model.
 
     Attributes:
-        name: the name that was asked for.
         what: description in a few words; None if unknown.
         trained_on: training data; None if unknown.
         num_parameters: number of parameters of the network.
@@ -26,7 +26,6 @@ class AboutModel(NamedTuple):
         hours: compute time of its training; None if it was not recorded.
     """
 
-    name: str
     what: str | None
     trained_on: str | None
     num_parameters: int
@@ -54,22 +53,18 @@ def about_model(source: str) -> AboutModel:
         ModelError: the source is not a model.
     """
     opened = carbon_folder(source)
-    size = opened.num_parameters, _context_bp(opened)
+    size = opened.num_parameters, K * (int(opened.config["max_position_embeddings"]) - 1)
     if source in BUNDLED_MODELS and not Path(source).is_dir():
         entry = BUNDLED_MODELS[source]
         trained_on = f"{entry.organism} ({entry.assembly}): {entry.training}"
-        return AboutModel(source, entry.what, trained_on, *size, entry.hours)
+        return AboutModel(entry.what, trained_on, *size, entry.hours)
     run = opened.path.resolve().parent
     if not (run / RECIPE).is_file():
-        return AboutModel(source, None, None, *size, None)
+        return AboutModel(None, None, *size, None)
     recipe = read_recipe(run)
     preset = str(recipe.get("model", {}).get("preset", ""))
     what = f"the run {run.name}" + (f", preset {preset}" if preset else "")
-    return AboutModel(source, what, _corpus_of(recipe), *size, _hours_of(run))
-
-
-def _context_bp(opened: ModelFolder) -> int:
-    return 6 * (int(opened.config["max_position_embeddings"]) - 1)
+    return AboutModel(what, _corpus_of(recipe), *size, _hours_of(run))
 
 
 def _corpus_of(recipe: dict[str, Any]) -> str | None:

@@ -15,6 +15,7 @@ from carbon.genome.normalize import normalize_variant
 from carbon.inference import Model, VariantKeywords
 from carbon.inference.scan.score import SCANNED_BASES
 from carbon.inference.variants.score import VariantScore
+from demo.coding import snvs_in
 from demo.panel import Progress, Result
 
 NO_CONSEQUENCE = "unknown"  # no annotation, or an annotation that does not describe these bases
@@ -69,14 +70,6 @@ def consequences_in(
         variant: (consequences and consequences.of(variant).consequence) or NO_CONSEQUENCE
         for variant in snvs_in(reference, interval)
     }
-
-
-def snvs_in(reference: Reference, interval: Interval) -> Iterator[Variant]:
-    """Yield all SNVs of a region; unknown bases have none."""
-    for position, ref in enumerate(reference.fetch(interval).upper(), start=interval.start):
-        for alt in SCANNED_BASES:
-            if ref != alt and ref in SCANNED_BASES:
-                yield Variant(interval.contig, position, ref, alt)
 
 
 def some_of_each(consequences: Mapping[Variant, str], most: int, seed: int = 0) -> list[Variant]:

@@ -4,13 +4,14 @@ import inspect
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 import gradio as gr
 
 from carbon.errors import TypedError, UserError
-from demo.fields import Field, Values, checked_values
+from demo.fields import Field, Values, checked_values, upload_paths
 from demo.header import model_details, page_header
 from demo.limits import Limits
 from demo.markup import escape, link_chip, share_box
@@ -188,7 +189,7 @@ class Page:
                 yield [*unchanged, *outputs]
         except Exception as error:
             more = self._wrong_part(error, values)
-            status = _status(self._sentence(error), wrong=True, more=more)
+            status = _status(self._sentence(error, values), wrong=True, more=more)
             yield [*unchanged, status, gr.skip(), *([None] * len(self._outputs[2:]))]
 
     def _ask_again(self, request: gr.Request, *values: Any) -> Iterator[list[Any]]:
@@ -278,10 +279,12 @@ class Page:
 
         return picked
 
-    def _sentence(self, error: Exception) -> str:
-        """Return the message for the visitor; unexpected errors go to the log."""
+    def _sentence(self, error: Exception, values: Values) -> str:
+        """Return the message for the visitor, without folders; unexpected errors go to the log."""
         if isinstance(error, UserError):
-            return without_folders(str(error), self.panel.lab.genome.shown_files)
+            uploads = (values.get(f.name) for f in self.panel.fields if f.kind == "files")
+            files = [*chain.from_iterable(map(upload_paths, uploads))]
+            return without_folders(str(error), [*files, *self.panel.lab.genome.shown_files])
         _LOG.error("a panel failed", exc_info=error)
         return _UNEXPECTED
 
@@ -312,16 +315,18 @@ class Page:
         """Return the endpoint: the panel's answer alone, with parameters named after the fields."""
 
         def endpoint(request: gr.Request, *values: Any) -> Result:
+            result: Result = {}
+            asked: Values = {}
             try:
                 self.shell.limits.admit(_address(request))
-                result: Result = {}
-                panel = self._panel(self._named(values))
+                asked |= self._named(values)
+                panel = self._panel(asked)
                 for item in self._items(panel, self._values(values)):
                     if not isinstance(item, Progress | Waiting):
                         result = item
                 return result
             except Exception as error:
-                raise gr.Error(self._sentence(error), print_exception=False) from None
+                raise gr.Error(self._sentence(error, asked), print_exception=False) from None
 
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         request = inspect.Parameter("request", kind, annotation=gr.Request)
@@ -351,11 +356,12 @@ def _in_widget(field: Field, value: Any, keeps_files: bool) -> Any:
 
 
 def _status(text: str, *, wrong: bool = False, busy: bool = False, more: str = "") -> str:
-    """Return the status line; `busy` shows the Stop button."""
+    """Return the status line; `busy` adds a bar that moves, and shows the Stop button."""
     classes = f"status{' wrong' if wrong else ''}{' busy' if busy else ''}"
     role = ' role="alert"' if wrong else _POLITE
+    bar = "<progress></progress>" if busy else ""
     at = time.monotonic_ns()  # makes the page update even if the text stays the same
-    return f'<div class="{classes}" data-at="{at}"{role}>{escape(text)}{more}</div>'
+    return f'<div class="{classes}" data-at="{at}"{role}>{escape(text)}{more}{bar}</div>'
 
 
 _DONE = f'<div class="status done"{_POLITE}>Done</div>'  # for screen readers

@@ -49,12 +49,12 @@ class View(NamedTuple):
     Attributes:
         name: key in the mapping that `show` returns.
         kind: markup, a Plotly figure, or bases with their probabilities.
-        label: caption of a figure; name of the view for screen readers.
+        label: caption of a figure, and its name for screen readers; of bases, the name alone.
     """
 
     name: str
-    kind: ViewKind
-    label: str
+    kind: ViewKind = "html"
+    label: str = ""
 
     def component(self) -> gr.HTML:
         """Return the Gradio widget; `assets/demo.js` draws figures and bases."""
@@ -125,13 +125,11 @@ class Panel(ABC):
 
     def __init_subclass__(cls) -> None:
         """Set names and labels that the class does not define from the name of the class."""
-        defaults = {"name": cls.__name__.lower(), "title": cls.__name__}
-        for attribute, value in defaults.items():
+        title = getattr(cls, "title", cls.__name__)
+        defaults = dict.fromkeys(("title", "heading", "run_label"), title)
+        for attribute, value in (defaults | {"name": cls.__name__.lower()}).items():
             if not hasattr(cls, attribute):
                 setattr(cls, attribute, value)
-        for attribute in ("run_label", "heading"):
-            if not hasattr(cls, attribute):
-                setattr(cls, attribute, cls.title)
 
     def __init__(self, lab: Lab) -> None:
         self.lab = lab

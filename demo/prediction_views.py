@@ -1,6 +1,6 @@
 """Views of the panel `predict`."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from carbon.genome import fasta_text
@@ -28,7 +28,7 @@ def prediction_facts(result: Result) -> str:
         header = ("output", "with ALT", "with REF", "ALT - REF")
         columns = (result["outputs"], variant["alt"], variant["ref"], variant["delta"])
         caption = f"{named(variant['variant'])}, in {variant['window_bp']:,} bases"
-        markup += table(header, _filled(zip(*columns, strict=True)), caption)
+        markup += table(header, zip(*columns, strict=True), caption)
     if len(result["outputs"]) > _MOST_DRAWN:
         markup += paragraph(f"The figure has the first {_MOST_DRAWN} outputs, the download all.")
     return markup
@@ -67,7 +67,7 @@ def prediction_tables(result: Result, fasta_name: str) -> str:
     rows = list(_rows(result))
     caption = f"The first {_MOST_ROWS} of {len(rows):,} rows" if len(rows) > _MOST_ROWS else ""
     pairs = zip(result["names"], result["sequences"], strict=True)
-    shown = table(header, _filled(rows[:_MOST_ROWS]), caption)
+    shown = table(header, rows[:_MOST_ROWS], caption)
     saved = download("predictions.tsv", tsv(header, rows)) + download(fasta_name, fasta_text(pairs))
     return f'{saved}<div class="tall">{shown}</div>'
 
@@ -81,10 +81,6 @@ def _rows(result: Result) -> Iterator[Sequence[Any]]:
             continue
         for n, (base, values) in enumerate(zip(bases, predicted, strict=True)):
             yield (name, n + 1, base, *classes[n : n + 1], *values)
-
-
-def _filled(rows: Iterable[Sequence[Any]]) -> Iterator[Sequence[Any]]:
-    return (["" if value is None else value for value in row] for row in rows)
 
 
 def _bars(result: Result, suffixes: Sequence[str]) -> Iterator[dict[str, Any]]:

@@ -33,10 +33,10 @@ class Card(NamedTuple):
 
 
 class Previews:
-    """Cards of the states that were answered last, by their links."""
+    """Cards of pages by their paths, and of the states that were answered last by their links."""
 
     def __init__(self, pages: Iterable[tuple[str, Card]]) -> None:
-        self._pages = dict(pages)
+        self.pages = dict(pages)
         self._states: OrderedDict[str, Card] = OrderedDict()
 
     def store(self, link: str, card: Card) -> None:
@@ -45,13 +45,9 @@ class Previews:
         while len(self._states) > _STORED:
             self._states.popitem(last=False)
 
-    def has_page(self, path: str) -> bool:
-        """Return whether a path is a page."""
-        return path in self._pages
-
     def card_of(self, link: str) -> Card | None:
         """Return the card of a link, or of its page; None if there is no such page."""
-        return self._states.get(link) or self._pages.get(link.partition("?")[0])
+        return self._states.get(link) or self.pages.get(link.partition("?")[0])
 
 
 @lru_cache(_DRAWN)

@@ -11,7 +11,7 @@ from carbon.genome import Interval, Variant, reverse_complement, snv_effect
 from carbon.genome.annotation import code_of
 from carbon.genome.genes import Gene, Transcript
 from carbon.genome.genome import Genome
-from demo.central_dogma import Residue, residues
+from demo.coding import Residue, residues, snvs_in
 
 _AMINO_ACID = "[A-Za-z]{3}|[A-Za-z]"
 CHANGE = re.compile(
@@ -73,7 +73,7 @@ def variant_of_change(
     codons = [c for c in _codons_of(code.amino_acids, code.stops, change.alt) if c != codon]
     if not codons:
         raise UserError(f"{gene.name} {change.ref}{change.number}: no other codon encodes it")
-    nearest = min(codons, key=lambda other: (_distance(codon, other), other))
+    nearest = min(codons, key=lambda other: (sum(map(str.__ne__, codon, other)), other))
     places = [p for p, a, b in zip(residue.places, codon, nearest, strict=True) if a != b]
     if max(places) - min(places) > 2:
         raise UserError(f"{gene.name} codon {change.number}: an intron divides it; give bases")
@@ -113,9 +113,7 @@ def _snvs_of_codon(genome: Genome, gene: Gene, residue: Residue) -> dict[str, Va
     """Return the first SNV of each shown consequence, along the strand."""
     transcript, snvs = gene.transcripts[0], dict[str, Variant]()
     for place in residue.places:
-        ref = genome.reference.fetch(Interval(transcript.contig, place, place + 1)).upper()
-        for alt in sorted(set("ACGT") - {ref}):
-            variant = Variant(transcript.contig, place, ref, alt)
+        for variant in snvs_in(genome.reference, Interval(transcript.contig, place, place + 1)):
             effect = snv_effect(genome.reference, transcript, variant)
             if effect and effect.term in _SHOWN_TERMS:
                 snvs.setdefault(effect.term, variant)
@@ -145,10 +143,6 @@ def _codons_of(amino_acids: Mapping[str, str], stops: Iterable[str], amino_acid:
     if amino_acid == "*":
         return sorted(stops)
     return sorted(codon for codon, own in amino_acids.items() if own == amino_acid)
-
-
-def _distance(codon: str, other: str) -> int:
-    return sum(a != b for a, b in zip(codon, other, strict=True))
 
 
 def _one_letter(code: str) -> str:

@@ -25,9 +25,9 @@ from carbon.run_folder import (
     stretches,
 )
 from demo.arrays import as_lists
+from demo.coding import codon_positions
 from demo.figures import BLUE, GREY, Figure, figure
 from demo.folders import find_folders, folder_named, written
-from demo.gene_summary import codon_positions
 from demo.lab import Lab
 from demo.lru_cache import LruCache
 from demo.markup import facts, paragraph, table

@@ -44,7 +44,7 @@ class OwnPages:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers.update(HEADERS)
-                is_page = self.previews.has_page(scope["path"])
+                is_page = scope["path"] in self.previews.pages
                 if is_page and "text/html" in headers.get("content-type", ""):
                     starts.append(message)
                     return

@@ -72,7 +72,9 @@ def genome_in_text(text: str) -> Genome:
     name, content = _pasted_file(text)
     with scratch_folder("pasted") as folder:
         (folder / name).write_text(content, encoding="utf-8")
-        return genome_in_files((str(folder / name),))
+        genome = genome_in_files((str(folder / name),))
+        genome.reference.path = Path(name)  # of messages: the file itself is removed
+        return genome
 
 
 def is_pasted(genome: Genome) -> bool:
@@ -131,14 +133,13 @@ def sequences_in_text(text: str, most: int) -> list[tuple[str, str]]:
         return []
     for line in text.splitlines():
         check_is_dna(line)
-    if not text.startswith(">"):
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
-        for number, line in enumerate(lines, start=1):
-            check_dna(line, f"sequence {number}", _IN_FASTA)
+    is_fasta = text.startswith(">")
+    lines = [line.strip() for line in text.splitlines() if is_fasta or line.strip()]
+    for number, line in enumerate(lines, start=1):
+        if not (is_fasta and line.startswith(">")):
+            check_dna(line, f"{'line' if is_fasta else 'sequence'} {number}", _IN_FASTA)
+    if not is_fasta:
         text = fasta_text((f"sequence_{n}", line) for n, line in enumerate(lines, start=1))
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.startswith(">"):
-            check_dna(line.strip(), f"line {number}", _IN_FASTA)
     with scratch_folder("pasted") as folder:
         path = folder / "sequences.fa"
         path.write_text(text + "\n", encoding="utf-8")
@@ -155,8 +156,7 @@ def first_variants(files: Sequence[str], reference: Reference, most: int) -> lis
     """Return the first variants of a VCF; an empty list without a file.
 
     Raises:
-        UserError: there are several files.
-        GenomeError: the VCF is malformed in the part that is read.
+        UserError: there are several files, or the VCF is malformed in the part that is read.
     """
     if len(files) > 1:
         raise UserError(f"{len(files)} VCFs are given; give one")
@@ -166,7 +166,10 @@ def first_variants(files: Sequence[str], reference: Reference, most: int) -> lis
         for row in rows
         for variant in row.variants
     )
-    return list(islice(each, most))
+    try:
+        return list(islice(each, most))
+    except UserError as error:
+        raise UserError(without_folders(str(error), files)) from None
 
 
 def printed_vcf(variants: Iterable[Variant], path: str) -> str:

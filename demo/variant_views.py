@@ -1,6 +1,7 @@
 """Views of variant scores: verdict, tables, figures and downloads."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 from carbon.genome import Interval, Variant
@@ -88,18 +89,15 @@ def side_by_side(result: Result, link_of: Callable[[str], str]) -> str:
     """Return the variant and the changes next to it, each with its one delta."""
     own = result["alleles"][0]
     rows = sorted(result["alleles"], key=lambda row: (row["delta"] is None, row["delta"] or 0.0))
-    cells = (
-        (_link_or_name(row, None if row is own else link_of), *_allele_cells(row)) for row in rows
-    )
+
+    def name(row: Result) -> Html:
+        title = title_of(row)
+        own_name = f"<strong>{escape(title)}</strong>"
+        return Html(own_name if row is own else link_chip(link_of(row["variant"]), title))
+
     header = ("change", "variant", "consequence", "delta, nats", "to the model")
+    cells = ((name(row), *_allele_cells(row)) for row in rows)
     return table(header, cells, "Side by side, by the same method")
-
-
-def _link_or_name(row: Result, link_of: Callable[[str], str] | None) -> Html:
-    title = title_of(row)
-    if link_of is None:
-        return Html(f"<strong>{escape(title)}</strong>")
-    return Html(link_chip(link_of(row["variant"]), title))
 
 
 def _allele_cells(row: Result) -> tuple[str, str, str, str]:
@@ -107,12 +105,8 @@ def _allele_cells(row: Result) -> tuple[str, str, str, str]:
     place, delta = named(row["variant"]), row["delta"]
     if delta is None:
         return place, consequence, "", (row["reason"] or "").replace("_", " ")
-    return (
-        place,
-        consequence,
-        Number(f"{delta:+.2f}"),
-        in_words(delta, row["unsure"], "it", "the reference"),
-    )
+    words = in_words(delta, row["unsure"], "it", "the reference")
+    return place, consequence, Number(f"{delta:+.2f}"), words
 
 
 def effect_map(genome: Genome, result: Result) -> f.Figure | None:
@@ -120,17 +114,11 @@ def effect_map(genome: Genome, result: Result) -> f.Figure | None:
     if "window" not in result:
         return None
     window, variant = _window(result), Variant.parse(result["scored_as"])
-    traces = [
-        trace
-        for name, part in result["strands"].items()
-        for trace in _strand_traces(name, part, variant)
-    ]
-    traces.append(_heat(window, result))
+    strands = (_strand_traces(name, part, variant) for name, part in result["strands"].items())
     genes = genome.genes_in(window)
-    traces += f.gene_traces(genes, window, "y2")
     first, last = variant.position + 0.5, variant.interval.end + 0.5
     return f.figure(
-        traces,
+        [*chain(*strands), _heat(window, result), *f.gene_traces(genes, window, "y2")],
         height=560,
         barmode="overlay",
         bargap=0,
@@ -210,7 +198,7 @@ def vcf_table(result: Result) -> str:
     if result["vcf_has_more"]:
         caption = f"The first {len(rows):,} variants of your VCF; the command line scores all"
     shown = (
-        (named(row["variant"]), *(_cell(row[name]) for name in _NUMBERS),
+        (named(row["variant"]), *(row[name] for name in _NUMBERS),
          "yes" if row["unsure"] else "", (row["reason"] or "").replace("_", " "))
         for row in rows
     )  # fmt: skip
@@ -232,23 +220,20 @@ def downloads(result: Result) -> str:
         if ref != alt
     )
     saved = download("window.tsv", tsv(("contig", "position", "ref", "alt", "delta"), snvs))
-    rows = _downstream_rows(result, variant)
-    saved += download("downstream.tsv", tsv(("strand", "position", "delta"), rows))
-    for name in ("alleles", "vcf"):
-        if name in result:
-            columns = ("variant", *_NUMBERS, "unsure", "reason")
-            scores = ([row[column] for column in columns] for row in result[name])
-            saved += download("variants.tsv" if name == "vcf" else "side_by_side.tsv",
-                              tsv(columns, scores))  # fmt: skip
-    return saved
-
-
-def _downstream_rows(result: Result, variant: Variant) -> Iterator[tuple[str, int, float]]:
-    for name, part in result["strands"].items():
+    rows = (
+        (name, position, delta)
+        for name, part in result["strands"].items()
         for position, delta in zip(
             _downstream(name, variant), part["downstream_deltas"], strict=False
-        ):
-            yield name, position, delta
+        )
+    )
+    saved += download("downstream.tsv", tsv(("strand", "position", "delta"), rows))
+    columns = ("variant", *_NUMBERS, "unsure", "reason")
+    for name, file in (("alleles", "side_by_side.tsv"), ("vcf", "variants.tsv")):
+        if name in result:
+            scores = ([row[column] for column in columns] for row in result[name])
+            saved += download(file, tsv(columns, scores))
+    return saved
 
 
 def _window(result: Result) -> Interval:
@@ -303,7 +288,3 @@ def _heat(window: Interval, result: Result) -> dict[str, Any]:
             "title": {"text": "delta of an SNV, in nats", "side": "bottom"},
         },
     }  # fmt: skip
-
-
-def _cell(value: float | None) -> float | str:
-    return "" if value is None else value

@@ -7,7 +7,7 @@ import numpy as np
 from carbon.genome.alphabet import gc_share
 from carbon.tokenizer import K
 from demo.markup import paragraph, table
-from demo.open_frames import OpenFrame, open_frames
+from demo.open_frames import open_frames
 from demo.panel import Result
 
 _LEAST_CODONS = 15
@@ -60,7 +60,8 @@ def comparison(result: Result) -> str:
     """Return what was written and random DNA in numbers."""
     sides = {"written by the model": result, "random DNA": result["random"]}
     rows = [
-        (name, f"{_nats(side):.3f}", f"{100 * gc_share(side['bases']):.0f} %",
+        (name, f"{-np.log(np.maximum(side['probabilities'], 1e-4)).mean():.3f}",
+         f"{100 * gc_share(side['bases']):.0f} %",
          f"{_longest_codons(result['prompt'] + side['bases'])} codons{_with_input(result)}")
         for name, side in sides.items()
     ]  # fmt: skip
@@ -74,22 +75,17 @@ def frames_table(result: Result) -> str:
     if not frames:
         return paragraph(f"No open reading frame has {_LEAST_CODONS} codons.")
     header = ("open frame", "codons", "ends with", "protein")
-    return table(header, map(_row, frames), f"Open reading frames from an ATG{_with_input(result)}")
+    rows = (
+        (f"{frame.start + 1:,} to {frame.end:,} on {frame.strand}", len(frame.protein),
+         "stop codon" if frame.has_stop else "end of the sequence", frame.protein)
+        for frame in frames
+    )  # fmt: skip
+    return table(header, rows, f"Open reading frames from an ATG{_with_input(result)}")
 
 
 def _with_input(result: Result) -> str:
     return ", with the input" if result["prompt"] else ""
 
 
-def _nats(side: Result) -> float:
-    return float(-np.log(np.maximum(side["probabilities"], 1e-4)).mean())
-
-
 def _longest_codons(bases: str) -> int:
     return max((len(frame.protein) for frame in open_frames(bases, 1)), default=0)
-
-
-def _row(frame: OpenFrame) -> tuple[str, int, str, str]:
-    place = f"{frame.start + 1:,} to {frame.end:,} on {frame.strand}"
-    end = "stop codon" if frame.has_stop else "end of the sequence"
-    return place, len(frame.protein), end, frame.protein

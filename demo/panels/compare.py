@@ -30,9 +30,9 @@ class Compare(Panel):
     sentence = "How likely each of two models finds the same sequence, and where they differ."
     run_label = "Compare"
     views: ClassVar[tuple[View, ...]] = (
-        View("summary", "html", "The comparison in numbers"),
+        View("summary"),
         View("track", "figure", "Nats of each base by both models, and how far one falls behind"),
-        View("saved", "html", "Download"),
+        View("saved"),
     )
 
     @classmethod
@@ -41,7 +41,6 @@ class Compare(Panel):
         return lab.first.allowed is not None
 
     def make_fields(self) -> tuple[Field, ...]:
-        """Return the inputs."""
         allowed = self.lab.first.allowed
         first = next(iter(allowed.sources), "") if allowed else ""
         return (
@@ -68,7 +67,6 @@ class Compare(Panel):
         yield dict(zip(("this", "other"), sides, strict=True))
 
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
-        """Return sentence, table, figure and downloads."""
         this, other = result["this"], result["other"]
         rows = [
             (side["model"], side["length_bp"], f"{side['nats_per_base']:.4f}",
@@ -85,7 +83,6 @@ class Compare(Panel):
         }
 
     def python(self, values: Values) -> str:
-        """Return the program."""
         names = [lab.model_name for lab in self._labs(values)]
         return (
             "import carbon\nfrom carbon.genome import read_sequences\n\n"
@@ -97,7 +94,6 @@ class Compare(Panel):
         )
 
     def commands(self, values: Values) -> list[Command]:
-        """Return the command lines."""
         return [
             "# sequence.fa: download it on this page",
             *(["carbon", "score", "--model", lab.model_name, "sequence.fa",

@@ -16,6 +16,8 @@ from demo.fields import Field, Values, genome_field, input_field, input_link
 from demo.gene_measures import DOWNSTREAM_BP, MAP_PHASES, MEASURES, WINDOW_BP
 from demo.gene_views import map_figure, track_figure
 from demo.inputs import Detected, gene_named
+from demo.lab import Lab
+from demo.lru_cache import LruCache
 from demo.markup import download, facts, link_chip, paragraph, shortened, tsv
 from demo.open_frames import open_frames
 from demo.panel import Command, Example, Panel, Pick, Progress, Result, View
@@ -28,6 +30,7 @@ _MOST_BP = MEASURES[TRACK].most_bp
 _AROUND_VARIANT_BP = 300
 _CLEAREST_TRNA = "tQ(UUG)H"  # of yeast chromosome VIII, by the rank of its T stem
 _MOST_LISTED, _MOST_KNOWN, _LEAST_CODONS, _CARD_BARS = 200, 5, 60, 120
+_CACHED = 8  # answers, each of a few MiB
 _PHASES = tuple("012345")
 
 
@@ -38,16 +41,19 @@ class Gene(Panel):
     sentence = "What the model can predict along a gene, base by base."
     run_label = "Read"
     views: ClassVar[tuple[View, ...]] = (
-        View("caption", "html", "What the figure shows"),
+        View("caption"),
         View("track", "figure", "Bits of every base, with exons below"),
         View("map", "figure", "Dependencies between pairs of bases"),
-        View("facts", "html", "The region in numbers"),
-        View("genes", "html", "Genes of your sequence"),
-        View("saved", "html", "Download"),
+        View("facts"),
+        View("genes"),
+        View("saved"),
     )
 
+    def __init__(self, lab: Lab) -> None:
+        self._answers: LruCache[Result] = LruCache(_CACHED)
+        super().__init__(lab)
+
     def make_fields(self) -> tuple[Field, ...]:
-        """Return the inputs."""
         return (
             input_field(self.lab.example.name),
             Field("view", "Show", TRACK, "choice", tuple(MEASURES), asks=True),
@@ -85,11 +91,16 @@ class Gene(Panel):
         """Yield progress, and the values of every base or pair of bases."""
         detected = self._detected(values)
         place, measure = _computed(detected, values), MEASURES[values["view"]]
-        items = measure.compute(
-            self.lab.model, detected.genome.reference, place, self._options(values)
-        )
-        for item in items:
-            yield item if isinstance(item, Progress) else {"region": place.to_region()} | item
+        reference, options = detected.genome.reference, self._options(values)
+        # Filled by the last item: an answer that was stopped is computed again.
+        answer = self._answers.get((reference, place, values["view"], repr(options)), Result)
+        if not answer:
+            for item in measure.compute(self.lab.model, reference, place, options):
+                if isinstance(item, Progress):
+                    yield item
+                else:
+                    answer.update(item)
+        yield {"region": place.to_region()} | answer
 
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
         """Return the figure of the view, with its caption and numbers."""
@@ -140,7 +151,6 @@ class Gene(Panel):
         return Card(title, measure.caption, tuple(float(bar.mean()) for bar in bars))
 
     def python(self, values: Values) -> str:
-        """Return the program."""
         detected = self._detected(values)
         place = _computed(detected, values)
         reference, before, _ = shown_reference(detected.genome)
@@ -160,7 +170,6 @@ class Gene(Panel):
         )
 
     def commands(self, values: Values) -> list[Command]:
-        """Return the command line."""
         detected = self._detected(values)
         reference, _, before = shown_reference(detected.genome)
         name, output = ("dependency", "map.npz") if values["view"] == MAP else ("scan", "scan.tsv")

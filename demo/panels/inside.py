@@ -14,7 +14,6 @@ from carbon.tokenizer import BASES, K
 from demo.fields import Field, Values, input_field, input_link
 from demo.lab import Lab
 from demo.markup import download, facts, paragraph, table
-from demo.openings import opening_bases
 from demo.panel import Command, Example, Panel, Pick, Progress, Result, View
 from demo.preview import Card
 from demo.run_figures import run_curves
@@ -52,16 +51,16 @@ class Inside(Panel):
     )
     run_label = "Look"
     views: ClassVar[tuple[View, ...]] = (
-        View("tokens", "html", "The sequence as tokens, at six phases"),
-        View("answer", "html", "The prediction in numbers"),
+        View("tokens"),
+        View("answer"),
         View("marginals", "figure", "Probability of each base at six places: click one to fix it"),
         View("map", "figure", "Probabilities of the 4,096 6-mers: click one to compare with it"),
-        View("top", "html", "The likeliest 6-mers"),
+        View("top"),
         View("losses", "figure", "Losses of the true 6-mer and its one-base neighbours"),
-        View("training", "html", "The training in numbers"),
+        View("training"),
         View("curves", "figure", "Curves over the steps of the training"),
-        View("tables", "html", "Phases and events of the training"),
-        View("saved", "html", "Download"),
+        View("tables"),
+        View("saved"),
     )
 
     def __init__(self, lab: Lab) -> None:
@@ -74,7 +73,6 @@ class Inside(Panel):
         return _REFRESH_SECONDS if self._runs.names else None
 
     def make_fields(self) -> tuple[Field, ...]:
-        """Return the inputs."""
         runs = (OWN, *self._runs.names)
         return (
             input_field(self.lab.example.name, info="the model predicts its last six bases"),
@@ -90,7 +88,6 @@ class Inside(Panel):
         )  # fmt: skip
 
     def examples(self) -> tuple[Example, ...]:
-        """Return further examples."""
         donor = self.lab.example.donor(_CONTEXT_BP, K)
         intron = {"input": donor} if donor else {}
         label = "An intron begins" if donor else "It begins with GT"
@@ -128,7 +125,6 @@ class Inside(Panel):
         }
 
     def questions(self, values: Values, result: Result) -> Sequence[tuple[str, str]]:
-        """Return links that take this input to other pages."""
         text = values["input"]
         return (
             ("See the whole sequence", input_link("/gene", text)),
@@ -143,7 +139,6 @@ class Inside(Panel):
         return Card(self.title, sentence, tuple(each["probability"] for each in result["top"]))
 
     def python(self, values: Values) -> str:
-        """Return the program."""
         context, kmer = self._split(values)
         program = (
             "import carbon\nfrom carbon.inference import kmer_index, near_misses\n"
@@ -178,7 +173,6 @@ class Inside(Panel):
         )
 
     def commands(self, values: Values) -> list[Command]:
-        """Return the command lines."""
         context, _ = self._split(values)
         lines: list[Command] = [
             f"# {_FASTA}: download it on this page",
@@ -195,7 +189,7 @@ class Inside(Panel):
 
     def _split(self, values: Values) -> tuple[str, str]:
         """Return the context and the true 6-mer."""
-        bases = opening_bases(self.lab.detect(values["input"]), _CONTEXT_BP + K)
+        bases = self.lab.detect(values["input"]).opening_bases(_CONTEXT_BP + K)
         if len(bases) < K:
             raise UserError(f"{len(bases)} bases; the model predicts the last six: give more")
         context, kmer = bases[:-K][-_MOST_CONTEXT_BP:], values["kmer"].upper() or bases[-K:]

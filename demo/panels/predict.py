@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carbon.errors import UserError
-from carbon.finetune.folder import MANIFEST, content_of, read_manifest
+from carbon.finetune.folder import content_of, read_manifest
 from carbon.finetune.predict import FinetunedModel, load_finetuned
 from carbon.finetune.readers import alleles_of, fits_window
 from carbon.finetune.tasks import LabelTask
 from carbon.genome import Reference, Variant, fasta_text
 from demo.arrays import as_lists
 from demo.fields import Field, Values
-from demo.folders import find_folders, folder_named
+from demo.folders import folder_named
 from demo.lab import Lab
 from demo.lru_cache import LruCache
 from demo.panel import Command, Example, Panel, Progress, Result, View
@@ -42,15 +42,15 @@ class Predict(Panel):
     )
     switches_model = False
     views: ClassVar[tuple[View, ...]] = (
-        View("facts", "html", "The model, and the variant in numbers"),
+        View("facts"),
         View("figure", "figure", "Predictions of each sequence"),
-        View("tables", "html", "Predictions"),
+        View("tables"),
     )
 
     @classmethod
     def is_available(cls, lab: Lab) -> bool:
         """Return whether there is a fine-tuned model."""
-        return bool(_folders(lab))
+        return bool(lab.finetuned)
 
     def __init__(self, lab: Lab) -> None:
         self._pieces = _pieces(lab)
@@ -58,9 +58,8 @@ class Predict(Panel):
         self._models: LruCache[FinetunedModel] = LruCache(_CACHED_MODELS)
 
     def make_fields(self) -> tuple[Field, ...]:
-        """Return the inputs."""
         return (
-            Field("model", "Model", _NEWEST, "choice", (_NEWEST, *_folders(self.lab)),
+            Field("model", "Model", _NEWEST, "choice", (_NEWEST, *self.lab.finetuned),
                   info="the folders of `carbon finetune` on this machine"),
             Field("sequences", "Sequences", self._pieces, "lines", most=_MOST_LETTERS,
                   info=f"FASTA, or one on each line; {_MOST_SEQUENCES} at most"),
@@ -124,7 +123,6 @@ class Predict(Panel):
         }
 
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
-        """Return facts, figure, tables and downloads."""
         return {
             "facts": prediction_facts(result),
             "figure": prediction_figure(result),
@@ -132,7 +130,6 @@ class Predict(Panel):
         }
 
     def python(self, values: Values) -> str:
-        """Return the program."""
         _, folder = self._folder(values["model"])
         strands = _strands(values)
         option = f", strands={strands!r}" if strands else ""
@@ -160,7 +157,6 @@ class Predict(Panel):
         return program
 
     def commands(self, values: Values) -> list[Command]:
-        """Return the command lines."""
         _, folder = self._folder(values["model"])
         words = ["carbon", "predict", "--model", str(folder)]
         strands = _strands(values)
@@ -180,7 +176,7 @@ class Predict(Panel):
 
     def _folder(self, name: str) -> tuple[str, Path]:
         """Return the name and path of a model folder that exists now."""
-        folders = _folders(self.lab)
+        folders = self.lab.finetuned
         if not folders:
             raise UserError(
                 "there is no model with labels under the demo's --runs yet; make one with `carbon "
@@ -219,10 +215,6 @@ class Predict(Panel):
             )
         shown = {"variant": variant.to_text(), "window_bp": window_bp}
         return shown, _checked_alleles_of(reference, variant, window_bp)
-
-
-def _folders(lab: Lab) -> dict[str, Path]:
-    return find_folders(lab.runs, (MANIFEST,))
 
 
 def _classes(task: LabelTask, predicted: NDArray[np.float32]) -> list[str | None]:

@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from carbon.genome import Span
 from carbon.genome.genes import Gene
 from carbon.inference.next_token import NextToken
 from carbon.pretrained import BUNDLED_MODELS
 from carbon.tokenizer import BASES, K
 from demo import primer_text as text
+from demo.coding import described
 from demo.embedding_map import EmbeddingMap, embedding_map, map_figure
 from demo.fields import INPUT, Field, Values, input_field, input_link, link_to
 from demo.figures import (
@@ -24,7 +24,6 @@ from demo.figures import (
     gene_traces,
     position_axis,
 )
-from demo.gene_summary import described
 from demo.lab import Lab
 from demo.learning_curves import learning_figure
 from demo.markup import escape, link_chip
@@ -33,6 +32,10 @@ from demo.preview import Card
 
 _PRIMER_BP = 66
 _NEAR_COPIES = {"ENO2": "ENO1"}
+_CAPTION = (
+    '<p class="caption"><button class="chip" data-replay>▶ Replay</button> Height: how much of '
+    "each letter the model can predict, from its neighbours on both sides.</p>"
+)
 _DOES_NOT_KNOW = (
     "The model does not know what a protein does, or what makes anyone ill. It only knows which "
     "DNA looks usual, and it can be wrong about that too."
@@ -47,14 +50,14 @@ class Start(Panel):
     hero = ("learning", "caption")
     views: ClassVar[tuple[View, ...]] = (
         View("learning", "figure", "What the model can predict of each letter around a gene"),
-        View("caption", "html", "Caption"),
-        View("honest", "html", "What the model does not know"),
-        View("splicing", "html", "A gene is copied and cut"),
+        View("caption"),
+        View("honest"),
+        View("splicing"),
         View("gene", "figure", "A gene with its exons and introns"),
-        View("tokens", "html", "Threes and sixes"),
-        View("guess", "html", "The model guesses what comes next"),
+        View("tokens"),
+        View("guess"),
         View("marginals", "figure", "Probability of each base of the next 6-mer"),
-        View("alike", "html", "What the model finds alike"),
+        View("alike"),
         View("map", "figure", "Map of pieces of the genome"),
     )
 
@@ -121,7 +124,7 @@ class Start(Panel):
         return {
             "learning": learning_figure(lab.learned, lab.genome, lab.example.name)
                         if lab.learned else None,
-            "caption": self._caption,
+            "caption": _CAPTION if lab.learned else "",
             "honest": f'<p class="honest">{escape(_DOES_NOT_KNOW)}</p>',
             "splicing": text.splicing(described(self.lab.genome.reference, cut, cut.transcripts[0])
                                       if cut else None),
@@ -134,7 +137,6 @@ class Start(Panel):
         }  # fmt: skip
 
     def python(self, values: Values) -> str:
-        """Return the program."""
         return (
             "import carbon\n\n"
             f"model = carbon.load({self.lab.model_name!r})\n"
@@ -144,7 +146,6 @@ class Start(Panel):
         )
 
     def commands(self, values: Values) -> list[Command]:
-        """Return the command line."""
         prompt = self._sequence[:-K]
         return [["carbon", "next", "--model", self.lab.model_name, "--prompt", prompt]]
 
@@ -175,23 +176,15 @@ class Start(Panel):
         known = [gene for gene in cut if gene.name in self.lab.known_genes]
         return next(iter(known + cut), None)
 
-    @property
-    def _caption(self) -> str:
-        if not self.lab.learned:
-            return ""
-        replay = '<button class="chip" data-replay>▶ Replay</button>'
-        return (
-            f'<p class="caption">{replay} Height: how much of each letter the model can predict, '
-            "from its neighbours on both sides.</p>"
-        )
-
 
 def _sentence(lab: Lab) -> str:
     """Return what the model has read, and what was held out."""
     about, entry = lab.about, BUNDLED_MODELS.get(lab.model_name)
     if about is None:
         return "A DNA language model, and what it makes of a genome."
-    size = f"A model with {_millions(about.num_parameters)} parameters"
+    count = about.num_parameters
+    size = f"{count / 1e6:.1f} million" if count >= 1e6 else f"{count:,}"
+    size = f"A model with {size} parameters"
     if entry is None:
         return f"{size}, trained on {about.trained_on or 'DNA that was not recorded'}."
     text = f"{size} read {entry.name} DNA for {60 * entry.hours:.0f} minutes."
@@ -202,25 +195,17 @@ def _sentence(lab: Lab) -> str:
     return f"{text} Chromosome {entry.held_out_contig}, where this gene lies, was held out{copy}."
 
 
-def _millions(count: int) -> str:
-    return f"{count / 1e6:.1f} million" if count >= 1e6 else f"{count:,}"
-
-
 def _gene_figure(gene: Gene) -> Figure:
     """Return the exons of a gene, and its introns marked."""
     place, introns = gene.interval, gene.transcripts[0].introns
-    traces = [*gene_traces([gene], place, "y"), _marked(introns)]
+    marked = bars(introns, 0, 4, "intron, which is cut out", "y", ORANGE) | {"showlegend": True}
     return figure(
-        traces,
+        [*gene_traces([gene], place, "y"), marked],
         height=150,
         xaxis=position_axis(place, fixedrange=True),
         yaxis=gene_axis((0, 1), 1),
         showlegend=True,
     )  # fmt: skip
-
-
-def _marked(introns: tuple[Span, ...]) -> dict[str, Any]:
-    return bars(introns, 0, 4, "intron, which is cut out", "y", ORANGE) | {"showlegend": True}
 
 
 def _marginals_figure(marginals: list[list[float]], true: str) -> Figure:

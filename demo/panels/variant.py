@@ -30,7 +30,6 @@ from demo.uploads import (
     pasted_link,
     printed_vcf,
     shown_reference,
-    without_folders,
 )
 from demo.words import named
 
@@ -74,12 +73,12 @@ class VariantEffect(Panel):
     )
     run_label = "Score"
     views: ClassVar[tuple[View, ...]] = (
-        View("verdict", "html", "The variant in words"),
-        View("alleles", "html", "Changes side by side"),
+        View("verdict"),
+        View("alleles"),
         View("strip", "figure", "SNVs of the gene or region by consequence, these changes marked"),
         View("map", "figure", "The part of each base in the delta; below, every SNV: click one"),
-        View("tsv", "html", "Download"),
-        View("table", "html", "The variants of your VCF"),
+        View("tsv"),
+        View("table"),
     )
 
     def __init__(self, lab: Lab) -> None:
@@ -88,7 +87,6 @@ class VariantEffect(Panel):
         super().__init__(lab)
 
     def make_fields(self) -> tuple[Field, ...]:
-        """Return the inputs."""
         example = self.lab.example
         most_bp = self.lab.model.variant_method(protocol=_PROTOCOL).window_bp
         return (
@@ -127,14 +125,6 @@ class VariantEffect(Panel):
 
     def answer(self, values: Values) -> Iterator[Progress | Result]:
         """Yield the variant next to others, then its surroundings, its gene, and the VCF."""
-        try:
-            yield from self._answered(values)
-        except UserError as error:
-            files = [*values["genome"], *values["vcf"]]
-            error.args = (without_folders(str(error), files),)
-            raise
-
-    def _answered(self, values: Values) -> Iterator[Progress | Result]:
         question = self._question(values)
         genome, variant = question.genome, question.variant
         place = snvs.place_around(genome, question.gene, variant)
@@ -262,7 +252,6 @@ class VariantEffect(Panel):
         yield result | {"vcf": rows, "vcf_has_more": len(question.listed) > len(shown)}
 
     def show(self, values: Values, result: Result) -> Mapping[str, Any]:
-        """Return words, tables, figures and downloads."""
         question = self._question(values)
         field = _field_of(question.genome)
 
@@ -300,7 +289,6 @@ class VariantEffect(Panel):
         return Card(views.title_of(result), views.first_sentence(result), tuple(-d for d in lowest))
 
     def python(self, values: Values) -> str:
-        """Return the program."""
         question = self._question(values)
         options = ", ".join(f"{k}={v!r}" for k, v in _options(values).items())
         reference, before, _ = shown_reference(question.genome)
@@ -345,11 +333,7 @@ class VariantEffect(Panel):
 
 
 def _options(values: Values) -> VariantKeywords:
-    return {
-        "protocol": _PROTOCOL,
-        "window_bp": values["window_bp"],
-        "strands": values["strands"],
-    }
+    return {"protocol": _PROTOCOL, "window_bp": values["window_bp"], "strands": values["strands"]}
 
 
 def _first_scorable(listed: Sequence[Listed]) -> Variant | None:

@@ -1,7 +1,6 @@
 """Write: the model continues DNA, or designs sequences towards a goal."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +12,6 @@ from carbon.design.functions import running_functions
 from carbon.design.search import rounds, search_of
 from carbon.design.strategies import Candidate
 from carbon.errors import UserError
-from carbon.finetune.folder import MANIFEST
 from carbon.genome import fasta_text
 from carbon.inference import Constraints
 from carbon.inference.options import MODES
@@ -22,9 +20,8 @@ from carbon.tokenizer import GENE_TAGS, SPECIES_TAGS
 from demo.arrays import as_lists
 from demo.design_views import candidates_to_json, design_table, front_figure, search_facts
 from demo.fields import Field, Values, input_field, input_link
-from demo.folders import find_folders, folder_named
+from demo.folders import folder_named
 from demo.markup import download, paragraph
-from demo.openings import opening_bases
 from demo.panel import Command, Example, Panel, Progress, Result, View
 from demo.preview import Card
 from demo.written_views import about_repeats, comparison, frames_table, strip
@@ -52,22 +49,21 @@ class Write(Panel):
         "not a tested sequence."
     )
     views: ClassVar[tuple[View, ...]] = (
-        View("note", "html", "What happened"),
+        View("note"),
         View("bases", "bases", "Bases of the model, coloured by their probability"),
         View("random", "bases", "Random DNA, coloured by its probability"),
-        View("comparison", "html", "Both in numbers"),
-        View("frames", "html", "Proteins of the open reading frames"),
+        View("comparison"),
+        View("frames"),
         View("front", "figure", "Every design: its score and its nats per base"),
-        View("designs", "html", "The best designs"),
-        View("saved", "html", "Download"),
+        View("designs"),
+        View("saved"),
     )
 
     def make_fields(self) -> tuple[Field, ...]:
-        """Return the inputs."""
         known = self.lab.model.model.six_mers.tags
         species = ("", *(tag for tag in SPECIES_TAGS if tag in known))
         genes = ("", *(tag for tag in GENE_TAGS if tag in known))
-        goals = (CONTINUE, *_GOALS, *(f"{_FINETUNED}{name}" for name in self._finetuned()))
+        goals = (CONTINUE, *_GOALS, *(f"{_FINETUNED}{name}" for name in self.lab.finetuned))
         return (
             input_field(self.lab.example.name, info="the model continues it; empty: from nothing"),
             Field("goal", "Goal", CONTINUE, "choice", goals,
@@ -152,7 +148,6 @@ class Write(Panel):
         )
 
     def card(self, values: Values, result: Result) -> Card:
-        """Return the preview of this state."""
         if candidates := result.get("candidates"):
             best = f"The best of {len(candidates):,} designs: {candidates[0]['value']:.2f}."
             return Card(f"Designed: {values['goal']}", best)
@@ -160,7 +155,6 @@ class Write(Panel):
         return Card("Written by a model", sentence, tuple(result["probabilities"][:120]))
 
     def python(self, values: Values) -> str:
-        """Return the program."""
         load = f"model = carbon.load({self.lab.model_name!r})\n"
         if values["goal"] == CONTINUE:
             arguments = f"[{self._prompt(values)!r}], {_length_bp(values)}"
@@ -176,7 +170,6 @@ class Write(Panel):
         )
 
     def commands(self, values: Values) -> list[Command]:
-        """Return the command line."""
         is_design = values["goal"] != CONTINUE
         name = "design" if is_design else "generate"
         words: list[object] = ["carbon", name, "--model", self.lab.model_name,
@@ -207,8 +200,7 @@ class Write(Panel):
         """Return the DNA to continue: pasted bases, a region, or the beginning of a gene."""
         if not values["input"] or values["protein"]:
             return ""
-        detected = self.lab.detect(values["input"])
-        return opening_bases(detected, _PROMPT_BP)[-_MOST_PROMPT_BP:]
+        return self.lab.detect(values["input"]).opening_bases(_PROMPT_BP)[-_MOST_PROMPT_BP:]
 
     def _stream(self, values: Values) -> Iterator[Result]:
         """Yield what is written so far, next to random DNA of the final length."""
@@ -256,10 +248,7 @@ class Write(Panel):
         if name := _GOALS.get(values["goal"]):
             return f"python:carbon.design.benchmark_functions:{name}"
         name = values["goal"].removeprefix(_FINETUNED)
-        return f"prediction=finetuned:{folder_named(name, self._finetuned())}"
-
-    def _finetuned(self) -> dict[str, Path]:
-        return find_folders(self.lab.runs, (MANIFEST,))
+        return f"prediction=finetuned:{folder_named(name, self.lab.finetuned)}"
 
     def _fasta(self, values: Values, rows: Sequence[Result]) -> str:
         """Return sequences as FASTA whose headers state what made them."""

@@ -4,13 +4,8 @@ import pytest
 
 from carbon.genome import Interval, snv_effect
 from carbon.genome.genome import Genome
-from demo.neighbouring_snvs import (
-    NO_CONSEQUENCE,
-    by_consequence,
-    consequences_in,
-    snvs_in,
-    some_of_each,
-)
+from demo.coding import snvs_in
+from demo.neighbouring_snvs import NO_CONSEQUENCE, by_consequence, consequences_in, some_of_each
 from tests.helpers.demo import write_genome
 from tests.helpers.files import write_fasta
 

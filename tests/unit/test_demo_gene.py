@@ -6,6 +6,7 @@ import pytest
 from carbon.genome import Gene, Interval, Reference, reverse_complement
 from carbon.inference import join_chunks
 from demo.arrays import smoothed
+from demo.panel import Progress
 from demo.panels.gene import CONSTRAINT, MAP, TRACK
 from demo.panels.gene import Gene as GenePanel
 from demo.trna import mean_rank, stem_pairs
@@ -59,6 +60,16 @@ def test_constraint_is_the_mean_loss_of_the_three_changes_drawn_base_by_base(pan
     assert (bars["type"], bars["x0"], bars["y"]) == ("bar", 300, result["bits"])
     # A zoom that the link stored would name another region than the code of this answer.
     assert not shown["track"]["layout"]["meta"]["follows"]
+
+
+def test_an_answer_is_computed_once_unless_it_was_stopped(panel):
+    values = values_of(panel, input="c1:700-760", **ONE_PHASE)
+    assert isinstance(next(panel.answer(values)), Progress)  # stopped after its first step
+    *steps, whole = panel.answer(values)
+    assert steps and whole["region"] == "c1:700-760"
+    assert list(panel.answer(values)) == [whole]
+    others = values | {"input": "c1:701-760"}, values | {"strand": "reverse"}
+    assert all(len(list(panel.answer(each))) == 2 for each in others)
 
 
 def test_costly_views_cover_the_beginning_of_what_is_in_view(panel, monkeypatch):

@@ -3,11 +3,10 @@
 import pytest
 
 from carbon.errors import TypedError, UserError
-from carbon.genome import Consequences
+from carbon.genome import Consequences, Interval
 from carbon.genome.genome import Genome
 from demo.inputs import contig_aliases, detect
 from demo.letters import check_is_dna, check_is_protein
-from demo.openings import opening_bases
 from demo.protein_changes import ProteinChange, variant_of_change
 from demo.uploads import genome_in_text
 from tests.helpers.demo import GENE, add_transcript, write_genome
@@ -77,7 +76,13 @@ def test_a_long_paste_without_genes_is_read_whole(genome):
     bases = random_bases(3000)
     pasted = found(f">one\n{bases}\n>two\nACGT", genome)
     assert pasted.interval.to_region() == "one:1-3000"
-    assert opening_bases(pasted, 366)[-6:] == bases[-6:]  # which Inside predicts
+    assert pasted.opening_bases(366)[-6:] == bases[-6:]  # which Inside predicts
+
+
+def test_messages_name_a_paste_without_its_folder():
+    pasted = genome_in_text("ACGTTGCAAC")
+    with pytest.raises(UserError, match=r"^pasted\.fa: "):
+        pasted.reference.fetch(Interval("pasted", 5, 90))
 
 
 @pytest.mark.parametrize(

@@ -345,6 +345,11 @@ def test_an_upload_is_named_by_its_name_alone(lab, tmp_path):
     with pytest.raises(UserError) as raised:
         lab.genome_of([str(broken)])
     assert "broken.fa" in str(raised.value) and str(tmp_path) not in str(raised.value)
+    page = page_of(panel_of(lab, "gene"))
+    data = data_of(page.panel, input="nowhere", genome=[str(fasta), str(genes)])
+    (busy, *_), *_, (status, *_) = page._ask(SimpleNamespace(client=None), *data)
+    assert "<progress>" in busy and "<progress>" not in status
+    assert "genes.bed" in status and str(tmp_path) not in status
 
 
 def shared_by(page, data):

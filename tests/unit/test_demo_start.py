@@ -78,7 +78,7 @@ def test_no_text_speaks_of_another_genome(tmp_path, model, monkeypatch):
     """The bundled model under the genome of someone else."""
     lab = make_lab(tmp_path, model)
     lab.model_name = "yeast"
-    about = AboutModel("yeast", None, "yeast", 1_300_000, 6000, 1.5)
+    about = AboutModel(None, "yeast", 1_300_000, 6000, 1.5)
     monkeypatch.setitem(vars(lab), "about", about)
     panel = Start(lab)
     _, _, shown = visited(panel)

@@ -6,8 +6,8 @@ import pytest
 
 from carbon.genome import Reference, Transcript
 from carbon.genome.genome import Genome
+from demo.coding import described, first_coding_bases
 from demo.gene_examples import Example
-from demo.gene_summary import described, first_coding_bases
 from tests.helpers.files import place_gene, random_bases, write_fasta
 
 BASES = random_bases(400, seed=7)

@@ -21,7 +21,7 @@ from carbon.genome.annotation import cds_of_unknown_code
 from carbon.model import save_model
 from data_pipeline.families import protein_of
 from data_pipeline.recipe import AssemblyConfig
-from demo.central_dogma import residues
+from demo.coding import residues
 from tests.helpers.codes import (
     CODONS,
     FLANK_BP,

@@ -11,7 +11,7 @@ from data_pipeline.__main__ import main
 from data_pipeline.inputs.assemblies import opened
 from data_pipeline.recipe import AssemblyConfig
 from data_pipeline.variants import _of_transcript
-from demo.central_dogma import residues
+from demo.coding import residues
 from eval.tasks.common.coding import coding_exons
 from eval.tasks.common.held_out import HeldOutGenes
 from tests.helpers.codes import FLANK_BP, contig_of, genbank_of, gff3_of, random_cds, read_by

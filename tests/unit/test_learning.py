@@ -9,7 +9,7 @@ import carbon
 from carbon.errors import UserError
 from carbon.genome import Interval, Reference, Transcript, read_annotation
 from carbon.pretrained import BUNDLED_MODELS
-from demo.gene_summary import codon_positions
+from demo.coding import codon_positions
 from demo.learning_curves import Learning, nats_of, read_learning, write_learning
 from tests.helpers.bundled_model import real_entry
 

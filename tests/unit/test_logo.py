@@ -26,7 +26,7 @@ def runs(line):
 
 def test_stacks_with_the_highest_on_top():
     heights = np.array([[0.5, 0.1, 0.0, 1.0], [0, 2, 0, 0]])
-    logo = logo_polygons(heights, "ACGT", first=10)
+    logo = logo_polygons(heights, first=10)
     boxes = {
         base: [(min(x), max(x), min(y), max(y)) for x, y in zip(runs(xs), runs(ys), strict=True)]
         for base, (xs, ys) in logo.items()

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carbon.genome import GENETIC_CODE, Reference, read_annotation, reverse_complement, translate
-from demo.central_dogma import residues
+from demo.coding import residues
 from demo.open_frames import OpenFrame, open_frames
 from tests.helpers.demo import write_genome
 
