@@ -101,10 +101,6 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
     output.add_argument("--output", required=True, metavar="DIR", help="folder to create")
 
 
-def _add_nothing(parser: argparse.ArgumentParser) -> None:
-    """Add no option."""
-
-
 def _run(arguments: argparse.Namespace) -> int:
     trains = arguments.command == "run" and not arguments.dry_run
     try:
@@ -366,7 +362,7 @@ COMMANDS = {
     "summary": _Command(
         "Write summary.html with curves, phases and throughput of a run",
         (f"carbon train summary {_TINY}", "carbon train summary --config runs/tiny/config.toml"),
-        _add_nothing,
+        lambda parser: None,
         _summarize,
     ),
 }

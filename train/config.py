@@ -431,11 +431,6 @@ class WorkersConfig(Recipe):
     eight."""
     momentum: float = Field(default=0.9, ge=0, le=0.9999)
     """Nesterov momentum of the outer step."""
-    momentum_every: Steps = 1
-    """Rounds between two changes of the momentum (delayed Nesterov, arXiv 2401.09135), for rounds
-    of few workers of many."""
-    momentum_warmup_rounds: StepsOrNone = 0
-    """First rounds, each of which changes the momentum."""
     fragments: Steps = 1
     """Parts of the weights that synchronise in different rounds (arXiv 2501.18512)."""
     delay_steps: StepsOrNone = 0

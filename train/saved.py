@@ -153,8 +153,8 @@ def _is_of_data(name: str) -> bool:
     return name.startswith(("data.", "content.", "both_strands.")) or ".mixture." in name
 
 
-FORMAT = 3
-"""Of checkpoints, in `state.json`; version 0.2 wrote none, and nothing released wrote 1 or 2."""
+FORMAT = 4
+"""Of checkpoints, in `state.json`; version 0.2 wrote none, and nothing released wrote 1 to 3."""
 WEIGHTS = "model."
 """What names of weights begin with in a checkpoint; others are of the optimizer."""
 REPLACED = ".replaced"

@@ -113,11 +113,6 @@ class RateSchedule:
         return self.share(1, 0, 1) < 1.0
 
 
-def _constant(step: int, warmup_steps: int, total_steps: int) -> float:
-    del step, warmup_steps, total_steps
-    return 1.0
-
-
 def _linear(step: int, warmup_steps: int, total_steps: int) -> float:
     return 1 - (step - warmup_steps) / max(total_steps - warmup_steps, 1)
 
@@ -128,7 +123,7 @@ def _cosine(step: int, warmup_steps: int, total_steps: int) -> float:
 
 
 RATE_SCHEDULES = {
-    "constant": RateSchedule(share=_constant),
+    "constant": RateSchedule(share=lambda step, warmup_steps, total_steps: 1.0),
     "linear": RateSchedule(share=_linear),
     "cosine": RateSchedule(share=_cosine),
     "wsd": RateSchedule(share=_linear, has_decay_steps=True),

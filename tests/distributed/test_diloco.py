@@ -199,7 +199,6 @@ METHODS = [
     pytest.param({"every_steps": 3, "codec": "top2", "momentum": 0.0}, id="top2", **NIGHTLY),
     pytest.param({"every_steps": 3}, id="DiLoCo", **NIGHTLY),
     pytest.param({"every_steps": 4, "fragments": 4, "delay_steps": 3}, id="several", **NIGHTLY),
-    pytest.param({"every_steps": 3, "momentum_every": 2, "codec": "fp32"}, id="late", **NIGHTLY),
 ]
 
 

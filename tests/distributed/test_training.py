@@ -3,9 +3,11 @@
 import gc
 import json
 import os
+import pickle
 import shutil
 import signal
 import weakref
+import zipfile
 from pathlib import Path
 from unittest import mock
 
@@ -143,6 +145,60 @@ def test_probes_measure_what_eval_does_and_change_nothing(corpus, finished, tmp_
     }
     assert probes[1]["recovery"] == values["genome_recovery"]
     assert probes[1]["heldout_nats_per_base"] == values["heldout_likelihood"]
+
+
+def assert_is_json_or_tensors(path: Path) -> None:
+    """Fail unless a file is JSON, or a safetensors header and tensors, to its last byte."""
+    content = path.read_bytes()
+    if path.suffix == ".json":
+        json.loads(content)
+        return
+    begin = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:begin])
+    header.pop("__metadata__", None)
+    end = 0
+    for first, last in sorted(entry["data_offsets"] for entry in header.values()):
+        assert first == end
+        end = last
+    assert begin + end == len(content)
+
+
+@pytest.mark.parametrize("wrong", [pickle.dumps, torch.save])
+def test_a_pickle_is_neither_json_nor_tensors(wrong, tmp_path):
+    """The check of checkpoints fails for a pickle, and for the zip file of `torch.save`."""
+    for name in ("a.safetensors", "a.json"):
+        path, values = tmp_path / name, {"a": torch.ones(2)}
+        path.write_bytes(wrong(values)) if wrong is pickle.dumps else wrong(values, path)
+        assert zipfile.is_zipfile(path) == (wrong is torch.save)
+        with pytest.raises((ValueError, AssertionError)):
+            assert_is_json_or_tensors(path)
+
+
+@pytest.mark.parametrize("workers", [[], ["workers.count=1", "workers.every_steps=2"]])
+def test_checkpoints_hold_no_pickle_and_are_loaded_without_one(
+    workers, corpus, tmp_path, monkeypatch
+):
+    """Weights, moments, and what a worker adds; a run goes on from them to the same weights."""
+    config = make_small_config(corpus, tmp_path / "run", *workers)
+    (expected,) = run_ranks(1, run_to_the_end, config)
+    folders = sorted((tmp_path / "run" / "checkpoints").iterdir())
+    for folder in folders:
+        files = list(folder.rglob("*"))
+        shards = [path for path in files if path.suffix == ".safetensors"]
+        assert shards and set(files) == {*shards, folder / "state.json"}
+        for path in files:
+            assert_is_json_or_tensors(path)
+    shutil.rmtree(folders.pop())
+    assert folders
+
+    def refuse(*given, **more):
+        raise AssertionError("something is unpickled")
+
+    for module, name in ((pickle, "load"), (pickle, "loads"), (pickle, "Unpickler"),
+                         (torch, "load")):  # fmt: skip
+        monkeypatch.setattr(module, name, refuse)
+    (weights,) = run_ranks(1, run_to_the_end, config, True)
+    assert_equal(weights, expected)
 
 
 # Phases that signals end, and bad steps

@@ -30,7 +30,6 @@ def whole_run(folder):
         *({"step": n, "event": "save", "message": f"saved {n}"} for n in (20, 40, 60)),
         {"step": 30, "event": "rollback", "message": "back to step 20"},
         {"step": 40, "event": "signal", "message": "the gap widens"},
-        {"step": 50, "event": "staircase", "message": "falls by 0.03"},
     ]
     return write_run(folder, steps, [probe_line(20), probe_line(60)], events)
 
@@ -85,12 +84,11 @@ class TestSummary:
         }
         assert {name: page.table[name] for name in recipe} == recipe
         assert ["steps", "40", "20"] in page.rows and ["tokens", "40,960", "20,480"] in page.rows
-        assert page.rows[-5:] == [
+        assert page.rows[-4:] == [
             ["0", "start", "from step 0"],
             ["7", "skip", "the loss is nan"],
             ["30", "rollback", "back to step 20"],
             ["40", "signal", "the gap widens"],
-            ["50", "staircase", "falls by 0.03"],
         ]
 
     def test_every_change_of_the_objective_is_named(self, tmp_path):

@@ -13,7 +13,7 @@ in pairs, so that no library chooses their order. `train.planning.workers` has t
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 
 import torch
 from torch import Tensor
@@ -216,22 +216,12 @@ def _unpacked(octets: Tensor, bits: int, count: int) -> Tensor:
     return torch.stack(numbers, 1).flatten()[:count]
 
 
-def _codec(
-    name: str,
-    write: Callable[[Tensor], Tensors],
-    read: Callable[[Mapping[str, Tensor], int], Tensor],
-) -> Codec:
-    choice = CODEC_CHOICES[name]
-    known = {field.name: getattr(choice, field.name) for field in fields(choice)}
-    return Codec(**known, write=write, read=read)
-
-
 CODECS = {
-    codec.name: codec
-    for codec in (
-        _codec("fp32", _write_values(torch.float32), _read_values),
-        _codec("bf16", _write_values(torch.bfloat16), _read_values),
-        _codec("int8", _write_int8, _read_int8),
-        _codec("top2", _write_top2, _read_top2),
+    name: Codec(**asdict(CODEC_CHOICES[name]), write=write, read=read)
+    for name, write, read in (
+        ("fp32", _write_values(torch.float32), _read_values),
+        ("bf16", _write_values(torch.bfloat16), _read_values),
+        ("int8", _write_int8, _read_int8),
+        ("top2", _write_top2, _read_top2),
     )
 }

@@ -115,50 +115,21 @@ class OuterState:
     Attributes:
         params: the outer parameters, which all workers share.
         momentum: of the outer optimizer; nothing if it has none.
-        pending: pseudo-gradients that a delayed momentum has not taken yet, summed; nothing if it
-            takes each at once.
-        steps: outer steps so far.
     """
 
     params: Tensors
     momentum: Tensors = field(default_factory=dict)
-    pending: Tensors = field(default_factory=dict)
-    steps: dict[str, int] = field(default_factory=dict)
 
 
-def outer_step(
-    state: OuterState, gradient: Tensors, learning_rate: float, momentum: float, every: int = 1
-) -> None:
+def outer_step(state: OuterState, gradient: Tensors, learning_rate: float, momentum: float) -> None:
     """Take a step of `torch.optim.SGD` on the tensors that `gradient` names, in place.
 
-    With `every` = N above 1 the momentum is delayed (arXiv 2401.09135, Algorithm 3, with c = 0),
-    for pseudo-gradients that are applied one by one as they arrive. Each moves the outer parameters
-    by its Nth part; every Nth brings the momentum, which takes the mean of the last N.
-
     Args:
-        state: with room for momentum and pending gradients, if there are any; its steps count this
-            one already.
+        state: with room for momentum, if there is any.
         gradient: the mean of pseudo-gradients.
         learning_rate: of the outer step.
         momentum: of Nesterov, from 0 to below 1.
-        every: outer gradients between two changes of the momentum.
     """
-    if every == 1 or not momentum:
-        parts = {name: tensor / every for name, tensor in gradient.items()}
-        _sgd_step(state, parts, learning_rate, momentum)
-        return
-    for name, tensor in gradient.items():
-        pending, is_due = state.pending[name], state.steps[name] % every == 0
-        # The mean of the last N replaces the parts of them that were applied one by one.
-        part = -pending if is_due else tensor
-        _sgd_step(state, {name: part / every}, learning_rate, 0.0)
-        pending.add_(tensor)
-        if is_due:
-            _sgd_step(state, {name: pending / every}, learning_rate, momentum)
-            pending.zero_()
-
-
-def _sgd_step(state: OuterState, gradient: Tensors, learning_rate: float, momentum: float) -> None:
     if not gradient:
         return
     params = [state.params[name] for name in gradient]
@@ -243,9 +214,7 @@ class OuterParams:
         def zeros(is_needed: bool) -> Tensors:
             return {n: torch.zeros_like(p) for n, p in params.items()} if is_needed else {}
 
-        has_momentum = self._config.momentum > 0
-        is_delayed = has_momentum and self._config.momentum_every > 1
-        self.state = OuterState(params, zeros(has_momentum), zeros(is_delayed))
+        self.state = OuterState(params, zeros(self._config.momentum > 0))
         self.residuals = zeros(CODECS[self._config.codec].feedback is not None)
 
     def names_of(self, numbers: Sequence[int]) -> list[str]:
@@ -266,13 +235,8 @@ class OuterParams:
 
     def step(self, record: RoundRecord, gradient: Tensors) -> None:
         """Take the outer step of a round."""
-        config = self._config
-        names, steps = self.names_of(record.fragments), self.state.steps
-        steps.update({name: steps.get(name, 0) + 1 for name in names})
-        is_warm = record.round >= config.momentum_warmup_rounds
-        every = config.momentum_every if is_warm else 1
-        outer_step(self.state, gradient, config.learning_rate, config.momentum, every)
-        digest = self._digest(names, self.digests[self.newest])
+        outer_step(self.state, gradient, self._config.learning_rate, self._config.momentum)
+        digest = self._digest(self.names_of(record.fragments), self.digests[self.newest])
         self.digests = dict([*self.digests.items(), (record.round, digest)][-self.num_plans :])
         self.plans = [*self.plans, record.plan][-self.num_plans :]
         self.newest, self.is_over = record.round, record.is_last
@@ -321,7 +285,6 @@ class OuterParams:
             "digests": {str(number): digest for number, digest in self.digests.items()},
             "merged": asdict(self.merged),
             "trained": asdict(self.trained()),
-            "steps": self.state.steps,
         }
 
     def expect(self, table: Mapping[str, Any]) -> None:
@@ -331,13 +294,11 @@ class OuterParams:
         self.merged = Work(**table["merged"])
         self.plans = [Plan.from_table(plan) for plan in table["plans"]]
         self.digests = {int(number): digest for number, digest in table["digests"].items()}
-        self.state.steps = dict(table["steps"])
 
     def tensors(self) -> dict[str, Tensors]:
         """Return its tensors in a checkpoint, by kind."""
         return {
             "outer_params": self.state.params,
             "momentum": self.state.momentum,
-            "pending": self.state.pending,
             "residual": self.residuals,
         }

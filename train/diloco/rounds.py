@@ -176,15 +176,6 @@ class RoundRecord(Tabled):
         """Return whether a worker took part."""
         return worker in [report.worker for report in self.members]
 
-    def log_line(self) -> dict[str, Any]:
-        """Return the fields of its line in `rounds.jsonl`."""
-        return {
-            "round": self.round,
-            "fragments": list(self.fragments),
-            "workers": [report.worker for report in self.members],
-            "tokens": [report.tokens for report in self.members],
-        }
-
 
 def plan_after(
     before: Plan,

@@ -66,7 +66,7 @@ class Snapshots:
     def save(self, snapshot: Snapshot) -> None:
         """Write a snapshot, once; if that fails, an older one has to do."""
         round_, state = snapshot.round, snapshot.state
-        kinds = {"params": state.params, "momentum": state.momentum, "pending": state.pending}
+        kinds = {"params": state.params, "momentum": state.momentum}
         tensors = {f"{kind}:{n}": t for kind, named in kinds.items() for n, t in named.items()}
         file, path = self._scratch / f"snapshot-{round_}.safetensors", _snapshot(round_)
         try:
@@ -76,7 +76,6 @@ class Snapshots:
             table = {
                 "sha256": sha256_of_file(file),
                 "digests": snapshot.digests,
-                "steps": state.steps,
                 "merged": asdict(snapshot.merged),
             }
             self._store.put(file, f"{path}.safetensors")
@@ -112,8 +111,7 @@ class Snapshots:
         with suppress(FileNotFoundError):
             if file := self._store.get(path, self._scratch, str(table.get("sha256"))):
                 digests = {int(number): digest for number, digest in table["digests"].items()}
-                state = _state_of(file, table["steps"])
-                return Snapshot(round_, digests, state, Work(**table["merged"]))
+                return Snapshot(round_, digests, _state_of(file), Work(**table["merged"]))
         if path not in self._said:
             self._said.add(path)
             say(f"{self._store.place(path)}: differs from its sha256, or is gone; left out")
@@ -128,13 +126,13 @@ def _snapshot(round_: int) -> str:
     return f"snapshots/{round_:06d}"
 
 
-def _state_of(file: Path, steps: Mapping[str, int]) -> OuterState:
-    kinds: dict[str, Tensors] = {"params": {}, "momentum": {}, "pending": {}}
+def _state_of(file: Path) -> OuterState:
+    kinds: dict[str, Tensors] = {"params": {}, "momentum": {}}
     with open_tensors(file) as opened:
         for key in opened.keys():  # noqa: SIM118  # it has no iterator
             kind, name = key.split(":", 1)
             kinds[kind][name] = opened.get_tensor(key)
-    return OuterState(**kinds, steps=dict(steps))
+    return OuterState(**kinds)
 
 
 @dataclass(slots=True)

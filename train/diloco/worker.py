@@ -166,8 +166,9 @@ class DilocoWorker(Worker):
         """Return the outer state, unsent residuals, and means that are not applied yet."""
         kinds = self._outer.tensors()
         kinds |= {f"arrived-{number}": mean for number, (_, mean, _) in self._arrived.items()}
-        if self._may_send_again():  # from this residual
-            kinds["residual-before"] = self._residuals_before
+        may_lack_a_quorum = self._config.store and self._exchanges
+        if may_lack_a_quorum and not self._config.rounds_ahead:
+            kinds["residual-before"] = self._residuals_before  # from which it is sent again
         return self._weights.as_saved(kinds)
 
     # Rounds
@@ -210,10 +211,6 @@ class DilocoWorker(Worker):
         self._exchanges.append(Exchange(self._round, plan, numbers, is_last, report, left))
         self._residuals_before = dict(self._outer.residuals)
         self._dispatch(self._exchanges[-1])
-
-    def _may_send_again(self) -> bool:
-        """Return whether the round of a pseudo-gradient may lack a quorum."""
-        return bool(self._config.store and self._exchanges and not self._config.rounds_ahead)
 
     def _send_again(self, exchange: Exchange) -> None:
         """Send a pseudo-gradient again, including the steps that this worker took alone."""
@@ -308,7 +305,10 @@ class DilocoWorker(Worker):
         self._count_overwritten(record, exchange, alpha)
         line = {
             "step": self._run.step + 1,  # the step after which they synchronised
-            **record.log_line(),
+            "round": record.round,
+            "fragments": list(record.fragments),
+            "workers": [report.worker for report in record.members],
+            "tokens": [report.tokens for report in record.members],
             "sent_bytes": self._transport.sent_bytes,
             "received_bytes": self._transport.received_bytes,
             "wait_seconds": waited_seconds,

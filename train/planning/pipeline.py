@@ -40,11 +40,6 @@ def _interleaved(pipe: Pipe, rank: int) -> Sequence[int]:
     return range(rank, pipe.ranks * pipe.pieces, pipe.ranks)
 
 
-def _any_number(pipe: Pipe) -> str:
-    del pipe
-    return ""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PipelineSchedule:
     """All that is known of a schedule.
@@ -64,7 +59,7 @@ class PipelineSchedule:
     torch_name: str
     stages_per_rank: int | None
     pieces_of_rank: Callable[[Pipe, int], Sequence[int]] = _interleaved
-    problem: Callable[[Pipe], str] = _any_number
+    problem: Callable[[Pipe], str] = lambda pipe: ""
     waiting: Callable[[Pipe], int]
     in_flight: Callable[[Pipe, int], int]
     held_for_weights: Callable[[int], int] | None = None

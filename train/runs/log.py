@@ -1,6 +1,5 @@
 """The log of a run: progress, metrics, evaluations, events, trackers, the last page."""
 
-import itertools
 import json
 import math
 import sys
@@ -15,14 +14,13 @@ from typing_extensions import TypedDict
 from carbon.corpus import read_manifest
 from carbon.errors import CorpusError, ModelError
 from carbon.io.files import atomic_file
-from carbon.io.structured import JSON_OBJECT, parse_json, read_json_lines, whole_lines
+from carbon.io.structured import parse_json, whole_lines
 from carbon.progress import SECONDS_BETWEEN_LINES, TimeLeft, say
 from train.config import TrainConfig
 from train.distributed.mesh import Ranks
 from train.runs.record import Work
 from train.runs.trackers import open_tracker
 from train.schedule import Schedule
-from train.watch import staircase
 
 Metrics = dict[str, Any]
 
@@ -159,20 +157,9 @@ class RunLog:
         from train.runs.card import write_card
         from train.runs.summary import write_summary
 
-        self._note_staircase()
         manifest = manifest_of(self._config)
         write_card(self._folder, export, corpus_manifest=manifest, trained=trained)
         say(f"summary: {write_summary(self._folder)}")
-
-    def _note_staircase(self) -> None:
-        """Write down where the loss fell in stairs, if it did."""
-        lines = _lines_of(self._folder / "metrics.jsonl")
-        losses = [math.nan if "skipped" in line else line["nats_per_base"] for line in lines]
-        phases = itertools.pairwise(line["phase"] for line in lines)
-        boundaries = [i for i, (before, after) in enumerate(phases, start=1) if before != after]
-        for stair in staircase(losses, boundaries=boundaries):
-            message = f"the loss falls by {stair.height_nats:.3f} nats per base in a stair"
-            self.event(lines[stair.step]["step"], "staircase", message)
 
 
 def _is_lost(value: Any) -> bool:
@@ -185,10 +172,6 @@ def manifest_of(config: TrainConfig) -> dict[str, Any] | None:
         return read_manifest(config.data.corpus)
     except CorpusError:
         return None
-
-
-def _lines_of(path: Path) -> list[dict[str, Any]]:
-    return [line for _, line in read_json_lines(path, JSON_OBJECT, error=ModelError)]
 
 
 def _numbers_of_round(line: Mapping[str, Any]) -> dict[str, float]:

@@ -23,7 +23,6 @@ from train.diloco.streaming import fragments
 from train.diloco.weights import _mix
 
 STEPS = 20
-NESTEROV = (0.7, 0.9)
 
 
 def random_weights(seed, dtype=torch.float32):
@@ -36,19 +35,9 @@ def random_weights(seed, dtype=torch.float32):
 
 
 def new_state(weights):
-    """Return an outer state with room for a delayed momentum."""
-    zeros = [{name: torch.zeros_like(w) for name, w in weights.items()} for _ in range(2)]
-    return OuterState({name: w.clone() for name, w in weights.items()}, *zeros)
-
-
-def take_outer_step(state, gradient, learning_rate, momentum, every=1):
-    for name in gradient:
-        state.steps[name] = state.steps.get(name, 0) + 1
-    outer_step(state, gradient, learning_rate, momentum, every)
-
-
-def largest_difference(a, b):
-    return max(float((a[name] - b[name]).abs().max()) for name in a if a[name].numel())
+    """Return an outer state with room for momentum."""
+    zeros = {name: torch.zeros_like(w) for name, w in weights.items()}
+    return OuterState({name: w.clone() for name, w in weights.items()}, zeros)
 
 
 def same_bits(a, b):
@@ -122,7 +111,7 @@ def test_an_outer_step_has_the_bits_of_torch(rate, momentum, dtype):
         for name, p in parameters.items():
             p.grad = gradient[name].clone()
         optimizer.step()
-        take_outer_step(state, gradient, rate, momentum)
+        outer_step(state, gradient, rate, momentum)
     assert same_bits({n: p.detach() for n, p in parameters.items()}, state.params)
     if momentum:
         buffers = {n: optimizer.state[p]["momentum_buffer"] for n, p in parameters.items()}
@@ -132,41 +121,11 @@ def test_an_outer_step_has_the_bits_of_torch(rate, momentum, dtype):
 def test_a_step_changes_the_tensors_that_it_names_in_place():
     state = new_state(random_weights(0))
     before = {name: (x, x.clone()) for name, x in state.params.items()}
-    take_outer_step(state, {"b": torch.ones(3)}, *NESTEROV)
+    outer_step(state, {"b": torch.ones(3)}, 0.7, 0.9)
     assert all(state.params[name] is tensor for name, (tensor, _) in before.items())
     assert torch.equal(state.params["a"], before["a"][1])
     torch.testing.assert_close(state.params["b"], before["b"][1] - 0.7 * 1.9)
-    assert state.steps == {"b": 1} and not state.momentum["a"].any()
-
-
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-13), (torch.float32, 2e-5)])
-def test_workers_one_by_one_with_delayed_momentum_are_one_step_of_all(dtype, tolerance):
-    """Algorithm 3 with N = K: K equal gradients do what their mean does at once."""
-    together, apart = (new_state(random_weights(0, dtype)) for _ in range(2))
-    for round_number in range(1, 6):
-        gradient = random_weights(round_number, dtype)
-        take_outer_step(together, gradient, *NESTEROV)
-        for _ in range(4):
-            take_outer_step(apart, gradient, *NESTEROV, every=4)
-        assert largest_difference(together.params, apart.params) < tolerance
-        assert not any(x.any() for x in apart.pending.values())
-    assert largest_difference(together.momentum, apart.momentum) < tolerance
-
-
-def test_delayed_momentum_by_hand():
-    """N = 2, rate 1, b = 0.5, gradients 2, 4, 6, 8 of a weight of 0.
-
-    1: -2/2                                        -> -1
-    2: m = (2 + 4)/2 = 3;       -(0.5 * 3 + 4/2)   -> -4.5
-    3: -6/2                                        -> -7.5
-    4: m = 1.5 + (6 + 8)/2 = 8.5; -(0.5 * 8.5 + 4) -> -15.75
-    """
-    state = new_state({"w": torch.zeros(1)})
-    seen = []
-    for gradient in (2.0, 4.0, 6.0, 8.0):
-        take_outer_step(state, {"w": torch.tensor([gradient])}, 1.0, 0.5, every=2)
-        seen.append((state.params["w"].item(), state.pending["w"].item()))
-    assert seen == [(-1, 2), (-4.5, 0), (-7.5, 6), (-15.75, 0)]
+    assert not state.momentum["a"].any()
 
 
 # Streaming
