@@ -10,10 +10,10 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -29,7 +29,6 @@ from carbon.io.files import sha256_of_file, sync_path
 from carbon.io.locks import locked_folder
 from carbon.progress import say
 from train.config import CheckpointConfig, TrainConfig
-from train.diloco.sync import OuterSync
 from train.distributed.mesh import Ranks, as_placed, local, named_parameters, trained_parameters
 from train.distributed.stage import DecoderStage, stock_name
 from train.optim import optimizer_state
@@ -55,6 +54,22 @@ def steps_to_keep(steps: Sequence[int], config: CheckpointConfig) -> set[int]:
     return milestones | {*regular[-config.keep :], *filling, steps[-1]}
 
 
+class AlsoSaved(Protocol):
+    """State that a run saves next to its network and optimizer."""
+
+    def steps_taken(self, state: RunState) -> int:
+        """Return the steps of the run that these processes have taken: names of checkpoints."""
+
+    def to_table(self) -> dict[str, Any]:
+        """Return what JSON can hold of it, when it is fit to be saved."""
+
+    def expect(self, table: Mapping[str, Any]) -> None:
+        """Take what `to_table` gave, and make room for its tensors."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return its tensors by their names in a checkpoint."""
+
+
 class Checkpoints(Saved):
     """The checkpoints of one run folder, and the tensors that they hold."""
 
@@ -65,7 +80,7 @@ class Checkpoints(Saved):
         ranks: Ranks,
         parts: list[DecoderStage],
         optimizers: Sequence[torch.optim.Optimizer],
-        sync: OuterSync,
+        sync: AlsoSaved,
         start_sha256: str = "",
     ) -> None:
         """Look after `output/checkpoints`."""
