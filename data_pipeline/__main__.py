@@ -254,9 +254,11 @@ def _variants(arguments: argparse.Namespace) -> None:
         if not (arguments.region or arguments.corpus):
             names = list(reference.contig_lengths_bp)
         regions = [region_by_name(name, reference.contig_lengths_bp, contigs) for name in names]
-        write_labelled_variants(
+        of_effect = write_labelled_variants(
             arguments.output, reference, annotation, regions, arguments.variants, arguments.seed
         )
+    effects = ", ".join(f"{count:,} {effect}" for effect, count in sorted(of_effect.items()))
+    say(f"{of_effect.total():,} variants (--variants {arguments.variants}): {effects}")
 
 
 class _Command(NamedTuple):

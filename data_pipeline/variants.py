@@ -6,7 +6,7 @@ number of each trinucleotide change (the base, its two neighbours and ALT, read 
 pyrimidine), so that nothing about mutation types separates them.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
@@ -52,8 +52,11 @@ def write_labelled_variants(
     regions: list[Interval],
     num_variants: int,
     seed: int,
-) -> None:
+) -> Counter[str]:
     """Write a sorted VCF of about `num_variants` labelled SNVs, a third of them damaging.
+
+    Returns:
+        The number of variants of each effect, fewer in all if the regions have too few genes.
 
     Raises:
         GenomeError: as `choose_variants` does, or a VCF cannot hold the name of a contig.
@@ -82,6 +85,7 @@ def write_labelled_variants(
             info += f";TRANSCRIPT={info_text(transcript_id)}" if transcript_id else ""
             place = f"{variant.contig}\t{variant.position + 1}\t."
             sink.write(f"{place}\t{variant.ref}\t{variant.alt}\t.\t.\t{info}\n")
+    return Counter(labelled.effect for labelled in chosen)
 
 
 def choose_variants(

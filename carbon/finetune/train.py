@@ -555,7 +555,8 @@ class _StepProgress(TrainerCallback):
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Open the bar."""
         if state.is_world_process_zero:
-            self._open = progress("training, steps", state.max_steps, state.global_step)
+            label = f"training with seed {args.seed}, steps"
+            self._open = progress(label, state.max_steps, state.global_step)
             self._advance = self._open.__enter__()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:

@@ -1,5 +1,6 @@
 """`carbon corpus`: labelled variants and the frames of an annotation that is odd."""
 
+from collections import Counter
 from urllib.parse import unquote
 
 import pysam
@@ -32,6 +33,18 @@ def test_names_that_vcf_must_escape_are_read_back(tmp_path, name):
     found = {unquote(r.info["TRANSCRIPT"]) for r in records if "TRANSCRIPT" in r.info}
     assert found == {unquote(name)}
     assert all(set(r.info) <= {"LABEL", "EFFECT", "TRANSCRIPT"} for r in records)
+
+
+def test_the_number_of_variants_is_reported_next_to_the_number_asked_for(tmp_path, capsys):
+    bases, gff3, _ = place_gene()
+    contigs = {"c1": bases, "c2": random_bases(4000, 2)}
+    assert write_variants(tmp_path, contigs, gff3, "--variants", "9000") == 0
+    with pysam.VariantFile(str(tmp_path / "v.vcf")) as vcf:
+        counts = Counter(record.info["EFFECT"] for record in vcf)
+    assert 0 < counts.total() < 9000 and len(counts) > 2
+    effects = ", ".join(f"{counts[effect]} {effect}" for effect in sorted(counts))
+    line = f"{counts.total()} variants (--variants 9000): {effects}"
+    assert capsys.readouterr().err.splitlines()[-1] == line
 
 
 @pytest.mark.parametrize("contig", ["c<1>", "cé"])

@@ -45,7 +45,7 @@ def _run(arguments: argparse.Namespace) -> None:
     if not 0 < minutes < math.inf:
         raise UserError(f"--minutes {minutes:g}: give more than 0")
     config = TrainConfig.load(arguments.config, arguments.overrides)
-    say("timing a few steps")
+    say(f"timing {_TIMED_STEPS * len(config.phases)} steps of training")
     speed = timed_speed(config, arguments.processes)
     tokens = int(speed * minutes * 60)
     say(f"{speed:,.0f} tokens per second: {tokens:,} tokens in {minutes:g} minutes")

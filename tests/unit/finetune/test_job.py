@@ -13,10 +13,11 @@ from sklearn.metrics import roc_auc_score
 import carbon
 from carbon.cli import main
 from carbon.errors import UserError
-from carbon.finetune import job
+from carbon.finetune import job, train
 from carbon.finetune.config import LINEAR, METHODS
 from carbon.finetune.tasks import LabelTask
 from carbon.finetune.train import train_weights
+from carbon.progress import progress
 from tests.helpers.files import random_bases, write_fasta
 from tests.helpers.finetune import base_folder, motif_rows, run_config, strict_json, write_rows
 
@@ -62,7 +63,11 @@ def test_a_run_from_table_to_predictions(finetuned, method):
 
 
 def test_seeds_that_ended_are_not_learned_again_and_are_an_ensemble(folder, monkeypatch, no_pages):
-    learned = []
+    learned, shown = [], []
+
+    def shown_progress(description, *counts):
+        shown.append(description)
+        return progress(description, *counts)
 
     def train_until(stop):
         def training(finetuned, train, validation, method, seed, folder, *, resume):
@@ -75,6 +80,7 @@ def test_seeds_that_ended_are_not_learned_again_and_are_an_ensemble(folder, monk
         return training
 
     plain = run_config(folder, name="lora", epochs=0.4) | {"seeds": [0, 1, 2]}
+    monkeypatch.setattr(train, "progress", shown_progress)
     monkeypatch.setattr(job, "train_weights", train_until(1))
     with pytest.raises(KeyboardInterrupt):
         carbon.finetune.run(None, plain)
@@ -85,6 +91,7 @@ def test_seeds_that_ended_are_not_learned_again_and_are_an_ensemble(folder, monk
     monkeypatch.setattr(job, "train_weights", train_until(None))
     results = carbon.finetune.run(None, plain, resume=True)
     assert learned == [0, 1, 2] and [seed["seed"] for seed in results["seeds"]] == [0, 1, 2]
+    assert list(dict.fromkeys(shown)) == [f"training with seed {n}, steps" for n in range(3)]
     assert not list(folder.glob(".out*"))
     check_ensemble(folder / "out", results, sequences_of(folder))
 
