@@ -213,6 +213,8 @@ def _of_transcript(reference: Reference, transcript: Transcript) -> Iterator[Lab
         codon = cds[codon_start : codon_start + 3]
         for alt in sorted(set("ACGT") - {cds[i]}):
             changed = codon[:within] + alt + codon[within + 1 :]
+            if codon_start == 0 and code.is_start(changed):
+                continue  # such as ATG to ATA in vertebrate mitochondria
             effect = _coding_effect(code, codon_start, codon, changed)
             ref = cds[i]
             if transcript.strand == "-":

@@ -70,6 +70,18 @@ def test_labelled_variants_by_the_chosen_code(tmp_path, capsys):
         assert effect == ("start_loss" if index < 3 else expected)
 
 
+def test_a_start_codon_that_stays_one_is_not_lost(tmp_path):
+    """ATA begins proteins of vertebrate mitochondria (table 2) and codes for M there."""
+    fasta, genes = files(tmp_path)
+    with Reference(fasta) as reference:
+        (gene,) = read_annotation(genes, reference, genetic_code=2).genes
+        labelled = list(_of_transcript(reference, gene.transcripts[0]))
+    lost = {(v.position - FLANK_BP, v.alt) for v, effect, _ in labelled if effect == "start_loss"}
+    assert lost == {(at, alt) for at, ref in enumerate("ATG") for alt in "ACGT" if alt != ref} - {
+        (2, "A")
+    }
+
+
 def test_held_out_genes_of_another_code_are_left_out(tmp_path):
     cds = random_cds(1, seed=3)
     fasta, genes = files(tmp_path, cds=cds)
