@@ -149,13 +149,14 @@ def test_a_model_gives_every_score_and_the_probe_of_each_class(
     assert [result["id"] for result in results] == [example.id for example in examples]
     reference = AnyName(folder / "r.fa")
     variants = [example.data["variant"] for example in examples]
-    scores = list(model.score_variants(reference, variants, window_bp=60))
+    options = {"protocol": "centered", "window_bp": 60}
+    scores = list(model.score_variants(reference, variants, **options))
     assert [r["minus_delta"] for r in results] == [-score.delta for score in scores]
     assert [r["abs_delta"] for r in results] == [abs(score.delta) for score in scores]
     headline = "abs_delta" if name == "complex_matched" else "minus_delta"
     assert [r["score"] for r in results] == [r[headline] for r in results]
     names = ("jsd", "embedding_distance")
-    slow = list(model.score_variants(reference, variants, window_bp=60, scores=names))
+    slow = list(model.score_variants(reference, variants, scores=names, **options))
     for score in names:
         assert [r.get(score) for r in results] == [getattr(each, score) for each in slow]
     for group in groups:

@@ -274,7 +274,9 @@ class TestConsequences:
         for name in sorted(set(table["set"].to_pylist())):
             rows = [row for row in table.to_pylist() if row["set"] == name]
             variants = [Variant(r["chrom"], r["pos"] - 1, r["ref"], r["alt"]) for r in rows]
-            scores = model.score_variants(genome.genes.reference, variants, strands="both")
+            scores = model.score_variants(
+                genome.genes.reference, variants, protocol="centered", strands="both"
+            )
             deltas = [-score.delta for score in scores]
             labels = [row["label"] for row in rows]
             aurocs.append(roc_auc_score(labels, deltas))

@@ -10,6 +10,7 @@ import torch
 from carbon.cli import main
 from carbon.errors import UserError
 from carbon.genome import Reference, Variant, reverse_complement
+from carbon.inference.variants.embeddings import EMBEDDING_PROTOCOL
 from carbon.model import save_model
 from carbon.tokenizer import encode
 from tests.helpers.files import random_bases, write_fasta, write_vcf
@@ -98,7 +99,8 @@ def test_variants_without_a_window_have_the_reason_of_their_score(model, referen
         Variant("c", 299, CONTIG[299], CONTIG[299] + "ACG"),
     ]
     vectors = list(model.embed_variants(reference, variants, window_bp=60))
-    scores = list(model.score_variants(reference, variants, window_bp=60))
+    options = {"protocol": EMBEDDING_PROTOCOL, "window_bp": 60}
+    scores = list(model.score_variants(reference, variants, **options))
     assert [each.reason for each in vectors] == [each.reason for each in scores]
     assert len({each.reason for each in vectors[:3]} - {None}) == 3
     assert all((each.ref is None) == (each.reason is not None) for each in vectors)

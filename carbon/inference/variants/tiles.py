@@ -213,8 +213,9 @@ def _read(
 ) -> dict[tuple[int, int, bool], AlleleReading]:
     grid, vocabulary, k = method.grid, runner.vocabulary, method.k
     contig_bp = reference.contig_lengths_bp[reading.contig]
-    start = reading.tile * grid.step_bp + reading.skip_bp
-    end = min(reading.tile * grid.step_bp + grid.window_bp, contig_bp)
+    tile_start = reading.tile * grid.step_bp
+    end = min(tile_start + grid.window_bp, contig_bp)
+    start = min(tile_start + reading.skip_bp, end)  # all of a tile at the end may be skipped
     bases = fetch_along(reference, reading.contig, start, end, reading.strand)
     prefix = prefix_of("", vocabulary, method.tags)
     measure = runner.base_measure(method.by, conditionals=method.reads_conditionals)

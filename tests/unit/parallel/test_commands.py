@@ -53,7 +53,8 @@ def words_of(command, folder, output):
         "background": ["background", *model, "--reference", f"{folder}/r.fa", "--window", "60",
                        "--variants-per-kind", "2"],
         "calibration": ["background", *model, "--reference", f"{folder}/r.fa", "--window", "60",
-                        "--neighbour-bp", "3", "--neutral", f"{folder}/n.bed"],
+                        "--neighbour-bp", "3", "--neutral", f"{folder}/n.bed",
+                        "--protocol", "centered"],
         "generate": ["generate", *model, "--prompts", f"{folder}/p.fa", "-n", "3", "--length",
                      "15", "--forbid", "GATC"],
     }[command]  # fmt: skip
