@@ -49,13 +49,15 @@ def test_alleles_that_do_not_fit_have_a_reason(model, reference):
     assert one.delta is not None and other.reason == "allele_longer_than_context"
 
 
-def test_indels_without_any_context_before_them(model, reference):
-    """A tile may begin at a variant, or at the last base; what is skipped there is unknown."""
+def test_indels_without_any_context_before_them(model, tmp_path):
+    """A tile may begin at a variant, or three bases before the end, fewer than ALT's skips."""
     options = {"window_bp": 36, "least_context_bp": 0, "downstream_bp": 6}
-    end = len(BASES)
+    end = len(BASES) // 30 * 30 + 3  # tiles begin every 30 bases
+    bases = (BASES + BASES)[:end]
+    reference = Reference(write_fasta(tmp_path / "r.fa", {"c": bases}))
     starts = [*range(60, 120), *range(end - 14, end - 1)]
-    variants = [Variant("c", at, BASES[at : at + 2], BASES[at]) for at in starts]
-    variants += [Variant("c", at, BASES[at], BASES[at] + "ACG") for at in starts]
+    variants = [Variant("c", at, bases[at : at + 2], bases[at]) for at in starts]
+    variants += [Variant("c", at, bases[at], bases[at] + "ACG") for at in starts]
     together = list(model.score_variants(reference, variants, **options))
     assert sum(score.delta is not None for score in together) > 0.9 * len(together)
     assert {score.reason for score in together} <= {None, "contig_edge"}
