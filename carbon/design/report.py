@@ -26,7 +26,11 @@ def write_html(path: Path, columns: Columns, settings: dict[str, Any]) -> Iterat
 def designs_page(designs: Sequence[dict[str, Any]], settings: dict[str, Any]) -> str:
     """Return the page: a column per design, then the bases of all designs below one another."""
     names = [design["name"] for design in designs]
-    properties = [name for name in designs[0] if name not in ("name", "bases")]
+    properties = [
+        name
+        for name in designs[0]
+        if name not in ("name", "bases") and any(design[name] is not None for design in designs)
+    ]
     return render_page(
         "designs.html",
         f"{len(designs)} designs",

@@ -57,7 +57,7 @@ def write_summary(run: Path) -> Path:
         f"Carbon {__version__}. From the run folder: config.toml, metrics.jsonl, probes.jsonl, "
         "events.jsonl and rounds.jsonl."
     )
-    page = html_page(f"Run {record.name}", small, *(part(record) for part in made))
+    page = html_page(f"Training run {record.name}", small, *(part(record) for part in made))
     with atomic_file(run / "summary.html") as temporary:
         temporary.write_text(page, encoding="utf-8")
     return run / "summary.html"
@@ -317,7 +317,7 @@ def _figure(
     _finish(axes, unit, axis)
     _mark_phases(axes, record)
     if len(found) > 1:
-        axes.legend(frameon=False, loc="upper right")
+        figure.legend(frameon=False, loc="outside upper right", ncols=len(found))
     return figure
 
 
