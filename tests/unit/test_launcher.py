@@ -21,8 +21,8 @@ time.sleep(600)
 """
 WATCHES_TOO_LATE = """
 import os, time
-print("started", flush=True)
 parent = os.getppid()
+print("started", flush=True)
 while os.getppid() == parent:
     time.sleep(0.02)
 from carbon.launcher import end_with_launcher
