@@ -160,7 +160,7 @@ def training_loss(run: Path) -> tuple[RunLines, Picture]:
     for place in lines.boundaries:
         axes.axvline(lines.steps[place]["step"] - 0.5, color=GREY, linestyle="--", linewidth=0.8)
     axes.set(xlabel="step", ylabel="nats per base")
-    axes.legend(frameon=False, loc="upper right")
+    _add_legend(axes)
     caption = (
         "Nats per base of training rows, each point the mean of a stretch of steps; dashed: "
         "another phase begins."
