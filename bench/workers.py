@@ -72,7 +72,10 @@ def cost(folder: Path, command: str, name: str, processes: int) -> Cost:
     """Return the cost of a command on the input of a name."""
     source = str(folder / f"{command}.{name}")
     words = {
-        "variants": ["--reference", f"{folder}/ref.fa", "--vcf", source, "--window", _WINDOW_BP],
+        "variants": [
+            *("--reference", f"{folder}/ref.fa", "--vcf", source),
+            *("--protocol", "centered", "--window", _WINDOW_BP),
+        ],
         "score": [source],
         "embed": [source],
         "generate": ["--prompts", source, "--length", _DRAWN_BP],
