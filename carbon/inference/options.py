@@ -148,8 +148,8 @@ PROTOCOLS: dict[ProtocolName, VariantProtocol] = {
 }
 DEFAULT_DOWNSTREAM_BP = 192
 """Bases that `tiled` compares after the longer allele."""
-DEFAULT_LEAST_CONTEXT_SHARE = 6
-"""The least context of `tiled` is the window divided by this number, in whole k-mers."""
+LEAST_CONTEXTS_PER_WINDOW = 6
+"""By default the window of `tiled` is so many times its least context, in whole k-mers."""
 
 ScoreName = Literal[
     "delta", "abs_delta", "jsd", "embedding_distance", "allele_entropy", "calibrated_delta"

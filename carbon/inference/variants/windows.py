@@ -11,8 +11,8 @@ from carbon.genome.normalize import common_start_bp
 from carbon.inference.checks import check_window, checked_names, checked_offsets
 from carbon.inference.options import (
     DEFAULT_DOWNSTREAM_BP,
-    DEFAULT_LEAST_CONTEXT_SHARE,
     DEFAULT_SCORES,
+    LEAST_CONTEXTS_PER_WINDOW,
     PROTOCOLS,
     STRANDS_READ,
     WINDOW_PROTOCOLS,
@@ -169,7 +169,7 @@ def tile_grid(
         UserError: the least context and the bases downstream do not fit into a tile.
     """
     if context_bp is None:
-        context_bp = window_bp // DEFAULT_LEAST_CONTEXT_SHARE // k * k
+        context_bp = window_bp // LEAST_CONTEXTS_PER_WINDOW // k * k
     if downstream_bp is None:
         downstream_bp = min(DEFAULT_DOWNSTREAM_BP, max(1, (window_bp - context_bp) // 2))
     whole_bp = context_bp + -context_bp % k
