@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import GPT2Config
 
 from carbon.cli import main
 from carbon.errors import UserError
@@ -13,9 +14,11 @@ from carbon.genome.normalize import normalize_variant
 from carbon.inference import VariantOptions, jobs
 from carbon.inference.variants import compare_block, method_for
 from carbon.inference.variants import files as variant_files
+from carbon.inference.variants.plan import hours_h200
 from carbon.inference.variants.tiles import tiled_site
 from carbon.inference.variants.windows import TileGrid
-from carbon.model import save_model
+from carbon.model import PRESETS, save_model
+from carbon.tokenizer import HYBRID
 from tests.helpers.files import random_bases, write_fasta, write_vcf
 
 OPTIONS = {"window_bp": 150, "least_context_bp": 48, "downstream_bp": 20}
@@ -121,8 +124,15 @@ def test_a_dry_run_writes_nothing(run, tmp_path, capsys):
     assert run(tmp_path / "none.tsv", "--dry-run") == 0
     plan = json.loads(capsys.readouterr().out)
     assert plan["alleles"] == plan["records"] == 124 and plan["hours"] > 0  # 420 / 5 + 200 / 5
-    assert set(plan["hours_h200"]) == {"500m", "3b"}
+    assert "hours_h200" not in plan  # a size that was not measured
     assert not (tmp_path / "none.tsv").exists()
+
+
+def test_hours_on_an_h200_are_those_of_the_size_of_the_model():
+    tokens = 7200 * 222_499  # two hours of the smaller one
+    assert hours_h200(PRESETS["500m"](), tokens) == {"hours_h200": 2.0}
+    assert hours_h200(PRESETS["3b"](HYBRID, "qwen3"), tokens) == {"hours_h200": 8.0352}
+    assert hours_h200(PRESETS["8b"](), tokens) == hours_h200(GPT2Config(), tokens) == {}
 
 
 @pytest.mark.parametrize("more", [[], ["--dry-run"]])
