@@ -20,6 +20,7 @@ from carbon.inference.variants.windows import TileGrid
 from carbon.model import PRESETS, save_model
 from carbon.tokenizer import HYBRID
 from tests.helpers.files import random_bases, write_fasta, write_vcf
+from tests.helpers.reference import stock_delta, tiled_pair
 
 OPTIONS = {"window_bp": 150, "least_context_bp": 48, "downstream_bp": 20}
 REPEAT_BP = 199  # the base before it
@@ -52,7 +53,7 @@ def test_alleles_that_do_not_fit_have_a_reason(model, reference):
     assert one.delta is not None and other.reason == "allele_longer_than_context"
 
 
-def test_indels_without_any_context_before_them(model, tmp_path):
+def test_indels_without_any_context_before_them(model, network, tmp_path):
     """A tile may begin at a variant, or three bases before the end, fewer than ALT's skips."""
     options = {"window_bp": 36, "least_context_bp": 0, "downstream_bp": 6}
     end = len(BASES) // 30 * 30 + 3  # tiles begin every 30 bases
@@ -66,6 +67,11 @@ def test_indels_without_any_context_before_them(model, tmp_path):
     assert {score.reason for score in together} <= {None, "contig_edge"}
     for variant, score in list(zip(variants, together, strict=True))[::7]:
         assert list(model.score_variants(reference, [variant], **options)) == [score]
+    for variant, score in zip(variants, together, strict=True):
+        for strand, delta in (("+", score.forward), ("-", score.reverse)):
+            pair = tiled_pair(bases, normalize_variant(reference, variant), strand, 0, options)
+            expected = pair and pytest.approx(stock_delta(network, *pair[:2]), abs=1e-4)
+            assert delta == expected, (variant, strand)
 
 
 @pytest.mark.parametrize(
