@@ -3,7 +3,7 @@
 import gc
 import os
 from collections import Counter
-from functools import cache
+from functools import cache, wraps
 from itertools import islice
 from pathlib import Path
 
@@ -156,6 +156,7 @@ def read_tokens(monkeypatch):
     numbers: list[int] = []
     forward = LlamaModel.forward
 
+    @wraps(forward)
     def counted(network, input_ids=None, *arguments, **options):
         numbers.append(input_ids.numel())
         return forward(network, input_ids, *arguments, **options)

@@ -122,8 +122,8 @@ class DataConfig(Recipe):
     replay_corpus: str = ""
     """A second corpus, such as the training corpus of `model.start`: its source `mrna` is
     `replay_mrna` in mixtures and evaluations."""
-    soft_mask_weight: float = Field(default=1.0, gt=0)
-    """Weight of soft-masked (lower-case) bases in the loss; other bases have 1."""
+    soft_mask_weight: float = Field(default=1.0, gt=0, le=1)
+    """Weight of soft-masked (lower-case) bases in the loss, at most 1; other bases have 1."""
     workers: int = Field(default=0, ge=0, le=1024)
     """Processes that read ahead; 0 reads rows when they are needed, which costs about a fifth of a
     microsecond a token."""

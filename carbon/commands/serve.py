@@ -1,8 +1,10 @@
 """`carbon serve`: serve a model by HTTP."""
 
-from collections.abc import Mapping, Sequence
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 from cyclopts import Parameter
 
@@ -128,7 +130,22 @@ def serve(
                 "token"
             )
         _say_address((name, *folders), *listening.getsockname()[:2])
-        server.run(sockets=[listening])
+        with _zero_after_sigterm():
+            server.run(sockets=[listening])
+
+
+@contextmanager
+def _zero_after_sigterm() -> Iterator[None]:
+    """Exit with 0 at SIGTERM, which uvicorn raises again after it has answered open requests."""
+    before = signal.signal(signal.SIGTERM, _exit)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _exit(number: int, frame: Any) -> NoReturn:
+    raise SystemExit(0)
 
 
 def _say_address(names: Sequence[str], host: str, port: int) -> None:

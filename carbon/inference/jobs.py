@@ -211,7 +211,8 @@ class VariantJob:
         calibration: file of `carbon background --neighbour-bp`, for the score calibrated_delta.
         skip_mismatches: skip records whose REF contradicts the reference.
         strict: refuse a VCF that breaks any rule of its format.
-        dry_run: report tokens and hours, here and on an H200, and write nothing.
+        dry_run: report tokens and hours here, for a `500m` or `3b` model also on an H200, and write
+            nothing.
     """
 
     loading: _Loading
@@ -254,7 +255,8 @@ class BackgroundJob:
         genes: separate SNVs by consequence, and coding indels from others; with --neighbour-bp,
             neutral sites are outside of genes.
         neutral: neutral sites are in its regions.
-        dry_run: report tokens and hours, here and on an H200, and write nothing.
+        dry_run: report tokens and hours here, for a `500m` or `3b` model also on an H200, and write
+            nothing.
     """
 
     loading: _Loading

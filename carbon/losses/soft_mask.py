@@ -64,7 +64,7 @@ class SoftMask:
     """The weight of soft-masked bases, and the counts of the global batch that it is for.
 
     Attributes:
-        weight: above 0; other bases have 1.
+        weight: above 0, and at most 1, the weight of other bases.
         counts: (4,) int64, `soft_mask_counts`, summed over microbatches and processes.
     """
 

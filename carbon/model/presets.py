@@ -3,7 +3,7 @@
 transformers is imported only when a configuration is requested.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from carbon.model.architectures import RELEASED, ArchitectureName
@@ -51,6 +51,11 @@ class Preset:
             bos_token_id=None,
             eos_token_id=None,
         )
+
+    def is_of(self, config: "PreTrainedConfig") -> bool:
+        """Return whether a configuration has all numbers of this size."""
+        names = (field.name for field in fields(self))
+        return all(getattr(config, name, None) == getattr(self, name) for name in names)
 
 
 PRESETS = {

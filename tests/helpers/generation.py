@@ -1,6 +1,7 @@
 """What the tests of generation share."""
 
 import math
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ def poor_in_memory(
     """Let passes of more rows run out of memory; return the rows of each pass, as they come."""
     forward, passes = LlamaModel.forward, list[int]()
 
+    @wraps(forward)
     def poor(self: LlamaModel, input_ids: torch.Tensor, **more: Any) -> Any:
         passes.append(len(input_ids))
         if len(input_ids) > most_rows and len(passes) > from_pass:

@@ -3,7 +3,7 @@
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -107,6 +107,43 @@ def right_end_pair(
     counted = max(len(variant.ref), len(variant.alt), differing[0] + 1)
     counted = min(counted, *map(len, texts))
     return [(left, text[:counted]) for text in texts]
+
+
+def tiled_pair(
+    bases: str, variant: Variant, strand: str, offset: int, tiles: Mapping[str, int]
+) -> tuple[list[str], list[str], int] | None:
+    """Return, for REF and ALT, the tile before the compared bases, and the compared bases.
+
+    Also the bases of each allele that come before the compared ones, because both share them. None
+    if the strand does not tell the alleles apart. `variant` is trimmed and left-aligned, and N
+    stands for bases that the first 6-mer of a tile lacks.
+    """
+    step_bp = (tiles["window_bp"] - tiles["least_context_bp"] - tiles["downstream_bp"]) // 6 * 6
+    start, (ref, alt) = variant.position, variant.alleles
+    if strand == "-":
+        bases, start = reverse_complement(bases), len(bases) - variant.interval.end
+        ref, alt = reverse_complement(ref), reverse_complement(alt)
+    texts = [allele + bases[start + len(ref) :] for allele in (ref, alt)]
+    same = first_difference(texts)
+    if same is None:
+        return None
+    count = max(0, max(len(ref), len(alt)) - same) + tiles["downstream_bp"]
+    texts = [text[same : same + count] for text in texts]
+    first = start + same
+    tile = max(0, (first - tiles["least_context_bp"]) // step_bp) * step_bp
+    lefts = []
+    for longer_bp in (0, len(alt) - len(ref)):
+        skip = (offset + longer_bp) % 6
+        is_short = first - tile < skip
+        lefts.append("N" * (6 + first - tile - skip) if is_short else bases[tile + skip : first])
+    return lefts, [text[: min(map(len, texts))] for text in texts], same
+
+
+def first_difference(texts: Sequence[str]) -> int | None:
+    """Return the first place where texts have different known bases; None if there is none."""
+    pairs = enumerate(zip(*texts, strict=False))
+    place, different = next(((n, pair) for n, pair in pairs if len(set(pair)) > 1), (None, "N"))
+    return place if set(different) <= set("ACGT") else None
 
 
 def ways_to_write(

@@ -104,7 +104,7 @@ def test_a_dry_run_counts_what_the_network_reads(
     # A float32 model scores a sample with rounded weights, too.
     assert made.drawn["variants"] < plan["variants"] <= made.drawn["variants"] + 320
     assert plan["tokens"] == sum(read_tokens)
-    assert plan["hours"] > 0 and set(plan["hours_h200"]) == {"500m", "3b"}
+    assert plan["hours"] > 0 and "hours_h200" not in plan  # a size that was not measured
 
 
 def test_a_background_of_other_settings_is_one_line(folder, tmp_path, capsys, network):

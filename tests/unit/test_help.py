@@ -82,6 +82,7 @@ def test_a_subcommand_shows_its_own_options(capsys):
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(3600)  # two dozen commands, one after the other
 def test_the_examples_run(tmp_path):
     (tmp_path / "my_functions.py").write_text(
         "def cpg(sequences):\n    return [s.count('CG') for s in sequences]\n"

@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import GPT2Config
 
 from carbon.cli import main
 from carbon.errors import UserError
@@ -13,10 +14,13 @@ from carbon.genome.normalize import normalize_variant
 from carbon.inference import VariantOptions, jobs
 from carbon.inference.variants import compare_block, method_for
 from carbon.inference.variants import files as variant_files
+from carbon.inference.variants.plan import hours_h200
 from carbon.inference.variants.tiles import tiled_site
 from carbon.inference.variants.windows import TileGrid
-from carbon.model import save_model
+from carbon.model import PRESETS, save_model
+from carbon.tokenizer import HYBRID
 from tests.helpers.files import random_bases, write_fasta, write_vcf
+from tests.helpers.reference import stock_delta, tiled_pair
 
 OPTIONS = {"window_bp": 150, "least_context_bp": 48, "downstream_bp": 20}
 REPEAT_BP = 199  # the base before it
@@ -49,7 +53,7 @@ def test_alleles_that_do_not_fit_have_a_reason(model, reference):
     assert one.delta is not None and other.reason == "allele_longer_than_context"
 
 
-def test_indels_without_any_context_before_them(model, tmp_path):
+def test_indels_without_any_context_before_them(model, network, tmp_path):
     """A tile may begin at a variant, or three bases before the end, fewer than ALT's skips."""
     options = {"window_bp": 36, "least_context_bp": 0, "downstream_bp": 6}
     end = len(BASES) // 30 * 30 + 3  # tiles begin every 30 bases
@@ -63,6 +67,11 @@ def test_indels_without_any_context_before_them(model, tmp_path):
     assert {score.reason for score in together} <= {None, "contig_edge"}
     for variant, score in list(zip(variants, together, strict=True))[::7]:
         assert list(model.score_variants(reference, [variant], **options)) == [score]
+    for variant, score in zip(variants, together, strict=True):
+        for strand, delta in (("+", score.forward), ("-", score.reverse)):
+            pair = tiled_pair(bases, normalize_variant(reference, variant), strand, 0, options)
+            expected = pair and pytest.approx(stock_delta(network, *pair[:2]), abs=1e-4)
+            assert delta == expected, (variant, strand)
 
 
 @pytest.mark.parametrize(
@@ -121,8 +130,15 @@ def test_a_dry_run_writes_nothing(run, tmp_path, capsys):
     assert run(tmp_path / "none.tsv", "--dry-run") == 0
     plan = json.loads(capsys.readouterr().out)
     assert plan["alleles"] == plan["records"] == 124 and plan["hours"] > 0  # 420 / 5 + 200 / 5
-    assert set(plan["hours_h200"]) == {"500m", "3b"}
+    assert "hours_h200" not in plan  # a size that was not measured
     assert not (tmp_path / "none.tsv").exists()
+
+
+def test_hours_on_an_h200_are_those_of_the_size_of_the_model():
+    tokens = 7200 * 222_499  # two hours of the smaller one
+    assert hours_h200(PRESETS["500m"](), tokens) == {"hours_h200": 2.0}
+    assert hours_h200(PRESETS["3b"](HYBRID, "qwen3"), tokens) == {"hours_h200": 8.0352}
+    assert hours_h200(PRESETS["8b"](), tokens) == hours_h200(GPT2Config(), tokens) == {}
 
 
 @pytest.mark.parametrize("more", [[], ["--dry-run"]])

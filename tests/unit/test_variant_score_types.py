@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from transformers import LlamaForCausalLM
 
 from carbon.errors import UserError
-from carbon.genome import Reference, Variant, reverse_complement
+from carbon.genome import Reference, Variant
 from carbon.genome.normalize import normalize_variant
 from carbon.inference import ModelRunner, VariantOptions
 from carbon.inference.options import STRANDS_READ, checked_scores, parse_scores
@@ -21,18 +21,22 @@ from carbon.model import LoadedModel
 from carbon.tokenizer import NATIVE
 from tests.conftest import small_config
 from tests.helpers.files import random_bases, write_fasta
-from tests.helpers.reference import HAS_BASE, INDEX, centered_pair, chunks, stock_delta
+from tests.helpers.reference import (
+    HAS_BASE,
+    INDEX,
+    centered_pair,
+    chunks,
+    first_difference,
+    stock_delta,
+    tiled_pair,
+)
 
 ALL = ("delta", "abs_delta", "jsd", "embedding_distance", "allele_entropy")
-TILE_BP, CONTEXT_BP, DOWNSTREAM_BP, STEP_BP = 150, 48, 20, 78  # (150 - 48 - 20) // 6 * 6
+TILES = {"window_bp": 150, "least_context_bp": 48, "downstream_bp": 20}
+CONTEXT_BP, STEP_BP = 48, 78  # (150 - 48 - 20) // 6 * 6
 PROTOCOLS = {
     "centered": {"protocol": "centered", "window_bp": 90},
-    "tiled": {
-        "protocol": "tiled",
-        "window_bp": TILE_BP,
-        "least_context_bp": CONTEXT_BP,
-        "downstream_bp": DOWNSTREAM_BP,
-    },
+    "tiled": {"protocol": "tiled", **TILES},
 }
 # A repeat longer than the compared bases, soft-masked and unknown bases, and a homopolymer.
 BASES = (
@@ -60,43 +64,14 @@ def reference(tmp_path_factory):
 
 
 def windows(reference, variant, protocol, strand, offset):
-    """Return, for REF and ALT, the bases before the compared ones, and the compared ones.
-
-    Also the bases of each allele that come before the compared ones, because both share them. None
-    if the strand does not tell the alleles apart.
-    """
+    """Return what `tiled_pair` does, for either protocol."""
     if protocol == "centered":
         pairs = centered_pair(reference, variant, 90, strand, offset)
         lefts = [left for left, _ in pairs]
         texts = [whole[len(left) :] for left, whole in pairs]
         texts, same = [text[: min(map(len, texts))] for text in texts], 0
         return (lefts, texts, same) if first_difference(texts) is not None else None
-    bases, start = BASES.upper(), variant.position
-    ref, alt = variant.alleles
-    if strand == "-":
-        bases, start = reverse_complement(bases), LENGTH_BP - variant.interval.end
-        ref, alt = reverse_complement(ref), reverse_complement(alt)
-    texts = [allele + bases[start + len(ref) :] for allele in (ref, alt)]
-    same = first_difference(texts)
-    if same is None:
-        return None
-    count = max(0, max(len(ref), len(alt)) - same) + DOWNSTREAM_BP
-    texts = [text[same : same + count] for text in texts]
-    first = start + same
-    tile = max(0, (first - CONTEXT_BP) // STEP_BP) * STEP_BP
-    lefts = []
-    for longer_bp in (0, len(alt) - len(ref)):
-        skip = (offset + longer_bp) % 6
-        is_short = first - tile < skip
-        lefts.append("N" * (6 + first - tile - skip) if is_short else bases[tile + skip : first])
-    return lefts, [text[: min(map(len, texts))] for text in texts], same
-
-
-def first_difference(texts):
-    """Return the first place where texts have different known bases; None if there is none."""
-    pairs = enumerate(zip(*texts, strict=False))
-    place, different = next(((n, pair) for n, pair in pairs if len(set(pair)) > 1), (None, "N"))
-    return place if set(different) <= set("ACGT") else None
+    return tiled_pair(BASES.upper(), variant, strand, offset, TILES)
 
 
 BY_BASE = np.array([[HAS_BASE[place, base] for base in "ATCG"] for place in range(6)], dtype=float)

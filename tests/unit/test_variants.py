@@ -2,6 +2,7 @@
 
 import math
 import random
+from functools import wraps
 
 import numpy as np
 import pytest
@@ -186,6 +187,7 @@ def read(roomy, monkeypatch):
     network, shapes = type(roomy.model.network.model), []
     forward = network.forward
 
+    @wraps(forward)
     def counting(self, input_ids, **more):
         shapes.append(tuple(input_ids.shape))
         return forward(self, input_ids=input_ids, **more)
@@ -223,6 +225,7 @@ def test_memory_that_runs_out_halves_the_batch(model, network, reference, monkey
     expected = [s.delta for s in model.score_variants(reference, VARIANTS, window_bp=120)]
     forward = type(network.model).forward
 
+    @wraps(forward)
     def poor(self, input_ids, **more):
         if len(input_ids) > 3:
             raise torch.OutOfMemoryError("no more")
@@ -260,6 +263,7 @@ def test_memory_that_runs_out_halves_the_alts_of_a_place(
     network = type(roomy.model.network.model)
     forward, read = network.forward, []
 
+    @wraps(forward)
     def poor(self, input_ids, **more):
         if len(input_ids) > most_rows:
             raise torch.OutOfMemoryError("no more")

@@ -15,9 +15,12 @@ from carbon.inference.variants.files import (
 )
 from carbon.inference.variants.score import num_tokens, score_variants
 from carbon.inference.variants.windows import Method, method_for
+from carbon.model.presets import PRESETS
 from carbon.parallel.options import WorkerOptions
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
+
     from carbon.inference.runner import ModelRunner
 
 _LEAST_SECONDS = 2.0
@@ -37,8 +40,8 @@ def plan_variant_job(job: VariantJob, options: WorkerOptions) -> dict[str, Any]:
 
     Returns:
         `records` and `alleles`; `tokens`, and `tokens_per_variant`; `tokens_per_second` of this
-        process and `hours` in one such process; `hours_h200`, by preset, on one H200; and the
-        settings of the method.
+        process and `hours` in one such process; `hours_h200` on one H200, if the model is of a
+        size whose speed was measured there; and the settings of the method.
 
     Raises:
         GenomeError, UserError: as for `run_variant_job`.
@@ -79,13 +82,16 @@ def costs_of(
         "tokens_per_variant": round(tokens / max(num_variants, 1), 1),
         "tokens_per_second": round(speed),
         "hours": _hours(tokens, speed),
-        "hours_h200": hours_h200(tokens),
+        **hours_h200(runner.network.config, tokens),
     }
 
 
-def hours_h200(tokens: int) -> dict[str, float]:
-    """Return the hours that a number of tokens takes on one H200, by preset."""
-    return {preset: _hours(tokens, speed) for preset, speed in H200_TOKENS_PER_SECOND.items()}
+def hours_h200(config: "PreTrainedConfig", tokens: int) -> dict[str, float]:
+    """Return `hours_h200` of a model, empty if the speed of its size was not measured."""
+    for preset, speed in H200_TOKENS_PER_SECOND.items():
+        if PRESETS[preset].is_of(config):
+            return {"hours_h200": _hours(tokens, speed)}
+    return {}
 
 
 def _hours(tokens: int, tokens_per_second: float) -> float:
