@@ -26,9 +26,9 @@ _UNEXPECTED = "an unexpected error occurred; the server's log has the details"
 _LETTERS_AROUND = 24  # shown on each side of a wrong letter
 _POLITE = ' role="status"'
 _SECONDS_BETWEEN_VIEWS = 0.2  # drawing takes longer than computing if the model is small
+_SHOW_ADDRESS = "(link) => carbon.showAddress(link, '%sState')"
 Updates = dict[gr.components.Component, Any]
 """New values of components; the others stay as they are."""
-_SHOW_ADDRESS = "(link) => carbon.showAddress(link, '%sState')"
 
 
 class Shell(NamedTuple):
