@@ -23,5 +23,7 @@ def smoothed(values: NDArray[np.float64], width_bp: int = SMOOTHED_BP) -> NDArra
 def as_lists(values: NDArray[np.floating[Any]], decimals: int | None = None) -> list[Any]:
     """Return an array as nested lists, with None for NaN; `decimals` rounds them."""
     shown = values if decimals is None else np.round(values.astype(float), decimals)
-    lists: list[Any] = np.where(np.isnan(values), None, shown.astype(object)).tolist()
+    objects: NDArray[np.object_] = shown.astype(object)
+    objects[np.isnan(values)] = None
+    lists: list[Any] = objects.tolist()
     return lists

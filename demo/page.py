@@ -64,7 +64,7 @@ class Page:
                 self._add_answer()
         self.result = gr.State(time_to_live=3600)
         about = (self.python, self.command, self.questions, self.share, self.link, self.result)
-        self.answer = [*self.views.values(), *about]
+        self.answer: list[gr.components.Component] = [*self.views.values(), *about]
         self._events(page)
 
     def _add_question(self) -> None:

@@ -1,6 +1,6 @@
 """Start: how the model learned a gene, one field that leads on, and the primer in four figures."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -200,7 +200,7 @@ def _cuts(bases: str) -> list[tuple[str, list[tuple[str, object]]]]:
         for first, length_bp in ((0, 3), (0, K), (_SHIFT_BP, K))
     )
     numbers = [[int(encode_kmers(kmer).indices[0]) for kmer in each] for each in kmers]
-    below = (translate("".join(codons)), *numbers)
+    below: list[Sequence[object]] = [translate("".join(codons)), *numbers]
     return [
         (label, list(zip(pieces, under, strict=True)))
         for label, pieces, under in zip(_CUTS, (codons, *kmers), below, strict=True)
