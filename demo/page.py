@@ -235,13 +235,13 @@ class Page:
     def _redraw(self, result: Result | None, *values: Any) -> Updates:
         """Show the last answer again, as the current values display it."""
         if result is None:
-            return gr.skip()
+            return self._as_updates({})
         return self._complete(self._panel(self._named(values)), self._values(values), result)
 
     def _shown(self, panel: Panel, values: Values, result: Result) -> Updates:
         """Return the details of the model, and the views."""
         shown = panel.show(values, result)
-        views = {self.views[name]: content for name, content in shown.items()}
+        views: Updates = {self.views[name]: content for name, content in shown.items()}
         return {self.details: model_details(panel.lab), **views}
 
     def _complete(self, panel: Panel, values: Values, result: Result) -> Updates:
