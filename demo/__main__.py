@@ -91,10 +91,10 @@ def _add_server(group: argparse._ArgumentGroup) -> None:
 def _serve(arguments: argparse.Namespace) -> None:
     from carbon.genome.genome import Genome
     from demo import first_start
-    from demo.allowed_models import AllowedModels
     from demo.app import build
     from demo.lab import Lab, shown_name
     from demo.limits import Limits
+    from demo.models import AllowedModels, about_model, model_of_run
 
     logging.basicConfig(level=logging.WARNING)
     share_heap()
@@ -108,7 +108,6 @@ def _serve(arguments: argparse.Namespace) -> None:
     from carbon.inference import Model, load
     from carbon.model.folder import carbon_folder
     from demo.learning_curves import read_learning
-    from demo.model_facts import about_model, model_of_run
 
     def opened(name: str | Path) -> Model:
         carbon_folder(name)  # refuses models that cannot generate

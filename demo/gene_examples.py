@@ -8,8 +8,7 @@ from carbon.genome.consequences import snv_effect
 from carbon.genome.genes import Gene, Transcript, spliced
 from carbon.genome.genome import Genome
 from carbon.genome.interval import Interval, Variant, from_region
-from demo.coding import first_coding_bases, snvs_in
-from demo.protein_changes import changes_side_by_side
+from demo.coding import changes_side_by_side, first_coding_bases, snvs_in
 
 _FIT_BP = (600, 2500)
 _EFFECTS = {

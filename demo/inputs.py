@@ -13,9 +13,8 @@ from carbon.genome.genes import Gene, Transcript, find_gene, near_names
 from carbon.genome.genome import Genome
 from carbon.genome.notation import same_variant
 from carbon.tokenizer import K
-from demo.coding import first_coding_bases
+from demo.coding import CHANGE, first_coding_bases, read_change, variant_of_change
 from demo.letters import check_is_dna, looks_like_protein
-from demo.protein_changes import CHANGE, read_change, variant_of_change
 
 InputKind = Literal["gene", "region", "variant", "bases", "fasta", "genbank"]
 

@@ -16,14 +16,13 @@ from carbon.genome.interval import Variant
 from carbon.genome.sequences import open_text
 from carbon.inference import Model
 from carbon.pretrained import BUNDLED_MODELS, Entry
-from demo.allowed_models import AllowedModels
 from demo.folders import find_folders
 from demo.gene_examples import Example, example_gene
 from demo.inputs import Detected, detect
 from demo.learning_curves import Learning
 from demo.lru_cache import LruCache
 from demo.markup import shortened
-from demo.model_facts import EXPORT, AboutModel, about_model, model_of_run
+from demo.models import EXPORT, AboutModel, AllowedModels, about_model, model_of_run
 from demo.uploads import genome_in_files, genome_in_text
 
 _CACHED_GENOMES = 8

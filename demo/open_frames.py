@@ -1,11 +1,13 @@
 """Open reading frames of a sequence, on both strands."""
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from carbon.genome import Strand, reverse_complement, translate
 
 _CODON_BP = 3
+_OPEN = re.compile(r"(M[^*]*)(\*?)")
 
 
 class OpenFrame(NamedTuple):
@@ -39,7 +41,7 @@ def open_frames(bases: str, least_codons: int) -> list[OpenFrame]:
     strands: tuple[tuple[Strand, str], ...] = (("+", bases), ("-", reverse_complement(bases)))
     frames = []
     for strand, read in strands:
-        for start, end, protein, has_stop in _of_strand(read.upper()):
+        for start, end, protein, has_stop in _of_strand(read):
             if len(protein) >= least_codons:
                 span = (start, end) if strand == "+" else (len(bases) - end, len(bases) - start)
                 frames.append(OpenFrame(*span, strand, protein, has_stop))
@@ -49,17 +51,7 @@ def open_frames(bases: str, least_codons: int) -> list[OpenFrame]:
 def _of_strand(bases: str) -> Iterator[tuple[int, int, str, bool]]:
     """Yield start, end, protein and whether it ends with a stop codon, frame by frame."""
     for frame in range(_CODON_BP):
-        whole_bp = (len(bases) - frame) // _CODON_BP * _CODON_BP
-        at = frame
-        for part, is_last in _parts(translate(bases[frame : frame + whole_bp])):
-            end = at + _CODON_BP * (len(part) + (not is_last))
-            met = part.find("M")
-            if met >= 0:
-                yield at + _CODON_BP * met, end, part[met:], not is_last
-            at = end
-
-
-def _parts(protein: str) -> Iterator[tuple[str, bool]]:
-    *stopped, last = protein.split("*")
-    yield from ((part, False) for part in stopped)
-    yield last, True
+        whole = bases[frame : len(bases) - (len(bases) - frame) % _CODON_BP]
+        for match in _OPEN.finditer(translate(whole)):
+            start, end = (frame + _CODON_BP * at for at in match.span())
+            yield start, end, match[1], match[2] == "*"

@@ -1,6 +1,5 @@
 """Base class of panels: pages on which a visitor queries the model and views the answer."""
 
-import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,11 +9,10 @@ import gradio as gr
 
 from demo.fields import Field, Kind, Values, link_to
 from demo.lab import Lab
-from demo.markup import escape, link_chip
+from demo.markup import link_chip, part, render
 from demo.preview import Card
 
 MODEL = "base_model"  # name of the field that selects the model
-Command = str | Sequence[object]  # words, or a complete line
 Result = dict[str, Any]
 """What a program gets: numbers, texts and lists, ready for JSON."""
 
@@ -32,15 +30,6 @@ class Progress:
 
 SCRIPT = '<script src="/carbon/assets/demo.js"></script>'
 _PLOTLY = '<script src="/carbon/plotly.js"></script>'
-_FIGURE = (
-    '<p class="caption">{label}</p><div class="figure" role="group" aria-label="{label}"></div>'
-)
-_BASES = (
-    '<div class="strip" tabindex="0" role="group" aria-label="{label}; the arrow keys move along"'
-    '></div><div class="tip" role="status" aria-live="polite"></div><div class="key">probability '
-    + "".join(f'<span class="p{n}">{10 * n}</span>' for n in range(10))
-    + "100 %; paler: your bases</div>"
-)
 
 
 class View(NamedTuple):
@@ -60,10 +49,9 @@ class View(NamedTuple):
         """Return the Gradio widget; `assets/demo.js` draws figures and bases."""
         if self.kind == "html":
             return gr.HTML(elem_id=f"view-{self.name}")
-        template = _FIGURE if self.kind == "figure" else _BASES
         return gr.HTML(
             value=None,
-            html_template=template.format(label=escape(self.label)),
+            html_template=part(self.kind, self.label),
             js_on_load=f"window.carbon.{self.kind}(element, props, trigger, watch)",
             head=SCRIPT + (_PLOTLY if self.kind == "figure" else ""),
             elem_id=f"view-{self.name}",
@@ -196,12 +184,11 @@ class Panel(ABC):
         """Return the content of each view; views that are not named stay unchanged."""
 
     @abstractmethod
-    def python(self, values: Values) -> str:
-        """Return a Python program that prints the same answer."""
+    def code(self, values: Values) -> Mapping[str, Any]:
+        """Return the variables of the templates `NAME.py.jinja` and `NAME.sh.jinja`.
 
-    @abstractmethod
-    def commands(self, values: Values) -> list[Command]:
-        """Return command lines that print or write the same answer."""
+        They are a program and command lines that give the same answer, and have `model` too.
+        """
 
     def questions(self, values: Values, result: Result) -> Sequence[tuple[str, str]]:
         """Return the next questions that an answer leads to, each with an address."""
@@ -211,10 +198,17 @@ class Panel(ABC):
         """Return the preview of an answered state."""
         return Card(self.title, self.sentence)
 
+    def python(self, values: Values) -> str:
+        """Return a Python program that prints the same answer."""
+        return self._rendered("py", values)
+
     def command(self, values: Values) -> str:
-        """Return the command lines as text for a shell."""
-        lines = self.commands(values)
-        return "\n".join(x if isinstance(x, str) else shlex.join(map(str, x)) for x in lines)
+        """Return command lines that print or write the same answer."""
+        return self._rendered("sh", values).rstrip("\n")
+
+    def _rendered(self, language: str, values: Values) -> str:
+        template = f"{self.name}.{language}.jinja"
+        return render(template, model=self.lab.model_name, **self.code(values))
 
     @property
     def path(self) -> str:

@@ -30,7 +30,7 @@ from demo.figures import BLUE, GREY, Figure, figure
 from demo.folders import find_folders, folder_named, written
 from demo.lab import Lab
 from demo.lru_cache import LruCache
-from demo.markup import facts, paragraph, table
+from demo.markup import facts, paragraph, part, table
 from demo.panel import Result
 from demo.run_figures import STEP_COLUMNS
 
@@ -197,10 +197,8 @@ def recorded_text(result: Result) -> str:
     picture = BUNDLED_MODELS[name].folder / _CURVES if name in BUNDLED_MODELS else None
     if picture and picture.exists():
         content = base64.b64encode(picture.read_bytes()).decode()
-        text += (
-            f'<details><summary>Its loss at every step</summary><img class="paper" alt="Nats per '
-            f'base over the steps of the training" src="data:image/png;base64,{content}"></details>'
-        )
+        alt = "Nats per base over the steps of the training"
+        text += part("picture", "Its loss at every step", alt, content)
     return text
 
 

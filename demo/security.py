@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from carbon.errors import UserError
 from demo.fields import MOST_FILES
 from demo.limits import Limits
-from demo.markup import escape
+from demo.markup import part
 from demo.preview import Previews
 
 # Gradio's own scripts need inline code and `eval`; all content must come from this server.
@@ -63,17 +63,14 @@ class OwnPages:
         state = f"{scope['path']}?{query}" if query else scope["path"]
         card = self.previews.card_of(state)
         assert card is not None
-        title, sentence, link = map(escape, (card.title, card.sentence, state))
-        host = escape(f"{scope['scheme']}://{Headers(scope=scope).get('host', '')}")
-        metas = {
-            "title": f"{title} · Carbon",
-            "description": sentence,
+        host = f"{scope['scheme']}://{Headers(scope=scope).get('host', '')}"
+        return part("head", {
+            "title": f"{card.title} · Carbon",
+            "description": card.sentence,
             "type": "website",
             "image": f"{host}/carbon/card.png?{urlencode({'state': state})}",
-            "url": host + link,
-        }
-        lines = (f'<meta property="og:{name}" content="{text}">' for name, text in metas.items())
-        return f"<title>{metas['title']}</title>{''.join(lines)}"
+            "url": host + state,
+        })  # fmt: skip
 
 
 _DRAINED_BYTES = 2**28

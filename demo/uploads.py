@@ -102,10 +102,12 @@ def _pasted_file(text: str) -> tuple[str, str]:
     return f"{_PASTED}.fa", f"{head}{''.join(lines).lstrip()}\n"
 
 
-def shown_reference(genome: Genome) -> tuple[str, str, list[str]]:
-    """Return the FASTA that the shown code reads, and lines of Python and of a shell before it.
+def shown_reference(genome: Genome) -> dict[str, str]:
+    """Return how the shown code reads a genome.
 
-    The lines unpack a GenBank file, and state where a pasted or bundled genome comes from.
+    Returns:
+        `reference`, the FASTA, and what comes before it: `before` in Python, `unpack` in a shell.
+        The lines unpack a GenBank file, and state where a pasted or bundled genome comes from.
     """
     path = genome.shown_files[0]
     note = f"# {path}: download it on this page\n" if is_pasted(genome) else ""
@@ -114,12 +116,13 @@ def shown_reference(genome: Genome) -> tuple[str, str, list[str]]:
             path = f"{entry.name}_{entry.held_out_contig}/{entry.genome_file}"
             note = f"# {path}: `carbon models --copy {entry.name}` writes it\n"
     if not path.lower().endswith(GENBANK_ENDINGS):
-        return path, note, note.splitlines()
+        return {"reference": path, "before": note, "unpack": note}
     fasta = f"{Path(path).stem}.fa"
     lines = ["from pathlib import Path", "from carbon.genome import unpack_genbank",
              f"unpack_genbank({path!r}, Path({fasta!r}))"]  # fmt: skip
     command = shlex.join(["python", "-c", "; ".join(lines)])
-    return fasta, note + "\n".join([*lines, ""]), [*note.splitlines(), command]
+    before = note + "\n".join([*lines, ""])
+    return {"reference": fasta, "before": before, "unpack": f"{note}{command}\n"}
 
 
 def sequences_in_text(text: str, most: int) -> list[tuple[str, str]]:

@@ -4,10 +4,12 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Any
 
+from markupsafe import Markup
+
 from carbon.genome import Interval, Variant
 from carbon.genome.genome import Genome
 from demo import figures as f
-from demo.markup import Html, Number, download, escape, facts, link_chip, paragraph, table, tsv
+from demo.markup import Number, download, facts, link_chip, paragraph, table, tsv
 from demo.neighbouring_snvs import NO_CONSEQUENCE
 from demo.panel import Result
 from demo.words import in_words, many, named, spaced
@@ -45,7 +47,7 @@ def verdict(result: Result) -> str:
         ("strands", _strands(result)),
     ]
     return (
-        f'<p class="verdict">{escape(first_sentence(result))}</p>'
+        paragraph(first_sentence(result), "verdict")
         + facts(pairs)
         + paragraph(f"{_standing(result)} {_caution(result)}")
     )
@@ -90,10 +92,11 @@ def side_by_side(result: Result, link_of: Callable[[str], str]) -> str:
     own = result["alleles"][0]
     rows = sorted(result["alleles"], key=lambda row: (row["delta"] is None, row["delta"] or 0.0))
 
-    def name(row: Result) -> Html:
+    def name(row: Result) -> Markup:
         title = title_of(row)
-        own_name = f"<strong>{escape(title)}</strong>"
-        return Html(own_name if row is own else link_chip(link_of(row["variant"]), title))
+        if row is own:
+            return Markup("<strong>{}</strong>").format(title)
+        return Markup(link_chip(link_of(row["variant"]), title))
 
     header = ("change", "variant", "consequence", "delta, nats", "to the model")
     cells = ((name(row), *_allele_cells(row)) for row in rows)

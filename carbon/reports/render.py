@@ -16,13 +16,15 @@ from carbon.progress import TableRow, shown
 from carbon.reports.card import plain, table
 
 _FOLDER = Path(__file__).parent
+_TEMPLATES = _FOLDER / "templates"
 Row = tuple[str, ...]
 
 
 @cache
-def _environment() -> Environment:
+def templates_in(folder: Path) -> Environment:
+    """Return the templates of a folder; those whose names end in `.html` escape text."""
     environment = Environment(
-        loader=FileSystemLoader(_FOLDER / "templates"),
+        loader=FileSystemLoader(folder),
         autoescape=lambda name: name is None or name.endswith(".html"),
         undefined=StrictUndefined,
         keep_trailing_newline=True,
@@ -50,7 +52,7 @@ def render_page(template: str, title: str, small: str | Markup, **context: Any) 
         **context: variables of the template; HTML as `Markup`.
     """
     style = Markup((_FOLDER / "style.css").read_text(encoding="utf-8"))
-    page = _environment().get_template(template)
+    page = templates_in(_TEMPLATES).get_template(template)
     return page.render(title=title, small=small, style=style, **context)
 
 
@@ -61,7 +63,7 @@ def render_card(template: str, **context: Any) -> str:
         template: a `.md` file of `templates/`; it has the filter `plain` and the function `table`.
         **context: variables of the template.
     """
-    return _environment().get_template(template).render(**context)
+    return templates_in(_TEMPLATES).get_template(template).render(**context)
 
 
 def html_page(title: str, small: str, *sections: str) -> str:
@@ -72,7 +74,7 @@ def html_page(title: str, small: str, *sections: str) -> str:
 
 
 def _part(name: str, *arguments: Any) -> str:
-    macro = getattr(_environment().get_template("parts.html").module, name)
+    macro = getattr(templates_in(_TEMPLATES).get_template("parts.html").module, name)
     return str(macro(*arguments))
 
 

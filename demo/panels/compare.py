@@ -12,7 +12,7 @@ from demo.fields import INPUT, Field, Values, input_field
 from demo.figures import BLUE, GREY, Figure, figure
 from demo.lab import Lab
 from demo.markup import download, paragraph, table
-from demo.panel import Command, Panel, Progress, Result, View
+from demo.panel import Panel, Progress, Result, View
 
 _MOST_BP, _MOST_POINTS = 6000, 300
 _SIDES = (("this model", BLUE, "solid"), ("other model", GREY, "dot"))
@@ -82,24 +82,8 @@ class Compare(Panel):
             "saved": download("sequence.fa", fasta_text([self._named_bases(values)])),
         }
 
-    def python(self, values: Values) -> str:
-        names = [lab.model_name for lab in self._labs(values)]
-        return (
-            "import carbon\nfrom carbon.genome import read_sequences\n\n"
-            "# sequence.fa: download it on this page\n"
-            "((_, bases),) = read_sequences('sequence.fa')\n"
-            f"for name in {names!r}:\n"
-            "    (score,) = carbon.load(name).score([bases])\n"
-            "    print(score.log_likelihood, score.nats_per_base)\n"
-        )
-
-    def commands(self, values: Values) -> list[Command]:
-        return [
-            "# sequence.fa: download it on this page",
-            *(["carbon", "score", "--model", lab.model_name, "sequence.fa",
-               "--output", f"{side}.tsv"]
-              for side, lab in zip(("this", "other"), self._labs(values), strict=True)),
-        ]  # fmt: skip
+    def code(self, values: Values) -> Mapping[str, Any]:
+        return {"names": [lab.model_name for lab in self._labs(values)]}
 
     def _named_bases(self, values: Values) -> tuple[str, str]:
         detected = self.lab.detect(values[INPUT])

@@ -20,7 +20,7 @@ from demo.lab import Lab
 from demo.lru_cache import LruCache
 from demo.markup import download, facts, link_chip, paragraph, shortened, tsv
 from demo.open_frames import open_frames
-from demo.panel import Command, Example, Panel, Pick, Progress, Result, View
+from demo.panel import Example, Panel, Pick, Progress, Result, View
 from demo.preview import Card
 from demo.trna import about_pairs, pairs_in, stem_pairs
 from demo.uploads import pasted_link, shown_reference
@@ -150,36 +150,14 @@ class Gene(Panel):
         bars = np.array_split(heights, min(_CARD_BARS, len(heights)))
         return Card(title, measure.caption, tuple(float(bar.mean()) for bar in bars))
 
-    def python(self, values: Values) -> str:
+    def code(self, values: Values) -> Mapping[str, Any]:
         detected = self._detected(values)
-        place = _computed(detected, values)
-        reference, before, _ = shown_reference(detected.genome)
-        options = "".join(f", {name}={value!r}" for name, value in self._options(values).items())
-        if values["view"] == MAP:
-            lines = (f"    result = model.dependency(genome, place{options})\n"
-                     "for row in result.dependency:\n    print(*row)\n")  # fmt: skip
-        else:
-            lines = (f"    result = join_chunks(model.scan(genome, place{options}))\n"
-                     "for base, row in zip(result.bases, result.log_probabilities):\n"
-                     "    print(base, *row)  # log p of A, C, G and T\n")  # fmt: skip
-        return (
-            f"{before}import carbon\nfrom carbon.inference import join_chunks\n\n"
-            f"model = carbon.load({self.lab.model_name!r})\n"
-            f"with carbon.Reference({reference!r}) as genome:\n"
-            f"    place = carbon.Interval({place.contig!r}, {place.start}, {place.end})\n{lines}"
-        )
-
-    def commands(self, values: Values) -> list[Command]:
-        detected = self._detected(values)
-        reference, _, before = shown_reference(detected.genome)
-        name, output = ("dependency", "map.npz") if values["view"] == MAP else ("scan", "scan.tsv")
-        words: list[object] = ["carbon", name, "--model", self.lab.model_name,
-                               "--reference", reference,
-                               "--region", _computed(detected, values).to_region()]  # fmt: skip
-        for option, value in self._options(values).items():
-            text = ",".join(map(str, value)) if isinstance(value, list) else value
-            words += [f"--{option.removesuffix('_bp')}", text]
-        return [*before, [*words, "--output", output]]
+        return {
+            **shown_reference(detected.genome),
+            "place": _computed(detected, values),
+            "is_map": values["view"] == MAP,
+            "options": self._options(values),
+        }
 
     def _options(self, values: Values) -> dict[str, Any]:
         """Return the options of the scan or the map."""

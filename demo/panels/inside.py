@@ -9,12 +9,11 @@ from carbon.errors import UserError
 from carbon.genome import fasta_text
 from carbon.inference import kmer_index
 from carbon.inference.next_token import FREE
-from carbon.run_folder import RECIPE
 from carbon.tokenizer import BASES, K
 from demo.fields import Field, Values, input_field, input_link
 from demo.lab import Lab
 from demo.markup import download, facts, paragraph, table
-from demo.panel import Command, Example, Panel, Pick, Progress, Result, View
+from demo.panel import Example, Panel, Pick, Progress, Result, View
 from demo.preview import Card
 from demo.run_figures import run_curves
 from demo.runs import (
@@ -27,8 +26,14 @@ from demo.runs import (
     run_tables,
     run_text,
 )
-from demo.token_figures import kmer_map, loss_bars, marginal_bars
-from demo.token_readings import kmer_values, strand_readings, tokens_view
+from demo.token_views import (
+    kmer_map,
+    kmer_values,
+    loss_bars,
+    marginal_bars,
+    strand_readings,
+    tokens_view,
+)
 
 _CONTEXT_BP = 366  # of ENO2: the bundled model expects the next 6-mer most
 _MOST_CONTEXT_BP, _TOKENS_BP, _TOP = 6000, 66, 10
@@ -138,54 +143,19 @@ class Inside(Panel):
         sentence = f"{subject} expects {best['kmer']} next, at {100 * best['probability']:.1f} %."
         return Card(self.title, sentence, tuple(each["probability"] for each in result["top"]))
 
-    def python(self, values: Values) -> str:
+    def code(self, values: Values) -> Mapping[str, Any]:
         context, kmer = self._split(values)
-        program = (
-            "import carbon\nfrom carbon.inference import kmer_index, near_misses\n"
-            "from carbon.tokenizer import HYBRID, NATIVE, encode\n\n"
-            f"context, true = {context!r}, {kmer!r}\n"
-            "for vocabulary in (NATIVE, HYBRID):\n"
-            "    print(encode(context + true, vocabulary).ids.tolist())\n\n"
-            f"model = carbon.load({self.lab.model_name!r})\n"
-            "token = model.next_token(context)\n"
-            f"conditional = token.given({_fixed(values)!r})\n"
-            f"for kmer, probability in conditional.ranked()[:{_TOP}]:\n"
-            "    print(kmer, probability)\n"
-            "print(conditional.marginals.tolist())  # six places, bases in the order ATCG\n"
-            "for kmer in (true, *near_misses(true)):\n"
-            "    index = kmer_index(kmer)\n"
-            "    print(kmer, token.cross_entropy_nats[index], token.fns_nats[index])\n"
-        )
-        return program + self._training_program(values)
-
-    def _training_program(self, values: Values) -> str:
         folder = self._runs.folder(values["run"])
-        if folder is None:
-            return ""
-        return (
-            "\nfrom carbon.run_folder import column, read_lines, reduced, stretches\n\n"
-            f"run = read_lines({str(folder)!r}, most_lines={MOST_LINES})\n"
-            f"run = run.last({values['last_steps']})\n"
-            f"groups = stretches(len(run.steps), run.boundaries, {MOST_POINTS})\n"
-            'names = ("step", "loss", "nats_per_base", "marginal_nats_per_base", "learning_rate")\n'
-            "columns = [reduced(column(run.steps, name), groups) for name in names]\n"
-            "for row in zip(*columns):\n    print(*row)\n"
-        )
-
-    def commands(self, values: Values) -> list[Command]:
-        context, _ = self._split(values)
-        lines: list[Command] = [
-            f"# {_FASTA}: download it on this page",
-            ["carbon", "tokenize", _FASTA],
-            ["carbon", "next", "--model", self.lab.model_name, "--prompt", context,
-             "--fixed", _fixed(values)],
-        ]  # fmt: skip
-        if folder := self._runs.folder(values["run"]):
-            config = folder / RECIPE
-            lines += ["# writes summary.html into the run's folder",
-                      ["python", "-m", "train", "summary", "--config", config,
-                       "--set", f"output={folder}"]]  # fmt: skip
-        return lines
+        return {
+            "context": context,
+            "kmer": kmer,
+            "fixed": _fixed(values),
+            "top": _TOP,
+            "run": str(folder) if folder else "",
+            "last_steps": values["last_steps"],
+            "most_lines": MOST_LINES,
+            "most_points": MOST_POINTS,
+        }
 
     def _split(self, values: Values) -> tuple[str, str]:
         """Return the context and the true 6-mer."""

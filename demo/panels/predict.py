@@ -19,7 +19,7 @@ from demo.fields import Field, Values
 from demo.folders import folder_named
 from demo.lab import Lab
 from demo.lru_cache import LruCache
-from demo.panel import Command, Example, Panel, Progress, Result, View
+from demo.panel import Example, Panel, Progress, Result, View
 from demo.pieces import pieces_of_kinds
 from demo.prediction_views import prediction_facts, prediction_figure, prediction_tables
 from demo.uploads import printed_vcf, sequences_in_text, shown_reference, without_folders
@@ -129,50 +129,22 @@ class Predict(Panel):
             "tables": prediction_tables(result, _PASTED),
         }
 
-    def python(self, values: Values) -> str:
+    def code(self, values: Values) -> Mapping[str, Any]:
         _, folder = self._folder(values["model"])
         strands = _strands(values)
-        option = f", strands={strands!r}" if strands else ""
-        program = f"import carbon\n\nmodel = carbon.load_finetuned({str(folder)!r})\n"
-        if values["sequences"]:
-            program += (
-                "from carbon.genome import read_sequences\n\n"
-                f"# {_PASTED}: download it on this page\n"
-                f"names, sequences = zip(*read_sequences({_PASTED!r}))\n"
-                f"for name, prediction in zip(names, model.predict(sequences{option})):\n"
-                "    print(name, *prediction.ravel())\n"
-            )
-        if values["variant"]:
-            variant = self._typed(values)
-            window_bp = values["window_bp"] or read_manifest(folder).window_bp
-            reference, note, _ = shown_reference(self.lab.genome)
-            program += (
-                f"{note}from carbon.finetune.readers import alleles_of\n\n"
-                f"variant = carbon.Variant.parse({variant.to_text()!r})\n"
-                f"with carbon.Reference({reference!r}) as genome:\n"
-                f"    alleles = alleles_of(genome, variant, {window_bp})\n"
-                f"ref, alt = model.predict(alleles{option})\n"
-                "print(variant.to_text(), *alt, *ref, *(alt - ref))\n"
-            )
-        return program
-
-    def commands(self, values: Values) -> list[Command]:
-        _, folder = self._folder(values["model"])
-        words = ["carbon", "predict", "--model", str(folder)]
-        strands = _strands(values)
-        more = ["--strands", strands] if strands else []
-        lines: list[Command] = []
-        if values["sequences"]:
-            lines.append(f"# {_PASTED}: download it on this page")
-            lines.append([*words, _PASTED, *more, "--output", "predictions.tsv"])
-        if values["variant"]:
-            variant = self._typed(values)
-            window = ["--window", values["window_bp"]] if values["window_bp"] else []
-            reference, _, before = shown_reference(self.lab.genome)
-            written_to = ["--output", "variant.tsv"]
-            lines += [*before, printed_vcf([variant], _VCF)]
-            lines.append([*words, _VCF, "--reference", reference, *window, *more, *written_to])
-        return lines
+        variant = self._typed(values) if values["variant"] else None
+        return {
+            **shown_reference(self.lab.genome),
+            "folder": str(folder),
+            "options": {"strands": strands} if strands else {},
+            "fasta": _PASTED,
+            "has_sequences": bool(values["sequences"]),
+            "variant": variant.to_text() if variant else "",
+            "vcf": _VCF,
+            "printed": printed_vcf([variant], _VCF) if variant else "",
+            "window_bp": values["window_bp"],
+            "learned_window_bp": read_manifest(folder).window_bp,
+        }
 
     def _folder(self, name: str) -> tuple[str, Path]:
         """Return the name and path of a model folder that exists now."""

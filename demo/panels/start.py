@@ -1,18 +1,17 @@
 """Start: how the model learned a gene, one field that leads on, and the primer in four figures."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
+from carbon.genome import translate
 from carbon.genome.genes import Gene
 from carbon.inference.next_token import NextToken
 from carbon.pretrained import BUNDLED_MODELS
-from carbon.tokenizer import BASES, K
-from demo import primer_text as text
+from carbon.tokenizer import BASES, K, encode_kmers
 from demo.coding import described
-from demo.embedding_map import EmbeddingMap, embedding_map, map_figure
 from demo.fields import INPUT, Field, Values, input_field, input_link, link_to
 from demo.figures import (
     BASE_COLORS,
@@ -26,11 +25,17 @@ from demo.figures import (
 )
 from demo.lab import Lab
 from demo.learning_curves import learning_figure
-from demo.markup import escape, link_chip
-from demo.panel import Command, Panel, Progress, Result, View
+from demo.markup import link_chip, paragraph, part
+from demo.panel import Panel, Progress, Result, View
+from demo.pieces import EmbeddingMap, embedding_map, map_figure
 from demo.preview import Card
 
-_PRIMER_BP = 66
+_PRIMER_BP, _SHIFT_BP = 66, 2
+_CUTS = (
+    "codons, with their amino acids",
+    "6-mers, with their numbers",
+    "6-mers from the third letter on",
+)
 _NEAR_COPIES = {"ENO2": "ENO1"}
 _CAPTION = (
     '<p class="caption"><button class="chip" data-replay>▶ Replay</button> Height: how much of '
@@ -120,34 +125,23 @@ class Start(Panel):
         """Return the learning figure, and the primer's figures with their texts."""
         if not result:
             return {}
-        cut, lab = self._cut_gene, self.lab
+        cut, lab, bases = self._cut_gene, self.lab, result["sequence"]
         return {
             "learning": learning_figure(lab.learned, lab.genome, lab.example.name)
                         if lab.learned else None,
             "caption": _CAPTION if lab.learned else "",
-            "honest": f'<p class="honest">{escape(_DOES_NOT_KNOW)}</p>',
-            "splicing": text.splicing(described(self.lab.genome.reference, cut, cut.transcripts[0])
-                                      if cut else None),
+            "honest": paragraph(_DOES_NOT_KNOW, "honest"),
+            "splicing": _primer("splicing", cut and described(lab.genome.reference, cut)),
             "gene": _gene_figure(cut) if cut else None,
-            "tokens": text.tokens(self._sequence[: _PRIMER_BP // 2 // K * K]),
-            "guess": text.guess(result["best_kmer"], result["sequence"]),
+            "tokens": _primer("tokens", _cuts(self._sequence[: _PRIMER_BP // 2 // K * K])),
+            "guess": _primer("guess", result["best_kmer"], len(bases) - K, bases[-K:]),
             "marginals": _marginals_figure(result["marginals"], result["next_kmer"]),
-            "alike": text.ALIKE,
+            "alike": _primer("alike"),
             "map": map_figure(self._map),
         }  # fmt: skip
 
-    def python(self, values: Values) -> str:
-        return (
-            "import carbon\n\n"
-            f"model = carbon.load({self.lab.model_name!r})\n"
-            f"token = model.next_token({self._sequence[:-K]!r})\n"
-            "print(token.ranked()[0][0])\n"
-            "print(token.marginals.tolist())  # six places, bases in the order ATCG\n"
-        )
-
-    def commands(self, values: Values) -> list[Command]:
-        prompt = self._sequence[:-K]
-        return [["carbon", "next", "--model", self.lab.model_name, "--prompt", prompt]]
+    def code(self, values: Values) -> Mapping[str, Any]:
+        return {"prompt": self._sequence[:-K]}
 
     def card(self, values: Values, result: Result) -> Card:
         """Return the preview of the learning figure."""
@@ -193,6 +187,24 @@ def _sentence(lab: Lab) -> str:
     gene = lab.example.name
     copy = f"; a near copy of the gene, {_NEAR_COPIES[gene]}, was not" * (gene in _NEAR_COPIES)
     return f"{text} Chromosome {entry.held_out_contig}, where this gene lies, was held out{copy}."
+
+
+def _primer(section: str, *arguments: Any) -> str:
+    return part(section, *arguments, file="primer.html")
+
+
+def _cuts(bases: str) -> list[tuple[str, list[tuple[str, object]]]]:
+    """Return bases as codons and as 6-mers from two places on, with what each piece stands for."""
+    codons, *kmers = (
+        [bases[at : at + length_bp] for at in range(first, len(bases) - length_bp + 1, length_bp)]
+        for first, length_bp in ((0, 3), (0, K), (_SHIFT_BP, K))
+    )
+    numbers = [[int(encode_kmers(kmer).indices[0]) for kmer in each] for each in kmers]
+    below: list[Sequence[object]] = [translate("".join(codons)), *numbers]
+    return [
+        (label, list(zip(pieces, under, strict=True)))
+        for label, pieces, under in zip(_CUTS, (codons, *kmers), below, strict=True)
+    ]
 
 
 def _gene_figure(gene: Gene) -> Figure:

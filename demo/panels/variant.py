@@ -15,14 +15,14 @@ from carbon.inference.options import STRANDS_READ
 from carbon.inference.variants.score import STRAND_NAMES, VariantScore
 from demo import neighbouring_snvs as snvs
 from demo import variant_views as views
+from demo.coding import changes_side_by_side
 from demo.fields import INPUT, Field, Values, genome_field, input_field, input_link
 from demo.gene_examples import Example as ExampleGene
 from demo.inputs import Detected
 from demo.lab import Lab
 from demo.lru_cache import LruCache
-from demo.panel import Command, Example, Panel, Pick, Progress, Result, View
+from demo.panel import Example, Panel, Pick, Progress, Result, View
 from demo.preview import Card
-from demo.protein_changes import changes_side_by_side
 from demo.uploads import (
     Listed,
     first_variants,
@@ -288,48 +288,17 @@ class VariantEffect(Panel):
         lowest = [min((d for d in row if d is not None), default=0.0) for row in result["deltas"]]
         return Card(views.title_of(result), views.first_sentence(result), tuple(-d for d in lowest))
 
-    def python(self, values: Values) -> str:
+    def code(self, values: Values) -> Mapping[str, Any]:
         question = self._question(values)
-        options = ", ".join(f"{k}={v!r}" for k, v in _options(values).items())
-        reference, before, _ = shown_reference(question.genome)
-        window = snvs.window_around(question.genome, question.variant, values["map_bp"])
-        texts = [each.to_text() for each in (question.variant, *question.alleles)]
-        reads_vcf = "from carbon.genome import VcfReader\n" if values["vcf"] else ""
-        program = (
-            f"{before}import carbon\n{reads_vcf}\n"
-            f"model = carbon.load({self.lab.model_name!r})\n"
-            f"variants = [carbon.Variant.parse(text) for text in {texts!r}]\n"
-            f"window = carbon.Interval({window.contig!r}, {window.start}, {window.end})\n"
-            f"with carbon.Reference({reference!r}) as genome:\n"
-            "    bases = enumerate(genome.fetch(window).upper(), start=window.start)\n"
-            "    variants += [carbon.Variant(window.contig, at, ref, alt) for at, ref in bases\n"
-            "                 for alt in 'ACGT' if ref in 'ACGT' and ref != alt]\n"
-            f"    for score in model.score_variants(genome, variants, {options}):\n"
-            "        print(score.variant.to_text(), score.delta, score.forward, score.reverse)\n"
-        )
-        if not values["vcf"]:
-            return program
-        return program + (
-            f"    for row in VcfReader({Path(values['vcf'][0]).name!r}, genome):\n"
-            "        if row.disagreement is None:\n"
-            f"            for score in model.score_variants(genome, row.variants, {options}):\n"
-            "                print(score.variant.to_text(), score.delta, score.reason)\n"
-        )
-
-    def commands(self, values: Values) -> list[Command]:
-        """Return the command lines; the first writes a VCF of the variants side by side."""
-        question = self._question(values)
-        reference, _, before = shown_reference(question.genome)
-        score = ["carbon", "variants", "--model", self.lab.model_name, "--reference", reference,
-                 "--protocol", _PROTOCOL, "--window", values["window_bp"],
-                 "--strands", values["strands"]]  # fmt: skip
-        more = ("--skip-mismatches", "--output", "variants.tsv")
-        return [
-            *before,
-            printed_vcf([question.variant, *question.alleles], "side_by_side.vcf"),
-            [*score, "--vcf", "side_by_side.vcf", "--output", "side_by_side.tsv"],
-            *([*score, "--vcf", Path(path).name, *more] for path in values["vcf"]),
-        ]
+        variants = (question.variant, *question.alleles)
+        return {
+            **shown_reference(question.genome),
+            "variants": [each.to_text() for each in variants],
+            "printed": printed_vcf(variants, "side_by_side.vcf"),
+            "window": snvs.window_around(question.genome, question.variant, values["map_bp"]),
+            "options": _options(values),
+            "vcf": Path(values["vcf"][0]).name if values["vcf"] else "",
+        }
 
 
 def _options(values: Values) -> VariantKeywords:

@@ -18,13 +18,21 @@ from carbon.inference.options import MODES
 from carbon.io.tables import words_of
 from carbon.tokenizer import GENE_TAGS, SPECIES_TAGS
 from demo.arrays import as_lists
-from demo.design_views import candidates_to_json, design_table, front_figure, search_facts
 from demo.fields import Field, Values, input_field, input_link
 from demo.folders import folder_named
 from demo.markup import download, paragraph
-from demo.panel import Command, Example, Panel, Progress, Result, View
+from demo.panel import Example, Panel, Progress, Result, View
 from demo.preview import Card
-from demo.written_views import about_repeats, comparison, frames_table, strip
+from demo.write_views import (
+    about_repeats,
+    candidates_to_json,
+    comparison,
+    design_table,
+    frames_table,
+    front_figure,
+    search_facts,
+    strip,
+)
 
 CONTINUE = "continue it"
 _GOALS = {"GC window": "gc_window", "motif pair": "motif_pair", "codons of yeast": "yeast_codons"}
@@ -154,47 +162,18 @@ class Write(Panel):
         sentence = f"{len(result['bases']):,} bases that a DNA language model wrote."
         return Card("Written by a model", sentence, tuple(result["probabilities"][:120]))
 
-    def python(self, values: Values) -> str:
-        load = f"model = carbon.load({self.lab.model_name!r})\n"
-        if values["goal"] == CONTINUE:
-            arguments = f"[{self._prompt(values)!r}], {_length_bp(values)}"
-            return (
-                f"import carbon\nfrom carbon.inference import Constraints\n\n{load}"
-                f"print(model.generate({arguments}{_as_keywords(_sampling(values))})[0])\n"
-            )
-        options = _as_keywords(self._search_options(values))
-        return (
-            f"import carbon\n\n{load}"
-            f"for design in carbon.design.run(model, [{self._spec(values)!r}]{options}):\n"
-            "    print(design.values, design.nats_per_base, design.bases)\n"
-        )
-
-    def commands(self, values: Values) -> list[Command]:
+    def code(self, values: Values) -> Mapping[str, Any]:
         is_design = values["goal"] != CONTINUE
-        name = "design" if is_design else "generate"
-        words: list[object] = ["carbon", name, "--model", self.lab.model_name,
-                               "--seed", values["seed"]]  # fmt: skip
-        if prompt := self._prompt(values):
-            words += ["--prompt", prompt]
-        if is_design:
-            words += ["--function", self._spec(values), "--calls", values["calls"],
-                      "-n", _BEST, "--output", "designs.tsv"]  # fmt: skip
-        else:
-            words += ["--mode", values["mode"], "--temperature", values["temperature"],
-                      "--top-p", values["top_p"]]  # fmt: skip
-            words += [word for tag in _tags(values) for word in ("--tag", tag)]
-        if values["protein"]:
-            words += ["--protein", values["protein"]]
-        if not (values["protein"] and is_design):
-            words += ["--length", _length_bp(values)]
-        for name in ("forbid", "require"):
-            if values[name]:
-                words += [f"--{name}", *values[name].split()]
-        if share := _gc(values):
-            words += ["--gc", *share]
-        if values["no_stop_frame"]:
-            words += ["--no-stop", values["no_stop_frame"]]
-        return [words]
+        return values | {
+            "is_design": is_design,
+            "prompt": self._prompt(values),
+            "length_bp": _length_bp(values),
+            "function": self._spec(values) if is_design else "",
+            "options": self._search_options(values) if is_design else _sampling(values),
+            "best": _BEST,
+            "tags": _tags(values),
+            "gc": _gc(values),
+        }
 
     def _prompt(self, values: Values) -> str:
         """Return the DNA to continue: pasted bases, a region, or the beginning of a gene."""
@@ -290,7 +269,3 @@ def _tags(values: Values) -> tuple[str, ...]:
 def _gc(values: Values) -> tuple[float, float] | None:
     share = (values["gc_least"], values["gc_most"])
     return None if share == (0.0, 1.0) else share
-
-
-def _as_keywords(options: Mapping[str, Any]) -> str:
-    return "".join(f", {name}={value!r}" for name, value in options.items())

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from carbon.inference import load
-from demo.allowed_models import AllowedModels
+from demo.models import AllowedModels
 from demo.panels import PANELS
 from tests.helpers.demo import make_lab
 from tests.helpers.server import served

@@ -22,13 +22,13 @@ from carbon.genome import Interval, reverse_complement
 from carbon.genome.genome import Genome
 from carbon.inference import Model, load
 from carbon.model import save_model
-from demo.allowed_models import AllowedModels
 from demo.app import make_panels
 from demo.fields import Values, checked_values
 from demo.gene_measures import MEASURES
 from demo.lab import Lab
 from demo.learning_curves import Learning
 from demo.limits import Limits
+from demo.models import AllowedModels
 from demo.page import Page, Shell
 from demo.panel import Panel, Progress, Result
 from demo.panels.gene import CONSTRAINT, MAP, TRACK

@@ -5,9 +5,9 @@ import pytest
 from carbon.errors import TypedError, UserError
 from carbon.genome import Consequences, Interval
 from carbon.genome.genome import Genome
+from demo.coding import ProteinChange, variant_of_change
 from demo.inputs import contig_aliases, detect
 from demo.letters import check_is_dna, check_is_protein
-from demo.protein_changes import ProteinChange, variant_of_change
 from demo.uploads import genome_in_text
 from tests.helpers.demo import GENE, add_transcript, write_genome
 from tests.helpers.files import random_bases, write_fasta

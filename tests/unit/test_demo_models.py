@@ -12,12 +12,11 @@ from carbon.errors import UserError
 from carbon.inference import load
 from carbon.model import save_model
 from carbon.pretrained import BUNDLED_MODELS
-from demo.allowed_models import AllowedModels
 from demo.app import make_panels
-from demo.header import model_details
 from demo.limits import Limits
 from demo.lru_cache import LruCache
-from demo.model_facts import about_model, model_of_run
+from demo.models import AllowedModels, about_model, model_of_run
+from demo.page import model_details
 from demo.panels.gene import Gene
 from demo.panels.write import Write
 from tests.conftest import small_config
@@ -130,7 +129,7 @@ def test_a_model_is_not_loaded_for_an_address_that_asks_too_much(lab, run):
     assert "1 questions a minute" in str(told) and loaded == []
     page.shell = page.shell._replace(limits=Limits())
     (told,) = page._open(SimpleNamespace(client=None, query_params={"base_model": "x" * 5000}))
-    assert "there is no &#x27;xxx" in str(told) and loaded == []
+    assert "there is no &#39;xxx" in str(told) and loaded == []
 
 
 def test_the_model_that_was_asked_for_longest_ago_is_let_go(lab, run, tmp_path):

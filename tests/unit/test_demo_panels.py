@@ -16,9 +16,9 @@ from carbon.errors import TypedError, UserError
 from carbon.genome import Interval
 from carbon.genome.genome import Genome
 from carbon.inference import load
-from demo.allowed_models import AllowedModels
 from demo.fields import checked_values
 from demo.lab import Lab
+from demo.models import AllowedModels
 from demo.panels import PANELS
 from demo.panels.gene import CONSTRAINT, MAP, TRACK
 from tests.helpers.demo import (

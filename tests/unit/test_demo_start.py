@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from carbon.genome.genome import Genome
-from demo.embedding_map import embedding_map
 from demo.lab import Lab
-from demo.model_facts import AboutModel
+from demo.models import AboutModel
 from demo.panels.start import Start
+from demo.pieces import embedding_map
 from tests.helpers.demo import (
     answered,
     learned_example,

@@ -13,10 +13,9 @@ from carbon.errors import UserError
 from carbon.finetune.folder import HEAD, MANIFEST
 from carbon.genome import reverse_complement, translate
 from carbon.inference import Constraints, load
-from demo.allowed_models import AllowedModels
-from demo.design_views import candidates_to_json
+from demo.models import AllowedModels
 from demo.panels.write import Write
-from demo.written_views import about_repeats
+from demo.write_views import about_repeats, candidates_to_json
 from tests.helpers.demo import (
     answered,
     downloads_of,
@@ -133,7 +132,7 @@ def test_a_scoring_function_appears_and_disappears(model, tmp_path):
         (folder / name).touch()
     query = {"base_model": "other", "goal": "GC window", "calls": "16", "length_bp": "36"}
     shown, *_ = page._open(SimpleNamespace(client=None, query_params=query))
-    assert ("finetuned: labels", "finetuned: labels") in shown[1]["choices"]
+    assert ("finetuned: labels", "finetuned: labels") in shown[page.inputs["goal"]]["choices"]
     values = values_of(other, goal="finetuned: labels")
     assert f"prediction=finetuned:{folder}" in other.command(values)
     shutil.rmtree(folder)

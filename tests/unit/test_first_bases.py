@@ -58,7 +58,7 @@ def test_bases_of_an_example_gene(tmp_path, strand):
 def test_the_summary_of_a_gene(tmp_path):
     genome, _ = open_gene(tmp_path, "-")
     (gene,) = genome.annotation.genes
-    summary = described(genome.reference, gene, gene.transcripts[0])
+    summary = described(genome.reference, gene)
     expected = {"name": "ABC", "length_bp": 180, "coding_bp": 72, "introns": ["GT…AG"]}
     assert summary == expected
 

@@ -16,7 +16,7 @@ from carbon.design.search import rounds, run_search, search_of
 from carbon.genome.codon_usage import codon_usage
 from carbon.genome.genome import Genome
 from carbon.pretrained import BUNDLED_MODELS
-from demo.design_views import candidates_to_json
+from demo.write_views import candidates_to_json
 from tests.helpers.demo import write_genome
 
 
