@@ -373,6 +373,7 @@ class Files:
         if name not in self._whole:
             run_apart(start, out, limit_seconds)
             self._whole[name] = _written(out)
+            assert self._whole[name], name
             shutil.rmtree(out)
             out.mkdir()
         for _ in range(draw.randint(1, 3)):
@@ -541,38 +542,41 @@ def _server_apart(*words: str) -> Iterator[tuple[str, str]]:
 
 def serve_under_load(seconds: float, counts: Counts) -> None:
     """Send equal requests from 64 clients to `carbon serve`; count how they and the server end."""
-    with _server_apart("serve", "--model", "yeast", "--port", "0") as (address, pid):
-        _ask_equally(f"{address}/score", pid, seconds, counts)
-
-
-def _ask_equally(address: str, pid: str, seconds: float, counts: Counts) -> None:
     body = {"sequences": [random_bases(600, 3)]}
     took: list[float] = []
     endings: list[str] = []
-    with httpx.Client(timeout=120, limits=httpx.Limits(max_connections=None)) as client:
-        alone = client.post(address, json=body).raise_for_status().json()
+    with (
+        _server_apart("serve", "--model", "yeast", "--port", "0") as (address, pid),
+        httpx.Client(timeout=120, limits=httpx.Limits(max_connections=None)) as client,
+    ):
+
+        def answer_to(body: dict[str, list[str]]) -> Any:
+            return client.post(f"{address}/score", json=body).raise_for_status().json()
+
+        alone = _essence(answer_to(body))
         # The largest batch, after which memory has no reason to grow.
-        largest = {"sequences": body["sequences"] * _NUM_EQUAL_CLIENTS}
-        client.post(address, json=largest).raise_for_status()
+        answer_to({"sequences": body["sequences"] * _NUM_EQUAL_CLIENTS})
 
         def ask(draw: Random) -> None:
             begin = time.monotonic()
             try:
-                answer = client.post(address, json=body).raise_for_status().json()
+                answer = answer_to(body)
             except (httpx.HTTPError, ValueError):
                 endings.append("LOST")
                 return
             took.append(time.monotonic() - begin)
-            endings.append("equal" if _essence(answer) == _essence(alone) else "UNEQUAL")
+            endings.append("equal" if _essence(answer) == alone else "UNEQUAL")
 
-        ending = under_load(ask, seconds, _NUM_EQUAL_CLIENTS, pid)
+        flat = under_load(ask, seconds, _NUM_EQUAL_CLIENTS, pid)
     counts["requests of 64 clients"].update(endings)
-    counts["memory of carbon serve"][ending] += 1
-    if not took:
-        return
-    median, high = np.percentile(took, (50, 99))
-    print(f"{len(took) / seconds:.0f} a second: median {median:.3f} s, 99 % within {high:.3f} s")
-    counts["seconds of 64 clients"]["even" if high <= _MOST_SPREAD * median else "UNEVEN"] += 1
+    counts["memory of carbon serve"][flat] += 1
+    if took:
+        median, high = np.percentile(took, (50, 99))
+        print(
+            f"{len(took) / seconds:.0f} a second: median {median:.3f} s, 99 % within {high:.3f} s"
+        )
+        even = "even" if high <= _MOST_SPREAD * median else "UNEVEN"
+        counts["seconds of 64 clients"][even] += 1
 
 
 def under_load(
