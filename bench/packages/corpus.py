@@ -115,7 +115,7 @@ def write_large_source(folder: Path, num_records: int) -> None:
     np.zeros(1, dtype=np.int64).tofile(packed / "row_start.bin")
     ends = np.cumsum(lengths_bp)
     for i in range(blocks):
-        for path, values in {
+        columns: dict[Path, Any] = {
             store / "ends.bin": ends + i * bases,
             store / "species.bin": np.zeros(_BLOCK, dtype=np.int8),
             store / "genes.bin": np.zeros(_BLOCK, dtype=np.int8),
@@ -123,7 +123,8 @@ def write_large_source(folder: Path, num_records: int) -> None:
             packed / "start.bin": block.start,
             packed / "num_kmers.bin": block.num_kmers,
             packed / "row_start.bin": block.row_start[1:] + i * len(block.record),
-        }.items():
+        }
+        for path, values in columns.items():
             with path.open("ab") as sink:
                 values.tofile(sink)
     with (store / "bases.bin").open("wb") as sink:
