@@ -151,7 +151,7 @@ def scores_of(
             genome, variants, scores=tuple(SIGNS), calibration=calibration, protocol="tiled"
         )
     )
-    scores = {
+    scores: dict[str, NDArray[np.float64]] = {
         name: sign * np.array([getattr(each, name) for each in scored], float)
         for name, sign in SIGNS.items()
     }
@@ -171,7 +171,7 @@ def compare(
     places = [at for at, (kind, _) in enumerate(known.values()) if kind in kinds]
     of_kind, genes = zip(*(list(known.values())[at] for at in places), strict=True)
     labels = np.array([kind == kinds[0] for kind in of_kind], np.int64)
-    values = {score: scores[score][places] for score in SIGNS}
+    values: dict[str, NDArray[np.float64]] = {score: scores[score][places] for score in SIGNS}
     blocks = [f"{place // BLOCK_BP:.0f}" for place in scores["positions"][places]]
     values["linear probe"] = nested_probe(scores["vectors"][places], labels, blocks).scores
     measured = {score: measures(each, labels, genes) for score, each in values.items()}

@@ -580,7 +580,7 @@ def serve_under_load(seconds: float, counts: Counts) -> None:
 
 
 def under_load(
-    ask: Callable[[Random], None],
+    ask: Callable[[Random], object],
     seconds: float,
     num_clients: int = _NUM_CLIENTS,
     pid: str = "self",

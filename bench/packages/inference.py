@@ -79,7 +79,8 @@ def _deltas(
     model: Model, reference: Reference, variants: list[Variant], **options: Any
 ) -> list[float]:
     options = {"protocol": "centered", "strands": "forward"} | options
-    return [score.delta for score in model.score_variants(reference, variants, **options)]
+    scores: Any = model.score_variants(reference, variants, **options)
+    return [score.delta for score in scores]
 
 
 @torch.inference_mode()

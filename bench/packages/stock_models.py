@@ -68,7 +68,8 @@ def random_single_base_model() -> Model:
 def deltas_of_carbon(model: Model, reference: Reference, variants: list[Variant]) -> list[float]:
     """Score the window of each variant on the forward strand."""
     options: Any = {"protocol": "centered", "strands": "forward"}
-    return [score.delta for score in model.score_variants(reference, variants, **options)]
+    scores: Any = model.score_variants(reference, variants, **options)
+    return [score.delta for score in scores]
 
 
 @torch.inference_mode()
