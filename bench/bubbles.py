@@ -1,23 +1,20 @@
-"""Idle time of pipelines, and what causes it; used by `bench/run.py train` and tests.
+"""Idle time of pipelines; used by `bench/run.py train` and tests.
 
-A recorded step is replayed with simpler times: the mean time of each action, with and without the
-time of a handover between processes, and with stages cut by measured time. The differences say what
-uneven stages and transfers cost.
+A recorded step is replayed with the mean time of each action and stage. The replay tells what
+uneven stages cost.
 """
 
 import itertools
 import statistics
+import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from torch.distributed.pipelining import PipelineStage
 
 from tests.helpers.ranks import run_ranks
 from train.config import ParallelConfig, TrainConfig
-from train.models.network import Sizes, network_config
-from train.planning.mesh import balanced, layers_of_stages
 from train.planning.pipeline import stages_per_rank
 
 
@@ -58,10 +55,7 @@ Step = list[list[Timed]]
 
 
 def replayed(
-    table: Sequence[Sequence[Action]],
-    num_stages: int,
-    seconds: Callable[[Action], float],
-    handover_seconds: float = 0.0,
+    table: Sequence[Sequence[Action]], num_stages: int, seconds: Callable[[Action], float]
 ) -> Step:
     """Return a step of a schedule in which each rank starts an action as early as it can.
 
@@ -69,27 +63,23 @@ def replayed(
         table: actions of each rank, in their order.
         num_stages: pipeline stages of all ranks.
         seconds: the time that an action takes.
-        handover_seconds: the time from the end of an action to its use by another rank.
 
     Raises:
         ValueError: the schedule waits for itself.
     """
-    ends: dict[Action, tuple[float, int]] = {}
+    ends: dict[Action, float] = {}
     step: Step = [[] for _ in table]
     while any(len(taken) < len(actions) for taken, actions in zip(step, table, strict=True)):
-        before = sum(map(len, step))
-        for rank, actions in enumerate(table):
-            for action in actions[len(step[rank]) :]:
+        before = len(ends)
+        for taken, actions in zip(step, table, strict=True):
+            for action in actions[len(taken) :]:
                 needed = action.needs(num_stages)
                 if needed and needed not in ends:
                     break
-                start = step[rank][-1][2] if step[rank] else 0.0
-                if needed:
-                    there, of_rank = ends[needed]
-                    start = max(start, there + handover_seconds * (of_rank != rank))
-                step[rank].append((action, start, start + seconds(action)))
-                ends[action.result] = step[rank][-1][2], rank
-        if sum(map(len, step)) == before:
+                start = max(taken[-1][2] if taken else 0.0, ends[needed] if needed else 0.0)
+                taken.append((action, start, start + seconds(action)))
+                ends[action.result] = taken[-1][2]
+        if len(ends) == before:
             raise ValueError("the schedule waits for itself")
     return step
 
@@ -102,92 +92,30 @@ def idle_share(step: Step) -> float:
     return 1 - busy / (len(step) * (last - first))
 
 
-def handovers(step: Step, num_stages: int) -> list[float]:
-    """Return the seconds from the end of an action to its use by a rank that waits for it."""
-    ends = {
-        action.result: (end, rank)
-        for rank, of_rank in enumerate(step)
-        for action, _, end in of_rank
-    }
-    found = []
-    for rank, of_rank in enumerate(step):
-        for (_, _, free), (action, start, _) in itertools.pairwise(of_rank):
-            needed = action.needs(num_stages)
-            there, of_other = ends[needed] if needed else (0.0, rank)
-            if of_other != rank and there > free:
-                found.append(start - there)
-    return found
-
-
 class Idle(NamedTuple):
     """Idle shares of one schedule.
 
     Attributes:
         measured: median over steps.
         uneven: of a replay with the mean time of each kind of action and stage.
-        unhidden: of the same replay with the median time of a handover between processes.
-        cut_by_time: of a replay with the layers divided into stages by measured time.
         stage_seconds: mean seconds of a microbatch in each stage, forward and backward.
     """
 
     measured: float
     uneven: float
-    unhidden: float
-    cut_by_time: float
     stage_seconds: list[float]
 
 
-KindSeconds = Mapping[tuple[str, int], float]
-"""Mean seconds of an action, by its kind and stage."""
-
-
-def cut_by_time(seconds: KindSeconds, stages: Sequence[range]) -> KindSeconds:
-    """Return the seconds of stages that are cut where they take equally long.
-
-    All layers take the mean time of a layer before the last stage. The rest of the
-    last stage's time is the head's.
-
-    Args:
-        seconds: of the stages as they are.
-        stages: their layers.
-    """
-    *before, last = range(len(stages))
-    layer, head = {}, {}
-    for kind in {kind for kind, _ in seconds}:
-        layer[kind] = statistics.fmean(seconds[kind, i] / len(stages[i]) for i in before)
-        head[kind] = seconds[kind, last] - layer[kind] * len(stages[last])
-    costs = [sum(layer.values())] * stages[last].stop
-    costs[-1] += sum(head.values())
-    cut = balanced(costs, len(stages))
-    if cut == list(stages):
-        return seconds
-    return {
-        (kind, i): layer[kind] * len(layers) + head[kind] * (i == last)
-        for kind in layer
-        for i, layers in enumerate(cut)
-    }
-
-
-def idle_of(steps: Sequence[Step], stages: Sequence[range]) -> Idle:
-    """Return the idle shares of recorded steps of one schedule.
-
-    Args:
-        steps: recorded.
-        stages: layers of each pipeline stage.
-    """
+def idle_of(steps: Sequence[Step], num_stages: int) -> Idle:
+    """Return the idle shares of recorded steps of one schedule."""
     times: dict[tuple[str, int], list[float]] = defaultdict(list)
     for action, start, end in itertools.chain.from_iterable(itertools.chain.from_iterable(steps)):
         times[action.kind, action.stage].append(end - start)
     mean = {of: statistics.fmean(taken) for of, taken in times.items()}
-    num_stages, cut = len(stages), cut_by_time(mean, stages)
     table = [[action for action, _, _ in of_rank] for of_rank in steps[0]]
-    again = partial(replayed, table, num_stages, lambda action: mean[action[:2]])
-    waited = [wait for step in steps for wait in handovers(step, num_stages)]
     return Idle(
         measured=statistics.median(map(idle_share, steps)),
-        uneven=idle_share(again()),
-        unhidden=idle_share(again(statistics.median(waited))),
-        cut_by_time=idle_share(replayed(table, num_stages, lambda action: cut[action[:2]])),
+        uneven=idle_share(replayed(table, num_stages, lambda action: mean[action[:2]])),
         stage_seconds=[
             sum(seconds for (_, of), seconds in mean.items() if of == stage)
             for stage in range(num_stages)
@@ -198,21 +126,19 @@ def idle_of(steps: Sequence[Step], stages: Sequence[range]) -> Idle:
 def measured_idle(config: TrainConfig, schedules: list[ParallelConfig], num: int) -> list[Idle]:
     """Train a few steps of each schedule on two processes, and return its idle shares."""
     of_ranks = run_ranks(2, _recorded, config, schedules, num, limit_seconds=1200)
-    sizes, context_tokens = Sizes.of(network_config(config)), config.longest_context_tokens
-    found = []
-    for parallel, *of_schedule in zip(schedules, *of_ranks, strict=True):
-        num_stages = parallel.pipeline * stages_per_rank(parallel)
-        stages = layers_of_stages(sizes, context_tokens, num_stages)
-        found.append(idle_of([list(step) for step in zip(*of_schedule, strict=True)], stages))
-    return found
+    return [
+        idle_of(
+            [list(step) for step in zip(*of_schedule, strict=True)],
+            parallel.pipeline * stages_per_rank(parallel),
+        )
+        for parallel, *of_schedule in zip(schedules, *of_ranks, strict=True)
+    ]
 
 
 def _recorded(
     ranks: Any, config: TrainConfig, schedules: list[ParallelConfig], num: int
 ) -> list[list[list[Timed]]]:
     """Return the actions of this rank in each step of each schedule, after one to warm up."""
-    import time
-
     import torch.distributed as dist
 
     from train.distributed.mesh import ranks_of_group

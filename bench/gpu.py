@@ -3,13 +3,12 @@
 The kernel of the head against a copy of as many bytes; training, scoring and decoding of `500m` and
 `3b` with random weights next to plain `transformers`; with `variants` instead the variants a second
 of `tiled` and `centered`. A row is a separate process with a limit of seconds: one that fails is
-printed as failed, and the rest continues. `--toy` computes rows at a
-toy's sizes, on a CPU as well; its figures mean nothing.
+printed as failed, and the rest continues. `--toy` computes rows at a toy's sizes, on a CPU as well;
+its figures mean nothing.
 """
 
 import argparse
 import json
-import math
 import os
 import statistics
 import subprocess
@@ -21,8 +20,31 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+from inputs import random_reference, snvs_at
+from masked_sums import MaskedSums
+from measure import timed
+from transformers import ContinuousBatchingConfig, GenerationConfig
+
+from carbon.inference import Model, VariantOptions
+from carbon.inference.generate import decode as decoding
+from carbon.inference.variants import method_for, score_variants
+from carbon.inference.variants.score import num_tokens
+from carbon.losses import fused
+from carbon.losses.objectives import FNS
+from carbon.model import PRESETS, LoadedModel
+from carbon.tokenizer import NATIVE, decode_kmers, encode_kmers
+from train.config import ParallelConfig, TrainConfig
+from train.distributed.context import Batch, packed_batch
+from train.distributed.mesh import Ranks, joined_ranks, trained_parameters
+from train.distributed.parallelize import build_stages
+from train.distributed.pipeline import Pipeline, finish_gradients
+from train.models.network import build_network, flops_a_token, network_config, stock_network
+from train.optim import make_optimizers
+
 BUDGET_SECONDS = 480
 PEAK_FLOPS = 989e12  # dense bf16 of H100 SXM and H200 (NVIDIA data sheets)
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 COLUMNS = (
     "tokens_per_second", "share_of_peak", "GB_per_s", "share_of_copy", "peak_gib",
     "variants_per_second", "tokens_per_variant",
@@ -53,27 +75,18 @@ _BP_A_VARIANT = 700  # of one human genome
 
 def kernel(preset: str, sizes: Sizes) -> Row:
     """Return bytes a second of the middle of the head, once read and once written."""
-    import torch
-
-    from carbon.losses import fused
-    from carbon.losses.objectives import FNS
-
-    device = _device()
-    logits = torch.randn(sizes.kernel_tokens, 4096, device=device).bfloat16()
-    kmers = torch.randint(4096, (sizes.kernel_tokens,), device=device)
-    known = torch.ones(sizes.kernel_tokens, 6, dtype=torch.bool, device=device)
+    logits = torch.randn(sizes.kernel_tokens, 4096, device=DEVICE).bfloat16()
+    kmers = torch.randint(4096, (sizes.kernel_tokens,), device=DEVICE)
+    known = torch.ones(sizes.kernel_tokens, 6, dtype=torch.bool, device=DEVICE)
     target = torch.empty_like(logits)
     on_gpu = fused.kernel_chunk_loss(logits)
 
-    def run() -> None:
+    def restored() -> None:
+        target.copy_(logits)
         if on_gpu:
             on_gpu(target, kmers, known, FNS, None, True)
         else:
             fused.chunk_loss(target, kmers, known, FNS, None, 0, False, True)
-
-    def restored() -> None:
-        target.copy_(logits)
-        run()
 
     copied = _seconds(lambda: target.copy_(logits), sizes.repeats)
     took = max(_seconds(restored, sizes.repeats) - copied, 1e-9)
@@ -85,38 +98,79 @@ def train(preset: str, sizes: Sizes, kind: str) -> Row:
 
     On one row of `500m` an H200 waits for the host.
     """
-    import gpu_training as trials
+    rows, tokens = 1 if preset == "3b" else 4, sizes.row_tokens
+    phase = {
+        "name": "fns", "objective": "fns", "tokens": tokens, "mixture": {"none": 1.0},
+        "context_tokens": tokens, "batch_rows": 1, "learning_rate": 1e-4, "schedule": "constant",
+    }  # fmt: skip
+    checkpointing = "full" if preset == "3b" else "none"
+    table = {
+        "output": "none",
+        "seed": 0,
+        "model": {"preset": preset},
+        "data": {"corpus": "none", "microbatch_tokens": tokens},
+        "compute": {"compile": True, "activation_checkpointing": checkpointing},
+        "phases": [phase],
+    }
+    config = TrainConfig.from_table(table, "bench/gpu.py")
+    kmers = torch.randint(4096, (rows, tokens), device=DEVICE)
+    positions = torch.arange(tokens, device=DEVICE) % (tokens // 4)  # four segments a row
+    known = torch.full((rows, tokens), 63, dtype=torch.uint8, device=DEVICE)
+    batch = packed_batch(
+        kmers + NATIVE.first_kmer, positions.expand(rows, -1), kmers.roll(-1, 1), known
+    )
+    with joined_ranks(ParallelConfig(), DEVICE.type) as ranks:
+        step = (our_step if kind == "ours" else usual_step)(config, ranks, batch)
+        speed = rows * tokens / _seconds(step, sizes.repeats)
+    return _speed(speed, flops_a_token(network_config(config), tokens))
 
-    from train.config import ParallelConfig
-    from train.distributed.mesh import joined_ranks
-    from train.models.network import flops_a_token, network_config
 
-    device = _device()
-    config = trials.config_of(preset, "full" if preset == "3b" else "none", sizes.row_tokens)
-    make = trials.our_step if kind == "ours" else trials.usual_step
-    rows = 1 if preset == "3b" else 4
-    with joined_ranks(ParallelConfig(), device) as ranks:
-        batch = trials.batch_of(rows, ranks.device, sizes.row_tokens)
-        step = make(config, ranks, batch)
-        speed = rows * sizes.row_tokens / _seconds(step, sizes.repeats)
-    return _speed(speed, flops_a_token(network_config(config), sizes.row_tokens))
+def our_step(config: TrainConfig, ranks: Ranks, batch: Batch) -> Callable[[], None]:
+    """Return a step of the trainer."""
+    parts = build_stages(config, ranks)
+    pipeline = Pipeline(config, ranks, parts)
+    (optimizer,) = make_optimizers(config.optimizer, trained_parameters(parts))
+
+    def step() -> None:
+        sums = pipeline.forward_backward([batch], FNS)
+        finish_gradients(parts, ranks, sums.num_tokens, 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def usual_step(config: TrainConfig, ranks: Ranks, batch: Batch) -> Callable[[], None]:
+    """Return a step as one would write it: stock network in bf16, logits whole, 24 masked sums."""
+    network: Any = build_network(config)
+    network.to(ranks.device)
+    if config.compute.activation_checkpointing != "none":
+        network.gradient_checkpointing_enable()
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-4)
+    loss_of = MaskedSums(ranks.device)
+
+    def step() -> None:
+        with torch.autocast(ranks.device.type, torch.bfloat16):
+            logits = network(
+                input_ids=batch.input_ids, position_ids=batch.position_ids, use_cache=False
+            ).logits
+        loss_of(logits, batch.targets, batch.known).backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
 
 
 def score(preset: str, sizes: Sizes, kind: str) -> Row:
     """Return tokens a second of scoring rows of the context, four at a time."""
-    import torch
-
-    from carbon.tokenizer import NATIVE, decode_kmers, encode_kmers
-    from train.models.network import flops_a_token
-
     model = _model(preset, sizes)
     kmers = torch.randint(4096, (4, sizes.row_tokens - 1))
     encoded = encode_kmers("A" * 6)
     texts = [
         decode_kmers(type(encoded)(row.numpy(), encoded.known.repeat(len(row)))) for row in kmers
     ]
-    ids = torch.nn.functional.pad(kmers + NATIVE.first_kmer, (1, 0), value=NATIVE.pad)
-    ids = ids.to(model.runner.device)
+    ids = torch.nn.functional.pad(kmers + NATIVE.first_kmer, (1, 0), value=NATIVE.pad).to(DEVICE)
 
     @torch.inference_mode()
     def usual() -> None:
@@ -134,32 +188,24 @@ def decode(preset: str, sizes: Sizes, kind: str) -> Row:
 
     Of ours, of ours with every kernel launched by itself, or of continuous batching.
     """
-    import torch
-    from transformers import ContinuousBatchingConfig, GenerationConfig
-
-    from carbon.inference.generate import decode
-
     model = _model(preset, sizes)
     network: Any = model.model.network
     if kind == "without_graphs":
-        decode._GRAPH_DEVICES.clear()
+        decoding._GRAPH_DEVICES.clear()
     if kind != "continuous_batching":
         prompts = ["ACGTTG" * sizes.prompt_tokens] * sizes.prompts
         work = partial(model.generate, prompts, 6 * sizes.new_tokens, temperature=0.0)
     else:
-        ids = torch.randint(130, 4000, (sizes.prompts, sizes.prompt_tokens)).tolist()
         settings: Any = GenerationConfig
-        config = settings(
-            max_new_tokens=sizes.new_tokens, do_sample=False, eos_token_id=-1, pad_token_id=0
-        )
         work = partial(
             network.generate_batch,
-            ids,
-            generation_config=config,
+            torch.randint(130, 4000, (sizes.prompts, sizes.prompt_tokens)).tolist(),
+            generation_config=settings(
+                max_new_tokens=sizes.new_tokens, do_sample=False, eos_token_id=-1, pad_token_id=0
+            ),
             continuous_batching_config=ContinuousBatchingConfig(**sizes.cache),
             warmup=False,
         )
-
     speed = sizes.prompts * sizes.new_tokens / _seconds(work, 2)
     weights = sum(weight.nbytes for weight in network.parameters())
     return _speed(speed) | {"GB_per_s": speed / sizes.prompts * weights / 1e9}
@@ -167,70 +213,63 @@ def decode(preset: str, sizes: Sizes, kind: str) -> Row:
 
 def variants(preset: str, sizes: Sizes, protocol: str) -> Row:
     """Return the variants a second of SNVs at a genome's density on random bases."""
-    from carbon.inference import VariantOptions
-    from carbon.inference.variants import method_for, score_variants
-    from carbon.inference.variants.score import num_tokens
-
     model, number = _model(preset, sizes), sizes.variants[protocol]
     # The first ones are not timed: kernels are chosen and memory is taken with them.
     num_warm = min(number // 2, 64)
     method = method_for(model.runner, VariantOptions(protocol=protocol))  # type: ignore[arg-type]
     with tempfile.TemporaryDirectory() as folder:
-        reference, snvs = _random_snvs(Path(folder) / "r.fa", num_warm + number)
-        list(score_variants(model.runner, reference, snvs[:num_warm], method))
-        start = time.perf_counter()
-        list(score_variants(model.runner, reference, snvs[num_warm:], method))
-        seconds = time.perf_counter() - start
-        tokens = num_tokens(model.runner, reference, snvs[num_warm:], method)
+        length_bp = _BP_A_VARIANT * (num_warm + number + 2)
+        reference = random_reference(Path(folder), length_bp)
+        places = range(_BP_A_VARIANT, length_bp - _BP_A_VARIANT, _BP_A_VARIANT)
+        snvs = snvs_at(reference, places, alts=1)
+        warm, rest = snvs[:num_warm], snvs[num_warm:]
+        list(score_variants(model.runner, reference, warm, method))
+        seconds = timed(lambda: list(score_variants(model.runner, reference, rest, method)))()
+        tokens = num_tokens(model.runner, reference, rest, method)
     speeds = {"variants_per_second": number / seconds, "tokens_per_variant": tokens / number}
     return _speed(tokens / seconds) | speeds
 
 
-def _random_snvs(path: Path, number: int) -> tuple[Any, list[Any]]:
-    """Write random bases; return them as a reference, and SNVs at a genome's density."""
-    import numpy as np
+class Work(NamedTuple):
+    """The function of a row, its preset, and its limit."""
 
-    from carbon.genome import Interval, Reference, Variant
+    row: Callable[[str, Sizes], Row]
+    preset: str
+    limit_seconds: int
 
-    bases = np.frombuffer(b"ACGT", np.uint8)
-    drawn = np.random.default_rng(0).choice(bases, _BP_A_VARIANT * (number + 2))
-    path.write_text(f">c\n{drawn.tobytes().decode()}\n", encoding="utf-8")
-    reference = Reference(path)
-    snvs = []
-    for position in range(_BP_A_VARIANT, _BP_A_VARIANT * (number + 1), _BP_A_VARIANT):
-        ref = reference.fetch(Interval("c", position, position + 1))
-        snvs.append(Variant("c", position, ref, "CGTA"["ACGT".index(ref)]))
-    return reference, snvs
+
+def _works(
+    row: Callable[..., Row], presets: dict[str, int], kinds: tuple[str, ...]
+) -> dict[str, Work]:
+    return {
+        f"{row.__name__}_{preset}_{kind}": Work(partial(row, kind=kind), preset, limit_seconds)
+        for preset, limit_seconds in presets.items()
+        for kind in kinds
+    }
 
 
 # In the order of the request: the time may not be enough for all.
-ROWS: dict[str, tuple[Callable[[str, Sizes], Row], str, int]] = {
-    "kernel": (kernel, "", 60),
-    **{
-        f"train_{preset}_{kind}": (partial(train, kind=kind), preset, 75)
-        for preset in ("500m", "3b")
-        for kind in ("ours", "usual")
+_OF_DECODING = ("ours", "without_graphs", "continuous_batching")
+GROUPS: dict[str, dict[str, Work]] = {
+    "sequences": {
+        "kernel": Work(kernel, "", 60),
+        **_works(train, {"500m": 75, "3b": 75}, ("ours", "usual")),
+        **_works(score, {"3b": 60}, ("ours", "usual")),
+        **_works(decode, {"3b": 60}, _OF_DECODING),
+        **_works(score, {"500m": 60}, ("ours", "usual")),
+        **_works(decode, {"500m": 60}, _OF_DECODING),
     },
-    **{
-        f"{name}_{preset}_{kind}": (partial(work, kind=kind), preset, 60)
-        for preset in ("3b", "500m")
-        for name, work, kinds in (
-            ("score", score, ("ours", "usual")),
-            ("decode", decode, ("ours", "without_graphs", "continuous_batching")),
+    "variants": {
+        f"variants_{preset}_{protocol}": Work(partial(variants, protocol=protocol), preset, limit)
+        for preset, protocol, limit in (
+            ("3b", "tiled", 300),
+            ("3b", "centered", 120),
+            ("500m", "tiled", 120),
+            ("500m", "centered", 60),
         )
-        for kind in kinds
     },
 }
-VARIANT_ROWS: dict[str, tuple[Callable[[str, Sizes], Row], str, int]] = {
-    f"variants_{preset}_{protocol}": (partial(variants, protocol=protocol), preset, seconds)
-    for preset, protocol, seconds in (
-        ("3b", "tiled", 300),
-        ("3b", "centered", 120),
-        ("500m", "tiled", 120),
-        ("500m", "centered", 60),
-    )
-}
-GROUPS = {"sequences": ROWS, "variants": VARIANT_ROWS}
+ROWS = {name: work for group in GROUPS.values() for name, work in group.items()}
 
 
 def main() -> int:
@@ -239,24 +278,28 @@ def main() -> int:
     parser.add_argument("group", nargs="?", choices=GROUPS, default="sequences")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
     parser.add_argument("--toy", action="store_true")
-    parser.add_argument("--row", choices=ROWS | VARIANT_ROWS, help=argparse.SUPPRESS)
+    parser.add_argument("--row", choices=ROWS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.row:
-        work, preset, _ = (ROWS | VARIANT_ROWS)[arguments.row]
-        sizes = TOY if arguments.toy else WHOLE
-        print(json.dumps(work("tiny" if arguments.toy else preset, sizes)))
+        work = ROWS[arguments.row]
+        if arguments.toy:
+            print(json.dumps(work.row("tiny", TOY)))
+        else:
+            print(json.dumps(work.row(work.preset, WHOLE)))
         return 0
-    if not arguments.toy and _device() != "cuda":
+    if not arguments.toy and DEVICE.type != "cuda":
         parser.error("this bench needs a CUDA device; --toy computes every row on a CPU")
     ends = time.monotonic() + BUDGET_SECONDS
     print(f"{'row':36}" + "".join(f"{column:>19}" for column in COLUMNS), flush=True)
     found: dict[str, Any] = {}
-    for name, (_, _, limit) in GROUPS[arguments.group].items():
-        found[name] = guarded(name, arguments.toy, min(limit, ends - time.monotonic()))
-        print(f"{name:36}{found[name]}" if "failed" in found[name] else _line(name, found[name]),
-              flush=True)  # fmt: skip
+    for name, work in GROUPS[arguments.group].items():
+        left = min(work.limit_seconds, ends - time.monotonic())
+        row = found[name] = guarded(name, arguments.toy, left)
+        cells = (f"{row[column]:19.4g}" if column in row else " " * 19 for column in COLUMNS)
+        print(f"{name:36}{row if 'failed' in row else ''.join(cells)}", flush=True)
     arguments.output.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"machine": _machine(), "toy": arguments.toy} | found, indent=1)
+    machine = torch.cuda.get_device_name() if DEVICE.type == "cuda" else "CPU"
+    text = json.dumps({"machine": machine, "toy": arguments.toy} | found, indent=1)
     (arguments.output / f"gpu_{arguments.group}.json").write_text(text + "\n", encoding="utf-8")
     return int(any("failed" in row for row in found.values()))
 
@@ -281,62 +324,33 @@ def guarded(name: str, toy: bool, limit_seconds: float) -> dict[str, Any]:
     return row
 
 
-def _line(name: str, row: Row) -> str:
-    cells = (f"{row[column]:19.4g}" if column in row else " " * 19 for column in COLUMNS)
-    return f"{name:36}" + "".join(cells)
-
-
-def _device() -> str:
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def _machine() -> str:
-    import torch
-
-    return torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
-
-
-def _model(preset: str, sizes: Sizes) -> Any:
-    import torch
-
-    from carbon.inference import Model
-    from carbon.model import PRESETS, LoadedModel
-    from carbon.tokenizer import NATIVE
-    from train.models.network import stock_network
-
+def _model(preset: str, sizes: Sizes) -> Model:
     torch.manual_seed(0)
     config = PRESETS[preset]()
     config.max_position_embeddings = max(sizes.row_tokens, sizes.prompt_tokens + sizes.new_tokens)
-    with torch.device(_device()):
+    with DEVICE:
         network = stock_network(config)
-    dtype = torch.bfloat16 if _device() == "cuda" else torch.float32
+    dtype = torch.bfloat16 if DEVICE.type == "cuda" else torch.float32
     return Model(LoadedModel(network.to(dtype).train(False), NATIVE))
 
 
 def _seconds(work: Callable[[], object], repeats: int) -> float:
     """Return the median seconds of one call, after two that are not counted."""
-    import torch
 
-    def timed() -> float:
-        start = time.perf_counter()
+    def finished() -> None:
         work()
-        if torch.cuda.is_available():
+        if DEVICE.type == "cuda":
             torch.cuda.synchronize()
-        return time.perf_counter() - start
 
-    return statistics.median([timed() for _ in range(repeats + 2)][2:])
+    return statistics.median([timed(finished)() for _ in range(repeats + 2)][2:])
 
 
-def _speed(tokens_per_second: float, flops_a_token: float = math.nan) -> Row:
+def _speed(tokens_per_second: float, flops_a_token: float | None = None) -> Row:
     """Return columns of a speed, and the peak of memory where it is counted."""
-    import torch
-
     row = {"tokens_per_second": tokens_per_second}
-    if not math.isnan(flops_a_token):
+    if flops_a_token:
         row["share_of_peak"] = tokens_per_second * flops_a_token / PEAK_FLOPS
-    if torch.cuda.is_available():
+    if DEVICE.type == "cuda":
         row["peak_gib"] = torch.cuda.max_memory_allocated() / 2**30
     return row
 

@@ -12,10 +12,9 @@ estimates as JSON, by comparison and score, for the card of the bundled model.
 import argparse
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +22,6 @@ from numpy.typing import NDArray
 import carbon
 from carbon.finetune.nested import nested_probe
 from carbon.genome import (
-    Annotation,
     Consequences,
     Interval,
     Reference,
@@ -35,7 +33,6 @@ from carbon.genome import (
 )
 from carbon.inference import Model
 from carbon.inference.options import ScoreName
-from carbon.inference.variants.embeddings import AlleleVectors
 from carbon.io.files import atomic_file
 from carbon.metrics import auroc, average_precision
 from carbon.progress import say
@@ -61,36 +58,10 @@ Measures = dict[str, dict[str, Any]]
 """Fields of an `Estimate` by the name of the measure."""
 
 
-class Drawn(NamedTuple):
-    """Variants of known consequence, with the genome and annotation they were drawn from."""
-
-    genome: Reference
-    annotation: Annotation
-    region: Interval
-    known: Known
-
-
 def main() -> None:
     """Draw variants, score them and print a line for each comparison and score."""
-    parser = drawing_parser(__doc__)
-    parser.add_argument(
-        "--sites", type=int, default=100, help="neutral sites of a calibration cell"
-    )
-    parser.add_argument("--output", type=Path, help="JSON of all estimates")
-    arguments = parser.parse_args()
-    model = carbon.load(arguments.model)
-    with drawn_variants(arguments) as drawn:
-        estimates = compare(model, drawn, arguments.sites)
-    if arguments.output:
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_file(arguments.output) as path:
-            path.write_text(json.dumps(estimates, indent=1) + "\n", encoding="utf-8")
-
-
-def drawing_parser(description: str | None) -> argparse.ArgumentParser:
-    """Return a parser of the model, and of the options that the drawn variants depend on."""
     parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("model")
     parser.add_argument("genome", type=Path)
@@ -98,18 +69,25 @@ def drawing_parser(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--region", required=True, help="CONTIG or CONTIG:FIRST-LAST, held out")
     parser.add_argument("--contig-names")
     parser.add_argument("--each", type=int, default=250, help="variants of a kind")
-    return parser
-
-
-@contextmanager
-def drawn_variants(arguments: argparse.Namespace) -> Iterator[Drawn]:
-    """Yield variants drawn from the region of the arguments of `drawing_parser`."""
+    parser.add_argument(
+        "--sites", type=int, default=100, help="neutral sites of a calibration cell"
+    )
+    parser.add_argument("--output", type=Path, help="JSON of all estimates")
+    arguments = parser.parse_args()
     with Reference(arguments.genome) as genome:
         names = contig_names(arguments.contig_names, genome.contig_lengths_bp)
         annotation = read_annotation(arguments.annotation, genome, contig_names=names)
         region = from_region(arguments.region, genome.contig_lengths_bp)
         known = draw(genome, Consequences(genome, annotation), region, arguments.each)
-        yield Drawn(genome, annotation, region, known)
+        scores = scores_of(carbon.load(arguments.model), genome, known, arguments.sites, [
+            each for each in intergenic(annotation, genome.contig_lengths_bp)
+            if region.overlaps(each)
+        ])  # fmt: skip
+    estimates = {name: compare(name, kinds, known, scores) for name, kinds in COMPARISONS.items()}
+    if arguments.output:
+        arguments.output.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_file(arguments.output) as path:
+            path.write_text(json.dumps(estimates, indent=1) + "\n", encoding="utf-8")
 
 
 def draw(genome: Reference, consequences: Consequences, region: Interval, most: int) -> Known:
@@ -157,70 +135,51 @@ def kind_of(consequences: Consequences, variant: Variant) -> tuple[str, str | No
     return ("inframe" if is_inframe else ""), effect.gene
 
 
-class Comparison(NamedTuple):
-    """Variants of two kinds.
+def scores_of(
+    model: Model, genome: Reference, known: Known, sites_per_context: int, neutral: list[Interval]
+) -> dict[str, NDArray[np.float64]]:
+    """Return each score by its sign, `vectors` of both alleles, and `positions`, of all variants.
 
-    Attributes:
-        places: their places among all drawn variants.
-        labels: 1 for the first kind, which is likelier damaging, else 0.
-        genes: their genes.
+    A vector holds REF and the difference of ALT, as fine-tuning's default does.
     """
-
-    places: list[int]
-    labels: NDArray[np.int64]
-    genes: list[str]
-
-
-def comparisons_of(known: Known) -> dict[str, Comparison]:
-    """Return the comparisons of the drawn variants by name."""
-    drawn = list(known.values())
-    found = {}
-    for name, kinds in COMPARISONS.items():
-        places = [at for at, (kind, _) in enumerate(drawn) if kind in kinds]
-        labels = np.array([drawn[at][0] == kinds[0] for at in places], np.int64)
-        found[name] = Comparison(places, labels, [drawn[at][1] for at in places])
-    return found
-
-
-def compare(model: Model, drawn: Drawn, sites_per_context: int) -> dict[str, dict[str, Measures]]:
-    """Return AUROC and average precision by comparison and score or probe, and print them."""
-    genome, annotation, region, known = drawn
-    neutral = [
-        each for each in intergenic(annotation, genome.contig_lengths_bp) if region.overlaps(each)
-    ]
+    variants = list(known)
     calibration = model.calibration(
         genome, neutral, neighbour_bp=3, sites_per_context=sites_per_context, protocol="tiled"
     )
     scored = list(
         model.score_variants(
-            genome, list(known), scores=tuple(SIGNS), calibration=calibration, protocol="tiled"
+            genome, variants, scores=tuple(SIGNS), calibration=calibration, protocol="tiled"
         )
     )
-    vectors = {each.variant: each for each in model.embed_variants(genome, list(known))}
-    estimates: dict[str, dict[str, Measures]] = {}
-    for name, compared in comparisons_of(known).items():
-        chosen = [scored[at] for at in compared.places]
-        values: dict[str, NDArray[np.float64]] = {
-            score: sign * np.array([getattr(each, score) for each in chosen], float)
-            for score, sign in SIGNS.items()
-        }
-        features = np.array([difference(vectors[each.variant]) for each in chosen])
-        blocks = [f"{each.variant.position // BLOCK_BP}" for each in chosen]
-        values |= {"linear probe": nested_probe(features, compared.labels, blocks).scores}
-        measured = {
-            each: measures(values[each], compared.labels, compared.genes) for each in values
-        }
-        estimates[name] = {score: each for score, each in measured.items() if each}
-        for score, each in estimates[name].items():
-            print(f"{name}, {score}: {shown(each)}", flush=True)
-    return estimates
+    scores: dict[str, NDArray[np.float64]] = {
+        name: sign * np.array([getattr(each, name) for each in scored], float)
+        for name, sign in SIGNS.items()
+    }
+    vectors = []
+    for each in model.embed_variants(genome, variants):
+        if each.ref is None or each.alt is None:
+            raise ValueError(f"{each.variant} has no embedding: {each.reason}")
+        vectors.append(np.concatenate([each.ref, each.alt - each.ref]))
+    positions = np.array([each.variant.position for each in scored], float)
+    return {**scores, "vectors": np.array(vectors), "positions": positions}
 
 
-def difference(vectors: AlleleVectors) -> NDArray[np.float32]:
-    """Return the vector of REF and the difference of ALT, as fine-tuning's default has them."""
-    if vectors.ref is None or vectors.alt is None:
-        raise ValueError(f"{vectors.variant} has no embedding: {vectors.reason}")
-    return np.concatenate([vectors.ref, vectors.alt - vectors.ref])
+def compare(
+    name: str, kinds: tuple[str, str], known: Known, scores: Mapping[str, NDArray[np.float64]]
+) -> dict[str, Measures]:
+    """Return AUROC and average precision of variants of two kinds by score, and print them."""
+    places = [at for at, (kind, _) in enumerate(known.values()) if kind in kinds]
+    of_kind, genes = zip(*(list(known.values())[at] for at in places), strict=True)
+    labels = np.array([kind == kinds[0] for kind in of_kind], np.int64)
+    values: dict[str, NDArray[np.float64]] = {score: scores[score][places] for score in SIGNS}
+    blocks = [f"{place // BLOCK_BP:.0f}" for place in scores["positions"][places]]
+    values["linear probe"] = nested_probe(scores["vectors"][places], labels, blocks).scores
+    measured = {score: measures(each, labels, genes) for score, each in values.items()}
+    for score, each in measured.items():
+        for title, estimate in each.items():
+            interval = "{value:.3f} [{low:.3f}, {high:.3f}], {num_samples} variants"
+            print(f"{name}, {score}: {title} {interval.format(**estimate)}", flush=True)
+    return {score: each for score, each in measured.items() if each}
 
 
 def measures(
@@ -231,21 +190,12 @@ def measures(
     if len(set(labels[has].tolist())) < 2:
         return {}
     clusters = [gene for gene, each in zip(genes, has, strict=True) if each]
-    estimates: Measures = {}
-    for title, measure in (("AUROC", auroc), ("average precision", average_precision)):
-        estimate = bootstrap(measure(values[has], labels[has]), len(clusters), clusters=clusters)
-        estimates[title] = estimate._asdict()
-    return estimates
-
-
-def shown(estimates: Measures) -> str:
-    """Return measures as text."""
-    number = next(iter(estimates.values()))["num_samples"]
-    parts = (
-        f"{title} {each['value']:.3f} [{each['low']:.3f}, {each['high']:.3f}]"
-        for title, each in estimates.items()
-    )
-    return ", ".join([f"{number} variants", *parts])
+    return {
+        title: bootstrap(
+            measure(values[has], labels[has]), len(clusters), clusters=clusters
+        )._asdict()
+        for title, measure in (("AUROC", auroc), ("average precision", average_precision))
+    }
 
 
 if __name__ == "__main__":

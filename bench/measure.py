@@ -1,10 +1,14 @@
-"""A measured number, and measurements in a separate process."""
+"""A measured number; seconds of work, and its memory in a process of its own."""
 
+import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 
@@ -20,17 +24,69 @@ class Measure:
     holds: bool | None = None
 
 
-def ratio(name: str, value: float, target: float | None) -> Measure:
-    """Return a ratio; `target` is the largest allowed value."""
-    return Measure(name, value, "times", target, None if target is None else value <= target)
+def at_most(name: str, value: float, unit: str, target: float) -> Measure:
+    """Return a number with the largest allowed value."""
+    return Measure(name, value, unit, target, value <= target)
 
 
-# Peak memory of this program alone: the peak in getrusage includes the parent's memory.
-PEAK = """
-def peak():
-    with open("/proc/self/status") as status:
-        return 1024 * int(next(line for line in status if "VmHWM" in line).split()[1])
-"""
+def at_least(name: str, value: float, unit: str, target: float) -> Measure:
+    """Return a number with the smallest allowed value."""
+    return Measure(name, value, unit, target, value >= target)
+
+
+def timed(
+    work: Callable[[], object], clock: Callable[[], float] = time.perf_counter
+) -> Callable[[], float]:
+    """Return a function that does the work and returns its seconds."""
+
+    def seconds_of_work() -> float:
+        start = clock()
+        work()
+        return clock() - start
+
+    return seconds_of_work
+
+
+def seconds(work: Callable[[], object], repeats: int) -> float:
+    """Return the shortest of several times, after one that is not counted."""
+    work()
+    return min(timed(work)() for _ in range(repeats))
+
+
+def in_turns(repeats: int, *works: Callable[[], float]) -> list[float]:
+    """Return the least seconds of each work; they alternate, because a machine's speed varies."""
+    rounds = [[work() for work in works] for _ in range(repeats)]
+    return [min(of_work) for of_work in zip(*rounds, strict=True)]
+
+
+def peak_bytes() -> int:
+    """Return this program's peak resident memory: that of getrusage includes the parent's."""
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    return 1024 * int(next(line for line in status.splitlines() if "VmHWM" in line).split()[1])
+
+
+class Cost(NamedTuple):
+    """What a call in a process of its own returned, its seconds, and the process's memory."""
+
+    result: Any
+    seconds: float
+    peak_bytes: int
+
+
+def in_own_process(module: str, call: str) -> Cost:
+    """Return the cost of a call of a function of a module, with one thread."""
+    code = (
+        "import json, os, sys, time; sys.path[:0] = ['bench', '.']\n"
+        f"import measure; from {module} import *; sys.stderr = open(os.devnull, 'w')\n"
+        "start = time.perf_counter()\n"
+        f"result = {call}\n"
+        "print(json.dumps([result, time.perf_counter() - start, measure.peak_bytes()]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    return Cost(*json.loads(done.stdout.splitlines()[-1]))
 
 
 def cpu_seconds(words: list[str]) -> float:
@@ -41,33 +97,11 @@ def cpu_seconds(words: list[str]) -> float:
     """
     # Keep bytecode, as users have it; otherwise each process compiles its imports again.
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    child = subprocess.Popen(
-        [sys.executable, *words],
-        cwd=ROOT,
-        env=kept,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    nowhere = subprocess.DEVNULL
+    command = [sys.executable, *words]
+    child = subprocess.Popen(command, cwd=ROOT, env=kept, stdout=nowhere, stderr=nowhere)
     _, status, used = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
         raise ChildProcessError(f"{words}: ended with {child.returncode}")
     return used.ru_utime + used.ru_stime
-
-
-def in_own_process(work: str, module: str = "curation") -> tuple[float, int]:
-    """Return the seconds and the peak resident memory of a call of one of these scripts."""
-    code = (
-        f"{PEAK}import os, sys, time; from pathlib import Path; sys.path[:0] = ['bench', '.']\n"
-        f"from {module} import *; sys.stderr = open(os.devnull, 'w'); start = time.perf_counter()\n"
-        f"{work}\nprint(time.perf_counter() - start, peak())"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    took, peak = done.stdout.splitlines()[-1].split()
-    return float(took), int(peak)

@@ -124,19 +124,11 @@ def first_failure(
 
 def failure(tree: Path, files: list[str]) -> str | None:
     """Return the first test of these files that fails; `-x` ends the run at that test."""
-    words: list[str | Path] = [
-        tree / ".venv/bin/python",
-        "-m",
-        "pytest",
-        "-x",
-        "-q",
-        "-rfE",
-        "-p",
-        "no:cacheprovider",
-    ]
+    python, options = tree / ".venv/bin/python", ["-x", "-q", "-rfE", "-p", "no:cacheprovider"]
     try:
         done = subprocess.run(
-            [*words, "-m", "not nightly", *files], cwd=tree, capture_output=True, text=True,
+            [python, "-m", "pytest", *options, "-m", "not nightly", *files],
+            cwd=tree, capture_output=True, text=True,
             timeout=MOST_SECONDS, env=os.environ | {"OMP_NUM_THREADS": "1"},
         )  # fmt: skip
     except subprocess.TimeoutExpired:

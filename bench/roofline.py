@@ -3,12 +3,9 @@
 One row of 8,192 tokens a GPU, eight GPUs that divide weights and moments among them, bf16 with
 no activation recomputed. A kind of work takes at least its operations over the card's peak and its
 bytes over the bandwidth, whichever is longer; collectives may overlap with the rest. The script
-runs nothing, so its figures are not measurements. `--decode` prints the same arithmetic for a 6-mer
-of each of 64 rows.
+runs nothing, so its figures are not measurements.
 """
 
-import argparse
-import itertools
 from typing import NamedTuple
 
 from carbon.model import PRESETS
@@ -16,7 +13,6 @@ from carbon.tokenizer import NUM_KMERS
 from train.models.network import Sizes
 
 ROW_TOKENS, GPUS = 8_192, 8
-DECODED_ROWS = 64
 
 
 class Card(NamedTuple):
@@ -75,21 +71,6 @@ def works(preset: str) -> dict[str, Work]:
     }  # fmt: skip
 
 
-def decoding(preset: str, rows: int, places: int) -> dict[str, Work]:
-    """Return what one 6-mer of each row takes: weights in bf16 once, keys and values of places."""
-    sizes = Sizes.of(PRESETS[preset]())
-    matrices = sizes.num_layers * sum(i * o for i, o in sizes.linears.values())
-    head = NUM_KMERS * sizes.hidden
-    return {
-        "matrices": Work(2 * matrices * rows, 2 * matrices),
-        "keys_and_values": Work(
-            4 * sizes.num_layers * sizes.query * rows * places,
-            2 * 2 * sizes.num_layers * sizes.key * rows * places,
-        ),
-        "head": Work(2 * head * rows, 4 * head),  # in fp32
-    }
-
-
 def parameters(sizes: Sizes) -> int:
     """Return the weights of a network."""
     return sizes.num_layers * sizes.layer_parameters + sizes.end_parameters(True, True)
@@ -103,30 +84,12 @@ def collective_seconds(preset: str, card: Card) -> float:
 
 def main() -> None:
     """Print the table as Markdown."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--decode", action="store_true")
-    arguments = parser.parse_args()
-    if arguments.decode:
-        print_decoding()
-        return
     names = list(works("tiny"))
     heads = [*(name.replace("_", " ") for name in names), "all", "collectives", "highest MFU %"]
     print(f"| ms | {' | '.join(heads)} |\n" + "|---" * (len(heads) + 1) + "|")
     for preset in ("500m", "3b", "8b"):
         for card_name, card in CARDS.items():
             print(f"| {preset}, {card_name} | {' | '.join(cells(preset, card))} |")
-
-
-def print_decoding() -> None:
-    """Print the least time for a 6-mer of each row, as Markdown."""
-    heads = ("matrices", "keys and values", "head", "all", "6-mers a second")
-    print(f"| ms, {DECODED_ROWS} rows | {' | '.join(heads)} |\n" + "|---" * (len(heads) + 1) + "|")
-    for preset, places in itertools.product(("500m", "3b", "8b"), (1024, 8192)):
-        for card_name, card in CARDS.items():
-            found = [w.seconds(card) for w in decoding(preset, DECODED_ROWS, places).values()]
-            times = " | ".join(f"{1e3 * seconds:.2f}" for seconds in (*found, sum(found)))
-            speed = DECODED_ROWS / sum(found)
-            print(f"| {preset}, {places:,} places, {card_name} | {times} | {speed:,.0f} |")
 
 
 def cells(preset: str, card: Card) -> list[str]:

@@ -11,25 +11,20 @@ import platform
 from dataclasses import asdict
 from importlib import import_module
 from importlib.metadata import version
-from typing import Any
 
 import torch
 from measure import ROOT, Measure
 
 RESULTS = ROOT / "bench" / "results"
+MACHINE = {
+    "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
+    "versions": {name: version(name) for name in ("torch", "numpy")},
+}
 # Modules of `packages`; what one needs to be there, such as Chromium, is loaded with it.
 BENCHES = (
-    "tokenizer",
-    "losses",
-    "data_pipeline",
-    "corpus",
-    "train",
-    "inference",
-    "stock_models",
-    "eval",
-    "demo",
-    "finetune",
-)
+    "tokenizer", "losses", "data_pipeline", "corpus", "train", "inference", "workers",
+    "stock_models", "eval", "demo", "finetune",
+)  # fmt: skip
 
 
 def main() -> None:
@@ -42,24 +37,13 @@ def main() -> None:
     RESULTS.mkdir(exist_ok=True)
     for name in BENCHES if arguments.name == "all" else [arguments.name]:
         measures: list[Measure] = import_module(f"packages.{name}").measures(arguments.quick)
-        for measure in measures:
-            print(line_of(name, measure))
-        rows = [asdict(measure) | machine() for measure in measures]
+        for m in measures:
+            target = (
+                "" if m.target is None else f"target {m.target:g}: {'yes' if m.holds else 'NO'}"
+            )
+            print(f"{name:<10} {m.name:<50} {m.value:>12.4g} {m.unit:<6} {target}")
+        rows = [asdict(measure) | MACHINE for measure in measures]
         (RESULTS / f"{name}.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-
-
-def line_of(name: str, m: Measure) -> str:
-    """Return a line of the table."""
-    target = "" if m.target is None else f"target {m.target:g}: {'yes' if m.holds else 'NO'}"
-    return f"{name:<10} {m.name:<50} {m.value:>12.4g} {m.unit:<6} {target}"
-
-
-def machine() -> dict[str, Any]:
-    """Return the machine and the package versions behind the numbers."""
-    return {
-        "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
-        "versions": {name: version(name) for name in ("torch", "numpy")},
-    }
 
 
 if __name__ == "__main__":

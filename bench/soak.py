@@ -25,9 +25,7 @@ import json
 import os
 import re
 import resource
-import select
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -38,6 +36,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from functools import partial
 from importlib import import_module
+from multiprocessing import get_context
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -67,6 +66,7 @@ _ADDRESS = re.compile(r"https?://[\w.:]*\d")
 _ODD = (b"\x00", b"\xff", b"\r", b";", b",", b"\t", b"\xc3\xa9", b"#", b'"', b"-9", b"NaN", b"null")
 _GROWTH, _NUM_CLIENTS = 1.05, 16
 _NUM_EQUAL_CLIENTS, _MOST_SPREAD = 64, 3.0  # the 99th percentile by the median
+_IN_ORDER = ("done", "refused", "equal", "flat", "even")
 Counts = defaultdict[str, Counter[str]]
 
 
@@ -90,12 +90,15 @@ def soak(arguments: argparse.Namespace) -> int:
     counts: Counts = defaultdict(Counter)
     with tempfile.TemporaryDirectory(prefix="carbon-soak-") as folder:
         try:
-            if seconds := arguments.serve_seconds:
-                serve_under_load(seconds, counts)
+            if arguments.serve_seconds:
+                serve_under_load(arguments.serve_seconds, counts)
             if arguments.trials or arguments.load_seconds:
                 _trials(arguments, Path(folder), counts)
         finally:
-            endings = _print_counts(counts)
+            endings = sorted({ending for each in counts.values() for ending in each})
+            print("what", *endings, sep="\t")
+            for what, each in sorted(counts.items()):
+                print(what, *(each[ending] for ending in endings), sep="\t")
     return int(any(ending not in _IN_ORDER for ending in endings))
 
 
@@ -112,21 +115,10 @@ def _trials(arguments: argparse.Namespace, folder: Path, counts: Counts) -> None
             if ending not in _IN_ORDER:
                 print(f"trial {number}: {what}: {ending}", flush=True)
         if seconds := arguments.load_seconds:
-            counts["memory of the server"][under_load(server.ask, seconds)] += 1
+            ending = under_load(lambda draw: server.trial(draw, 120), seconds)
+            counts["memory of the server"][ending] += 1
     if seconds := arguments.load_seconds:
         counts["memory of the demo"][demo_under_load(folder, seconds)] += 1
-
-
-def _print_counts(counts: Counts) -> list[str]:
-    """Print how often each kind of trial ended in each way; return the endings."""
-    endings = sorted({ending for each in counts.values() for ending in each})
-    print("what", *endings, sep="\t")
-    for what, each in sorted(counts.items()):
-        print(what, *(each[ending] for ending in endings), sep="\t")
-    return endings
-
-
-_IN_ORDER = ("done", "refused", "equal", "flat", "even")
 
 
 # What may happen to a file
@@ -261,64 +253,59 @@ class Files:
         good = self.good
         torch.manual_seed(0)
         save_model(stock_network(PRESETS["tiny"]()), good / "model")
+        untrained_folder(good / "model", BINARY, good / "finetuned")
         bases = random_bases(3000)
         records = {f"s{n}": bases[100 * n : 100 * n + 90] for n in range(20)}
         write_fasta(good / "g.fa", {"c": bases})
         write_fasta(good / "s.fa", records)
-        fastq = "".join(f"@{name}\n{seq}\n+\n{'I' * len(seq)}\n" for name, seq in records.items())
-        (good / "s.fq").write_text(fastq, encoding="utf-8")
-        (good / "s.txt").write_text("\n".join(records.values()) + "\n", encoding="utf-8")
         others = {"A": "C", "C": "G", "G": "T", "T": "A"}
         places = range(100, 2900, 100)
         lines = [f"c\t{p}\t.\t{bases[p - 1]}\t{others[bases[p - 1]]}\t.\t.\t." for p in places]
         write_vcf(good / "v.vcf", lines)
-        gff = ["##gff-version 3"]
-        for kind, key in (("gene", "ID=g"), ("mRNA", "ID=t;Parent=g"), ("CDS", "ID=p;Parent=t")):
-            gff.append(f"c\tx\t{kind}\t1\t300\t.\t+\t{'0' if kind == 'CDS' else '.'}\t{key}")
-        (good / "a.gff3").write_text("\n".join(gff) + "\n", encoding="utf-8")
-        self._write_outputs()
-        (good / "data.csv").write_text("", encoding="utf-8")
-        write_rows(good / "data.csv", motif_rows(40))
-        untrained_folder(good / "model", BINARY, good / "finetuned")
-        self._write_settings()
-
-    def _write_outputs(self) -> None:
-        """Write scored variants, a corpus and a run folder with the commands themselves."""
-        good = self.good
-        for name in ("x.tsv", "x.json", "x.parquet", "x.vcf", "y.tsv"):
-            self._run("carbon.cli", f"{_VARIANTS} --output {{in}}/{name}")
-        build = f"build --set assemblies.0.genome={good}/g.fa --set output={good}/corpus"
-        self._run("data_pipeline.__main__", f'{build} --set assemblies.0.sources=["genome"]')
+        gff = "".join(
+            f"c\tx\t{kind}\t1\t300\t.\t+\t{phase}\t{key}\n"
+            for kind, phase, key in (
+                ("gene", ".", "ID=g"), ("mRNA", ".", "ID=t;Parent=g"), ("CDS", "0", "ID=p;Parent=t")
+            )
+        )  # fmt: skip
+        step = {
+            "tokens": 64, "phase": "ce", "objective": "ce", "context_tokens": 64, "loss": 8.0,
+            "nats_per_base": 1.4, "marginal_nats_per_base": 1.4, "gradient_norm": 1.0,
+            "learning_rate": 1e-3, "tokens_per_second": 100.0, "mfu": None,
+        }  # fmt: skip
         (good / "run").mkdir()
-        steps = [
-            {"step": n, "tokens": 64 * n, "phase": "ce", "objective": "ce", "context_tokens": 64,
-             "loss": 8.0, "nats_per_base": 1.4, "marginal_nats_per_base": 1.4, "gradient_norm": 1.0,
-             "learning_rate": 1e-3, "tokens_per_second": 100.0, "mfu": None}
-            for n in range(1, 30)
-        ]  # fmt: skip
-        events = [{"step": 0, "event": "start", "message": "from step 0"}]
-        for name, rows in (("metrics", steps), ("events", events)):
-            text = "".join(f"{json.dumps(row)}\n" for row in rows)
-            (good / "run" / f"{name}.jsonl").write_text(text, encoding="utf-8")
-
-    def _write_settings(self) -> None:
-        good = self.good
         recipe = Path(__file__).parents[1] / "train" / "recipes" / "tiny.toml"
-        text = recipe.read_text(encoding="utf-8")
-        text = re.sub(r"(?m)^corpus = .*$", f'corpus = "{good}/corpus"', text)
-        text = re.sub(r"(?m)^output = .*$", f'output = "{good}/run-1"', text)
-        text = re.sub(r"(?m)^mixture = .*$", "mixture = { genome = 1.0 }", text)
-        (good / "train.toml").write_text(text, encoding="utf-8")
-        shutil.copyfile(good / "train.toml", good / "run" / "config.toml")
-        (good / "build.toml").write_text(
-            f'output = "{good}/built"\n[[assemblies]]\ngenome = "{good}/g.fa"\n'
-            'sources = ["genome"]\n', encoding="utf-8",
-        )  # fmt: skip
-        (good / "finetune.toml").write_text(
-            f'model = "{good}/model"\noutput = "{good}/tuned"\n[data]\npath = "{good}/data.csv"\n'
-            'name = "id"\n[data.split]\nvalidation_share = 0.25\ntest_share = 0.25\n'
-            '[task]\ntype = "binary"\n', encoding="utf-8",
-        )  # fmt: skip
+        train = recipe.read_text(encoding="utf-8")
+        for key, value in {
+            "corpus": f'"{good}/corpus"',
+            "output": f'"{good}/run-1"',
+            "mixture": "{ genome = 1.0 }",
+        }.items():
+            train = re.sub(rf"(?m)^{key} = .*$", f"{key} = {value}", train)
+        for name, text in {
+            "s.fq": "".join(f"@{name}\n{s}\n+\n{'I' * len(s)}\n" for name, s in records.items()),
+            "s.txt": "".join(f"{s}\n" for s in records.values()),
+            "a.gff3": f"##gff-version 3\n{gff}",
+            "run/metrics.jsonl": "".join(
+                f"{json.dumps({'step': n} | step | {'tokens': 64 * n})}\n" for n in range(1, 30)
+            ),
+            "run/events.jsonl": '{"step": 0, "event": "start", "message": "from step 0"}\n',
+            "run/config.toml": train,
+            "train.toml": train,
+            "build.toml": f'output = "{good}/built"\n[[assemblies]]\ngenome = "{good}/g.fa"\n'
+            'sources = ["genome"]\n',
+            "finetune.toml": f'model = "{good}/model"\noutput = "{good}/tuned"\n'
+            f'[data]\npath = "{good}/data.csv"\nname = "id"\n'
+            "[data.split]\nvalidation_share = 0.25\ntest_share = 0.25\n"
+            '[task]\ntype = "binary"\n',
+            "data.csv": "",
+        }.items():
+            (good / name).write_text(text, encoding="utf-8")
+        write_rows(good / "data.csv", motif_rows(40))
+        for name in (*_SCORED, "y.tsv"):
+            self._run(_CARBON, f"{_VARIANTS} --output {{in}}/{name}")
+        build = f"build --set assemblies.0.genome={good}/g.fa --set output={good}/corpus"
+        self._run(_BUILDER, f'{build} --set assemblies.0.sources=["genome"]')
 
     def _run(self, program: str, words: str) -> None:
         code = import_module(program).main(words.format(**{"in": self.good}).split())
@@ -382,27 +369,25 @@ class Files:
         out.mkdir(parents=True)
         main = import_module("carbon.cli").main
         command = words.format(**{"in": self.good, "out": out}).split()
-        start = partial(main, command)
+        start, resume = partial(main, command), partial(main, [*command, "--resume"])
         if name not in self._whole:
             run_apart(start, out, limit_seconds)
-            self._whole[name] = _only_output(out)
+            self._whole[name] = _written(out)
+            assert self._whole[name], name
             shutil.rmtree(out)
             out.mkdir()
         for _ in range(draw.randint(1, 3)):
-            resumed = partial(main, [*command, "--resume"]) if any(out.iterdir()) else start
-            run_apart(resumed, out, draw.uniform(0.05, 1.5), kill=True)
-            if any(path.name.startswith("o.") for path in out.iterdir()):
-                break
-        else:
-            run_apart(partial(main, [*command, "--resume"]), out, limit_seconds)
-        equal = _only_output(out) == self._whole[name]
+            seconds = draw.uniform(0.05, 1.5)
+            run_apart(resume if any(out.iterdir()) else start, out, seconds, kill=True)
+        if not _written(out):
+            run_apart(resume, out, limit_seconds)
+        equal = _written(out) == self._whole[name]
         shutil.rmtree(self.work)
         return f"killed {name}", "equal" if equal else "UNEQUAL BYTES"
 
 
-def _only_output(out: Path) -> bytes:
-    found = [path.read_bytes() for path in sorted(out.glob("o.*"))]
-    return b"".join(found)
+def _written(out: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(out.glob("o.*")))
 
 
 def _damage_tensors(file: Path, draw: Random) -> str:
@@ -431,50 +416,38 @@ def run_apart(main: Callable[[], int], out: Path, seconds: float, *, kill: bool 
     With `kill` it gets SIGKILL after the seconds, and its ending is not judged.
     """
     said = out.with_suffix(".stderr")
-    child = os.fork()
-    if child == 0:
-        _become(main, said)
-    watched = os.pidfd_open(child)
-    ended, _, _ = select.select([watched], [], [], seconds)
-    os.close(watched)
-    if not ended:
-        os.kill(child, signal.SIGKILL)
-    _, status, _ = os.wait4(child, 0)
+    said.touch()
+    child = get_context("fork").Process(target=_run_here, args=(main, said))
+    child.start()
+    child.join(seconds)
+    has_ended = child.exitcode is not None
+    child.kill()
+    child.join()
     lines = said.read_text(encoding="utf-8", errors="replace").splitlines()
     said.unlink()
-    return "killed" if kill else _ending(status if ended else None, lines, out)
+    return "killed" if kill else _ending(child.exitcode if has_ended else None, lines, out)
 
 
-def _become(main: Callable[[], int], said: Path) -> None:
-    """Run the command and leave; never returns."""
-    code = 70
-    try:
-        with said.open("wb") as sink, open(os.devnull, "r+b") as nothing:
-            for target, source in enumerate((nothing, nothing, sink)):
-                os.dup2(source.fileno(), target)
-        resource.setrlimit(resource.RLIMIT_DATA, (_MOST_BYTES, _MOST_BYTES))
-        code = main() or 0
-    except SystemExit as left:
-        code = left.code if isinstance(left.code, int) else int(left.code is not None)
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
-    finally:
-        sys.stderr.flush()
-        os._exit(code)
+def _run_here(main: Callable[[], int], said: Path) -> None:
+    """Run the command and exit with its code; what it says on stderr is in a file."""
+    with said.open("wb") as sink, open(os.devnull, "r+b") as nothing:
+        for target, source in enumerate((nothing, nothing, sink)):
+            os.dup2(source.fileno(), target)
+    resource.setrlimit(resource.RLIMIT_DATA, (_MOST_BYTES, _MOST_BYTES))
+    sys.exit(main())
 
 
-def _ending(status: int | None, lines: list[str], out: Path) -> str:
+def _ending(code: int | None, lines: list[str], out: Path) -> str:
     """Return `done` or `refused`, or a fault in capitals."""
-    if status is None:
+    if code is None:
         return "HANG"
-    if os.WIFSIGNALED(status):
-        return f"CRASH BY SIGNAL {os.WTERMSIG(status)}"
+    if code < 0:
+        return f"CRASH BY SIGNAL {-code}"
     if any(line.startswith("Traceback (most recent call last)") for line in lines):
         return f"TRACEBACK: {lines[-1][:200]}"
     left = [path.name for path in out.rglob("*")]
     if any(_LEFTOVER.match(name) for name in left):
         return "LEFTOVERS"
-    code = os.WEXITSTATUS(status)
     if code == 0:
         return "done"
     if any(name.startswith("o.") for name in left):
@@ -529,10 +502,6 @@ class Server:
         is_error = 400 <= status < 500 and bool(answer.get("error", {}).get("message"))
         return path, "refused" if is_error else f"STATUS {status}: {damage}"
 
-    def ask(self, draw: Random) -> None:
-        """Send one request, whole or damaged, as a client of many."""
-        self.trial(draw, 120)
-
 
 _PAGES = ("variant", "gene", "write", "inside")
 """Pages of the demo whose main field takes a sequence."""
@@ -573,42 +542,45 @@ def _server_apart(*words: str) -> Iterator[tuple[str, str]]:
 
 def serve_under_load(seconds: float, counts: Counts) -> None:
     """Send equal requests from 64 clients to `carbon serve`; count how they and the server end."""
-    with _server_apart("serve", "--model", "yeast", "--port", "0") as (address, pid):
-        _ask_equally(f"{address}/score", pid, seconds, counts)
-
-
-def _ask_equally(address: str, pid: str, seconds: float, counts: Counts) -> None:
     body = {"sequences": [random_bases(600, 3)]}
     took: list[float] = []
     endings: list[str] = []
-    with httpx.Client(timeout=120, limits=httpx.Limits(max_connections=None)) as client:
-        alone = client.post(address, json=body).raise_for_status().json()
+    with (
+        _server_apart("serve", "--model", "yeast", "--port", "0") as (address, pid),
+        httpx.Client(timeout=120, limits=httpx.Limits(max_connections=None)) as client,
+    ):
+
+        def answer_to(body: dict[str, list[str]]) -> Any:
+            return client.post(f"{address}/score", json=body).raise_for_status().json()
+
+        alone = _essence(answer_to(body))
         # The largest batch, after which memory has no reason to grow.
-        largest = {"sequences": body["sequences"] * _NUM_EQUAL_CLIENTS}
-        client.post(address, json=largest).raise_for_status()
+        answer_to({"sequences": body["sequences"] * _NUM_EQUAL_CLIENTS})
 
         def ask(draw: Random) -> None:
             begin = time.monotonic()
             try:
-                answer = client.post(address, json=body).raise_for_status().json()
+                answer = answer_to(body)
             except (httpx.HTTPError, ValueError):
                 endings.append("LOST")
                 return
             took.append(time.monotonic() - begin)
-            endings.append("equal" if _essence(answer) == _essence(alone) else "UNEQUAL")
+            endings.append("equal" if _essence(answer) == alone else "UNEQUAL")
 
-        ending = under_load(ask, seconds, _NUM_EQUAL_CLIENTS, pid)
+        flat = under_load(ask, seconds, _NUM_EQUAL_CLIENTS, pid)
     counts["requests of 64 clients"].update(endings)
-    counts["memory of carbon serve"][ending] += 1
-    if not took:
-        return
-    median, high = np.percentile(took, (50, 99))
-    print(f"{len(took) / seconds:.0f} a second: median {median:.3f} s, 99 % within {high:.3f} s")
-    counts["seconds of 64 clients"]["even" if high <= _MOST_SPREAD * median else "UNEVEN"] += 1
+    counts["memory of carbon serve"][flat] += 1
+    if took:
+        median, high = np.percentile(took, (50, 99))
+        print(
+            f"{len(took) / seconds:.0f} a second: median {median:.3f} s, 99 % within {high:.3f} s"
+        )
+        even = "even" if high <= _MOST_SPREAD * median else "UNEVEN"
+        counts["seconds of 64 clients"][even] += 1
 
 
 def under_load(
-    ask: Callable[[Random], None],
+    ask: Callable[[Random], object],
     seconds: float,
     num_clients: int = _NUM_CLIENTS,
     pid: str = "self",

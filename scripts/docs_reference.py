@@ -10,13 +10,12 @@ import io
 import json
 import subprocess
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import griffe
-from docs_python import python_page
 from pydantic.fields import FieldInfo
 from rich.console import Console
 
@@ -123,32 +122,81 @@ SCHEMAS = {
     "`manifest.json` of a corpus": "data_pipeline/manifest.schema.json",
     "Lines of a run of `carbon train`": "train/runs/lines.schema.json",
 }
+WRITTEN = (
+    ("`carbon score`, `next`, `predict`", "table", "sequences.md"),
+    ("`carbon compare`", "table", "percentiles.md"),
+    ("`carbon variants`, `predict` for a VCF", "variants", "variants.md"),
+    ("`carbon scan`", "scan", "scanning.md"),
+    ("`carbon dependency`", "dependency map", "dependency.md"),
+    ("`carbon design`", "designs", "design.md"),
+    ("`carbon embed`", "embeddings", "sequences.md"),
+    ("`carbon embed --vcf`", "allele embeddings", "sequences.md"),
+    ("`carbon background`", "background", "percentiles.md"),
+    ("`carbon join`", "joined parts", "scale.md"),
+    ("`carbon generate`", "FASTA", "generation.md"),
+    ("`carbon tokenize`", "lines of ids; FASTA with `--decode`", "tokenizers.md"),
+    ("`carbon finetune`", "a folder: `finetune.json`, `head.safetensors`, `report.html`, an "
+     "adapter or a model", "finetuning.md"),
+    ("`carbon rl`", "a folder: `summary.html`, `metrics.jsonl`, `samples/`, `adapter/`, `model/`",
+     "design.md"),
+    ("`carbon convert`", "a model folder, native or hybrid, or `.gguf`", "serving.md"),
+    ("`carbon corpus build`", "a folder of Parquet files and `manifest.json`", "corpus.md"),
+    ("`carbon train`", "a run folder: `metrics.jsonl`, `export/`, checkpoints", "training.md"),
+    ("`carbon eval run`", "a record a task and model", "evaluation.md"),
+)  # fmt: skip
+"""What commands write: their name, a kind of `FORMATS` or words, and the guide."""
 
 
 TREE_PAGES: dict[str, Callable[[Path], str]] = {
     "reference/commands.md": lambda root: "".join(_commands(root)),
     "reference/recipes.md": lambda root: "".join(_recipes()),
     "reference/formats.md": lambda root: "".join(_formats(root)),
-    "reference/python.md": lambda root: python_page(),
+    "reference/python.md": lambda root: "".join(_python()),
 }
 """Pages that `docs/` holds, by their place there."""
 
 
-def reference_pages(root: Path) -> dict[str, str]:
-    """Return the pages that differ from those of `docs/`, by their place in the site."""
-    return {
-        "reference/python.md": _python(),
-        "decisions/index.md": "".join(_decisions(root / "docs" / "decisions")),
-    }
+def _table(heads: str, rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    cells = ([cell.replace("|", "\\|") for cell in row] for row in rows)
+    lines = [f"| {heads}", "|" + "---|" * heads.count("|")]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in cells), ""])
 
 
-def _python() -> str:
-    names = [name for name in carbon.__all__ if not name.startswith("__")]
-    blocks = (f"::: carbon.{name}\n" for name in names)
-    return (
+def _python() -> Iterator[str]:
+    """Yield the public names of `import carbon`, read from the source without running it."""
+    yield (
         "# Python\n\nThe public names of `import carbon`, from their docstrings. "
-        "The [walkthrough](../walkthrough.md) uses most of them.\n\n" + "\n".join(blocks)
+        "The [walkthrough](../walkthrough.ipynb) uses most of them.\n"
     )
+    package = griffe.load("carbon", resolve_aliases=True)
+    for name in (name for name in carbon.__all__ if not name.startswith("__")):
+        found, where = package[name], f"carbon.{name}"
+        named = found.final_target if isinstance(found, griffe.Alias) else found
+        members = [member for member in named.members.values() if not member.is_alias]
+        if not isinstance(named, griffe.Module):
+            yield _section(2, named, where)
+            for member in members if isinstance(named, griffe.Class) else ():
+                is_public = not member.name.startswith("_") and member.docstring
+                if is_public and isinstance(member, griffe.Function):
+                    yield _section(3, member, f"{where}.{member.name}")
+        elif calls := [c["__call__"] for c in named.classes.values() if "__call__" in c.members]:
+            yield from (_section(2, call, where) for call in calls)  # a callable package
+        else:
+            for kind in (griffe.Class, griffe.Function):
+                for member in members:
+                    if isinstance(member, kind):
+                        yield _section(2, member, f"{where}.{member.name}")
+
+
+def _section(level: int, named: Any, name: str) -> str:
+    """Return the signature of a function or class without `self`, and its docstring."""
+    summary, _, rest = (named.docstring.value if named.docstring else "").partition("\n\n")
+    signature = named.signature(name=name.rpartition(".")[2])
+    has_any = isinstance(named, griffe.Function) or not signature.endswith("()")
+    code = f"```python\n{signature}\n```\n\n" if signature and has_any else ""
+    more = f"\n```text\n{rest.rstrip()}\n```\n" if rest.strip() else ""
+    return f"\n{'#' * level} {name}\n\n{code}{' '.join(summary.split())}\n{more}"
 
 
 def _commands(root: Path) -> Iterator[str]:
@@ -201,24 +249,24 @@ def _recipes() -> Iterator[str]:
 def _finetune_keys() -> Iterator[str]:
     """Yield one table of every key, with its default for each method."""
     methods = [MethodConfig(name=name).resolved() for name in typing.get_args(MethodName)]
-    yield (
-        "\nDefaults by method; a dash marks a key that the method does not use.\n\n"
-        f"| key | takes | {' | '.join(f'`{name}`' for name in METHODS)} | |\n"
-        f"|---|---|{'---|' * len(METHODS)}---|\n"
-    )
+    rows = []
     for key, schema, name in _dotted(FinetuneConfig):
         field = schema.model_fields[name]
         defaults = [_default(field)] * len(METHODS)
         if schema is MethodConfig:
             defaults = [_default_of(method, name) for method in methods]
         meaning = _descriptions_of(schema).get(name, "")
-        cells = (f"`{key}`", _takes(field.annotation), *defaults, meaning)
-        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
-    yield "\n### Values of these keys\n\n| key | value | meaning |\n|---|---|---|\n"
-    for key, meanings in VALUES_OF_KEYS.items():
-        for value, meaning in meanings.items():
-            cells = (f"`{key}`", f"`{value}`", meaning)
-            yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+        rows.append((f"`{key}`", _takes(field.annotation), *defaults, meaning))
+    yield "\nDefaults by method; a dash marks a key that the method does not use.\n\n"
+    yield _table(f"key | takes | {' | '.join(f'`{name}`' for name in METHODS)} | |", rows)
+    yield "\n### Values of these keys\n\n" + _table(
+        "key | value | meaning |",
+        (
+            (f"`{key}`", f"`{value}`", meaning)
+            for key, meanings in VALUES_OF_KEYS.items()
+            for value, meaning in meanings.items()
+        ),
+    )
 
 
 def _dotted(schema: type[Recipe], where: str = "") -> Iterator[tuple[str, type[Recipe], str]]:
@@ -242,18 +290,21 @@ def _tables_of(schema: type[Recipe], where: str) -> Iterator[str]:
     """Yield the table of a recipe, then those of the recipes inside."""
     descriptions = _descriptions_of(schema)
     title = f"`{where}`" if where else "at the top"
-    yield f"\n### {schema.__name__}: {title}\n\n{_first_paragraph(schema)}\n\n"
-    yield "| key | type | default | meaning |\n|---|---|---|---|\n"
-    inner = []
+    first = " ".join((inspect.getdoc(schema) or "").partition("\n\n")[0].split())
+    yield f"\n### {schema.__name__}: {title}\n\n{first}\n\n"
+    yield _table(
+        "key | type | default | meaning |",
+        (
+            (f"`{name}`", _takes(field.annotation), _default(field), descriptions.get(name, ""))
+            for name, field in schema.model_fields.items()
+        ),
+    )
     for name, field in schema.model_fields.items():
-        nested = inner_recipe(field.annotation)
-        if nested:
+        if nested := inner_recipe(field.annotation):
             path = f"{where.strip('[]')}.{name}".lstrip(".")
-            inner.append((nested, f"[{path}]" if field.annotation is nested else f"[[{path}]]"))
-        cells = (f"`{name}`", _takes(field.annotation), _default(field), descriptions.get(name, ""))
-        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
-    for nested, path in inner:
-        yield from _tables_of(nested, path)
+            yield from _tables_of(
+                nested, f"[{path}]" if field.annotation is nested else f"[[{path}]]"
+            )
 
 
 def _takes(hint: Any) -> str:
@@ -286,10 +337,6 @@ def _default(field: FieldInfo) -> str:
     return f"`{json.dumps(value)}`"
 
 
-def _first_paragraph(schema: type) -> str:
-    return " ".join((inspect.getdoc(schema) or "").partition("\n\n")[0].split())
-
-
 @cache
 def _descriptions_of(schema: type) -> dict[str, str]:
     """Return the description of each field: a docstring after it, or `Attributes` of the class.
@@ -313,107 +360,56 @@ def _descriptions_of(schema: type) -> dict[str, str]:
 
 
 def _formats(root: Path) -> Iterator[str]:
-    yield (
-        "# File formats\n\nThe files that Carbon writes, and JSON schemas to validate them.\n\n"
-        "| written by | endings | described in |\n|---|---|---|\n"
-    )
-    for commands, kind, page in (
-        ("`carbon score`, `next`, `predict`", "table", "sequences.md"),
-        ("`carbon compare`", "table", "percentiles.md"),
-        ("`carbon variants`, `predict` for a VCF", "variants", "variants.md"),
-        ("`carbon scan`", "scan", "scanning.md"),
-        ("`carbon dependency`", "dependency map", "dependency.md"),
-        ("`carbon design`", "designs", "design.md"),
-        ("`carbon embed`", "embeddings", "sequences.md"),
-        ("`carbon embed --vcf`", "allele embeddings", "sequences.md"),
-        ("`carbon background`", "background", "percentiles.md"),
-        ("`carbon join`", "joined parts", "scale.md"),
-    ):
-        endings = ", ".join(f"`{ending}`" for ending in FORMATS[kind])
-        yield f"| {commands} | {endings} | [{page}](../{page}) |\n"
-    yield (
-        "| `carbon generate` | FASTA | [generation.md](../generation.md) |\n"
-        "| `carbon tokenize` | lines of ids; FASTA with `--decode` | "
-        "[tokenizers.md](../tokenizers.md) |\n"
-        "| `carbon finetune` | a folder: `finetune.json`, `head.safetensors`, `report.html`, an "
-        "adapter or a model | [finetuning.md](../finetuning.md) |\n"
-        "| `carbon rl` | a folder: `summary.html`, `metrics.jsonl`, `samples/`, `adapter/`, "
-        "`model/` | "
-        "[design.md](../design.md) |\n"
-        "| `carbon convert` | a model folder, native or hybrid, or `.gguf` | "
-        "[serving.md](../serving.md) |\n"
-        "| `carbon corpus build` | a folder of Parquet files and `manifest.json` | "
-        "[corpus.md](../corpus.md) |\n"
-        "| `carbon train` | a run folder: `metrics.jsonl`, `export/`, checkpoints | "
-        "[training.md](../training.md) |\n"
-        "| `carbon eval run` | a record a task and model | [evaluation.md](../evaluation.md) |\n"
-    )
-    yield from _variant_columns()
-    yield from _result_columns()
-    yield from _consequence_terms()
-    yield from _metadata_tags()
-    for title, path in SCHEMAS.items():
-        schema = (root / path).read_text(encoding="utf-8")
-        yield f"\n## {title}\n\nJSON Schema, draft 2020-12 (`{path}`):\n\n```json\n{schema}```\n"
-
-
-def _variant_columns() -> Iterator[str]:
-    """Yield the table of the columns and INFO fields of scored variants."""
+    yield "# File formats\n\nThe files that Carbon writes, and JSON schemas to validate them.\n\n"
+    yield _table(
+        "written by | endings | described in |",
+        (
+            (command, ", ".join(f"`{ending}`" for ending in FORMATS.get(kind, ())) or kind,
+             f"[{page}](../{page})")
+            for command, kind, page in WRITTEN
+        ),
+    )  # fmt: skip
     yield (
         "\n## Columns and INFO fields of scored variants\n\nA table has a row for each ALT: "
         "`contig`, `position` (from 1), `id`, `ref`, `alt`, and these columns. A VCF has the INFO "
         "fields, with a value for each ALT ([details](../variants.md#columns-and-info-fields)).\n\n"
-        "| column | INFO field | type | meaning | written with |\n|---|---|---|---|---|\n"
     )
-    for name, column in COLUMNS.items():
-        needs = _NEEDS.get(column.needs, f"`--scores {column.needs}`")
-        yield (
-            f"| `{name}` | `CARBON_{name.upper()}` | {_KINDS[column.kind]} | {column.meaning} | "
-            f"{needs} |\n"
-        )
-
-
-def _result_columns() -> Iterator[str]:
-    """Yield the columns of designs and of predictions."""
+    yield _table(
+        "column | INFO field | type | meaning | written with |",
+        (
+            (f"`{name}`", f"`CARBON_{name.upper()}`", _KINDS[column.kind], column.meaning,
+             _NEEDS.get(column.needs, f"`--scores {column.needs}`"))
+            for name, column in COLUMNS.items()
+        ),
+    )  # fmt: skip
     assert DESIGN_COLUMNS.keys() >= MEASURES.keys()
     for command, guide, columns in (
         ("design", "design.md", DESIGN_COLUMNS),
         ("predict", "finetuning.md", PREDICT_COLUMNS),
     ):
         yield f"\n## Columns of `carbon {command}`\n\nGuide: [{guide}](../{guide}).\n\n"
-        yield "| column | meaning |\n|---|---|\n"
-        for column, meaning in columns.items():
-            yield f"| `{column}` | {meaning} |\n"
-
-
-def _consequence_terms() -> Iterator[str]:
-    """Yield the table of the consequences of variants, the most severe first."""
+        yield _table("column | meaning |", ((f"`{name}`", text) for name, text in columns.items()))
     yield (
         "\n## Consequences of variants\n\nSequence Ontology terms, the most severe first, as in "
         "Ensembl's VEP ([rules](../consequences.md)).\n\n"
-        "| term | accession | meaning |\n|---|---|---|\n"
     )
-    for term in TERMS.values():
-        yield f"| `{term.name}` | {term.accession} | {term.label} |\n"
-
-
-def _metadata_tags() -> Iterator[str]:
-    """Yield the table of metadata tags."""
+    terms = ((f"`{term.name}`", term.accession, term.label) for term in TERMS.values())
+    yield _table("term | accession | meaning |", terms)
     yield (
         "\n## Metadata tags\n\nThe codes are in the columns `species_type` and `gene_type` of a "
         "corpus ([use](../tokenizers.md#metadata-tags)).\n\n"
-        "| code | tag | of | native id | in the released models |\n|---|---|---|---|---|\n"
     )
-    for tag in TAGS:
-        released = "yes" if tag.released else "no"
-        yield f"| `{tag.code}` | `{tag.text}` | {tag.kind} | {tag.native_id} | {released} |\n"
-
-
-def _decisions(folder: Path) -> Iterator[str]:
-    yield "# Decisions\n\nChoices worth arguing over, half a page each.\n\n"
-    for page in sorted(folder.glob("*.md")):
-        title = page.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
-        yield f"- [{title}]({page.name})\n"
+    yield _table(
+        "code | tag | of | native id | in the released models |",
+        (
+            (f"`{tag.code}`", f"`{tag.text}`", tag.kind, f"{tag.native_id}",
+             "yes" if tag.released else "no")
+            for tag in TAGS
+        ),
+    )  # fmt: skip
+    for title, path in SCHEMAS.items():
+        schema = (root / path).read_text(encoding="utf-8")
+        yield f"\n## {title}\n\nJSON Schema, draft 2020-12 (`{path}`):\n\n```json\n{schema}```\n"
 
 
 def write_tree(root: Path) -> None:

@@ -1,17 +1,16 @@
-"""Learning labels: tokens a second against a plain trainer, a probe against one pass, memory."""
+"""Learning labels: tokens a second against a plain trainer, and a probe against one pass."""
 
 import tempfile
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from measure import Measure, in_own_process
+from inputs import random_bases, random_model
+from measure import Measure, at_most, in_turns, timed
 from transformers import (
-    LlamaForCausalLM,
     LlamaForSequenceClassification,
     Trainer,
     TrainerCallback,
@@ -22,105 +21,66 @@ from carbon.finetune.config import LINEAR, MethodConfig, MethodName
 from carbon.finetune.folder import Manifest
 from carbon.finetune.job import begin
 from carbon.finetune.network import OpenedModel
-from carbon.finetune.probe import probe, vectors_of
+from carbon.finetune.probe import vectors_of
 from carbon.finetune.split import Examples
 from carbon.finetune.tasks import LabelTask
 from carbon.finetune.train import _Trainer
-from carbon.model import PRESETS, LoadedModel
-from carbon.tokenizer import HYBRID, NATIVE, Vocabulary, encode
-from train.models.network import stock_network
+from carbon.tokenizer import encode
 
 QUESTION = LabelTask("binary", ("no", "yes"), "binary_cross_entropy")
 BATCH = 16
-
-
-CASES: tuple[tuple[str, MethodName, int, Vocabulary], ...] = (
-    ("lora, 100 to 500 bp", "lora", 100, NATIVE),
-    ("lora, all of 500 bp", "lora", 500, NATIVE),
-    ("full, 100 to 500 bp", "full", 100, NATIVE),
-    ("full, all of 500 bp", "full", 500, NATIVE),
-    ("full, 100 to 500 bp, hybrid rows", "full", 100, HYBRID),
+CASES: tuple[tuple[str, MethodName, int], ...] = (
+    ("lora, 100 to 500 bp", "lora", 100),
+    ("lora, all of 500 bp", "lora", 500),
+    ("full, 100 to 500 bp", "full", 100),
+    ("full, all of 500 bp", "full", 500),
 )
 
 
 def measures(quick: bool) -> list[Measure]:
-    """Measure the steps of each case, the states of all layers, and memory."""
+    """Measure the steps of each case but the first, by CPU seconds, and the states of all layers.
+
+    The model is `tiny`.
+    """
     number = 96 if quick else 256
     found = []
-    for description, name, shortest_bp, vocabulary in CASES:
-        found += of_steps(description, name, shortest_bp, vocabulary, number, 1 if quick else 3)
-    found += of_probe(number)
-    peaks = {
-        name: in_own_process(f"peak_of('{name}')", "packages.finetune")[1]
-        for name in ("lora", "full")
-    }
-    found.append(Measure("memory of lora / of full", peaks["lora"] / peaks["full"], "times"))
-    return found
-
-
-def of_steps(
-    description: str,
-    name: MethodName,
-    shortest_bp: int,
-    vocabulary: Vocabulary,
-    number: int,
-    times: int,
-) -> list[Measure]:
-    """Measure all steps but the first, against a plain trainer on the same batches."""
-    examples = examples_of(number, shortest_bp)
-    mine, theirs = best_of(
-        times,
-        lambda: ours(name, examples, vocabulary),
-        lambda: plain(name, examples, vocabulary),
-    )
-    some = examples.sequences[BATCH:]
-    tokens = sum(1 - (-len(sequence) // 6) for sequence in some)
-    speedup = theirs / mine
-    return [
-        Measure(f"{description}: speed / plain Trainer", speedup, "times"),
-        Measure(f"{description}: tokens a second", tokens / mine, "1/s"),
-    ]
-
-
-def best_of(times: int, *works: Callable[[], float]) -> list[float]:
-    """Return the least seconds of the processor that each work took, in turns."""
-    return [
-        min(each) for each in zip(*([work() for work in works] for _ in range(times)), strict=True)
-    ]
+    for description, name, shortest_bp in CASES:
+        examples = examples_of(number, shortest_bp)
+        ours, usual = in_turns(
+            1 if quick else 3,
+            partial(our_seconds, name, examples),
+            partial(usual_seconds, name, examples),
+        )
+        tokens = sum(1 - (-len(sequence) // 6) for sequence in examples.sequences[BATCH:])
+        found += [
+            Measure(f"{description}: speed / plain Trainer", usual / ours, "times"),
+            Measure(f"{description}: tokens a second", tokens / ours, "1/s"),
+        ]
+    return [*found, of_probe(number)]
 
 
 def examples_of(number: int, shortest_bp: int) -> Examples:
     """Return random sequences of up to 500 bp."""
-    rng = np.random.default_rng(0)
-    lengths_bp = rng.integers(shortest_bp, 501, number)
-    letters = np.array(list("ACGT"))
+    lengths_bp = np.random.default_rng(0).integers(shortest_bp, 501, number).tolist()
     return Examples(
         names=tuple(map(str, range(number))),
-        sequences=tuple("".join(rng.choice(letters, size)) for size in lengths_bp),
+        sequences=tuple(random_bases(size, seed) for seed, size in enumerate(lengths_bp)),
         labels=(np.arange(number) % 2).astype(np.float32)[:, None],
         splits=("train",) * number,
         groups=("",) * number,
     )
 
 
-def network(vocabulary: Vocabulary = NATIVE) -> LlamaForCausalLM:
-    """Return a model of the preset `tiny`, at random, with the rows of a vocabulary."""
-    torch.manual_seed(0)
-    found: LlamaForCausalLM = stock_network(PRESETS["tiny"](vocabulary)).train(False)
-    return found
-
-
-def ours(name: MethodName, examples: Examples, vocabulary: Vocabulary = NATIVE) -> float:
-    """Return the seconds of one reading by us."""
+def our_seconds(name: MethodName, examples: Examples) -> float:
+    """Return the seconds of one epoch by Carbon."""
     method = MethodConfig(
         name=name, epochs=1.0, batch=BATCH, strands="forward", validations_per_epoch=1
     )
     manifest = Manifest(method=name, base="tiny", base_sha256="", task=QUESTION, k=6)
-    finetuned, _ = begin(LoadedModel(network(vocabulary), vocabulary), manifest, method, 0)
+    finetuned, _ = begin(random_model("tiny").model, manifest, method, 0)
     few = examples.subset([0, 1])
     with tempfile.TemporaryDirectory() as folder:
-        trainer = _Trainer(finetuned, examples, few, method, 0, Path(folder) / "run")
-        return seconds_of_steps(trainer)
+        return seconds_of_steps(_Trainer(finetuned, examples, few, method, 0, Path(folder) / "run"))
 
 
 def seconds_of_steps(trainer: Any) -> float:
@@ -142,9 +102,11 @@ class Watch(TrainerCallback):
         self.ends.append(time.process_time())
 
 
-def plain(name: str, examples: Examples, vocabulary: Vocabulary) -> float:
+def usual_seconds(name: str, examples: Examples) -> float:
     """Return the seconds of one epoch by a plain trainer, with an attention mask."""
-    base = network(vocabulary)
+    loaded = random_model("tiny").model
+    base: Any = loaded.network
+    vocabulary = loaded.six_mers
     config = base.config
     config.num_labels = 2
     model: Any = LlamaForSequenceClassification(config)  # type: ignore[no-untyped-call]
@@ -189,36 +151,17 @@ def padded(rows: list[dict[str, Any]], pad: int) -> dict[str, torch.Tensor]:
     return {"input_ids": ids, "attention_mask": (ids != pad).long(), "labels": labels}
 
 
-def of_probe(number: int) -> list[Measure]:
-    """Measure the states of all layers, and the whole probe, against one pass for the last."""
+def of_probe(number: int) -> Measure:
+    """Measure the states of all layers against one pass for the last."""
     examples = examples_of(number, 100)
     method = MethodConfig(name="probe", strands="forward")
-    opened = OpenedModel(LoadedModel(network(), NATIVE))
+    opened = OpenedModel(random_model("tiny").model)
     layers = [*range(1, len(opened.backbone.layers)), None]
-
-    def timed(work: Callable[[], Any]) -> Callable[[], float]:
-        def run() -> float:
-            start = time.process_time()
-            work()
-            return time.process_time() - start
-
-        return run
-
-    one, every, whole = best_of(
+    one, every = in_turns(
         3,
-        timed(lambda: vectors_of(opened, [None], examples.sequences, method)),
-        timed(lambda: vectors_of(opened, layers, examples.sequences, method)),
-        timed(lambda: probe(opened, QUESTION, examples, examples.subset([0, 1]), method)),
-    )
-    return [
-        Measure(
-            "states of all layers / one forward pass", every / one, "times", 1.1, every / one <= 1.1
+        *(
+            timed(partial(vectors_of, opened, some, examples.sequences, method), time.process_time)
+            for some in ([None], layers)
         ),
-        Measure("probe with its regressions / one forward pass", whole / one, "times"),
-    ]
-
-
-def peak_of(name: MethodName) -> None:
-    """Tune once, for the peak of memory."""
-    torch.set_num_threads(1)
-    ours(name, examples_of(32, 500))
+    )
+    return at_most("states of all layers / one forward pass", every / one, "times", 1.1)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from bench.bubbles import Action, handovers, idle_of, replayed
+from bench.bubbles import Action, idle_of, replayed
 from bench.bubbles import idle_share as share_of_step
 from carbon.errors import ConfigError
 from carbon.model import PRESETS
@@ -443,30 +443,26 @@ def test_the_table_of_the_page_is_that_of_the_planner(capsys):
 
 
 def test_idle_time_of_one_step_by_hand():
-    """Two ranks, one microbatch: F 1 s, B 2 s on stage 0; F 2 s, B 4 s on stage 1; 0.5 s between.
+    """Two ranks, one microbatch: F 1 s, B 2 s on stage 0; F 2 s, B 4 s on stage 1.
 
-    Rank 0 computes from 0 to 1 and from 8 to 10, rank 1 from 1.5 to 7.5: 9 of 20 seconds.
+    Rank 0 computes from 0 to 1 and from 7 to 9, rank 1 from 1 to 7: 9 of 18 seconds.
     """
     seconds = {("F", 0): 1.0, ("B", 0): 2.0, ("F", 1): 2.0, ("B", 1): 4.0}
     table = [[Action("F", stage, 0), Action("B", stage, 0)] for stage in (0, 1)]
-    step = replayed(table, 2, lambda action: seconds[action[:2]], handover_seconds=0.5)
-    assert share_of_step(step) == pytest.approx(1 - 9 / 20)
-    assert handovers(step, 2) == [0.5]
+    step = replayed(table, 2, lambda action: seconds[action[:2]])
+    assert share_of_step(step) == pytest.approx(1 - 9 / 18)
     # Its own times again: a replay of a recorded step is that step.
-    idle = idle_of([step], [range(0, 1), range(1, 2)])
-    assert idle.measured == idle.unhidden == pytest.approx(1 - 9 / 20)
-    assert idle.uneven == idle.cut_by_time == pytest.approx(1 - 9 / 18)
+    idle = idle_of([step], 2)
+    assert idle.measured == idle.uneven == pytest.approx(1 - 9 / 18)
     assert idle.stage_seconds == [3.0, 6.0]
 
 
-def test_idle_time_of_stages_cut_by_time_by_hand():
-    """Two microbatches, four layers of F 1 s and B 2 s, a head of twice that: three layers and one.
-
-    As recorded, two and two, rank 0 computes 12 of 30 seconds and rank 1 24; then each 18 of 27.
-    """
+def test_a_step_that_waits_is_idle_for_longer_than_its_replay():
+    """Two microbatches: rank 0 computes 12 of 30 s and rank 1 24; late by 5 s, it ends at 31 s."""
     seconds = {("F", 0): 2.0, ("B", 0): 4.0, ("F", 1): 4.0, ("B", 1): 8.0}
     table = [[Action(kind, stage, i) for kind in "FB" for i in range(2)] for stage in (0, 1)]
-    step = replayed(table, 2, lambda action: seconds[action[:2]])
-    idle = idle_of([step], [range(0, 2), range(2, 4)])
-    assert idle.measured == idle.uneven == pytest.approx(1 - 36 / 60)
-    assert idle.cut_by_time == pytest.approx(1 - 36 / 54)
+    first, second = replayed(table, 2, lambda action: seconds[action[:2]])
+    late = [(action, start + 5, end + 5) for action, start, end in second]
+    idle = idle_of([[first, late]], 2)
+    assert idle.uneven == pytest.approx(1 - 36 / 60)
+    assert idle.measured == pytest.approx(1 - 36 / 62)

@@ -31,16 +31,3 @@ def test_the_longer_of_computing_and_moving_is_what_counts():
     card = roofline.Card(100, 10, 1)
     assert roofline.Work(200, 5).seconds(card) == 2
     assert roofline.Work(50, 30).seconds(card) == 3
-
-
-def test_a_decoded_token_reads_weights_once_and_keys_and_values_of_each_row():
-    """`3b` as a cache holds it: two tensors a layer of 8 heads of 128 numbers, two bytes each."""
-    config = PRESETS["3b"]()
-    with torch.device("meta"):
-        network = LlamaForCausalLM(config)
-    found = roofline.decoding("3b", rows=64, places=1024)
-    layers = sum(w.numel() for w in network.model.layers.parameters() if w.ndim == 2)
-    assert found["matrices"] == roofline.Work(2 * 64 * layers, 2 * layers)
-    kept = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim
-    assert found["keys_and_values"].bytes == 2 * kept * 64 * 1024
-    assert found["head"].bytes == 4 * 4096 * config.hidden_size
