@@ -23,6 +23,7 @@ from carbon.tokenizer import SPECIES_TAG_OF
 from data_pipeline.executors import EXECUTORS, ExecutorConfig
 from data_pipeline.limits import STOPS_AT_INCOMPLETE_CDS
 from data_pipeline.recipe import AssemblyConfig
+from train.codecs import CODECS
 from train.config import (
     ComputeConfig,
     GuardConfig,
@@ -44,7 +45,6 @@ from train.planning.compute import (
     DTYPE_BYTES,
 )
 from train.planning.pipeline import PIPELINE_SCHEDULES, Pipe
-from train.planning.workers import CODEC_CHOICES
 from train.runs.trackers import TRACKERS
 from train.schedule import RATE_SCHEDULES
 from train.watch import PHASE_ENDS
@@ -87,7 +87,7 @@ def names_of(hint) -> list[str]:
         (ComputeConfig, "attention", ("auto", *ATTENTIONS)),
         (ComputeConfig, "dtype", COMPUTE_DTYPES),
         (GuardConfig, "policy", GUARD_POLICIES),
-        (WorkersConfig, "codec", CODEC_CHOICES),
+        (WorkersConfig, "codec", CODECS),
         (ModelConfig, "architecture", MODEL_SPECS),
         (ModelConfig, "kmer_init", KMER_INITS),
         (ModelConfig, "preset", PRESETS),

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from carbon.errors import UserError
-from train.diloco.codecs import Codec, decoded
+from train.codecs import Codec, decoded
 from train.diloco.rounds import (
     Exchange,
     PseudoGradient,

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from train.diloco.codecs import Tensors
+from train.codecs import Tensors
 from train.distributed.gather import gather_full_state_dict
 from train.distributed.mesh import Ranks, as_placed, local, named_parameters
 from train.distributed.parallelize import fill
