@@ -18,7 +18,6 @@ from train.signals import StopSignals
 
 if TYPE_CHECKING:
     from train.config import TrainConfig
-    from train.planning.plan import Plan
     from train.schedule import Schedule
 
 _INTERRUPTED = 130
@@ -155,13 +154,8 @@ def _print_plan(config: "TrainConfig", arguments: argparse.Namespace) -> None:
     gpu_gb = _gpu_gb(config, arguments)
     timed = None if gpu_gb else flops_a_second(config)
     peak = timed / processes if timed else (arguments.peak_tflops or 0) * 1e12 or None
-    mfu = 1.0 if timed else arguments.mfu
-
-    def planned(config: "TrainConfig", processes: int) -> "Plan":
-        on_gpu = gpu_gb is not None
-        return plan_of(config, schedule, processes, peak_flops=peak, mfu=mfu, on_gpu=on_gpu)
-
-    plan = planned(config, processes)
+    mfu, on_gpu = 1.0 if timed else arguments.mfu, gpu_gb is not None
+    plan = plan_of(config, schedule, processes, peak_flops=peak, mfu=mfu, on_gpu=on_gpu)
     sys.stdout.write(config.to_toml())
     summary = {
         "parameters": plan.num_parameters,
@@ -182,7 +176,7 @@ def _print_plan(config: "TrainConfig", arguments: argparse.Namespace) -> None:
         )
     sys.stdout.flush()
     if gpu_gb:
-        check_fits(planned, config, processes, 1e9 * gpu_gb)
+        check_fits(config, processes, 1e9 * gpu_gb)
     _check_corpus(config, schedule)
 
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -54,20 +54,23 @@ def steps_to_keep(steps: Sequence[int], config: CheckpointConfig) -> set[int]:
     return milestones | {*regular[-config.keep :], *filling, steps[-1]}
 
 
-class AlsoSaved(Protocol):
-    """State that a run saves next to its network and optimizer."""
+class AlsoSaved:
+    """State that a run saves next to its network and optimizer; here none."""
 
     def steps_taken(self, state: RunState) -> int:
         """Return the steps of the run that these processes have taken: names of checkpoints."""
+        return state.step
 
     def to_table(self) -> dict[str, Any]:
         """Return what JSON can hold of it, when it is fit to be saved."""
+        return {}
 
     def expect(self, table: Mapping[str, Any]) -> None:
         """Take what `to_table` gave, and make room for its tensors."""
 
     def tensors(self) -> dict[str, Tensor]:
         """Return its tensors by their names in a checkpoint."""
+        return {}
 
 
 class Checkpoints(Saved):

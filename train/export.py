@@ -92,16 +92,10 @@ def save_as_it_came(
 
 
 def _trained(path: Path, weights: Mapping[str, Tensor], name: str) -> Tensor:
-    """Return the trained values of a tensor in a file of the start."""
+    """Return a tensor in a file of the start, with its trained rows replaced."""
     with safe_open(path, framework="pt") as file:
         before: Tensor = file.get_tensor(name)
-    return _in_layout(before, weights.get(name), name, weights)
-
-
-def _in_layout(
-    before: Tensor, trained: Tensor | None, name: str, weights: Mapping[str, Tensor]
-) -> Tensor:
-    """Return a tensor with its trained rows replaced."""
+    trained = weights.get(name)
     if trained is None:  # a tied head that was written all the same, or what older files have
         if name != "lm_head.weight":
             return before

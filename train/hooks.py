@@ -189,18 +189,6 @@ class Meter:
         }
 
 
-class StepLog:
-    """Writes each step's metrics."""
-
-    def __init__(self, run: Run, log: RunLog) -> None:
-        """Take the log."""
-        self._run, self._log = run, log
-
-    def after_step(self, metrics: Metrics) -> None:
-        """Write a line; the number of steps falls where a signal ends a phase."""
-        self._log.step(metrics, self._run.schedule.total_steps)
-
-
 def signal_to_end(phase: PhaseConfig, state: RunState) -> str:
     """Return the reason to end a phase before its tokens, or an empty string."""
     end = PHASE_ENDS[phase.until]

@@ -35,7 +35,6 @@ from train.hooks import (
     Guard,
     Hook,
     Meter,
-    StepLog,
     StepProfiler,
     StopRequest,
     assembled,
@@ -45,7 +44,7 @@ from train.hooks import (
 from train.models.network import network_config
 from train.models.start import open_start
 from train.optim import make_optimizers, set_learning_rate
-from train.planning.plan import Plan, check_fits, plan_of
+from train.planning.plan import check_fits, plan_of
 from train.planning.workers import advice
 from train.runs.log import Metrics, RunLog
 from train.saved import RunState, settings_of
@@ -61,15 +60,9 @@ def check_memory(config: TrainConfig, ranks: Ranks) -> None:
     Raises:
         ConfigError: it does, or the processes cannot share the network or a batch.
     """
-    if ranks.device.type != "cuda":
-        return
-    schedule = Schedule(config)
-
-    def planned(config: TrainConfig, processes: int) -> Plan:
-        return plan_of(config, schedule, processes, on_gpu=True)
-
-    gpu_bytes = torch.cuda.get_device_properties(ranks.device).total_memory
-    check_fits(planned, config, ranks.world_size, gpu_bytes)
+    if ranks.device.type == "cuda":
+        gpu_bytes = torch.cuda.get_device_properties(ranks.device).total_memory
+        check_fits(config, ranks.world_size, gpu_bytes)
 
 
 class Trainer:
@@ -101,7 +94,7 @@ class Trainer:
         self.rows = open_rows(config, self.schedule, self.start)
         self.parts = build_stages(config, ranks, self.start, fills=not resumes)
         self._lacks_weights = resumes
-        self._hold_rows()
+        self._freeze_rows()
         self.pipeline = Pipeline(config, ranks, self.parts)
         self.optimizers = make_optimizers(config.optimizer, trained_parameters(self.parts))
         start_sha256 = self._start_sha256()
@@ -132,6 +125,7 @@ class Trainer:
         with RunLog(self.config, self.ranks, self.schedule, self.state.step) as log:
             hooks = self._hooks(log)
             for metrics in self.steps(log):
+                log.step(metrics, self.schedule.total_steps)
                 for hook in hooks:
                     hook.after_step(metrics)
                 if self._stops:
@@ -151,7 +145,7 @@ class Trainer:
         """Return what follows each step, in this order: checkpoints hold what evaluations found."""
         self._begin(log)
         profiler = StepProfiler(self.config, self.ranks)
-        hooks: list[Hook] = [StepLog(self, log), profiler]
+        hooks: list[Hook] = [profiler]
         if self.config.probe.every_steps:
             evaluation = Evaluation(self, self.sync, self._evaluator, log)
             is_first_step = self.state.step < self.ranks.num_workers
@@ -344,8 +338,8 @@ class Trainer:
             part.set_rope_theta(self.schedule.at(last).phase.rope_theta, self.ranks.device)
         return True
 
-    def _hold_rows(self) -> None:
-        rows = self.start.held_rows(self.rows.tags) if self.start else ()
+    def _freeze_rows(self) -> None:
+        rows = self.start.frozen_rows(self.rows.tags) if self.start else ()
         self._held = FrozenRows(self.parts, rows)
 
     def _start(self, resume: bool, accept_data_change: bool) -> None:
@@ -359,7 +353,7 @@ class Trainer:
             if not was_there:
                 fill_trained(self.parts, self.config, self.start)
             self._lacks_weights = False
-            self._hold_rows()
+            self._freeze_rows()
         if not was_there and self.guard.goes_back:
             self.checkpoints.save(self.state)  # there is always one to go back to
         if self.ranks.is_first:

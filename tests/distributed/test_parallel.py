@@ -31,7 +31,7 @@ NUM_STEPS = 2
 SCHEDULES = [
     name
     for name, schedule in PIPELINE_SCHEDULES.items()
-    if not schedule.takes_backward_apart or TorchVersion(torch.__version__) >= "2.13"
+    if not schedule.splits_backward or TorchVersion(torch.__version__) >= "2.13"
 ]
 
 
@@ -160,7 +160,7 @@ def all_layouts(world_size, pipeline):
         ):
             # `tiny` has four layers; what takes backward apart recomputes nothing.
             is_too_fine = pipeline == 4 and PIPELINE_SCHEDULES[schedule].stages_per_rank != 1
-            is_apart = PIPELINE_SCHEDULES[schedule].takes_backward_apart and kind != "none"
+            is_apart = PIPELINE_SCHEDULES[schedule].splits_backward and kind != "none"
             if not is_too_fine and not is_apart:
                 yield layout(pipeline, replicate, context, schedule, kind)
     if pipeline == 1:

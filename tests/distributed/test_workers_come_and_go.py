@@ -16,7 +16,7 @@ from tests.helpers.processes import waits_for
 from tests.helpers.runs import lines_of, steps_of_each
 from tests.helpers.shared_store import LIMIT_SECONDS, SharedRun
 from train.__main__ import main
-from train.diloco.codecs import CODECS, decoded
+from train.codecs import CODECS, decoded
 
 
 @pytest.fixture

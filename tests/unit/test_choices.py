@@ -23,6 +23,7 @@ from carbon.tokenizer import SPECIES_TAG_OF
 from data_pipeline.executors import EXECUTORS, ExecutorConfig
 from data_pipeline.limits import STOPS_AT_INCOMPLETE_CDS
 from data_pipeline.recipe import AssemblyConfig
+from train.codecs import CODECS
 from train.config import (
     ComputeConfig,
     GuardConfig,
@@ -40,11 +41,10 @@ from train.optim import OPTIMIZERS
 from train.planning.compute import (
     ACTIVATION_CHECKPOINTINGS,
     ATTENTIONS,
-    COMPUTE_DTYPES,
     DTYPE_BYTES,
+    dtype_of,
 )
 from train.planning.pipeline import PIPELINE_SCHEDULES, Pipe
-from train.planning.workers import CODEC_CHOICES
 from train.runs.trackers import TRACKERS
 from train.schedule import RATE_SCHEDULES
 from train.watch import PHASE_ENDS
@@ -85,9 +85,9 @@ def names_of(hint) -> list[str]:
         (ExecutorConfig, "kind", EXECUTORS),
         (ComputeConfig, "activation_checkpointing", ACTIVATION_CHECKPOINTINGS),
         (ComputeConfig, "attention", ("auto", *ATTENTIONS)),
-        (ComputeConfig, "dtype", COMPUTE_DTYPES),
+        (ComputeConfig, "dtype", ("auto", *DTYPE_BYTES)),
         (GuardConfig, "policy", GUARD_POLICIES),
-        (WorkersConfig, "codec", CODEC_CHOICES),
+        (WorkersConfig, "codec", CODECS),
         (ModelConfig, "architecture", MODEL_SPECS),
         (ModelConfig, "kmer_init", KMER_INITS),
         (ModelConfig, "preset", PRESETS),
@@ -110,7 +110,7 @@ def test_what_a_recipe_knows_of_a_name_is_what_its_table_says():
     facts = (
         (train.config.WITH_DECAY_STEPS, RATE_SCHEDULES, "has_decay_steps"),
         (train.config.ENDED_BY_PROBES, PHASE_ENDS, "needs_probes"),
-        (train.config.SPLIT_BACKWARD, PIPELINE_SCHEDULES, "takes_backward_apart"),
+        (train.config.SPLIT_BACKWARD, PIPELINE_SCHEDULES, "splits_backward"),
         (train.config.GOING_BACK, GUARD_POLICIES, "goes_back"),
     )
     for names, table, attribute in facts:
@@ -136,15 +136,16 @@ def test_a_pipeline_schedule_is_one_of_torchs_and_its_ranks_hold_each_piece_once
     """A rank's pieces are in the order of the layers; torch has one class for each name."""
     assert schedule.torch_name in get_schedule_class(schedule.torch_name).__name__
     pipe = Pipe(3, schedule.stages_per_rank or 2, 6)
-    held = [list(schedule.pieces_of_rank(pipe, rank)) for rank in range(pipe.ranks)]
+    held = [list(schedule.stages_of_rank(pipe, rank)) for rank in range(pipe.ranks)]
     assert all(pieces == sorted(pieces) and len(pieces) == pipe.pieces for pieces in held)
     assert sorted(itertools.chain(*held)) == list(range(pipe.ranks * pipe.pieces))
 
 
 def test_a_dtype_is_one_of_torchs_and_its_width_is_known():
-    for choice, on_gpu in itertools.product(COMPUTE_DTYPES.values(), (False, True)):
-        dtype = getattr(torch, choice.name(on_gpu))
-        assert DTYPE_BYTES[choice.name(on_gpu)] == dtype.itemsize
+    for name, num_bytes in DTYPE_BYTES.items():
+        assert getattr(torch, name).itemsize == num_bytes
+        assert {dtype_of(name, on_gpu=on_gpu) for on_gpu in (False, True)} == {name}
+    assert [dtype_of("auto", on_gpu=on_gpu) for on_gpu in (True, False)] == ["bfloat16", "float32"]
 
 
 @pytest.mark.parametrize("end", PHASE_ENDS.values(), ids=PHASE_ENDS)

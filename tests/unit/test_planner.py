@@ -390,9 +390,9 @@ def test_operations_and_time_by_hand():
 def test_batches():
     found = plan("data.microbatch_tokens=600", "phases.0.batch_rows=20", processes=4)
     span = found.spans[0]  # 20 rows for four readers; two rows of 256 fit 600 tokens
-    assert (span.reader_rows, span.microbatch_rows, span.num_microbatches) == (5, 2, 3)
+    assert (span.rank_rows, span.microbatch_rows, span.num_microbatches) == (5, 2, 3)
     span = plan(processes=16).spans[0]  # a row each, and room for four
-    assert (span.reader_rows, span.microbatch_rows, span.num_microbatches) == (1, 1, 1)
+    assert (span.rank_rows, span.microbatch_rows, span.num_microbatches) == (1, 1, 1)
     small = "data.microbatch_tokens=256"
     laid = plan("parallel.pipeline=2", "parallel.replicate=2", small, processes=8).layout.mesh
     assert (laid.pipeline, laid.replicate, laid.shard, laid.dp_size) == (2, 2, 2, 4)
@@ -401,7 +401,7 @@ def test_batches():
     )
     span = found.spans[0]  # four readers of two processes, which have room for eight rows
     assert (found.layout.mesh.fsdp, found.layout.mesh.dp_size, span.idle_share) == (4, 4, 0)
-    assert (span.reader_rows, span.microbatch_rows, span.num_microbatches) == (8, 8, 1)
+    assert (span.rank_rows, span.microbatch_rows, span.num_microbatches) == (8, 8, 1)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ from bench.plan import config_of, shipped_layouts
 from carbon.errors import ConfigError
 from train.__main__ import main
 from train.config import TrainConfig, read_recipe
-from train.planning.plan import Plan, check_fits, plan_of
-from train.schedule import Schedule
+from train.planning.plan import check_fits
 from train.trainer import check_memory
 
 RECIPES = Path(__file__).parents[2] / "train" / "recipes"
@@ -71,13 +70,9 @@ def test_a_layout_holds_nothing_that_changes_numbers(tmp_path, layout, message):
         read_recipe(path)
 
 
-def planned(config: TrainConfig, processes: int) -> Plan:
-    return plan_of(config, Schedule(config), processes, on_gpu=True)
-
-
 @pytest.mark.parametrize(("path", "gpus"), list(shipped_layouts()))
 def test_shipped_layouts_fit_gpus_of_80_gb(path, gpus):
-    check_fits(planned, config_of(path, gpus), gpus, 80e9)
+    check_fits(config_of(path, gpus), gpus, 80e9)
 
 
 def test_every_size_has_its_layouts():
@@ -111,13 +106,13 @@ def test_a_plan_that_does_not_fit_is_refused_with_what_to_change(capsys):
 def test_what_to_change_may_be_the_number_of_gpus():
     config = config_of(RECIPES / "carbon_8b.toml", 8)
     with pytest.raises(ConfigError, match=r"; set parallel\.reduce_each_microbatch = true$"):
-        check_fits(planned, config, 2, 100e9)
+        check_fits(config, 2, 100e9)
     each = config.replace(parallel=config.parallel.replace(reduce_each_microbatch=True))
-    check_fits(planned, each, 2, 100e9)
+    check_fits(each, 2, 100e9)
     with pytest.raises(ConfigError, match=r"; give 4 GPUs$"):
-        check_fits(planned, each, 2, 80e9)
+        check_fits(each, 2, 80e9)
     with pytest.raises(ConfigError, match="give larger GPUs, or train less"):
-        check_fits(planned, config, 2, 10e9)
+        check_fits(config, 2, 10e9)
 
 
 def test_a_run_on_gpus_is_refused_before_it_begins(monkeypatch):

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from carbon.errors import UserError
-from train.diloco.codecs import Codec, decoded
+from train.codecs import Codec, decoded
 from train.diloco.rounds import (
     Exchange,
     PseudoGradient,
@@ -19,7 +19,7 @@ from train.diloco.rounds import (
     plan_after,
 )
 from train.distributed.mesh import Ranks
-from train.distributed.recipes import differing
+from train.distributed.recipes import other_recipe
 
 _NUMBERS = ("tokens", "steps", "seconds")
 """Of a report, sent as fp64 in front of the pseudo-gradient."""
@@ -35,13 +35,9 @@ def check_alike(settings: Mapping[str, Any], ranks: Ranks) -> None:
         return
     of_all: list[Mapping[str, Any]] = [{}] * ranks.num_workers
     dist.all_gather_object(of_all, settings, group=ranks.sync_group)
-    first = of_all[0]
     for number, other in enumerate(of_all):
-        if names := differing(first, other):
-            raise UserError(
-                f"worker {number}: has another recipe than worker 0: {names[0]} is "
-                f"{other.get(names[0])}, and {first.get(names[0])} there; give all one recipe"
-            )
+        if refusal := other_recipe("worker", number, of_all[0], other):
+            raise UserError(refusal)
 
 
 @dataclass(slots=True)

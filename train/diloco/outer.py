@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from train.codecs import CODECS, Tensors
 from train.config import WorkersConfig
-from train.diloco.codecs import CODECS, Tensors
 from train.diloco.rounds import Plan, PseudoGradient, RoundRecord
 from train.diloco.streaming import fragments
 from train.diloco.weights import Weights

@@ -29,8 +29,8 @@ from carbon.io.files import scratch_folder, sha256_of_file
 from carbon.io.store import Store, open_tensors
 from carbon.model.save import OnDemand
 from carbon.progress import say
+from train.codecs import Codec, Tensors, decoded
 from train.config import WorkersConfig
-from train.diloco.codecs import Codec, Tensors, decoded
 from train.diloco.outer import OuterParams, OuterState, Snapshot
 from train.diloco.rounds import (
     Exchange,

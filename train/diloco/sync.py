@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from torch import Tensor
-
+from train.checkpoint import AlsoSaved
 from train.config import TrainConfig
 from train.diloco.group import check_alike
 from train.diloco.weights import ShardWeights, Weights, WholeWeights
@@ -16,7 +15,7 @@ from train.runs.record import Work
 from train.saved import RunState
 
 
-class OuterSync:
+class OuterSync(AlsoSaved):
     """Which steps a run takes, and what happens between them; here all, and nothing.
 
     Attributes:
@@ -34,10 +33,6 @@ class OuterSync:
         """Follow a step, which was good if it has tokens; set the step that is next."""
         state.step += 1
 
-    def steps_taken(self, state: RunState) -> int:
-        """Return the steps of the run that these processes have taken: names of checkpoints."""
-        return state.step
-
     def trained(self) -> Work | None:
         """Return the training of all workers in the outer parameters; None: there are none."""
         return None
@@ -49,19 +44,6 @@ class OuterSync:
 
     def close(self) -> None:
         """Release resources."""
-
-    # State in checkpoints
-
-    def expect(self, table: Mapping[str, Any]) -> None:
-        """Take what `to_table` gave, and make room for the tensors."""
-
-    def to_table(self) -> dict[str, Any]:
-        """Return what JSON can hold of it, when it is fit to be saved."""
-        return {}
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return its tensors by their names in a checkpoint."""
-        return {}
 
 
 class Worker(OuterSync):

@@ -8,8 +8,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from train.diloco.codecs import Tensors
-from train.distributed.gather import gather_full_state_dict
+from train.codecs import Tensors
+from train.distributed.gather import gather_full_state_dict, shapes_of_stages
 from train.distributed.mesh import Ranks, as_placed, local, named_parameters
 from train.distributed.parallelize import fill
 from train.distributed.stage import DecoderStage, stock_name
@@ -35,7 +35,8 @@ class Weights(ABC):
         for name, parameter in named_parameters(parts).items():
             if parameter.requires_grad:
                 self.held.setdefault(stock_name(name, parts[0].config), []).append(parameter)
-        self._shapes = _shapes(self.held, ranks)
+        own = {name: ends[0] for name, ends in self.held.items()}
+        self._shapes = {n: s for stage in shapes_of_stages(own, ranks) for n, s in stage.items()}
         self.sizes = {name: torch.Size(shape).numel() for name, shape in self._shapes.items()}
 
     @contextmanager
@@ -98,9 +99,8 @@ class WholeWeights(Weights):
                 whole.copy_(values[name])
             dist.broadcast(whole, group=self._ranks.group, group_src=0)
             for parameter in self.held.get(name, ()):
-                before = _copy_if(alpha, parameter)
-                fill(parameter, whole)
-                _mix(parameter, before, alpha)
+                with _mixed(parameter, alpha):
+                    fill(parameter, whole)
 
     def summed(self, sums: Tensor) -> Tensor:
         """Return the sums of the first process, which keeps all weights."""
@@ -128,9 +128,8 @@ class ShardWeights(Weights):
         """Copy each shard."""
         for name in names:
             for parameter in self.held.get(name, ()):
-                before = _copy_if(alpha, parameter)
-                local(parameter.detach()).copy_(values[name])
-                _mix(parameter, before, alpha)
+                with _mixed(parameter, alpha):
+                    local(parameter.detach()).copy_(values[name])
 
     def summed(self, sums: Tensor) -> Tensor:
         """Add up over the processes that share the weights."""
@@ -145,20 +144,12 @@ class ShardWeights(Weights):
         return as_placed(value, self.held[name][0])
 
 
-def _copy_if(alpha: float, parameter: nn.Parameter) -> Tensor | None:
-    return local(parameter.detach()).clone() if alpha else None
-
-
-def _mix(parameter: nn.Parameter, before: Tensor | None, alpha: float) -> None:
+@contextmanager
+def _mixed(parameter: nn.Parameter, alpha: float) -> Iterator[None]:
+    """Mix alpha of the weights before with 1 - alpha of those that are written meanwhile."""
+    shard = local(parameter.detach())
+    before = shard.clone() if alpha else None
+    yield
     if before is not None:
-        shard = local(parameter.detach())
         shard.mul_(1 - alpha)
         shard.add_(before.mul_(alpha))
-
-
-def _shapes(held: Mapping[str, list[nn.Parameter]], ranks: Ranks) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of all trained weights of a worker, in one order on all processes."""
-    own = {name: tuple(parameters[0].shape) for name, parameters in held.items()}
-    of_stages: list[dict[str, tuple[int, ...]]] = [{}] * ranks.shape.pipeline
-    dist.all_gather_object(of_stages, own, group=ranks.mesh.get_group("pipeline"))
-    return {name: shape for stage in of_stages for name, shape in stage.items()}

@@ -14,8 +14,8 @@ from typing import Any
 
 from torch import Tensor
 
+from train.codecs import CODECS, Tensors, encoded
 from train.config import TrainConfig
-from train.diloco.codecs import CODECS, Tensors, encoded
 from train.diloco.group import Group
 from train.diloco.outer import (
     Agreement,

@@ -23,10 +23,6 @@ from train.config import ComputeConfig
 from train.distributed.context import ContextShard, attend_to_row
 from train.planning.compute import ATTENTIONS, attention_of
 
-Kernel = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, int, float | None], Tensor]
-"""From queries, keys, values (tokens, heads, width), bounds of queries and of keys (pieces + 1,),
-the longest piece and the scale to results like queries."""
-
 _PREFIX = "carbon_"
 _SHARED_SDPA = "sdpa_of_shared_rows"
 _OF_VARLEN = inspect.signature(varlen_attn).parameters
@@ -74,20 +70,26 @@ def use_attention(
     """
     attend: Any = sdpa_attention_forward
     if not ATTENTIONS[name].has_mask:
-        module = ATTENTIONS[name].module
-        same_bits = torch.are_deterministic_algorithms_enabled()  # torch's own asks for itself
-        kernel = (
-            partial(_flash, import_module(module).flash_attn_varlen_func, same_bits)
-            if module
-            else _varlen
-        )
-        attend, name = partial(_attend, kernel), _PREFIX + name
+        attend, name = partial(_attend, *_kernel_of(ATTENTIONS[name].module)), _PREFIX + name
     if context_group:
         attend = partial(attend_to_row, attend, context_group)
         name = _SHARED_SDPA if name in ATTENTIONS else name
     if name not in ATTENTIONS:
         AttentionInterface.register(name, attend)
     network_config._attn_implementation = name
+
+
+def _kernel_of(module: str) -> tuple[Callable[..., Any], str]:
+    """Return the kernel of a package, or of torch, and the name of its scale.
+
+    Its arguments are queries, keys and values (tokens, heads, width), bounds of queries and of keys
+    (pieces + 1,), and twice the longest piece. Its result is like queries.
+    """
+    if not module:
+        return partial(varlen_attn, window_size=(-1, 0), **_GQA), "scale"
+    same_bits = torch.are_deterministic_algorithms_enabled()  # torch's own asks for itself
+    kernel = import_module(module).flash_attn_varlen_func
+    return partial(kernel, causal=True, deterministic=same_bits), "softmax_scale"
 
 
 def attention_arguments(
@@ -123,7 +125,8 @@ def attention_arguments(
 
 
 def _attend(
-    kernel: Kernel,
+    kernel: Callable[..., Any],
+    scale: str,
     module: torch.nn.Module,
     query: Tensor,
     key: Tensor,
@@ -142,48 +145,6 @@ def _attend(
     q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (query, key, value))
     if asked_keys is not None:
         k, v = k[asked_keys], v[asked_keys]
-    found = kernel(q, k, v, bounds_q, bounds_k, longest, scaling)
+    found = kernel(q, k, v, bounds_q, bounds_k, longest, longest, **{scale: scaling})
+    found = found[0] if isinstance(found, tuple) else found
     return found.reshape(query.shape[0], query.shape[2], *found.shape[1:]), None
-
-
-def _varlen(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    bounds_q: Tensor,
-    bounds_k: Tensor,
-    longest: int,
-    scale: float | None,
-) -> Tensor:
-    found: Any = varlen_attn(
-        q, k, v, bounds_q, bounds_k, longest, longest, scale=scale, window_size=(-1, 0), **_GQA
-    )
-    result: Tensor = found
-    return result
-
-
-def _flash(
-    flash_attn_varlen_func: Callable[..., Any],
-    same_bits: bool,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    bounds_q: Tensor,
-    bounds_k: Tensor,
-    longest: int,
-    scale: float | None,
-) -> Tensor:
-    found = flash_attn_varlen_func(
-        q,
-        k,
-        v,
-        cu_seqlens_q=bounds_q,
-        cu_seqlens_k=bounds_k,
-        max_seqlen_q=longest,
-        max_seqlen_k=longest,
-        softmax_scale=scale,
-        causal=True,
-        deterministic=same_bits,
-    )
-    result: Tensor = found[0] if isinstance(found, tuple) else found
-    return result

@@ -19,10 +19,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from carbon.errors import UserError
 from carbon.progress import say
+
+if TYPE_CHECKING:
+    from torch.distributed import Store  # type: ignore[attr-defined]
 
 ONE_LINE_ERRORS = (UserError, FloatingPointError, OSError)
 NOTE = "CARBON_KILLED_NOTE"
@@ -118,22 +121,6 @@ def _signal_that_ended(pid: int) -> int:
     return 0 if number in _ORDERLY else number
 
 
-class Store(Protocol):
-    """The part of `torch.distributed.Store` that is used."""
-
-    def set(self, key: str, value: str) -> None:
-        """Write."""
-
-    def add(self, key: str, amount: int) -> int:
-        """Count on, and return the sum."""
-
-    def get(self, key: str) -> bytes:
-        """Read, and wait until it is there."""
-
-    def check(self, keys: list[str]) -> bool:
-        """Return whether all keys exist."""
-
-
 class SharedFate:
     """While it is open, the failure of any process ends this one.
 
@@ -142,7 +129,7 @@ class SharedFate:
     """
 
     def __init__(
-        self, store: Store, rank: int, environment: Mapping[str, str] = os.environ
+        self, store: "Store", rank: int, environment: Mapping[str, str] = os.environ
     ) -> None:
         """Prepare.
 

@@ -16,6 +16,14 @@ from train.distributed.stage import DecoderStage, stock_name
 _END = -1
 
 
+def shapes_of_stages(held: Mapping[str, Tensor], ranks: Ranks) -> list[dict[str, tuple[int, ...]]]:
+    """Return the whole shapes of the weights that each rank of a pipeline holds."""
+    own = {name: tuple(weight.shape) for name, weight in held.items()}
+    found: list[dict[str, tuple[int, ...]]] = [{}] * ranks.shape.pipeline
+    dist.all_gather_object(found, own, group=ranks.mesh.get_group("pipeline"))
+    return found
+
+
 @contextmanager
 def gather_full_state_dict(
     parts: list[DecoderStage], ranks: Ranks
@@ -55,11 +63,8 @@ class _Gathering:
         self._held = {stock_name(n, network): p for n, p in named_parameters(parts).items()}
         self._ranks = ranks
         self._pipeline, self._shards = (ranks.mesh.get_group(n) for n in ("pipeline", "shard"))
-        shapes = {name: tuple(p.shape) for name, p in self._held.items()}
-        found: list[dict[str, tuple[int, ...]]] = [{}] * ranks.shape.pipeline
-        dist.all_gather_object(found, shapes, group=self._pipeline)
         self._places: dict[str, tuple[int, tuple[int, ...]]] = {}
-        for place, of_place in enumerate(found):
+        for place, of_place in enumerate(shapes_of_stages(self._held, ranks)):
             for name, shape in of_place.items():
                 self._places.setdefault(name, (place, shape))
         self.names = list(self._places)

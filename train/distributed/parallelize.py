@@ -1,5 +1,6 @@
 """The parallel plan: from a stock network to this process's parts of it."""
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,18 +16,18 @@ from train.distributed.attention import chosen_attention, use_attention
 from train.distributed.float8 import use_float8
 from train.distributed.mesh import Ranks
 from train.distributed.stage import DecoderStage, choose_trained, recompute, stock_name
-from train.distributed.tensor import SequenceSlice, share_matrices
+from train.distributed.tensor import share_matrices, slice_of_sequence
 from train.distributed.weights import KMER_INITS, initial_weight, is_adapter
 from train.models.network import Sizes, build_network
 from train.models.start import Start
-from train.planning.compute import ACTIVATION_CHECKPOINTINGS, COMPUTE_DTYPES
+from train.planning.compute import ACTIVATION_CHECKPOINTINGS, dtype_of
 from train.planning.mesh import layout_of
 from train.planning.pipeline import schedule_of
 
 
 def compute_dtype(config: TrainConfig, device: torch.device) -> torch.dtype:
     """Return the dtype of products and activations."""
-    name = COMPUTE_DTYPES[config.compute.dtype].name(on_gpu=device.type == "cuda")
+    name = dtype_of(config.compute.dtype, on_gpu=device.type == "cuda")
     found: torch.dtype = getattr(torch, name)
     return found
 
@@ -38,7 +39,7 @@ def check_schedule(parallel: ParallelConfig) -> None:
         UserError: the schedule takes backward apart and PyTorch is too old. 2.11 takes arguments
             for tensors that are none, and asks a Python operator for what only others have.
     """
-    apart = parallel.pipeline > 1 and schedule_of(parallel).takes_backward_apart
+    apart = parallel.pipeline > 1 and schedule_of(parallel).splits_backward
     if apart and TorchVersion(torch.__version__) < "2.13":
         raise UserError(
             f"parallel.schedule = {parallel.schedule!r} needs PyTorch 2.13, and this is "
@@ -90,7 +91,7 @@ def parallelize(stage: DecoderStage, config: TrainConfig, ranks: Ranks) -> None:
     stage.share = ranks.share
     if ranks.shape.tensor > 1:
         share_matrices(stage, ranks)
-        stage.own_tokens = SequenceSlice(ranks.tensor_rank, ranks.shape.tensor)
+        stage.own_tokens = partial(slice_of_sequence, ranks)
     if compute.float8:
         use_float8(stage.layers(), ranks.device)
     for layer in stage.layers():

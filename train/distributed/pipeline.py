@@ -127,15 +127,8 @@ class Pipeline:
 
 
 def _call(part: DecoderStage, batch: Batch) -> Tensor:
-    loss: Tensor = part(
-        batch.input_ids,
-        position_ids=batch.position_ids,
-        targets=batch.targets,
-        known=batch.known,
-        bounds=batch.bounds,
-        key_bounds=batch.key_bounds,
-        longest=batch.longest,
-    )
+    rest = batch._asdict()
+    loss: Tensor = part(rest.pop("input_ids"), **rest)
     return loss
 
 

@@ -15,6 +15,18 @@ def differing(first: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     return [name for name in sorted({*first, *other}) if first.get(name) != other.get(name)]
 
 
+def other_recipe(
+    whose: str, number: int, first: Mapping[str, Any], other: Mapping[str, Any]
+) -> str:
+    """Return how the recipe of a process or worker differs from the first one's, if it does."""
+    if not (names := differing(first, other)):
+        return ""
+    return (
+        f"{whose} {number}: has another recipe than {whose} 0: {names[0]} is "
+        f"{other.get(names[0])}, and {first.get(names[0])} there; give all one recipe"
+    )
+
+
 def check_one_recipe(settings: Mapping[str, Any], timeout: timedelta) -> Store:
     """Compare the settings of a launch's processes in the store in which torchrun joins them.
 
@@ -30,13 +42,7 @@ def check_one_recipe(settings: Mapping[str, Any], timeout: timedelta) -> Store:
     if rank == 0:
         store.set("first", json.dumps(settings))
     first = json.loads(store.get("first"))
-    refusal = "none"
-    if names := differing(first, settings):
-        refusal = (
-            f"process {rank}: has another recipe than process 0: {names[0]} is "
-            f"{settings.get(names[0])}, and {first.get(names[0])} there; give all one recipe"
-        )
-    store.set(f"of-{rank}", refusal)
+    store.set(f"of-{rank}", other_recipe("process", rank, first, settings) or "none")
     if rank == 0:
         of_all = [store.get(f"of-{number}").decode() for number in range(world_size)]
         store.set("refusal", next((each for each in of_all if each != "none"), "none"))

@@ -72,16 +72,9 @@ def _layer_plan(head_norms: Iterable[str]) -> dict[str, Any]:
     return plan | {f"self_attn.{norm}": of_heads for norm in head_norms}
 
 
-class SequenceSlice:
-    """The slice of each row that a process has between matrices, and computes the loss of."""
-
-    def __init__(self, rank: int, size: int) -> None:
-        """Take a process's place on the tensor axis."""
-        self._rank, self._size = rank, size
-
-    def __call__(self, tokens: Tensor) -> Tensor:
-        """Return the process's tokens (B, T / size) of (B, T)."""
-        return tokens.chunk(self._size, dim=1)[self._rank]
+def slice_of_sequence(ranks: Ranks, tokens: Tensor) -> Tensor:
+    """Return the tokens (B, T / size) of (B, T) that a process has between matrices."""
+    return tokens.chunk(ranks.shape.tensor, dim=1)[ranks.tensor_rank]
 
 
 def whole(weight: Tensor) -> Tensor:

@@ -101,7 +101,7 @@ def initial_weight(
     shape: torch.Size,
     network_config: PreTrainedConfig,
     seed: int,
-    kmer_rows: KmerInit = KMER_INITS["independent"],
+    kmer_init: KmerInit = KMER_INITS["independent"],
 ) -> Tensor:
     """Return a parameter as it begins, fp32 on the CPU: a function of its name and the seed alone.
 
@@ -118,20 +118,20 @@ def initial_weight(
         return (2 * torch.rand(shape, generator=generator) - 1) * (1 / math.sqrt(shape[1]))
     weight = torch.randn(shape, generator=generator)
     if name in (_EMBEDDING, "lm_head.weight"):
-        _share(weight[NATIVE.kmer_rows], kmer_rows, generator)
+        _share(weight[NATIVE.kmer_rows], kmer_init, generator)
     weight *= network_config.initializer_range
     if name == _EMBEDDING:
         weight[network_config.pad_token_id] = 0
     return weight
 
 
-def _share(rows: Tensor, kmer_rows: KmerInit, generator: torch.Generator) -> None:
+def _share(rows: Tensor, kmer_init: KmerInit, generator: torch.Generator) -> None:
     """Let 6-mers have in common what their bases are: rows (4096, width) of unit variance."""
-    if kmer_rows.shared:
+    if kmer_init.shared:
         of_bases = torch.randn((K, 4, rows.shape[1]), generator=generator)
         common = of_bases[torch.arange(K), torch.from_numpy(KMER_DIGITS).long()].sum(1) / K**0.5
-        rows.mul_((1 - kmer_rows.shared) ** 0.5).add_(common, alpha=kmer_rows.shared**0.5)
-    rows *= kmer_rows.scale
+        rows.mul_((1 - kmer_init.shared) ** 0.5).add_(common, alpha=kmer_init.shared**0.5)
+    rows *= kmer_init.scale
 
 
 _ENDS = ("model.embed_tokens.weight", "lm_head.weight")

@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,7 +91,7 @@ class Start:
             if (tags := tuple(tag for tag in pair if tag))
         }
 
-    def held_rows(self, tags: tuple[str, ...]) -> list[int]:
+    def frozen_rows(self, tags: tuple[str, ...]) -> list[int]:
         """Return frozen rows below the 6-mers: rows that no tag of the corpus uses."""
         trained = {NATIVE.begin, NATIVE.other}
         if not self.is_hybrid:
@@ -139,8 +140,8 @@ def open_start(config: TrainConfig) -> Start | None:
     _folder_of(config.model.start)
     start = Start(carbon_folder(config.model.start))
     _check_fit(config, start.folder.config)
-    if TUNINGS[config.model.tune].adapts:
-        _require_peft()
+    if TUNINGS[config.model.tune].adapts and find_spec("peft") is None:
+        raise UserError("model.tune = 'lora': needs peft; pip install 'carbon-dna[finetune]'")
     return start
 
 
@@ -203,15 +204,6 @@ def _check_fit(config: TrainConfig, found: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"model.last_layers = {model.last_layers}: {model.start} has {layers} layers"
         )
-
-
-def _require_peft() -> None:
-    try:
-        import peft  # noqa: F401
-    except ImportError:
-        raise UserError(
-            "model.tune = 'lora': needs peft; pip install 'carbon-dna[finetune]'"
-        ) from None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

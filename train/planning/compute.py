@@ -48,24 +48,15 @@ def attention_of(asked: str, dtype: str, *, on_gpu: bool) -> str:
     return asked
 
 
-@dataclass(frozen=True, slots=True)
-class ComputeDtype:
-    """Names of torch's dtypes of products and activations, with a GPU and without one."""
-
-    on_gpu: str
-    on_cpu: str
-
-    def name(self, on_gpu: bool) -> str:
-        """Return the one for a device."""
-        return self.on_gpu if on_gpu else self.on_cpu
-
-
-COMPUTE_DTYPES = {
-    "auto": ComputeDtype(on_gpu="bfloat16", on_cpu="float32"),
-    "float32": ComputeDtype(on_gpu="float32", on_cpu="float32"),
-    "bfloat16": ComputeDtype(on_gpu="bfloat16", on_cpu="bfloat16"),
-}
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2}
+"""Names of torch's dtypes of products and activations, with the bytes of a number."""
+
+
+def dtype_of(asked: str, *, on_gpu: bool) -> str:
+    """Return the dtype that a run computes in; `auto` is bf16 on a GPU and fp32 on a CPU."""
+    if asked == "auto":
+        return "bfloat16" if on_gpu else "float32"
+    return asked
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

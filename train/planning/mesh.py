@@ -125,7 +125,7 @@ def check_tensor(sizes: Sizes, tensor: int) -> None:
 
 def check_batches(schedule: Schedule, mesh: Mesh) -> None:
     """Raise ConfigError unless the processes can share a batch, and each row of it."""
-    num_readers, context = mesh.dp_size, mesh.context
+    dp_size, context = mesh.dp_size, mesh.context
     for span in schedule.spans:
         if context > 1 and span.context_tokens % (2 * context):
             raise ConfigError(
@@ -139,10 +139,10 @@ def check_batches(schedule: Schedule, mesh: Mesh) -> None:
                 f"tokens of a row are not divided by parallel.tensor = {mesh.tensor}; change one "
                 "of them"
             )
-        if span.batch_rows % num_readers:
+        if span.batch_rows % dp_size:
             raise ConfigError(
                 f"phases.{span.number} ('{span.phase.name}'): batches of {span.batch_rows} rows of "
-                f"{span.context_tokens} tokens cannot be shared by {num_readers} processes evenly; "
+                f"{span.context_tokens} tokens cannot be shared by {dp_size} processes evenly; "
                 "change batch_rows or the number of processes"
             )
 
@@ -171,7 +171,7 @@ def stages_of_rank(parallel: ParallelConfig, pipeline_rank: int) -> list[int]:
     """Return which stages a rank of a pipeline holds, in the order of the layers."""
     if parallel.pipeline == 1:
         return [0]
-    return list(schedule_of(parallel).pieces_of_rank(pipe_of(parallel, 1), pipeline_rank))
+    return list(schedule_of(parallel).stages_of_rank(pipe_of(parallel, 1), pipeline_rank))
 
 
 def balanced(costs: Sequence[float], parts: int) -> list[range]:

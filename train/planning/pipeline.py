@@ -47,7 +47,7 @@ class PipelineSchedule:
     Attributes:
         torch_name: what `torch.distributed.pipelining` calls it.
         stages_per_rank: pieces of the network that a rank holds; None: set by the recipe.
-        pieces_of_rank: which they are, in the order of the layers.
+        stages_of_rank: which they are, in the order of the layers.
         problem: why a number of microbatches cannot be taken, nothing if it can.
         waiting: how long a rank waits in a step, in times of a piece: of its forward and backward,
             or of its forward alone if backward is taken apart.
@@ -58,14 +58,14 @@ class PipelineSchedule:
 
     torch_name: str
     stages_per_rank: int | None
-    pieces_of_rank: Callable[[Pipe, int], Sequence[int]] = _interleaved
+    stages_of_rank: Callable[[Pipe, int], Sequence[int]] = _interleaved
     problem: Callable[[Pipe], str] = lambda pipe: ""
     waiting: Callable[[Pipe], int]
     in_flight: Callable[[Pipe, int], int]
     held_for_weights: Callable[[int], int] | None = None
 
     @property
-    def takes_backward_apart(self) -> bool:
+    def splits_backward(self) -> bool:
         """Whether backward is one for inputs and a later one for weights."""
         return self.held_for_weights is not None
 
@@ -76,7 +76,7 @@ class PipelineSchedule:
         forward, and transfers no time. All ranks end a step together, with the gradient's norm.
         """
         waiting, working = self.waiting(pipe), pipe.pieces * pipe.microbatches
-        if self.takes_backward_apart:
+        if self.splits_backward:
             working *= 3
         return waiting / (waiting + working)
 
@@ -142,7 +142,7 @@ PIPELINE_SCHEDULES = {
         torch_name="ZBVZeroBubble",
         stages_per_rank=2,
         # Down the ranks and up again.
-        pieces_of_rank=lambda pipe, rank: (rank, 2 * pipe.ranks - 1 - rank),
+        stages_of_rank=lambda pipe, rank: (rank, 2 * pipe.ranks - 1 - rank),
         waiting=lambda pipe: max(pipe.ranks - 1, 4 * pipe.ranks - 2 * pipe.microbatches - 2),
         in_flight=lambda pipe, rank: min(
             2 * pipe.microbatches, 2 * pipe.ranks, pipe.microbatches + rank + 1
@@ -174,19 +174,19 @@ def microbatch_rows(config: TrainConfig, context_tokens: int) -> int:
     return max(1, config.data.microbatch_tokens * config.parallel.context // context_tokens)
 
 
-def num_microbatches(parallel: ParallelConfig, span: Span, num_readers: int, at_once: int) -> int:
+def num_microbatches(parallel: ParallelConfig, span: Span, dp_size: int, at_once: int) -> int:
     """Return the microbatches of a data-parallel rank, checked against the pipeline schedule.
 
     Args:
         parallel: how processes share the work.
         span: whose batches they are.
-        num_readers: groups of processes that read rows of their own.
+        dp_size: groups of processes that read rows of their own.
         at_once: rows of a microbatch.
 
     Raises:
         ConfigError: a pipeline cannot take them.
     """
-    rows = span.batch_rows // num_readers
+    rows = span.batch_rows // dp_size
     count = -(-rows // at_once)
     if parallel.pipeline == 1:
         return count

@@ -3,7 +3,6 @@
 docs/developers/planner.md has the formulas, their sources, and their limits.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,9 +14,9 @@ from train.optim import OPTIMIZERS
 from train.planning.compute import (
     ACTIVATION_CHECKPOINTINGS,
     ATTENTIONS,
-    COMPUTE_DTYPES,
     DTYPE_BYTES,
     attention_of,
+    dtype_of,
 )
 from train.planning.memory import Memory, Process, memory_of
 from train.planning.mesh import Layout, check_batches, layout_of
@@ -38,7 +37,7 @@ class SpanPlan:
     """Steps over which rows have one length.
 
     Attributes:
-        reader_rows: rows of a batch of one data-parallel rank.
+        rank_rows: rows of a batch of one data-parallel rank.
         microbatch_rows: of them at once.
         idle_share: of a step, that a process of a pipeline waits.
         flops: operations of all processes, including recomputation.
@@ -49,7 +48,7 @@ class SpanPlan:
     phase: str
     context_tokens: int
     batch_rows: int
-    reader_rows: int
+    rank_rows: int
     microbatch_rows: int
     num_microbatches: int
     num_steps: int
@@ -116,7 +115,7 @@ def plan_of(
     layout = layout_of(config, Sizes.of(network), world_size)
     check_batches(schedule, layout.mesh)
     on_gpu = peak_flops is not None if on_gpu is None else on_gpu
-    dtype = COMPUTE_DTYPES[config.compute.dtype].name(on_gpu)
+    dtype = dtype_of(config.compute.dtype, on_gpu=on_gpu)
     processes = _processes(config, network, layout, dtype, on_gpu)
     speed = None if peak_flops is None else peak_flops * mfu * world_size
     spans = tuple(_plan_of_span(config, network, span, processes, speed) for span in schedule.spans)
@@ -179,7 +178,7 @@ def _plan_of_span(
         phase=span.phase.name,
         context_tokens=span.context_tokens,
         batch_rows=span.batch_rows,
-        reader_rows=span.batch_rows // readers,
+        rank_rows=span.batch_rows // readers,
         microbatch_rows=at_once,
         num_microbatches=count,
         num_steps=span.num_steps,
@@ -203,15 +202,11 @@ _SHARE_LEFT_FREE = 0.1
 _BYTES_LEFT_FREE = 2e9
 _MOST_TIMES_PROCESSES = 64
 
-Planned = Callable[[TrainConfig, int], Plan]
-"""From settings and a number of processes to their plan."""
 
-
-def check_fits(planned: Planned, config: TrainConfig, processes: int, gpu_bytes: float) -> None:
+def check_fits(config: TrainConfig, processes: int, gpu_bytes: float) -> None:
     """Refuse a run that takes more memory than a GPU has.
 
     Args:
-        planned: makes plans; a ConfigError says that processes and settings do not go together.
         config: of the run.
         processes: one to a GPU.
         gpu_bytes: memory of a GPU; a tenth and 2 GB stay free for what no plan counts.
@@ -221,25 +216,30 @@ def check_fits(planned: Planned, config: TrainConfig, processes: int, gpu_bytes:
     """
     check(gpu_bytes > 0, f"a GPU of {_gb(gpu_bytes)} GB: give more than 0")
     room = gpu_bytes * (1 - _SHARE_LEFT_FREE) - _BYTES_LEFT_FREE
-    plan = planned(config, processes)
+    plan = _plan_on_gpus(config, processes)
     if plan.peak_bytes <= room:
         return
     fullest = max(plan.spans, key=lambda span: max(memory.peak for memory in span.memory))
     raise ConfigError(
         f"phase {fullest.phase!r} takes {_gb(plan.peak_bytes)} GB of a GPU that has "
         f"{_gb(gpu_bytes)}, of which {_gb(room)} can be planned for (docs/plan.md); "
-        f"{_remedy(planned, config, processes, plan, room)}"
+        f"{_remedy(config, processes, plan, room)}"
     )
 
 
-def _remedy(planned: Planned, config: TrainConfig, processes: int, plan: Plan, room: float) -> str:
+def _plan_on_gpus(config: TrainConfig, processes: int) -> Plan:
+    """Return a plan, or raise ConfigError if processes and settings do not go together."""
+    return plan_of(config, Schedule(config), processes, on_gpu=True)
+
+
+def _remedy(config: TrainConfig, processes: int, plan: Plan, room: float) -> str:
     """Return what makes a plan fit: settings that change no number, then more processes."""
     changed: dict[str, str] = {}
     for key, value in _savings(config):
         table, _, name = key.partition(".")
         try:
             tried = config.replace(**{table: getattr(config, table).replace(**{name: value})})
-            found = planned(tried, processes)
+            found = _plan_on_gpus(tried, processes)
         except ConfigError:  # a schedule or a batch does not go with it
             continue
         if found.peak_bytes < plan.peak_bytes:
@@ -250,7 +250,7 @@ def _remedy(planned: Planned, config: TrainConfig, processes: int, plan: Plan, r
             return f"set {' and '.join(changed.values())}"
     while (processes := 2 * processes) <= _MOST_TIMES_PROCESSES * plan.world_size:
         try:
-            fits = planned(config, processes).peak_bytes <= room
+            fits = _plan_on_gpus(config, processes).peak_bytes <= room
         except ConfigError:
             continue
         if fits:

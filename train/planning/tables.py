@@ -84,7 +84,7 @@ def _span_table(plan: Plan, num_devices: int) -> list[str]:
             hours = (span.seconds / 3600, span.seconds * num_devices / 3600)
         rows.append(
             (
-                *(span.phase, span.context_tokens, span.batch_rows, span.reader_rows),
+                *(span.phase, span.context_tokens, span.batch_rows, span.rank_rows),
                 *(span.microbatch_rows, span.num_microbatches, span.num_steps, span.num_tokens),
                 *(f"{span.flops:.3g}", 100 * span.idle_share, *hours),
             )
@@ -93,8 +93,7 @@ def _span_table(plan: Plan, num_devices: int) -> list[str]:
 
 
 def _total(plan: Plan) -> list[str]:
-    seconds = [span.seconds for span in plan.spans if span.seconds is not None]
-    return [f"all phases: {_duration(sum(seconds))}"] if len(seconds) == len(plan.spans) else []
+    return [] if plan.seconds is None else [f"all phases: {_duration(plan.seconds)}"]
 
 
 def _duration(seconds: float) -> str:

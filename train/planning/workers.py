@@ -5,84 +5,14 @@ docs/developers/planner.md.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from carbon.io.config import check
 from carbon.progress import TableRow
+from train.codecs import CODECS, Codec
 from train.config import WorkersConfig
 from train.planning.plan import Plan
-
-Layout = dict[str, tuple[str, tuple[int, ...]]]
-"""From a part to its dtype, as safetensors names it, and its shape."""
-
-DTYPE_BYTES = {"F32": 4, "BF16": 2, "I8": 1, "U8": 1}
-INT8_BLOCK = 256
-TOP_CHUNK = 4096
-"""Numbers that an index of `TOP_INDEX_BITS` finds one of."""
-TOP_KEPT = 64
-"""Of a whole chunk; of the rest of a tensor, the same share."""
-TOP_INDEX_BITS = 12
-TOP_CODE_BITS = 2
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CodecChoice:
-    """A way to write a tensor of fp32.
-
-    Attributes:
-        name: in a recipe and in the record of a round.
-        layout: from the numbers of a tensor to its parts as they are stored.
-        feedback: share of the unsent rest that is added to the next one (error feedback); None
-            if nothing is kept.
-    """
-
-    name: str
-    layout: Callable[[int], Layout]
-    feedback: float | None = None
-
-    def num_bytes(self, numel: int) -> int:
-        """Return the bytes of all parts of a tensor."""
-        parts = self.layout(numel).values()
-        return sum(DTYPE_BYTES[dtype] * math.prod(shape) for dtype, shape in parts)
-
-
-def packed_bytes(count: int, bits: int) -> int:
-    """Return the bytes of `count` numbers of `bits` bits, in groups that fill whole bytes."""
-    group_bits = math.lcm(bits, 8)
-    return math.ceil(count * bits / group_bits) * group_bits // 8
-
-
-def top_kept(numel: int) -> int:
-    """Return how many numbers of a tensor are sent: of the rest of a chunk, one at least."""
-    whole, rest = divmod(numel, TOP_CHUNK)
-    return whole * TOP_KEPT + math.ceil(rest * TOP_KEPT / TOP_CHUNK)
-
-
-def _int8(numel: int) -> Layout:
-    return {"codes": ("I8", (numel,)), "scales": ("F32", (math.ceil(numel / INT8_BLOCK),))}
-
-
-def _top2(numel: int) -> Layout:
-    kept, chunks = top_kept(numel), math.ceil(numel / TOP_CHUNK)
-    return {
-        "indices": ("U8", (packed_bytes(kept, TOP_INDEX_BITS),)),
-        "codes": ("U8", (packed_bytes(kept, TOP_CODE_BITS),)),
-        "magnitudes": ("F32", (chunks, 2)),
-    }
-
-
-CODEC_CHOICES = {
-    choice.name: choice
-    for choice in (
-        CodecChoice(name="fp32", layout=lambda n: {"values": ("F32", (n,))}),
-        CodecChoice(name="bf16", layout=lambda n: {"values": ("BF16", (n,))}),
-        CodecChoice(name="int8", layout=_int8),
-        CodecChoice(name="top2", layout=_top2, feedback=0.95),
-    )
-}
-
 
 FEW_ROUNDS = 120
 """Of each weight: below so many the plain mean learned more than momentum (the lab book)."""
@@ -112,7 +42,7 @@ class WorkersPlan:
     """
 
     num_parameters: int
-    codec: CodecChoice
+    codec: Codec
     workers: int
     every_steps: int
     fragments: int
@@ -258,7 +188,7 @@ def workers_plan(config: WorkersConfig, plan: Plan, gbit_per_s: float | None = N
 
 
 def _of_diloco(config: WorkersConfig) -> dict[str, Any]:
-    codec, num_others = CODEC_CHOICES[config.codec], config.count - 1
+    codec, num_others = CODECS[config.codec], config.count - 1
     return {
         "codec": codec,
         "every_steps": config.every_steps,
@@ -273,7 +203,7 @@ def _of_sparta(config: WorkersConfig) -> dict[str, Any]:
     ring = 2 * (config.count - 1) / config.count
     in_fp64 = 2 * ring
     return {
-        "codec": CODEC_CHOICES["fp32"],
+        "codec": CODECS["fp32"],
         "every_steps": 1,
         "fragments": 1,
         "share": config.share,

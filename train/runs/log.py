@@ -87,8 +87,7 @@ class RunLog:
         # JSON cannot represent numbers that are not finite.
         metrics = {k: None if _is_lost(v) else v for k, v in metrics.items()}
         self._write("metrics", metrics)
-        numbers = {k: v for k, v in metrics.items() if isinstance(v, int | float)}
-        self._tracker.log(metrics["step"], numbers)
+        self._tracker.log(metrics["step"], metrics)
         self._left.total = total_steps  # which falls where a signal ends a phase
         self._left.advance(metrics["step"] - self._last_step)
         self._last_step = metrics["step"]

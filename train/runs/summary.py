@@ -1,6 +1,5 @@
 """One HTML page about one run: recipe, curves and cost."""
 
-import html
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,6 +8,7 @@ from typing import Any, Literal
 
 import matplotlib
 import numpy as np
+from markupsafe import Markup
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 from numpy.typing import NDArray
@@ -17,14 +17,7 @@ from carbon import __version__
 from carbon.io.files import atomic_file
 from carbon.progress import TableRow
 from carbon.reports.figures import BLUE, GREEN, GREY, INK, ORANGE, PAGE_STYLE, PURPLE, svg_of
-from carbon.reports.render import (
-    html_answer,
-    html_figure,
-    html_grid,
-    html_page,
-    html_section,
-    html_table,
-)
+from carbon.reports.render import html_table, render_page
 from carbon.run_folder import Line, column, reduced, stretches
 from train.optim import OPTIMIZERS
 from train.runs.record import (
@@ -52,22 +45,46 @@ def write_summary(run: Path) -> Path:
         ConfigError: config.toml is missing, or a file of the folder is malformed.
     """
     record = read_run(run)
-    made = (_answer, _totals, _recipe, _curves, _rounds, _probes, _events)
-    small = (
+    config, optimizer = record.config, record.config.optimizer
+    header, *recipe = recipe_rows(record)
+    listed = [event for event in record.events if event["event"] != "save"]
+    events: list[TableRow] = [
+        (int(event["step"]), str(event["event"]), str(event["message"]))
+        for event in listed[-_MOST_EVENTS:]
+    ]
+    page = render_page(
+        "train.html",
+        f"Training run {record.name}",
         f"Carbon {__version__}. From the run folder: config.toml, metrics.jsonl, probes.jsonl, "
-        "events.jsonl and rounds.jsonl."
+        "events.jsonl and rounds.jsonl.",
+        run=record,
+        config=config,
+        beginning=beginning(config),
+        optimizer=OPTIMIZERS[optimizer.name].label(optimizer),
+        answer=_answer(record),
+        totals=Markup(html_table(_totals(record))),
+        recipe=Markup(html_table(recipe, header)),
+        stretch=-(-len(record.steps) // _POINTS),
+        skipped=_skipped(record),
+        changes=objective_changes(record),
+        waited=_duration(float(np.nansum(column(record.rounds, "wait_seconds")))),
+        listed=listed,
+        most_events=_MOST_EVENTS,
+        events=Markup(html_table(events, ("step", "event", "message"))),
+        pictures={
+            name: figure and Markup(svg_of(figure)) for name, figure in _figures(record).items()
+        },
     )
-    page = html_page(f"Training run {record.name}", small, *(part(record) for part in made))
     with atomic_file(run / "summary.html") as temporary:
         temporary.write_text(page, encoding="utf-8")
     return run / "summary.html"
 
 
-def _answer(record: RunRecord) -> str:
-    """Say how far the run has come and what its model reads by now; draw its loss."""
+def _answer(record: RunRecord) -> list[str]:
+    """Say how far the run has come and what its model reads by now."""
     steps, planned = record.steps, Schedule(record.config).total_steps
     if not steps:
-        return html_answer([f"No step has been taken yet; {planned:,} are planned."])
+        return [f"No step has been taken yet; {planned:,} are planned."]
     seconds = _seconds(record)
     within = f" in {_duration(seconds)} of computing" if seconds else ""
     sentences = [
@@ -88,17 +105,13 @@ def _answer(record: RunRecord) -> str:
     ][:1]
     if skipped := len(_skipped(record)):
         sentences.append(f"Steps that were skipped: {skipped:,}.")
-    caption = (
-        "Nats per base of training rows: the chain is the likelihood of the sequence and means the "
-        "same under either objective; the marginals are what FNS trains."
-    )
-    return html_answer(sentences) + _picture(caption, loss_figure(record))
+    return sentences
 
 
-def _totals(record: RunRecord) -> str:
+def _totals(record: RunRecord) -> list[TableRow]:
     steps = record.steps
     if not steps:
-        return ""
+        return []
     rows: list[TableRow] = [
         ("steps", f"{steps[-1]['step']:,} of {Schedule(record.config).total_steps:,} planned"),
         ("steps skipped", f"{len(_skipped(record)):,}"),
@@ -112,11 +125,7 @@ def _totals(record: RunRecord) -> str:
     if np.isfinite(used).any():
         rows.append(("share of peak FLOP/s (MFU), mean", f"{100 * np.nanmean(used):.1f} %"))
     rows += [(name, f"{value:.4f} at step {step:,}") for name, step, value in results_of(record)]
-    text = (
-        "The time is tokens over tokens a second, summed over steps: start, probes and saves are "
-        "not in it, nor are steps that were taken back."
-    )
-    return html_section("In short", text, html_table(rows))
+    return rows
 
 
 def _seconds(record: RunRecord) -> float:
@@ -148,18 +157,6 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.1f} minutes" if seconds >= 60 else f"{seconds:.1f} seconds"
 
 
-def _recipe(record: RunRecord) -> str:
-    config, optimizer = record.config, record.config.optimizer
-    text = (
-        f"{beginning(config)}; corpus {config.data.corpus}; seed {config.seed}. "
-        f"{OPTIMIZERS[optimizer.name].label(optimizer)}; gradients clipped to a norm of "
-        f"{optimizer.clip_norm:g}; "
-        f"dtype {config.compute.dtype}."
-    )
-    header, *rows = recipe_rows(record)
-    return html_section("Recipe", html.escape(text), html_table(rows, header))
-
-
 @dataclass(frozen=True, slots=True)
 class _Curve:
     name: str
@@ -174,17 +171,6 @@ _LOSSES = (
     _Curve("nats_per_base", "chain"),
     _Curve("marginal_nats_per_base", "marginals", ORANGE),
 )
-_RATE = (_Curve("learning_rate", ""),)
-_NORM = (_Curve("gradient_norm", ""),)
-_SPEED = (_Curve("tokens_per_second", ""),)
-_MFU = (_Curve("mfu", ""),)
-_OF_ROUNDS: tuple[tuple[str, str, str, _Axis], ...] = (
-    ("Cosine between a worker's pseudo-gradient and the mean, averaged over workers. With K that "
-     "have nothing in common it is 1 over the root of K.", "cosine", "cosine", "zero"),
-    ("Norm of the mean pseudo-gradient.", "mean_norm", "norm", "log"),
-    ("Workers that took part.", "there", "workers", "zero"),
-    ("Wait for the other workers.", "wait_seconds", "seconds", "zero"),
-)  # fmt: skip
 
 
 def loss_figure(record: RunRecord) -> Figure | None:
@@ -192,55 +178,13 @@ def loss_figure(record: RunRecord) -> Figure | None:
     return _figure(record, _LOSSES, "nats per base")
 
 
-def _curves(record: RunRecord) -> str:
-    stretch = -(-len(record.steps) // _POINTS)
-    means = f" Each point is the mean of about {stretch:,} steps." if stretch > 1 else ""
-    pictures = (
-        _picture("Learning rate.", _figure(record, _RATE, "rate")),
-        _picture(
-            "Norm of the gradient before clipping"
-            + ("; the band is from the least to the largest." if stretch > 1 else "."),
-            _figure(record, _NORM, "norm", axis="log"),
-        ),
-        _picture("Throughput.", _figure(record, _SPEED, "tokens / s", axis="zero")),
-        _picture("Share of peak FLOP/s (MFU).", _figure(record, _MFU, "share", axis="zero")),
-    )
-    text = f"On training rows.{means} Dashed lines are where a phase begins"
-    text += ", crosses are steps that were skipped." if _skipped(record) else "."
-    changes = html.escape(" ".join(objective_changes(record)))
-    return html_section("Curves", f"{text} {changes}".rstrip(), html_grid(pictures))
-
-
-def _rounds(record: RunRecord) -> str:
-    """Describe how often a worker synchronised, and how far the workers agree."""
-    rounds = record.rounds
-    if not rounds:
-        return ""
-    sent, received = (sum(line[name] for line in rounds) for name in ("sent", "received"))
-    waited = float(np.nansum(column(rounds, "wait_seconds")))
-    text = (
-        f"Rounds with other workers: {len(rounds):,}. This worker sent {sent / 1e6:,.1f} MB, "
-        f"received {received / 1e6:,.1f} MB and waited {_duration(waited)}."
-    )
-    there = [line | {"there": len(line.get("workers", ()))} for line in rounds]
-    pictures = [
-        _picture(caption, _figure(record, (_Curve(name, ""),), unit, there, axis=axis))
-        for caption, name, unit, axis in _OF_ROUNDS
-    ]
-    return html_section("Synchronisation", text, html_grid(pictures))
-
-
-def _probes(record: RunRecord) -> str:
-    if not record.probes:
-        return html_section("Probes", "None.")
-    lines = [
+def _figures(record: RunRecord) -> dict[str, Figure | None]:
+    """Return the curves of steps, of synchronisation rounds and of periodic evaluations."""
+    rounds = [line | {"there": len(line.get("workers", ()))} for line in record.rounds]
+    recovered = (column(record.probes, name) for name in ("recovery", "recovery_bf16"))
+    probes = [
         line | {"gap": fp32 - bf16}
-        for line, fp32, bf16 in zip(
-            record.probes,
-            column(record.probes, "recovery"),
-            column(record.probes, "recovery_bf16"),
-            strict=True,
-        )
+        for line, fp32, bf16 in zip(record.probes, *recovered, strict=True)
     ]
     heldout = [replace(curve, name=f"heldout_{curve.name}") for curve in _LOSSES]
     probed = record.config.probe
@@ -249,40 +193,27 @@ def _probes(record: RunRecord) -> str:
         for place, name in enumerate(probed.also)
     ]
     recovery = (_Curve("recovery", "fp32"), _Curve("recovery_bf16", "bf16", ORANGE))
-    pictures = (
-        _picture(
-            "Nats per base of held-out records.", _figure(record, heldout, "nats per base", lines)
-        ),
-        _picture(
-            "Nats per base of held-out records by source: a rise is what is forgotten.",
-            _figure(record, old_and_new, "nats per base", lines) if probed.also else None,
-        ),
-        _picture(
-            "Sequence recovery: share of bases that the most likely continuation of 30 gets right.",
-            _figure(record, recovery, "share of bases", lines),
-        ),
-        _picture(
-            "What recovery loses by bf16: fp32 less bf16.",
-            _figure(record, (_Curve("gap", "", GREEN),), "share of bases", lines),
-        ),
-    )
-    text = "On held-out records, the same each time."
-    return html_section("Probes", text, html_grid(pictures))
 
+    def one(
+        name: str, unit: str, lines: list[Line] | None = None, axis: _Axis = "plain"
+    ) -> Figure | None:
+        return _figure(record, (_Curve(name, ""),), unit, lines, axis=axis)
 
-def _events(record: RunRecord) -> str:
-    listed = [event for event in record.events if event["event"] != "save"]
-    saves = len(record.events) - len(listed)
-    rows: list[TableRow] = [
-        (int(event["step"]), str(event["event"]), str(event["message"]))
-        for event in listed[-_MOST_EVENTS:]
-    ]
-    text = f"{len(listed):,} events; {saves:,} saves are not listed."
-    if len(listed) > _MOST_EVENTS:
-        text += f" The last {_MOST_EVENTS}; events.jsonl has all."
-    if not listed:
-        return html_section("Events", text)
-    return html_section("Events", text, html_table(rows, ("step", "event", "message")))
+    return {
+        "loss": loss_figure(record),
+        "rate": one("learning_rate", "rate"),
+        "norm": one("gradient_norm", "norm", axis="log"),
+        "speed": one("tokens_per_second", "tokens / s", axis="zero"),
+        "mfu": one("mfu", "share", axis="zero"),
+        "cosine": one("cosine", "cosine", rounds, "zero"),
+        "mean_norm": one("mean_norm", "norm", rounds, "log"),
+        "there": one("there", "workers", rounds, "zero"),
+        "wait": one("wait_seconds", "seconds", rounds, "zero"),
+        "heldout": _figure(record, heldout, "nats per base", probes),
+        "sources": _figure(record, old_and_new if probed.also else (), "nats per base", probes),
+        "recovery": _figure(record, recovery, "share of bases", probes),
+        "gap": _figure(record, (_Curve("gap", "", GREEN),), "share of bases", probes),
+    }
 
 
 @matplotlib.rc_context(PAGE_STYLE)
@@ -362,7 +293,3 @@ def _mark_phases(axes: Any, record: RunRecord) -> None:
 
 def _skipped(record: RunRecord) -> list[int]:
     return [line["step"] for line in record.steps if "skipped" in line]
-
-
-def _picture(caption: str, figure: Figure | None) -> str:
-    return "" if figure is None else html_figure(svg_of(figure), caption)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load, save
 
 from carbon.errors import UserError
-from train.diloco.codecs import CODECS, decoded, encoded
+from train.codecs import CODECS, decoded, encoded
 
 SIZES = (0, 1, 2, 63, 64, 65, 129, 256, 257, 4095, 4096, 4097, 4161, 10_000)
 # Of n numbers, in bytes, summed by hand for some n.
@@ -26,6 +26,23 @@ BYTES = {
         4097: 99 + 17 + 16, 4161: 99 + 17 + 16, 10_000: 237 + 40 + 24,
     },
 }  # fmt: skip
+
+
+def kept(size):
+    return size // 4096 * 64 + math.ceil(size % 4096 / 64)
+
+
+# dtypes and shapes of the parts of n numbers: two indices in 3 bytes, four codes in a byte.
+LAYOUTS = {
+    "fp32": lambda n: {"values": ("F32", (n,))},
+    "bf16": lambda n: {"values": ("BF16", (n,))},
+    "int8": lambda n: {"codes": ("I8", (n,)), "scales": ("F32", (math.ceil(n / 256),))},
+    "top2": lambda n: {
+        "indices": ("U8", (3 * math.ceil(kept(n) / 2),)),
+        "codes": ("U8", (math.ceil(kept(n) / 4),)),
+        "magnitudes": ("F32", (math.ceil(n / 4096), 2)),
+    },
+}
 
 
 def normal(size, seed=0):
@@ -155,7 +172,8 @@ def test_bytes_are_those_of_a_file(name, size):
     assert len(file) - 8 - header_bytes == codec.num_bytes(size)
     header = json.loads(file[8 : 8 + header_bytes])
     layout = {part: (x["dtype"], tuple(x["shape"])) for part, x in header.items()}
-    assert layout == codec.layout(size)
+    assert layout == LAYOUTS[name](size)
+    assert codec.fits(load(file), (size,))
     back = codec.decode(load(file), (size,))
     assert torch.equal(back, codec.decode(parts, (size,)))
 

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from train.codecs import CODECS
 from train.config import WorkersConfig
 from train.diloco import worker as module
-from train.diloco.codecs import CODECS
 from train.diloco.rounds import Plan, RoundRecord, WorkerReport
 from train.diloco.streaming import UnsentWork
 from train.runs.record import Work

@@ -20,7 +20,7 @@ from train.diloco.outer import (
     weighted_mean,
 )
 from train.diloco.streaming import fragments
-from train.diloco.weights import _mix
+from train.diloco.weights import _mixed
 
 STEPS = 20
 
@@ -133,8 +133,9 @@ def test_a_step_changes_the_tensors_that_it_names_in_place():
 
 def test_a_mixture_by_hand():
     """A quarter of 4, which the weight was, and three quarters of 2, which it is: 1 + 1.5."""
-    weight = torch.nn.Parameter(torch.tensor([2.0]))
-    _mix(weight, torch.tensor([4.0]), 0.25)
+    weight = torch.nn.Parameter(torch.tensor([4.0]))
+    with _mixed(weight, 0.25):
+        weight.detach().fill_(2.0)
     assert weight.item() == 2.5
 
 

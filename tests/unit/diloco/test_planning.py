@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from carbon.errors import ConfigError
+from train.codecs import CODECS, encoded
 from train.config import WorkersConfig
-from train.diloco.codecs import CODECS, encoded
-from train.planning.workers import CODEC_CHOICES, WorkersPlan, advice, workers_plan
+from train.planning.workers import WorkersPlan, advice, workers_plan
 
 PLAN = WorkersPlan(
-    num_parameters=3_000_000_000, codec=CODEC_CHOICES["fp32"], workers=4, every_steps=100,
+    num_parameters=3_000_000_000, codec=CODECS["fp32"], workers=4, every_steps=100,
     fragments=1, step_tokens=500_000, step_seconds=2.0, gbit_per_s=1.0,
     rounds=7,
 )  # fmt: skip
@@ -24,7 +24,7 @@ RUN = SimpleNamespace(spans=SPANS, num_trained=1000)
 
 def plan(**changes):
     if "codec" in changes:
-        changes["codec"] = CODEC_CHOICES[changes["codec"]]
+        changes["codec"] = CODECS[changes["codec"]]
     return dataclasses.replace(PLAN, **changes)
 
 

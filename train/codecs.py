@@ -1,7 +1,7 @@
 """Pseudo-gradients as they travel: each codec writes a tensor as few small ones, and reads it back.
 
 Encoded and decoded values are the same on every machine: sums, where there are any, go
-in pairs, so that no library chooses their order. `train.planning.workers` has the layouts.
+in pairs, so that no library chooses their order.
 
     fp32  values
     bf16  values
@@ -13,41 +13,47 @@ in pairs, so that no library chooses their order. `train.planning.workers` has t
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from carbon.errors import UserError
-from train.planning.workers import (
-    CODEC_CHOICES,
-    INT8_BLOCK,
-    TOP_CHUNK,
-    TOP_CODE_BITS,
-    TOP_INDEX_BITS,
-    TOP_KEPT,
-    CodecChoice,
-    top_kept,
-)
 
 Tensors = dict[str, Tensor]
 
-_DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "I8": torch.int8, "U8": torch.uint8}
+_INT8_BLOCK = 256
+_TOP_CHUNK = 4096
+"""Numbers that an index of `_TOP_INDEX_BITS` finds one of."""
+_TOP_KEPT = 64
+"""Of a whole chunk; of the rest of a tensor, the same share."""
+_TOP_INDEX_BITS = 12
+_TOP_CODE_BITS = 2
 _MINUS, _HIGH = 1, 2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Codec(CodecChoice):
-    """A codec with its two functions.
+class Codec:
+    """A way to write a tensor of fp32.
 
     Attributes:
+        name: in a recipe and in the record of a round.
         write: from flat fp32 numbers to parts.
         read: from parts and the number of numbers to flat fp32 numbers.
+        feedback: share of the unsent rest that is added to the next one (error feedback); None
+            if nothing is kept.
     """
 
+    name: str
     write: Callable[[Tensor], Tensors]
     read: Callable[[Mapping[str, Tensor], int], Tensor]
+    feedback: float | None = None
+
+    def num_bytes(self, numel: int) -> int:
+        """Return the bytes of all parts of a tensor."""
+        return sum(part.nbytes for part in _empty_parts(self, numel).values())
 
     def encode(self, tensor: Tensor) -> Tensors:
         """Return the parts of a tensor of finite numbers of any shape, as they are stored."""
@@ -59,9 +65,15 @@ class Codec(CodecChoice):
 
     def fits(self, parts: Mapping[str, Tensor], shape: Sequence[int]) -> bool:
         """Return whether parts have the names, dtypes and shapes for a tensor of `shape`."""
-        layout = self.layout(math.prod(shape))
-        wanted = {part: (_DTYPES[dtype], size) for part, (dtype, size) in layout.items()}
-        return wanted == {part: (x.dtype, tuple(x.shape)) for part, x in parts.items()}
+        written = _empty_parts(self, math.prod(shape))
+        wanted, found = ({n: (x.dtype, x.shape) for n, x in p.items()} for p in (written, parts))
+        return wanted == found
+
+
+@cache
+def _empty_parts(codec: Codec, numel: int) -> Tensors:
+    """Return the parts that a codec writes of a tensor, without memory."""
+    return codec.write(torch.empty(numel, device="meta"))
 
 
 def encoded(codec: Codec, gradients: Tensors, residuals: Tensors) -> tuple[Tensors, Tensors]:
@@ -136,46 +148,52 @@ def _read_values(parts: Mapping[str, Tensor], numel: int) -> Tensor:
 
 
 def _write_int8(numbers: Tensor) -> Tensors:
-    blocks = _in_rows(numbers, INT8_BLOCK)
+    blocks = _in_rows(numbers, _INT8_BLOCK)
     scales = blocks.abs().amax(1) / 127 if len(blocks) else blocks.new_zeros(0)
     # A magnitude may be too small for its scale to be above 0, or to be exact.
-    divisors = scales.where(scales > 0, torch.ones(()))
+    divisors = scales.where(scales > 0, scales.new_ones(()))
     codes = (blocks / divisors[:, None]).round().clamp(-127, 127)
     return {"codes": codes.flatten()[: len(numbers)].to(torch.int8), "scales": scales}
 
 
 def _read_int8(parts: Mapping[str, Tensor], numel: int) -> Tensor:
-    blocks = _in_rows(parts["codes"].float(), INT8_BLOCK) * parts["scales"][:, None]
+    blocks = _in_rows(parts["codes"].float(), _INT8_BLOCK) * parts["scales"][:, None]
     return blocks.flatten()[:numel]
 
 
 def _write_top2(numbers: Tensor) -> Tensors:
     """Padding is 0 and comes last, so none of it is kept."""
-    kept = top_kept(len(numbers))
-    chunks = _in_rows(numbers, TOP_CHUNK)
+    kept = _top_kept(len(numbers))
+    chunks = _in_rows(numbers, _TOP_CHUNK)
     sizes, indices = chunks.abs().sort(dim=1, descending=True, stable=True)
-    sizes, indices = sizes[:, :TOP_KEPT], indices[:, :TOP_KEPT]
-    is_kept = (torch.arange(sizes.numel()) < kept).view_as(sizes)
+    sizes, indices = sizes[:, :_TOP_KEPT], indices[:, :_TOP_KEPT]
+    is_kept = (torch.arange(sizes.numel(), device=sizes.device) < kept).view_as(sizes)
     is_high = is_kept & (sizes.double() > _means(sizes, is_kept)[:, None])
     magnitudes = torch.stack([_means(sizes, is_kept & ~is_high), _means(sizes, is_high)], 1)
     is_minus = chunks.gather(1, indices) < 0
     codes = _MINUS * is_minus.int() + _HIGH * is_high.int()
     return {
-        "indices": _packed(indices.flatten()[:kept].int(), TOP_INDEX_BITS),
-        "codes": _packed(codes.flatten()[:kept], TOP_CODE_BITS),
+        "indices": _packed(indices.flatten()[:kept].int(), _TOP_INDEX_BITS),
+        "codes": _packed(codes.flatten()[:kept], _TOP_CODE_BITS),
         "magnitudes": magnitudes.float(),
     }
 
 
 def _read_top2(parts: Mapping[str, Tensor], numel: int) -> Tensor:
-    kept, magnitudes = top_kept(numel), parts["magnitudes"]
-    chunk = torch.arange(kept) // TOP_KEPT
-    codes = _unpacked(parts["codes"], TOP_CODE_BITS, kept)
+    kept, magnitudes = _top_kept(numel), parts["magnitudes"]
+    chunk = torch.arange(kept) // _TOP_KEPT
+    codes = _unpacked(parts["codes"], _TOP_CODE_BITS, kept)
     values = magnitudes[chunk, codes // _HIGH]
     values = values.where(codes % _HIGH != _MINUS, -values)
-    numbers = torch.zeros(len(magnitudes) * TOP_CHUNK)
-    numbers[chunk * TOP_CHUNK + _unpacked(parts["indices"], TOP_INDEX_BITS, kept)] = values
+    numbers = torch.zeros(len(magnitudes) * _TOP_CHUNK)
+    numbers[chunk * _TOP_CHUNK + _unpacked(parts["indices"], _TOP_INDEX_BITS, kept)] = values
     return numbers[:numel]
+
+
+def _top_kept(numel: int) -> int:
+    """Return how many numbers of a tensor are sent: of the rest of a chunk, one at least."""
+    whole, rest = divmod(numel, _TOP_CHUNK)
+    return whole * _TOP_KEPT + math.ceil(rest * _TOP_KEPT / _TOP_CHUNK)
 
 
 def _means(numbers: Tensor, mask: Tensor) -> Tensor:
@@ -199,7 +217,7 @@ def _packed(numbers: Tensor, bits: int) -> Tensor:
     """
     group_bits = math.lcm(bits, 8)
     groups = _in_rows(numbers, group_bits // bits)
-    words = torch.zeros(len(groups), dtype=torch.int32)
+    words = torch.zeros(len(groups), dtype=torch.int32, device=groups.device)
     for place, column in enumerate(groups.unbind(1)):
         words |= column << bits * place
     octets = [words >> 8 * place & 255 for place in range(group_bits // 8)]
@@ -217,11 +235,11 @@ def _unpacked(octets: Tensor, bits: int, count: int) -> Tensor:
 
 
 CODECS = {
-    name: Codec(**asdict(CODEC_CHOICES[name]), write=write, read=read)
-    for name, write, read in (
-        ("fp32", _write_values(torch.float32), _read_values),
-        ("bf16", _write_values(torch.bfloat16), _read_values),
-        ("int8", _write_int8, _read_int8),
-        ("top2", _write_top2, _read_top2),
+    codec.name: codec
+    for codec in (
+        Codec(name="fp32", write=_write_values(torch.float32), read=_read_values),
+        Codec(name="bf16", write=_write_values(torch.bfloat16), read=_read_values),
+        Codec(name="int8", write=_write_int8, read=_read_int8),
+        Codec(name="top2", write=_write_top2, read=_read_top2, feedback=0.95),
     )
 }
