@@ -29,7 +29,7 @@ def _environment() -> Environment:
         trim_blocks=True,
     )
     environment.filters |= {"plain": plain, "labelled": _labelled}
-    environment.globals["table"] = table
+    environment.globals |= {"table": table, "data_table": lambda *each: Markup(html_table(*each))}
     return environment
 
 
