@@ -66,7 +66,8 @@ def evaluation_places(
     path = Path(config.path)
     names = names_of(assembly, contig_lengths_bp)
     shortened: Counter[Shortened] = Counter()
-    result, num_places, num_here = [], 0, 0
+    result: list[Interval] = []
+    num_places, num_here = 0, 0
     is_vcf = holds_variants(path) or _VCF_NAME.search(path.name)
     of_bed = (Interval(*bed_place(columns, where)) for where, columns in bed_lines(path))
     for place in variant_places(path, shortened) if is_vcf else of_bed:
