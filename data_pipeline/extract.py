@@ -7,16 +7,16 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from carbon.genome import Interval
+from carbon.genome.bed import Regions
 from carbon.io.files import atomic_folder, sha256_of_file
 from data_pipeline.cuts import AnnotatedAssembly, Dropped, check_cds
 from data_pipeline.dedup.sketch import sketch_of
 from data_pipeline.filters import Composition, compositions_of, why_not
 from data_pipeline.inputs.assemblies import Assembly, names_of, opened
 from data_pipeline.inputs.evaluations import (
-    EvaluationPlaces,
     EvaluationSequences,
     evaluation_places,
     evaluation_sequences,
@@ -41,7 +41,7 @@ DROPPED_COLUMNS = ("source", "name", "reason", "assembly", "contig", "start", "e
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]+")
 _LETTERS_AT_ONCE = 1 << 20
 _REGIONS_TOLD = 3
-Regions = Callable[[dict[str, int]], list[Interval]]  # from the lengths of an input's contigs
+HeldOut = Callable[[dict[str, int]], list[Interval]]  # from the lengths of an input's contigs
 
 
 # Candidates of an input on their way to records: places to cut out, or rows of a file.
@@ -49,21 +49,12 @@ Pairs = Iterable[tuple[Source, Any]]
 Take = Callable[[Pairs], Pairs]
 
 
-def _no_regions(contig_lengths_bp: dict[str, int]) -> list[Interval]:
-    del contig_lengths_bp
-    return []
-
-
-def _everything(found: Pairs) -> Pairs:
-    return found
-
-
 def make_shard(
     config: BuildConfig,
     rank: int,
     folder: Path,
-    families: Regions = _no_regions,
-    take: Take = _everything,
+    families: HeldOut = lambda _: [],
+    take: Take = iter,
 ) -> list[str]:
     """Cut, filter and write the records of input `rank`; the shard appears when it is whole.
 
@@ -137,13 +128,6 @@ def _regions(
             yield source_of(name, "regions", regions.both_strands, regions.near_duplicates), found
 
 
-class _Waiting(NamedTuple):
-    """A row whose letters are not counted yet."""
-
-    source: Source
-    row: dict[str, Any]
-
-
 @dataclass(slots=True)
 class _Count:
     records: int = 0
@@ -159,7 +143,7 @@ class _ShardMaker:
         self._dropped_file = (shard / "dropped.tsv").open("w", encoding="utf-8", newline="")
         self._dropped = csv.writer(self._dropped_file, delimiter="\t", lineterminator="\n")
         self._counts: dict[str, dict[str, _Count]] = {"cut": {}, "filtered": {}}
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[tuple[Source, dict[str, Any]]] = []  # letters are not counted yet
         self._waiting_bp = 0
         # Held-out records are included. Of reads, sketches would be more bytes than bases.
         self._may_hold_out = may_hold_out(config)
@@ -176,7 +160,7 @@ class _ShardMaker:
         ]
 
     def add_assembly(
-        self, config: AssemblyConfig, families: Regions
+        self, config: AssemblyConfig, families: HeldOut
     ) -> tuple[list[Interval], dict[str, str]]:
         """Add the records of an assembly; return its held-out intervals and its columns."""
         with opened(config, self._config.taxdump, self._config.divide_by) as assembly:
@@ -189,13 +173,13 @@ class _ShardMaker:
             held_out += families(lengths_bp)
             for each in annotation.left_out:
                 self._drop("annotation", each.name, each.reason, assembly.name)
-            self._held_out = EvaluationPlaces(held_out)
+            self._held_out = Regions(held_out, lengths_bp)
             evaluated = [
                 evaluation_places(evaluation, config, lengths_bp, annotation.circular)
                 for evaluation in self._config.evaluations
                 if evaluation.assembly == assembly.name
             ]
-            places = EvaluationPlaces(place for each in evaluated for place in each.places)
+            places = Regions((place for each in evaluated for place in each.places), lengths_bp)
             annotated = AnnotatedAssembly(annotation, lengths_bp, held_out)
             sources = [divided(SOURCES[name], assembly.clade) for name in assembly.sources]
             for source in sources:
@@ -267,7 +251,7 @@ class _ShardMaker:
         record: Record,
         assembly: Assembly,
         held_out: list[Interval],
-        places: EvaluationPlaces,
+        places: Regions,
     ) -> None:
         start, end, strand = record.place()
         split: str | None = "train"
@@ -301,7 +285,7 @@ class _ShardMaker:
         self._add_row(source, row)
 
     def _add_row(self, source: Source, row: dict[str, Any]) -> None:
-        self._waiting.append(_Waiting(source, row))
+        self._waiting.append((source, row))
         self._waiting_bp += len(row["sequence"])
         if self._waiting_bp >= _LETTERS_AT_ONCE:
             self._decide()
@@ -311,7 +295,7 @@ class _ShardMaker:
         if not self._waiting:
             return
         waiting, self._waiting, self._waiting_bp = self._waiting, [], 0
-        sequences = [each.row["sequence"] for each in waiting]
+        sequences = [row["sequence"] for _, row in waiting]
         told = zip(waiting, digests_of(sequences), compositions_of(sequences), strict=True)
         for (source, row), digest, found in told:
             self._keep_or_drop(source, row, digest, found)

@@ -14,19 +14,20 @@ import json
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 
 from carbon.errors import UserError
 from carbon.genome import Gene, Interval, Reference, spliced
 from carbon.genome.alphabet import STANDARD_TABLE, genetic_code
 from carbon.genome.annotation import code_of
+from carbon.genome.bed import Regions
+from carbon.genome.genes import parts_on_contig
 from carbon.io.files import atomic_folder, scratch_folder
 from carbon.io.structured import read_json
 from data_pipeline.inputs.assemblies import opened
 from data_pipeline.limits import FAMILY, FamilyConfig
 from data_pipeline.recipe import AssemblyConfig, BuildConfig
-from data_pipeline.records import Record, Segment
 
 # The least share of a protein that another of its family is alike over; mmseqs asks it of both.
 _COVERED = 0.8
@@ -165,21 +166,6 @@ def family_regions(work: Path, rank: int, contig_lengths_bp: dict[str, int]) -> 
     path = work / "families" / f"{rank:05d}.json"
     if not path.exists():
         return []
-    pieces = []
-    for contig, start, end in read_json(path, list[tuple[str, int, int]]):
-        gene = Record(contig, (Segment(start, end, "+"),), "", "")
-        pieces += gene.intervals(contig_lengths_bp[contig])
-    return list(_joined(sorted(pieces)))
-
-
-def _joined(pieces: list[Interval]) -> Iterator[Interval]:
-    last = None
-    for piece in pieces:
-        if last and last.contig == piece.contig and piece.start <= last.end:
-            last = Interval(last.contig, last.start, max(last.end, piece.end))
-            continue
-        if last:
-            yield last
-        last = piece
-    if last:
-        yield last
+    genes = read_json(path, list[tuple[str, int, int]])
+    parts = (parts_on_contig(Interval(*gene), contig_lengths_bp[gene[0]]) for gene in genes)
+    return sorted(Regions(chain.from_iterable(parts), contig_lengths_bp).intervals)

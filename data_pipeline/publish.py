@@ -13,7 +13,7 @@ from carbon.errors import UserError
 from carbon.io.files import sha256_of_file
 from carbon.io.structured import parse_json
 from carbon.progress import say
-from carbon.reports.card import table
+from carbon.reports.render import render_card
 from data_pipeline.inputs.remote import public_reason, public_url
 
 _ORIGIN = ("organism", "accession", "licence")
@@ -148,22 +148,21 @@ def dataset_card(name: str, manifest: dict[str, Any]) -> str:
         size_categories=[next((label for most, label in _SIZES if records < most), "n>1T")],
         configs=[_configuration(source) for source in sources],
     )
-    lines = ["---", metadata.to_yaml(), "---", "", f"# {name}", ""]
-    lines += ["DNA sequences to train language models on, built with Carbon (the package"]
-    lines += ["`carbon-dna`). `manifest.json` has the recipe, inputs with checksums, and counts;"]
-    lines += ["`dropped.tsv` lists the records that were left out, and why.", ""]
-    columns = ("source", "train records", "bases", "test records", "bases")
-    rows = [
-        (source, *(f"{splits[s][n]:,}" for s in ("train", "test") for n in ("records", "bases")))
-        for source, splits in sources.items()
-    ]
-    inputs = [
-        (Path(each["title"]).name, *(each["recipe"].get(key, "") for key in _ORIGIN))
-        for each in manifest["inputs"]
-    ]
-    lines += [table(rows, columns), table(inputs, ("input", *_ORIGIN))]
-    held_out = ", ".join(manifest["held_out"]) or "nothing by place"
-    return "\n".join([*lines, f"Held out: {held_out}.", ""])
+    return render_card(
+        "corpus.md",
+        name=name,
+        metadata=metadata.to_yaml(),
+        sources=[
+            (name, *(f"{splits[s][n]:,}" for s in ("train", "test") for n in ("records", "bases")))
+            for name, splits in sources.items()
+        ],
+        inputs=[
+            (Path(each["title"]).name, *(each["recipe"].get(key, "") for key in _ORIGIN))
+            for each in manifest["inputs"]
+        ],
+        origin=_ORIGIN,
+        held_out=", ".join(manifest["held_out"]) or "nothing by place",
+    )
 
 
 def _configuration(source: str) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from carbon.corpus import SCHEMA
 from carbon.genome import Interval, Reference, Strand, reverse_complement
+from carbon.genome.genes import parts_on_contig
 
 
 class Segment(NamedTuple):
@@ -50,14 +51,11 @@ class Record:
 
     def intervals(self, contig_length_bp: int) -> list[Interval]:
         """Return where the segments lie, those past the end of a circular contig brought back."""
-        result = []
-        for start, end, _ in self.segments:
-            turns = start // contig_length_bp
-            start, end = start - turns * contig_length_bp, end - turns * contig_length_bp
-            result.append(Interval(self.contig, start, min(end, contig_length_bp)))
-            if end > contig_length_bp:
-                result.append(Interval(self.contig, 0, end - contig_length_bp))
-        return result
+        return [
+            part
+            for start, end, _ in self.segments
+            for part in parts_on_contig(Interval(self.contig, start, end), contig_length_bp)
+        ]
 
 
 def read_bases(reference: Reference, contig: str, segments: Iterable[Segment]) -> str:
@@ -194,13 +192,6 @@ def shard_batches(path: Path) -> Iterator[pa.RecordBatch]:
     with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as reader:
         for i in range(reader.num_record_batches):
             yield reader.get_batch(i)
-
-
-def lengths_of(column: pa.LargeStringArray) -> NDArray[np.int64]:
-    """Return the lengths of a column of sequences, whose letters are a byte each: (n,)."""
-    offsets = np.frombuffer(column.buffers()[1], dtype="<i8")
-    lengths: NDArray[np.int64] = np.diff(offsets[column.offset : column.offset + len(column) + 1])
-    return lengths
 
 
 class ShardTexts:

@@ -22,6 +22,7 @@ from carbon.genome import (
     read_annotation,
     reverse_complement,
 )
+from carbon.genome.sequences import fasta_text
 from data_pipeline.variants import write_labelled_variants
 
 # Drosophila melanogaster (taxon 7227), share of each codon among the codons of its amino acid.
@@ -238,11 +239,8 @@ def _intron(random: Random) -> str:
 
 
 def _write_fasta(path: Path, chromosomes: list[Chromosome]) -> None:
-    with path.open("w", encoding="ascii") as sink:
-        for chromosome in chromosomes:
-            bases = "".join(chromosome.parts)
-            sink.write(f">{chromosome.name} simulated\n")
-            sink.writelines(f"{bases[i : i + 60]}\n" for i in range(0, len(bases), 60))
+    named = ((f"{each.name} simulated", "".join(each.parts)) for each in chromosomes)
+    path.write_text(fasta_text(named, 60), encoding="ascii")
 
 
 def _write_gff3(path: Path, chromosomes: list[Chromosome]) -> None:

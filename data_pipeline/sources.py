@@ -126,7 +126,7 @@ def source_of(
     if known is None:
         return Source(
             name=name,
-            cut=_nothing,
+            cut=lambda *_: iter(()),  # nothing of an annotation
             both_strands=bool(both_strands),
             input=input_kind,
             near_duplicates=near_duplicates,
@@ -164,11 +164,6 @@ def set_alike(values: dict[str, bool], key: str, source: str, value: bool) -> No
             f"source '{source}': some inputs say {key} = true, and others false; say of all alike, "
             "or give them names of their own"
         )
-
-
-def _nothing(assembly: AnnotatedAssembly, cut: CutConfig, keep: KeepConfig) -> Found:
-    del assembly, cut, keep
-    return iter(())
 
 
 def usual_sources(species_type: str, *, annotated: bool = True) -> tuple[str, ...]:

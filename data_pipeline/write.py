@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from carbon import __version__
@@ -25,7 +26,7 @@ from data_pipeline.dedup.rows import Rows, shards_of
 from data_pipeline.extract import DROPPED_COLUMNS
 from data_pipeline.inputs.remote import Records
 from data_pipeline.recipe import BuildConfig
-from data_pipeline.records import SPLITS, lengths_of, shard_batches
+from data_pipeline.records import SPLITS, shard_batches
 from data_pipeline.sources import set_alike
 
 _ROWS_A_GROUP = 1024
@@ -81,8 +82,8 @@ def _write_source(
             if split not in writers:
                 writers[split] = pq.ParquetWriter(folder / f"{split}.parquet", SCHEMA)
             writers[split].write_table(kept, row_group_size=_ROWS_A_GROUP)
-            lengths_bp = lengths_of(kept["sequence"].chunk(0))
-            counts[split].update(records=kept.num_rows, bases=int(lengths_bp.sum()))
+            bases = pc.sum(pc.binary_length(kept["sequence"])).as_py()
+            counts[split].update(records=kept.num_rows, bases=bases)
         first += batch.num_rows
     for writer in writers.values():
         writer.close()

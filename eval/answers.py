@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, groupby
+from itertools import groupby
 from pathlib import Path
 
 from carbon.batching import in_blocks
@@ -11,8 +11,8 @@ from carbon.errors import UserError
 from carbon.inference.checks import check_finite
 from carbon.progress import say
 from eval import cost
-from eval.contract import Example, Result
-from eval.entrants import Contender, Entrant
+from eval.contract import Example, Model, Result
+from eval.entrants import Entrant
 from eval.records import Json, as_json, read_record, write_record, write_rows
 from eval.suite import Part, Prepared, saying
 
@@ -99,24 +99,18 @@ def pieces_of(entrant: Entrant, examples: Sequence[Example]) -> list[range]:
     return [range(block[0][0], block[-1][-1] + 1) for block in blocks]
 
 
-def context_bp_of(contender: Contender) -> int | None:
-    """Return the bases that fit into one forward pass, None without a limit."""
-    return contender.model.context_bp if contender.model else None
-
-
 def fitting(examples: Iterable[Example], context_bp: int | None) -> list[Example]:
     """Return the examples that fit into the context."""
     return [e for e in examples if context_bp is None or e.needs_bp <= context_bp]
 
 
 def answered(
-    part: Part, prepared: Prepared, contender: Contender, asked: Iterable[Sequence[Example]]
+    part: Part, prepared: Prepared, model: Model, asked: Sequence[Example]
 ) -> Iterator[Batch]:
-    """Answer questions piece by piece, and yield batches of results."""
+    """Answer questions, and yield batches of results."""
     cost.forget_peak()
-    with saying(_where(part.entrant, prepared)), cost.tokens_counted(contender.model) as count:
-        results = chain.from_iterable(contender.answer(part.task, piece) for piece in asked)
-        yield from _in_time(results, count)
+    with saying(_where(part.entrant, prepared)), cost.tokens_counted(model) as count:
+        yield from _in_time(model.answer(part.task, asked), count)
 
 
 def _where(entrant: Entrant, prepared: Prepared) -> str:

@@ -4,14 +4,16 @@ A model that does not exceed these has not learned the ability that a task measu
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
+from carbon.errors import UserError
 from carbon.genome import Interval, Reference, Variant
 from carbon.genome.normalize import normalize_variant
 from carbon.inference.options import WINDOW_PROTOCOLS, Mode
-from eval.contract import Floats, Model, Reading
+from eval.contract import Example, Floats, Model, Reading, Result, Task
 from eval.markov import (
     MAX_ORDER,
     CodonPeriodic,
@@ -249,46 +251,65 @@ class CodonPeriodicModel(Model):
 class LikelyKinds(UniformModel):
     """Finds variants of some kinds likelier than all others, and knows nothing else."""
 
-    def is_likely(self, reference: Reference, variant: Variant) -> bool:
-        """Return whether a variant, trimmed and left-aligned, is of these kinds."""
-        raise NotImplementedError
+    def __init__(self, name: str, is_likely: Callable[[Reference, Variant], bool]) -> None:
+        """Take a function that tells whether a variant, trimmed and left-aligned, is likely."""
+        self.name, self._is_likely = name, is_likely
 
     def delta(self, reference: Reference, variant: Variant) -> float:
         """Return 0 for a likely variant, -1 for another."""
-        return float(self.is_likely(reference, variant)) - 1
+        return float(self._is_likely(reference, variant)) - 1
 
 
-class TransitionModel(LikelyKinds):
-    """Finds transitions (A and G, C and T exchanged) more likely than other variants."""
-
-    name = "transition/transversion"
-
-    def is_likely(self, reference: Reference, variant: Variant) -> bool:
-        """Return whether it is a transition."""
-        return _is_transition(variant)
-
-
-class CpgModel(LikelyKinds):
-    """Finds transitions at CpG likely: there methylated C turns into T ten times as often."""
-
-    name = "CpG"
-
-    def is_likely(self, reference: Reference, variant: Variant) -> bool:
-        """Return whether it is C>T before a G or G>A after a C."""
-        return _is_transition(variant) and _in_cpg(reference, variant)
-
-
-VARIANT_BASELINES = {model.name: model for model in (TransitionModel, CpgModel)}
-"""Further baselines of tasks of variants: by name a function that makes each."""
-
-
-def _is_transition(variant: Variant) -> bool:
+def _is_transition(reference: Reference, variant: Variant) -> bool:
+    """Return whether A and G, or C and T, are exchanged."""
+    del reference
     return (variant.ref.upper(), variant.alt.upper()) in _TRANSITIONS
 
 
-def _in_cpg(reference: Reference, variant: Variant) -> bool:
+def _is_cpg_transition(reference: Reference, variant: Variant) -> bool:
+    """Return whether it is C>T before a G or G>A after a C.
+
+    There methylated C turns into T ten times as often.
+    """
     here = variant.interval
     around = here.widened(1, reference.contig_lengths_bp[variant.contig])
     before = reference.fetch(Interval(variant.contig, around.start, here.start)).upper()
     after = reference.fetch(Interval(variant.contig, here.end, around.end)).upper()
-    return "CG" in (variant.ref.upper() + after, before + variant.ref.upper())
+    in_cpg = "CG" in (variant.ref.upper() + after, before + variant.ref.upper())
+    return in_cpg and _is_transition(reference, variant)
+
+
+_LIKELY = {"transition/transversion": _is_transition, "CpG": _is_cpg_transition}
+VARIANT_BASELINES = {name: partial(LikelyKinds, name, of) for name, of in _LIKELY.items()}
+"""Further baselines of tasks of variants: by name a function that makes each."""
+
+
+class ColumnModel(Model):
+    """Takes the value of a column as the score of each variant: the higher, the more damaging."""
+
+    context_bp = None
+
+    def __init__(self, column: str) -> None:
+        """Take the name of a column of the datasets of variants."""
+        self.name, self._column = f"column {column}", column
+
+    def answer(self, task: Task, examples: Sequence[Example]) -> Iterator[Result]:
+        """Yield a result for each variant; a variant without a value is skipped.
+
+        Raises:
+            UserError: the dataset has no such column, or it is not of numbers.
+        """
+        for example in examples:
+            row = example.data["row"]
+            if self._column not in row:
+                raise UserError(f"the dataset has no column '{self._column}'; see --columns")
+            value = row[self._column]
+            found = example.result(**example.data["columns"])
+            if example.data["skip"] is not None:
+                yield {**found, "skipped": example.data["skip"]}
+            elif value is None:
+                yield {**found, "skipped": "the column has no value"}
+            elif not isinstance(value, int | float):
+                raise UserError(f"column '{self._column}' has {value!r}, which is not a number")
+            else:
+                yield {**found, "label": example.data["label"], "score": float(value)}

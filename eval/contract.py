@@ -155,6 +155,10 @@ class Model:
         """Return a model of the same shape with random weights; None if there is none."""
         return None
 
+    def answer(self, task: "Task", examples: Sequence["Example"]) -> Iterator[Result]:
+        """Yield one result a question, in order, as soon as it exists."""
+        return task.run(self, examples)
+
 
 @dataclass(frozen=True)
 class Options:

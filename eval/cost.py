@@ -34,7 +34,7 @@ class TokenCount:
 
 
 @contextmanager
-def tokens_counted(model: Model | None) -> Iterator[TokenCount]:
+def tokens_counted(model: Model) -> Iterator[TokenCount]:
     """Count the tokens that the model's network reads; a model without a network reads none."""
     count = TokenCount()
     network = getattr(model, "network", None)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import pyarrow as pa
 
@@ -14,26 +14,14 @@ from carbon.genome import read_sequences
 from carbon.io.files import content_sha256
 from carbon.io.structured import open_parquet
 from carbon.pretrained import local_folder
-from eval.baselines import CodonPeriodicModel, GcModel, MarkovModel, UniformModel
-from eval.contract import Example, Model, Result, Task
+from eval.baselines import CodonPeriodicModel, ColumnModel, GcModel, MarkovModel, UniformModel
+from eval.contract import Model, Task
 from eval.data import readable
 from eval.markov import MAX_ORDER, Training, pieces_of, unlabelled
 from eval.tasks.common.held_out import CodingGenome
 
-
-class Contender(NamedTuple):
-    """An entrant in memory: the function that answers a task's questions, and the model if any."""
-
-    answer: Callable[[Task, Sequence[Example]], Iterator[Result]]
-    model: Model | None
-
-
-Make = Callable[[], Contender]
-
-
-def contender_of(model: Model) -> Contender:
-    """Return a model that answers by the `run` of each task."""
-    return Contender(lambda task, examples: task.run(model, examples), model)
+Make = Callable[[], Model]
+"""Makes the model or baseline of an entrant."""
 
 
 @dataclass(frozen=True)
@@ -149,9 +137,9 @@ class Baselines:
 
     def of(self, task: Task) -> dict[Entrant, Make]:
         """Return the baselines of a task, and functions that make them."""
-        made: dict[str, Callable[[], Model]] = dict(task.baselines)
+        made: dict[str, Make] = dict(task.baselines)
         if task.markov:
-            general: dict[str, Callable[[], Model]] = {
+            general: dict[str, Make] = {
                 UniformModel.name: UniformModel,
                 GcModel.name: lambda: GcModel(self._fitted()),
             }
@@ -160,12 +148,9 @@ class Baselines:
             if self._genome:
                 general[CodonPeriodicModel.name] = self._codon_periodic
             made = general | made
-        makes: dict[Entrant, Make] = {
-            self._entrant(name): partial(_made, make) for name, make in made.items()
-        }
         if {"chrom", "pos", "ref", "alt"} <= task.columns.keys():
-            makes |= {self._entrant(f"column {c}"): partial(_column, c) for c in self._columns}
-        return makes
+            made |= {f"column {c}": partial(ColumnModel, c) for c in self._columns}
+        return {self._entrant(name): make for name, make in made.items()}
 
     def forget(self) -> None:
         """Release the memory of the Markov models."""
@@ -191,36 +176,6 @@ class Baselines:
             pieces = pieces_of(unlabelled(_sequences(self._train)), total_bp)
             self._training = Training(max([0, *self._orders]), pieces)
         return self._training
-
-
-def _made(make: Callable[[], Model]) -> Contender:
-    return contender_of(make())
-
-
-def _column(name: str) -> Contender:
-    return Contender(partial(column_results, name=name), None)
-
-
-def column_results(task: Task, examples: Sequence[Example], name: str) -> Iterator[Result]:
-    """Take the value of a column as the score of each variant: the higher, the more damaging.
-
-    Raises:
-        UserError: the dataset has no such column, or it is not of numbers.
-    """
-    for example in examples:
-        row = example.data["row"]
-        if name not in row:
-            raise UserError(f"the dataset has no column '{name}'; see --columns")
-        value = row[name]
-        found = example.result(**example.data["columns"])
-        if example.data["skip"] is not None:
-            yield {**found, "skipped": example.data["skip"]}
-        elif value is None:
-            yield {**found, "skipped": "the column has no value"}
-        elif not isinstance(value, int | float):
-            raise UserError(f"column '{name}' has {value!r}, which is not a number")
-        else:
-            yield {**found, "label": example.data["label"], "score": float(value)}
 
 
 def _training_files(path: Path) -> list[Path]:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from carbon.batching import in_blocks
@@ -218,11 +219,9 @@ class HuggingFaceModel(Model):
             width = len(waiting[0].ids)
             some = waiting[: max(1, _BATCH_TOKENS // max(width, 1))]
             waiting = waiting[len(some) :]
-            ids = torch.zeros((len(some), width), dtype=torch.long)
-            seen = torch.zeros_like(ids)
-            for padded, mask, row in zip(ids, seen, some, strict=True):
-                padded[: len(row.ids)] = torch.tensor(row.ids)
-                mask[: len(row.ids)] = 1
+            ids = pad_sequence([torch.tensor(row.ids) for row in some], batch_first=True)
+            lengths = torch.tensor([len(row.ids) for row in some])
+            seen = (torch.arange(width) < lengths[:, None]).long()
             yield from zip(some, self._log_p(ids, seen), strict=True)
 
     @torch.inference_mode()

@@ -145,35 +145,47 @@ def _listed(
     return [0.0, *np.round(x[at], 6).tolist()], [float(first), *np.round(y[at], 6).tolist()]
 
 
-def estimate(
-    results: Sequence[Result], metric: str, cluster: str | None = None, seed: int = 0
-) -> Estimate:
+def by_score(results: Sequence[Result], name: str) -> list[Result]:
+    """Return the results that have a score, which becomes their `score`."""
+    return [{**result, "score": result[name]} for result in results if name in result]
+
+
+def grouped(results: Sequence[Result], key: str) -> dict[str, list[Result]]:
+    """Return the results of each value of `key`, in the order of the first of each."""
+    groups: dict[str, list[Result]] = {}
+    for result in results:
+        groups.setdefault(str(result[key]), []).append(result)
+    return groups
+
+
+def has_both_labels(results: Sequence[Result]) -> bool:
+    """Return whether results of label 0 and of label 1 are among these."""
+    return len({result["label"] for result in results}) == 2
+
+
+def estimate(results: Sequence[Result], metric: str, cluster: str | None = None) -> Estimate:
     """Return a metric of results with its interval.
 
     Args:
         results: without skipped examples.
         metric: a name in `METRICS`.
         cluster: the key of a result whose values are drawn whole.
-        seed: of the bootstrap.
 
     Raises:
         UserError: the metric needs both labels and there is but one.
     """
     names = None if cluster is None else [str(result[cluster]) for result in results]
-    return bootstrap(METRICS[metric].of(results), len(results), seed, names)
+    return bootstrap(METRICS[metric].of(results), len(results), clusters=names)
 
 
 def by_group(
     results: Sequence[Result], key: str, metric: str, cluster: str | None = None
 ) -> dict[str, Estimate]:
     """Return an estimate for each value of `key`; of one label only, a group has none."""
-    groups: dict[str, list[Result]] = {}
-    for result in results:
-        groups.setdefault(str(result[key]), []).append(result)
     return {
         name: estimate(group, metric, cluster)
-        for name, group in sorted(groups.items())
-        if not METRICS[metric].is_labelled or len({result["label"] for result in group}) == 2
+        for name, group in sorted(grouped(results, key).items())
+        if not METRICS[metric].is_labelled or has_both_labels(group)
     }
 
 

@@ -20,7 +20,6 @@ from eval import cost
 from eval.answers import (
     Batch,
     answered,
-    context_bp_of,
     fitting,
     is_written,
     job_of,
@@ -71,11 +70,10 @@ class Answerer:
         """Answer the examples from one number up to another, for a part of the suite."""
         number, start, stop = payload
         part = self._parts[number]
-        prepared, contender = self._memory.prepared(part.task), self._memory.contender(part)
-        context_bp = context_bp_of(contender)
-        asked = fitting(prepared.examples[start:stop], context_bp)
-        batches = list(answered(part, prepared, contender, [asked]))
-        return _Answer(context_bp, batches, cost.hardware())
+        prepared, model = self._memory.prepared(part.task), self._memory.model(part)
+        asked = fitting(prepared.examples[start:stop], model.context_bp)
+        batches = list(answered(part, prepared, model, asked))
+        return _Answer(model.context_bp, batches, cost.hardware())
 
 
 def run_suite(suite: Suite, workers: Workers | None = None) -> list[Path]:

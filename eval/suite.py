@@ -11,7 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from carbon.errors import UserError
 from eval.contract import Example, Model, Options, Task
 from eval.data import find_data, identity_of, places_of
-from eval.entrants import Baselines, Contender, Entrant, Make, contender_of
+from eval.entrants import Baselines, Entrant, Make
 from eval.records import Json, as_json, check_folder, file_stem
 
 T = TypeVar("T")
@@ -80,9 +80,9 @@ def parts_of(suite: Suite) -> list[Part]:
     ]
 
 
-def _loaded(suite: Suite, entrant: Entrant) -> Contender:
+def _loaded(suite: Suite, entrant: Entrant) -> Model:
     suite.baselines.forget()
-    return contender_of(suite.load(entrant))
+    return suite.load(entrant)
 
 
 def record_path(suite: Suite, part: Part) -> Path:
@@ -136,13 +136,13 @@ class _Last(Generic[T]):
 
 
 class Memory:
-    """The questions of one task and one entrant, in memory."""
+    """The questions of one task and the model of one entrant, in memory."""
 
     def __init__(self, suite: Suite) -> None:
         """Begin with nothing."""
         self._suite = suite
         self._prepared: _Last[Prepared] = _Last()
-        self._contender: _Last[Contender] = _Last()
+        self._model: _Last[Model] = _Last()
 
     def prepared(self, task: Task) -> Prepared:
         """Return a task with its questions.
@@ -152,9 +152,9 @@ class Memory:
         """
         return self._prepared.of(task.name, partial(_prepared, task, self._suite))
 
-    def contender(self, part: Part) -> Contender:
-        """Return the entrant of a part in memory."""
-        return self._contender.of(part.entrant, part.make)
+    def model(self, part: Part) -> Model:
+        """Return the model or baseline of a part."""
+        return self._model.of(part.entrant, part.make)
 
 
 def _prepared(task: Task, suite: Suite) -> Prepared:

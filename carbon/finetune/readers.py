@@ -33,7 +33,7 @@ from carbon.genome.bed import bed_lines, bed_place
 from carbon.genome.contig_names import prefix_hint, shown_names
 from carbon.genome.normalize import normalize_variant
 from carbon.genome.sequences import open_text
-from carbon.genome.vcf import holds_variants
+from carbon.genome.vcf import holds_variants, info_of
 from carbon.inference.variants.windows import centered_pair
 from carbon.io.files import why_no_file
 from carbon.io.structured import open_parquet
@@ -575,7 +575,7 @@ def read_vcf(path: str, config: DataConfig, k: int) -> Rows:
             if row.disagreement and row.disagreement.is_contradiction:
                 wrong = reference.explain(row.disagreement, row.contig, row.columns[3])
                 raise GenomeError(f"{where}: {wrong}; is it the assembly of the variants?")
-            info = dict(part.partition("=")[::2] for part in row.columns[_INFO].split(";"))
+            info = info_of(row.columns[_INFO])
             for allele, variant in enumerate(row.variants):
                 if not _has_sequence(reference, variant, config.window_bp):
                     num_skipped += 1

@@ -246,9 +246,12 @@ class Regions:
     (Interval(contig='c', start=0, end=9),)
     >>> regions.holds("c", 8), regions.holds("c", 9)
     (True, False)
+    >>> regions.overlap(Interval("c", 8, 12)), regions.overlap(Interval("c", 9, 12))
+    (True, False)
 
     Attributes:
         intervals: merged regions, on contigs of the reference.
+        contigs: names of the contigs with a region.
     """
 
     def __init__(self, intervals: Iterable[Interval], contig_lengths_bp: Mapping[str, int]) -> None:
@@ -268,6 +271,13 @@ class Regions:
         for each in merged:
             self._starts.setdefault(each.contig, []).append(each.start)
             self._ends.setdefault(each.contig, []).append(each.end)
+        self.contigs = self._starts.keys()
+
+    def overlap(self, interval: Interval) -> bool:
+        """Return whether an interval shares a base with a region."""
+        ends = self._ends.get(interval.contig, [])
+        number = bisect_right(ends, interval.start)
+        return number < len(ends) and self._starts[interval.contig][number] < interval.end
 
     def holds(self, contig: str, position: int) -> bool:
         """Return whether a 0-based position is in a region.

@@ -589,6 +589,15 @@ def _mistake_in(column: str, text: str) -> Mistake:
     return Mistake("ambiguity_code" if is_code else column.lower(), text)
 
 
+def info_of(column: str) -> dict[str, str]:
+    """Return the values of an INFO column by key, an empty text for a flag.
+
+    >>> info_of("DB;AC=1,2")
+    {'DB': '', 'AC': '1,2'}
+    """
+    return {key: value for key, _, value in (part.partition("=") for part in column.split(";"))}
+
+
 def info_text(text: str) -> str:
     """Return text encoded as one value of INFO, in which a comma does not separate values.
 

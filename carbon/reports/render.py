@@ -31,7 +31,7 @@ def templates_in(folder: Path) -> Environment:
         trim_blocks=True,
     )
     environment.filters |= {"plain": plain, "labelled": _labelled}
-    environment.globals["table"] = table
+    environment.globals |= {"table": table, "data_table": lambda *each: Markup(html_table(*each))}
     return environment
 
 

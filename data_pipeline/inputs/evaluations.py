@@ -1,6 +1,5 @@
 """Places that models will be measured on, which no record may overlap."""
 
-import bisect
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -12,42 +11,14 @@ import numpy as np
 from carbon.errors import UserError
 from carbon.genome import Interval, read_sequences
 from carbon.genome.bed import bed_lines, bed_place, is_bed
+from carbon.genome.genes import parts_on_contig
 from carbon.genome.kmers import canonical_kmers
 from carbon.genome.vcf import holds_variants
 from data_pipeline.inputs.assemblies import names_of
 from data_pipeline.inputs.variant_places import Shortened, variant_places
 from data_pipeline.recipe import AssemblyConfig, EvaluationConfig
-from data_pipeline.records import Record, Segment
 
 _VCF_NAME = re.compile(r"\.vcf(\.b?gz)?$", re.IGNORECASE)
-
-
-class EvaluationPlaces:
-    """Places on contigs, to be asked whether anything overlaps one."""
-
-    def __init__(self, intervals: Iterable[Interval]) -> None:
-        """Join overlapping intervals, so that a binary search suffices."""
-        self._starts: dict[str, list[int]] = {}
-        self._ends: dict[str, list[int]] = {}
-        for place in sorted(intervals):
-            starts = self._starts.setdefault(place.contig, [])
-            ends = self._ends.setdefault(place.contig, [])
-            if ends and place.start <= ends[-1]:
-                ends[-1] = max(ends[-1], place.end)
-            else:
-                starts.append(place.start)
-                ends.append(place.end)
-
-    @property
-    def contigs(self) -> Collection[str]:
-        """Contigs with a place."""
-        return self._ends.keys()
-
-    def overlap(self, interval: Interval) -> bool:
-        """Return whether an interval shares a base with a place."""
-        ends = self._ends.get(interval.contig, [])
-        at = bisect.bisect_right(ends, interval.start)
-        return at < len(ends) and self._starts[interval.contig][at] < interval.end
 
 
 def evaluation_sequences(config: EvaluationConfig) -> Iterator[tuple[str, str]]:
@@ -95,18 +66,21 @@ def evaluation_places(
     path = Path(config.path)
     names = names_of(assembly, contig_lengths_bp)
     shortened: Counter[Shortened] = Counter()
-    result, num_places, num_here = [], 0, 0
+    result: list[Interval] = []
+    num_places, num_here = 0, 0
     is_vcf = holds_variants(path) or _VCF_NAME.search(path.name)
-    for place in variant_places(path, shortened) if is_vcf else _bed_places(path):
+    of_bed = (Interval(*bed_place(columns, where)) for where, columns in bed_lines(path))
+    for place in variant_places(path, shortened) if is_vcf else of_bed:
         num_places += 1
         contig = names.get(place.contig, place.contig)
         start = place.start - assembly.annotation_offset_bp - config.margin_bp
         end = place.end - assembly.annotation_offset_bp + config.margin_bp
         length_bp = contig_lengths_bp.get(contig, 0)
-        if end > 0 and start < length_bp:
+        if length_bp and end > 0 and start < length_bp:
             num_here += 1
             if contig in circular:
-                result += Record(contig, (Segment(start, end, "+"),), "", "").intervals(length_bp)
+                first = start % length_bp
+                result += parts_on_contig(Interval(contig, first, first + end - start), length_bp)
             else:
                 result.append(Interval(contig, max(0, start), end))
     if not num_places:
@@ -129,10 +103,6 @@ def _warnings(
             f"{elsewhere:,} of {num_places:,} places lie outside of assembly '{config.assembly}'"
         )
     return [f"warning: {config.path}: {each}" for each in counts]
-
-
-def _bed_places(path: Path) -> Iterator[Interval]:
-    return (Interval(*bed_place(columns, where)) for where, columns in bed_lines(path))
 
 
 EVALUATION_K = 31

@@ -11,8 +11,6 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from time import monotonic, sleep
 from typing import NamedTuple, TypeVar
@@ -56,11 +54,9 @@ class _BusyError(Exception):
 
 def _retry_after_seconds(text: str) -> float:
     """Read a Retry-After header, which holds seconds or a date (RFC 9110, section 10.2.3)."""
-    if text.isdigit():
-        return float(text)
     try:
-        return (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds()
-    except ValueError:
+        return urllib3.Retry().parse_retry_after(text)
+    except urllib3.exceptions.InvalidHeader:
         return 0.0
 
 

@@ -137,12 +137,6 @@ def fetch(url: str, cache: Path) -> tuple[str, Records]:
     return str(folder / last), records
 
 
-def _beside(folder: Path, ending: str) -> Path:
-    path = folder.with_name(f"{folder.name}.{ending}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path
-
-
 def _remove_others(folder: Path, names: set[str]) -> None:
     """Remove files that a pattern no longer matches, and remains of a killed build."""
     for path in folder.iterdir():
@@ -162,8 +156,8 @@ def _fetched(system: Any, name: str, folder: Path) -> dict[str, Any]:
     url = public_url(system.unstrip_protocol(name))
     record = {"url": url, "bytes": info.get("size"), "version": version}
     path = folder / _name(name)
-    kept = _beside(folder, "fetched") / f"{path.name}.json"
-    kept.parent.mkdir(exist_ok=True)
+    kept = folder.with_name(f"{folder.name}.fetched") / f"{path.name}.json"
+    kept.parent.mkdir(parents=True, exist_ok=True)
     if path.is_file() and kept.is_file() and read_json(kept, JSON_OBJECT) == record:
         return record
     kept.unlink(missing_ok=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from carbon.errors import UserError
 from carbon.genome import Interval
-from carbon.genome.vcf import variant_lines
+from carbon.genome.vcf import info_of, variant_lines
 
 _REF, _ALT, _INFO, _FORMAT = 3, 4, 7, 8  # columns of a VCF line, from 0
 _SPANNING = frozenset({"DEL", "DUP", "INV", "CNV"})
@@ -55,7 +55,7 @@ def _place(columns: list[str], where: str, shortened: Counter[Shortened]) -> Int
     position = int(columns[1])
     ref_end = position - 1 + len(columns[_REF])
     columns = [*columns, *[""] * (_FORMAT + 1 - len(columns))]
-    info = {key: value for key, _, value in (x.partition("=") for x in columns[_INFO].split(";"))}
+    info = info_of(columns[_INFO])
     alts = columns[_ALT].split(",")
     kinds = [_kind(alt, info.get("SVTYPE", "")) for alt in alts]
     if set(kinds) <= _ELSEWHERE or info.get("CHR2", columns[0]) != columns[0]:

@@ -174,6 +174,15 @@ def count_corpus(corpus: str | Path, manifest: dict[str, Any]) -> Counts:
     return counts
 
 
+def summed(counts: Counts, name: str) -> Counter[Any]:
+    """Return the sum of one counter, such as `origins`, over all sources and splits."""
+    total: Counter[Any] = Counter()
+    for splits in counts.values():
+        for census in splits.values():
+            total.update(getattr(census, name))
+    return total
+
+
 def dropped_counts(manifest: dict[str, Any]) -> list[tuple[str, str, int]]:
     """Return source, kind of reason and how often; by source, the most frequent first."""
     rows = [(*key.partition(":")[::2], count) for key, count in manifest["dropped"].items()]

@@ -4,8 +4,9 @@ import html
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from markupsafe import Markup
+
 from carbon.progress import shown
-from carbon.reports.render import html_figure, html_grid
 
 _BINS_A_LABEL = 10
 _WIDTH, _PLOT, _BAR = 340, 100, 40  # of pictures, of a histogram, from bar to bar
@@ -14,7 +15,7 @@ _LABEL = "font-size='12' fill='var(--ink)'"
 _TRAIN, _TEST = "fill='var(--blue)'", "fill='var(--orange)'"
 
 
-def bar_chart(rows: Sequence[tuple[str, float]]) -> str:
+def bar_chart(rows: Sequence[tuple[str, float]]) -> Markup:
     """Draw horizontal bars under their labels, each with its number."""
     most = max((value for _, value in rows), default=1) or 1
     parts = [
@@ -26,15 +27,12 @@ def bar_chart(rows: Sequence[tuple[str, float]]) -> str:
     return _svg(_BAR * len(rows), parts)
 
 
-def histograms(what: str, bars: Mapping[str, Sequence[Sequence[int]]], edges: list[str]) -> str:
+def histograms(bars: Mapping[str, Sequence[Sequence[int]]], edges: list[str]) -> dict[str, Markup]:
     """Draw one picture a source: the records of each bin, to train on and held out."""
-    return html_grid(
-        html_figure(_histogram(pair, edges), f"{source}: records by {what}.")
-        for source, pair in bars.items()
-    )
+    return {source: _histogram(pair, edges) for source, pair in bars.items()}
 
 
-def _histogram(train_and_test: Sequence[Sequence[int]], edges: list[str]) -> str:
+def _histogram(train_and_test: Sequence[Sequence[int]], edges: list[str]) -> Markup:
     columns = list(zip(*train_and_test, strict=True))
     most = max(max(map(sum, columns)), 1)
     step, bottom = _WIDTH / len(columns), _PLOT + 20
@@ -66,7 +64,7 @@ class Box(NamedTuple):
     inside: tuple["Box", ...] = ()
 
 
-def treemap(box: Box) -> str:
+def treemap(box: Box) -> Markup:
     """Draw nested boxes, side by side along the longer edge of the box around them."""
     return _svg(_WIDTH, _boxes(box, 0, 0, _WIDTH, _WIDTH))
 
@@ -89,5 +87,6 @@ def _boxes(box: Box, x: float, y: float, width: float, height: float) -> Iterato
             y += height * share
 
 
-def _svg(height: int, parts: Iterable[str]) -> str:
-    return f"<svg class='bars' viewBox='0 0 {_WIDTH} {height}' role='img'>{''.join(parts)}</svg>"
+def _svg(height: int, parts: Iterable[str]) -> Markup:
+    box = f"viewBox='0 0 {_WIDTH} {height}'"
+    return Markup(f"<svg class='bars' {box} role='img'>{''.join(parts)}</svg>")

@@ -2,15 +2,13 @@
 
 import html
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from carbon.io.config import check
 from carbon.progress import TableRow
-from carbon.reports.render import html_figure, html_section, html_table
-from data_pipeline.inspect.census import Counts
+from data_pipeline.inspect.census import Counts, summed
 from data_pipeline.inspect.charts import Box, treemap
 
 _NO_LINEAGE = "no lineage told"
@@ -58,26 +56,16 @@ def _without_chains(node: Clade) -> Clade:
     return Clade(node.name, node.bases, node.assemblies, {each.name: each for each in in_order})
 
 
-def clades_section(manifest: dict[str, Any], counts: Counts) -> str:
-    """Return the part of the report that shows clades, as a table and as a treemap."""
-    bases_of: Counter[str] = Counter()
-    for splits in counts.values():
-        for census in splits.values():
-            bases_of.update(census.bases_of)
+def clades_of(manifest: dict[str, Any], counts: Counts) -> dict[str, Any]:
+    """Return the clades of a corpus as the rows of a table and as a treemap."""
     lineages = {
         each["title"]: tuple(each["recipe"]["taxonomy"].split("; "))
         for each in manifest["inputs"]
         if each["recipe"].get("taxonomy")
     }
-    tree = clade_tree(bases_of, lineages)
+    tree = clade_tree(summed(counts, "bases_of"), lineages)
     rows = list(_rows(tree, tree.bases, 0))[:_MOST_ROWS]
-    text = (
-        "Bases of all sources by clade, where the lineage of an assembly is told; clades that "
-        "divide nothing are left out. Point at a box to read its numbers."
-    )
-    header = ("clade", "assemblies", "bases", "share %")
-    picture = html_figure(treemap(_box(tree)), "Bases by clade: areas are shares.")
-    return html_section("Clades", text, html_table(rows, header), picture)
+    return {"rows": rows, "picture": treemap(_box(tree))}
 
 
 def _rows(node: Clade, all_bases: int, level: int) -> Iterator[TableRow]:

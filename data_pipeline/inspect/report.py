@@ -4,30 +4,31 @@ inspect_summary   a few plain tables for the terminal
 write_report      one HTML page with pictures
 """
 
-import html
 import math
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from markupsafe import Markup
+
 from carbon import __version__
 from carbon.corpus import read_manifest
 from carbon.io.config import check
 from carbon.io.files import atomic_file
 from carbon.progress import TableRow, text_table
-from carbon.reports.render import (
-    html_answer,
-    html_figure,
-    html_grid,
-    html_page,
-    html_section,
-    html_table,
-)
+from carbon.reports.render import render_page
 from carbon.tokenizer import GENE_TAG_OF, SPECIES_TAG_OF
-from data_pipeline.inspect.census import GC_BINS, Counts, count_corpus, dropped_counts, read_dropped
+from data_pipeline.inspect.census import (
+    GC_BINS,
+    Counts,
+    count_corpus,
+    dropped_counts,
+    read_dropped,
+    summed,
+)
 from data_pipeline.inspect.charts import bar_chart, histograms
-from data_pipeline.inspect.clades import clades_section
+from data_pipeline.inspect.clades import clades_of
 from data_pipeline.sources import SOURCES
 
 BASE_MIXTURE = {name: each.base_share for name, each in SOURCES.items() if each.base_share}
@@ -40,11 +41,6 @@ _BINS_A_DECADE = 10
 _DUPLICATES = ("duplicate_sequence", "near_duplicate", "equals_held_out_record",
                "nearly_equals_held_out_record")  # fmt: skip
 _MOST_ROWS = 40
-_COLOURS = (
-    " <b style='color: var(--blue)'>Blue</b> is to train on, "
-    "<b style='color: var(--orange)'>orange</b>, on top of it, is held "
-    "out; point at a bar to read its numbers."
-)
 
 
 def inspect_summary(corpus: str | Path) -> None:
@@ -62,47 +58,51 @@ def inspect_summary(corpus: str | Path) -> None:
         print(f"left out: {each['error']}")
 
 
-def write_report(
-    corpus: str | Path,
-    output_html: str | Path,
-    budget_tokens: int,
-    weights: Mapping[str, float] | None = None,
-) -> None:
+def write_report(corpus: str | Path, output_html: str | Path, budget_tokens: int) -> None:
     """Write the page: one file that needs no other.
 
     Args:
         corpus: folder of the corpus.
         output_html: file to write.
-        budget_tokens: tokens that a training run draws in all.
-        weights: shares of these tokens by source, scaled to sum to one; if not given, the shares of
-            BASE_MIXTURE of the sources that the corpus has.
+        budget_tokens: tokens that a training run draws in all, by the shares of BASE_MIXTURE of the
+            sources that the corpus has, scaled to sum to one.
 
     Raises:
         CorpusError: the corpus does not exist, or a file of it is torn.
-        ConfigError: the budget or a weight does not fit.
+        ConfigError: the budget is not positive.
     """
     manifest = read_manifest(corpus)
-    _check_mixture(manifest["sources"], budget_tokens, weights or {})
+    check(budget_tokens > 0, f"a budget of {budget_tokens} tokens: give 1 or more")
     counts = count_corpus(corpus, manifest)
-    sections = [
-        _answer(manifest, counts, budget_tokens),
-        _summary(manifest, counts),
-        _mixture(counts, budget_tokens, weights),
-        _lengths(counts),
-        _gc(counts),
-        _tags(counts),
-        _organisms(counts),
-        clades_section(manifest, counts),
-        _steps(manifest),
-        _dropped(manifest),
-        _duplicates(corpus, manifest),
-        _largest(counts),
-    ]
-    small = (
+    dropped, origins = dropped_counts(manifest), summed(counts, "origins")
+    bars = sorted(((f"{source}: {why}", n) for source, why, n in dropped), key=lambda bar: -bar[1])
+    page = render_page(
+        "corpus.html",
+        f"Corpus {Path(corpus).resolve().name}",
         f"Carbon {__version__}. All was counted in the records themselves, unless it says "
-        "otherwise."
+        "otherwise.",
+        answer=_answer(manifest, counts, budget_tokens),
+        bases=bar_chart([(name, splits["train"].bases) for name, splits in counts.items()]),
+        held_out=", ".join(manifest["held_out"]) or "nothing",
+        summary=(_summary_rows(counts), _SUMMARY_HEADER),
+        inputs=(_input_rows(manifest), _INPUTS_HEADER),
+        left_out=[each["error"] for each in manifest["left_out"]],
+        mixture=_mixture(counts, budget_tokens),
+        lengths=_lengths(counts),
+        gc=_gc(counts),
+        sources=tuple(counts),
+        gene_types=_tags(counts, "gene_types", GENE_TAG_OF),
+        species_types=_tags(counts, "species_types", SPECIES_TAG_OF),
+        num_organisms=len(origins),
+        organisms=[(*origin, records) for origin, records in origins.most_common(_MOST_ROWS)],
+        clades=clades_of(manifest, counts),
+        steps=_steps(manifest),
+        dropped=dropped,
+        reasons=bar_chart(bars[:_MOST_ROWS]),
+        duplicates=_duplicates(manifest),
+        copied=_copied(corpus),
+        largest=_largest(counts),
     )
-    page = html_page(f"Corpus {Path(corpus).resolve().name}", small, *sections)
     with atomic_file(output_html) as temporary:
         temporary.write_text(page, encoding="utf-8")
 
@@ -134,19 +134,8 @@ def draw(
     ]
 
 
-def _check_mixture(
-    sources: dict[str, Any], budget_tokens: int, weights: Mapping[str, float]
-) -> None:
-    check(budget_tokens > 0, f"a budget of {budget_tokens} tokens: give 1 or more")
-    known = [source for source, splits in sources.items() if splits["train"]["records"]]
-    for source, weight in weights.items():
-        names = ", ".join(known) or "nothing"
-        check(source in known, f"weight of '{source}': the corpus has {names} to train on")
-        check(weight > 0, f"weight of '{source}' = {weight}: give more than 0")
-
-
-def _answer(manifest: dict[str, Any], counts: Counts, budget_tokens: int) -> str:
-    """Describe size, held-out regions and rejections, and draw the bases of each source."""
+def _answer(manifest: dict[str, Any], counts: Counts, budget_tokens: int) -> list[str]:
+    """Describe size, held-out regions and rejections."""
     every = [census for splits in counts.values() for census in splits.values()]
     train = [splits["train"] for splits in counts.values()]
     held_out = ", ".join(manifest["held_out"]) or "nothing"
@@ -169,36 +158,24 @@ def _answer(manifest: dict[str, Any], counts: Counts, budget_tokens: int) -> str
             f"Dropped: {dropped.total():,} records; the most common reason is "
             f"{reason.replace('_', ' ')} ({number:,})."
         )
-    bars = [(name, splits["train"].bases) for name, splits in counts.items()]
-    return html_answer(sentences) + html_figure(bar_chart(bars), "Bases to train on, by source.")
+    return sentences
 
 
-def _mixture(counts: Counts, budget_tokens: int, weights: Mapping[str, float] | None) -> str:
+def _mixture(counts: Counts, budget_tokens: int) -> dict[str, Any]:
+    """Return the variables of the section on the tokens that a run draws."""
     there = {source: splits["train"].tokens for source, splits in counts.items()}
-    wanted = weights or BASE_MIXTURE
-    drawn = draw(there, budget_tokens, wanted)
-    absent = ", ".join(source for source in wanted if not there.get(source))
-    unused = ", ".join(source for source in there if source not in {each.source for each in drawn})
-    text = (
-        f"A run of {budget_tokens:,} tokens with the shares "
-        + ("given: " if weights else "of the base mixture: ")
-        + ", ".join(f"{source} {weight:g}" for source, weight in wanted.items())
-        + (f"; the corpus has no {absent}" if absent else "")
-        + "; scaled to sum to 1. "
-        + (f"Nothing is drawn from {unused}. " if unused else "")
-        + "A token is six bases; an epoch is one reading of all that a source has to train on."
-    )
-    rows = [(d.source, 100 * d.share, round(d.tokens), d.tokens_there, d.epochs) for d in drawn]
-    header = ("source", "share %", "tokens drawn", "tokens there are", "epochs")
-    pictures = (
-        html_figure(
-            bar_chart([(r[0], r[2]) for r in rows]), "Tokens that the run draws of each source."
-        ),
-        html_figure(
-            bar_chart([(r[0], r[4]) for r in rows]), "How often the run reads each source: epochs."
-        ),
-    )
-    return html_section("Mixture", text, html_table(rows, header), html_grid(pictures))
+    drawn = draw(there, budget_tokens, BASE_MIXTURE)
+    return {
+        "budget": f"{budget_tokens:,}",
+        "shares": [f"{source} {weight:g}" for source, weight in BASE_MIXTURE.items()],
+        "absent": [source for source in BASE_MIXTURE if not there.get(source)],
+        "unused": [source for source in there if source not in {each.source for each in drawn}],
+        "rows": [
+            (d.source, 100 * d.share, round(d.tokens), d.tokens_there, d.epochs) for d in drawn
+        ],
+        "tokens": bar_chart([(d.source, round(d.tokens)) for d in drawn]),
+        "epochs": bar_chart([(d.source, d.epochs) for d in drawn]),
+    }
 
 
 def _summary_rows(counts: Counts) -> list[TableRow]:
@@ -223,20 +200,7 @@ def _input_rows(manifest: dict[str, Any]) -> list[TableRow]:
     return rows
 
 
-def _summary(manifest: dict[str, Any], counts: Counts) -> str:
-    held_out = html.escape(", ".join(manifest["held_out"]) or "nothing")
-    left_out = [f"<p>Left out: {html.escape(each['error'])}</p>" for each in manifest["left_out"]]
-    return html_section(
-        "In short",
-        f"Held out: {held_out}. GC is the share of G and C among ACGT, N that of bases that are "
-        "none of ACGT, masked that of lower-case bases; a token is six bases.",
-        html_table(_summary_rows(counts), _SUMMARY_HEADER),
-        html_table(_input_rows(manifest), _INPUTS_HEADER),
-        *left_out,
-    )
-
-
-def _lengths(counts: Counts) -> str:
+def _lengths(counts: Counts) -> dict[str, Markup]:
     """Draw how long records are, all sources on one axis of equal steps of the logarithm."""
     binned: dict[str, list[Counter[int]]] = {}
     for source, splits in counts.items():
@@ -252,51 +216,28 @@ def _lengths(counts: Counts) -> str:
         source: [[bins[i] for i in range(first, last)] for bins in pair]
         for source, pair in binned.items()
     }
-    text = "How long the records of each source are, in bases, on a logarithmic axis."
-    return html_section("Lengths", text + _COLOURS, histograms("length in bases", bars, edges))
+    return histograms(bars, edges)
 
 
-def _gc(counts: Counts) -> str:
+def _gc(counts: Counts) -> dict[str, Markup]:
+    """Draw the share of G and C of records."""
     edges = [f"{100 * i // GC_BINS} %" for i in range(GC_BINS + 1)]
     bars = {
         source: [[census.gc_bins[i] for i in range(GC_BINS)] for census in splits.values()]
         for source, splits in counts.items()
     }
-    text = "How much G and C the records of each source have among their known bases."
-    return html_section("GC", text + _COLOURS, histograms("share of G and C", bars, edges))
+    return histograms(bars, edges)
 
 
-def _tags(counts: Counts) -> str:
-    def of_kinds(what: str, tag_of: dict[str, str]) -> str:
-        found: list[Counter[str]] = [Counter() for _ in counts]
-        for both, splits in zip(found, counts.values(), strict=True):
-            for census in splits.values():
-                both.update(getattr(census, what))
-        kinds = sorted({kind for both in found for kind in both})
-        rows: list[TableRow] = [
-            (kind, tag_of.get(kind, ""), *(both[kind] for both in found)) for kind in kinds
-        ]
-        return html_table(rows, (what.replace("_", " "), "tag", *counts))
-
-    return html_section(
-        "Tags",
-        "Records of each gene type and species type, in both splits, and the tag that it becomes.",
-        of_kinds("gene_types", GENE_TAG_OF),
-        of_kinds("species_types", SPECIES_TAG_OF),
-    )
+def _tags(counts: Counts, what: str, tag_of: Mapping[str, str]) -> list[TableRow]:
+    """Return one row a kind: its tag, and the records of each source, in both splits."""
+    found = [summed({source: splits}, what) for source, splits in counts.items()]
+    kinds = sorted({kind for both in found for kind in both})
+    return [(kind, tag_of.get(kind, ""), *(both[kind] for both in found)) for kind in kinds]
 
 
-def _organisms(counts: Counts) -> str:
-    found: Counter[tuple[str, str]] = Counter()
-    for splits in counts.values():
-        for census in splits.values():
-            found.update(census.origins)
-    rows = [(*origin, records) for origin, records in found.most_common(_MOST_ROWS)]
-    text = f"Records by assembly and organism, of all sources; {len(found):,} in all."
-    return html_section("Organisms", text, html_table(rows, ("assembly", "organism", "records")))
-
-
-def _steps(manifest: dict[str, Any]) -> str:
+def _steps(manifest: dict[str, Any]) -> list[TableRow]:
+    """Return one row a source: records and bases after each step."""
     rows: list[TableRow] = []
     for source in manifest["sources"]:
         cells: list[int] = []
@@ -304,54 +245,33 @@ def _steps(manifest: dict[str, Any]) -> str:
             count = manifest["steps"].get(step, {}).get(source, {})
             cells += [count.get("records", 0), count.get("bases", 0)]
         rows.append((source, *cells))
-    header = ("source", "cut", "bases", "passed filters", "bases", "written", "bases")
-    return html_section(
-        "Steps",
-        "From the manifest: records that were cut out of the inputs, those that passed the filters "
-        "on single records, and those written when copies were gone. What lies partly in a "
-        "held-out region or touches an evaluation is not among the first.",
-        html_table(rows, header),
-    )
+    return rows
 
 
-def _dropped(manifest: dict[str, Any]) -> str:
-    rows = dropped_counts(manifest)
-    bars = sorted(((f"{source}: {why}", n) for source, why, n in rows), key=lambda bar: -bar[1])
-    return html_section(
-        "Dropped",
-        "From the manifest: what did not become a record, and why; dropped.tsv has each by name.",
-        html_table(rows, ("source", "reason", "dropped")),
-        html_figure(bar_chart(bars[:_MOST_ROWS]), "Reasons to drop a record, most frequent first."),
-    )
-
-
-def _duplicates(corpus: str | Path, manifest: dict[str, Any]) -> str:
+def _duplicates(manifest: dict[str, Any]) -> tuple[list[TableRow], tuple[str, ...]]:
+    """Return one row a source with the number of each kind of duplicate, and the header."""
     counts = manifest["dropped"]
-    rows = [
+    rows: list[TableRow] = [
         (source, *(counts.get(f"{source}:{kind}", 0) for kind in _DUPLICATES))
         for source in manifest["sources"]
     ]
+    return rows, ("source", *(kind.replace("_", " ") for kind in _DUPLICATES))
+
+
+def _copied(corpus: str | Path) -> list[TableRow]:
+    """Return the records that stayed for the most others that went."""
     copied: Counter[tuple[str, str]] = Counter()
     for row in read_dropped(corpus):
         kind, _, stayed = row["reason"].partition(":")
         if kind in _DUPLICATES and stayed:
             copied[row["source"], stayed] += 1
-    most = [(*key, count) for key, count in copied.most_common(10)]
-    return html_section(
-        "Duplicates",
-        "Records that went because an equal or nearly equal one stayed, and those that stayed for "
-        "the most others.",
-        html_table(rows, ("source", *(kind.replace("_", " ") for kind in _DUPLICATES))),
-        html_table(most, ("source", "stayed", "nearly equal ones that went")),
-    )
+    return [(*key, count) for key, count in copied.most_common(10)]
 
 
-def _largest(counts: Counts) -> str:
-    rows = [
+def _largest(counts: Counts) -> list[TableRow]:
+    return [
         (source, split, str(-row), name if len(name) <= 50 else f"{name[:50]}...", length_bp)
         for source, splits in counts.items()
         for split, census in splits.items()
         for length_bp, row, name in census.largest
     ]
-    header = ("source", "split", "row", "name", "bases")
-    return html_section("Largest", "The longest records of each split.", html_table(rows, header))

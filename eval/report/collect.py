@@ -10,7 +10,7 @@ from pathlib import Path
 from carbon.errors import ConfigError
 from carbon.uncertainty import difference, inside_noise
 from eval.contract import Estimate
-from eval.metrics import METRICS
+from eval.metrics import METRICS, has_both_labels
 from eval.records import Json, Stored, read_folder
 
 
@@ -80,11 +80,8 @@ def sections_of(folders: Sequence[Path]) -> list[Section]:
     for folder in folders:
         for stored in read_folder(folder):
             _add(by_task.setdefault(stored.task, []), stored)
-    return [_section(found) for _, found in sorted(by_task.items(), key=_by_axis)]
-
-
-def _by_axis(entry: tuple[str, list[Stored]]) -> tuple[str, str]:
-    return str(entry[1][0].record["task"]["axis"]), entry[0]
+    by_axis = {(found[0].record["task"]["axis"], name): found for name, found in by_task.items()}
+    return [_section(by_axis[key]) for key in sorted(by_axis)]
 
 
 def _add(found: list[Stored], stored: Stored) -> None:
@@ -165,7 +162,7 @@ def _compared(first: Stored, second: Stored) -> Comparison | None:
 
 
 def _can_compare(rows: Sequence[Json], metric: str) -> bool:
-    return not METRICS[metric].is_labelled or len({row["label"] for row in rows}) == 2
+    return not METRICS[metric].is_labelled or has_both_labels(rows)
 
 
 def skipped_of(section: Section) -> Iterator[tuple[Stored, str, int]]:

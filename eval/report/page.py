@@ -15,8 +15,7 @@ from carbon.genome import read_sequences
 from carbon.genome.alphabet import gc_share
 from carbon.io.files import atomic_file
 from carbon.losses.objectives import objective_named
-from carbon.reports.card import table as markdown_table
-from carbon.reports.render import Row, interval, render_page
+from carbon.reports.render import Row, interval, render_card, render_page
 from carbon.run_folder import RunLines, column, read_lines
 from carbon.uncertainty import inside_noise
 from eval.metrics import METRICS
@@ -78,6 +77,11 @@ def write_report(
     shown = [*first, *(p for found in pictures for p in found)]
     tables = {picture.name: picture.table for picture in shown}
     tables |= {"comparisons": _comparison_table(every), "precision-gap": _comparison_table(gaps)}
+    shared = {
+        "headlines": _as_table(*_headline_table(sections)),
+        "tasks": [_task(*each) for each in zip(sections, pictures, compared, strict=True)],
+        "compared_header": _COMPARED,
+    }
     page = render_page(
         "eval.html",
         title,
@@ -85,19 +89,18 @@ def write_report(
         "datasets as they are published; only results of these runs are compared.",
         answer=_answer(sections, every),
         overview=_drawn(first[0]),
-        headlines=_as_table(*_headline_table(sections)),
         training=training,
-        tasks=[_task(*each) for each in zip(sections, pictures, compared, strict=True)],
-        compared_header=_COMPARED,
         gaps=[(gap.first.task, *_comparison_row(gap)) for gap in gaps],
         cost=_cost(first[1]),
         machines=_as_table(*_machines(sections)),
         generated=_generated(generated) if generated else None,
+        **shared,
     )
     (output / "csv").mkdir(parents=True, exist_ok=True)
     for name, rows in tables.items():
         _write(output / "csv" / f"{name}.csv", _csv_of(rows))
-    _write(output / _MARKDOWN, _markdown(title, sections, compared, gaps))
+    rounded = list(map(_comparison_row, gaps))
+    _write(output / _MARKDOWN, render_card("eval.md", title=title, gaps=rounded, **shared))
     _write(output / _NUMBERS, json.dumps(_numbers(sections, compared, run), indent=1) + "\n")
     _write(output / _HTML, page)
     return output / _HTML
@@ -195,15 +198,15 @@ def _task(
     section: Section, pictures: Sequence[Picture], compared: Sequence[Comparison]
 ) -> dict[str, Any]:
     """Return the variables of a task's section."""
-    skipped = (
-        f"{stored.entrant} skipped {count:,}: {reason}"
-        for stored, reason, count in skipped_of(section)
-    )
     return {
         **{name: section.task[name] for name in ("name", "measures", "version", "source")},
         "headlines": _as_table(*_headlines(section)),
         "compared": list(map(_comparison_row, compared)),
-        "notes": [*_notes(section), *skipped],
+        "notes": _notes(section),
+        "skipped": [
+            f"{stored.entrant} skipped {count:,}: {reason}"
+            for stored, reason, count in skipped_of(section)
+        ],
         "figures": list(map(_drawn, pictures)),
     }
 
@@ -332,24 +335,3 @@ def _machines(sections: Sequence[Section]) -> tuple[list[Row], Row]:
             )
             rows[row] = None
     return list(rows), ("task", "model", "context", "data", "seed", "software", "hardware")
-
-
-def _markdown(
-    title: str,
-    sections: Sequence[Section],
-    compared: Sequence[Sequence[Comparison]],
-    gaps: Sequence[Comparison],
-) -> str:
-    parts = [f"# {title}", markdown_table(*_headline_table(sections))]
-    for section, found in zip(sections, compared, strict=True):
-        parts += [f"## {section.task['name']}", markdown_table(*_headlines(section))]
-        if found:
-            parts.append(markdown_table(list(map(_comparison_row, found)), _COMPARED))
-        parts += [
-            f"- {stored.entrant} skipped {count:,}: {reason}"
-            for stored, reason, count in skipped_of(section)
-        ]
-    if gaps:
-        rows = list(map(_comparison_row, gaps))
-        parts += ["## float32 against bfloat16", markdown_table(rows, _COMPARED)]
-    return "\n\n".join(part.rstrip() for part in parts) + "\n"

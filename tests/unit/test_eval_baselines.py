@@ -5,11 +5,10 @@ import pytest
 
 from carbon.genome import Reference, Variant
 from eval.baselines import (
+    VARIANT_BASELINES,
     CodonPeriodicModel,
-    CpgModel,
     GcModel,
     MarkovModel,
-    TransitionModel,
     UniformModel,
 )
 from eval.contract import Reading
@@ -112,7 +111,8 @@ def test_transitions_and_cpg_by_hand(tmp_path):
             Variant("c", 0, "T", "TA"): (-1, -1),
             Variant("c", 0, "T", "<DEL>"): (None, None),
         }
-        for model, column in ((TransitionModel(), 0), (CpgModel(), 1)):
+        for column, name in enumerate(("transition/transversion", "CpG")):
+            model = VARIANT_BASELINES[name]()
             found = model.deltas(reference, list(asked), Reading("centered", 8, "forward"))
             assert found == [expected[column] for expected in asked.values()]
     markov = MarkovModel(1, training_on(1, [random_bases(300, 4)]))

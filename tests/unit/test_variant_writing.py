@@ -12,7 +12,7 @@ from carbon.genome import Consequences, Reference, Variant, read_gene_file, reve
 from carbon.genome.normalize import normalize_variant
 from carbon.inference.variants.background import KIND_SCHEMES
 from demo.neighbouring_snvs import effect_values
-from eval.baselines import CpgModel, MarkovModel, TransitionModel, UniformModel
+from eval.baselines import VARIANT_BASELINES, MarkovModel, UniformModel
 from eval.contract import Reading
 from eval.markov import Training, pieces_of, unlabelled
 from tests.helpers.files import place_gene, random_bases, write_fasta
@@ -74,7 +74,7 @@ def test_consequence_kind_and_windows_are_the_same(genome, pair):
 @settings(max_examples=50)
 def test_baselines_give_one_delta(genome, pair):
     markov = MarkovModel(3, Training(3, pieces_of(unlabelled([random_bases(3000, 4)]), 3000)))
-    for model in (markov, UniformModel(), TransitionModel(), CpgModel()):
+    for model in (markov, UniformModel(), *(make() for make in VARIANT_BASELINES.values())):
         for protocol in ("centered", "right_end"):
             reading = Reading(protocol, 80, "both")
             one, other = (model.deltas(genome[0], [variant], reading) for variant in pair)

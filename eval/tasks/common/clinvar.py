@@ -12,6 +12,7 @@ import pyarrow as pa
 from carbon.errors import UserError
 from carbon.genome import Variant, VcfReader, VcfRow
 from carbon.genome.consequence_terms import is_coding
+from carbon.genome.vcf import info_of
 from eval.contract import BuildReport, Reading, Task
 from eval.tables import read_table
 from eval.tasks.common.building import write_drawn
@@ -132,7 +133,7 @@ def _labelled(
             dropped[reason] += 1
             disagreeing += record.variants if reason in ("ref_mismatch", "ref_past_end") else ()
             continue
-        info = _info(record)
+        info = info_of(record.columns[7])
         terms = [part.partition("|")[2] for part in info.get("MC", "").split(",")]
         coding = [term for term in terms if is_coding(term)]
         if bool(coding) != (region == "coding"):
@@ -152,8 +153,9 @@ def _labelled(
 
 
 def _why_not(record: VcfRow) -> str | None:
-    info = _info(record)
-    if len(record.variants) != 1 or not _one_base(record.variants[0]):
+    info = info_of(record.columns[7])
+    alleles = [(variant.ref.upper(), variant.alt.upper()) for variant in record.variants]
+    if len(alleles) != 1 or not is_snv(*alleles[0]):
         return "not_a_single_base_change"
     if info.get("CLNSIG") not in _LABELS:
         return "neither_pathogenic_nor_benign"
@@ -167,15 +169,6 @@ def _why_not(record: VcfRow) -> str | None:
         reason = record.disagreement.reason
         return "contig_not_in_reference" if reason == "contig_unknown" else reason
     return None
-
-
-def _one_base(variant: Variant) -> bool:
-    return is_snv(variant.ref.upper(), variant.alt.upper())
-
-
-def _info(record: VcfRow) -> dict[str, str]:
-    parts = (part.partition("=") for part in record.columns[7].split(";"))
-    return {name: value for name, _, value in parts}
 
 
 def _balanced(

@@ -2,8 +2,9 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -76,10 +77,6 @@ class HeldOutRecords:
             for chunk in column.chunks:
                 yield from chunk.to_pylist()
 
-    def inputs(self) -> list[Path]:
-        """Return the files that the test split follows from."""
-        return [self.corpus / "manifest.json"]
-
 
 class CodingGene(NamedTuple):
     """A gene whose CDS is a plain open reading frame.
@@ -149,27 +146,27 @@ class HeldOutGenes:
         Left out are CDS that are marked as incomplete, read by another code, have unknown bases, or
         do not go from ATG to their only stop codon.
         """
-        return list(self._coding(inside=True))
+        return self._coding(self._inside)
 
     def coding_outside(self) -> list[CodingGene]:
         """Return the genes that share no base with the regions, likewise."""
-        return list(self._coding(inside=False))
+        return self._coding(
+            gene
+            for gene in self.annotation.genes
+            if not any(region.overlaps(gene.interval) for region in self.regions)
+        )
 
     def not_coding(self) -> Counter[str]:
         """Count the genes inside the regions that `coding` leaves out."""
-        inside = sum(
-            any(_holds(region, gene.interval) for region in self.regions)
-            for gene in self.annotation.genes
-        )
-        return Counter({"gene_without_a_plain_open_frame": inside - len(self.coding())})
+        return Counter({"gene_without_a_plain_open_frame": len(self._inside) - len(self.coding())})
 
-    def _coding(self, inside: bool) -> Iterator[CodingGene]:
-        for gene in self.annotation.genes:
-            belongs = any(_holds(region, gene.interval) for region in self.regions)
-            apart = not any(region.overlaps(gene.interval) for region in self.regions)
-            found = coding_gene(self.reference, gene) if (belongs if inside else apart) else None
-            if found:
-                yield found
+    @cached_property
+    def _inside(self) -> list[Gene]:
+        genes = self.annotation.genes
+        return [g for g in genes if any(_holds(region, g.interval) for region in self.regions)]
+
+    def _coding(self, genes: Iterable[Gene]) -> list[CodingGene]:
+        return [found for gene in genes if (found := coding_gene(self.reference, gene))]
 
     def training(self) -> list[Labelled]:
         """Return the bases outside of the regions with their places in codons.

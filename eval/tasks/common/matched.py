@@ -22,7 +22,7 @@ from carbon.batching import in_blocks
 from carbon.errors import UserError
 from carbon.finetune.config import VariantInput
 from eval.contract import BuildReport, Example, Model, Options, Reading, Result, Summary, Task
-from eval.metrics import by_group, curves_of, estimate
+from eval.metrics import by_group, by_score, curves_of, estimate, grouped
 from eval.tables import check_columns, read_table
 from eval.tasks.common.building import write_drawn
 from eval.tasks.common.listings import Listed, read_listing
@@ -32,7 +32,6 @@ from eval.tasks.common.variants import (
     VARIANT_COLUMNS,
     VariantTask,
     asked_of,
-    by_score,
     check_assembly,
     examples_on_reference,
     incomplete,
@@ -275,9 +274,7 @@ def summarise(results: Sequence[Result], score: str) -> Summary:
 
 def _counted(results: Sequence[Result]) -> tuple[list[Result], dict[str, tuple[int, int]]]:
     """Return the results of classes that count, and positives and size of the others."""
-    classes: dict[str, list[Result]] = defaultdict(list)
-    for result in results:
-        classes[result["set"]].append(result)
+    classes = grouped(results, "set")
     positives = {name: sum(r["label"] for r in some) for name, some in classes.items()}
     counts = {
         name: positives[name] >= LEAST_POSITIVES and positives[name] < len(some)

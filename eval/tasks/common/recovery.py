@@ -8,7 +8,7 @@ import numpy as np
 from carbon.batching import in_blocks
 from carbon.inference.options import Mode
 from eval.contract import Curve, Example, Model, Result, Summary
-from eval.metrics import by_group, estimate, summary_of
+from eval.metrics import by_group, by_score, estimate, summary_of
 from eval.tables import Row
 
 TARGET_BP = 30
@@ -55,7 +55,7 @@ def hits_of(text: str, target: str) -> str:
 
 def summarise(results: Sequence[Result]) -> Summary:
     """Return the mean of token mode, and base mode next to it, by group and by position."""
-    in_base_mode = [{**result, "score": result["base_mode"]} for result in results]
+    in_base_mode = by_score(results, "base_mode")
     groups = {"group": by_group(results, "group", "mean")}
     groups["group_base_mode"] = by_group(in_base_mode, "group", "mean")
     return replace(

@@ -27,7 +27,7 @@ from eval.contract import (
     Summary,
     Task,
 )
-from eval.metrics import estimate, summary_of
+from eval.metrics import by_score, estimate, summary_of
 from eval.tables import Row
 from eval.tasks.common.references import AnyName, Windows
 
@@ -53,11 +53,6 @@ def scores_of(values: Mapping[str, float]) -> dict[str, float]:
     """Return the zero-shot scores that a variant has, by name."""
     scores = {name: of(values) for name, of in SCORES.items()}
     return {name: score for name, score in scores.items() if score is not None}
-
-
-def by_score(results: Sequence[Result], name: str) -> list[Result]:
-    """Return the results that have a score, which becomes their `score`."""
-    return [{**result, "score": result[name]} for result in results if name in result]
 
 
 def with_scores(

@@ -4,12 +4,12 @@ Each damaging SNV has controls of the same trinucleotide change, so that mutatio
 separate the two.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
 from eval.contract import Reading, Result, Summary
-from eval.metrics import estimate, summary_of
+from eval.metrics import estimate, grouped, has_both_labels, summary_of
 from eval.tasks.common.variants import VARIANT_COLUMNS, VariantTask, examples_on_reference
 from eval.tasks.consequences.build import build
 
@@ -20,10 +20,11 @@ def _summarise(results: Sequence[Result]) -> Summary:
     summary = summary_of(
         results, "macro_auroc", cluster=_CLUSTER, others=("macro_average_precision",), groups=()
     )
-    names = sorted({result["set"] for result in results})
-    sets = _with_both_labels({name: [r for r in results if r["set"] == name] for name in names})
+    every = dict(sorted(grouped(results, "set").items()))
+    # A sample may lack the damaging variants or the controls of a set.
+    sets = {name: some for name, some in every.items() if has_both_labels(some)}
     notes = ["controls have the trinucleotide changes of the damaging variants"]
-    if lacking := [name for name in names if name not in sets]:
+    if lacking := [name for name in every if name not in sets]:
         notes.append(f"without damaging variants or without controls: {', '.join(lacking)}")
     return replace(
         summary,
@@ -50,11 +51,6 @@ def _by_control(results: Sequence[Result]) -> dict[str, list[Result]]:
         control: [r for r in results if r["label"] or r["consequence"] == control]
         for control in controls
     }
-
-
-def _with_both_labels(sets: Mapping[str, list[Result]]) -> dict[str, list[Result]]:
-    """Return the sets that have damaging variants and controls: a sample may lack some."""
-    return {name: some for name, some in sets.items() if len({r["label"] for r in some}) == 2}
 
 
 TASK = VariantTask(

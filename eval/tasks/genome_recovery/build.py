@@ -48,4 +48,4 @@ def build(
         "num_examples": num_examples,
         "seed": seed,
     }
-    return write_dataset(output, rows, dropped, records.inputs(), settings)
+    return write_dataset(output, rows, dropped, [corpus / "manifest.json"], settings)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from carbon.errors import UserError
 from carbon.tokenizer import K
 from eval.contract import Estimate, Example, Grid, Model, Options, Result, Summary, Task
-from eval.metrics import by_group, estimate, summary_of
+from eval.metrics import by_group, by_score, estimate, grouped, summary_of
 from eval.tables import Row, drawn, files_of, load, read_table
 from eval.tasks.genomic_niah.build import CONTEXT_LENGTHS_TOKENS, LEVELS, build
 
@@ -115,10 +115,10 @@ def _run(model: Model, examples: Sequence[Example]) -> Iterator[Result]:
 
 def _summarise(results: Sequence[Result]) -> Summary:
     others = {
-        name: estimate([{**result, "score": result[name]} for result in results], "mean", _CLUSTER)
+        name: estimate(by_score(results, name), "mean", _CLUSTER)
         for name in ("base_accuracy", "likelihood_correct")
     }
-    levels = [level for level in LEVELS if any(result["group"] == level for result in results)]
+    of_level = grouped(results, "group")
     return replace(
         summary_of(results, "mean", cluster=_CLUSTER, groups=()),
         others=others,
@@ -127,8 +127,9 @@ def _summarise(results: Sequence[Result]) -> Summary:
             "context": _by_length(results),
         },
         grids={
-            f"depth_by_length_{level}": _grid([r for r in results if r["group"] == level])
-            for level in levels
+            f"depth_by_length_{level}": _grid(of_level[level])
+            for level in LEVELS
+            if level in of_level
         },
         notes=[
             "likelihood_correct compares the value with one that is wrong in every base: it is "

@@ -77,7 +77,7 @@ def build(
         genes = HeldOutGenes(corpus, Reference(reference), annotation, contigs, genetic_code)
     rows = list(_rows(records, genes, conserved, most_bp, seed))
     dropped = Counter({"record_not_drawn": len(records.test) - len(rows)})
-    inputs = [*records.inputs(), *(path for path in (reference, annotation, conserved) if path)]
+    inputs = [corpus / "manifest.json", *filter(None, (reference, annotation, conserved))]
     settings = {
         "task": "heldout_likelihood",
         "source": records.source,

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from carbon.errors import GenomeError
 from carbon.genome import Reference, VcfReader, contig_names
+from carbon.genome.vcf import info_of
 from eval.contract import BuildReport
 from eval.tasks.common.building import write_dataset
 
@@ -25,7 +26,7 @@ def build(output: Path, *, vcf: Path, reference: Path, contigs: str | None = Non
         names = contig_names(contigs, fasta.contig_lengths_bp)
         rows, dropped = [], Counter[str]()
         for number, row in enumerate(VcfReader(vcf, fasta, contig_names=names), start=1):
-            info = dict(part.split("=", 1) for part in row.columns[7].split(";") if "=" in part)
+            info = info_of(row.columns[7])
             where = f"{vcf} record {number}"
             if info.get("LABEL") not in ("0", "1"):
                 raise GenomeError(f"{where}: needs LABEL=0 or LABEL=1 in its INFO")
@@ -41,7 +42,7 @@ def build(output: Path, *, vcf: Path, reference: Path, contigs: str | None = Non
                         "ref": variant.ref,
                         "alt": variant.alt,
                         "label": int(info["LABEL"]),
-                        "effect": info.get("EFFECT", "variant"),
+                        "effect": info.get("EFFECT") or "variant",
                     }
                 )
     return write_dataset(output, rows, dropped, [vcf, reference], {"task": "labelled_variants"})

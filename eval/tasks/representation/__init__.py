@@ -17,9 +17,9 @@ import pyarrow as pa
 from carbon.errors import UserError as UserError
 from carbon.uncertainty import Floats
 from eval.contract import Curve, Example, Features, Model, Options, Result, Scatter, Summary, Task
-from eval.metrics import by_group, estimate, summary_of
+from eval.metrics import by_group, estimate, grouped, summary_of
 from eval.tables import Row
-from eval.tasks.representation.baselines import all_kmers_model, tokens_model
+from eval.tasks.representation.baselines import KMER_BASELINES
 from eval.tasks.representation.build import build
 from eval.tasks.representation.cross_validation import KERNELS, Folds, Read, read
 from eval.tasks.representation.maps import map_of, planes
@@ -97,10 +97,7 @@ def _usual_layer(reading: Read) -> str:
 
 
 def _summarise(results: Sequence[Result]) -> Summary:
-    questions = {
-        name: [r for r in results if r["group"] == name]
-        for name in dict.fromkeys(result["group"] for result in results)
-    }
+    questions = grouped(results, "group")
     pools = list(results[0]["right"])
     of_pool = {
         pool: [{**result, "score": result["right"][pool]} for result in results] for pool in pools
@@ -166,6 +163,6 @@ TASK = Task(
     run=_run,
     summarise=_summarise,
     cluster=_CLUSTER,
-    baselines={"6-mers": all_kmers_model, "tokens": tokens_model},
+    baselines=KMER_BASELINES,
     markov=False,
 )

@@ -1,6 +1,7 @@
 """Shares of 6-mers as the states of a model that has learned nothing."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -43,11 +44,8 @@ class KmerShares(Model):
         return np.bincount(np.concatenate(parts), minlength=rows.stop - rows.start)
 
 
-def all_kmers_model() -> Model:
-    """Return the baseline of all 6-mers."""
-    return KmerShares("6-mers", range(K))
-
-
-def tokens_model() -> Model:
-    """Return the baseline of the 6-mers that are Carbon's tokens."""
-    return KmerShares("tokens", (0,))
+KMER_BASELINES = {
+    name: partial(KmerShares, name, offsets)
+    for name, offsets in (("6-mers", range(K)), ("tokens", (0,)))
+}
+"""By name functions that make a baseline: of all 6-mers, and of those that are Carbon's tokens."""

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from eval.contract import Reading, Result, Summary
-from eval.metrics import by_group, summary_of
+from eval.metrics import by_group, grouped, has_both_labels, summary_of
 from eval.tasks.common.listings import Listed
 from eval.tasks.common.variants import (
     VARIANT_COLUMNS,
@@ -31,16 +31,14 @@ def _summarise(results: Sequence[Result]) -> Summary:
         results, _METRIC, cluster="chrom", others=("auroc", "average_precision"), groups=()
     )
     share = sum(result["label"] for result in results) / len(results)
-    labels_of: dict[str, set[int]] = {}
-    for result in results:
-        labels_of.setdefault(result["chrom"], set()).add(result["label"])
-    num_counted = sum(len(labels) == 2 for labels in labels_of.values())
+    of_chromosome = grouped(results, "chrom")
+    num_counted = sum(map(has_both_labels, of_chromosome.values()))
     summary = replace(
         summary,
         groups={"consequence": by_group(results, "group", "average_precision", "chrom")},
         notes=[
             f"{share:.3f} of the variants are causal: about what chance would get",
-            f"{num_counted} of {len(labels_of)} chromosomes have both labels and count; the "
+            f"{num_counted} of {len(of_chromosome)} chromosomes have both labels and count; the "
             "interval draws chromosomes whole, and says little where they are few",
         ],
     )

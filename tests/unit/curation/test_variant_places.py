@@ -211,6 +211,17 @@ def test_a_margin_goes_over_the_origin_of_a_circular_contig(tmp_path, circular, 
     assert found.warnings == []
 
 
+def test_the_margin_of_a_place_on_another_contig_brings_it_nowhere(tmp_path):
+    """A place at the beginning of c9, which the assembly lacks, counts as outside of it."""
+    (tmp_path / "e.bed").write_text("c1\t2\t5\nc9\t2\t5\n")
+    config = EvaluationConfig(path=str(tmp_path / "e.bed"), assembly="g", margin_bp=100)
+    places, warnings = evaluation_places(config, AssemblyConfig(genome="g.fa"), {"c1": 1000})
+    assert [(place.contig, place.start, place.end) for place in places] == [("c1", 0, 105)]
+    assert [line.partition(": ")[2].partition(": ")[2] for line in warnings] == [
+        "1 of 2 places lie outside of assembly 'g'"
+    ]
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

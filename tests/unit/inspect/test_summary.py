@@ -141,12 +141,18 @@ class TestReport:
         assert {(a, b): number(n) for a, b, n in cells(page, "Dropped")[1:]} == expected
 
     def test_the_mixture_of_what_there_is(self, corpus, tmp_path):
-        write_report(corpus, tmp_path / "r.html", 600, {"promoter": 1, "mrna": 2})
-        (promoter, share, drawn, there, _), mrna = cells(tmp_path / "r.html", "Mixture")[1:]
-        rows = read_source(corpus, "promoter", "train").to_pylist()
-        tokens = sum(math.ceil(len(row["sequence"]) / 6) for row in rows)
-        assert (promoter, share, drawn, number(there)) == ("promoter", "33.33", "200", tokens)
-        assert mrna[:3] == ["mrna", "66.67", "400"]
+        """Of the base mixture there are eukaryote 0.7, mrna 0.16 and mrna_splice 0.04."""
+        write_report(corpus, tmp_path / "r.html", 900)
+        rows = cells(tmp_path / "r.html", "Mixture")[1:]
+        assert [row[:3] for row in rows] == [
+            ["eukaryote", "77.78", "700"],
+            ["mrna", "17.78", "160"],
+            ["mrna_splice", "4.44", "40"],
+        ]
+        for source, _, drawn, there, epochs in rows:
+            records = read_source(corpus, source, "train").to_pylist()
+            tokens = sum(math.ceil(len(row["sequence"]) / 6) for row in records)
+            assert (number(there), epochs) == (tokens, f"{number(drawn) / tokens:.2f}")
 
 
 def test_epochs_by_hand():
