@@ -59,20 +59,9 @@ def variant_lines(path: Path) -> Iterator[bytes]:
     """Yield all lines of a VCF or BCF with their ends, header first, one in memory at a time.
 
     Raises:
-        GenomeError: the file is broken or truncated, a line is too long, or a line below the header
-            begins with `#`: readers differ in whether it is a comment or a record.
+        GenomeError: the file is broken or truncated, or a line is too long.
     """
-    is_header = True
-    lines = _bcf_lines(path) if is_bcf(path) else _vcf_lines(path)
-    for number, line in enumerate(lines, start=1):
-        text = line.removeprefix(BYTE_ORDER_MARK)
-        begins = text.startswith(b"#")
-        if begins and not is_header:
-            remedy = "remove the line, or rename its contig"
-            raise GenomeError(f"{path} line {number}: begins with '#' below the header; {remedy}")
-        if is_header and text.strip():
-            is_header = begins and not text.startswith(b"#CHROM")
-        yield line
+    yield from _bcf_lines(path) if is_bcf(path) else _vcf_lines(path)
 
 
 def text_lines(path: Path) -> Iterator[tuple[int, str]]:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from carbon.errors import GenomeError, UserError
 from carbon.genome import Interval, VcfReader
 from carbon.genome.bed import Regions
-from carbon.genome.vcf import _PATTERNS, _RIGHT, RecordFilter, variant_lines
+from carbon.genome.vcf import _PATTERNS, _RIGHT, RecordFilter
 
 ANYWHERE = SimpleNamespace(disagreement=lambda *_: None)
 HINT = "(a warning without `--strict`)"
@@ -256,27 +256,6 @@ def test_any_mixture(tmp_path_factory, harmless, grave, seed):
         assert set(found) >= {each.rule for each in harmless}
         repeated = sum(n - 1 for n in map(harmless.count, harmless) if n > 1)
         assert sum(found.values()) >= len(harmless) - repeated
-
-
-@pytest.mark.parametrize(
-    ("lines", "wrong"),
-    [
-        (["#c\t5"], None),  # without a header, the lines before the first record are one
-        (["# note", "", "#c\t5", "c\t6"], None),
-        (["c\t5", "#c\t6"], 2),
-        (["##fileformat=VCFv4.3", "", "##x=y", COLUMNS, "", "c\t5"], None),
-        (["##fileformat=VCFv4.3", COLUMNS, "#c\t5"], 3),
-        (["##fileformat=VCFv4.3", COLUMNS, "c\t5", "##fileformat=VCFv4.3"], 4),
-    ],
-)
-def test_a_hash_below_the_header_is_neither_comment_nor_contig(tmp_path, lines, wrong):
-    path = tmp_path / "x.vcf"
-    path.write_text("\n".join(lines), encoding="utf-8")
-    if wrong:
-        with pytest.raises(GenomeError, match=f"^{path} line {wrong}: begins with '#'"):
-            list(variant_lines(path))
-    else:
-        assert b"".join(variant_lines(path)) == path.read_bytes()
 
 
 def test_a_warning_counts_how_often_and_where_first(tmp_path):
