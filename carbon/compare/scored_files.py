@@ -153,7 +153,7 @@ def _vcf(path: Path) -> Contents:
     for number, line in text_lines(path):
         if line.startswith(_SETTINGS_LINE):
             settings = _parsed(line.removeprefix(_SETTINGS_LINE), path, JSON_OBJECT)
-        elif not line.startswith("#") and line.strip():
+        elif not line.startswith(("##", "#CHROM")):  # "#" may begin the name of a contig
             try:
                 rows += _alleles(line.rstrip("\r\n"))
             except (ValueError, IndexError):

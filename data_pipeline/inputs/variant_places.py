@@ -43,10 +43,13 @@ def variant_places(path: Path, shortened: Counter[Shortened]) -> Iterator[Interv
     Raises:
         UserError: the file is broken, or a line is not a record.
     """
+    in_header = True  # below it, the name of a contig may begin with "#"
     for number, line in enumerate(variant_lines(path), start=1):
         text = line.decode("utf-8-sig", "replace").rstrip("\r\n")
-        if text.strip() and not text.startswith("#"):
+        if text.strip() and not (in_header and text.startswith("#")):
             yield _place(text.split("\t"), f"{path} line {number}", shortened)
+            in_header = False
+        in_header = in_header and not text.startswith("#CHROM")
 
 
 def _place(columns: list[str], where: str, shortened: Counter[Shortened]) -> Interval:

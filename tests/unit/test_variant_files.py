@@ -10,6 +10,7 @@ import pysam
 import pytest
 
 from carbon.cli import main
+from carbon.compare.scored_files import read_scored_file
 from carbon.inference.identity import checksums_of
 from carbon.inference.variants import files as variant_files
 from carbon.io.files import MACHINE
@@ -338,6 +339,9 @@ def test_a_contig_whose_name_begins_as_a_comment(folder, tmp_path):
 
     few, all_four = deltas("few", [places[0], *places[2:]]), deltas("all", places)
     assert few.items() <= all_four.items()
+    assert score(tmp_path, tmp_path / "all.vcf", tmp_path / "scored.vcf") == 0
+    alleles = read_scored_file(tmp_path / "scored.vcf").alleles
+    assert list(zip(alleles["contig"], alleles["position"], strict=True)) == places
 
 
 def test_a_new_output_has_no_old_index(folder, tmp_path):

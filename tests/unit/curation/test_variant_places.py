@@ -8,6 +8,7 @@ import pytest
 
 from carbon.corpus import read_manifest, read_source
 from carbon.errors import UserError
+from carbon.genome import Interval
 from data_pipeline.inputs.evaluations import evaluation_places
 from data_pipeline.inputs.variant_places import Shortened, variant_places
 from data_pipeline.recipe import AssemblyConfig, EvaluationConfig
@@ -32,6 +33,13 @@ def place_of(tmp_path, columns):
     shortened = Counter()
     (place,) = variant_places(path, shortened)
     return (place.start, place.end), dict(shortened)
+
+
+def test_a_contig_may_begin_as_a_comment_below_the_header(tmp_path):
+    lines = ["##x=y", "# note", "", "#CHROM\tPOS", "c1\t5\t.\tT", "", "#c\t9\t.\tTA"]
+    (tmp_path / "x.vcf").write_text("\n".join(lines))
+    places = list(variant_places(tmp_path / "x.vcf", Counter()))
+    assert places == [Interval("c1", 4, 5), Interval("#c", 8, 10)]
 
 
 @pytest.mark.parametrize(

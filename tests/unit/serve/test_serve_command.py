@@ -100,14 +100,15 @@ def test_whoever_reads_the_address_may_ask_at_once(monkeypatch, capsys):
 def test_sigterm_ends_the_command_with_0(monkeypatch):
     """uvicorn drains, and then raises the signal again for the handler from before it ran."""
 
-    async def receive_sigterm(self):
-        signal.raise_signal(signal.SIGTERM)
-        assert self.should_exit
+    def receive_sigterm(self, sockets):
+        with self.capture_signals():
+            signal.raise_signal(signal.SIGTERM)
+            assert self.should_exit
 
     def die(number, frame):
         raise AssertionError("the signal would end the process")
 
-    monkeypatch.setattr("uvicorn.Server.main_loop", receive_sigterm)
+    monkeypatch.setattr("uvicorn.Server.run", receive_sigterm)
     before = signal.signal(signal.SIGTERM, die)
     try:
         with pytest.raises(SystemExit) as ended:
