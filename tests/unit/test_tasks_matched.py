@@ -101,6 +101,19 @@ def test_average_precision_and_macro_average_are_those_of_scikit_learn(few_resam
     assert "rare is left out: 29 positives of 229" in summary.notes
 
 
+def test_a_column_of_the_dataset_has_one_score(few_resamples):
+    columns = [
+        {name: value for name, value in result.items() if not name.endswith("_delta")}
+        for result in toy_results()
+    ]
+    summary, of_model = (
+        matched.summarise(results, "minus_delta") for results in (columns, toy_results())
+    )
+    assert summary.value == of_model.value
+    assert list(summary.groups) == ["average precision by score"]
+    assert not any("chosen beforehand" in note for note in summary.notes)
+
+
 def test_the_interval_draws_match_groups_whole():
     """A tenth of the draws is as wide: groups of ten equal rows hold no more than one row each."""
     results = [r for r in toy_results() if r["set"] == "b"]

@@ -244,6 +244,8 @@ def summarise(results: Sequence[Result], score: str) -> Summary:
     if not counted:
         raise UserError(f"no class has {LEAST_POSITIVES} positives and a control; take more rows")
     names = [name for name in (*SCORES, PROBE) if any(name in result for result in counted)]
+    if not names:  # values of a column of the dataset
+        names, score = ["score"], "score"
     scored = {name: by_score(counted, name) for name in names}
     estimates = {name: estimate(some, _METRIC, "unit") for name, some in scored.items()}
     probed = by_score([result for result in counted if PROBE in result], score)
@@ -259,7 +261,7 @@ def summarise(results: Sequence[Result], score: str) -> Summary:
         groups=tables,
         curves=curves_of(counted),
         notes=[
-            f"the headline is by {score}, which was chosen beforehand; others are shown beside it",
+            *_choice_of(score, names),
             f"{len({r['set'] for r in counted})} classes count, with {LEAST_POSITIVES} positives "
             "at least; intervals draw groups of matched variants whole",
             *(
@@ -285,6 +287,11 @@ def _counted(results: Sequence[Result]) -> tuple[list[Result], dict[str, tuple[i
         name: (positives[name], len(some)) for name, some in classes.items() if not counts[name]
     }
     return counted, left_out
+
+
+def _choice_of(score: str, names: Sequence[str]) -> list[str]:
+    chosen = f"the headline is by {score}, which was chosen beforehand; others are shown beside it"
+    return [chosen] if len(names) > 1 else []
 
 
 def _without_probe(results: Sequence[Result], names: Sequence[str]) -> list[str]:
