@@ -433,6 +433,11 @@ def _run_here(main: Callable[[], int], said: Path) -> None:
     with said.open("wb") as sink, open(os.devnull, "r+b") as nothing:
         for target, source in enumerate((nothing, nothing, sink)):
             os.dup2(source.fileno(), target)
+    # The copied streams may lead elsewhere, as in a test.
+    sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
+    sys.stdout, sys.stderr = (
+        os.fdopen(target, "w", encoding="utf-8", buffering=1, closefd=False) for target in (1, 2)
+    )
     resource.setrlimit(resource.RLIMIT_DATA, (_MOST_BYTES, _MOST_BYTES))
     sys.exit(main())
 

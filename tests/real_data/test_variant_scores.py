@@ -68,7 +68,7 @@ def chosen(folder, name):
 def test_against_whole_windows(real_data, untrained, name, by):
     reference, variants = chosen(real_data, name)
     with reference:
-        options = {"window_bp": 1501, "by": by, "strands": "both"}
+        options = {"protocol": "centered", "window_bp": 1501, "by": by, "strands": "both"}
         scores = list(untrained.score_variants(reference, variants, **options))
         assert len(scores) >= 5
         for variant, score in zip(variants, scores, strict=True):
