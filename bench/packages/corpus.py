@@ -18,6 +18,8 @@ from carbon.corpus import (
     ordered_rows,
     pack,
 )
+from carbon.corpus.packing import _FORMAT as PACKING_FORMAT
+from carbon.corpus.store import _FORMAT as STORE_FORMAT
 from carbon.corpus.store import mapped_store
 
 ROW_TOKENS = 8192
@@ -129,10 +131,18 @@ def write_large_source(folder: Path, num_records: int) -> None:
                 values.tofile(sink)
     with (store / "bases.bin").open("wb") as sink:
         sink.truncate(bases * blocks)
-    info: dict[str, Any] = {"format": 1, "records": blocks * _BLOCK, "bases": bases * blocks}
+    info: dict[str, Any] = {
+        "format": STORE_FORMAT,
+        "records": blocks * _BLOCK,
+        "bases": bases * blocks,
+    }
     (store / "store.json").write_text(json.dumps(info | {"files": []}), encoding="utf-8")
-    info = {"pieces": len(block.record) * blocks, "rows": block.num_rows * blocks}
-    info["tokens"] = block.num_tokens * blocks
+    info = {
+        "format": PACKING_FORMAT,  # without it the packing would be made anew
+        "pieces": len(block.record) * blocks,
+        "rows": block.num_rows * blocks,
+        "tokens": block.num_tokens * blocks,
+    }
     (packed / "packing.json").write_text(json.dumps(info), encoding="utf-8")
     for path in store.rglob("*.bin"):  # drop it from the system's page cache
         with path.open("rb+") as sink:
