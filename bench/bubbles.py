@@ -1,6 +1,6 @@
 """Idle time of pipelines; used by `bench/run.py train` and tests.
 
-A recorded step is replayed with the mean time of each action and stage. The replay tells what
+A recorded step is replayed with the mean time of each action and stage. The replay shows what
 uneven stages cost.
 """
 

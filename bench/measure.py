@@ -66,7 +66,7 @@ def peak_bytes() -> int:
 
 
 class Cost(NamedTuple):
-    """What a call in a process of its own returned, its seconds, and the process's memory."""
+    """The result of a call in a separate process, its seconds, and the memory of the process."""
 
     result: Any
     seconds: float

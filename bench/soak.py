@@ -429,7 +429,7 @@ def run_apart(main: Callable[[], int], out: Path, seconds: float, *, kill: bool 
 
 
 def _run_here(main: Callable[[], int], said: Path) -> None:
-    """Run the command and exit with its code; what it says on stderr is in a file."""
+    """Run the command with its stderr in a file, and exit with its code."""
     with said.open("wb") as sink, open(os.devnull, "r+b") as nothing:
         for target, source in enumerate((nothing, nothing, sink)):
             os.dup2(source.fileno(), target)

@@ -190,7 +190,7 @@ def reduced(
 
 def _read_file(path: Path, most_lines: int | None) -> list[Line]:
     """Read a file of JSON objects, without an incomplete last line, which is being written."""
-    if not path.is_file():
+    if not path.exists():
         return []
     content = read_bytes(path, _MOST_BYTES, ConfigError)
     texts = content.splitlines()

@@ -90,7 +90,7 @@ def _pages_of_notebook(notebook: Path) -> dict[str, str | bytes]:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Return a page whose links lead to where their targets stand in the site."""
+    """Return a page with links to the places of their targets in the site."""
     if not page.file.abs_src_path:
         return markdown
     source = Path(page.file.abs_src_path)

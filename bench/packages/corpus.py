@@ -18,8 +18,8 @@ from carbon.corpus import (
     ordered_rows,
     pack,
 )
-from carbon.corpus.packing import _FORMAT as PACKING_FORMAT
-from carbon.corpus.store import _FORMAT as STORE_FORMAT
+from carbon.corpus.packing import FORMAT as PACKING_FORMAT
+from carbon.corpus.store import FORMAT as STORE_FORMAT
 from carbon.corpus.store import mapped_store
 
 ROW_TOKENS = 8192

@@ -22,7 +22,7 @@ Int64s = NDArray[np.int64]
 
 # A segment begins with `<dna>`, and in three of the four forms of a sample with one or two tags.
 MAX_PREFIX_TOKENS = 3
-_FORMAT = 2
+FORMAT = 2
 _ARRAYS = ("record", "start", "num_kmers", "row_start")
 _RECORDS_A_BLOCK = 65_536  # packed together; this many are in memory at once
 
@@ -63,7 +63,7 @@ def open_packing(store: RecordStore, row_tokens: int) -> Packing:
     depends only on the store and the row length. One of another format is made anew.
     """
     folder = store.folder / f"rows-{row_tokens}"
-    made_whole(folder, "packing.json", lambda made: _make(store, row_tokens, made), _FORMAT)
+    made_whole(folder, "packing.json", lambda made: _make(store, row_tokens, made), FORMAT)
     info = read_json(folder / "packing.json", _PackingInfo, error=CorpusError, remedy=REMEDY)
     counts = dict.fromkeys(_ARRAYS, info["pieces"]) | {"row_start": info["rows"] + 1}
     arrays = {name: mapped(folder / f"{name}.bin", np.int64, counts[name]) for name in _ARRAYS}
@@ -97,7 +97,7 @@ def _make(store: RecordStore, row_tokens: int, folder: Path) -> None:
             advance(last - first)
     for sink in sinks.values():
         sink.close()
-    info: dict[str, Any] = {"format": _FORMAT, "pieces": num_segments, "rows": num_rows}
+    info: dict[str, Any] = {"format": FORMAT, "pieces": num_segments, "rows": num_rows}
     info["tokens"] = num_tokens
     (folder / "packing.json").write_text(json.dumps(info, indent=1) + "\n", encoding="utf-8")
 

@@ -34,7 +34,7 @@ from carbon.io.structured import JSON_OBJECT, read_json
 from carbon.progress import progress
 from carbon.tokenizer import TAGS, Tag, tags_of
 
-_FORMAT = 1
+FORMAT = 1
 _PARQUET = b"PAR1"  # first and last bytes of a file
 _ROWS_A_BATCH = 1024
 _VALUES_A_BLOCK = 1 << 22
@@ -124,7 +124,7 @@ def open_store(files: Mapping[str, str | None], cache: str | Path, title: str) -
     """
     Path(cache).mkdir(parents=True, exist_ok=True)
     folder = Path(cache) / f"{title}-{_key_of(files, Path(cache))}"
-    made_whole(folder, "store.json", lambda made: _make(files, made, title), _FORMAT)
+    made_whole(folder, "store.json", lambda made: _make(files, made, title), FORMAT)
     return mapped_store(folder, tuple(files))
 
 
@@ -190,7 +190,7 @@ def _key_of(files: Mapping[str, str | None], cache: Path) -> str:
     For remote files without a checksum only the footer is hashed, which in Parquet holds counts,
     offsets, and the minimum and maximum of every column.
     """
-    sums = hashlib.sha256(f"carbon store {_FORMAT}".encode())
+    sums = hashlib.sha256(f"carbon store {FORMAT}".encode())
     for path, known in files.items():
         local = Path(path.removeprefix("file://"))
         if local.is_file():
@@ -247,7 +247,7 @@ def _make(files: Mapping[str, str | None], folder: Path, title: str) -> None:
             advance(1)
     for sink in sinks.values():
         sink.close()
-    info = {"format": _FORMAT, "records": records, "bases": end, "files": list(files)}
+    info = {"format": FORMAT, "records": records, "bases": end, "files": list(files)}
     (folder / "store.json").write_text(json.dumps(info, indent=1) + "\n", encoding="utf-8")
 
 
