@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from carbon.genome import Interval
+from carbon.genome.annotation import rare_collections
 from carbon.genome.bed import Regions
 from carbon.io.files import atomic_folder, sha256_of_file
 from data_pipeline.cuts import AnnotatedAssembly, Dropped, check_cds
@@ -49,6 +50,7 @@ Pairs = Iterable[tuple[Source, Any]]
 Take = Callable[[Pairs], Pairs]
 
 
+@rare_collections()
 def make_shard(
     config: BuildConfig,
     rank: int,

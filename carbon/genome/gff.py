@@ -266,6 +266,7 @@ def is_pseudo(attributes: Attributes) -> bool:
     return is_set(attributes, "pseudo") or is_set(attributes, "pseudogene")
 
 
+@lru_cache(maxsize=4096)
 def is_pseudogene_type(name: str) -> bool:
     """Return whether a feature type or biotype is a pseudogene whose CDS is not translated.
 
@@ -344,6 +345,7 @@ def _words(attributes: Attributes, key: str) -> set[str]:
     return {_plain(value) for value in attributes.get(key, "").split(",")} - {""}
 
 
+@lru_cache(maxsize=4096)
 def _plain(value: str) -> str:
     return value.casefold().replace("_", " ").replace("-", " ").strip("\"' ")
 
@@ -396,11 +398,13 @@ class CdsMarks:
 
         Types such as `processed_pseudogene` count only for coding transcripts.
         """
-        self._exceptional |= is_pseudo(feature.attributes) or (
-            is_coding and is_pseudogene(feature.kind, feature.attributes)
-        )
-        self.trans_spliced |= is_trans_spliced(feature.attributes)
-        table = feature.attributes.get("transl_table")
+        attributes = feature.attributes
+        if not MARK_KEYS.isdisjoint(attributes):
+            self._exceptional |= is_pseudo(attributes)
+            self.trans_spliced |= is_trans_spliced(attributes)
+        if is_coding:
+            self._exceptional |= is_pseudogene(feature.kind, attributes)
+        table = attributes.get("transl_table")
         if table and self.genetic_code is None:
             self._see_table(table, feature.where)
 

@@ -3,6 +3,7 @@
 Spans below are 0-based and half-open; lines of files are 1-based and inclusive.
 """
 
+import gc
 import gzip
 from dataclasses import replace
 from itertools import pairwise
@@ -20,7 +21,7 @@ from carbon.genome import (
     read_annotation,
     unpack_genbank,
 )
-from carbon.genome.annotation import cds_of_unknown_code
+from carbon.genome.annotation import cds_of_unknown_code, rare_collections
 from data_pipeline.variants import _intergenic
 from demo.pieces import pieces_of_kinds
 from tests.helpers.files import random_bases, write_fasta
@@ -644,3 +645,11 @@ def test_a_feature_that_begins_past_the_end_of_a_circular_contig(tmp_path, stran
     assert [(i.start, i.end) for i in free] == [(0, 1), (10, 50), (60, BP)]
     terms = [term_at(reference, annotation, place).consequence for place in (1, 5, 9, 12)]
     assert [term == "intergenic_variant" for term in terms] == [False, False, False, True]
+
+
+def test_rare_collections_end_with_an_error_too():
+    before = gc.get_threshold()
+    with pytest.raises(GenomeError), rare_collections():
+        assert gc.get_threshold()[0] > before[0]
+        raise GenomeError("malformed")
+    assert gc.get_threshold() == before
