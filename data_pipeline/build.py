@@ -16,6 +16,7 @@ tasks end.
 import hashlib
 import json
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -91,8 +92,8 @@ def _build_and_publish(config: BuildConfig) -> dict[str, Any]:
             _build(here, output, recipe, fetched)
         publish_to(output, url)
         manifest = read_manifest(output)
+        kept.unlink()  # first: what is left of a corpus if this is killed is not published
         shutil.rmtree(output)
-        kept.unlink()
     return manifest
 
 
@@ -137,17 +138,46 @@ def _build(
         Step("write", partial(write_part, work), tasks),
         Step("publish", partial(_publish, config, work, output, recipe, fetched), 1),
     ]
+    key = _key_in(work)
+    steps = [each._replace(run=partial(_run_task, work, key, each.run)) for each in steps]
     try:
         done = run_steps(config.executor, steps, work / "logs")
     except UserError as error:
         if isinstance(error, NothingLeftError) or not any((work / "shards").glob("[0-9]*")):
-            shutil.rmtree(work)
+            _remove_work(work)
         raise
     if not done:
         say(f"submitted; the corpus will be {output}, logs are in {work}")
         return None
-    shutil.rmtree(work)
+    _remove_work(work)
     return read_json(output / "manifest.json", JSON_OBJECT)
+
+
+def _run_task(work: Path, key: str, run: Callable[[int], None], rank: int) -> None:
+    """Run a task of a step, unless a build of another recipe has started over in its folder.
+
+    Tasks under Slurm outlive the command that submitted them, and its lock.
+    """
+    if _key_in(work) != key:
+        raise UserError(f"{work}: is of another recipe or input by now; this build ends")
+    run(rank)
+
+
+def _key_in(work: Path) -> str:
+    """Return the key of the build that a folder of work belongs to; empty without one."""
+    path = work / "key"
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+
+def _remove_work(work: Path) -> None:
+    """Remove a folder of work, the key first made void and removed last.
+
+    If this is killed, no build continues with the shards of which some files are gone.
+    """
+    (work / "key").write_text("removed", encoding="utf-8")
+    for folder in filter(Path.is_dir, list(work.iterdir())):
+        shutil.rmtree(folder)
+    shutil.rmtree(work)
 
 
 def _family_steps(config: BuildConfig, work: Path, tasks: int) -> list[Step]:
@@ -188,11 +218,14 @@ def _prepared_work(config: BuildConfig, output: Path) -> Path:
     work = output.with_name(f"{output.name}.work")
     if work.exists() and not (work / "key").is_file():
         raise UserError(f"{work}: is in the way and not of a build; move it or name another output")
-    if work.exists() and (work / "key").read_text(encoding="utf-8") != key:
+    if work.exists() and _key_in(work) != key:
         say(f"{work}: is of another recipe or input; starting over")
-        shutil.rmtree(work)
+        _remove_work(work)
+    if not work.exists():
+        work.mkdir(parents=True)
+        (work / "key").write_text(key, encoding="utf-8")
     for folder in ("shards", "errors"):
-        (work / folder).mkdir(parents=True, exist_ok=True)
+        (work / folder).mkdir(exist_ok=True)
     left = [found for step in ("shards", "proteins") for found in (work / step).glob(".*")]
     left += [*(work / "dedup").glob("*/.*"), *(work / "dedup").glob("*/*/.*")]
     left += work.glob(".*.families")
@@ -202,7 +235,6 @@ def _prepared_work(config: BuildConfig, output: Path) -> Path:
             shutil.rmtree(unfinished)
     shutil.rmtree(work / "errors")
     (work / "errors").mkdir()
-    (work / "key").write_text(key, encoding="utf-8")
     return work
 
 

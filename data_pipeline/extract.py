@@ -1,9 +1,7 @@
 """The first step: one input, all its records, one shard on disk."""
 
-import csv
 import itertools
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -34,12 +32,18 @@ from data_pipeline.inputs.listing import (
 from data_pipeline.inputs.regions import bed_regions
 from data_pipeline.limits import FAMILY, STOPS_AT_INCOMPLETE_CDS
 from data_pipeline.recipe import AssemblyConfig, BuildConfig
-from data_pipeline.records import Record, Segment, ShardWriter, digests_of, read_bases
+from data_pipeline.records import (
+    Record,
+    Segment,
+    ShardWriter,
+    digests_of,
+    dropped_writer,
+    one_line,
+    read_bases,
+)
 from data_pipeline.sources import SOURCES, Source, divided, set_alike, source_of
 from data_pipeline.split import held_out_regions, is_fastq, split_of
 
-DROPPED_COLUMNS = ("source", "name", "reason", "assembly", "contig", "start", "end")
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]+")
 _LETTERS_AT_ONCE = 1 << 20
 _REGIONS_TOLD = 3
 HeldOut = Callable[[dict[str, int]], list[Interval]]  # from the lengths of an input's contigs
@@ -117,10 +121,6 @@ def make_shard(
     return [*warning.splitlines(), f"{title_of(each)}; held out: {where}; {kept:,} records"]
 
 
-def _printable(name: str) -> str:
-    return name if name.isprintable() else _UNPRINTABLE.sub(" ", name)
-
-
 def _regions(
     config: AssemblyConfig, contig_lengths_bp: Mapping[str, int]
 ) -> Iterator[tuple[Source, Record | Dropped]]:
@@ -143,7 +143,7 @@ class _ShardMaker:
         self._take = take
         self._writer = ShardWriter(shard)
         self._dropped_file = (shard / "dropped.tsv").open("w", encoding="utf-8", newline="")
-        self._dropped = csv.writer(self._dropped_file, delimiter="\t", lineterminator="\n")
+        self._write_dropped = dropped_writer(self._dropped_file)
         self._counts: dict[str, dict[str, _Count]] = {"cut": {}, "filtered": {}}
         self._waiting: list[tuple[Source, dict[str, Any]]] = []  # letters are not counted yet
         self._waiting_bp = 0
@@ -227,7 +227,7 @@ class _ShardMaker:
                 self._count("cut", source.name, 0, 0)
                 self._drop(source.name, *row, sample_name(file))
                 continue
-            row["name"] = _printable(row["name"])
+            row["name"] = one_line(row["name"])
             row["segments"] = [Segment(**segment) for segment in row["segments"]]
             self._add_row(source, row)
 
@@ -280,7 +280,7 @@ class _ShardMaker:
             "species_type": assembly.species_type,
             "organism": assembly.organism,
             "assembly": assembly.name,
-            "name": _printable(record.name),
+            "name": one_line(record.name),
             "segments": record.segments,
             "split": split,
         }
@@ -334,5 +334,4 @@ class _ShardMaker:
 
     def _drop(self, source: str, name: str, reason: str, *where: Any) -> None:
         self._decide()  # keeps the order of records and rejections
-        row = (source, name, reason, *where, *[""] * (4 - len(where)))
-        self._dropped.writerow(_UNPRINTABLE.sub(" ", str(value)) for value in row)
+        self._write_dropped((source, name, reason, *where, *[""] * (4 - len(where))))

@@ -4,14 +4,16 @@ A record is segments of one contig, each read along its strand, joined in readin
 region, one an exon for a transcript. From them every base can be traced back to its place.
 """
 
+import csv
 import hashlib
 import os
+import re
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 import pyarrow as pa
@@ -86,6 +88,21 @@ def digests_of(sequences: Sequence[str]) -> list[int]:
 
 def _bits_of(letters: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(letters, digest_size=8).digest(), "little")
+
+
+DROPPED_COLUMNS = ("source", "name", "reason", "assembly", "contig", "start", "end")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
+
+
+def one_line(text: str) -> str:
+    """Return a text with a blank for control characters, such as tabs and line ends."""
+    return text if text.isprintable() else _CONTROL.sub(" ", text)
+
+
+def dropped_writer(sink: TextIO) -> Callable[[Iterable[Any]], None]:
+    """Return a function that writes values of DROPPED_COLUMNS as one line."""
+    writer = csv.writer(sink, delimiter="\t", lineterminator="\n")
+    return lambda row: writer.writerow(one_line(str(value)) for value in row)
 
 
 SPLITS = ("train", "test")

@@ -1,10 +1,8 @@
 """The last steps: records that stay as Parquet, a part an input; then the parts as a corpus."""
 
-import csv
 import json
 import os
 import platform
-import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -23,14 +21,12 @@ from carbon.errors import UserError
 from carbon.io.files import atomic_folder, sha256_of_file
 from carbon.io.structured import JSON_OBJECT, read_json
 from data_pipeline.dedup.rows import Rows, shards_of
-from data_pipeline.extract import DROPPED_COLUMNS
 from data_pipeline.inputs.remote import Records
 from data_pipeline.recipe import BuildConfig
-from data_pipeline.records import SPLITS, shard_batches
+from data_pipeline.records import DROPPED_COLUMNS, SPLITS, dropped_writer, shard_batches
 from data_pipeline.sources import set_alike
 
 _ROWS_A_GROUP = 1024
-_ONE_LINE = re.compile(r"[\x00-\x1f\x7f]+")
 
 
 def write_part(work: Path, rank: int) -> None:
@@ -47,7 +43,7 @@ def write_part(work: Path, rank: int) -> None:
         with (folder / "dropped.tsv").open("w", encoding="utf-8", newline="") as sink:
             with (shard / "dropped.tsv").open(encoding="utf-8", newline="") as before:
                 shutil.copyfileobj(before, sink)
-            drop = csv.writer(sink, delimiter="\t", lineterminator="\n").writerow
+            drop = dropped_writer(sink)
             for column in (each for each in rows.columns if each.shard == shard):
                 counts[column.source] = _write_source(
                     column.file("arrow"), folder / column.source, rows.gone(column), drop
@@ -93,7 +89,7 @@ def _write_source(
 def _dropped_row(batch: pa.RecordBatch, i: int, reason: str) -> tuple[Any, ...]:
     names = ("source", "name", "assembly", "record_id", "start", "end")
     source, name, *where = (batch.column(column)[i].as_py() for column in names)
-    return (source, name, _ONE_LINE.sub(" ", reason), *where)
+    return (source, name, reason, *where)
 
 
 _LEAKS = {"equal": "equals_held_out_record", "nearly_equal": "nearly_equals_held_out_record"}
@@ -183,10 +179,7 @@ def check_not_empty(counts: list[dict[str, Any]], parts: list[Path]) -> None:
     splits = (split for count in counts for source in count.values() for split in source.values())
     if any(split["records"] for split in splits):
         return
-    reasons: Counter[str] = Counter()
-    for part in parts:
-        with (part / "dropped.tsv").open(encoding="utf-8", newline="") as lines:
-            reasons.update(line.split("\t")[2].partition(":")[0] for line in lines)
+    reasons = Counter(kind for part in parts for _, kind in _reasons(part))
     told = ", ".join(f"{reason} ({n:,})" for reason, n in reasons.most_common(3))
     raise NothingLeftError(
         f"no record is left of {len(parts)} inputs: {told or 'none was cut'}; give more sequence, "
@@ -242,8 +235,17 @@ def _write_dropped(path: Path, parts: list[Path]) -> dict[str, int]:
         sink.write("\t".join(DROPPED_COLUMNS) + "\n")
         for part in parts:
             with (part / "dropped.tsv").open(encoding="utf-8", newline="") as lines:
-                for line in lines:
-                    sink.write(line)
-                    source, _, reason, *_ = line.rstrip("\n").split("\t")
-                    reasons[f"{source}:{reason.partition(':')[0]}"] += 1
+                shutil.copyfileobj(lines, sink)
+            reasons.update(f"{source}:{kind}" for source, kind in _reasons(part))
     return dict(sorted(reasons.items()))
+
+
+def _reasons(part: Path) -> Iterator[tuple[str, str]]:
+    """Yield source and kind of reason of each rejection of a part, a line each.
+
+    A reason that names a record whose name has a quotation mark stands in quotation marks.
+    """
+    with (part / "dropped.tsv").open(encoding="utf-8", newline="") as lines:
+        for line in lines:
+            source, _, reason, *_ = line.split("\t")
+            yield source, reason.removeprefix('"').partition(":")[0]

@@ -1,18 +1,21 @@
 """Files that are records already, and builds that go wrong or stop."""
 
+import csv
 import gzip
 import shutil
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from carbon.corpus import read_manifest, read_source
+from carbon.errors import UserError
 from carbon.io.locks import locked_output
 from data_pipeline import build as building
 from tests.helpers.curation import assembly, build, rows_of
 from tests.helpers.files import place_gene, random_bases, write_fasta
-from tests.helpers.near_duplicates import mutated
+from tests.helpers.near_duplicates import mutated, substituted
 from tests.helpers.schemas import check_manifest
 
 
@@ -163,6 +166,66 @@ class TestFaults:
             "eukaryote:shorter_than_min_record_bp": 1,
             "mrna:shorter_than_min_record_bp": 1,
         }
+
+    def test_quotation_marks_and_line_ends_in_names_are_counted_right(self, tmp_path):
+        """A record that goes for one of such a name, and one of such an identifier."""
+        bases, other = random_bases(900, 1), random_bases(900, 2)
+        write_fasta(tmp_path / "x.fa", {'5"utr': bases, "near": substituted(bases, 0.02, 1)})
+        rows = {"sequence": [other, other], "record_id": ["a\nb", "c\td"], "name": ["e", "f"]}
+        pq.write_table(pa.table(rows), tmp_path / "y.parquet")
+        words = [f"files.0.path={tmp_path}/x.fa", f"files.1.path={tmp_path}/y.parquet"]
+        words += ["files.0.source=mrna", "files.1.source=promoter"]
+        assert build(tmp_path / "c", *words) == 0
+        with (tmp_path / "c" / "dropped.tsv").open(newline="") as lines:
+            _, *rows = csv.reader(lines, delimiter="\t")
+        assert [(row[0], row[2], row[4]) for row in rows] == [
+            ("mrna", 'near_duplicate:5"utr', "near"),
+            ("promoter", "duplicate_sequence", "c d"),
+        ]
+        assert read_manifest(tmp_path / "c")["dropped"] == {
+            "mrna:near_duplicate": 1,
+            "promoter:duplicate_sequence": 1,
+        }
+
+    def test_a_killed_removal_of_the_work_is_not_continued(self, tmp_path, monkeypatch):
+        """Of the shards that are left, files are gone; a build of the same recipe makes them."""
+        write_fasta(tmp_path / "a.fa", {"a": random_bases(900, 1)})
+        write_fasta(tmp_path / "b.fa", {"b": random_bases(900, 2)})
+        settings = [f"files.0.path={tmp_path}/[ab].fa", "files.0.source=mrna"]
+        remove = shutil.rmtree
+
+        def be_killed(path, *rest, **options):
+            if Path(path).name in ("c.work", "shards"):
+                remove(tmp_path / "c.work" / "dedup", ignore_errors=True)
+                next((tmp_path / "c.work").glob("shards/*/mrna.arrow")).unlink()
+                raise KeyboardInterrupt
+            remove(path, *rest, **options)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(building.shutil, "rmtree", be_killed)
+            assert build(tmp_path / "c", *settings) == 130
+        remove(tmp_path / "c")
+        assert build(tmp_path / "c", *settings) == 0
+        assert [row["name"] for row in rows_of(tmp_path / "c", "mrna")] == ["a", "b"]
+
+    def test_tasks_of_another_recipe_do_not_mix_in(self, tmp_path, monkeypatch, capsys):
+        """Tasks under Slurm run after the command that submitted them has ended."""
+        for name in "ab":
+            write_fasta(tmp_path / f"{name}.fa", {name: random_bases(900)})
+        submitted = []
+        with monkeypatch.context() as patch:
+            patch.setattr(building, "run_steps", lambda _, steps, __: submitted.append(steps))
+            for name in "ab":
+                words = [f"files.0.path={tmp_path}/{name}.fa", "files.0.source=mrna"]
+                assert build(tmp_path / "c", *words) == 0
+        older, newer = submitted
+        for step in older:
+            with pytest.raises(UserError, match="is of another recipe or input by now"):
+                step.run(0)
+        for step in newer:
+            for rank in range(step.num_ranks):
+                step.run(rank)
+        assert [row["name"] for row in rows_of(tmp_path / "c", "mrna")] == ["b"]
 
     def test_one_broken_input_of_many(self, genome, tmp_path, capsys):
         broken = tmp_path / "broken"
