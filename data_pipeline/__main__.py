@@ -232,7 +232,7 @@ def _simulate(arguments: argparse.Namespace) -> None:
 
 
 def _variants(arguments: argparse.Namespace) -> None:
-    from carbon.corpus import read_manifest
+    from carbon.corpus import held_out_of
     from carbon.genome import Reference, contig_names, read_gene_file, region_by_name
     from carbon.genome.contig_names import names_table
     from data_pipeline.variants import write_labelled_variants
@@ -240,20 +240,15 @@ def _variants(arguments: argparse.Namespace) -> None:
     table = names_table(arguments.contigs)
     check_no_input(arguments.output, arguments.genome, arguments.annotation, table)
     with Reference(arguments.genome) as reference:
-        contigs = contig_names(arguments.contigs, reference.contig_lengths_bp)
+        lengths_bp = reference.contig_lengths_bp
+        contigs = contig_names(arguments.contigs, lengths_bp)
         annotation = read_gene_file(
             arguments.annotation, reference, contigs, arguments.genetic_code
         )
         names = arguments.region
         if arguments.corpus:
-            held_out = read_manifest(arguments.corpus)["held_out"]
-            here = reference.contig_lengths_bp
-            names = names + [
-                name for name in held_out if name in here or name.rpartition(":")[0] in here
-            ]
-        if not (arguments.region or arguments.corpus):
-            names = list(reference.contig_lengths_bp)
-        regions = [region_by_name(name, reference.contig_lengths_bp, contigs) for name in names]
+            names = names + held_out_of(arguments.corpus, reference.path, lengths_bp)
+        regions = [region_by_name(name, lengths_bp, contigs) for name in names or lengths_bp]
         of_effect = write_labelled_variants(
             arguments.output, reference, annotation, regions, arguments.variants, arguments.seed
         )

@@ -7,7 +7,7 @@ read is checked for UTF-8 and for missing values.
 """
 
 import mmap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal, NotRequired
@@ -272,6 +272,45 @@ def _manifest_if_there(corpus: str | Path) -> dict[str, Any] | None:
         return None
     manifest = parse_json(content, path, CorpusManifest, error=CorpusError, remedy=REBUILD)
     return {**_EMPTY, **manifest}
+
+
+def held_out_of(corpus: str | Path, genome: Path, contigs: Collection[str]) -> list[str]:
+    """Return the regions of a genome that a corpus holds out, as `contig` or `contig:first-last`.
+
+    In a corpus of several assemblies, the checksum of the genome names its assembly. If the corpus
+    was built from another file, such as a packed one, the names of the contigs do.
+
+    Raises:
+        CorpusError: nothing of the genome is held out, or regions of several assemblies are on
+            contigs of these names.
+    """
+    manifest = read_manifest(corpus)
+    inputs = [each for each in manifest["inputs"] if "genome" in each["recipe"]]
+    inputs = inputs or [{"title": "", "held_out": manifest["held_out"]}]
+    if len(inputs) > 1:
+        sha256 = content_sha256(genome)
+        same = [each for each in inputs if sha256 in {file["sha256"] for file in each["files"]}]
+        inputs = same or inputs
+        of_which = [each["title"] for each in inputs if _on_contigs(each, contigs)]
+        if len(of_which) > 1 and not same:
+            raise CorpusError(
+                f"{genome}: {corpus} holds out regions of {' and of '.join(of_which)} on contigs "
+                "of these names; give the file that the corpus was built from"
+            )
+    result = [region for each in inputs for region in _on_contigs(each, contigs)]
+    if not result:
+        raise CorpusError(
+            f"{genome}: has no contig that {corpus} held out "
+            f"({', '.join(manifest['held_out']) or 'nothing'}); give the genome that the corpus "
+            "was made from"
+        )
+    return result
+
+
+def _on_contigs(each: Mapping[str, Any], contigs: Collection[str]) -> list[str]:
+    """Return the held-out regions of an input of a corpus that are on some contigs."""
+    regions: list[str] = each.get("held_out", [])
+    return [text for text in regions if text in contigs or text.rpartition(":")[0] in contigs]
 
 
 def source_files(corpus: str | Path, source: str, split: Split) -> dict[str, str | None]:

@@ -13,6 +13,7 @@ from carbon.genome import (
     Reference,
     Variant,
     read_annotation,
+    read_sequences,
     reverse_complement,
 )
 from carbon.io.files import sha256_of_file
@@ -179,6 +180,27 @@ def test_variants_of_what_a_corpus_holds_out(genome, corpus, tmp_path):
     none = ["--region", "chr1:1-150", "--output", str(tmp_path / "none.vcf")]
     assert main(["variants", *words, *none]) == 2
     assert not (tmp_path / "none.vcf").exists()
+
+
+def test_variants_of_what_is_held_out_of_one_assembly_of_several(genome, tmp_path, capsys):
+    """The contigs of both have the same names, and another contig is held out of each."""
+    contigs = dict(read_sequences(genome / "genome.fa"))
+    (tmp_path / "other").mkdir()
+    masked = {name: bases.lower() for name, bases in contigs.items()}
+    write_fasta(tmp_path / "other" / "genome.fa", masked)
+    words = assembly(genome, sources='["genome"]', holdout='["chr6"]')
+    words += assembly(
+        tmp_path / "other", 1, name="other", sources='["genome"]', holdout='["chr1"]', annotation=""
+    )
+    assert build(tmp_path / "c", *words) == 0
+    output = tmp_path / "v.vcf"
+    words = ["--annotation", f"{genome}/genes.gff3", "--corpus", f"{tmp_path}/c"]
+    words += ["--output", str(output)]
+    assert main(["variants", "--genome", f"{genome}/genome.fa", *words]) == 0
+    assert {record.contig for record in pysam.VariantFile(str(output))} == {"chr6"}
+    write_fasta(tmp_path / "third.fa", contigs | {"more": "ACGT"})
+    assert main(["variants", "--genome", f"{tmp_path}/third.fa", *words]) == 2
+    assert "holds out regions of genome and of other on contigs" in capsys.readouterr().err
 
 
 def test_a_change_that_isoforms_disagree_on_is_not_labelled(tmp_path):

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from carbon.errors import GenomeError
+from carbon.errors import CorpusError
 from carbon.genome import (
     STOP_CODONS,
     Consequences,
@@ -150,7 +150,7 @@ class TestGenes:
 
     def test_another_genome_is_refused(self, genome, tmp_path):
         other = Reference(write_fasta(tmp_path / "o.fa", {"t": random_bases(800, 1)}))
-        with pytest.raises(GenomeError, match=r"has no contig that .* held out"):
+        with pytest.raises(CorpusError, match=r"has no contig that .* held out"):
             HeldOutGenes(genome.folder / "corpus", other, genome.folder / "g.gtf")
 
 

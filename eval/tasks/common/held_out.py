@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from carbon.corpus import read_manifest, read_source
-from carbon.errors import GenomeError, UserError
+from carbon.corpus import held_out_of, read_manifest, read_source
+from carbon.errors import UserError
 from carbon.genome import (
     Annotation,
     Gene,
@@ -121,24 +121,17 @@ class HeldOutGenes:
                 `read_annotation` takes it.
 
         Raises:
-            GenomeError: no region of this genome is held out, or the annotation is not of it.
+            CorpusError: no region of this genome is held out.
+            GenomeError: the annotation is not of this genome.
         """
         self.reference = reference
         self.contig_names = contig_names(contigs, reference.contig_lengths_bp)
         self.annotation: Annotation = read_annotation(
             annotation, reference, contig_names=self.contig_names, genetic_code=genetic_code
         )
-        texts: list[str] = read_manifest(str(corpus))["held_out"]
         lengths_bp = reference.contig_lengths_bp
-        known = [
-            text for text in texts if text in lengths_bp or text.rpartition(":")[0] in lengths_bp
-        ]
-        self.regions = [from_region(text, lengths_bp) for text in known]
-        if not self.regions:
-            raise GenomeError(
-                f"{reference.path}: has no contig that {corpus} held out "
-                f"({', '.join(texts) or 'nothing'}); give the genome that the corpus was made from"
-            )
+        regions = held_out_of(corpus, reference.path, lengths_bp)
+        self.regions = [from_region(text, lengths_bp) for text in regions]
 
     def coding(self) -> list[CodingGene]:
         """Return the genes inside the regions with the longest CDS of each.
