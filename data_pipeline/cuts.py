@@ -5,8 +5,9 @@ Which source a record is of, the table in `data_pipeline.sources` says.
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from carbon.errors import GenomeError
@@ -28,11 +29,13 @@ Found = Iterator[Record | Dropped]
 
 
 class AnnotatedAssembly(NamedTuple):
-    """An assembly as the functions here see it."""
+    """An assembly as the functions here see it, and what the recipe says of records."""
 
     annotation: Annotation
     contig_lengths_bp: dict[str, int]
     held_out: list[Interval]
+    cut: CutConfig
+    keep: KeepConfig
 
 
 def check_cds(annotation: Annotation) -> None:
@@ -49,22 +52,21 @@ def check_cds(annotation: Annotation) -> None:
         )
 
 
-def gene_regions(assembly: AnnotatedAssembly, cut: CutConfig, keep: KeepConfig) -> Found:
+def gene_regions(assembly: AnnotatedAssembly) -> Found:
     """Yield genes with their flanks along their strand; touching genes share a region."""
-    most_bp = keep.max_record_bp
-    for genes, interval in _joined_genes(assembly, cut.flank_bp):
+    most_bp = assembly.keep.max_record_bp
+    for genes, interval in _joined_genes(assembly):
         for start in range(interval.start, interval.end, most_bp):
             segment = Segment(start, min(start + most_bp, interval.end), genes[0].strand)
             yield _record(genes, interval.contig, segment)
 
 
-def runs_of_gene_regions(assembly: AnnotatedAssembly, cut: CutConfig, keep: KeepConfig) -> Found:
+def runs_of_gene_regions(assembly: AnnotatedAssembly) -> Found:
     """Yield runs of consecutive regions of one contig, each along its strand, joined."""
-    del keep  # a run may be longer than any other record
-    size_bp = cut.concatenated_bp
+    size_bp = assembly.cut.concatenated_bp  # may be more than any other record has
     waiting: list[tuple[list[Gene], Interval]] = []
     side: tuple[str, str | None] | None = None  # contig and split of the regions that wait
-    for genes, interval in [*_joined_genes(assembly, cut.flank_bp), ([], None)]:
+    for genes, interval in [*_joined_genes(assembly), ([], None)]:
         full = sum(i.length_bp for _, i in waiting) + (interval.length_bp if interval else 0)
         here = (interval.contig, _split(assembly, interval)) if interval else None
         if full > size_bp or here != side:
@@ -95,33 +97,68 @@ def _split(assembly: AnnotatedAssembly, interval: Interval) -> str | None:
     return split_of(record.intervals(length_bp), assembly.held_out)
 
 
-def spliced_transcripts(assembly: AnnotatedAssembly, cut: CutConfig, keep: KeepConfig) -> Found:
+def spliced_transcripts(assembly: AnnotatedAssembly) -> Found:
     """Yield the exons of coding transcripts, spliced."""
-    del cut, keep
-    for gene, transcript in _coding(assembly.annotation):
-        if reason := _why_no_transcript(transcript):
-            yield Dropped(transcript.transcript_id, reason)
-        else:
-            yield _spliced(gene, transcript, transcript.exons)
+    return _of_coding(assembly, lambda transcript: transcript.exons)
 
 
-def transcripts_in_context(assembly: AnnotatedAssembly, cut: CutConfig, keep: KeepConfig) -> Found:
+def transcripts_in_context(assembly: AnnotatedAssembly) -> Found:
     """Yield transcripts with the promoter before them and a little of each intron's two ends."""
-    del keep
-    for gene, transcript in _coding(assembly.annotation):
+    return _of_coding(assembly, partial(_in_context, assembly))
+
+
+def five_prime_utrs(assembly: AnnotatedAssembly) -> Found:
+    """Yield what of the exons lies before the CDS, spliced along the strand, once each."""
+    return _of_coding(assembly, partial(_utr, before=True), gene_type="", once=True)
+
+
+def three_prime_utrs(assembly: AnnotatedAssembly) -> Found:
+    """Yield the parts of exons after the stop codon, spliced along the strand, once each."""
+    return _of_coding(assembly, partial(_utr, before=False), gene_type="", once=True)
+
+
+def _of_coding(
+    assembly: AnnotatedAssembly,
+    spans_of: Callable[[Transcript], Sequence[Span]],
+    gene_type: str = "cds",
+    once: bool = False,
+) -> Found:
+    """Yield spans of each coding transcript, which ascend, spliced along its strand.
+
+    Transcripts without spans give no record, and with `once` neither those whose spans another has.
+    """
+    seen: set[tuple[str, tuple[Segment, ...]]] = set()
+    for transcript in (t for gene in assembly.annotation.genes for t in gene.transcripts if t.cds):
         if reason := _why_no_transcript(transcript):
             yield Dropped(transcript.transcript_id, reason)
             continue
-        length_bp = assembly.contig_lengths_bp[transcript.contig]
-        circular = transcript.contig in assembly.annotation.circular
-        promoter_bp = cut.promoter_bp
-        if circular:  # no further than once around
-            covered_bp = transcript.exons[-1][1] - transcript.exons[0][0]
-            promoter_bp = max(0, min(promoter_bp, length_bp - covered_bp))
-        spans = _widened(transcript, cut.splice_bp, promoter_bp, None if circular else length_bp)
-        if spans[0][0] < 0:  # a promoter before base 0 of a circle
-            spans = [(start + length_bp, end + length_bp) for start, end in spans]
-        yield _spliced(gene, transcript, tuple(spans))
+        spans = spans_of(transcript)
+        in_order = spans if transcript.strand == "+" else spans[::-1]
+        segments = tuple(Segment(start, end, transcript.strand) for start, end in in_order)
+        if segments and (transcript.contig, segments) not in seen:
+            yield Record(transcript.contig, segments, gene_type, transcript.transcript_id)
+            if once:
+                seen.add((transcript.contig, segments))
+
+
+def _why_no_transcript(transcript: Transcript) -> str:
+    if transcript.trans_spliced:
+        return "trans_splicing"
+    if transcript.incomplete:
+        return "cds_marked_incomplete"
+    return "cds_not_multiple_of_three" if transcript.leftover_bp else ""
+
+
+def _in_context(assembly: AnnotatedAssembly, transcript: Transcript) -> list[Span]:
+    length_bp = assembly.contig_lengths_bp[transcript.contig]
+    promoter_bp, splice_bp = assembly.cut.promoter_bp, assembly.cut.splice_bp
+    if transcript.contig not in assembly.annotation.circular:
+        return _widened(transcript, splice_bp, promoter_bp, length_bp)
+    covered_bp = transcript.exons[-1][1] - transcript.exons[0][0]
+    promoter_bp = max(0, min(promoter_bp, length_bp - covered_bp))  # no further than once around
+    spans = _widened(transcript, splice_bp, promoter_bp, None)
+    turn_bp = length_bp if spans[0][0] < 0 else 0  # a promoter before base 0 of a circle
+    return [(start + turn_bp, end + turn_bp) for start, end in spans]
 
 
 def _widened(
@@ -146,9 +183,8 @@ def _widened(
     return result
 
 
-def promoter_windows(assembly: AnnotatedAssembly, cut: CutConfig, keep: KeepConfig) -> Found:
+def promoter_windows(assembly: AnnotatedAssembly) -> Found:
     """Yield the window around every transcription start, once each."""
-    del keep
     seen: set[tuple[str, int, str]] = set()
     for gene in assembly.annotation.genes:
         for transcript in gene.transcripts:
@@ -161,7 +197,7 @@ def promoter_windows(assembly: AnnotatedAssembly, cut: CutConfig, keep: KeepConf
             if key in seen:
                 continue
             seen.add(key)
-            before, after = cut.upstream_bp, cut.downstream_bp
+            before, after = assembly.cut.upstream_bp, assembly.cut.downstream_bp
             start, end = (tss - before, tss + after) if forward else (tss - after, tss + before)
             length_bp = assembly.contig_lengths_bp[transcript.contig]
             if end - start > length_bp:
@@ -176,9 +212,9 @@ def promoter_windows(assembly: AnnotatedAssembly, cut: CutConfig, keep: KeepConf
             yield _record([gene], transcript.contig, Segment(start, end, gene.strand))
 
 
-def contig_chunks(assembly: AnnotatedAssembly, cut: CutConfig, keep: KeepConfig) -> Found:
+def contig_chunks(assembly: AnnotatedAssembly) -> Found:
     """Yield consecutive chunks of every contig, cut where the held-out regions begin and end."""
-    size_bp = min(cut.chunk_bp, keep.max_record_bp)
+    size_bp = min(assembly.cut.chunk_bp, assembly.keep.max_record_bp)
     for contig, length_bp in assembly.contig_lengths_bp.items():
         ends = {0, length_bp}
         for region in assembly.held_out:
@@ -191,12 +227,12 @@ def contig_chunks(assembly: AnnotatedAssembly, cut: CutConfig, keep: KeepConfig)
                 yield Record(contig, (segment,), "", f"{contig}:{start + 1}-{end}")
 
 
-def _joined_genes(assembly: AnnotatedAssembly, flank_bp: int) -> list[tuple[list[Gene], Interval]]:
+def _joined_genes(assembly: AnnotatedAssembly) -> list[tuple[list[Gene], Interval]]:
     """Group genes of one strand whose flanked intervals touch."""
     result: list[tuple[list[Gene], Interval]] = []
     last: dict[tuple[str, str], int] = {}
     for gene in assembly.annotation.genes:
-        interval = _flanked(gene, flank_bp, assembly)
+        interval = _flanked(gene, assembly)
         key = (interval.contig, gene.strand)
         at = last.get(key)
         if at is not None and interval.start <= result[at][1].end:
@@ -209,7 +245,8 @@ def _joined_genes(assembly: AnnotatedAssembly, flank_bp: int) -> list[tuple[list
     return result
 
 
-def _flanked(gene: Gene, flank_bp: int, assembly: AnnotatedAssembly) -> Interval:
+def _flanked(gene: Gene, assembly: AnnotatedAssembly) -> Interval:
+    flank_bp = assembly.cut.flank_bp
     length_bp = assembly.contig_lengths_bp[gene.interval.contig]
     if gene.interval.end > length_bp:  # goes over the origin, as its flanks may, but once around
         flank_bp = max(0, min(flank_bp, (length_bp - gene.interval.length_bp) // 2))
@@ -217,24 +254,6 @@ def _flanked(gene: Gene, flank_bp: int, assembly: AnnotatedAssembly) -> Interval
         turn_bp = length_bp if start < 0 else 0
         return Interval(gene.interval.contig, start + turn_bp, end + turn_bp)
     return gene.interval.widened(flank_bp, length_bp)
-
-
-def _coding(annotation: Annotation) -> Iterator[tuple[Gene, Transcript]]:
-    return ((gene, t) for gene in annotation.genes for t in gene.transcripts if t.cds)
-
-
-def _why_no_transcript(transcript: Transcript) -> str:
-    if transcript.trans_spliced:
-        return "trans_splicing"
-    if transcript.incomplete:
-        return "cds_marked_incomplete"
-    return "cds_not_multiple_of_three" if transcript.leftover_bp else ""
-
-
-def _spliced(gene: Gene, transcript: Transcript, spans: tuple[Span, ...]) -> Record:
-    in_order = spans if transcript.strand == "+" else spans[::-1]
-    segments = tuple(Segment(start, end, transcript.strand) for start, end in in_order)
-    return Record(gene.interval.contig, segments, "cds", transcript.transcript_id)
 
 
 def _record(genes: list[Gene], contig: str, *segments: Segment) -> Record:
@@ -248,46 +267,15 @@ def _type_of(genes: list[Gene]) -> str:
     return "cds" if "cds" in types else types[0]
 
 
-def five_prime_utrs(assembly: AnnotatedAssembly, cut: CutConfig, keep: KeepConfig) -> Found:
-    """Yield what of the exons lies before the CDS, spliced along the strand, once each."""
-    del cut, keep
-    return _utrs(assembly, before=True)
-
-
-def three_prime_utrs(assembly: AnnotatedAssembly, cut: CutConfig, keep: KeepConfig) -> Found:
-    """Yield the parts of exons after the stop codon, spliced along the strand, once each."""
-    del cut, keep
-    return _utrs(assembly, before=False)
-
-
-def _utrs(assembly: AnnotatedAssembly, *, before: bool) -> Found:
-    seen: set[tuple[str, tuple[Segment, ...]]] = set()
-    for gene in assembly.annotation.genes:
-        for transcript in filter(lambda each: each.cds, gene.transcripts):
-            if transcript.trans_spliced:
-                yield Dropped(transcript.transcript_id, "trans_splicing")
-                continue
-            if transcript.incomplete:
-                yield Dropped(transcript.transcript_id, "cds_marked_incomplete")
-                continue
-            segments = _utr(transcript, before=before)
-            if segments and (transcript.contig, segments) not in seen:
-                seen.add((transcript.contig, segments))
-                yield Record(transcript.contig, segments, "", transcript.transcript_id)
-
-
-def _utr(transcript: Transcript, *, before: bool) -> tuple[Segment, ...]:
-    """Return the exons on one side of the CDS in reading order; none if they end with the CDS."""
-    forward = transcript.strand == "+"
+def _utr(transcript: Transcript, *, before: bool) -> list[Span]:
+    """Return the exons on one side of the CDS; none if they end with the CDS."""
     first, last = transcript.cds[0][0], max(end for _, end in transcript.cds)
     exons: list[Span] = (
         [(start, min(end, first)) for start, end in transcript.exons]
-        if forward == before
+        if (transcript.strand == "+") == before
         else [(max(start, last), end) for start, end in transcript.exons]
     )
-    spans = [(start, end) for start, end in exons if start < end]
-    in_order = spans if forward else spans[::-1]
-    return tuple(Segment(start, end, transcript.strand) for start, end in in_order)
+    return [(start, end) for start, end in exons if start < end]
 
 
 _EXACT_TYPES = {

@@ -182,17 +182,15 @@ class _ShardMaker:
                 if evaluation.assembly == assembly.name
             ]
             places = Regions((place for each in evaluated for place in each.places), lengths_bp)
-            annotated = AnnotatedAssembly(annotation, lengths_bp, held_out)
+            annotated = AnnotatedAssembly(
+                annotation, lengths_bp, held_out, self._config.cut, self._config.keep
+            )
             sources = [divided(SOURCES[name], assembly.clade) for name in assembly.sources]
             for source in sources:
                 self._use(source)
                 for counts in self._counts.values():
                     counts[source.name] = _Count()
-            cut = (
-                (source, found)
-                for source in sources
-                for found in source.cut(annotated, self._config.cut, self._config.keep)
-            )
+            cut = ((source, found) for source in sources for found in source.cut(annotated))
             regions = (
                 (divided(source, assembly.clade), found)
                 for source, found in _regions(config, lengths_bp)

@@ -23,7 +23,6 @@ from data_pipeline.cuts import (
     three_prime_utrs,
     transcripts_in_context,
 )
-from data_pipeline.limits import CutConfig, KeepConfig
 
 PROKARYOTES, ALL_OTHERS = "prokaryotes", "all others"
 UNANNOTATED = "those without annotation"
@@ -51,7 +50,7 @@ class Source:
     """
 
     name: str
-    cut: Callable[[AnnotatedAssembly, CutConfig, KeepConfig], Found]
+    cut: Callable[[AnnotatedAssembly], Found]
     both_strands: bool
     input: Input = "annotation"
     joined: bool = False
@@ -126,7 +125,7 @@ def source_of(
     if known is None:
         return Source(
             name=name,
-            cut=lambda *_: iter(()),  # nothing of an annotation
+            cut=lambda _: iter(()),  # nothing of an annotation
             both_strands=bool(both_strands),
             input=input_kind,
             near_duplicates=near_duplicates,

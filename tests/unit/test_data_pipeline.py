@@ -1,6 +1,7 @@
 """A simulated genome, its variants, and a corpus of it with a part held out."""
 
 import itertools
+import json
 
 import pysam
 import pytest
@@ -161,8 +162,16 @@ class TestBuild:
         assert "genes.gff3 line 4: the CDS of 't1' has 71 bases" in capsys.readouterr().err
         assert not (tmp_path / "c").exists()
         drop = ("assemblies.0.incomplete_cds=drop", "assemblies.0.holdout=[]")
-        assert build(tmp_path / "c", *assembly(tmp_path), *drop) == 0
-        assert read_manifest(tmp_path / "c")["dropped"] == {"mrna:cds_not_multiple_of_three": 1}
+        sources = [
+            "mrna",
+            "mrna_splice",
+            "utr5",
+            "utr3",
+        ]
+        words = assembly(tmp_path, sources=json.dumps(["eukaryote", *sources]))
+        assert build(tmp_path / "c", *words, *drop, "keep.min_record_bp=1") == 0
+        reason = "cds_not_multiple_of_three"
+        assert read_manifest(tmp_path / "c")["dropped"] == {f"{s}:{reason}": 1 for s in sources}
 
     def test_an_existing_output_is_not_touched(self, genome, corpus, capsys):
         before = sha256_of_file(corpus / "manifest.json")
